@@ -1,0 +1,230 @@
+//! Who asks, and through which door.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::Expect;
+
+const MAX_ACTOR_BYTES: usize = 256;
+
+/// The name a change is attributed to; becomes the git author (contract 4.1, `X-Actor`).
+///
+/// Control characters and the `<` and `>` that delimit an e-mail in git are removed, white space around is trimmed, and at
+/// most 256 bytes are kept. A name of which nothing a git signature accepts is left becomes `anonymous`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Actor(Arc<str>);
+
+impl Actor {
+    /// Cleans a name from outside; never fails.
+    pub fn new(text: &str) -> Self {
+        let mut kept: String = text
+            .chars()
+            .filter(|c| !c.is_control() && !matches!(c, '<' | '>'))
+            .collect();
+        if let Some((end, _)) = kept.char_indices().find(|(at, c)| at + c.len_utf8() > MAX_ACTOR_BYTES) {
+            kept.truncate(end);
+        }
+        // git trims these from both ends of a name, so that a name made of nothing else would be empty.
+        let name = kept.trim_matches(|c: char| c.is_whitespace() || ".,:;\"\\'".contains(c));
+        Self(if name.is_empty() { "anonymous" } else { name }.into())
+    }
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Actor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?}", &*self.0)
+    }
+}
+
+impl Serialize for Actor {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Actor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::new(&Cow::<'de, str>::deserialize(deserializer)?))
+    }
+}
+
+impl JsonSchema for Actor {
+    fn schema_name() -> Cow<'static, str> {
+        "Actor".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "description": "Name the change is attributed to; becomes the commit author" })
+    }
+}
+
+/// Where a change came from: `type:id` of the `X-Provenance` header (gaps.md 4.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provenance {
+    /// What kind of origin, such as `run`.
+    pub kind: String,
+    /// Which one, such as `249`.
+    pub id: String,
+}
+
+impl Provenance {
+    /// Splits at the first `:`; none unless both halves have text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, id) = text.split_once(':')?;
+        let (kind, id) = (kind.trim(), id.trim());
+        let clean = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
+        (clean(kind) && clean(id)).then(|| Self {
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Provenance {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}:{}", self.kind, self.id)
+    }
+}
+
+/// The way a caller came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Door {
+    /// REST.
+    Http,
+    /// Agent tools.
+    Mcp,
+    /// The kernel mount.
+    Fuse,
+    /// NFSv3.
+    Nfs,
+    /// WebDAV.
+    WebDav,
+    /// S3.
+    S3,
+    /// A command of the `svcfs` program.
+    Cli,
+    /// An edit made behind the server, in the root itself.
+    Direct,
+    /// svcfs itself.
+    Internal,
+}
+
+impl Door {
+    /// The name used in settings (`lint.format_doors`), logs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Mcp => "mcp",
+            Self::Fuse => "fuse",
+            Self::Nfs => "nfs",
+            Self::WebDav => "webdav",
+            Self::S3 => "s3",
+            Self::Cli => "cli",
+            Self::Direct => "direct",
+            Self::Internal => "internal",
+        }
+    }
+    /// The actor of a caller who gave no name (gaps.md 4.1).
+    pub const fn default_actor(self) -> &'static str {
+        match self {
+            Self::Http => "anonymous",
+            Self::Mcp => "mcp-agent",
+            Self::Fuse => "fuse",
+            Self::Nfs => "nfs",
+            Self::WebDav => "webdav",
+            Self::S3 => "s3",
+            Self::Cli => "cli",
+            Self::Direct => "fswatch",
+            Self::Internal => "svc",
+        }
+    }
+    /// True for doors that speak the language of files: bytes stay exactly as written (gaps.md D5).
+    pub const fn is_filesystem(self) -> bool {
+        match self {
+            Self::Fuse | Self::Nfs | Self::WebDav | Self::S3 | Self::Direct => true,
+            Self::Http | Self::Mcp | Self::Cli | Self::Internal => false,
+        }
+    }
+}
+
+/// Who asks, as the door knows it. Attribution and preconditions travel here, never in an operation's input.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The door the caller came through.
+    pub door: Door,
+    /// The name given, if any.
+    pub actor: Option<Actor>,
+    /// The origin given, if any.
+    pub provenance: Option<Provenance>,
+    /// What must be true of the page before it is written (`If-Match`, `If-None-Match`).
+    pub expect: Expect,
+}
+
+impl Caller {
+    /// A caller without a name, origin or precondition.
+    pub const fn new(door: Door) -> Self {
+        Self {
+            door,
+            actor: None,
+            provenance: None,
+            expect: Expect::Any,
+        }
+    }
+    /// The same caller under a name.
+    #[must_use]
+    pub fn named(mut self, actor: Actor) -> Self {
+        self.actor = Some(actor);
+        self
+    }
+    /// The name changes are attributed to: the one given, else the door's default.
+    pub fn actor(&self) -> Actor {
+        self.actor
+            .clone()
+            .unwrap_or_else(|| Actor::new(self.door.default_actor()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_actor_is_always_a_name_git_accepts() {
+        for (given, kept) in [
+            ("  agent:x \n", "agent:x"),
+            ("a\tb\u{7f}", "ab"),
+            ("Eve <eve@example.org>", "Eve eve@example.org"),
+            ("", "anonymous"),
+            (" .,; ", "anonymous"),
+            ("Zoë 日本", "Zoë 日本"),
+        ] {
+            assert_eq!(Actor::new(given).as_str(), kept, "{given:?}");
+        }
+        assert_eq!(Actor::new(&"é".repeat(300)).as_str().len(), 256);
+    }
+
+    #[test]
+    fn provenance_needs_both_halves() {
+        assert_eq!(Provenance::parse("run: 249:b").unwrap().to_string(), "run:249:b");
+        for text in ["", "run", ":1", "run:", " : ", "run:\n"] {
+            assert_eq!(Provenance::parse(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What a writer asks for, and what it got.
+
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{CommitId, ETag, Fault, Seq, TreePath};
+
+/// What must be true of a path before it is changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Expect {
+    /// Nothing.
+    #[default]
+    Any,
+    /// Nothing may be there (`If-None-Match: *`).
+    Absent,
+    /// Something must be there (`If-Match: *`).
+    Present,
+    /// The content there must have one of these hashes (`If-Match`).
+    OneOf(Vec<ETag>),
+}
+
+/// What kind of leaf a file is, as git records it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// git mode 100644.
+    Regular,
+    /// git mode 100755.
+    Executable,
+    /// git mode 120000; the content is the target.
+    Symlink,
+}
+
+/// One change a writer asks for.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// Put content at a path, creating directories above it as needed.
+    Put {
+        /// Where.
+        path: TreePath,
+        /// The whole new content (of a link: its target).
+        content: Bytes,
+        /// What must be true before.
+        expect: Expect,
+        /// Kind of file; none keeps what is there (a regular file when new).
+        kind: Option<FileKind>,
+        /// Modification time to give the file on disk; none is now. Not versioned.
+        modified: Option<std::time::SystemTime>,
+    },
+    /// Remove a file or link.
+    Remove {
+        /// Which.
+        path: TreePath,
+        /// What must be true before.
+        expect: Expect,
+    },
+    /// Give a file, link or whole directory another name. What was at `to` is replaced (a directory only when empty).
+    Move {
+        /// The old name.
+        from: TreePath,
+        /// The new name.
+        to: TreePath,
+        /// What must be true of `to` before.
+        expect: Expect,
+    },
+    /// Make a directory; directories are on the disk only, history has none.
+    MakeDir {
+        /// Which.
+        path: TreePath,
+    },
+    /// Remove an empty directory.
+    RemoveDir {
+        /// Which.
+        path: TreePath,
+    },
+}
+
+impl Change {
+    /// Content for a path, whatever is there now.
+    pub fn put(path: TreePath, content: impl Into<Bytes>) -> Self {
+        Self::Put {
+            path,
+            content: content.into(),
+            expect: Expect::Any,
+            kind: None,
+            modified: None,
+        }
+    }
+    /// A symbolic link at a path.
+    pub fn link(path: TreePath, target: &str) -> Self {
+        let content = Bytes::copy_from_slice(target.as_bytes());
+        Self::Put {
+            path,
+            content,
+            expect: Expect::Any,
+            kind: Some(FileKind::Symlink),
+            modified: None,
+        }
+    }
+    /// Removal of a file.
+    pub const fn remove(path: TreePath) -> Self {
+        Self::Remove {
+            path,
+            expect: Expect::Any,
+        }
+    }
+    /// A new name.
+    pub const fn rename(from: TreePath, to: TreePath) -> Self {
+        Self::Move {
+            from,
+            to,
+            expect: Expect::Any,
+        }
+    }
+    /// The same change under a condition; directory changes have none.
+    #[must_use]
+    pub fn expecting(mut self, condition: Expect) -> Self {
+        match &mut self {
+            Self::Put { expect, .. } | Self::Remove { expect, .. } | Self::Move { expect, .. } => *expect = condition,
+            Self::MakeDir { .. } | Self::RemoveDir { .. } => {}
+        }
+        self
+    }
+    /// The path the change is about (of a move: the old name).
+    pub const fn path(&self) -> &TreePath {
+        match self {
+            Self::Put { path, .. } | Self::Remove { path, .. } | Self::MakeDir { path } | Self::RemoveDir { path } => {
+                path
+            }
+            Self::Move { from, .. } => from,
+        }
+    }
+}
+
+/// When an accepted change is answered (architecture.md 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// After it is flushed, committed and announced.
+    Now,
+    /// Once it passed every gate and stands in the queue; flushed within 50 ms.
+    Soon,
+}
+
+/// How a change set is told to the event stream (contract 6.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Announcement {
+    /// One `write` or `delete` for each path.
+    Files,
+    /// One `bulk` with every path.
+    Bulk,
+    /// One `import` with every path.
+    Import,
+}
+
+/// Changes that happen together: all of them or none, in one commit.
+#[derive(Debug, Clone)]
+pub struct ChangeSet {
+    /// The changes, in order.
+    pub changes: Vec<Change>,
+    /// Subject of the commit; none for the usual one (gaps.md 4.4, commit conventions).
+    pub message: Option<String>,
+    /// When the writer is answered.
+    pub durability: Durability,
+    /// How subscribers hear of it.
+    pub announcement: Announcement,
+}
+
+impl ChangeSet {
+    /// Changes that are flushed and committed before the writer is answered.
+    pub const fn new(changes: Vec<Change>) -> Self {
+        Self {
+            changes,
+            message: None,
+            durability: Durability::Now,
+        }
+    }
+    /// The same set with a subject for its commit.
+    #[must_use]
+    pub fn message(mut self, text: impl Into<String>) -> Self {
+        self.message = Some(text.into());
+        self
+    }
+    /// The same set, announced in another way.
+    #[must_use]
+    pub const fn announced(mut self, announcement: Announcement) -> Self {
+        self.announcement = announcement;
+        self
+    }
+    /// The same set, answered as soon as it stands in the queue.
+    #[must_use]
+    pub const fn soon(mut self) -> Self {
+        self.durability = Durability::Soon;
+        self
+    }
+}
+
+impl From<Change> for ChangeSet {
+    fn from(change: Change) -> Self {
+        Self::new(vec![change])
+    }
+}
+
+/// One path after an accepted change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Settled {
+    /// The normalised path.
+    pub path: TreePath,
+    /// Hash of the stored content; none when the path is gone.
+    pub etag: Option<ETag>,
+}
+
+/// What became of a change set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    /// Its place in the change log; the log's present end when nothing had to change.
+    pub seq: Seq,
+    /// Its commit; none when nothing had to change, or when the writer did not wait for it.
+    pub commit: Option<CommitId>,
+    /// Every file it touched, in the order asked.
+    pub files: Vec<Settled>,
+}
+
+impl Applied {
+    /// The one file of a set of one.
+    ///
+    /// # Errors
+    /// `Internal` when the set touched none or several.
+    pub fn single(self) -> Result<Settled, Fault> {
+        match <[Settled; 1]>::try_from(self.files) {
+            Ok([file]) => Ok(file),
+            Err(files) => Err(Fault::internal(format!(
+                "a change set of one file touched {}",
+                files.len()
+            ))),
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! The one error of svcfs: transport-blind, with one message for the caller and one for the log.
+
+use std::error::Error;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use crate::{ETag, TreePath};
+
+/// How loudly a fault is logged, once, at the edge that answers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Part of ordinary life, such as a lookup that finds nothing.
+    Debug,
+    /// A caller was refused.
+    Info,
+    /// The server could not do what it should.
+    Error,
+}
+
+/// How a fault is told to an agent (architecture.md 7, last column).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum McpError {
+    /// A tool result with `isError`.
+    Tool,
+    /// JSON-RPC error −32602, invalid parameters.
+    Parameters,
+    /// JSON-RPC error −32603, internal error.
+    Internal,
+}
+
+macro_rules! faults {
+    ($( $(#[doc = $doc:literal])* $kind:ident $http:literal $errno:literal $nfs:literal $s3:literal $level:ident $mcp:ident )*) => {
+        /// What went wrong, in the words of no protocol. Each door maps it with one table column.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Kind { $( $(#[doc = $doc])* $kind, )* }
+
+        impl Kind {
+            /// Every kind, in table order.
+            pub const ALL: &'static [Kind] = &[$(Kind::$kind),*];
+            /// The kind's name as written in the table.
+            pub const fn name(self) -> &'static str { match self { $(Kind::$kind => stringify!($kind)),* } }
+            /// HTTP status code.
+            pub const fn http(self) -> u16 { match self { $(Kind::$kind => $http),* } }
+            /// Linux errno.
+            pub const fn errno(self) -> i32 { match self { $(Kind::$kind => $errno),* } }
+            /// NFSv3 status number (RFC 1813 2.6).
+            pub const fn nfs(self) -> u32 { match self { $(Kind::$kind => $nfs),* } }
+            /// S3 error code.
+            pub const fn s3(self) -> &'static str { match self { $(Kind::$kind => $s3),* } }
+            /// Severity at which the edge logs it.
+            pub const fn level(self) -> Level { match self { $(Kind::$kind => Level::$level),* } }
+            /// Shape in which an agent sees it.
+            pub const fn mcp(self) -> McpError { match self { $(Kind::$kind => McpError::$mcp),* } }
+        }
+    };
+}
+
+faults! {
+    /// Nothing is there.
+    NotFound           404   2     2 "NoSuchKey"          Debug Tool
+    /// Something is there already.
+    Exists             409  17    17 "PreconditionFailed" Info  Tool
+    /// Another writer was first: etag, merge, claim or transition.
+    Conflict           409  16    13 "PreconditionFailed" Info  Tool
+    /// `If-None-Match: *` on a path that exists (gaps.md D2).
+    PreconditionFailed 412  17    17 "PreconditionFailed" Info  Tool
+    /// The request itself is malformed.
+    Invalid            400  22    22 "InvalidArgument"    Info  Parameters
+    /// A gate (lint, schema) refused the content.
+    Rejected           422  22    22 "InvalidRequest"     Info  Tool
+    /// No or wrong credentials.
+    Unauthenticated    401  13    13 "AccessDenied"       Info  Tool
+    /// The caller may not do this.
+    Forbidden          403  13    13 "AccessDenied"       Info  Tool
+    /// The place cannot be written.
+    ReadOnly           403  30    30 "AccessDenied"       Info  Tool
+    /// A directory was needed.
+    NotDirectory       400  20    20 "InvalidArgument"    Info  Tool
+    /// A file was needed.
+    IsDirectory        400  21    21 "InvalidArgument"    Info  Tool
+    /// The directory still has entries.
+    NotEmpty           409  39    66 "BucketNotEmpty"     Info  Tool
+    /// A path component over 255 bytes, or a path over 4,096.
+    NameTooLong        400  36    63 "KeyTooLongError"    Info  Parameters
+    /// The body or file is over its limit.
+    TooLarge           413  27    27 "EntityTooLarge"     Info  Tool
+    /// Too many requests.
+    RateLimited        429  11 10008 "SlowDown"           Info  Tool
+    /// A handle whose file is gone.
+    Stale              404 116    70 "NoSuchKey"          Debug Tool
+    /// An optional part that is switched off.
+    Disabled           501  95 10004 "NotImplemented"     Info  Tool
+    /// A part that cannot answer now.
+    Unavailable        503  11 10008 "ServiceUnavailable" Error Tool
+    /// A service elsewhere failed.
+    Upstream           502   5     5 "InternalError"      Error Tool
+    /// The disk is full.
+    NoSpace            500  28    28 "InternalError"      Error Tool
+    /// Our own failure.
+    Internal           500   5     5 "InternalError"      Error Internal
+}
+
+/// A refusal or failure: what the caller may read, what the log should say, and why.
+pub struct Fault(Box<Inner>);
+
+struct Inner {
+    kind: Kind,
+    message: String,
+    inside: Option<String>,
+    detail: Map<String, Value>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl Fault {
+    /// A fault of `kind` whose `message` may be shown to the caller.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            message: message.into(),
+            inside: None,
+            detail: Map::new(),
+            source: None,
+        }))
+    }
+    /// Adds what only the log may say.
+    #[must_use]
+    pub fn inside(mut self, text: impl Into<String>) -> Self {
+        self.0.inside = Some(text.into());
+        self
+    }
+    /// Adds the cause, for the log.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+    /// Adds a member to the JSON body beside `error`, such as `active_claim` or `issues`.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.0.detail.insert(key.to_owned(), value.into());
+        self
+    }
+    /// What went wrong.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+    /// What the caller may read.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+    /// Members to add to an error body.
+    pub fn detail(&self) -> &Map<String, Value> {
+        &self.0.detail
+    }
+    /// The same fault for another waiter: everything but the cause, which its text replaces.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let inside = match (&self.0.inside, &self.0.source) {
+            (Some(inside), Some(source)) => Some(format!("{inside}: {source}")),
+            (Some(inside), None) => Some(inside.clone()),
+            (None, Some(source)) => Some(source.to_string()),
+            (None, None) => None,
+        };
+        Self(Box::new(Inner {
+            kind: self.0.kind,
+            message: self.0.message.clone(),
+            inside,
+            detail: self.0.detail.clone(),
+            source: None,
+        }))
+    }
+}
+
+/// Makers for the faults that are raised in more than one place; the contract's texts stand here verbatim (section 7).
+impl Fault {
+    /// `file not found: <path>` (contract 7).
+    pub fn file_not_found(path: &TreePath) -> Self {
+        Self::new(Kind::NotFound, format!("file not found: {path}"))
+    }
+    /// Anything else that is missing.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Kind::NotFound, message)
+    }
+    /// `conflict: file was modified since your last read` (contract 7), with the present etag beside it.
+    pub fn modified(path: &TreePath, now: Option<ETag>) -> Self {
+        let present = match now {
+            Some(etag) => format!("`{path}` is now at etag {etag}; read it again, merge, and retry"),
+            None => format!("`{path}` does not exist any more; write it without If-Match to create it"),
+        };
+        let fault = Self::new(
+            Kind::Conflict,
+            format!("conflict: file was modified since your last read: {present}"),
+        );
+        match now {
+            Some(etag) => fault.with("etag", etag.to_string()),
+            None => fault,
+        }
+    }
+    /// A path that must be free is not.
+    pub fn exists(path: &TreePath) -> Self {
+        Self::new(Kind::Exists, format!("`{path}` exists already"))
+    }
+    /// The value of `field` cannot be used.
+    pub fn invalid(field: &str, why: impl fmt::Display) -> Self {
+        Self::new(Kind::Invalid, format!("`{field}`: {why}"))
+    }
+    /// A gate refused the content.
+    pub fn rejected(message: impl Into<String>) -> Self {
+        Self::new(Kind::Rejected, message)
+    }
+    /// A part that is switched off or cannot answer; its reason is shown (gaps.md D14).
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(Kind::Unavailable, message)
+    }
+    /// Our own failure; the caller reads a generic sentence.
+    pub fn internal(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::new(Kind::Internal, "internal error; the server's log has the details").caused_by(source)
+    }
+    /// A directory where a file was needed.
+    pub fn is_directory(path: &TreePath) -> Self {
+        Self::new(Kind::IsDirectory, format!("`{path}` is a directory, not a file"))
+    }
+    /// A file where a directory was needed.
+    pub fn not_directory(path: &TreePath) -> Self {
+        Self::new(Kind::NotDirectory, format!("`{path}` is a file, not a directory"))
+    }
+    /// A body or file over its limit of `limit` bytes.
+    pub fn too_large(what: impl fmt::Display, limit: usize) -> Self {
+        Self::new(Kind::TooLarge, format!("{what} exceeds {} MB limit", limit >> 20))
+    }
+    /// What the operating system said about `path`.
+    pub fn io(path: &TreePath, error: std::io::Error) -> Self {
+        use std::io::ErrorKind as E;
+        match error.kind() {
+            E::NotFound => Self::file_not_found(path),
+            E::AlreadyExists => Self::exists(path),
+            E::IsADirectory => Self::is_directory(path),
+            E::NotADirectory => Self::new(Kind::NotDirectory, format!("a part of `{path}` is not a directory")),
+            E::DirectoryNotEmpty => Self::new(Kind::NotEmpty, format!("directory `{path}` is not empty")),
+            E::StorageFull | E::QuotaExceeded => {
+                Self::new(Kind::NoSpace, format!("no space left on the disk for `{path}`")).caused_by(error)
+            }
+            E::ReadOnlyFilesystem => Self::new(Kind::ReadOnly, format!("`{path}`: the disk is read-only")),
+            E::PermissionDenied => Self::new(
+                Kind::Forbidden,
+                format!("`{path}`: permission denied on the server's disk"),
+            )
+            .caused_by(error),
+            E::InvalidFilename => Self::new(Kind::NameTooLong, format!("`{path}`: a name is too long for the disk")),
+            _ => Self::internal(error).inside(format!("input/output on `{path}`")),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0.message)
+    }
+}
+
+/// For the log: both messages and the whole chain of causes.
+impl fmt::Debug for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.0.kind.name(), self.0.message)?;
+        if let Some(inside) = &self.0.inside {
+            write!(formatter, " ({inside})")?;
+        }
+        let mut cause: Option<&dyn Error> = self.source();
+        while let Some(error) = cause {
+            write!(formatter, ": {error}")?;
+            cause = error.source();
+        }
+        Ok(())
+    }
+}
+
+impl Error for Fault {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}

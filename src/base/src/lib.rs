@@ -1,0 +1,27 @@
+//! The vocabulary of svcfs: paths, content hashes, actors, changes, faults.
+//!
+//! One rule: no input and no output happens here. Everything that enters the house is parsed into these types once, at the
+//! door, so that the rooms behind it cannot hold `../`, an unbounded limit or an author name git would refuse.
+#![warn(missing_docs)]
+
+mod actor;
+mod change;
+mod clock;
+mod fault;
+mod hash;
+mod limit;
+mod path;
+
+pub use actor::{Actor, Caller, Door, Provenance};
+pub use change::{Announcement, Applied, Change, ChangeSet, Durability, Expect, FileKind, Settled};
+pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
+pub use fault::{Fault, Kind, Level, McpError};
+pub use hash::{CommitId, ETag, Seq};
+pub use limit::Limit;
+pub use path::{Name, TreePath};
+
+/// Longest file a filesystem door, a log record or a text operation accepts, in bytes (gaps.md 8: NFS and FUSE file).
+pub const MAX_FILE_BYTES: usize = 64 << 20;
+
+/// Longest page body accepted by `PUT /file`, append and bulk entries, in bytes (gaps.md 4.3).
+pub const MAX_PAGE_BYTES: usize = 32 << 20;

@@ -1,0 +1,267 @@
+//! Paths of the knowledge tree (gaps.md D3).
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use crate::{Fault, Kind};
+
+const MAX_NAME_BYTES: usize = 255;
+const MAX_PATH_BYTES: usize = 4096;
+
+/// A place in the tree: relative to the knowledge root, `/`-separated, normalised, without `.`, `..`, NUL or control
+/// characters; every component at most 255 bytes, the whole at most 4,096. The root itself is the empty path.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TreePath(Arc<str>);
+
+/// One component of a [`TreePath`].
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// Checks one component, as a filesystem door receives it.
+    ///
+    /// # Errors
+    /// `NameTooLong` over 255 bytes; `Invalid` when empty, `.`, `..`, or holding `/`, NUL or a control character.
+    pub fn parse(text: &str) -> Result<Self, Fault> {
+        check_name(text)?;
+        Ok(Self(text.into()))
+    }
+    /// The component's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TreePath {
+    /// Normalises and checks a path from outside: a leading `/` is dropped, `//` and `.` are collapsed.
+    ///
+    /// # Errors
+    /// `Invalid` for `..` (also percent-encoded, once or more), NUL and control characters; `NameTooLong` for a component
+    /// over 255 bytes or a path over 4,096.
+    pub fn parse(text: &str) -> Result<Self, Fault> {
+        if text.len() > MAX_PATH_BYTES {
+            return Err(Fault::new(
+                Kind::NameTooLong,
+                format!("path is {} bytes long; the limit is {MAX_PATH_BYTES}", text.len()),
+            ));
+        }
+        let parts: Vec<&str> = text
+            .split('/')
+            .filter(|part| !part.is_empty() && *part != ".")
+            .collect();
+        for part in &parts {
+            check_name(part)?;
+        }
+        Ok(Self(parts.join("/").into()))
+    }
+    /// The knowledge root.
+    pub fn root() -> Self {
+        Self("".into())
+    }
+    /// True for the knowledge root.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// The path as text, without a leading `/`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+    /// The directory this path lies in; none for the root.
+    pub fn parent(&self) -> Option<Self> {
+        if self.is_root() {
+            return None;
+        }
+        Some(
+            self.0
+                .rfind('/')
+                .map_or_else(Self::root, |slash| Self(self.0[..slash].into())),
+        )
+    }
+    /// The last component; empty for the root.
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or_default()
+    }
+    /// The last component without its extension.
+    pub fn stem(&self) -> &str {
+        let name = self.name();
+        match name.rfind('.') {
+            Some(dot) if dot > 0 => &name[..dot],
+            _ => name,
+        }
+    }
+    /// The extension of the last component in lower case, if it has one.
+    pub fn extension(&self) -> Option<String> {
+        let name = self.name();
+        name.rfind('.')
+            .filter(|dot| *dot > 0)
+            .map(|dot| name[dot + 1..].to_ascii_lowercase())
+    }
+    /// This path with one more component.
+    #[must_use]
+    pub fn join(&self, name: &Name) -> Self {
+        if self.is_root() {
+            Self(name.0.clone())
+        } else {
+            Self(format!("{}/{}", self.0, name.0).into())
+        }
+    }
+    /// The components from the root downwards.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.0.split('/').filter(|part| !part.is_empty())
+    }
+    /// The directories above, nearest first, the root last; nothing for the root itself.
+    pub fn ancestors(&self) -> impl Iterator<Item = Self> {
+        std::iter::successors(self.parent(), Self::parent)
+    }
+    /// True when this path is `directory` or lies below it.
+    pub fn is_under(&self, directory: &Self) -> bool {
+        directory.is_root()
+            || self
+                .0
+                .strip_prefix(&*directory.0)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+    /// The same place below `to` that this path has below `from`; none when it does not lie there.
+    pub fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
+        if !self.is_under(from) {
+            return None;
+        }
+        let rest = self.0[from.0.len()..].trim_start_matches('/');
+        Some(match (rest.is_empty(), to.is_root()) {
+            (true, _) => to.clone(),
+            (false, true) => Self(rest.into()),
+            (false, false) => Self(format!("{}/{rest}", to.0).into()),
+        })
+    }
+    /// True for a markdown page: the name ends in `.md`, in any case (gaps.md, cross-cutting facts).
+    pub fn is_page(&self) -> bool {
+        self.extension().is_some_and(|extension| extension == "md")
+    }
+    /// True when a component starts with a dot: stored and versioned, but left out of search, graph and export (D4).
+    pub fn is_dotted(&self) -> bool {
+        self.components().any(|part| part.starts_with('.'))
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Fault> {
+    let denied = |why: &str| {
+        Err(Fault::new(
+            Kind::Invalid,
+            format!("path denied: {why} in `{}`", name.escape_default()),
+        ))
+    };
+    if name.is_empty() || name == "." {
+        return denied("an empty name");
+    }
+    if name.contains('\0') {
+        return denied("a NUL byte");
+    }
+    if name.chars().any(char::is_control) {
+        return denied("a control character");
+    }
+    if name.contains('/') {
+        return denied("a slash");
+    }
+    if name.len() > MAX_NAME_BYTES {
+        return Err(Fault::new(
+            Kind::NameTooLong,
+            format!(
+                "path denied: a name of {} bytes; the limit is {MAX_NAME_BYTES}",
+                name.len()
+            ),
+        ));
+    }
+    if climbs(name) {
+        return denied("`..`");
+    }
+    Ok(())
+}
+
+/// True when a name is `..`, or becomes a path with `..` or NUL in it when somebody behind us percent-decodes it.
+fn climbs(name: &str) -> bool {
+    let mut text = Cow::Borrowed(name);
+    for _ in 0..4 {
+        if text.contains('\0') || text.split(['/', '\\']).any(|part| part == "..") {
+            return true;
+        }
+        match decode(&text) {
+            Some(decoded) => text = Cow::Owned(decoded),
+            None => return false,
+        }
+    }
+    false
+}
+
+fn decode(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut changed = false;
+    while let Some(at) = rest.find('%') {
+        out.push_str(&rest[..at]);
+        let byte = rest
+            .get(at + 1..at + 3)
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok())
+            .filter(u8::is_ascii);
+        if let Some(byte) = byte {
+            out.push(char::from(byte));
+            rest = &rest[at + 3..];
+            changed = true;
+        } else {
+            out.push('%');
+            rest = &rest[at + 1..];
+        }
+    }
+    out.push_str(rest);
+    changed.then_some(out)
+}
+
+macro_rules! text_type {
+    ($type:ty, $name:literal, $description:literal) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $type {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(formatter, "{:?}", &*self.0)
+            }
+        }
+        impl Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = Cow::<'de, str>::deserialize(deserializer)?;
+                Self::parse(&text).map_err(|fault| de::Error::custom(fault.message()))
+            }
+        }
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                $name.into()
+            }
+            fn inline_schema() -> bool {
+                true
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "description": $description })
+            }
+        }
+    };
+}
+
+text_type!(
+    TreePath,
+    "TreePath",
+    "Path relative to the knowledge root, such as `notes/today.md`"
+);
+text_type!(Name, "Name", "One path component");
+
+#[cfg(test)]
+mod tests;

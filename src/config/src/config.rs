@@ -1,0 +1,94 @@
+//! The file as it is written.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
+use serde::{Deserialize, Serialize};
+
+use crate::sections::{auth::Auth, files::Files, lint::Lint, search::Search, server::Server, versioning::Versioning};
+use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
+
+/// `.svc/config.toml`, exactly as written: `${VAR}` expanded, nothing else decided.
+///
+/// What could not be understood is carried along, and [`Settings::resolve`](crate::Settings::resolve) refuses it together
+/// with its own complaints. Only settings can be read by the rest of the program, so a doubtful file is never used.
+///
+/// Why `Serialize`? The schema shows every default by writing it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(title = "svcfs configuration (.svc/config.toml)")]
+#[must_use = "a configuration takes effect when it is resolved into settings"]
+pub struct Config {
+    pub(crate) server: Server,
+    pub(crate) search: Search,
+    pub(crate) versioning: Versioning,
+    pub(crate) auth: Auth,
+    pub(crate) lint: Lint,
+    pub(crate) files: Files,
+    pub(crate) tracing: Tracing,
+    #[serde(skip)]
+    pub(crate) origin: Origin,
+}
+
+/// Where a configuration comes from, to say so in complaints.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The file; `None` for defaults and for text from elsewhere.
+    pub path: Option<PathBuf>,
+    /// Line of each key that was accepted.
+    pub lines: BTreeMap<String, usize>,
+    /// What was not accepted.
+    pub complaints: Vec<Complaint>,
+}
+
+impl Config {
+    /// Read the configuration of a root; an absent file is the defaults.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`] when the file is there and cannot be read, or is not UTF-8.
+    pub fn read(path: &Path, environment: Environment<'_>) -> Result<Self, Error> {
+        match Self::read_named(path, environment) {
+            Err(Error::Unreadable { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            outcome => outcome,
+        }
+    }
+
+    /// Read a configuration that was asked for by name (`--config FILE`); an absent file is an error.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`] when the file cannot be read, or is not UTF-8.
+    pub fn read_named(path: &Path, environment: Environment<'_>) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
+        let mut config = Self::parse(&text, environment);
+        config.origin.path = Some(path.to_owned());
+        Ok(config)
+    }
+
+    /// Understand `text` as far as possible; what is wrong with it is told when it is resolved.
+    pub fn parse(text: &str, environment: Environment<'_>) -> Self {
+        let read = reading::read(text, schema_of_config().as_value(), environment);
+        let mut complaints = read.complaints;
+        // What the schema accepts, the structs accept: were that ever untrue, the file is refused, not half used.
+        let mut config: Self = serde_json::from_value(read.accepted).unwrap_or_else(|error| {
+            complaints.push(Complaint { line: None, key: String::new(), message: error.to_string() });
+            Self::default()
+        });
+        complaints.sort();
+        config.origin = Origin { path: None, lines: read.lines, complaints };
+        config
+    }
+}
+
+/// The JSON schema of the file, as published in `src/config/config.schema.json`; ends with a newline.
+#[must_use]
+pub fn schema() -> String {
+    format!("{:#}\n", schema_of_config().as_value())
+}
+
+fn schema_of_config() -> Schema {
+    SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true).into_generator().into_root_schema_for::<Config>()
+}

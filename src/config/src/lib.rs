@@ -1,0 +1,46 @@
+//! The settings of a server, and what `svcfs init` puts into a new root.
+//!
+//! One rule: nothing in `.svc/config.toml` is ever ignored. A key is either known and effective, or the file is refused
+//! with every complaint at once.
+//!
+//! The file has two forms. [`Config`] is what is written: one struct per section, every field documented, and the source
+//! of the published JSON schema. [`Settings`] is what holds after flags have beaten the file and values have been
+//! checked; the rest of the program sees only this form.
+//!
+//! ```
+//! use svcfs_config::{Config, Overrides, Settings};
+//!
+//! let config = Config::parse("[server]\nport = 4000\n", &|_| None);
+//! let settings = Settings::resolve(config, Overrides::default())?;
+//! assert_eq!(settings.server.port, 4000);
+//! # Ok::<(), svcfs_config::Error>(())
+//! ```
+//!
+//! Why not let serde report the errors? Its derived code stops at the first one, and its messages speak of Rust types.
+//! The file is held against the schema derived from the same structs instead, so that editor and server cannot disagree.
+
+#![warn(missing_docs)]
+
+mod complaint;
+mod config;
+mod environment;
+mod not_built;
+mod reading;
+mod sections;
+mod settings;
+pub mod templates;
+#[cfg(test)]
+mod tests;
+
+pub use complaint::{Complaint, Error};
+pub use config::{Config, schema};
+pub use environment::Environment;
+pub use not_built::NOT_BUILT;
+pub use sections::auth::{Auth, AuthType};
+pub use sections::files::Files;
+pub use sections::lint::{Door, Lint};
+pub use sections::search::{Engine, Search};
+pub use sections::server::{Host, PublicUrl, ServerSettings};
+pub use sections::tracing::LogOutput;
+pub use sections::versioning::{Strategy, Versioning};
+pub use settings::{Overrides, Settings};

@@ -1,0 +1,127 @@
+//! The part of the contract's configuration that no code stands behind yet.
+
+/// Keys and values of the configuration contract that this version refuses, because they would have no effect.
+///
+/// A key stands for itself and for everything below it; `key=value` for one value of a key that is otherwise known.
+/// This list may only shrink: whoever builds a feature deletes its lines and adds the fields to the section's struct.
+pub const NOT_BUILT: &[&str] = &[
+    "assets.allowed_types",
+    "assets.max_file_size",
+    "audit.enabled",
+    "auth.api_key",
+    "auth.api_keys",
+    "auth.oidc.client_id",
+    "auth.oidc.issuer",
+    "auth.type=apikey",
+    "auth.type=oidc",
+    "auth.type=perspace",
+    "backup.branch",
+    "backup.interval",
+    "backup.rebase_before_push",
+    "backup.remote",
+    "dataview.computed_fields",
+    "dataview.custom_fields",
+    "dataview.max_auto_indexes",
+    "dataview.max_scan_rows",
+    "dataview.query_timeout",
+    "drafts.auto_discard",
+    "drafts.enabled",
+    "drafts.max_active",
+    "import.airbyte_api_key",
+    "import.airbyte_workspace_id",
+    "import.allow_paths",
+    "import.docker_host",
+    "import.image_prefix",
+    "import.prefer_external",
+    "import.pull_policy",
+    "janitor.interval",
+    "janitor.stale_days",
+    "janitor.startup_scan",
+    "links.update_on_rename",
+    "lint.format_doors=nfs",
+    "lint.format_doors=s3",
+    "lint.format_doors=webdav",
+    "memory.episodes_path_prefix",
+    "net.allow",
+    "schema.enforce",
+    "search.async_index",
+    "search.engine=grep",
+    "search.index_batch_max",
+    "search.index_window_ms",
+    "search.vector.chunk.overlap",
+    "search.vector.chunk.size",
+    "search.vector.embedder.api_key",
+    "search.vector.embedder.base_url",
+    "search.vector.embedder.dimensions",
+    "search.vector.embedder.location",
+    "search.vector.embedder.model",
+    "search.vector.embedder.project",
+    "search.vector.embedder.provider",
+    "search.vector.embedder.region",
+    "search.vector.embedder.timeout",
+    "search.vector.embedder.url",
+    "search.vector.enabled",
+    "search.vector.store.provider",
+    "search.vector.worker_count",
+    "server.cors.allow_credentials",
+    "server.cors.allowed_methods",
+    "server.cors.allowed_origins",
+    "server.cors.max_age",
+    "server.cors_origins",
+    "server.rate_limit.burst_size",
+    "server.rate_limit.requests_per_minute",
+    "space.visibility",
+    "spaces",
+    "ui.theme_locked",
+    "versioning.async_commit",
+    "versioning.batch_max_size",
+    "versioning.batch_window_ms",
+    "versioning.max_versions",
+    "versioning.strategy=cow",
+    "versioning.strategy=none",
+    "webhooks.enabled",
+    "webhooks.max_retries",
+    "webhooks.max_workers",
+    "workflow.enforce_transitions",
+    "workflow.transitions",
+];
+
+/// Where a key stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// In the table: the contract knows it, this version does nothing with it.
+    NotBuilt,
+    /// A table with keys of the table below it.
+    Above,
+    /// Not in the table.
+    Unlisted,
+}
+
+/// Where the key `path` stands in [`NOT_BUILT`].
+pub(crate) fn standing(path: &str) -> Standing {
+    if NOT_BUILT.contains(&path) {
+        Standing::NotBuilt
+    } else if NOT_BUILT.iter().any(|entry| below(entry, path).is_some()) {
+        Standing::Above
+    } else {
+        Standing::Unlisted
+    }
+}
+
+/// Whether `value` is a value of `path` that the contract knows and this version does not.
+pub(crate) fn has_value(path: &str, value: &str) -> bool {
+    NOT_BUILT.iter().any(|entry| entry.split_once('=') == Some((path, value)))
+}
+
+/// The names that the table knows directly below `table` (the empty path is the top of the file).
+pub(crate) fn names_below(table: &str) -> impl Iterator<Item = &'static str> {
+    NOT_BUILT.iter().filter(|entry| !entry.contains('=')).filter_map(move |entry| {
+        let rest = if table.is_empty() { entry } else { below(entry, table)? };
+        rest.split('.').next()
+    })
+}
+
+/// What remains of the key `entry` below `table`.
+fn below(entry: &'static str, table: &str) -> Option<&'static str> {
+    entry.strip_prefix(table)?.strip_prefix('.')
+}

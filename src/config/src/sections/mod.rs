@@ -1,0 +1,11 @@
+//! One file per section of `.svc/config.toml`.
+//!
+//! A section whose written form needs no further resolving is public as it is and used in both forms.
+
+pub(crate) mod auth;
+pub(crate) mod files;
+pub(crate) mod lint;
+pub(crate) mod search;
+pub(crate) mod server;
+pub(crate) mod tracing;
+pub(crate) mod versioning;
