@@ -61,8 +61,10 @@ impl Config {
     /// # Errors
     /// [`Error::Unreadable`] when the file cannot be read, or is not UTF-8.
     pub fn read_named(path: &Path, environment: Environment<'_>) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| Error::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
         let mut config = Self::parse(&text, environment);
         config.origin.path = Some(path.to_owned());
         Ok(config)
@@ -74,11 +76,19 @@ impl Config {
         let mut complaints = read.complaints;
         // What the schema accepts, the structs accept: were that ever untrue, the file is refused, not half used.
         let mut config: Self = serde_json::from_value(read.accepted).unwrap_or_else(|error| {
-            complaints.push(Complaint { line: None, key: String::new(), message: error.to_string() });
+            complaints.push(Complaint {
+                line: None,
+                key: String::new(),
+                message: error.to_string(),
+            });
             Self::default()
         });
         complaints.sort();
-        config.origin = Origin { path: None, lines: read.lines, complaints };
+        config.origin = Origin {
+            path: None,
+            lines: read.lines,
+            complaints,
+        };
         config
     }
 }
@@ -90,5 +100,8 @@ pub fn schema() -> String {
 }
 
 fn schema_of_config() -> Schema {
-    SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true).into_generator().into_root_schema_for::<Config>()
+    SchemaSettings::draft2020_12()
+        .with(|settings| settings.inline_subschemas = true)
+        .into_generator()
+        .into_root_schema_for::<Config>()
 }

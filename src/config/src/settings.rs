@@ -1,5 +1,8 @@
 //! What holds: the file, beaten by flags, checked.
 
+use std::collections::BTreeMap;
+
+use crate::config::Origin;
 use crate::sections::{auth::Auth, lint::Lint, search::Search, versioning::Versioning};
 use crate::{Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings};
 
@@ -39,26 +42,51 @@ impl Settings {
     /// # Errors
     /// [`Error::Refused`] with every complaint, those of reading the file included.
     pub fn resolve(config: Config, overrides: Overrides) -> Result<Self, Error> {
-        let Config { server, search, versioning, auth, lint, files, tracing, mut origin } = config;
+        let Config {
+            server,
+            search,
+            versioning,
+            auth,
+            lint,
+            files,
+            tracing,
+            origin,
+        } = config;
         let Overrides { host, port, public_url } = overrides;
-        let mut check = Check { lines: &origin.lines, complaints: Vec::new() };
+        let Origin {
+            path,
+            lines,
+            complaints,
+        } = origin;
+        let tracing_is_read = !complaints.iter().any(|complaint| complaint.key.starts_with("tracing."));
+        let mut check = Check { lines, complaints };
 
-        let host = Chosen::of("--host", host).unwrap_or(Chosen { key: "server.host", value: server.host });
-        let host = check.value(host.key, Host::parse(&host.value));
-        let public_url = Chosen::of("--public-url", public_url)
-            .or_else(|| Chosen::of("server.public_url", server.public_url))
-            .filter(|chosen| !chosen.value.is_empty());
-        let public_url = public_url.map(|chosen| check.value(chosen.key, PublicUrl::parse(&chosen.value)));
+        let (key, text) = host.map_or(("server.host", server.host), |text| ("--host", text));
+        let host = check.value(key, Host::parse(&text));
+        let (key, text) = public_url.map_or(("server.public_url", server.public_url), |text| {
+            ("--public-url", Some(text))
+        });
+        let public_url = text
+            .filter(|text| !text.is_empty())
+            .and_then(|text| check.value(key, PublicUrl::parse(&text)));
         for (index, fault) in files.faults() {
             check.complain(&format!("files.scratch[{index}]"), &fault);
         }
-        let log = check.value("tracing.file", tracing.resolve());
+        // The keys of this section are judged together: with one of them unread, a second complaint would mislead.
+        let log = if tracing_is_read {
+            check.value("tracing.file", tracing.resolve())
+        } else {
+            None
+        };
 
-        origin.complaints.extend(check.complaints);
-        origin.complaints.sort();
-        match (host, public_url.transpose(), log) {
-            (Some(host), Some(public_url), Some(log)) if origin.complaints.is_empty() => Ok(Self {
-                server: ServerSettings { host, port: port.unwrap_or(server.port), public_url },
+        let mut complaints = check.complaints;
+        match (host, log) {
+            (Some(host), Some(log)) if complaints.is_empty() => Ok(Self {
+                server: ServerSettings {
+                    host,
+                    port: port.unwrap_or(server.port),
+                    public_url,
+                },
                 search,
                 versioning,
                 auth,
@@ -66,7 +94,34 @@ impl Settings {
                 scratch: files.scratch,
                 log,
             }),
-            _ => Err(Error::Refused { path: origin.path, complaints: origin.complaints }),
+            _ => {
+                complaints.sort();
+                Err(Error::Refused { path, complaints })
+            }
         }
+    }
+}
+
+/// Gathers what is wrong.
+struct Check {
+    lines: BTreeMap<String, usize>,
+    complaints: Vec<Complaint>,
+}
+
+impl Check {
+    /// The value, or `None` and a complaint about `key`.
+    fn value<T>(&mut self, key: &str, outcome: Result<T, &'static str>) -> Option<T> {
+        outcome.map_err(|message| self.complain(key, message)).ok()
+    }
+
+    fn complain(&mut self, key: &str, message: &str) {
+        // A key that is missing is looked for in its table.
+        let table = key.rsplit_once('.').map_or("", |(table, _)| table);
+        let line = self.lines.get(key).or_else(|| self.lines.get(table)).copied();
+        self.complaints.push(Complaint {
+            line,
+            key: key.to_owned(),
+            message: message.to_owned(),
+        });
     }
 }

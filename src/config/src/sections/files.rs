@@ -36,7 +36,9 @@ const SCRATCH: &[&str] = &[
 impl Default for Files {
     fn default() -> Self {
         let named = SCRATCH.iter().map(|glob| (*glob).to_owned());
-        Self { scratch: named.chain([format!("sed{SIX}"), format!(".*.*.{SIX}")]).collect() }
+        Self {
+            scratch: named.chain([format!("sed{SIX}"), format!(".*.*.{SIX}")]).collect(),
+        }
     }
 }
 
@@ -48,14 +50,18 @@ impl Files {
                 return Some((index, "is empty; give a name pattern such as `*.bak`".to_owned()));
             }
             if glob.contains('/') {
-                return Some((index, "contains `/`; scratch globs are matched against the last component of a path".to_owned()));
+                return Some((
+                    index,
+                    "contains `/`; scratch globs are matched against the last component of a path".to_owned(),
+                ));
             }
             // A glob that matches every name would end versioning without a word.
             match globset::Glob::new(glob).map(|glob| glob.compile_matcher()) {
                 Err(error) => Some((index, format!("is not a glob: {}", error.kind()))),
-                Ok(matcher) if matcher.is_match("page.md") => {
-                    Some((index, "matches ordinary pages, which would then have no history".to_owned()))
-                }
+                Ok(matcher) if matcher.is_match("page.md") => Some((
+                    index,
+                    "matches ordinary pages, which would then have no history".to_owned(),
+                )),
                 Ok(_) => None,
             }
         })

@@ -18,7 +18,11 @@ pub struct Lint {
 
 impl Default for Lint {
     fn default() -> Self {
-        Self { auto_format: true, reject_errors: true, format_doors: vec![Door::Http, Door::Mcp] }
+        Self {
+            auto_format: true,
+            reject_errors: true,
+            format_doors: vec![Door::Http, Door::Mcp],
+        }
     }
 }
 

@@ -21,7 +21,11 @@ pub(crate) struct Tracing {
 
 impl Default for Tracing {
     fn default() -> Self {
-        Self { enabled: true, output: Output::Stderr, file: None }
+        Self {
+            enabled: true,
+            output: Output::Stderr,
+            file: None,
+        }
     }
 }
 
@@ -53,9 +57,13 @@ impl Tracing {
         let output = match (output, file.filter(|file| !file.is_empty())) {
             (Output::Stderr, None) => LogOutput::Stderr,
             (Output::Stderr, Some(_)) => {
-                return Err("has no effect while `tracing.output` is `stderr`; remove it, or set `tracing.output = \"file\"`");
+                return Err(
+                    "has no effect while `tracing.output` is `stderr`; remove it, or set `tracing.output = \"file\"`",
+                );
             }
-            (Output::File, None) => return Err("is missing; `tracing.output = \"file\"` needs the path of the log file"),
+            (Output::File, None) => {
+                return Err("is missing; `tracing.output = \"file\"` needs the path of the log file");
+            }
             // Against the working directory it would depend on how the server was started; inside the root it would be
             // a page tree's file, versioned at every line.
             (Output::File, Some(file)) if !Path::new(&file).is_absolute() => {
