@@ -173,6 +173,7 @@ impl ChangeSet {
             changes,
             message: None,
             durability: Durability::Now,
+            announcement: Announcement::Files,
         }
     }
     /// The same set with a subject for its commit.
