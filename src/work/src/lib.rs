@@ -1,1 +1,20 @@
-//! placeholder
+//! Where work runs: bounded lanes from async doors into blocking code, and supervised background tasks.
+//!
+//! One rule: no work is unbounded or unwatched. A request takes a place in a lane or is told to come back; a task has a name,
+//! never overlaps itself, backs off when it fails, and is joined when the program stops.
+//!
+//! Why steps instead of threads with loops of their own? Because a step that reads its own cursor can be repeated after an
+//! error, a panic or a restart, and because the loop (waiting, backing off, stopping) is then written and tested once.
+#![warn(missing_docs)]
+
+mod lanes;
+mod signal;
+mod supervisor;
+#[cfg(test)]
+mod tests;
+mod watermark;
+
+pub use lanes::{Lane, LaneError, Lanes};
+pub use signal::{Signal, Stop};
+pub use supervisor::{Backoff, Failure, Next, State, Status, Supervisor, Task};
+pub use watermark::Watermark;

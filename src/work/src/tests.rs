@@ -1,0 +1,205 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn impatient() -> Supervisor {
+    Supervisor::backing_off(Backoff {
+        first: Duration::from_millis(1),
+        longest: Duration::from_millis(4),
+    })
+}
+
+struct Scripted<F>(F);
+impl<F: FnMut(&Stop) -> Result<Next, Failure> + Send + 'static> Task for Scripted<F> {
+    const NAME: &'static str = "scripted";
+    fn step(&mut self, stop: &Stop) -> Result<Next, Failure> {
+        (self.0)(stop)
+    }
+}
+
+#[test]
+fn a_task_steps_at_once_then_for_each_signal_and_ends_when_stopped() {
+    let (sender, steps) = mpsc::channel();
+    let signal = Signal::new();
+    let supervisor = Supervisor::new();
+    let task = Scripted(move |_: &Stop| {
+        sender.send(())?;
+        Ok(Next::WhenSignalled)
+    });
+    supervisor.start(task, signal.clone()).unwrap();
+    steps.recv_timeout(LONG).unwrap();
+    signal.raise();
+    steps.recv_timeout(LONG).unwrap();
+    assert_eq!(supervisor.stop(LONG), Vec::<&str>::new());
+    assert!(supervisor.status().is_empty());
+}
+
+#[test]
+fn a_task_that_asks_for_more_is_stepped_without_a_signal() {
+    let (sender, steps) = mpsc::channel();
+    let supervisor = Supervisor::new();
+    let mut left = 3;
+    let task = Scripted(move |_: &Stop| {
+        sender.send(left)?;
+        left -= 1;
+        Ok(if left == 0 { Next::WhenSignalled } else { Next::Now })
+    });
+    supervisor.start(task, Signal::new()).unwrap();
+    let seen: Vec<i32> = (0..3).map(|_| steps.recv_timeout(LONG).unwrap()).collect();
+    assert_eq!(seen, [3, 2, 1]);
+    supervisor.stop(LONG);
+}
+
+#[test]
+fn a_step_that_panics_or_fails_is_counted_and_repeated() {
+    let (sender, done) = mpsc::channel();
+    let supervisor = impatient();
+    let mut turn = 0;
+    let task = Scripted(move |_: &Stop| {
+        turn += 1;
+        match turn {
+            1 => panic!("a bug in turn {turn}"),
+            2 => Err("no disk".into()),
+            3 => {
+                sender.send(())?;
+                Err("still no disk".into())
+            }
+            _ => Ok(Next::WhenSignalled),
+        }
+    });
+    supervisor.start(task, Signal::new()).unwrap();
+    done.recv_timeout(LONG).unwrap();
+    let status = loop {
+        let status = supervisor.status().remove(0);
+        if status.last_error.is_none() && status.errors == 2 {
+            break status;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!((status.panics, status.errors), (1, 2));
+    supervisor.stop(LONG);
+}
+
+#[test]
+fn pauses_double_up_to_the_longest() {
+    let pauses = [1, 2, 3, 6, 7, 40, u32::MAX].map(|failures| Backoff::default().pause(failures).as_secs());
+    assert_eq!(pauses, [1, 2, 4, 32, 60, 60, 60]);
+}
+
+#[test]
+fn who_lingers_past_the_deadline_is_named() {
+    let (release, blocked) = mpsc::channel::<()>();
+    let (started, running) = mpsc::channel();
+    let supervisor = Supervisor::new();
+    let task = Scripted(move |_: &Stop| {
+        started.send(())?;
+        blocked.recv()?;
+        Ok(Next::WhenSignalled)
+    });
+    supervisor.start(task, Signal::new()).unwrap();
+    running.recv_timeout(LONG).unwrap();
+    assert_eq!(supervisor.stop(Duration::ZERO), ["scripted"]);
+    drop(release);
+}
+
+#[test]
+fn a_long_step_sees_the_stop() {
+    let (started, running) = mpsc::channel();
+    let supervisor = Supervisor::new();
+    let task = Scripted(move |stop: &Stop| {
+        started.send(())?;
+        assert!(stop.wait(LONG));
+        Ok(Next::Now)
+    });
+    supervisor.start(task, Signal::new()).unwrap();
+    running.recv_timeout(LONG).unwrap();
+    assert_eq!(supervisor.stop(LONG), Vec::<&str>::new());
+}
+
+#[test]
+fn a_signal_raised_before_the_wait_is_not_lost_and_counts_once() {
+    let signal = Signal::new();
+    signal.raise();
+    signal.raise();
+    assert!(signal.wait(None));
+    assert!(!signal.wait(Some(Duration::ZERO)));
+}
+
+#[test]
+fn a_watermark_only_rises_and_wakes_those_below_it() {
+    let mark = Arc::new(Watermark::new(5));
+    assert!(mark.wait(5, Duration::ZERO));
+    assert!(!mark.wait(6, Duration::ZERO));
+    let waiting = {
+        let mark = Arc::clone(&mark);
+        std::thread::Builder::new().spawn(move || mark.wait(8, LONG)).unwrap()
+    };
+    mark.reach(3);
+    assert_eq!(mark.level(), 5);
+    mark.reach(9);
+    assert!(waiting.join().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_lane_turns_callers_away_and_the_other_lane_stays_open() {
+    let lanes = Arc::new(Lanes::new(1, 1, Duration::from_millis(1)));
+    let (release, blocked) = mpsc::channel::<()>();
+    let (started, running) = tokio::sync::oneshot::channel();
+    let holder = {
+        let lanes = Arc::clone(&lanes);
+        tokio::spawn(async move {
+            let work = move || {
+                started.send(()).unwrap();
+                blocked.recv().unwrap_err()
+            };
+            lanes.run(Lane::Slow, work).await
+        })
+    };
+    running.await.unwrap();
+    let refused = lanes.run(Lane::Slow, || ()).await.unwrap_err();
+    assert!(matches!(refused, LaneError::Busy { lane: Lane::Slow, .. }), "{refused}");
+    assert_eq!(lanes.run(Lane::Quick, || 7).await, Ok(7));
+    drop(release);
+    holder.await.unwrap().unwrap();
+    assert_eq!(lanes.run(Lane::Slow, || 8).await, Ok(8));
+}
+
+#[tokio::test]
+async fn a_panic_in_a_lane_is_told_and_frees_its_place() {
+    let lanes = Lanes::new(1, 1, Duration::from_millis(1));
+    for _ in 0..2 {
+        let outcome = lanes.run(Lane::Quick, || -> u8 { panic!("a bug") }).await;
+        assert_eq!(outcome, Err(LaneError::Panicked("a bug".into())));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_has_begun_ends_even_when_nobody_waits_for_it() {
+    let lanes = Arc::new(Lanes::default());
+    let finished = Arc::new(AtomicUsize::new(0));
+    let (release, blocked) = mpsc::channel::<()>();
+    let (started, running) = tokio::sync::oneshot::channel();
+    let (sender, end) = tokio::sync::oneshot::channel();
+    let task = {
+        let (lanes, finished) = (Arc::clone(&lanes), Arc::clone(&finished));
+        tokio::spawn(async move {
+            let work = move || {
+                started.send(()).unwrap();
+                blocked.recv().unwrap();
+                finished.fetch_add(1, Ordering::SeqCst);
+                sender.send(()).unwrap();
+            };
+            lanes.run(Lane::Quick, work).await
+        })
+    };
+    running.await.unwrap();
+    task.abort();
+    release.send(()).unwrap();
+    end.await.unwrap();
+    assert_eq!(finished.load(Ordering::SeqCst), 1);
+}
