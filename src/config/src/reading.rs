@@ -108,7 +108,7 @@ impl Reader<'_> {
     fn value(&mut self, node: &Spanned<DeValue<'_>>, schema: &Value, path: &str, line: usize) -> Option<Value> {
         let value = match (node.get_ref(), schema_type(schema)) {
             (DeValue::Table(table), "object") => Some(Value::Object(self.table(table, schema, path))),
-            (DeValue::Array(elements), "array") => Some(self.elements(elements, &schema["items"], path)),
+            (DeValue::Array(elements), "array") => self.elements(elements, &schema["items"], path),
             (DeValue::Boolean(value), "boolean") => Some(Value::Bool(*value)),
             (DeValue::Integer(value), "integer") => {
                 let number = i64::from_str_radix(value.as_str(), value.radix()).ok();
@@ -130,14 +130,15 @@ impl Reader<'_> {
         value
     }
 
-    /// The elements of the list at `path` that fit `schema`.
-    fn elements(&mut self, elements: &[Spanned<DeValue<'_>>], schema: &Value, path: &str) -> Value {
-        let mut accepted = Vec::new();
+    /// The list at `path`, if all its elements fit `schema`: with one of them left out, the others would be complained
+    /// about under a wrong index later on.
+    fn elements(&mut self, elements: &[Spanned<DeValue<'_>>], schema: &Value, path: &str) -> Option<Value> {
+        let mut accepted = Vec::with_capacity(elements.len());
         for (index, element) in elements.iter().enumerate() {
             let line = self.line(element.span().start);
             accepted.extend(self.value(element, schema, &format!("{path}[{index}]"), line));
         }
-        Value::Array(accepted)
+        (accepted.len() == elements.len()).then_some(Value::Array(accepted))
     }
 
     /// The string at `path` with its variables expanded, if it is one of the choices, where there are choices.

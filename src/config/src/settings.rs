@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::Origin;
-use crate::sections::{auth::Auth, lint::Lint, search::Search, versioning::Versioning};
+use crate::sections::{auth::Auth, lint::LintSettings, search::Search, versioning::Versioning};
 use crate::{Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings};
 
 /// Everything the rest of the program needs to know, decided.
@@ -18,7 +18,7 @@ pub struct Settings {
     /// Who may ask.
     pub auth: Auth,
     /// What is checked and tidied when a page is written.
-    pub lint: Lint,
+    pub lint: LintSettings,
     /// Globs over the last component of a path: files that are kept but are not knowledge (gaps.md D8). All of them compile.
     pub scratch: Vec<String>,
     /// Where the log goes.
@@ -90,7 +90,7 @@ impl Settings {
                 search,
                 versioning,
                 auth,
-                lint,
+                lint: lint.into(),
                 scratch: files.scratch,
                 log,
             }),

@@ -1,1 +1,161 @@
-//! Templates of `svcfs init`.
+//! What `svcfs init` and `POST /api/spaces` put into a new root.
+//!
+//! One rule: these are ordinary files of this repository, read as a newcomer would read them; nothing is generated.
+//! They live here, below everything else, because both the command and the operation need them and neither owns the other.
+
+/// A file that a template brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TemplateFile {
+    /// Where it goes, relative to the root.
+    pub path: &'static str,
+    /// What is in it; ends with exactly one newline.
+    pub content: &'static str,
+}
+
+/// A way to begin a knowledge base.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Template {
+    /// What `--template` and the interface call it.
+    pub id: &'static str,
+    /// What people call it.
+    pub name: &'static str,
+    /// What it is for, in one sentence.
+    pub description: &'static str,
+    /// Its pages, without those in [`COMMON`].
+    pub pages: &'static [TemplateFile],
+}
+
+impl Template {
+    /// The template with this id.
+    #[must_use]
+    pub fn find(id: &str) -> Option<&'static Self> {
+        TEMPLATES.iter().find(|template| template.id == id)
+    }
+
+    /// All files to be written, those of [`COMMON`] first. Whoever writes them leaves existing files alone.
+    pub fn files(&self) -> impl Iterator<Item = &'static TemplateFile> + use<> {
+        COMMON.iter().chain(self.pages)
+    }
+}
+
+/// The pages of a template folder.
+macro_rules! pages {
+    ($folder:literal: $($path:literal),* $(,)?) => {
+        &[$(TemplateFile { path: $path, content: include_str!(concat!("../templates/", $folder, "/", $path)) }),*]
+    };
+}
+
+/// The id of the template that is used when none is named.
+pub const DEFAULT: &str = "knowledge";
+
+/// The configuration of a new root: every setting that has an effect, commented out, with its default.
+pub const CONFIG: TemplateFile = TemplateFile {
+    path: ".svc/config.toml",
+    content: include_str!("../templates/common/dot-svc/config.toml"),
+};
+
+/// What every template brings.
+///
+/// The sources have no leading dots: a `.gitignore` in this repository's own folders would take effect there.
+pub const COMMON: &[TemplateFile] = &[
+    TemplateFile {
+        path: ".gitignore",
+        content: include_str!("../templates/common/gitignore"),
+    },
+    CONFIG,
+    TemplateFile {
+        path: ".svc/templates/decision.md",
+        content: include_str!("../templates/common/dot-svc/templates/decision.md"),
+    },
+    TemplateFile {
+        path: ".svc/templates/onboarding.md",
+        content: include_str!("../templates/common/dot-svc/templates/onboarding.md"),
+    },
+    TemplateFile {
+        path: ".svc/templates/product-spec.md",
+        content: include_str!("../templates/common/dot-svc/templates/product-spec.md"),
+    },
+];
+
+/// All templates, the default one first (contract 4.20).
+pub const TEMPLATES: &[Template] = &[
+    Template {
+        id: "knowledge",
+        name: "Knowledge base",
+        description: "Concepts, entities, decisions and episodes, for people and agents who learn together",
+        pages: pages!["knowledge":
+            "SCHEMA.md",
+            "concepts/frontmatter.md",
+            "concepts/wikilinks.md",
+            "decisions/plain-files.md",
+            "entities/example-project.md",
+            "episodes/first-day.md",
+            "index.md",
+            "log.md",
+            "welcome.md",
+        ],
+    },
+    Template {
+        id: "wiki",
+        name: "Team wiki",
+        description: "Engineering, product and onboarding pages of a team, each with an owner",
+        pages: pages!["wiki":
+            "SCHEMA.md",
+            "engineering/architecture.md",
+            "engineering/deployment.md",
+            "engineering/runbooks/service-down.md",
+            "getting-started.md",
+            "index.md",
+            "onboarding/index.md",
+            "product/roadmap.md",
+            "product/specs/example-feature.md",
+        ],
+    },
+    Template {
+        id: "runbook",
+        name: "Runbooks",
+        description: "Procedures, incidents and postmortems for people on call",
+        pages: pages!["runbook":
+            "SCHEMA.md",
+            "incidents/template.md",
+            "index.md",
+            "postmortems/template.md",
+            "procedures/deploy-rollback.md",
+            "procedures/rotate-secrets.md",
+            "procedures/scale-up.md",
+        ],
+    },
+    Template {
+        id: "research",
+        name: "Research notebook",
+        description: "Literature, experiments and open questions around one research question",
+        pages: pages!["research":
+            "SCHEMA.md",
+            "experiments/exp-001-baseline.md",
+            "index.md",
+            "literature/example-paper.md",
+            "notes/open-questions.md",
+        ],
+    },
+    Template {
+        id: "tasks",
+        name: "Tasks",
+        description: "One page per task, with its state, its assignee and what it waits for",
+        pages: pages!["tasks":
+            "SCHEMA.md",
+            "WORKFLOW.md",
+            "index.md",
+            "tasks/blocked-example.md",
+            "tasks/example-task.md",
+        ],
+    },
+    Template {
+        id: "blank",
+        name: "Blank",
+        description: "Settings and page templates only; for a tree that already has its pages",
+        pages: &[],
+    },
+];
+
+#[cfg(test)]
+mod tests;

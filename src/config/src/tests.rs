@@ -1,1 +1,429 @@
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests put configuration files into a temporary directory"
+)]
 
+use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::not_built::{self, Standing};
+use crate::sections::files::Files;
+use svcfs_base::Door;
+
+use crate::{Config, Error, Host, NOT_BUILT, Overrides, PublicUrl, Settings, environment, schema, templates};
+
+/// The variables that are set in these tests.
+fn variables(name: &str) -> Option<String> {
+    let value = match name {
+        "HOME" => "/home/ada",
+        "NAME" => "notes",
+        "SECRET" => "hunter2",
+        "NESTED" => "${SECRET}",
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+fn resolve(text: &str) -> Result<Settings, Error> {
+    Settings::resolve(Config::parse(text, &variables), Overrides::default())
+}
+
+fn complaints(outcome: Result<Settings, Error>) -> Vec<String> {
+    match outcome {
+        Ok(_) => Vec::new(),
+        Err(Error::Refused { complaints, .. }) => complaints.iter().map(ToString::to_string).collect(),
+        Err(error @ Error::Unreadable { .. }) => panic!("{error}"),
+    }
+}
+
+/// Each `*.toml` in `tests/<folder>` must yield the text beside it in `*.txt`.
+///
+/// `SVCFS_ACCEPT=1` writes the texts instead; read the difference before committing it.
+fn run_samples(folder: &str, outcome: impl Fn(&str) -> String) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder);
+    let mut samples: Vec<PathBuf> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    samples.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    assert!(!samples.is_empty(), "no samples in {}", folder.display());
+    for sample in samples {
+        let actual = outcome(&std::fs::read_to_string(&sample).unwrap());
+        let beside = sample.with_extension("txt");
+        if std::env::var_os("SVCFS_ACCEPT").is_some() {
+            std::fs::write(&beside, &actual).unwrap();
+        }
+        let expected = std::fs::read_to_string(&beside).unwrap_or_default();
+        assert_eq!(actual, expected, "{}", sample.display());
+    }
+}
+
+#[test]
+fn valid_samples_resolve_to_the_settings_beside_them() {
+    run_samples("valid", |text| format!("{:#?}\n", resolve(text).unwrap()));
+}
+
+#[test]
+fn invalid_samples_are_refused_with_the_complaints_beside_them() {
+    run_samples("invalid", |text| {
+        let complaints = complaints(resolve(text));
+        assert!(!complaints.is_empty(), "accepted:\n{text}");
+        complaints.join("\n") + "\n"
+    });
+}
+
+#[test]
+fn an_absent_file_is_the_defaults_unless_it_was_asked_for_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    assert_eq!(Config::read(&path, &variables).unwrap(), Config::default());
+    let error = Config::read_named(&path, &variables).unwrap_err();
+    assert!(matches!(error, Error::Unreadable { .. }), "{error}");
+}
+
+#[test]
+fn an_unreadable_file_is_an_error_and_never_the_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::create_dir(&path).unwrap();
+    assert!(matches!(Config::read(&path, &variables), Err(Error::Unreadable { .. })));
+
+    let path = folder.path().join("latin1.toml");
+    std::fs::write(&path, b"[server]\nhost = \"\xe9\"\n").unwrap();
+    let message = Config::read(&path, &variables).unwrap_err().to_string();
+    assert!(
+        message.starts_with(&format!("cannot read the configuration `{}`: ", path.display())),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_refusal_names_the_file_and_lists_one_complaint_per_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, "[server]\nprot = 1\nport = 'x'\n").unwrap();
+    let config = Config::read(&path, &variables).unwrap();
+    let message = Settings::resolve(config, Overrides::default()).unwrap_err().to_string();
+    let expected = format!(
+        "the configuration `{}` is refused:\n  \
+         line 2: `server.prot` is not a known setting; did you mean `server.port`?\n  \
+         line 3: `server.port` must be an integer from 0 to 65535, not a string",
+        path.display()
+    );
+    assert_eq!(message, expected);
+}
+
+#[test]
+fn flags_beat_the_file() {
+    let text = "[server]\nhost = \"10.0.0.1\"\nport = 1\npublic_url = \"https://file.example.org\"\n";
+    let overrides = Overrides {
+        host: Some("localhost".to_owned()),
+        port: Some(2),
+        public_url: Some("https://flag.example.org/".to_owned()),
+    };
+    let settings = Settings::resolve(Config::parse(text, &variables), overrides).unwrap();
+    assert_eq!(settings.server.authority(), "localhost:2");
+    assert_eq!(settings.server.public_url.unwrap().as_str(), "https://flag.example.org");
+}
+
+#[test]
+fn a_wrong_flag_is_complained_about_by_its_own_name_beside_the_files_mistakes() {
+    let overrides = Overrides {
+        host: Some("a b".to_owned()),
+        ..Overrides::default()
+    };
+    let outcome = Settings::resolve(Config::parse("x = 1\n", &variables), overrides);
+    let expected = [
+        "`--host` is neither an IP address nor a host name",
+        "line 1: `x` is not a known setting; remove it",
+    ];
+    assert_eq!(complaints(outcome), expected);
+}
+
+#[test]
+fn variables_are_expanded_once_and_only_where_they_are_well_formed() {
+    let cases = [
+        ("", ""),
+        ("${NAME}", "notes"),
+        ("a${NAME}b${NAME}c", "anotesbnotesc"),
+        ("${UNSET}", ""),
+        ("${NESTED}", "${SECRET}"),
+        ("$NAME $ { ${", "$NAME $ { ${"),
+        ("${} ${1A} ${A-B} ${NAME", "${} ${1A} ${A-B} ${NAME"),
+        ("${${NAME}}", "${notes}"),
+        ("é${NAME}é", "énotesé"),
+    ];
+    for (written, expected) in cases {
+        assert_eq!(environment::expand(written, &variables), expected, "{written}");
+    }
+}
+
+#[test]
+fn the_value_of_a_variable_never_appears_in_a_complaint() {
+    let text = "[search]\nengine = \"${SECRET}\"\n";
+    assert_eq!(
+        complaints(resolve(text)),
+        ["line 2: `search.engine` must be \"sqlite\", not \"${SECRET}\""]
+    );
+}
+
+#[test]
+fn hosts_are_addresses_or_names() {
+    for good in [
+        "127.0.0.1",
+        "0.0.0.0",
+        "::",
+        "[::1]",
+        "localhost",
+        "notes.example.org",
+        "under_score",
+        "a",
+    ] {
+        assert!(Host::parse(good).is_ok(), "{good}");
+    }
+    let long_label = "a".repeat(64);
+    for bad in [
+        "",
+        " ",
+        "127.0.0",
+        "1.2.3.4.5",
+        "a b",
+        "http://a",
+        "a/b",
+        "-a",
+        "a-",
+        "a..b",
+        "a:80",
+        "é",
+        &long_label,
+    ] {
+        assert!(Host::parse(bad).is_err(), "{bad}");
+    }
+    assert_eq!(Host::parse("[::1]"), Ok(Host::Address(Ipv6Addr::LOCALHOST.into())));
+}
+
+#[test]
+fn only_loopback_hosts_are_called_loopback() {
+    for (host, expected) in [
+        ("127.0.0.1", true),
+        ("127.8.8.8", true),
+        ("::1", true),
+        ("::ffff:127.0.0.1", true),
+        ("LocalHost", true),
+        ("0.0.0.0", false),
+        ("::", false),
+        ("10.0.0.1", false),
+        ("localhost.example.org", false),
+    ] {
+        assert_eq!(Host::parse(host).unwrap().is_loopback(), expected, "{host}");
+    }
+}
+
+#[test]
+fn public_urls_are_http_addresses_without_query_or_password() {
+    let url = PublicUrl::parse("https://notes.example.org:8443/base/").unwrap();
+    assert_eq!(
+        (url.as_str(), url.host()),
+        ("https://notes.example.org:8443/base", "notes.example.org")
+    );
+    for bad in [
+        "notes.example.org",
+        "/base",
+        "ftp://notes.example.org",
+        "https://",
+        "https://:80",
+        "https://a/?q=1",
+        "https://a/#x",
+        "https://ada:secret@a/",
+        "https://a b/",
+    ] {
+        assert!(PublicUrl::parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn pages_are_tidied_at_the_listed_doors_and_nowhere_while_formatting_is_off() {
+    let tidied = |text: &str| {
+        let lint = resolve(text).unwrap().lint;
+        let doors = [
+            Door::Http,
+            Door::Mcp,
+            Door::Cli,
+            Door::Fuse,
+            Door::Direct,
+            Door::Internal,
+        ];
+        doors
+            .into_iter()
+            .filter(|door| lint.formats(*door))
+            .map(Door::name)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(tidied(""), "http mcp cli");
+    assert_eq!(tidied("lint.format_doors = ['mcp', 'fuse']"), "mcp fuse");
+    assert_eq!(tidied("lint.format_doors = []"), "");
+    assert_eq!(tidied("lint.auto_format = false"), "");
+}
+
+#[test]
+fn the_default_scratch_globs_match_droppings_and_no_pages() {
+    let Files { scratch } = Files::default();
+    let matches = |name: &str| {
+        scratch
+            .iter()
+            .any(|glob| globset::Glob::new(glob).unwrap().compile_matcher().is_match(name))
+    };
+    for dropping in [
+        ".page.md.swp",
+        ".page.md.swx",
+        ".page.md.swo",
+        "page.md~",
+        ".#page.md",
+        "#page.md#",
+        "4913",
+        ".goutputstream-A1B2C3",
+        "page.md.tmp",
+        "film.part",
+        ".DS_Store",
+        "._page.md",
+        "~$report.docx",
+        ".fuse_hidden0000000100000001",
+        "sedAb12Cd",
+        ".page.md.Ab12Cd",
+    ] {
+        assert!(matches(dropping), "{dropping}");
+    }
+    for page in [
+        "page.md",
+        ".gitignore",
+        "sed.md",
+        "sediment.md",
+        "sedAb12C",
+        "sedAb12Cde",
+        "4913.md",
+        "a.Ab12Cd",
+        "page.md.Ab12Cd",
+        ".page.md.Ab12C",
+        "template.md",
+        "C#",
+        "part",
+        "tmp",
+        ".obsidian",
+    ] {
+        assert!(!matches(page), "{page}");
+    }
+}
+
+#[test]
+fn hostile_files_are_refused_without_a_panic() {
+    let deep_table = format!("[{}]\n", vec!["a"; 5_000].join("."));
+    let deep_list = format!("a = {}{}", "[".repeat(5_000), "]".repeat(5_000));
+    let many_keys: String = (0..2_000).map(|number| format!("k{number} = 1\n")).collect();
+    let huge_number = format!("server.port = {}", "9".repeat(500));
+    for text in [
+        &deep_table,
+        &deep_list,
+        &many_keys,
+        &huge_number,
+        "\0",
+        "\u{feff}x = 1",
+        "\"\" = 1",
+        "\"a.b\" = 1",
+        "[server]\n\"=\" = 1\n",
+        "= 1",
+        "[[server]]\nport = 1\n",
+        "server = [{port = 1}]",
+        "\"server.port\" = 1",
+        "\"auth.type=oidc\" = 1",
+        "[auth]\n\"type=oidc\" = 1",
+    ] {
+        assert!(!complaints(resolve(text)).is_empty(), "{}", &text[..text.len().min(80)]);
+    }
+}
+
+/// Key paths of all settings in the published schema.
+fn schema_keys() -> BTreeSet<String> {
+    fn collect(schema: &Value, path: &str, keys: &mut BTreeSet<String>) {
+        match schema["properties"].as_object() {
+            Some(properties) => {
+                for (name, below) in properties {
+                    collect(below, format!("{path}.{name}").trim_start_matches('.'), keys);
+                }
+            }
+            None => {
+                keys.insert(path.to_owned());
+            }
+        }
+    }
+    let mut keys = BTreeSet::new();
+    collect(&serde_json::from_str(&schema()).unwrap(), "", &mut keys);
+    keys
+}
+
+#[test]
+fn every_key_of_the_contract_is_either_effective_or_listed_as_not_built() {
+    let effective = schema_keys();
+    for key in include_str!("../tests/contract_keys.txt").lines() {
+        let listed = not_built::standing(key) == Standing::NotBuilt;
+        assert!(listed != effective.contains(key), "`{key}`: listed {listed}");
+    }
+}
+
+#[test]
+fn the_list_of_what_is_not_built_is_sorted_and_names_no_effective_key() {
+    assert!(NOT_BUILT.is_sorted());
+    let effective = schema_keys();
+    for entry in NOT_BUILT {
+        match entry.split_once('=') {
+            None => assert!(!effective.contains(*entry), "`{entry}` has an effect; delete its line"),
+            Some((key, value)) => {
+                assert!(effective.contains(key), "`{entry}`: the key itself is not built");
+                let in_list = format!("{key} = [\"{value}\"]");
+                let alone = format!("{key} = \"{value}\"");
+                let refused = [alone, in_list]
+                    .iter()
+                    .all(|text| !complaints(resolve(text)).is_empty());
+                assert!(refused, "`{entry}` is accepted; delete its line");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_setting_of_the_schema_is_documented() {
+    fn check(schema: &Value, path: &str) {
+        assert!(
+            path.is_empty() || schema["description"].is_string(),
+            "`{path}` has no description"
+        );
+        for (name, below) in schema["properties"].as_object().into_iter().flatten() {
+            check(below, &format!("{path}.{name}"));
+        }
+    }
+    check(&serde_json::from_str(&schema()).unwrap(), "");
+}
+
+#[test]
+fn the_configuration_written_by_init_says_every_default_when_its_comments_are_removed() {
+    let written = templates::CONFIG.content;
+    assert_eq!(Config::parse(written, &variables), Config::default());
+    let uncommented: String = written
+        .lines()
+        .filter_map(|line| line.strip_prefix('#'))
+        .filter(|line| !line.starts_with(' '))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let settings = resolve(&uncommented).unwrap();
+    assert_eq!(
+        settings,
+        Settings::resolve(Config::default(), Overrides::default()).unwrap()
+    );
+    for key in schema_keys() {
+        let name = key.rsplit('.').next().unwrap();
+        assert!(
+            uncommented.contains(&format!("{name} = ")) || written.contains(&format!("# {name} = ")),
+            "`{key}` is not shown"
+        );
+    }
+}

@@ -2,18 +2,19 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use svcfs_base::Door;
 
 /// What is checked and tidied when a page is written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Lint {
+pub(crate) struct Lint {
     /// Tidy pages as they are written: bullets, tables, trailing spaces, one final newline.
     pub auto_format: bool,
     /// Refuse a write whose page has a lint error, through every door. Warnings never refuse.
     pub reject_errors: bool,
     /// Doors whose writes are tidied while `auto_format` is on. All others keep the bytes as they were written, because
     /// their clients compare what they stored.
-    pub format_doors: Vec<Door>,
+    pub format_doors: Vec<FormatDoor>,
 }
 
 impl Default for Lint {
@@ -21,19 +22,59 @@ impl Default for Lint {
         Self {
             auto_format: true,
             reject_errors: true,
-            format_doors: vec![Door::Http, Door::Mcp],
+            format_doors: vec![FormatDoor::Http, FormatDoor::Mcp],
         }
     }
 }
 
-/// A way in.
+/// A door whose writes can be tidied.
+///
+/// A list of its own beside [`Door`]: only what can have an effect may be written into the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Door {
-    /// The REST interface, and the command line that speaks the same operations.
+pub(crate) enum FormatDoor {
+    /// The REST interface, and the command line, which speaks the same operations.
     Http,
     /// The agent tools.
     Mcp,
     /// The mounted filesystem.
     Fuse,
+}
+
+/// What is checked and tidied when a page is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LintSettings {
+    /// Refuse a write whose page has a lint error, through every door. Warnings never refuse.
+    pub reject_errors: bool,
+    /// Empty while `auto_format` is off.
+    format_doors: Vec<FormatDoor>,
+}
+
+impl LintSettings {
+    /// Whether a page written through `door` is tidied (gaps.md D5).
+    #[must_use]
+    pub fn formats(&self, door: Door) -> bool {
+        let written_as = match door {
+            Door::Http | Door::Cli => FormatDoor::Http,
+            Door::Mcp => FormatDoor::Mcp,
+            Door::Fuse => FormatDoor::Fuse,
+            // Not built, already on disk, or made by svcfs itself in the form it wants.
+            Door::Nfs | Door::WebDav | Door::S3 | Door::Direct | Door::Internal => return false,
+        };
+        self.format_doors.contains(&written_as)
+    }
+}
+
+impl From<Lint> for LintSettings {
+    fn from(written: Lint) -> Self {
+        let Lint {
+            auto_format,
+            reject_errors,
+            format_doors,
+        } = written;
+        Self {
+            reject_errors,
+            format_doors: if auto_format { format_doors } else { Vec::new() },
+        }
+    }
 }

@@ -1,0 +1,132 @@
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::{COMMON, DEFAULT, TEMPLATES, Template, TemplateFile};
+
+/// Everything in `templates/`, as paths relative to it.
+fn sources() -> BTreeSet<String> {
+    fn walk(folder: &Path, below: &str, found: &mut BTreeSet<String>) {
+        for entry in folder.read_dir().unwrap().map(Result::unwrap) {
+            let path = format!("{below}{}", entry.file_name().to_str().unwrap());
+            if entry.file_type().unwrap().is_dir() {
+                walk(&entry.path(), &format!("{path}/"), found);
+            } else {
+                found.insert(path);
+            }
+        }
+    }
+    let mut found = BTreeSet::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("templates"), "", &mut found);
+    found
+}
+
+fn pages() -> impl Iterator<Item = (&'static Template, &'static TemplateFile)> {
+    TEMPLATES
+        .iter()
+        .flat_map(|template| template.files().map(move |file| (template, file)))
+}
+
+#[test]
+fn no_file_is_forgotten() {
+    let common = COMMON.iter().map(|file| {
+        let path = file
+            .path
+            .strip_prefix(".svc/")
+            .map_or(file.path.trim_start_matches('.').to_owned(), |path| {
+                format!("dot-svc/{path}")
+            });
+        format!("common/{path}")
+    });
+    let own = TEMPLATES.iter().flat_map(|template| {
+        template
+            .pages
+            .iter()
+            .map(move |page| format!("{}/{}", template.id, page.path))
+    });
+    assert_eq!(common.chain(own).collect::<BTreeSet<_>>(), sources());
+}
+
+#[test]
+fn the_ids_are_those_of_the_contract_and_the_default_is_one_of_them() {
+    let ids: Vec<_> = TEMPLATES.iter().map(|template| template.id).collect();
+    assert_eq!(ids, ["knowledge", "wiki", "runbook", "research", "tasks", "blank"]);
+    assert_eq!(Template::find(DEFAULT).unwrap().id, DEFAULT);
+    assert_eq!(Template::find("Knowledge"), None);
+}
+
+#[test]
+fn state_is_kept_out_of_git() {
+    let ignored = COMMON.iter().find(|file| file.path == ".gitignore").unwrap().content;
+    assert!(ignored.lines().any(|line| line == ".svc/state/"));
+}
+
+#[test]
+fn every_page_has_a_title_and_ends_with_one_newline() {
+    for (_, file) in pages() {
+        let path = file.path;
+        assert!(
+            file.content.ends_with('\n') && !file.content.ends_with("\n\n"),
+            "{path}"
+        );
+        assert!(!file.content.contains(['\r', '\t']), "{path}");
+        assert!(file.content.lines().all(|line| line.trim_end() == line), "{path}");
+        if path.ends_with(".md") {
+            assert!(file.content.starts_with("---\ntitle: "), "{path}");
+        }
+    }
+}
+
+/// The targets of the wiki links on a page, code left out.
+fn links(content: &str) -> Vec<&str> {
+    let mut fenced = false;
+    let mut targets = Vec::new();
+    for line in content.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            let prose = line.split('`').step_by(2);
+            let linked = prose
+                .flat_map(|text| text.split("[[").skip(1))
+                .filter_map(|rest| rest.split("]]").next());
+            targets.extend(linked.filter_map(|link| link.split(['|', '#']).next()));
+        }
+    }
+    targets
+}
+
+#[test]
+fn every_link_leads_to_a_page_of_the_same_template_and_every_page_is_linked() {
+    for template in TEMPLATES {
+        let mut linked = BTreeSet::from(["index.md"]);
+        for page in template.pages {
+            for target in links(page.content) {
+                let fits = |other: &&TemplateFile| {
+                    let stem = other.path.trim_end_matches(".md");
+                    let is_alias = other
+                        .content
+                        .lines()
+                        .any(|line| line.starts_with("aliases:") && line.contains(target));
+                    stem == target || stem.rsplit('/').next() == Some(target) || is_alias
+                };
+                let found: Vec<_> = template.pages.iter().filter(fits).collect();
+                assert!(
+                    !found.is_empty(),
+                    "{}/{}: [[{target}]] leads nowhere",
+                    template.id,
+                    page.path
+                );
+                if !found.iter().any(|other| other.path == page.path) {
+                    linked.extend(found.iter().map(|other| other.path));
+                }
+            }
+        }
+        for page in template.pages {
+            assert!(
+                linked.contains(page.path),
+                "{}/{} cannot be reached",
+                template.id,
+                page.path
+            );
+        }
+    }
+}
