@@ -1,0 +1,233 @@
+//! The YAML block at the top of a page: found, read, and changed one key at a time.
+//!
+//! One rule: what the author wrote stays. A change goes through a lossless syntax tree, is read back and compared with the
+//! data it should give, and is refused when it would give anything else; the body is never touched.
+
+mod edit;
+#[cfg(test)]
+mod tests;
+
+use serde_json::{Map, Value};
+
+pub use edit::{FrontmatterError, Provenance, append_provenance, remove, set};
+
+/// A frontmatter block longer than this many bytes is read as if it were empty (gaps.md 8).
+pub const MAX_YAML_BYTES: usize = 64 * 1024;
+
+/// What stands at the top of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Block {
+    /// The first line is not `---`: the page has no frontmatter.
+    Absent,
+    /// A block between two `---` lines.
+    Present,
+    /// A block between two `---` lines that is longer than [`MAX_YAML_BYTES`]: readers take it as empty.
+    Oversized,
+    /// The first line is `---` and no later line is: readers take the whole page as body, editors refuse.
+    Unterminated,
+}
+
+/// A page cut into frontmatter and body; both borrow from the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Split<'a> {
+    /// What was found at the top.
+    pub block: Block,
+    /// The text between the two `---` lines, with its last line ending; `None` when there is no terminated block.
+    pub yaml: Option<&'a str>,
+    /// Byte offset of `yaml` in the page.
+    pub yaml_offset: usize,
+    /// The page after the closing `---` line; the whole page when there is no terminated block.
+    pub body: &'a str,
+    /// Byte offset of `body` in the page.
+    pub body_offset: usize,
+    /// Line number (from 1) of the first line of `body` in the page.
+    pub first_body_line: usize,
+}
+
+/// The data of a frontmatter block, its keys in the author's order.
+#[derive(Debug, Clone, Default)]
+pub struct Frontmatter {
+    /// The keys and their values. Dates stay text, as written.
+    pub map: Map<String, Value>,
+    /// Why `map` is empty although a block is there.
+    pub error: Option<YamlError>,
+}
+
+/// Why a frontmatter block could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum YamlError {
+    /// The block is not YAML, or not within the limits for depth, size and aliases.
+    #[error("{message} at line {line}, column {column}")]
+    Malformed {
+        /// The reader's own words, without position.
+        message: String,
+        /// Line in the page, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+    },
+    /// The block is YAML, and something other than `key: value` lines.
+    #[error("frontmatter must be a mapping of keys to values, found {found}")]
+    NotAMapping {
+        /// What the block is instead: `a list`, `text`, …
+        found: &'static str,
+    },
+    /// The block is longer than [`MAX_YAML_BYTES`].
+    #[error("frontmatter is {bytes} bytes long, {MAX_YAML_BYTES} are read")]
+    Oversized {
+        /// Its length.
+        bytes: usize,
+    },
+}
+
+/// Cut a page into frontmatter and body (gaps.md 2.1).
+///
+/// Frontmatter begins only when the very first line is exactly `---` (a `\r` may follow) and ends at the next such line.
+#[must_use]
+pub fn split(text: &str) -> Split<'_> {
+    let whole = |block| Split {
+        block,
+        yaml: None,
+        yaml_offset: 0,
+        body: text,
+        body_offset: 0,
+        first_body_line: 1,
+    };
+    let mut lines = text.split_inclusive('\n');
+    let opening = match lines.next() {
+        Some(line) if is_fence(line) => line.len(),
+        Some(_) | None => return whole(Block::Absent),
+    };
+    let mut offset = opening;
+    for (index, line) in lines.enumerate() {
+        if is_fence(line) {
+            let body_offset = offset + line.len();
+            let yaml = &text[opening..offset];
+            let block = if yaml.len() > MAX_YAML_BYTES {
+                Block::Oversized
+            } else {
+                Block::Present
+            };
+            return Split {
+                block,
+                yaml: Some(yaml),
+                yaml_offset: opening,
+                body: &text[body_offset..],
+                body_offset,
+                first_body_line: index + 3,
+            };
+        }
+        offset += line.len();
+    }
+    whole(Block::Unterminated)
+}
+
+fn is_fence(line: &str) -> bool {
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    line.strip_suffix('\r').unwrap_or(line) == "---"
+}
+
+/// Read the frontmatter of a page; empty when there is none, when it is malformed, or when it is too long.
+#[must_use]
+pub fn parse(text: &str) -> Frontmatter {
+    read(&split(text))
+}
+
+/// Read the frontmatter of a page that is cut already.
+#[must_use]
+pub fn read(split: &Split<'_>) -> Frontmatter {
+    let yaml = match (split.block, split.yaml) {
+        (Block::Present, Some(yaml)) => yaml,
+        (Block::Oversized, Some(yaml)) => {
+            return Frontmatter {
+                map: Map::new(),
+                error: Some(YamlError::Oversized { bytes: yaml.len() }),
+            };
+        }
+        (Block::Absent | Block::Unterminated, _) | (Block::Present | Block::Oversized, None) => {
+            return Frontmatter::default();
+        }
+    };
+    match read_yaml(yaml) {
+        Ok(map) => Frontmatter { map, error: None },
+        Err(error) => Frontmatter {
+            map: Map::new(),
+            error: Some(error),
+        },
+    }
+}
+
+/// Read YAML that stands between two `---` lines.
+fn read_yaml(yaml: &str) -> Result<Map<String, Value>, YamlError> {
+    if is_blank(yaml) {
+        return Ok(Map::new());
+    }
+    let options = serde_saphyr::options! {
+        // `no`, `on` and `y` are words, as in YAML 1.2
+        strict_booleans: true,
+        with_snippet: false,
+        non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::AsString,
+    };
+    match serde_saphyr::from_str_with_options::<Value>(yaml, options) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(Value::Null) => Ok(Map::new()),
+        Ok(Value::Array(_)) => Err(YamlError::NotAMapping { found: "a list" }),
+        Ok(Value::String(_)) => Err(YamlError::NotAMapping { found: "text" }),
+        Ok(Value::Number(_)) => Err(YamlError::NotAMapping { found: "a number" }),
+        Ok(Value::Bool(_)) => Err(YamlError::NotAMapping { found: "a boolean" }),
+        Err(error) => Err(malformed(&error)),
+    }
+}
+
+/// Is there nothing but blank lines and comments?
+fn is_blank(yaml: &str) -> bool {
+    yaml.lines().all(|line| {
+        let line = line.trim_matches([' ', '\t', '\r']);
+        line.is_empty() || line.starts_with('#')
+    })
+}
+
+fn malformed(error: &serde_saphyr::Error) -> YamlError {
+    let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
+    let text = error.to_string();
+    let message = text.lines().next().unwrap_or_default();
+    // the reader closes its message with its own position, which counts from the line after the opening `---`
+    let message = message
+        .rsplit_once(" at line ")
+        .map_or(message, |(before, _)| before)
+        .to_owned();
+    let line = usize::try_from(line).unwrap_or(1).saturating_add(1);
+    YamlError::Malformed {
+        message,
+        line,
+        column: usize::try_from(column).unwrap_or(1),
+    }
+}
+
+impl Frontmatter {
+    /// The value of a key as one line of text: text as it is, numbers and booleans as written in JSON.
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<String> {
+        self.map.get(key).and_then(scalar_text)
+    }
+
+    /// The texts of a key that holds a list, or one text.
+    #[must_use]
+    pub fn texts(&self, key: &str) -> Vec<String> {
+        match self.map.get(key) {
+            Some(Value::Array(items)) => items.iter().filter_map(scalar_text).collect(),
+            Some(value) => scalar_text(value).into_iter().collect(),
+            None => Vec::new(),
+        }
+    }
+}
+
+fn scalar_text(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) => text.trim().to_owned(),
+        Value::Number(number) => number.to_string(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Null | Value::Array(_) | Value::Object(_) => return None,
+    };
+    (!text.is_empty()).then_some(text)
+}

@@ -1,0 +1,62 @@
+//! From byte offsets to lines and columns, and from a line to its text.
+
+use std::ops::Range;
+
+/// Where each line of a text begins.
+///
+/// A line ends at `\n`, at `\r\n`, or at a `\r` alone, as in CommonMark.
+pub(crate) struct Lines<'a> {
+    text: &'a str,
+    starts: Vec<usize>,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn of(text: &'a str) -> Self {
+        let bytes = text.as_bytes();
+        let mut starts = Vec::with_capacity(bytes.len() / 32 + 1);
+        starts.push(0);
+        for (at, byte) in bytes.iter().enumerate() {
+            let ends_line = *byte == b'\n' || (*byte == b'\r' && bytes.get(at + 1) != Some(&b'\n'));
+            if ends_line && at + 1 < bytes.len() {
+                starts.push(at + 1);
+            }
+        }
+        Self { text, starts }
+    }
+
+    /// Number of lines; an empty text has one, and a final line ending does not begin another.
+    pub(crate) fn count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Index (from 0) of the line that holds the byte at `offset`.
+    pub(crate) fn index_of(&self, offset: usize) -> usize {
+        self.starts.partition_point(|start| *start <= offset).saturating_sub(1)
+    }
+
+    /// Byte offset of the beginning of the line with this index; the end of the text past the last line.
+    pub(crate) fn start(&self, index: usize) -> usize {
+        self.starts.get(index).copied().unwrap_or(self.text.len())
+    }
+
+    /// Byte range of the line with this index, line ending included.
+    pub(crate) fn range(&self, index: usize) -> Range<usize> {
+        self.start(index)..self.start(index + 1)
+    }
+
+    /// The line with this index, without its line ending.
+    pub(crate) fn line(&self, index: usize) -> &'a str {
+        self.text
+            .get(self.range(index))
+            .unwrap_or_default()
+            .trim_end_matches(['\n', '\r'])
+    }
+
+    /// Column (from 1, in characters) of a byte offset in its line.
+    pub(crate) fn column(&self, offset: usize) -> usize {
+        let start = self.start(self.index_of(offset));
+        self.text
+            .get(start..offset)
+            .map_or(1, |before| before.chars().count() + 1)
+    }
+}

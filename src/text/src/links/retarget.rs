@@ -1,0 +1,149 @@
+//! Links rewritten when files move, in the form their author chose.
+
+use super::uri::{encode, encode_angled, folder_of, join, relative, without_extension};
+use super::{Link, links};
+
+/// Where the page stands whose links are rewritten; two paths differ when the page itself moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// Its path while its links were written.
+    pub before: &'a str,
+    /// Its path from now on.
+    pub after: &'a str,
+}
+
+impl<'a> Place<'a> {
+    /// A page that stays where it is.
+    #[must_use]
+    pub fn fixed(path: &'a str) -> Self {
+        Self {
+            before: path,
+            after: path,
+        }
+    }
+}
+
+/// What must be known of the tree to rewrite the links of a page.
+pub trait Moves {
+    /// The path a link of the page led to before the move; `None` when it led nowhere.
+    fn led_to(&self, link: &Link) -> Option<String>;
+
+    /// Where that path is now; `None` when it has not moved.
+    fn moved(&self, path: &str) -> Option<String>;
+
+    /// Would a wiki link with this target, in the page where it stands now, lead to `path` after the move?
+    fn leads_to(&self, target: &str, path: &str) -> bool;
+}
+
+/// Replace targets of links: `choose` gives the new target of a link (a path, nothing encoded), or `None` to leave it.
+///
+/// Headings, labels and embeds stay. Targets of markdown links are percent-encoded where they must be. A target that cannot
+/// stand in a wiki link (it holds `|`, `#`, `]`, `[[` or a line ending) leaves the link as it is. `None` when nothing changed.
+pub fn rewrite(text: &str, mut choose: impl FnMut(&Link) -> Option<String>) -> Option<String> {
+    replace(text, &links(text), |link| choose(link)).map(|(text, _)| text)
+}
+
+/// Rewrite every link of a page that would otherwise lose its target, because the target moved or the page did.
+///
+/// A bare name stays a bare name unless it would lead elsewhere; then, and only then, as much of the path is added as is
+/// needed. A full path stays a full path, a relative one relative; `.md` is kept where it was written and nowhere else.
+/// Gives the new text and the number of links rewritten; `None` when none was.
+pub fn retarget(text: &str, page: Place<'_>, moves: &impl Moves) -> Option<(String, usize)> {
+    replace(text, &links(text), |link| {
+        let old = moves.led_to(link)?;
+        let moved = moves.moved(&old);
+        if moved.is_none() && page.before == page.after {
+            return None;
+        }
+        let new = moved.unwrap_or_else(|| old.clone());
+        let is_address = !link.kind.is_wiki() || ["/", "./", "../"].iter().any(|start| link.target.starts_with(start));
+        let target = if is_address {
+            address(link, page, &new)
+        } else {
+            name(link, &old, &new, moves)
+        };
+        (target != link.target).then_some(target)
+    })
+}
+
+fn replace(text: &str, links: &[Link], mut choose: impl FnMut(&Link) -> Option<String>) -> Option<(String, usize)> {
+    let mut new = String::with_capacity(text.len());
+    let mut from = 0;
+    let mut count = 0;
+    for link in links {
+        // a link may stand in the label of another one, never in its target
+        if link.range.start < from {
+            continue;
+        }
+        let Some(target) = choose(link).and_then(|target| written(text, link, &target)) else {
+            continue;
+        };
+        new.push_str(&text[from..link.range.start]);
+        new.push_str(&target);
+        from = link.range.end;
+        count += 1;
+    }
+    new.push_str(&text[from..]);
+    (count > 0).then_some((new, count))
+}
+
+/// How a target is written in the place of the old one.
+fn written(text: &str, link: &Link, target: &str) -> Option<String> {
+    if link.kind.is_wiki() {
+        let fits = !target.trim().is_empty() && !target.contains(['|', '#', ']', '\n', '\r']) && !target.contains("[[");
+        return fits.then(|| target.to_owned());
+    }
+    let angled = link.range.start > 0 && text.as_bytes()[link.range.start - 1] == b'<';
+    Some(if angled { encode_angled(target) } else { encode(target) })
+}
+
+/// The new target of a link that is an address.
+fn address(link: &Link, page: Place<'_>, new: &str) -> String {
+    let old = link.target.as_str();
+    let new = with_same_extension(old, new);
+    // nothing to do when the way from here still leads there
+    if join(folder_of(page.after), old).is_some_and(|path| path == new) {
+        return old.to_owned();
+    }
+    if old.starts_with('/') {
+        return format!("/{new}");
+    }
+    let way = relative(folder_of(page.after), new);
+    // `a:b` would be read as a scheme
+    let needs_dot = old.starts_with("./") || way.split('/').next().is_some_and(|first| first.contains(':'));
+    if needs_dot && !way.starts_with("../") {
+        format!("./{way}")
+    } else {
+        way
+    }
+}
+
+/// The new target of a wiki link that is a name.
+fn name(link: &Link, old: &str, new: &str, moves: &impl Moves) -> String {
+    let target = link.target.as_str();
+    let asked = without_extension(target);
+    let was_full = asked.contains('/') && asked.to_lowercase() == without_extension(old).to_lowercase();
+    let full = with_same_extension(target, new);
+    if was_full {
+        return full.to_owned();
+    }
+    // by name, alias or title: whatever still leads there stays
+    if moves.leads_to(target, new) {
+        return target.to_owned();
+    }
+    let parts = asked.matches('/').count();
+    let mut ends: Vec<usize> = full.match_indices('/').map(|(at, _)| at + 1).rev().collect();
+    ends.push(0);
+    let suffixes = ends.into_iter().map(|start| &full[start..]);
+    suffixes
+        .skip(parts)
+        .find(|suffix| moves.leads_to(suffix, new))
+        .unwrap_or(full)
+        .to_owned()
+}
+
+/// `path` with `.md` where `as_in` has it, and without where it has not.
+fn with_same_extension<'a>(as_in: &str, path: &'a str) -> &'a str {
+    let bare = without_extension(as_in).len() == as_in.len();
+    if bare { without_extension(path) } else { path }
+}

@@ -1,0 +1,204 @@
+//! Links in the bytes of a page.
+
+use std::ops::Range;
+
+use super::{Link, LinkKind, context, uri};
+use crate::lines::Lines;
+use crate::structure::{Definition, WrittenLink};
+
+/// A link that does not know its line yet.
+pub(super) struct Found {
+    /// Where the whole link begins.
+    pub(super) start: usize,
+    pub(super) range: Range<usize>,
+    kind: LinkKind,
+    target: String,
+    heading: Option<String>,
+    label: Option<String>,
+}
+
+impl Found {
+    pub(super) fn placed(self, lines: &Lines<'_>) -> Link {
+        let index = lines.index_of(self.range.start);
+        Link {
+            kind: self.kind,
+            target: self.target,
+            heading: self.heading,
+            label: self.label,
+            line: index + 1,
+            context: context(lines, index, &self.range),
+            range: self.range,
+        }
+    }
+}
+
+/// Every `[[…]]` after `from`, with the range of the whole and of what is between the brackets.
+///
+/// The inside holds no `]` and no line ending; of `[[a [[b]]` only `[[b]]` is one; `\[[` is text.
+pub(super) fn brackets(text: &str, from: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let bytes = text.as_bytes();
+    let mut at = from;
+    std::iter::from_fn(move || {
+        loop {
+            let open = at + text.get(at..)?.find("[[")?;
+            at = open + 2;
+            if is_escaped(bytes, open) {
+                at = open + 1;
+                continue;
+            }
+            let mut inside = open + 2;
+            while let Some(byte) = bytes.get(inside) {
+                match byte {
+                    b'\n' | b'\r' | b']' => break,
+                    b'[' if bytes.get(inside - 1) == Some(&b'[') => break,
+                    _ => inside += 1,
+                }
+            }
+            at = match bytes.get(inside) {
+                Some(b']') if bytes.get(inside + 1) == Some(&b']') => {
+                    at = inside + 2;
+                    return Some((open..at, open + 2..inside));
+                }
+                // the inner pair of `[[a [[b]]`, or of `[[[b]]`
+                Some(b'[') => inside - 1,
+                Some(_) | None => inside,
+            };
+        }
+    })
+}
+
+/// Is the byte at `at` behind an odd number of backslashes?
+fn is_escaped(bytes: &[u8], at: usize) -> bool {
+    bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+}
+
+/// Cut the inside of a wiki link at its first `|`; in a table that is written `\|`.
+pub(super) fn label_of(inner: &str) -> (&str, Option<&str>) {
+    match inner.split_once('|') {
+        Some((target, label)) => {
+            let label = label.trim();
+            (
+                target.strip_suffix('\\').unwrap_or(target).trim(),
+                (!label.is_empty()).then_some(label),
+            )
+        }
+        None => (inner.trim(), None),
+    }
+}
+
+/// The wiki links of a page's body that touch none of the opaque ranges, which are in order.
+pub(super) fn wiki_links(text: &str, body_offset: usize, opaque: &[Range<usize>]) -> Vec<Found> {
+    let mut links = Vec::new();
+    let mut passed = 0;
+    let mut reach = 0;
+    for (range, inner) in brackets(text, body_offset) {
+        // `reach`: the furthest end of the opaque ranges that begin before this link ends
+        while let Some(next) = opaque.get(passed).filter(|next| next.start < range.end) {
+            reach = reach.max(next.end);
+            passed += 1;
+        }
+        if reach > range.start {
+            continue;
+        }
+        let (written, label) = label_of(&text[inner.clone()]);
+        let (target, heading) = written
+            .split_once('#')
+            .map_or((written, None), |(path, part)| (path, Some(part)));
+        let target = target.trim();
+        if target.is_empty() {
+            continue;
+        }
+        // `target` is the first thing in the brackets that is not white space
+        let leading = text[inner.clone()].len() - text[inner.clone()].trim_start().len();
+        let start = inner.start + leading;
+        let embed = range.start > body_offset && text.as_bytes()[range.start - 1] == b'!';
+        links.push(Found {
+            start: range.start,
+            range: start..start + target.len(),
+            kind: if embed { LinkKind::Embed } else { LinkKind::Wiki },
+            target: target.to_owned(),
+            heading: some_text(heading),
+            label: some_text(label),
+        });
+    }
+    links
+}
+
+fn some_text(text: Option<&str>) -> Option<String> {
+    text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// A link written in markdown, when it leads to a file.
+pub(super) fn written_link(text: &str, link: &WrittenLink<'_>) -> Option<Found> {
+    let tail = text.get(link.text_end..link.range.end)?;
+    let open = link.text_end + tail.find("](")? + 2;
+    let range = destination(text, open..link.range.end)?;
+    let kind = if link.image {
+        LinkKind::Image
+    } else {
+        LinkKind::Markdown
+    };
+    let found = found(text, kind, range, &link.destination)?;
+    Some(Found {
+        start: link.range.start,
+        label: some_text(Some(&link.label)),
+        ..found
+    })
+}
+
+/// A reference definition, when it leads to a file.
+pub(super) fn definition(text: &str, definition: &Definition) -> Option<Found> {
+    let source = text.get(definition.range.clone())?;
+    let bytes = source.as_bytes();
+    let close = source
+        .match_indices("]:")
+        .map(|(at, _)| at)
+        .find(|at| !is_escaped(bytes, *at))?;
+    let range = destination(text, definition.range.start + close + 2..definition.range.end)?;
+    let found = found(text, LinkKind::Definition, range, &definition.destination)?;
+    Some(Found {
+        start: definition.range.start,
+        label: some_text(source.get(1..close)),
+        ..found
+    })
+}
+
+/// Cut a destination into path and heading; `None` when it leads out of the tree or into the page itself.
+fn found(text: &str, kind: LinkKind, written: Range<usize>, meant: &str) -> Option<Found> {
+    let (path, fragment) = uri::path_and_fragment(meant)?;
+    let source = &text[written.clone()];
+    let end = uri::path_end(source);
+    Some(Found {
+        start: written.start,
+        range: written.start..written.start + end,
+        kind,
+        target: path,
+        heading: fragment,
+        label: None,
+    })
+}
+
+/// Where the destination stands that begins somewhere after white space in `within`, angle brackets not included.
+fn destination(text: &str, within: Range<usize>) -> Option<Range<usize>> {
+    let source = text.get(within.clone())?;
+    let start = source.len() - source.trim_start().len();
+    let bytes = source.as_bytes();
+    let angled = bytes.get(start) == Some(&b'<');
+    let start = if angled { start + 1 } else { start };
+    let mut depth = 0_usize;
+    let mut at = start;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' => at += 1,
+            b'>' | b'\n' if angled => break,
+            b'(' if !angled => depth += 1,
+            b')' if !angled && depth == 0 => break,
+            b')' if !angled => depth -= 1,
+            byte if !angled && (byte.is_ascii_whitespace() || byte.is_ascii_control()) => break,
+            _ => {}
+        }
+        at += 1;
+    }
+    let end = at.min(bytes.len());
+    (end > start && source.is_char_boundary(end)).then_some(within.start + start..within.start + end)
+}

@@ -1,0 +1,155 @@
+//! Relative addresses: what they say, how they are written, and the way from one page to another.
+
+/// Cut a destination into the decoded path and the fragment.
+///
+/// `None` when it has a scheme or a host, or when it has no path (a link into the page itself).
+pub(super) fn path_and_fragment(destination: &str) -> Option<(String, Option<String>)> {
+    if has_scheme(destination) || destination.starts_with("//") {
+        return None;
+    }
+    let (address, fragment) = match destination.split_once('#') {
+        Some((address, fragment)) => (address, Some(decode(fragment)).filter(|fragment| !fragment.is_empty())),
+        None => (destination, None),
+    };
+    let path = address.split_once('?').map_or(address, |(path, _)| path);
+    (!path.is_empty()).then(|| (decode(path), fragment))
+}
+
+/// Where the path of a destination ends in the source; entities (`&#35;`) and escapes (`\#`) are not fragments.
+pub(super) fn path_end(source: &str) -> usize {
+    let bytes = source.as_bytes();
+    let ends = |at: &usize| match bytes[*at] {
+        b'?' => true,
+        b'#' => *at == 0 || !matches!(bytes[*at - 1], b'&' | b'\\'),
+        _ => false,
+    };
+    (0..bytes.len()).find(ends).unwrap_or(bytes.len())
+}
+
+/// Does an address begin with a scheme: a letter, then letters, digits, `+`, `-`, `.`, then `:`?
+fn has_scheme(address: &str) -> bool {
+    address.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+    })
+}
+
+/// Decode `%20` and its like; a text that would not be UTF-8 then stays as it is.
+fn decode(text: &str) -> String {
+    if !text.contains('%') {
+        return text.to_owned();
+    }
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let digits = text.get(at + 1..at + 3).filter(|_| *byte == b'%');
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(value) => {
+                decoded.push(value);
+                at += 3;
+            }
+            None => {
+                decoded.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8(decoded).unwrap_or_else(|_| text.to_owned())
+}
+
+/// Write a path so that it is one markdown destination: white space, brackets and markup characters become `%XX`.
+///
+/// Letters of every script stay readable.
+pub(super) fn encode(path: &str) -> String {
+    let mut encoded = String::with_capacity(path.len());
+    for character in path.chars() {
+        let plain = match character {
+            'a'..='z'
+            | 'A'..='Z'
+            | '0'..='9'
+            | '-'
+            | '.'
+            | '_'
+            | '~'
+            | '/'
+            | '+'
+            | ','
+            | '='
+            | '@'
+            | '!'
+            | '$'
+            | ':' => true,
+            other => !other.is_ascii() && !other.is_whitespace() && !other.is_control(),
+        };
+        if plain {
+            encoded.push(character);
+        } else {
+            let mut buffer = [0; 4];
+            for byte in character.encode_utf8(&mut buffer).bytes() {
+                encoded.push_str(&format!("%{byte:02X}"));
+            }
+        }
+    }
+    encoded
+}
+
+/// Write a path inside `<` and `>`, where white space may stay.
+pub(super) fn encode_angled(path: &str) -> String {
+    let special =
+        |character: char| matches!(character, '<' | '>' | '%' | '#' | '?' | '\\' | '&') || character.is_control();
+    path.split_inclusive(special)
+        .map(|part| match part.char_indices().next_back() {
+            Some((at, last)) if special(last) => [&part[..at], &encode(&part[at..])].concat(),
+            Some(_) | None => part.to_owned(),
+        })
+        .collect()
+}
+
+/// The folder of a path; empty for the root.
+pub(super) fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+/// The path that `address` means in `folder`; a leading `/` means the root. `None` when it leads out of the tree or to a folder.
+pub(super) fn join(folder: &str, address: &str) -> Option<String> {
+    let (from, address) = address.strip_prefix('/').map_or((folder, address), |rest| ("", rest));
+    let mut parts: Vec<&str> = from.split('/').filter(|part| !part.is_empty()).collect();
+    for part in address.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            name => parts.push(name),
+        }
+    }
+    let is_folder = address.is_empty() || address.ends_with('/') || address.ends_with("/.") || address.ends_with("..");
+    (!is_folder && !parts.is_empty()).then(|| parts.join("/"))
+}
+
+/// The shortest relative address that leads from a page in `folder` to `path`.
+pub(super) fn relative(folder: &str, path: &str) -> String {
+    let from: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    let to: Vec<&str> = path.split('/').collect();
+    let shared = from
+        .iter()
+        .zip(&to[..to.len() - 1])
+        .take_while(|(from, to)| from == to)
+        .count();
+    let up = std::iter::repeat_n("..", from.len() - shared);
+    up.chain(to[shared..].iter().copied()).collect::<Vec<_>>().join("/")
+}
+
+/// A page's path without `.md` (in any case); other files keep their ending.
+pub(super) fn without_extension(path: &str) -> &str {
+    match path.len().checked_sub(3) {
+        Some(end) if end > 0 && path.is_char_boundary(end) && path[end..].eq_ignore_ascii_case(".md") => {
+            let stem = &path[..end];
+            if stem.ends_with('/') { path } else { stem }
+        }
+        Some(_) | None => path,
+    }
+}

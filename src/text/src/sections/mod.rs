@@ -1,0 +1,126 @@
+//! One section of a page: a heading and what stands under it (decision D22).
+
+#[cfg(test)]
+mod tests;
+
+use crate::headings::{Heading, headings};
+use crate::lines::Lines;
+
+/// Which section is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Select<'a> {
+    /// By the words of its heading: the same words first, then containing them, in any case. `Parent > Child` names a heading
+    /// below another one.
+    Heading(&'a str),
+    /// By its place among the headings of the page, from 0.
+    Index(usize),
+}
+
+/// One section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// The words of its heading.
+    pub heading: String,
+    /// 1 for `#` to 6 for `######`.
+    pub level: u8,
+    /// What stands under the heading, sections below it included, without blank lines at both ends.
+    pub content: String,
+    /// The line of the heading, from 1.
+    pub line_start: usize,
+    /// The last line of the section, from 1: the one before the next heading of the same or a higher level.
+    pub line_end: usize,
+}
+
+/// Find a section; `None` when the page has no such heading.
+#[must_use]
+pub fn section(text: &str, select: Select<'_>) -> Option<Section> {
+    let headings = headings(text);
+    let index = match select {
+        Select::Index(index) => index,
+        Select::Heading(wanted) => find(&headings, wanted)?,
+    };
+    let heading = headings.get(index)?;
+    let lines = Lines::of(text);
+    let end = headings[end_of(&headings, index)..].first();
+    // a heading inside a quote begins after the `>` of its line
+    let end_offset = end.map_or(text.len(), |next| lines.start(next.line - 1));
+    let line_end = end.map_or(lines.count(), |next| next.line - 1);
+    let content = text.get(heading.range.end..end_offset).unwrap_or_default();
+    Some(Section {
+        heading: heading.text.clone(),
+        level: heading.level,
+        content: without_blank_ends(content).to_owned(),
+        line_start: heading.line,
+        line_end: line_end.max(heading.line),
+    })
+}
+
+/// Index of the heading that ends the section begun by the heading at `index`; the number of headings when none does.
+///
+/// A heading inside a quote or a list item does not end a section that began outside.
+fn end_of(headings: &[Heading], index: usize) -> usize {
+    let Some(heading) = headings.get(index) else {
+        return headings.len();
+    };
+    let ends = |next: &Heading| next.level <= heading.level && (heading.nested || !next.nested);
+    headings
+        .iter()
+        .skip(index + 1)
+        .position(ends)
+        .map_or(headings.len(), |after| index + 1 + after)
+}
+
+fn find(headings: &[Heading], wanted: &str) -> Option<usize> {
+    let wanted = wanted.trim();
+    // a heading may itself contain ` > `: its own words come first
+    let all = 0..headings.len();
+    if let Some(index) = position(headings, all.clone(), wanted, Match::Same) {
+        return Some(index);
+    }
+    if let Some((parents, child)) = wanted.rsplit_once('>') {
+        return position_below(headings, parents, child);
+    }
+    position(headings, all, wanted, Match::Containing)
+}
+
+/// Find `child` among the headings below the one that `parents` names.
+fn position_below(headings: &[Heading], parents: &str, child: &str) -> Option<usize> {
+    let mut within = 0..headings.len();
+    let mut found = None;
+    for name in parents.split('>').chain([child]) {
+        let at = position(headings, within.clone(), name, Match::Same)
+            .or_else(|| position(headings, within, name, Match::Containing))?;
+        within = at + 1..end_of(headings, at);
+        found = Some(at);
+    }
+    found
+}
+
+#[derive(Clone, Copy)]
+enum Match {
+    Same,
+    Containing,
+}
+
+fn position(headings: &[Heading], within: std::ops::Range<usize>, wanted: &str, how: Match) -> Option<usize> {
+    let wanted = wanted.trim_start_matches('#').trim().to_lowercase();
+    if wanted.is_empty() {
+        return None;
+    }
+    let found = headings.get(within.clone())?.iter().position(|heading| {
+        let text = heading.text.to_lowercase();
+        match how {
+            Match::Same => text == wanted,
+            Match::Containing => text.contains(&wanted),
+        }
+    })?;
+    Some(within.start + found)
+}
+
+/// Cut blank lines at both ends; the indentation of the first line stays.
+fn without_blank_ends(content: &str) -> &str {
+    let content = content.trim_end();
+    let blank = content.len() - content.trim_start().len();
+    let start = content[..blank].rfind(['\n', '\r']).map_or(0, |at| at + 1);
+    &content[start..]
+}
