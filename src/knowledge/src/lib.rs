@@ -1,1 +1,12 @@
-//! placeholder
+//! What svcfs knows how to do with a tree of pages: every operation, declared once, grouped by subject.
+//!
+//! One rule: a subject's rules live in its folder (`mod.rs`: real functions on real types), its wire shapes in
+//! `operations.rs` there, and no folder knows a protocol. Doors loop over [`CATALOGUE`].
+#![warn(missing_docs)]
+
+pub mod kernel;
+
+use kernel::Area;
+
+/// Every operation of svcfs, by subject.
+pub const CATALOGUE: &[Area] = &[];

@@ -1,0 +1,129 @@
+//! What an operation may touch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use svcfs_base::{Applied, Caller, ChangeSet, Clock, Fault, Timestamp};
+use svcfs_config::Settings;
+use svcfs_index::Index;
+use svcfs_vfs::Vfs;
+use svcfs_work::Watermark;
+
+/// How long a question waits for the index to have read everything accepted before it.
+const INDEX_PATIENCE: Duration = Duration::from_secs(2);
+
+/// One knowledge base: a tree and what is derived from it.
+pub struct Space {
+    /// Name in URLs and headers.
+    pub name: String,
+    /// The tree and its history.
+    pub vfs: Arc<Vfs>,
+    /// What is derived from the tree; ask through [`Cx::index`], which waits for the caller's own writes.
+    pub index: Arc<Index>,
+    /// The change feed's position up to which the index has read; the indexer raises it after each step.
+    pub indexed: Watermark,
+}
+
+impl Space {
+    /// A space whose index has read the feed up to `indexed`.
+    pub fn new(name: impl Into<String>, vfs: Arc<Vfs>, index: Arc<Index>, indexed: svcfs_base::Seq) -> Self {
+        Self {
+            name: name.into(),
+            vfs,
+            index,
+            indexed: Watermark::new(indexed.0),
+        }
+    }
+}
+
+/// Everything a running server has: its spaces, the first of which is the primary one.
+pub struct Server {
+    primary: Arc<Space>,
+    others: Vec<Arc<Space>>,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    started: Timestamp,
+}
+
+impl Server {
+    /// A server of one space, started now.
+    pub fn new(primary: Arc<Space>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
+        Self {
+            primary,
+            others: Vec::new(),
+            started: clock.now(),
+            clock,
+            settings,
+        }
+    }
+    /// The space that answers when none is named.
+    pub fn primary(&self) -> &Arc<Space> {
+        &self.primary
+    }
+    /// The space of a name.
+    pub fn space(&self, name: &str) -> Option<&Arc<Space>> {
+        self.spaces().find(|space| space.name == name)
+    }
+    /// All spaces, the primary one first.
+    pub fn spaces(&self) -> impl Iterator<Item = &Arc<Space>> {
+        std::iter::once(&self.primary).chain(&self.others)
+    }
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+    /// The present moment.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+    /// When the server started.
+    pub fn started(&self) -> Timestamp {
+        self.started
+    }
+}
+
+/// What an operation may touch: one space, on behalf of one caller.
+pub struct Cx<'a> {
+    /// The space asked.
+    pub space: &'a Space,
+    /// Who asks, and under which precondition.
+    pub caller: &'a Caller,
+    server: &'a Server,
+}
+
+impl<'a> Cx<'a> {
+    /// The context of one call.
+    pub fn new(server: &'a Server, space: &'a Space, caller: &'a Caller) -> Self {
+        Self { space, caller, server }
+    }
+    /// Changes the tree: all of the set or none.
+    ///
+    /// # Errors
+    /// What the vfs refuses.
+    pub fn apply(&self, set: impl Into<ChangeSet>) -> Result<Applied, Fault> {
+        self.space.vfs.apply(self.caller, set)
+    }
+    /// The index, once it has read every change accepted so far, so that a caller finds what it just wrote.
+    ///
+    /// The wait is bounded (2 s): while a large tree is being read in, an older answer is better than none.
+    pub fn index(&self) -> &Index {
+        let accepted = self.space.vfs.last_seq();
+        if !self.space.indexed.wait(accepted.0, INDEX_PATIENCE) {
+            tracing::warn!(
+                space = self.space.name,
+                index.seq = self.space.indexed.level(),
+                feed.seq = accepted.0,
+                "the index is behind; answering from what it has"
+            );
+        }
+        &self.space.index
+    }
+    /// The present moment.
+    pub fn now(&self) -> Timestamp {
+        self.server.now()
+    }
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        self.server.settings()
+    }
+}

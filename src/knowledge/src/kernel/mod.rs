@@ -1,0 +1,18 @@
+//! What an operation is, what it may touch, and how a table of them is made.
+//!
+//! One rule: an operation is declared once. The router, the OpenAPI document, the agent tools, `llms.txt` and `svcfs call` are
+//! loops over [`CATALOGUE`](crate::CATALOGUE); an operation itself knows no protocol.
+//!
+//! Why function pointers in a const table instead of boxed trait objects in a registry? Because the table then exists at
+//! compile time: nothing can be registered late, twice or conditionally, and a test can walk all of it.
+
+mod arguments;
+mod context;
+mod operation;
+mod route;
+#[cfg(test)]
+mod tests;
+
+pub use context::{Cx, Server, Space};
+pub use operation::{Area, Entry, Operation};
+pub use route::{Accepts, Media, Method, Route};

@@ -1,0 +1,162 @@
+//! How an operation is reached over HTTP, as data.
+
+/// A request method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Method {
+    /// Reads; changes nothing.
+    Get,
+    /// Creates, or does something that fits no other method.
+    Post,
+    /// Replaces as a whole.
+    Put,
+    /// Changes a part.
+    Patch,
+    /// Removes.
+    Delete,
+}
+
+impl Method {
+    /// The method's name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+    /// True when a caller changes nothing by it.
+    pub const fn is_reading(self) -> bool {
+        match self {
+            Self::Get => true,
+            Self::Post | Self::Put | Self::Patch | Self::Delete => false,
+        }
+    }
+}
+
+/// What a request body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepts {
+    /// No body: every input comes from the path and the query.
+    Nothing,
+    /// A JSON object with the inputs; only inputs named by [`Route::query`] may stand in the query instead.
+    Json,
+    /// Text that becomes this one input; the others come from the query.
+    Raw(&'static str),
+}
+
+/// The media type of a response that is not JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Media {
+    /// Always this one, such as `text/plain; charset=utf-8`.
+    Is(&'static str),
+    /// By the extension of the output's `path`.
+    OfPath,
+}
+
+/// One way to reach an operation, below `/api/svc` and `/api/svc/{space}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// Request method.
+    pub method: Method,
+    /// Path below the prefix, beginning with `/`; `{name}` is a parameter.
+    pub path: &'static str,
+    /// What the body is.
+    pub accepts: Accepts,
+    /// Inputs of a JSON route that may (also) stand in the query.
+    pub in_query: &'static [&'static str],
+    /// The output field that is the response body as text of this type, when the response is not JSON. An output without
+    /// that field is answered as JSON.
+    pub answers: Option<(&'static str, Media)>,
+    /// Whether the output's `etag` becomes the `ETag` header (and a reading route answers 304), and its `modified`, when it has
+    /// one, `Last-Modified`.
+    pub has_etag: bool,
+    /// Status of a success: 200, 201 or 204.
+    pub success: u16,
+    /// Whether it needs no credentials in any mode.
+    pub is_public: bool,
+}
+
+impl Route {
+    const fn new(method: Method, path: &'static str, accepts: Accepts) -> Self {
+        Self {
+            method,
+            path,
+            accepts,
+            in_query: &[],
+            answers: None,
+            has_etag: false,
+            success: 200,
+            is_public: false,
+        }
+    }
+    /// Reads at `path`.
+    pub const fn get(path: &'static str) -> Self {
+        Self::new(Method::Get, path, Accepts::Nothing)
+    }
+    /// Does something at `path`, given a JSON body.
+    pub const fn post(path: &'static str) -> Self {
+        Self::new(Method::Post, path, Accepts::Json)
+    }
+    /// Replaces what is at `path` by a JSON body.
+    pub const fn put(path: &'static str) -> Self {
+        Self::new(Method::Put, path, Accepts::Json)
+    }
+    /// Changes what is at `path` by a JSON body.
+    pub const fn patch(path: &'static str) -> Self {
+        Self::new(Method::Patch, path, Accepts::Json)
+    }
+    /// Removes what is at `path`.
+    pub const fn delete(path: &'static str) -> Self {
+        Self::new(Method::Delete, path, Accepts::Nothing)
+    }
+    /// The body is text and becomes the input `field`; all other inputs come from the query.
+    #[must_use]
+    pub const fn raw(mut self, field: &'static str) -> Self {
+        self.accepts = Accepts::Raw(field);
+        self
+    }
+    /// These inputs of a JSON route may stand in the query.
+    #[must_use]
+    pub const fn query(mut self, inputs: &'static [&'static str]) -> Self {
+        self.in_query = inputs;
+        self
+    }
+    /// The response body is the output's `field`, as text of type `mime`.
+    #[must_use]
+    pub const fn text(mut self, field: &'static str, mime: &'static str) -> Self {
+        self.answers = Some((field, Media::Is(mime)));
+        self
+    }
+    /// The response body is the output's `field`, as text of the type that goes with the extension of the output's `path`.
+    #[must_use]
+    pub const fn text_of_path(mut self, field: &'static str) -> Self {
+        self.answers = Some((field, Media::OfPath));
+        self
+    }
+    /// The output's `etag` becomes the `ETag` header, and its `modified` (RFC 3339), if any, `Last-Modified`.
+    #[must_use]
+    pub const fn etag(mut self) -> Self {
+        self.has_etag = true;
+        self
+    }
+    /// A success is `201 Created`.
+    #[must_use]
+    pub const fn created(mut self) -> Self {
+        self.success = 201;
+        self
+    }
+    /// A success is `204 No Content`, without a body.
+    #[must_use]
+    pub const fn no_content(mut self) -> Self {
+        self.success = 204;
+        self
+    }
+    /// No credentials are needed in any mode.
+    #[must_use]
+    pub const fn public(mut self) -> Self {
+        self.is_public = true;
+        self
+    }
+}

@@ -1,0 +1,172 @@
+use std::collections::BTreeSet;
+
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use svcfs_base::{Fault, Kind, TreePath};
+
+use super::*;
+use crate::CATALOGUE;
+
+/// Greet a page
+#[derive(Deserialize, JsonSchema)]
+struct Greet {
+    path: TreePath,
+    #[serde(default)]
+    loudly: bool,
+    #[serde(default)]
+    others: Vec<Other>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Other {
+    path: TreePath,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Greeting {
+    text: String,
+}
+
+impl Operation for Greet {
+    const NAME: &'static str = "greet";
+    const HTTP: &'static [Route] = &[
+        Route::get("/greet").text("text", "text/plain"),
+        Route::post("/greet").created(),
+    ];
+    const TOOL: bool = true;
+    type Output = Greeting;
+    fn run(self, _: &Cx<'_>) -> Result<Greeting, Fault> {
+        let mark = if self.loudly { "!" } else { "." };
+        let text = format!("hello {} and {} others{mark}", self.path, self.others.len());
+        Ok(Greeting { text })
+    }
+}
+
+const TABLE: &[Entry] = &[Entry::of::<Greet>()];
+
+fn refusal(arguments: serde_json::Value) -> Fault {
+    arguments::read::<Greet>(arguments).err().unwrap()
+}
+
+#[test]
+fn an_erased_operation_keeps_its_declaration() {
+    let entry = TABLE[0];
+    assert_eq!((entry.name, entry.type_name(), entry.tool), ("greet", "Greet", true));
+    assert_eq!((entry.method(), entry.http[1].success), (Method::Get, 201));
+    let mut generator = SchemaGenerator::default();
+    let input = (entry.input)(&mut generator);
+    assert_eq!(input.get("description"), Some(&json!("Greet a page")));
+    assert_eq!(input.get("required"), Some(&json!(["path"])));
+    assert!((entry.output)(&mut generator).get("$ref").is_some());
+    assert!(generator.definitions().contains_key("Other") && generator.definitions().contains_key("Greeting"));
+}
+
+#[test]
+fn a_refused_input_names_its_field() {
+    for (arguments, message) in [
+        (json!({}), "path is required"),
+        (
+            json!({"path": "a.md", "others": [{"path": "b"}, {}]}),
+            "others[1].path is required",
+        ),
+        (
+            json!({"path": "a.md", "others": [{"path": "b", "pth": 1}]}),
+            "`others[0].pth`: there is no such field",
+        ),
+        (json!({"path": "../a.md"}), "`path`: path denied: `..` in `..`"),
+        (
+            json!({"path": "a.md", "loudly": "yes"}),
+            "`loudly`: invalid type: string \"yes\", expected a boolean",
+        ),
+        (json!([1]), "invalid type: integer `1`, expected a borrowed string"),
+    ] {
+        let fault = refusal(arguments.clone());
+        assert_eq!(fault.kind(), Kind::Invalid);
+        if arguments.is_object() {
+            assert_eq!(fault.message(), message);
+        }
+    }
+}
+
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    CATALOGUE.iter().flat_map(|area| area.operations)
+}
+
+fn snake_case(type_name: &str) -> String {
+    let mut name = String::new();
+    for c in type_name.chars() {
+        if c.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(c.to_lowercase());
+    }
+    name
+}
+
+#[test]
+fn an_operation_is_named_after_its_type() {
+    for entry in entries() {
+        assert_eq!(entry.name, snake_case(entry.type_name()), "{entry:?}");
+    }
+}
+
+#[test]
+fn operations_and_routes_are_unique() {
+    let (mut names, mut routes) = (BTreeSet::new(), BTreeSet::new());
+    for entry in entries() {
+        assert!(names.insert(entry.name), "two operations are named `{}`", entry.name);
+        for route in entry.http {
+            let key = (route.path, route.method);
+            assert!(routes.insert(key), "two operations are at {key:?}");
+        }
+    }
+}
+
+#[test]
+fn every_operation_has_a_manual_and_an_object_of_inputs() {
+    for entry in entries() {
+        let schema = (entry.input)(&mut SchemaGenerator::default());
+        assert_eq!(schema.get("type"), Some(&json!("object")), "{entry:?}");
+        let manual = schema
+            .get("description")
+            .and_then(|text| text.as_str())
+            .unwrap_or_default();
+        let summary = manual.lines().next().unwrap_or_default();
+        assert!(
+            !summary.is_empty() && !summary.ends_with('.'),
+            "{entry:?}: summary `{summary}`"
+        );
+        for field in schema
+            .get("required")
+            .and_then(|names| names.as_array())
+            .into_iter()
+            .flatten()
+        {
+            let described = schema.pointer(&format!("/properties/{}/description", field.as_str().unwrap()));
+            assert!(described.is_some(), "{entry:?}: `{field}` is not described");
+        }
+    }
+}
+
+#[test]
+fn what_a_route_names_exists_in_the_schemas() {
+    for entry in entries() {
+        let input = (entry.input)(&mut SchemaGenerator::default());
+        let has_input = |name: &str| input.pointer(&format!("/properties/{name}")).is_some();
+        for route in entry.http {
+            assert!(route.path.starts_with('/'), "{entry:?}: {}", route.path);
+            for parameter in route.path.split(['{', '}']).skip(1).step_by(2) {
+                assert!(has_input(parameter), "{entry:?}: no input for `{{{parameter}}}`");
+            }
+            for name in route.in_query {
+                assert!(has_input(name), "{entry:?}: no input `{name}` for the query");
+            }
+            if let Accepts::Raw(field) = route.accepts {
+                assert!(has_input(field), "{entry:?}: no input `{field}` for the body");
+            }
+        }
+        assert!(entry.tool || !entry.http.is_empty(), "{entry:?} cannot be reached");
+    }
+}
