@@ -127,6 +127,22 @@ pub enum Door {
 }
 
 impl Door {
+    /// Every door.
+    pub const ALL: &'static [Self] = &[
+        Self::Http,
+        Self::Mcp,
+        Self::Fuse,
+        Self::Nfs,
+        Self::WebDav,
+        Self::S3,
+        Self::Cli,
+        Self::Direct,
+        Self::Internal,
+    ];
+    /// The door of a name, as [`Door::name`] gives it.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|door| door.name() == name)
+    }
     /// The name used in settings (`lint.format_doors`), logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {

@@ -31,6 +31,26 @@ pub enum FileKind {
     Symlink,
 }
 
+impl FileKind {
+    /// The mode git stores in a tree.
+    pub const fn git_mode(self) -> i32 {
+        match self {
+            Self::Regular => 0o100_644,
+            Self::Executable => 0o100_755,
+            Self::Symlink => 0o120_000,
+        }
+    }
+    /// The kind of a mode in a git tree; none for directories and submodules.
+    pub const fn of_git_mode(mode: i32) -> Option<Self> {
+        match mode {
+            0o100_644 | 0o100_664 => Some(Self::Regular),
+            0o100_755 => Some(Self::Executable),
+            0o120_000 => Some(Self::Symlink),
+            _ => None,
+        }
+    }
+}
+
 /// One change a writer asks for.
 #[derive(Debug, Clone)]
 pub enum Change {
@@ -151,6 +171,21 @@ pub enum Announcement {
     Bulk,
     /// One `import` with every path.
     Import,
+}
+
+impl Announcement {
+    /// The event's name in the log and on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Bulk => "bulk",
+            Self::Import => "import",
+        }
+    }
+    /// The announcement of a name, as [`Announcement::name`] gives it.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Files, Self::Bulk, Self::Import].into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 /// Changes that happen together: all of them or none, in one commit.

@@ -1,1 +1,17 @@
-//! placeholder
+//! The disk: the tree of files, the durable log in front of it, and git as its memory.
+//!
+//! One rule: only this crate touches the knowledge root. It knows files, records and commits, and decides nothing: what may be
+//! written, and in which order, is `vfs`'s affair.
+#![warn(missing_docs)]
+
+mod error;
+mod history;
+mod log;
+mod paths;
+mod tree;
+
+pub use error::StoreError;
+pub use history::{Author, Packed, BlameHunk, Edit, ForeignCommit, ForeignEntry, History, Staged};
+pub use log::{Entry, Log, PathVersion, Record};
+pub use paths::{STATE_DIRECTORY, StatePaths};
+pub use tree::{Disk, Install, Stat, StatKind, WorkTree};

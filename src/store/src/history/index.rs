@@ -1,0 +1,123 @@
+//! `.git/index` and the work tree: what a person's `git status` sees.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use git2::{IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow};
+use svcfs_base::{ETag, FileKind, TreePath};
+
+use super::{History, Outcome, etag, head_of, oid};
+use crate::{STATE_DIRECTORY, StoreError};
+
+const MARK: &str = "# svcfs: state and refused saves are not versioned";
+
+impl History {
+    /// The paths whose file on disk differs from the newest commit, or may differ; untracked files are among them, ignored
+    /// files and the inside of nested repositories are not.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn differences(&self) -> Outcome<Vec<TreePath>> {
+        self.reader(|repository| {
+            let mut options = StatusOptions::new();
+            options
+                .show(StatusShow::IndexAndWorkdir)
+                .include_untracked(true)
+                .recurse_untracked_dirs(true)
+                .include_unmodified(false)
+                .exclude_submodules(true)
+                .update_index(true);
+            let statuses = repository.statuses(Some(&mut options))?;
+            Ok(statuses
+                .iter()
+                .filter(|entry| !entry.status().intersects(Status::IGNORED) && entry.status() != Status::CURRENT)
+                .filter_map(|entry| entry.path().ok().and_then(|path| TreePath::parse(path).ok()))
+                .collect())
+        })
+    }
+
+    /// Whether a path that history does not have is one a person told git to leave alone (`.gitignore`).
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn is_ignored(&self, path: &TreePath) -> Outcome<bool> {
+        self.reader(|repository| Ok(repository.is_path_ignored(Path::new(path.as_str()))?))
+    }
+
+    /// Brings `.git/index` up to date for paths whose file on disk is what the newest commit has.
+    ///
+    /// # Errors
+    /// `Git` when the index cannot be written, such as while a person's `git` holds its lock.
+    pub fn refresh_index<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) -> Outcome<()> {
+        let writer = self.writer.lock();
+        let repository = &writer.repository;
+        let Some(head) = head_of(repository)? else { return Ok(()) };
+        let tree = repository.find_commit(oid(head)?)?.tree()?;
+        let mut index = repository.index()?;
+        index.read(false)?;
+        for path in paths {
+            let place = Path::new(path.as_str());
+            match tree.get_path(place) {
+                Ok(entry) => {
+                    if let Some(entry) = self.index_entry(path, entry.id(), entry.filemode())? {
+                        index.add(&entry)?;
+                    }
+                }
+                Err(_) => index.remove_path(place)?,
+            }
+        }
+        index.write()?;
+        Ok(())
+    }
+
+    fn index_entry(&self, path: &TreePath, blob: Oid, mode: i32) -> Outcome<Option<IndexEntry>> {
+        let file = self.root.join(path.as_str());
+        let Ok(stat) = std::fs::symlink_metadata(&file) else { return Ok(None) };
+        let content = match FileKind::of_git_mode(mode) {
+            Some(FileKind::Symlink) => std::fs::read_link(&file).map(|target| target.into_os_string().into_encoded_bytes()),
+            Some(FileKind::Regular | FileKind::Executable) if stat.is_file() => std::fs::read(&file),
+            Some(FileKind::Regular | FileKind::Executable) | None => return Ok(None),
+        };
+        // Edited or gone in this moment: adoption will see it, and so will `git status`.
+        if content.is_ok_and(|content| ETag::of(&content) == etag(blob)) {
+            Ok(Some(to_entry(path, blob, mode, &stat)))
+        } else {
+            Ok(None)
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "git's index keeps the low 32 bits of these")]
+fn to_entry(path: &TreePath, blob: Oid, mode: i32, stat: &std::fs::Metadata) -> IndexEntry {
+    IndexEntry {
+        ctime: IndexTime::new(stat.ctime() as i32, stat.ctime_nsec() as u32),
+        mtime: IndexTime::new(stat.mtime() as i32, stat.mtime_nsec() as u32),
+        dev: stat.dev() as u32,
+        ino: stat.ino() as u32,
+        mode: mode as u32,
+        uid: stat.uid(),
+        gid: stat.gid(),
+        file_size: stat.size() as u32,
+        id: blob,
+        flags: 0,
+        flags_extended: 0,
+        path: path.as_str().as_bytes().to_vec(),
+    }
+}
+
+/// Keeps our state, and names that are never versioned, out of a person's `git status`, without touching a file of theirs.
+pub(super) fn exclude_state(repository: &Repository) -> Outcome<()> {
+    let file = repository.path().join("info/exclude");
+    let present = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(StoreError::State(error)),
+    };
+    if present.contains(MARK) {
+        return Ok(());
+    }
+    std::fs::create_dir_all(repository.path().join("info"))?;
+    let separator = if present.is_empty() || present.ends_with('\n') { "" } else { "\n" };
+    std::fs::write(&file, format!("{present}{separator}{MARK}\n/{STATE_DIRECTORY}/\n/.svc/rejected/\n"))?;
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! Questions to git.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use git2::{BlameOptions, ErrorCode, Oid, Patch, Repository};
+use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
+
+use super::{History, Outcome, commit_id, etag, oid};
+
+/// Consecutive lines last written by one commit.
+#[derive(Debug, Clone)]
+pub struct BlameHunk {
+    /// Number of the first line, from 1.
+    pub first_line: usize,
+    /// How many lines.
+    pub lines: usize,
+    /// The commit.
+    pub commit: CommitId,
+    /// Its author.
+    pub actor: Actor,
+    /// When.
+    pub time: Timestamp,
+}
+
+impl History {
+    /// What a commit has at a path.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn leaf(&self, commit: CommitId, path: &TreePath) -> Outcome<Option<(ETag, FileKind)>> {
+        self.reader(|repository| Ok(leaf_in(repository, commit, path)?.map(|(id, kind)| (etag(id), kind))))
+    }
+
+    /// The files of a commit at or below a path, in path order.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn leaves(&self, commit: CommitId, below: &TreePath) -> Outcome<Vec<(TreePath, ETag, FileKind)>> {
+        self.reader(|repository| {
+            let tree = repository.find_commit(oid(commit)?)?.tree()?;
+            let mut found = Vec::new();
+            let (start, prefix) = if below.is_root() {
+                (tree, String::new())
+            } else {
+                match tree.get_path(Path::new(below.as_str())) {
+                    Ok(entry) => match entry.to_object(repository)?.into_tree() {
+                        Ok(tree) => (tree, format!("{below}/")),
+                        Err(_) => return Ok(leaf_in(repository, commit, below)?.map(|(id, kind)| (below.clone(), etag(id), kind)).into_iter().collect()),
+                    },
+                    Err(error) if error.code() == ErrorCode::NotFound => return Ok(found),
+                    Err(error) => return Err(error.into()),
+                }
+            };
+            start.walk(git2::TreeWalkMode::PreOrder, |directory, entry| {
+                let kind = FileKind::of_git_mode(entry.filemode());
+                let path = entry.name().ok().and_then(|name| TreePath::parse(&format!("{prefix}{directory}{name}")).ok());
+                if let (Some(kind), Some(path)) = (kind, path) {
+                    found.push((path, etag(entry.id()), kind));
+                }
+                git2::TreeWalkResult::Ok
+            })?;
+            Ok(found)
+        })
+    }
+
+    /// The content of a blob; none when git does not have it.
+    ///
+    /// # Errors
+    /// `Git` when it is there but cannot be read.
+    pub fn blob(&self, blob: ETag) -> Outcome<Option<Bytes>> {
+        self.reader(|repository| match repository.find_blob(Oid::from_bytes(blob.as_bytes())?) {
+            Ok(blob) => Ok(Some(Bytes::copy_from_slice(blob.content()))),
+            Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        })
+    }
+
+    /// The commit of a full or abbreviated (4 digits or more) hash; none when unknown or ambiguous.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn find(&self, hash: &str) -> Outcome<Option<CommitId>> {
+        if !(4..=40).contains(&hash.len()) || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Ok(None);
+        }
+        self.reader(|repository| match repository.find_commit_by_prefix(hash) {
+            Ok(commit) => Ok(Some(commit_id(commit.id()))),
+            Err(error) if matches!(error.code(), ErrorCode::NotFound | ErrorCode::Ambiguous) => Ok(None),
+            Err(error) => Err(error.into()),
+        })
+    }
+
+    /// Unified diff of a path between two commits, three lines of context; empty when nothing differs.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn diff(&self, path: &TreePath, from: CommitId, to: CommitId) -> Outcome<String> {
+        self.reader(|repository| {
+            let blob = |commit| -> Outcome<Option<git2::Blob<'_>>> {
+                Ok(leaf_in(repository, commit, path)?.map(|(id, _)| repository.find_blob(id)).transpose()?)
+            };
+            let (old, new) = (blob(from)?, blob(to)?);
+            let place = Path::new(path.as_str());
+            let mut patch = match (&old, &new) {
+                (Some(old), Some(new)) => Patch::from_blobs(old, Some(place), new, Some(place), None)?,
+                (None, Some(new)) => Patch::from_buffers(b"", Some(place), new.content(), Some(place), None)?,
+                (Some(old), None) => Patch::from_blob_and_buffer(old, Some(place), b"", Some(place), None)?,
+                (None, None) => return Ok(String::new()),
+            };
+            Ok(String::from_utf8_lossy(&patch.to_buf()?).into_owned())
+        })
+    }
+
+    /// Who last wrote each line of a path, as of the newest commit.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn blame(&self, path: &TreePath, newest: CommitId) -> Outcome<Vec<BlameHunk>> {
+        self.reader(|repository| {
+            let mut options = BlameOptions::new();
+            options.newest_commit(oid(newest)?);
+            let blame = repository.blame_file(Path::new(path.as_str()), Some(&mut options))?;
+            blame
+                .iter()
+                .map(|hunk| {
+                    let commit = repository.find_commit(hunk.final_commit_id())?;
+                    let author = commit.author();
+                    Ok(BlameHunk {
+                        first_line: hunk.final_start_line(),
+                        lines: hunk.lines_in_hunk(),
+                        commit: commit_id(commit.id()),
+                        actor: Actor::new(&String::from_utf8_lossy(author.name_bytes())),
+                        time: Timestamp::from_second(author.when().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
+                    })
+                })
+                .collect()
+        })
+    }
+}
+
+fn leaf_in(repository: &Repository, commit: CommitId, path: &TreePath) -> Outcome<Option<(Oid, FileKind)>> {
+    let tree = repository.find_commit(oid(commit)?)?.tree()?;
+    match tree.get_path(Path::new(path.as_str())) {
+        Ok(entry) => Ok(FileKind::of_git_mode(entry.filemode()).map(|kind| (entry.id(), kind))),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,275 @@
+//! The durable log: every accepted change set, in order, flushed before anything else happens.
+//!
+//! One rule: a record is in the log entirely or not at all, and once in it, it will happen. SQLite in WAL mode with
+//! `synchronous = FULL` gives one flush for all records appended together. Contents stay until a checkpoint has flushed what
+//! was made from them; the rows stay for good and are what history questions are answered from.
+
+mod read;
+mod rows;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
+
+pub use read::PathVersion;
+
+use crate::{StatePaths, StoreError};
+
+/// Contents above this many bytes go to a spool file of their own instead of the database.
+const SPOOL_ABOVE: usize = 1 << 20;
+const SCHEMA_NUMBER: i64 = 1;
+const MAX_IDLE_READERS: usize = 8;
+
+/// One change set as logged.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Its place in the log.
+    pub seq: Seq,
+    /// When it was accepted.
+    pub time: Timestamp,
+    /// Who.
+    pub actor: Actor,
+    /// Through which door.
+    pub door: Door,
+    /// Subject (and body) of its commit.
+    pub message: String,
+    /// The `X-Provenance` text, if any.
+    pub provenance: Option<String>,
+    /// How subscribers hear of it.
+    pub announcement: Announcement,
+    /// Its commit, known before it is logged; none when history is not kept or did not change.
+    pub commit: Option<CommitId>,
+    /// Directory renames that belong to it, old name and new, to be done before the entries.
+    pub moves: Vec<(TreePath, TreePath)>,
+    /// The files it touches, in order.
+    pub entries: Vec<Entry>,
+}
+
+/// One file of a [`Record`].
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Which path.
+    pub path: TreePath,
+    /// The content's hash before; none when it was not there.
+    pub old: Option<ETag>,
+    /// The content's hash after; none when it is gone.
+    pub new: Option<ETag>,
+    /// Kind of file after (before, when it is gone).
+    pub kind: FileKind,
+    /// The new content, while it must be kept; none when it is on the disk or in git already.
+    pub content: Option<Bytes>,
+    /// Modification time the file should get.
+    pub modified: Option<SystemTime>,
+}
+
+/// The log of one space.
+pub struct Log {
+    file: PathBuf,
+    spool: PathBuf,
+    writer: Mutex<Connection>,
+    readers: Mutex<Vec<Connection>>,
+}
+
+type Outcome<T> = Result<T, StoreError>;
+
+impl Log {
+    /// Opens the log, making it when absent; true beside it when it was made now.
+    ///
+    /// # Errors
+    /// `Database` when the file is damaged or belongs to a newer svcfs.
+    pub fn open(paths: &StatePaths) -> Outcome<(Self, bool)> {
+        let file = paths.log();
+        let writer = Connection::open(&file)?;
+        writer.pragma_update(None, "journal_mode", "wal")?;
+        writer.pragma_update(None, "synchronous", "full")?;
+        writer.pragma_update(None, "wal_autocheckpoint", 4000)?;
+        writer.busy_timeout(std::time::Duration::from_secs(10))?;
+        let number: i64 = writer.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        let is_new = number == 0;
+        match number {
+            0 => writer.execute_batch(&format!(
+                "BEGIN; {} PRAGMA user_version = {SCHEMA_NUMBER}; COMMIT;",
+                include_str!("schema.sql")
+            ))?,
+            SCHEMA_NUMBER => {}
+            other => {
+                return Err(StoreError::Damaged(format!(
+                    "`{}` has schema number {other}, this svcfs knows {SCHEMA_NUMBER}: use the svcfs that wrote it",
+                    file.display()
+                )));
+            }
+        }
+        Ok((Self { file, spool: paths.spool(), writer: Mutex::new(writer), readers: Mutex::default() }, is_new))
+    }
+
+    /// Appends records, all or none, and flushes them to the disk.
+    ///
+    /// # Errors
+    /// `Database` or `State`; the log is then as it was.
+    pub fn append(&self, records: &[Record]) -> Outcome<()> {
+        let spooled = self.spool_large(records);
+        let outcome = spooled.and_then(|()| self.append_rows(records));
+        if outcome.is_err() {
+            for (name, _) in large(records) {
+                // Best effort: a spool file without a row is swept at the next checkpoint.
+                let _ = std::fs::remove_file(self.spool.join(name));
+            }
+        }
+        outcome
+    }
+
+    fn append_rows(&self, records: &[Record]) -> Outcome<()> {
+        let mut writer = self.writer.lock();
+        let transaction = writer.transaction()?;
+        for record in records {
+            rows::insert(&transaction, record, SPOOL_ABOVE)?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    fn spool_large(&self, records: &[Record]) -> Outcome<()> {
+        let mut is_any = false;
+        for (name, content) in large(records) {
+            let mut file = File::create(self.spool.join(name))?;
+            file.write_all(content)?;
+            file.sync_all()?;
+            is_any = true;
+        }
+        if is_any {
+            File::open(&self.spool)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Declares everything up to `seq` flushed and committed, with `head` the newest commit of ours or adopted: its contents
+    /// are let go of, its rows stay.
+    ///
+    /// # Errors
+    /// `Database` or `State`; the contents are then kept.
+    pub fn settle(&self, seq: Seq, head: Option<CommitId>) -> Outcome<()> {
+        {
+            let mut writer = self.writer.lock();
+            let transaction = writer.transaction()?;
+            transaction.execute("DELETE FROM contents WHERE seq <= ?1", [rows::number(seq)])?;
+            let head = head.map(|commit| commit.as_bytes().to_vec());
+            transaction.execute("UPDATE settled SET seq = ?1, head = ?2", params![rows::number(seq), head])?;
+            transaction.commit()?;
+        }
+        for entry in std::fs::read_dir(&self.spool)? {
+            let entry = entry?;
+            let logged = entry.file_name().to_str().and_then(|name| name.split('-').next()?.parse().ok()).map(Seq);
+            if logged.is_none_or(|logged| logged <= seq) {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How far the log is settled, and the commit that was newest then.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn settled(&self) -> Outcome<(Seq, Option<CommitId>)> {
+        self.read(|connection| {
+            connection.query_row("SELECT seq, head FROM settled", [], |row| {
+                let head: Option<Vec<u8>> = row.get(1)?;
+                Ok((rows::seq(row.get(0)?), head.and_then(|bytes| CommitId::try_from(&*bytes).ok())))
+            })
+        })
+    }
+
+    /// Gives a record that was already logged another commit, when replay had to build it on another parent.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn set_commits(&self, commits: &[(Seq, CommitId)]) -> Outcome<()> {
+        let mut writer = self.writer.lock();
+        let transaction = writer.transaction()?;
+        for (seq, commit) in commits {
+            transaction
+                .execute("UPDATE sets SET commit_id = ?2 WHERE seq = ?1", params![rows::number(*seq), &commit.as_bytes()[..]])?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Position of the newest record; zero when there is none.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn last(&self) -> Outcome<Seq> {
+        self.read(|connection| {
+            connection.query_row("SELECT coalesce(max(seq), 0) FROM sets", [], |row| Ok(rows::seq(row.get(0)?)))
+        })
+    }
+
+    /// Contents of a path from the newest unsettled record that holds it.
+    fn content(&self, connection: &Connection, seq: Seq, ordinal: i64) -> Outcome<Option<Bytes>> {
+        let found: Option<Option<Vec<u8>>> = connection
+            .prepare_cached("SELECT bytes FROM contents WHERE seq = ?1 AND ordinal = ?2")?
+            .query_row(params![rows::number(seq), ordinal], |row| row.get(0))
+            .optional()?;
+        match found {
+            None => Ok(None),
+            Some(Some(bytes)) => Ok(Some(bytes.into())),
+            Some(None) => Ok(Some(std::fs::read(self.spool.join(spool_name(seq, ordinal)))?.into())),
+        }
+    }
+
+    fn read<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Outcome<T> {
+        self.with_reader(|connection| question(connection).map_err(StoreError::from))
+    }
+
+    fn with_reader<T>(&self, question: impl FnOnce(&Connection) -> Outcome<T>) -> Outcome<T> {
+        let idle = self.readers.lock().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+                let connection = Connection::open_with_flags(&self.file, flags)?;
+                connection.busy_timeout(std::time::Duration::from_secs(10))?;
+                connection.pragma_update(None, "query_only", true)?;
+                connection
+            }
+        };
+        let outcome = question(&connection);
+        let mut readers = self.readers.lock();
+        if readers.len() < MAX_IDLE_READERS {
+            readers.push(connection);
+        }
+        outcome
+    }
+
+    /// Flushes the write-ahead log into the database file, so that a copy of the file alone is whole.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn close(&self) -> Outcome<()> {
+        self.readers.lock().clear();
+        self.writer.lock().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+        Ok(())
+    }
+}
+
+fn large(records: &[Record]) -> impl Iterator<Item = (String, &Bytes)> {
+    records.iter().flat_map(|record| {
+        let contents = record.entries.iter().zip(0_i64..).filter_map(|(entry, ordinal)| Some((entry.content.as_ref()?, ordinal)));
+        contents
+            .filter(|(content, _)| content.len() > SPOOL_ABOVE)
+            .map(|(content, ordinal)| (spool_name(record.seq, ordinal), content))
+    })
+}
+
+fn spool_name(seq: Seq, ordinal: i64) -> String {
+    format!("{seq}-{ordinal}")
+}
+
+#[cfg(test)]
+mod tests;

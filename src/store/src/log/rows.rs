@@ -1,0 +1,110 @@
+//! Records as rows.
+
+use std::time::{Duration, SystemTime};
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row, params};
+use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
+
+use super::{Entry, Record};
+
+pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usize) -> rusqlite::Result<()> {
+    let seq = number(record.seq);
+    connection
+        .prepare_cached(
+            "INSERT INTO sets (seq, time, actor, door, message, provenance, announcement, commit_id)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![
+            seq,
+            i64::try_from(record.time.as_nanosecond()).unwrap_or(i64::MAX),
+            record.actor.as_str(),
+            record.door.name(),
+            record.message,
+            record.provenance,
+            record.announcement.name(),
+            record.commit.map(|commit| commit.as_bytes().to_vec()),
+        ])?;
+    for ((from, to), ordinal) in record.moves.iter().zip(0_i64..) {
+        connection
+            .prepare_cached("INSERT INTO moves (seq, ordinal, old_path, new_path) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![seq, ordinal, from.as_str(), to.as_str()])?;
+    }
+    for (entry, ordinal) in record.entries.iter().zip(0_i64..) {
+        connection
+            .prepare_cached(
+                "INSERT INTO changes (seq, ordinal, path, old, new, kind, modified) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                seq,
+                ordinal,
+                entry.path.as_str(),
+                entry.old.map(|etag| etag.as_bytes().to_vec()),
+                entry.new.map(|etag| etag.as_bytes().to_vec()),
+                entry.kind.git_mode(),
+                entry.modified.and_then(nanoseconds),
+            ])?;
+        if let Some(content) = &entry.content {
+            let inline = (content.len() <= spool_above).then_some(&content[..]);
+            connection
+                .prepare_cached("INSERT INTO contents (seq, ordinal, bytes) VALUES (?1, ?2, ?3)")?
+                .execute(params![seq, ordinal, inline])?;
+        }
+    }
+    Ok(())
+}
+
+/// A row of `sets`, without its entries.
+pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
+    let commit: Option<Vec<u8>> = row.get(7)?;
+    Ok(Record {
+        seq: seq(row.get(0)?),
+        time: Timestamp::from_nanosecond(i128::from(row.get::<_, i64>(1)?)).map_err(|error| damaged(1, error))?,
+        actor: Actor::new(&row.get::<_, String>(2)?),
+        door: Door::parse(&row.get::<_, String>(3)?).ok_or_else(|| damaged(3, "unknown door"))?,
+        message: row.get(4)?,
+        provenance: row.get(5)?,
+        announcement: Announcement::parse(&row.get::<_, String>(6)?).ok_or_else(|| damaged(6, "unknown announcement"))?,
+        commit: commit.map(|bytes| CommitId::try_from(&*bytes)).transpose().map_err(|error| damaged(7, error))?,
+        moves: Vec::new(),
+        entries: Vec::new(),
+    })
+}
+
+/// A row of `changes` as `path, old, new, kind, modified`, without its content.
+pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    Ok(Entry {
+        path: path(row, 0)?,
+        old: etag(row, 1)?,
+        new: etag(row, 2)?,
+        kind: FileKind::of_git_mode(row.get(3)?).ok_or_else(|| damaged(3, "unknown kind of file"))?,
+        content: None,
+        modified: row.get::<_, Option<i64>>(4)?.map(|after| SystemTime::UNIX_EPOCH + Duration::from_nanos(after.unsigned_abs())),
+    })
+}
+
+pub(super) fn path(row: &Row<'_>, column: usize) -> rusqlite::Result<TreePath> {
+    TreePath::parse(&row.get::<_, String>(column)?).map_err(|fault| damaged(column, fault.message().to_owned()))
+}
+
+fn etag(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<ETag>> {
+    let bytes: Option<Vec<u8>> = row.get(column)?;
+    bytes.map(|bytes| ETag::try_from(&*bytes)).transpose().map_err(|error| damaged(column, error))
+}
+
+fn damaged(column: usize, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Null, why.into())
+}
+
+fn nanoseconds(time: SystemTime) -> Option<i64> {
+    i64::try_from(time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos()).ok()
+}
+
+/// SQLite's integers are signed; positions stay far below.
+pub(super) fn number(seq: Seq) -> i64 {
+    i64::try_from(seq.0).unwrap_or(i64::MAX)
+}
+
+pub(super) fn seq(number: i64) -> Seq {
+    Seq(u64::try_from(number).unwrap_or(0))
+}

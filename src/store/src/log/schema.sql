@@ -1,0 +1,40 @@
+CREATE TABLE sets (
+    seq INTEGER PRIMARY KEY,
+    time INTEGER NOT NULL,          -- nanoseconds since 1970
+    actor TEXT NOT NULL,
+    door TEXT NOT NULL,
+    message TEXT NOT NULL,
+    provenance TEXT,
+    announcement TEXT NOT NULL,
+    commit_id BLOB
+);
+CREATE INDEX sets_by_commit ON sets (commit_id);
+CREATE TABLE changes (
+    seq INTEGER NOT NULL REFERENCES sets (seq),
+    ordinal INTEGER NOT NULL,
+    path TEXT NOT NULL,
+    old BLOB,
+    new BLOB,
+    kind INTEGER NOT NULL,          -- the mode git stores
+    modified INTEGER,               -- nanoseconds since 1970
+    PRIMARY KEY (seq, ordinal)
+) WITHOUT ROWID;
+CREATE INDEX changes_by_path ON changes (path, seq);
+CREATE TABLE moves (
+    seq INTEGER NOT NULL REFERENCES sets (seq),
+    ordinal INTEGER NOT NULL,
+    old_path TEXT NOT NULL,
+    new_path TEXT NOT NULL,
+    PRIMARY KEY (seq, ordinal)
+) WITHOUT ROWID;
+CREATE TABLE contents (
+    seq INTEGER NOT NULL,
+    ordinal INTEGER NOT NULL,
+    bytes BLOB,                     -- NULL: in the spool file of this name
+    PRIMARY KEY (seq, ordinal)
+);
+CREATE TABLE settled (
+    seq INTEGER NOT NULL,
+    head BLOB
+);
+INSERT INTO settled (seq, head) VALUES (0, NULL);

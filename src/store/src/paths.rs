@@ -1,0 +1,43 @@
+//! Where svcfs keeps its own state below a knowledge root.
+
+use std::path::{Path, PathBuf};
+
+/// The state directory, relative to the knowledge root; ignored by git and invisible through every door (gaps.md D4).
+pub const STATE_DIRECTORY: &str = ".svc/state";
+
+/// The files below [`STATE_DIRECTORY`] of one root.
+#[derive(Debug, Clone)]
+pub struct StatePaths {
+    directory: PathBuf,
+}
+
+impl StatePaths {
+    /// Of a knowledge root.
+    pub fn of(root: &Path) -> Self {
+        Self { directory: root.join(STATE_DIRECTORY) }
+    }
+    /// The directory itself.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+    /// The durable log.
+    pub fn log(&self) -> PathBuf {
+        self.directory.join("log.db")
+    }
+    /// Large contents of unsettled log records.
+    pub fn spool(&self) -> PathBuf {
+        self.directory.join("spool")
+    }
+    /// Files on their way into the tree.
+    pub fn temporary(&self) -> PathBuf {
+        self.directory.join("tmp")
+    }
+    /// The search index, which may be deleted at any time.
+    pub fn index(&self) -> PathBuf {
+        self.directory.join("index.db")
+    }
+    /// Held by the one server of this root; its text is that server's process id.
+    pub fn lock(&self) -> PathBuf {
+        self.directory.join("server.lock")
+    }
+}

@@ -1,0 +1,493 @@
+//! The files of a knowledge root.
+//!
+//! One rule: no path ever leaves the root. Everything is opened relative to the root's descriptor with `openat2` and
+//! `RESOLVE_BENEATH`; directories on the way to a write may not be links at all.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use rustix::fs::{
+    self as sys, AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps, Uid,
+};
+use rustix::io::Errno;
+use svcfs_base::{FileKind, MAX_FILE_BYTES, Name, TreePath};
+
+use crate::{StatePaths, StoreError};
+
+/// What stands at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatKind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// A symbolic link.
+    Symlink,
+}
+
+/// What the disk knows of a path.
+#[derive(Debug, Clone, Copy)]
+pub struct Stat {
+    /// What it is.
+    pub kind: StatKind,
+    /// Length in bytes.
+    pub size: u64,
+    /// Permission bits (`0o7777`).
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of names.
+    pub links: u32,
+    /// Last modification.
+    pub modified: SystemTime,
+    /// Last change of attributes.
+    pub changed: SystemTime,
+    /// Last access.
+    pub accessed: SystemTime,
+    /// Device number.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+}
+
+impl Stat {
+    /// The kind git records for this file; none for a directory.
+    pub const fn file_kind(&self) -> Option<FileKind> {
+        match self.kind {
+            StatKind::Directory => None,
+            StatKind::Symlink => Some(FileKind::Symlink),
+            StatKind::File if self.mode & 0o100 != 0 => Some(FileKind::Executable),
+            StatKind::File => Some(FileKind::Regular),
+        }
+    }
+}
+
+/// A file to put in place.
+#[derive(Debug, Clone)]
+pub struct Install<'a> {
+    /// Where.
+    pub path: &'a TreePath,
+    /// The whole content (of a link: its target).
+    pub content: &'a [u8],
+    /// What kind of file.
+    pub kind: FileKind,
+    /// Modification time; none is now.
+    pub modified: Option<SystemTime>,
+}
+
+/// Size and free space of the disk below a root.
+#[derive(Debug, Clone, Copy)]
+pub struct Disk {
+    /// Bytes a block.
+    pub block_size: u64,
+    /// All blocks.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free: u64,
+    /// Blocks free for ordinary users.
+    pub available: u64,
+    /// All inodes.
+    pub files: u64,
+    /// Free inodes.
+    pub files_free: u64,
+}
+
+/// The tree of files below a knowledge root.
+pub struct WorkTree {
+    root: OwnedFd,
+    temporary: OwnedFd,
+    counter: AtomicU64,
+    is_root_user: bool,
+}
+
+type Outcome<T> = Result<T, StoreError>;
+
+impl WorkTree {
+    /// Opens a root that exists; makes the state directories below it.
+    ///
+    /// # Errors
+    /// `State` when the root is no directory or cannot be written.
+    pub fn open(root: &Path) -> Outcome<Self> {
+        let paths = StatePaths::of(root);
+        std::fs::create_dir_all(paths.temporary())?;
+        std::fs::create_dir_all(paths.spool())?;
+        let directory = |path: &Path| {
+            sys::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)
+        };
+        let tree = Self {
+            root: directory(root)?,
+            temporary: sys::open(paths.temporary(), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(io::Error::from)?,
+            counter: AtomicU64::new(0),
+            is_root_user: rustix::process::geteuid().is_root(),
+        };
+        tree.sweep_temporary()?;
+        Ok(tree)
+    }
+
+    /// What stands at a path; a link at its end is not followed.
+    ///
+    /// # Errors
+    /// `Disk` with `NotFound` when nothing (or nothing a tree can hold) is there.
+    pub fn stat(&self, path: &TreePath) -> Outcome<Stat> {
+        let descriptor = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW, ResolveFlags::empty())?;
+        let stat = sys::fstat(&descriptor).map_err(|error| disk(path, error))?;
+        to_stat(&stat).ok_or_else(|| disk(path, Errno::NOENT))
+    }
+
+    /// The entries of a directory in name order. Names that are no UTF-8 and special files are left out.
+    ///
+    /// # Errors
+    /// `Disk` when it is no directory or cannot be read.
+    pub fn list(&self, path: &TreePath) -> Outcome<Vec<(Name, Stat)>> {
+        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY, ResolveFlags::empty())?;
+        let mut entries = Vec::new();
+        let directory = Dir::read_from(&descriptor).map_err(|error| disk(path, error))?;
+        for entry in directory {
+            let entry = entry.map_err(|error| disk(path, error))?;
+            let Some(name) = entry.file_name().to_str().ok().and_then(|text| Name::parse(text).ok()) else { continue };
+            match sys::statat(&descriptor, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => entries.extend(to_stat(&stat).map(|stat| (name, stat))),
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(disk(path, error)),
+            }
+        }
+        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(entries)
+    }
+
+    /// The content of a regular file; links inside the root are followed.
+    ///
+    /// # Errors
+    /// `Outside` when a link leads out; `Disk` with `IsADirectory`, `NotFound`, or `FileTooLarge` over 64 MiB.
+    pub fn read(&self, path: &TreePath) -> Outcome<(Bytes, Stat)> {
+        self.read_with(path, OFlags::empty())
+    }
+
+    /// What versions record of a path: a file's content, or a link's target; links are not followed.
+    ///
+    /// # Errors
+    /// As [`WorkTree::read`].
+    pub fn read_leaf(&self, path: &TreePath) -> Outcome<(Bytes, Stat)> {
+        let stat = self.stat(path)?;
+        match stat.kind {
+            StatKind::Symlink => Ok((self.read_link(path)?.into_bytes().into(), stat)),
+            StatKind::File => self.read_with(path, OFlags::NOFOLLOW),
+            StatKind::Directory => Err(disk(path, Errno::ISDIR)),
+        }
+    }
+
+    fn read_with(&self, path: &TreePath, extra: OFlags) -> Outcome<(Bytes, Stat)> {
+        // NONBLOCK: opening somebody's FIFO must not wait for a writer.
+        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | extra, ResolveFlags::empty())?;
+        let raw = sys::fstat(&descriptor).map_err(|error| disk(path, error))?;
+        let stat = to_stat(&raw).ok_or_else(|| disk(path, Errno::NOENT))?;
+        if stat.kind == StatKind::Directory {
+            return Err(disk(path, Errno::ISDIR));
+        }
+        let too_large = || StoreError::Disk { path: path.clone(), source: io::ErrorKind::FileTooLarge.into() };
+        let expected = usize::try_from(stat.size).map_err(|_| too_large())?;
+        if expected > MAX_FILE_BYTES {
+            return Err(too_large());
+        }
+        let mut content = Vec::with_capacity(expected + 1);
+        let mut file = File::from(descriptor).take(MAX_FILE_BYTES as u64 + 1);
+        file.read_to_end(&mut content).map_err(|source| StoreError::Disk { path: path.clone(), source })?;
+        if content.len() > MAX_FILE_BYTES {
+            return Err(too_large());
+        }
+        Ok((content.into(), stat))
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// `Disk` with `InvalidInput` when it is no link, `InvalidData` when its target is no UTF-8.
+    pub fn read_link(&self, path: &TreePath) -> Outcome<String> {
+        let (parent, name) = self.parent_of(path)?;
+        let target = sys::readlinkat(&parent, name, Vec::new()).map_err(|error| disk(path, error))?;
+        target.into_string().map_err(|_| StoreError::Disk { path: path.clone(), source: io::ErrorKind::InvalidData.into() })
+    }
+
+    /// Puts a file in place atomically, making directories above it as needed. What was there keeps its owner and permission
+    /// bits; a new file belongs to the owner of its directory. Nothing is flushed: the log has the bytes.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said; the old file is then still there, whole.
+    pub fn install(&self, install: &Install<'_>) -> Outcome<()> {
+        let path = install.path;
+        self.make_parents(path)?;
+        let (parent, name) = self.parent_of(path)?;
+        let before = match sys::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(stat),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(disk(path, error)),
+        };
+        let temporary = format!("{:x}", self.counter.fetch_add(1, Ordering::Relaxed));
+        let made = self.make_temporary(&temporary, install, before.as_ref(), &parent);
+        let renamed = made.and_then(|()| sys::renameat(&self.temporary, &*temporary, &parent, name));
+        renamed.map_err(|error| {
+            // The failure that matters is the first one; a leftover is swept at the next opening.
+            let _ = sys::unlinkat(&self.temporary, &*temporary, AtFlags::empty());
+            disk(path, error)
+        })
+    }
+
+    fn make_temporary(&self, name: &str, install: &Install<'_>, before: Option<&sys::Stat>, parent: &OwnedFd) -> rustix::io::Result<()> {
+        if install.kind == FileKind::Symlink {
+            sys::symlinkat(OsStr::from_bytes(install.content), &self.temporary, name)?;
+        } else {
+            let kept = before.map(|stat| stat.st_mode).filter(|mode| FileType::from_raw_mode(*mode) == FileType::RegularFile);
+            let mode = with_execute_bits(kept.map_or(0o644, |mode| mode & 0o7777), install.kind);
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let mut file = File::from(sys::openat(&self.temporary, name, flags, Mode::from_raw_mode(0o600))?);
+            file.write_all(install.content).map_err(to_errno)?;
+            sys::fchmod(&file, Mode::from_raw_mode(mode))?;
+            if let Some(modified) = install.modified {
+                sys::futimens(&file, &modified_only(modified))?;
+            }
+        }
+        if self.is_root_user {
+            let owner = match before {
+                Some(stat) => (stat.st_uid, stat.st_gid),
+                None => sys::fstat(parent).map(|stat| (stat.st_uid, stat.st_gid))?,
+            };
+            if owner != (0, 0) {
+                let (uid, gid) = (Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)));
+                sys::chownat(&self.temporary, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a file or link.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn remove(&self, path: &TreePath) -> Outcome<()> {
+        let (parent, name) = self.parent_of(path)?;
+        sys::unlinkat(&parent, name, AtFlags::empty()).map_err(|error| disk(path, error))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `Disk` with `DirectoryNotEmpty` or what else the system said.
+    pub fn remove_directory(&self, path: &TreePath) -> Outcome<()> {
+        let (parent, name) = self.parent_of(path)?;
+        sys::unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(|error| disk(path, error))
+    }
+
+    /// Makes a directory; its parent must exist. As the root user, it belongs to its parent's owner.
+    ///
+    /// # Errors
+    /// `Disk` with `AlreadyExists` or what else the system said.
+    pub fn make_directory(&self, path: &TreePath, mode: u32) -> Outcome<()> {
+        let (parent, name) = self.parent_of(path)?;
+        sys::mkdirat(&parent, name, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| disk(path, error))?;
+        if self.is_root_user {
+            let owner = sys::fstat(&parent).map_err(|error| disk(path, error))?;
+            let (uid, gid) = (Some(Uid::from_raw(owner.st_uid)), Some(Gid::from_raw(owner.st_gid)));
+            sys::chownat(&parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| disk(path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the directories above a path that are missing.
+    ///
+    /// # Errors
+    /// `Disk` with `NotADirectory` when a file is in the way.
+    pub fn make_parents(&self, path: &TreePath) -> Outcome<()> {
+        let Some(parent) = path.parent().filter(|parent| !parent.is_root()) else { return Ok(()) };
+        match self.stat(&parent) {
+            Ok(stat) if stat.kind == StatKind::Directory => Ok(()),
+            Ok(_) => Err(disk(&parent, Errno::NOTDIR)),
+            Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                self.make_parents(&parent)?;
+                match self.make_directory(&parent, 0o755) {
+                    Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                    outcome => outcome,
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Renames on the disk. `replace` false refuses when the new name is taken.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn rename(&self, from: &TreePath, to: &TreePath, replace: bool) -> Outcome<()> {
+        let (old_parent, old_name) = self.parent_of(from)?;
+        let (new_parent, new_name) = self.parent_of(to)?;
+        let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        sys::renameat_with(&old_parent, old_name, &new_parent, new_name, flags).map_err(|error| disk(to, error))
+    }
+
+    /// Sets permission bits.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn set_mode(&self, path: &TreePath, mode: u32) -> Outcome<()> {
+        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK, ResolveFlags::NO_SYMLINKS)?;
+        sys::fchmod(&descriptor, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| disk(path, error))
+    }
+
+    /// Sets the owner, the group, or both.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn set_owner(&self, path: &TreePath, uid: Option<u32>, gid: Option<u32>) -> Outcome<()> {
+        let (parent, name) = self.parent_of(path)?;
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        sys::chownat(&parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| disk(path, error))
+    }
+
+    /// Sets access time, modification time, or both; links themselves, not what they point at.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn set_times(&self, path: &TreePath, accessed: Option<SystemTime>, modified: Option<SystemTime>) -> Outcome<()> {
+        let (parent, name) = self.parent_of(path)?;
+        let omit = Timespec { tv_sec: 0, tv_nsec: sys::UTIME_OMIT };
+        let times = Timestamps {
+            last_access: accessed.map_or(omit, to_timespec),
+            last_modification: modified.map_or(omit, to_timespec),
+        };
+        sys::utimensat(&parent, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| disk(path, error))
+    }
+
+    /// Flushes everything written below the root, and the directories that name it, to the disk.
+    ///
+    /// # Errors
+    /// `State` with what the system said: nothing may be taken for flushed then.
+    pub fn flush(&self) -> Outcome<()> {
+        sys::syncfs(self.temporary.as_fd()).map_err(|error| StoreError::State(error.into()))
+    }
+
+    /// Size and free space of the disk.
+    ///
+    /// # Errors
+    /// `State` with what the system said.
+    pub fn disk(&self) -> Outcome<Disk> {
+        let stat = sys::fstatvfs(&self.temporary).map_err(io::Error::from)?;
+        Ok(Disk {
+            block_size: stat.f_frsize,
+            blocks: stat.f_blocks,
+            free: stat.f_bfree,
+            available: stat.f_bavail,
+            files: stat.f_files,
+            files_free: stat.f_ffree,
+        })
+    }
+
+    fn open_at(&self, path: &TreePath, flags: OFlags, resolve: ResolveFlags) -> Outcome<OwnedFd> {
+        let text = if path.is_root() { "." } else { path.as_str() };
+        let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        // EAGAIN: a rename elsewhere raced with the resolution; the kernel asks to try again (openat2(2)).
+        for _ in 0..64 {
+            match sys::openat2(&self.root, text, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+                Ok(descriptor) => return Ok(descriptor),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::XDEV | Errno::LOOP) => return Err(StoreError::Outside(path.clone())),
+                Err(error) => return Err(disk(path, error)),
+            }
+        }
+        Err(disk(path, Errno::AGAIN))
+    }
+
+    fn parent_of<'a>(&self, path: &'a TreePath) -> Outcome<(OwnedFd, &'a str)> {
+        let parent = path.parent().ok_or_else(|| disk(path, Errno::BUSY))?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        Ok((self.open_at(&parent, flags, ResolveFlags::NO_SYMLINKS)?, path.name()))
+    }
+
+    fn sweep_temporary(&self) -> Outcome<()> {
+        for entry in Dir::read_from(&self.temporary).map_err(io::Error::from)? {
+            let entry = entry.map_err(io::Error::from)?;
+            if entry.file_name().to_bytes().iter().any(|byte| *byte != b'.') {
+                sys::unlinkat(&self.temporary, entry.file_name(), AtFlags::empty()).map_err(io::Error::from)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const fn with_execute_bits(mode: u32, kind: FileKind) -> u32 {
+    match kind {
+        // Whoever may read an executable file may run it, as git does on checkout.
+        FileKind::Executable => mode | ((mode & 0o444) >> 2),
+        FileKind::Regular | FileKind::Symlink => mode & !0o111,
+    }
+}
+
+fn disk(path: &TreePath, error: Errno) -> StoreError {
+    StoreError::Disk { path: path.clone(), source: error.into() }
+}
+
+fn to_errno(error: io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+}
+
+fn to_stat(stat: &sys::Stat) -> Option<Stat> {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => StatKind::Directory,
+        FileType::RegularFile => StatKind::File,
+        FileType::Symlink => StatKind::Symlink,
+        _ => return None,
+    };
+    Some(Stat {
+        kind,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        mode: stat.st_mode & 0o7777,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        modified: to_time(stat.st_mtime, stat.st_mtime_nsec),
+        changed: to_time(stat.st_ctime, stat.st_ctime_nsec),
+        accessed: to_time(stat.st_atime, stat.st_atime_nsec),
+        device: stat.st_dev,
+        inode: stat.st_ino,
+    })
+}
+
+fn to_time(seconds: i64, nanoseconds: impl TryInto<u32>) -> SystemTime {
+    let nanoseconds = Duration::from_nanos(u64::from(nanoseconds.try_into().unwrap_or(0)));
+    match u64::try_from(seconds) {
+        Ok(after) => SystemTime::UNIX_EPOCH + Duration::from_secs(after) + nanoseconds,
+        Err(_) => SystemTime::UNIX_EPOCH - Duration::from_secs(seconds.unsigned_abs()) + nanoseconds,
+    }
+}
+
+fn to_timespec(time: SystemTime) -> Timespec {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => Timespec {
+            tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(after.subsec_nanos()),
+        },
+        Err(before) => {
+            let before = before.duration();
+            let borrow = i64::from(before.subsec_nanos() > 0);
+            Timespec {
+                tv_sec: -i64::try_from(before.as_secs()).unwrap_or(i64::MAX) - borrow,
+                tv_nsec: borrow * 1_000_000_000 - i64::from(before.subsec_nanos()),
+            }
+        }
+    }
+}
+
+fn modified_only(time: SystemTime) -> Timestamps {
+    Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: sys::UTIME_OMIT }, last_modification: to_timespec(time) }
+}
+
+#[cfg(test)]
+mod tests;
