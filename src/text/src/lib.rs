@@ -9,14 +9,21 @@
 //! The structure of a page comes from pulldown-cmark (CommonMark and the GitHub extensions); wiki links are scanned here,
 //! over the text that pulldown-cmark says is not code.
 
+pub mod format;
 pub mod frontmatter;
 pub mod headings;
 pub mod links;
+pub mod lint;
 pub mod page;
 pub mod sections;
 
+mod blocks;
 mod lines;
 mod structure;
+mod tables;
+
+#[cfg(test)]
+mod hostile;
 
 pub use frontmatter::Frontmatter;
 pub use headings::Heading;

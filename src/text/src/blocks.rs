@@ -1,0 +1,222 @@
+//! The blocks of a body that the linter looks at and the formatter rewrites. All ranges count in the body.
+
+use std::ops::Range;
+
+use pulldown_cmark::{Alignment, CodeBlockKind, Event, Tag, TagEnd};
+
+use crate::structure::parser;
+
+/// What one pass over a body finds.
+#[derive(Default)]
+pub(crate) struct Blocks {
+    /// Code blocks and raw HTML: every byte counts.
+    pub(crate) verbatim: Vec<Range<usize>>,
+    pub(crate) fences: Vec<Fence>,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) paragraphs: Vec<Range<usize>>,
+    pub(crate) lists: Vec<List>,
+    /// Where the images without a target begin.
+    pub(crate) empty_images: Vec<usize>,
+}
+
+/// A fenced code block.
+pub(crate) struct Fence {
+    pub(crate) range: Range<usize>,
+    /// The first word after the fence.
+    pub(crate) language: String,
+    /// The code; kept for `mermaid` only.
+    pub(crate) code: String,
+}
+
+/// A table: a header, a separator, and rows.
+pub(crate) struct Table {
+    pub(crate) alignments: Vec<Alignment>,
+    /// Header first; the separator is the line after it.
+    pub(crate) rows: Vec<Range<usize>>,
+}
+
+/// A list, of bullets or numbers.
+pub(crate) struct List {
+    /// The first number, when it is a list of numbers.
+    pub(crate) start: Option<u64>,
+    pub(crate) items: Vec<Range<usize>>,
+    /// The list right before it in the same container, with nothing in between.
+    pub(crate) follows: Option<usize>,
+    /// The last list of numbers before it in the same container.
+    pub(crate) after_numbers: Option<usize>,
+}
+
+/// The lists a container has held so far.
+#[derive(Default, Clone, Copy)]
+struct Siblings {
+    adjacent: Option<usize>,
+    numbers: Option<usize>,
+}
+
+impl Blocks {
+    pub(crate) fn of(body: &str) -> Self {
+        let mut pass = Pass {
+            blocks: Self::default(),
+            open_lists: Vec::new(),
+            containers: vec![Siblings::default()],
+        };
+        for (event, range) in parser(body) {
+            pass.take(event, range);
+        }
+        pass.blocks
+    }
+
+    /// Is this byte in code or raw HTML? `verbatim` is in order.
+    pub(crate) fn is_verbatim(&self, range: &Range<usize>) -> bool {
+        let after = self.verbatim.partition_point(|block| block.start < range.end);
+        after > 0 && self.verbatim[after - 1].end > range.start
+    }
+}
+
+impl Fence {
+    /// The fence itself: its character and how many of them.
+    pub(crate) fn marker<'a>(&self, body: &'a str) -> Option<&'a str> {
+        let block = body.get(self.range.clone())?;
+        let start = block.find(['`', '~'])?;
+        let character = block[start..].chars().next()?;
+        let length = block[start..]
+            .bytes()
+            .take_while(|byte| char::from(*byte) == character)
+            .count();
+        Some(&block[start..start + length])
+    }
+
+    /// Does the block run to the end of the page for want of a closing fence?
+    pub(crate) fn is_unclosed(&self, body: &str) -> bool {
+        let (Some(block), Some(marker)) = (body.get(self.range.clone()), self.marker(body)) else {
+            return false;
+        };
+        if !body[self.range.end..].trim().is_empty() {
+            return false;
+        }
+        let Some((_, content)) = block.split_once(['\n', '\r']) else {
+            return true;
+        };
+        let last = content
+            .trim_end_matches(['\n', '\r'])
+            .rsplit(['\n', '\r'])
+            .next()
+            .unwrap_or_default();
+        let run = last.trim_start_matches([' ', '\t', '>']).trim_end();
+        !(run.len() >= marker.len() && run.chars().all(|character| marker.starts_with(character)))
+    }
+}
+
+struct Pass {
+    blocks: Blocks,
+    open_lists: Vec<usize>,
+    containers: Vec<Siblings>,
+}
+
+impl Pass {
+    fn take(&mut self, event: Event<'_>, range: Range<usize>) {
+        match event {
+            Event::Start(tag) => self.open(tag, range),
+            Event::End(tag) => self.close(tag),
+            Event::Text(text) => {
+                // the text of a fence comes between its start and its end
+                if let Some(fence) = self.blocks.fences.last_mut()
+                    && fence.language == "mermaid"
+                    && fence.range.contains(&range.start)
+                {
+                    fence.code.push_str(&text);
+                }
+            }
+            Event::Rule => self.beside_lists(),
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, tag: Tag<'_>, range: Range<usize>) {
+        match tag {
+            Tag::Paragraph => {
+                self.beside_lists();
+                self.blocks.paragraphs.push(range);
+            }
+            Tag::Heading { .. } => self.beside_lists(),
+            Tag::CodeBlock(kind) => {
+                self.beside_lists();
+                self.blocks.verbatim.push(range.clone());
+                if let CodeBlockKind::Fenced(info) = kind {
+                    let language = info
+                        .split([' ', '\t', ',', '{'])
+                        .next()
+                        .unwrap_or_default()
+                        .to_ascii_lowercase();
+                    self.blocks.fences.push(Fence {
+                        range,
+                        language,
+                        code: String::new(),
+                    });
+                }
+            }
+            Tag::HtmlBlock => {
+                self.beside_lists();
+                self.blocks.verbatim.push(range);
+            }
+            Tag::Table(alignments) => {
+                self.beside_lists();
+                self.blocks.tables.push(Table {
+                    alignments,
+                    rows: Vec::new(),
+                });
+            }
+            Tag::TableHead | Tag::TableRow => {
+                if let Some(table) = self.blocks.tables.last_mut() {
+                    table.rows.push(range);
+                }
+            }
+            Tag::BlockQuote(_) | Tag::FootnoteDefinition(_) => {
+                self.beside_lists();
+                self.containers.push(Siblings::default());
+            }
+            Tag::List(start) => self.open_list(start),
+            Tag::Item => {
+                if let Some(list) = self.open_lists.last().and_then(|open| self.blocks.lists.get_mut(*open)) {
+                    list.items.push(range);
+                }
+                self.containers.push(Siblings::default());
+            }
+            Tag::Image { dest_url, .. } if dest_url.is_empty() => self.blocks.empty_images.push(range.start),
+            _ => {}
+        }
+    }
+
+    fn open_list(&mut self, start: Option<u64>) {
+        let siblings = self.containers.last().copied().unwrap_or_default();
+        self.open_lists.push(self.blocks.lists.len());
+        self.blocks.lists.push(List {
+            start,
+            items: Vec::new(),
+            follows: siblings.adjacent,
+            after_numbers: siblings.numbers,
+        });
+    }
+
+    fn close(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::BlockQuote(_) | TagEnd::FootnoteDefinition | TagEnd::Item => {
+                self.containers.pop();
+            }
+            TagEnd::List(ordered) => {
+                if let (Some(closed), Some(siblings)) = (self.open_lists.pop(), self.containers.last_mut()) {
+                    siblings.adjacent = Some(closed);
+                    siblings.numbers = if ordered { Some(closed) } else { siblings.numbers };
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A block that is no list stands between the lists of this container.
+    fn beside_lists(&mut self) {
+        if let Some(siblings) = self.containers.last_mut() {
+            siblings.adjacent = None;
+        }
+    }
+}

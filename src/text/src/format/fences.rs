@@ -1,0 +1,31 @@
+//! Step 2: a code fence that runs to the end of the page is closed there.
+
+use super::{Edit, apply, line_start, meaning};
+use crate::blocks::Blocks;
+
+pub(super) fn close(body: &str) -> Option<String> {
+    if !body.contains("```") && !body.contains("~~~") {
+        return None;
+    }
+    let blocks = Blocks::of(body);
+    let fence = blocks.fences.last().filter(|fence| fence.is_unclosed(body))?;
+    let marker = fence.marker(body)?;
+    let line = line_start(body, fence.range.start);
+    let opening = body.get(line..)?.find(marker)? + line;
+    // inside a quote the closing line carries its `>` too; a list marker becomes the indentation it stands for
+    let prefix: String = body[line..opening]
+        .chars()
+        .map(|c| if matches!(c, '>' | '\t') { c } else { ' ' })
+        .collect();
+    let newline = if body.ends_with('\n') { "" } else { "\n" };
+    let closing = Edit {
+        range: body.len()..body.len(),
+        text: [newline, &prefix, marker, "\n"].concat(),
+    };
+    let after = apply(body, vec![closing])?;
+    let is_closed = Blocks::of(&after)
+        .fences
+        .last()
+        .is_some_and(|fence| !fence.is_unclosed(&after));
+    (is_closed && meaning::is_same(body, &after)).then_some(after)
+}

@@ -1,0 +1,110 @@
+//! Step 4: bullets become `-`, numbers run on from the first.
+
+use super::{Edit, apply, line_start, meaning};
+use crate::blocks::{Blocks, List};
+
+pub(super) fn normalise(body: &str) -> Option<String> {
+    let blocks = Blocks::of(body);
+    if blocks.lists.is_empty() {
+        return None;
+    }
+    let mut edits = bullets(body, &blocks.lists);
+    edits.extend(numbers(body, &blocks));
+    apply(body, edits).filter(|after| meaning::is_same(body, after))
+}
+
+/// `*` and `+` become `-`, except where two lists stand side by side and only their bullets keep them apart.
+fn bullets(body: &str, lists: &[List]) -> Vec<Edit> {
+    let mut keep = vec![false; lists.len()];
+    for (index, list) in lists.iter().enumerate() {
+        if let Some(before) = list.follows
+            && list.start.is_none()
+            && lists[before].start.is_none()
+        {
+            keep[before] = true;
+            keep[index] = true;
+        }
+    }
+    let bullets = lists
+        .iter()
+        .zip(keep)
+        .filter(|(list, keep)| list.start.is_none() && !keep);
+    let items = bullets.flat_map(|(list, _)| &list.items);
+    items
+        .filter(|item| matches!(body.as_bytes().get(item.start), Some(b'*' | b'+')))
+        .map(|item| Edit {
+            range: item.start..item.start + 1,
+            text: "-".to_owned(),
+        })
+        .collect()
+}
+
+/// Numbers run 1, 2, 3, …; a list that takes up the count where the one before it in the same place left it goes on from there.
+fn numbers(body: &str, blocks: &Blocks) -> Vec<Edit> {
+    let mut edits = Vec::new();
+    // for each list the number that would come next: as written, and as it will be
+    let mut next = vec![(0, 0); blocks.lists.len()];
+    for (index, list) in blocks.lists.iter().enumerate() {
+        let Some(written) = list.start else { continue };
+        let before = list.after_numbers.map(|before| next[before]);
+        let first = match before {
+            Some((as_written, as_numbered)) if written == as_written || written == as_numbered => as_numbered,
+            Some(_) | None => 1,
+        };
+        // a list side by side with another one, told apart by `.` and `)`, counts for itself
+        let first = if list.follows.is_some() { 1 } else { first };
+        let length = list.items.len() as u64;
+        let last = list.items.last().and_then(|item| marker(body, item.start));
+        next[index] = (last.map_or(first + length, |(_, number)| number + 1), first + length);
+        for (item, number) in list.items.iter().zip(first..) {
+            renumber(body, blocks, item, number, &mut edits);
+        }
+    }
+    edits
+}
+
+/// The digits of a list marker: where they end, and what they say.
+fn marker(body: &str, start: usize) -> Option<(usize, u64)> {
+    let digits = body.get(start..)?.bytes().take_while(u8::is_ascii_digit).count();
+    Some((start + digits, body.get(start..start + digits)?.parse().ok()?))
+}
+
+/// Give an item its number; when the marker changes its width, the lines below move with it.
+fn renumber(body: &str, blocks: &Blocks, item: &std::ops::Range<usize>, number: u64, edits: &mut Vec<Edit>) {
+    let Some((digits_end, written)) = marker(body, item.start) else {
+        return;
+    };
+    let text = number.to_string();
+    let digits = digits_end - item.start;
+    if written == number && text.len() == digits {
+        return;
+    }
+    let (wider, narrower) = (text.len().saturating_sub(digits), digits.saturating_sub(text.len()));
+    edits.push(Edit {
+        range: item.start..digits_end,
+        text,
+    });
+    if wider == narrower {
+        return;
+    }
+    let column = item.start - line_start(body, item.start);
+    let mut line = item.start;
+    while let Some(next) = body[line..item.end].find('\n').map(|length| line + length + 1) {
+        line = next;
+        let at = line + column;
+        // a line that does not reach under the marker goes on lazily and stays
+        let Some(before) = body.get(line..at) else { break };
+        if line >= item.end || !before.bytes().all(|byte| matches!(byte, b' ' | b'>')) {
+            continue;
+        }
+        let free = body[at..].bytes().take_while(|byte| *byte == b' ').count();
+        let is_blank = matches!(body.as_bytes().get(at + free), Some(b'\n') | None);
+        if free == 0 || (is_blank && !blocks.is_verbatim(&(at..at + 1))) {
+            continue;
+        }
+        edits.push(Edit {
+            range: at..at + narrower.min(free),
+            text: " ".repeat(wider),
+        });
+    }
+}

@@ -1,0 +1,173 @@
+//! Step 3: tables get the separator they lack, as many cells a row as the header has, and straight columns.
+
+use std::borrow::Cow;
+
+use pulldown_cmark::Alignment;
+
+use super::{Edit, apply, line_end, line_start, meaning};
+use crate::blocks::{Blocks, Table};
+use crate::tables::{Broken, broken, cells, cells_around_spans, with_escaped_pipes};
+
+/// A table is straightened only as long as it grows by less than this factor: one very long cell must not blow up every row.
+const MAX_GROWTH: usize = 8;
+
+/// A table up to this many characters is straightened whatever its growth.
+const SMALL: usize = 8 * 1024;
+
+pub(super) fn repair(body: &str) -> Option<String> {
+    if !body.contains('|') {
+        return None;
+    }
+    let separated = insert_separators(body);
+    let body = separated.as_deref().unwrap_or(body);
+    let edits = Blocks::of(body)
+        .tables
+        .iter()
+        .flat_map(|table| straighten(body, table).unwrap_or_default())
+        .collect();
+    let straight = apply(body, edits).filter(|after| meaning::is_same_outside_cells(body, after));
+    straight.or(separated)
+}
+
+/// Put a separator under the first row where a paragraph is a table but for that.
+fn insert_separators(body: &str) -> Option<String> {
+    let mut edits = Vec::new();
+    for paragraph in Blocks::of(body).paragraphs {
+        let Some(text) = body.get(paragraph.clone()) else {
+            continue;
+        };
+        if broken(text) != Some(Broken::NoSeparator) {
+            continue;
+        }
+        let end = line_end(body, paragraph.start);
+        let columns = cells(&body[paragraph.start..end]).len();
+        let prefix = container_prefix(&body[line_start(body, paragraph.start)..paragraph.start]);
+        let text = ["\n", &prefix, "|", &" --- |".repeat(columns)].concat();
+        edits.push(Edit { range: end..end, text });
+    }
+    let tables = edits.len();
+    let after = apply(body, edits)?;
+    // each paragraph must have become one table, and no other
+    (Blocks::of(&after).tables.len() == Blocks::of(body).tables.len() + tables).then_some(after)
+}
+
+/// What a following line in the same container begins with: `>` stays, a list marker becomes spaces.
+fn container_prefix(before: &str) -> String {
+    before
+        .chars()
+        .map(|character| {
+            if matches!(character, '>' | '\t') {
+                character
+            } else {
+                ' '
+            }
+        })
+        .collect()
+}
+
+/// The edits that make a table straight; `None` when it cannot be read as one or would grow too much.
+fn straighten(body: &str, table: &Table) -> Option<Vec<Edit>> {
+    let columns = table.alignments.len();
+    let rows: Vec<(std::ops::Range<usize>, Vec<Cow<'_, str>>)> = table
+        .rows
+        .iter()
+        .map(|row| {
+            let start = row.start + (body[row.clone()].len() - body[row.clone()].trim_start().len());
+            let range = start..line_end(body, start).min(row.end.max(start));
+            let range = range.start..range.start + body[range.clone()].trim_end_matches('\n').len();
+            let cells = row_cells(&body[range.clone()], columns);
+            (range, cells)
+        })
+        .collect();
+    let header = rows.first()?;
+    let separator_line = line_end(body, header.0.start) + 1;
+    let separator_start = separator_line + body.get(separator_line..)?.find(|c| !matches!(c, ' ' | '\t' | '>'))?;
+    let separator = separator_start..line_end(body, separator_start);
+
+    let widths = widths(
+        &rows.iter().map(|(_, cells)| cells.as_slice()).collect::<Vec<_>>(),
+        columns,
+    );
+    let straight: usize = rows.len().saturating_mul(widths.iter().map(|width| width + 3).sum());
+    let source: usize = rows
+        .iter()
+        .map(|(_, cells)| cells.iter().map(|cell| cell.len() + 3).sum::<usize>())
+        .sum();
+    if straight > SMALL.max(source.saturating_mul(MAX_GROWTH)) {
+        return None;
+    }
+    let mut edits: Vec<Edit> = rows
+        .into_iter()
+        .map(|(range, cells)| Edit {
+            range,
+            text: row(&cells, &widths, &table.alignments),
+        })
+        .collect();
+    edits.push(Edit {
+        range: separator,
+        text: dashes(&widths, &table.alignments),
+    });
+    Some(edits)
+}
+
+/// The cells of a row, at most as many as the table has columns.
+///
+/// When there are more, pipes inside code and wiki links are taken for text and escaped, if that makes the number right; else what is
+/// beyond the last column goes, as it goes when the page is rendered.
+fn row_cells(row: &str, columns: usize) -> Vec<Cow<'_, str>> {
+    let plain = cells(row);
+    if plain.len() > columns {
+        let meant = cells_around_spans(row);
+        if meant.len() == columns {
+            return meant
+                .into_iter()
+                .map(|cell| Cow::Owned(with_escaped_pipes(cell)))
+                .collect();
+        }
+    }
+    plain.into_iter().take(columns).map(Cow::Borrowed).collect()
+}
+
+fn widths(rows: &[&[Cow<'_, str>]], columns: usize) -> Vec<usize> {
+    let mut widths = vec![3; columns];
+    for cells in rows {
+        for (width, cell) in widths.iter_mut().zip(*cells) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    widths
+}
+
+fn row(cells: &[Cow<'_, str>], widths: &[usize], alignments: &[Alignment]) -> String {
+    let mut line = String::from("|");
+    for (index, width) in widths.iter().enumerate() {
+        let cell = cells.get(index).map_or("", |cell| cell.as_ref());
+        let free = width.saturating_sub(cell.chars().count());
+        let before = match alignments.get(index) {
+            Some(Alignment::Right) => free,
+            Some(Alignment::Center) => free / 2,
+            Some(Alignment::Left | Alignment::None) | None => 0,
+        };
+        line.push(' ');
+        line.extend(std::iter::repeat_n(' ', before));
+        line.push_str(cell);
+        line.extend(std::iter::repeat_n(' ', free - before));
+        line.push_str(" |");
+    }
+    line
+}
+
+fn dashes(widths: &[usize], alignments: &[Alignment]) -> String {
+    let mut line = String::from("|");
+    for (width, alignment) in widths.iter().zip(alignments) {
+        let (left, right) = match alignment {
+            Alignment::None => ("", ""),
+            Alignment::Left => (":", ""),
+            Alignment::Right => ("", ":"),
+            Alignment::Center => (":", ":"),
+        };
+        let dashes = "-".repeat(width - left.len() - right.len());
+        line.push_str(&[" ", left, &dashes, right, " |"].concat());
+    }
+    line
+}

@@ -1,0 +1,256 @@
+//! The rules, each where it is looked for.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::{Issue, Rule};
+use crate::blocks::{Blocks, Fence, Table};
+use crate::frontmatter::{self, Frontmatter, Split, YamlError};
+use crate::headings::Heading;
+use crate::lines::Lines;
+use crate::structure;
+use crate::tables::{Broken, broken, cells};
+
+/// The keys of the frontmatter that hold a date.
+const DATE_KEYS: [&str; 3] = ["created", "updated", "last-reviewed"];
+
+/// The first words of the diagrams mermaid draws, in lower case.
+///
+/// The contract's list, and the kinds of mermaid 11 that it lacks: a diagram that renders is not refused.
+const MERMAID_KINDS: [&str; 30] = [
+    "graph",
+    "flowchart",
+    "sequencediagram",
+    "classdiagram",
+    "statediagram",
+    "erdiagram",
+    "gantt",
+    "pie",
+    "journey",
+    "gitgraph",
+    "mindmap",
+    "timeline",
+    "quadrantchart",
+    "sankey",
+    "xychart",
+    "block",
+    "packet",
+    "kanban",
+    "architecture",
+    "c4context",
+    "c4container",
+    "c4component",
+    "c4dynamic",
+    "c4deployment",
+    "requirementdiagram",
+    "requirement",
+    "zenuml",
+    "radar",
+    "treemap",
+    "info",
+];
+
+/// A page under examination.
+pub(super) struct Checked<'a> {
+    split: Split<'a>,
+    lines: Lines<'a>,
+    headings: Vec<Heading>,
+    pub(super) issues: Vec<Issue>,
+}
+
+impl<'a> Checked<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let split = frontmatter::split(text);
+        let lines = Lines::of(text);
+        let headings = structure::read(&split, &lines).headings;
+        Self {
+            split,
+            lines,
+            headings,
+            issues: Vec::new(),
+        }
+    }
+
+    /// Report an issue at a byte of the page.
+    fn report(&mut self, rule: Rule, offset: usize, message: String) {
+        let line = self.lines.index_of(offset) + 1;
+        let column = self.lines.column(offset);
+        self.issues.push(Issue {
+            rule,
+            line,
+            column,
+            message,
+            severity: rule.severity(),
+        });
+    }
+
+    /// Report an issue at a byte of the body.
+    fn report_in_body(&mut self, rule: Rule, offset: usize, message: String) {
+        self.report(rule, offset + self.split.body_offset, message);
+    }
+
+    pub(super) fn frontmatter(&mut self) {
+        let frontmatter = frontmatter::read(&self.split);
+        match &frontmatter.error {
+            Some(error @ (YamlError::Malformed { .. } | YamlError::NotAMapping { .. })) => {
+                self.report(Rule::FrontmatterYamlInvalid, 0, error.to_string());
+                return;
+            }
+            // read as empty, by contract; there is nothing in it to be right or wrong
+            Some(YamlError::Oversized { .. }) | None => {}
+        }
+        if frontmatter.text("title").is_none() {
+            let message = "frontmatter has no `title`; add one".to_owned();
+            self.report(Rule::FrontmatterMissingRequired, 0, message);
+        }
+        for key in DATE_KEYS {
+            self.date(&frontmatter, key);
+        }
+    }
+
+    fn date(&mut self, frontmatter: &Frontmatter, key: &str) {
+        let Some(value) = frontmatter.map.get(key) else { return };
+        let written = match value {
+            Value::Null => return,
+            Value::String(text) if is_iso_date(text.trim()) => return,
+            Value::String(text) => text.clone(),
+            Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+        };
+        let message = format!("`{key}` is `{written}`; write a date as `2026-01-31` or `2026-01-31T09:30:00Z`");
+        self.report(Rule::FrontmatterDateInvalid, self.offset_of_key(key), message);
+    }
+
+    /// Where the line of a top-level key begins; the top of the page when it is not written plainly.
+    fn offset_of_key(&self, key: &str) -> usize {
+        let mut offset = self.split.yaml_offset;
+        for line in self.split.yaml.unwrap_or_default().split_inclusive('\n') {
+            let name = line.trim_start_matches(['"', '\'']).strip_prefix(key);
+            if name.is_some_and(|rest| rest.trim_start_matches(['"', '\'', ' ']).starts_with(':')) {
+                return offset;
+            }
+            offset += line.len();
+        }
+        0
+    }
+
+    pub(super) fn blocks(&mut self) {
+        let body = self.split.body;
+        let blocks = Blocks::of(body);
+        for fence in &blocks.fences {
+            self.fence(body, fence);
+        }
+        for table in &blocks.tables {
+            self.table(body, table);
+        }
+        for paragraph in &blocks.paragraphs {
+            let Some(text) = body.get(paragraph.clone()) else {
+                continue;
+            };
+            match broken(text) {
+                Some(Broken::NoSeparator) => {
+                    let message =
+                        "table header is not followed by a separator; add a line like `| --- | --- |` under it";
+                    self.report_in_body(Rule::TableNoSeparator, paragraph.start, message.to_owned());
+                }
+                Some(Broken::UnevenSeparator { header, separator }) => {
+                    let message = format!("separator has {}, header has {header}", columns(separator));
+                    let second = text.find('\n').map_or(0, |at| at + 1);
+                    self.report_in_body(Rule::TableColumnMismatch, paragraph.start + second, message);
+                }
+                None => {}
+            }
+        }
+        for image in blocks.empty_images {
+            self.report_in_body(Rule::LinkImageBroken, image, "image has no target".to_owned());
+        }
+    }
+
+    fn fence(&mut self, body: &str, fence: &Fence) {
+        if fence.is_unclosed(body) {
+            let marker = fence.marker(body).unwrap_or("```");
+            let message = format!("code fence is never closed; add a line `{marker}` after the code");
+            self.report_in_body(Rule::FenceUnclosed, fence.range.start, message);
+        }
+        if fence.language != "mermaid" {
+            return;
+        }
+        let message = match mermaid_kind(&fence.code) {
+            Some(kind) if MERMAID_KINDS.contains(&kind.to_ascii_lowercase().as_str()) => return,
+            Some(kind) => format!("`{kind}` is not a kind of mermaid diagram; begin with one, such as `flowchart`"),
+            None => "mermaid block is empty; begin with a kind of diagram, such as `flowchart`".to_owned(),
+        };
+        self.report_in_body(Rule::FenceMermaidInvalid, fence.range.start, message);
+    }
+
+    fn table(&mut self, body: &str, table: &Table) {
+        let wanted = table.alignments.len();
+        for row in &table.rows {
+            let Some(text) = body.get(row.clone()) else { continue };
+            let found = cells(text).len();
+            if found != wanted {
+                let message = format!("row has {}, header has {wanted}", columns(found));
+                self.report_in_body(Rule::TableColumnMismatch, row.start, message);
+            }
+        }
+    }
+
+    pub(super) fn headings(&mut self) {
+        let headings = std::mem::take(&mut self.headings);
+        let mut first_lines: HashMap<&str, usize> = HashMap::new();
+        let mut above: Option<&Heading> = None;
+        for heading in &headings {
+            // a heading in a script that anchors drop has no anchor to share
+            if !heading.slug.is_empty() {
+                let first = *first_lines.entry(&heading.slug).or_insert(heading.line);
+                if first != heading.line {
+                    let message = format!("anchor `{}` is taken by the heading in line {first}", heading.slug);
+                    self.report(Rule::HeadingDuplicateSlug, heading.range.start, message);
+                }
+            }
+            if let Some(above) = above
+                && heading.level > above.level + 1
+            {
+                let message = format!("heading of level {} under one of level {}", heading.level, above.level);
+                self.report(Rule::HeadingSkipLevel, heading.range.start, message);
+            }
+            above = Some(heading);
+        }
+    }
+}
+
+fn columns(count: usize) -> String {
+    if count == 1 {
+        "1 column".to_owned()
+    } else {
+        format!("{count} columns")
+    }
+}
+
+fn is_iso_date(text: &str) -> bool {
+    text.parse::<jiff::civil::DateTime>().is_ok() || text.parse::<jiff::Timestamp>().is_ok()
+}
+
+/// The first word of a mermaid block, after its own frontmatter, comments and directives.
+fn mermaid_kind(code: &str) -> Option<&str> {
+    let code = match code.trim_start().strip_prefix("---\n") {
+        Some(rest) => rest.split_once("\n---").map_or("", |(_, diagram)| diagram),
+        None => code,
+    };
+    let mut in_directive = false;
+    for line in code.lines().map(str::trim) {
+        // `%%{init: …}%%` may run over several lines
+        if in_directive || line.starts_with("%%{") {
+            in_directive = !line.ends_with("}%%");
+            continue;
+        }
+        if line.is_empty() || line.starts_with("%%") {
+            continue;
+        }
+        let end = line
+            .find(|character: char| !character.is_ascii_alphanumeric())
+            .unwrap_or(line.len());
+        return Some(if end == 0 { line } else { &line[..end] });
+    }
+    None
+}
