@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The tests in their long form, for a machine that has the night.
+set -euo pipefail
+
+usage() {
+    cat <<'TEXT'
+Run the tests in their long form
+
+Usage: scripts/nightly.sh [CARGO-TEST-ARGUMENTS...]
+
+The same tests as scripts/test.sh; those that repeat or search read from the environment how long they may take.
+What is already set there is kept.
+
+Environment:
+  SVCFS_CRASH_ROUNDS   Times the server is killed under load and opened again (default here: 200)
+  PROPTEST_CASES       Random cases per property (default here: 20000)
+  CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
+TEXT
+}
+
+case "${1:-}" in
+    -h | --help) usage && exit ;;
+esac
+
+export SVCFS_CRASH_ROUNDS="${SVCFS_CRASH_ROUNDS:-200}"
+export PROPTEST_CASES="${PROPTEST_CASES:-20000}"
+exec "$(dirname "${BASH_SOURCE[0]}")/test.sh" "$@"

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Install what the tests need and run all of them.
+set -euo pipefail
+
+usage() {
+    cat <<'TEXT'
+Install what the tests need and run all of them with plain `cargo test`
+
+Usage: scripts/test.sh [CARGO-TEST-ARGUMENTS...]
+
+Arguments are handed to `cargo test --workspace`, for example:
+  scripts/test.sh                            everything
+  scripts/test.sh rename                     tests with `rename` in their name
+  scripts/test.sh -- --nocapture             show what tests print
+
+Tests that mount are skipped, with a printed reason, where /dev/fuse is missing.
+
+Environment:
+  CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
+TEXT
+}
+
+case "${1:-}" in
+    -h | --help) usage && exit ;;
+esac
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/prerequisites.sh
+source scripts/prerequisites.sh
+
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
+need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+need_rust
+exec cargo test --workspace --locked "$@"
