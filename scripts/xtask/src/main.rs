@@ -15,6 +15,7 @@ mod layers;
 mod metadata;
 mod modules;
 mod sources;
+mod templates;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -32,7 +33,8 @@ Keep the house in order
 Usage: cargo run -p xtask -- <command>
 
 Commands:
-  check             Layers, file lengths, file names, refused words, forgotten files
+  check             Layers, file lengths, file names, refused words, forgotten files,
+                    pages of the init templates
   generate          Write the files that are made from code
   generate --check  Compare them instead, and say which are out of date
 
@@ -81,6 +83,7 @@ fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(sources::check(&files));
     findings.extend(words::check(&files));
     findings.extend(modules::check(&files, &packages));
+    findings.extend(templates::check());
     Ok(findings)
 }
 

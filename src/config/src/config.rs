@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::sections::{auth::Auth, files::Files, lint::Lint, search::Search, server::Server, versioning::Versioning};
 use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
@@ -19,7 +20,10 @@ use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
 /// Why `Serialize`? The schema shows every default by writing it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(title = "svcfs configuration (.svc/config.toml)")]
+#[schemars(
+    title = "svcfs settings",
+    description = "The settings of one knowledge root, in `.svc/config.toml`. `${NAME}` in a text is replaced by that environment variable."
+)]
 #[must_use = "a configuration takes effect when it is resolved into settings"]
 pub struct Config {
     pub(crate) server: Server,
@@ -96,7 +100,16 @@ impl Config {
 /// The JSON schema of the file, as published in `src/config/config.schema.json`; ends with a newline.
 #[must_use]
 pub fn schema() -> String {
-    format!("{:#}\n", schema_of_config().as_value())
+    let Value::Object(generated) = schema_of_config().to_value() else {
+        return String::new();
+    };
+    // What it is comes first, as a reader expects; the generator adds it last.
+    let (mut head, body): (Map<_, _>, Map<_, _>) = generated
+        .into_iter()
+        .partition(|(key, _)| matches!(key.as_str(), "$schema" | "title" | "description"));
+    head.sort_keys();
+    head.extend(body);
+    format!("{:#}\n", Value::Object(head))
 }
 
 fn schema_of_config() -> Schema {
