@@ -1,7 +1,8 @@
 //! The file as it is written.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use schemars::generate::SchemaSettings;
@@ -65,7 +66,7 @@ impl Config {
     /// # Errors
     /// [`Error::Unreadable`] when the file cannot be read, or is not UTF-8.
     pub fn read_named(path: &Path, environment: Environment<'_>) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::Unreadable {
+        let text = read_text(path).map_err(|source| Error::Unreadable {
             path: path.to_owned(),
             source,
         })?;
@@ -95,6 +96,18 @@ impl Config {
         };
         config
     }
+}
+
+/// Bytes a configuration may have; a root may come from anywhere, and so may a file that never ends.
+const LONGEST: u64 = 1 << 20;
+
+fn read_text(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is larger than 1 MiB"));
+    }
+    Ok(text)
 }
 
 /// The JSON schema of the file, as published in `src/config/config.schema.json`; ends with a newline.

@@ -25,7 +25,8 @@ pub(crate) struct Read {
 /// Hold `text` against `schema`. A text that is not TOML yields no values at all, only complaints.
 pub(crate) fn read(text: &str, schema: &Value, environment: Environment<'_>) -> Read {
     let mut reader = Reader {
-        text,
+        line_ends: text.match_indices('
+').map(|(offset, _)| offset).collect(),
         environment,
         lines: BTreeMap::new(),
         complaints: Vec::new(),
@@ -54,7 +55,8 @@ pub(crate) fn read(text: &str, schema: &Value, environment: Environment<'_>) -> 
 }
 
 struct Reader<'a> {
-    text: &'a str,
+    /// Byte offsets of the line feeds.
+    line_ends: Vec<usize>,
     environment: Environment<'a>,
     lines: BTreeMap<String, usize>,
     complaints: Vec<Complaint>,
@@ -172,8 +174,7 @@ impl Reader<'_> {
 
     /// The line, counted from 1, of a byte offset.
     fn line(&self, offset: usize) -> usize {
-        let before = self.text.as_bytes().iter().take(offset);
-        before.filter(|byte| **byte == b'\n').count() + 1
+        self.line_ends.partition_point(|end| *end < offset) + 1
     }
 }
 

@@ -98,6 +98,12 @@ fn an_unreadable_file_is_an_error_and_never_the_defaults() {
 }
 
 #[test]
+fn a_file_without_end_is_refused() {
+    let message = Config::read(Path::new("/dev/zero"), &variables).unwrap_err().to_string();
+    assert_eq!(message, "cannot read the configuration `/dev/zero`: the file is larger than 1 MiB");
+}
+
+#[test]
 fn a_refusal_names_the_file_and_lists_one_complaint_per_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
