@@ -105,7 +105,10 @@ fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
     if text.len() as u64 > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is larger than 1 MiB"));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "the file is larger than 1 MiB",
+        ));
     }
     Ok(text)
 }

@@ -25,8 +25,7 @@ pub(crate) struct Read {
 /// Hold `text` against `schema`. A text that is not TOML yields no values at all, only complaints.
 pub(crate) fn read(text: &str, schema: &Value, environment: Environment<'_>) -> Read {
     let mut reader = Reader {
-        line_ends: text.match_indices('
-').map(|(offset, _)| offset).collect(),
+        line_ends: text.match_indices('\n').map(|(offset, _)| offset).collect(),
         environment,
         lines: BTreeMap::new(),
         complaints: Vec::new(),

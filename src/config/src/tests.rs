@@ -99,8 +99,13 @@ fn an_unreadable_file_is_an_error_and_never_the_defaults() {
 
 #[test]
 fn a_file_without_end_is_refused() {
-    let message = Config::read(Path::new("/dev/zero"), &variables).unwrap_err().to_string();
-    assert_eq!(message, "cannot read the configuration `/dev/zero`: the file is larger than 1 MiB");
+    let message = Config::read(Path::new("/dev/zero"), &variables)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        message,
+        "cannot read the configuration `/dev/zero`: the file is larger than 1 MiB"
+    );
 }
 
 #[test]
