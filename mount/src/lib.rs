@@ -1,1 +1,30 @@
-//! placeholder
+//! The kernel door: a FUSE mount of one space.
+//!
+//! One rule: a callback translates the kernel's words, makes one call of the vfs and answers with its outcome. What may be
+//! written, what becomes a version and what a name means is decided in `svcfs-vfs`; this crate knows the protocol only.
+//!
+//! What the kernel may keep: names and attributes for a second, pages until told otherwise. [`Mount`] runs a follower that reads
+//! the change feed and takes back what other doors changed; a file opened while the follower is behind is read past the page
+//! cache, so that whoever opens a file after a write was acknowledged reads what was written.
+//!
+//! Permissions are the kernel's work (`default_permissions`): it checks mode, owner and group as the vfs reports them, with the
+//! caller's groups and capabilities, which this process cannot see. `access` is therefore never asked here.
+//!
+//! Not offered: hard links, device nodes, extended attributes other than `user.svc.lint`, locks across machines (the kernel
+//! keeps `flock` and `fcntl` locks itself), and the write-back cache: `close` must find all bytes here to turn them into a
+//! version, and to be told when they are refused.
+#![warn(missing_docs)]
+
+mod actors;
+mod answer;
+mod callbacks;
+mod convert;
+mod door;
+mod follower;
+mod listings;
+mod mountpoint;
+mod session;
+mod writers;
+
+pub use mountpoint::{MountError, unmount};
+pub use session::{Mount, Options};

@@ -1,0 +1,168 @@
+//! The one way a request is answered: call, log a fault once, reply.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use fuser::{
+    Errno, FileAttr, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+};
+use svcfs_base::{Fault, Level};
+use svcfs_vfs::DiskSpace;
+
+use crate::convert::{ABSENT_TTL, KNOWN_TTL, NOTHING};
+
+/// Why a request is not answered with a value.
+pub(crate) enum Refusal {
+    /// The vfs refused or failed; logged at its own severity.
+    Fault(Fault),
+    /// An ordinary word of the protocol, such as "no such attribute"; not logged.
+    Word(Errno),
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self::Word(errno)
+    }
+}
+
+/// A reply that can carry an error number.
+pub(crate) trait Refuse: Sized {
+    /// Answers with an error number.
+    fn refuse(self, errno: Errno);
+}
+
+/// A reply that can carry a `T`.
+pub(crate) trait Give<T>: Refuse {
+    /// Answers with a value.
+    fn give(self, value: T);
+}
+
+/// Makes the call and answers the kernel with its outcome.
+pub(crate) fn answer<T, R: Give<T>>(operation: &'static str, reply: R, call: impl FnOnce() -> Result<T, Refusal>) {
+    answer_with(operation, reply, call, R::give);
+}
+
+/// Like [`answer`], for replies that are filled rather than given a value.
+///
+/// A panic in the call costs its caller `EIO` and not the mount one of its threads: a session whose threads are gone would hang
+/// every process that touches the mount.
+pub(crate) fn answer_with<T, R: Refuse>(
+    operation: &'static str,
+    reply: R,
+    call: impl FnOnce() -> Result<T, Refusal>,
+    give: impl FnOnce(R, T),
+) {
+    let outcome = catch_unwind(AssertUnwindSafe(call));
+    match outcome.unwrap_or_else(|_| Err(Fault::internal("the request panicked").into())) {
+        Ok(value) => give(reply, value),
+        Err(Refusal::Word(errno)) => reply.refuse(errno),
+        Err(Refusal::Fault(fault)) => {
+            log(operation, &fault);
+            reply.refuse(Errno::from_i32(fault.kind().errno()));
+        }
+    }
+}
+
+fn log(operation: &'static str, fault: &Fault) {
+    let kind = fault.kind().name();
+    match fault.kind().level() {
+        Level::Debug => tracing::debug!(operation, kind, error = ?fault, "`{operation}` on the mount failed"),
+        Level::Info => tracing::info!(operation, kind, error = ?fault, "`{operation}` on the mount refused"),
+        Level::Error => tracing::error!(operation, kind, error = ?fault, "`{operation}` on the mount failed"),
+    }
+}
+
+macro_rules! refuse {
+    ($($reply:ty),*) => { $(impl Refuse for $reply {
+        fn refuse(self, errno: Errno) { self.error(errno); }
+    })* };
+}
+
+refuse! {
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr
+}
+
+impl Give<()> for ReplyEmpty {
+    fn give(self, (): ()) {
+        self.ok();
+    }
+}
+
+impl Give<FileAttr> for ReplyAttr {
+    fn give(self, attributes: FileAttr) {
+        self.attr(&KNOWN_TTL, &attributes);
+    }
+}
+
+impl Give<FileAttr> for ReplyEntry {
+    fn give(self, attributes: FileAttr) {
+        self.entry(&KNOWN_TTL, &attributes, Generation(0));
+    }
+}
+
+/// None tells the kernel to remember for a moment that nothing is there.
+impl Give<Option<FileAttr>> for ReplyEntry {
+    fn give(self, found: Option<FileAttr>) {
+        match found {
+            Some(attributes) => self.give(attributes),
+            None => self.entry(&ABSENT_TTL, &NOTHING, Generation(0)),
+        }
+    }
+}
+
+impl Give<Bytes> for ReplyData {
+    fn give(self, content: Bytes) {
+        self.data(&content);
+    }
+}
+
+impl Give<(FileHandle, FopenFlags)> for ReplyOpen {
+    fn give(self, (handle, flags): (FileHandle, FopenFlags)) {
+        self.opened(handle, flags);
+    }
+}
+
+impl Give<(FileAttr, FileHandle, FopenFlags)> for ReplyCreate {
+    fn give(self, (attributes, handle, flags): (FileAttr, FileHandle, FopenFlags)) {
+        self.created(&KNOWN_TTL, &attributes, Generation(0), handle, flags);
+    }
+}
+
+impl Give<u32> for ReplyWrite {
+    fn give(self, written: u32) {
+        self.written(written);
+    }
+}
+
+impl Give<DiskSpace> for ReplyStatfs {
+    fn give(self, disk: DiskSpace) {
+        let DiskSpace {
+            block_size,
+            blocks,
+            free,
+            available,
+            files,
+            files_free,
+        } = disk;
+        self.statfs(blocks, free, available, files, files_free, block_size, 255, block_size);
+    }
+}
+
+/// The value, and the room the caller has for it; no room asks for the size.
+impl Give<(Vec<u8>, u32)> for ReplyXattr {
+    fn give(self, (value, room): (Vec<u8>, u32)) {
+        match u32::try_from(value.len()) {
+            Ok(size) if room == 0 => self.size(size),
+            Ok(size) if size <= room => self.data(&value),
+            Ok(_) | Err(_) => self.error(Errno::ERANGE),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The kernel's words into the vfs's, and back.
+
+use std::ffi::OsStr;
+use std::time::{Duration, SystemTime};
+
+use fuser::{FileAttr, FileHandle, FileType, INodeNo, OpenAccMode, OpenFlags, TimeOrNow};
+use rustix::fs::OFlags;
+use svcfs_base::{Clock, Fault, Kind, Name};
+use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode};
+
+/// How long the kernel may believe a name or attributes without asking; the follower takes back earlier what other doors change.
+pub(crate) const KNOWN_TTL: Duration = Duration::from_secs(1);
+
+/// How long the kernel may believe that nothing is there. Shorter: directories made by other doors are not in the change feed.
+pub(crate) const ABSENT_TTL: Duration = Duration::from_millis(100);
+
+/// Permission bits the tree keeps; set-user-id, set-group-id and sticky are not among them.
+pub(crate) const PERMISSIONS: u32 = 0o777;
+
+/// The entry without an inode: nothing is there.
+pub(crate) const NOTHING: FileAttr = blank(INodeNo(0), FileType::RegularFile);
+
+/// Attributes of which only the number and the kind are known, as a listing gives them for `.` and `..`.
+pub(crate) const fn blank(inode: INodeNo, kind: FileType) -> FileAttr {
+    FileAttr {
+        ino: inode,
+        size: 0,
+        blocks: 0,
+        atime: SystemTime::UNIX_EPOCH,
+        mtime: SystemTime::UNIX_EPOCH,
+        ctime: SystemTime::UNIX_EPOCH,
+        crtime: SystemTime::UNIX_EPOCH,
+        kind,
+        perm: 0,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+/// Attributes as `stat` shows them.
+pub(crate) fn file_attr(node: NodeId, attributes: &Attributes) -> FileAttr {
+    let Attributes {
+        kind,
+        size,
+        mode,
+        uid,
+        gid,
+        modified,
+        changed,
+        accessed,
+        links,
+    } = *attributes;
+    FileAttr {
+        size,
+        blocks: size.div_ceil(512),
+        atime: accessed,
+        mtime: modified,
+        ctime: changed,
+        crtime: modified,
+        perm: (mode & PERMISSIONS) as u16,
+        nlink: links,
+        uid,
+        gid,
+        ..blank(inode(node), file_type(kind))
+    }
+}
+
+/// The kernel's word for a kind of entry.
+pub(crate) const fn file_type(kind: EntryKind) -> FileType {
+    match kind {
+        EntryKind::Directory => FileType::Directory,
+        EntryKind::File => FileType::RegularFile,
+        EntryKind::Symlink => FileType::Symlink,
+    }
+}
+
+/// The kernel's number for a node: the same; 1 is the root in both.
+pub(crate) const fn inode(node: NodeId) -> INodeNo {
+    INodeNo(node.0)
+}
+
+/// The node behind the kernel's number.
+pub(crate) const fn node(inode: INodeNo) -> NodeId {
+    NodeId(inode.0)
+}
+
+/// The vfs handle behind the kernel's.
+pub(crate) const fn handle(handle: FileHandle) -> HandleId {
+    HandleId(handle.0)
+}
+
+/// A name from the kernel.
+///
+/// # Errors
+/// `Invalid` when it is not UTF-8 or not a name of the tree; `NameTooLong` over 255 bytes.
+pub(crate) fn name(text: &OsStr) -> Result<Name, Fault> {
+    Name::parse(utf8(text)?)
+}
+
+/// Text from the kernel.
+///
+/// # Errors
+/// `Invalid` when it is not UTF-8.
+pub(crate) fn utf8(text: &OsStr) -> Result<&str, Fault> {
+    text.to_str().ok_or_else(|| {
+        let shown = text.as_encoded_bytes().escape_ascii();
+        Fault::new(
+            Kind::Invalid,
+            format!("path denied: `{shown}` is not UTF-8; give the file another name"),
+        )
+    })
+}
+
+/// `open(2)` flags, as far as they reach a filesystem.
+pub(crate) fn open_mode(flags: OpenFlags) -> OpenMode {
+    let bits = flag_bits(flags.0);
+    OpenMode {
+        write: flags.acc_mode() != OpenAccMode::O_RDONLY,
+        truncate: bits.contains(OFlags::TRUNC),
+        append: bits.contains(OFlags::APPEND),
+    }
+}
+
+/// `open(2)` flags by name.
+pub(crate) const fn flag_bits(flags: i32) -> OFlags {
+    OFlags::from_bits_retain(flags.cast_unsigned())
+}
+
+/// A point in time, where the kernel may say "now".
+pub(crate) fn moment(clock: &dyn Clock, time: TimeOrNow) -> SystemTime {
+    match time {
+        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::Now => clock.now().into(),
+    }
+}

@@ -1,0 +1,130 @@
+//! What the callbacks share.
+
+use std::sync::Arc;
+
+use fuser::{FileAttr, FileHandle, FopenFlags, INodeNo, Request};
+use svcfs_base::{Caller, Clock, Door, Fault, Name};
+use svcfs_vfs::{Attributes, HandleId, NodeId, SetAttributes, Vfs};
+
+use crate::actors::Actors;
+use crate::convert::{blank, file_attr, node};
+use crate::follower::Progress;
+use crate::listings::{Line, Listing, Listings};
+use crate::writers::{Writer, Writers};
+
+/// The space and the protocol's tables.
+pub(crate) struct KernelDoor {
+    /// The space behind the door.
+    pub(crate) vfs: Arc<Vfs>,
+    /// The present moment, for times the kernel calls "now".
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Open directories.
+    pub(crate) listings: Listings,
+    /// Handles open for writing.
+    pub(crate) writers: Writers,
+    actors: Actors,
+    progress: Arc<Progress>,
+}
+
+impl KernelDoor {
+    /// The door of a space, with nothing open.
+    pub(crate) fn new(vfs: Arc<Vfs>, clock: Arc<dyn Clock>, progress: Arc<Progress>) -> Arc<Self> {
+        Arc::new(Self {
+            vfs,
+            clock,
+            progress,
+            actors: Actors::default(),
+            listings: Listings::default(),
+            writers: Writers::default(),
+        })
+    }
+
+    /// Who makes a request.
+    pub(crate) fn caller(&self, request: &Request) -> Caller {
+        self.user(request.uid())
+    }
+
+    /// A user of the mount, by number.
+    pub(crate) fn user(&self, uid: u32) -> Caller {
+        Caller::new(Door::Fuse).named(self.actors.name(uid))
+    }
+
+    /// Remembers a handle open for writing, and says how its file may be cached.
+    ///
+    /// Pages are kept from one open to the next while the follower is up to date. While it is not, they may be older than what
+    /// was acknowledged to another door's writer: then the handle goes past them (`bypass`, nothing on kernels where that
+    /// would forbid shared mappings; the pages are then only dropped). Closing a read-only handle publishes nothing and need not
+    /// be asked for.
+    pub(crate) fn opened(
+        &self,
+        handle: HandleId,
+        writer: Option<Writer>,
+        bypass: FopenFlags,
+    ) -> (FileHandle, FopenFlags) {
+        let handle = FileHandle(handle.0);
+        let cached = if self.progress.done() >= self.vfs.feed().last() {
+            FopenFlags::FOPEN_KEEP_CACHE
+        } else {
+            bypass
+        };
+        match writer {
+            Some(writer) => {
+                self.writers.add(handle, writer);
+                (handle, cached)
+            }
+            None => (handle, cached | FopenFlags::FOPEN_NOFLUSH),
+        }
+    }
+
+    /// Gives a node just made to the user who made it, as on any disk; the vfs makes it as the user of this process.
+    pub(crate) fn given(&self, request: &Request, made: (NodeId, Attributes)) -> Result<FileAttr, Fault> {
+        let (node, attributes) = made;
+        if (attributes.uid, attributes.gid) == (request.uid(), request.gid()) {
+            return Ok(file_attr(node, &attributes));
+        }
+        let owner = SetAttributes {
+            uid: Some(request.uid()),
+            gid: Some(request.gid()),
+            ..SetAttributes::default()
+        };
+        let attributes = self.vfs.set_attributes(&self.caller(request), node, owner)?;
+        Ok(file_attr(node, &attributes))
+    }
+
+    /// An open directory; reading it from the start (also after `rewinddir`) looks at it anew.
+    pub(crate) fn listing(&self, request: &Request, inode: INodeNo, at: (FileHandle, u64)) -> Result<Listing, Fault> {
+        let (handle, offset) = at;
+        if offset > 0 {
+            return Ok(self.listings.get(handle));
+        }
+        let listing = Listing::of(&self.vfs, &self.caller(request), node(inode))?;
+        self.listings.begin(handle, listing.clone());
+        Ok(listing)
+    }
+
+    /// A line of a listing as the kernel takes it with attributes: a finding, but for `.` and `..`. None when it is gone.
+    pub(crate) fn found(&self, request: &Request, directory: INodeNo, line: &Line) -> Option<FileAttr> {
+        if line.is_dots() {
+            return Some(blank(line.inode, line.kind));
+        }
+        let name = Name::parse(&line.name).ok()?;
+        let (node, attributes) = self.vfs.lookup(&self.caller(request), node(directory), &name).ok()?;
+        Some(file_attr(node, &attributes))
+    }
+
+    /// Takes a finding back that did not fit into the answer.
+    pub(crate) fn unfound(&self, line: &Line, attributes: &FileAttr) {
+        if !line.is_dots() {
+            self.vfs.forget(node(attributes.ino), 1);
+        }
+    }
+
+    /// Every handle still open for writing: who opened it, and what it writes.
+    pub(crate) fn still_open(&self) -> Vec<(Caller, NodeId)> {
+        self.writers
+            .all()
+            .into_iter()
+            .map(|writer| (self.user(writer.uid), writer.node))
+            .collect()
+    }
+}

@@ -1,0 +1,150 @@
+//! What the kernel remembers is taken back when another door changes it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use fuser::Notifier;
+use svcfs_base::{Door, Seq, TreePath};
+use svcfs_vfs::{Event, EventChange, Vfs};
+
+use crate::convert::inode;
+
+const BATCH: usize = 256;
+
+/// How far the follower is.
+pub(crate) struct Progress {
+    done: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Progress {
+    /// Begins at a position: what came before is not in any kernel cache.
+    pub(crate) fn at(seq: Seq) -> Arc<Self> {
+        Arc::new(Self {
+            done: AtomicU64::new(seq.0),
+            stop: AtomicBool::new(false),
+        })
+    }
+    /// The newest event whose traces the kernel has been told to drop.
+    pub(crate) fn done(&self) -> Seq {
+        Seq(self.done.load(Ordering::Acquire))
+    }
+}
+
+/// The thread that reads the change feed and drops what the kernel has cached of changed paths.
+///
+/// A thread of its own because the kernel may hold a lock of the inode while it waits for the answer to a request: an
+/// invalidation sent from inside a request could wait for itself.
+pub(crate) struct Follower {
+    progress: Arc<Progress>,
+    bell: SyncSender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Follower {
+    /// Starts to follow the feed after `progress`.
+    pub(crate) fn start(vfs: &Arc<Vfs>, notifier: Notifier, progress: Arc<Progress>) -> io::Result<Self> {
+        // One place is enough: a ring that finds it taken is heard with the one before.
+        let (bell, rings) = sync_channel(1);
+        let ring = bell.clone();
+        vfs.feed().on_event(move |_| drop(ring.try_send(())));
+        let thread = {
+            let (vfs, progress) = (vfs.clone(), progress.clone());
+            let run = move || follow(&vfs, &Kernel { notifier }, &progress, &rings);
+            thread::Builder::new().name("mount-follower".to_owned()).spawn(run)?
+        };
+        Ok(Self { progress, bell, thread })
+    }
+    /// Ends the thread and waits for it.
+    pub(crate) fn stop(self) {
+        self.progress.stop.store(true, Ordering::Release);
+        drop(self.bell.try_send(()));
+        if self.thread.join().is_err() {
+            tracing::error!("the thread that follows the change feed for the mount had panicked");
+        }
+    }
+}
+
+fn follow(vfs: &Vfs, kernel: &Kernel, progress: &Progress, rings: &Receiver<()>) {
+    while !progress.stop.load(Ordering::Acquire) {
+        let events = vfs.feed().after(progress.done(), BATCH).unwrap_or_else(|fault| {
+            tracing::error!(error = ?fault, "the mount cannot read the change feed; it reads past the page cache until it can");
+            Vec::new()
+        });
+        for event in &events {
+            invalidate(vfs, kernel, event);
+            progress.done.store(event.seq.0, Ordering::Release);
+        }
+        if events.is_empty() && rings.recv().is_err() {
+            return;
+        }
+    }
+}
+
+fn invalidate(vfs: &Vfs, kernel: &Kernel, event: &Event) {
+    for change in &event.changes {
+        // The kernel made this change itself; only size and times may differ from what it knows (a gate may have rewritten the
+        // bytes: it drops the pages when it sees a new size or modification time).
+        if event.door == Door::Fuse {
+            kernel.forget_attributes(vfs, &change.path);
+        } else {
+            invalidate_change(vfs, kernel, change);
+        }
+    }
+}
+
+fn invalidate_change(vfs: &Vfs, kernel: &Kernel, change: &EventChange) {
+    kernel.forget_content(vfs, &change.path);
+    if change.old.is_some() && change.new.is_some() {
+        return;
+    }
+    // The name came or went: so may directories above it have.
+    let mut name = change.path.clone();
+    while let Some(above) = name.parent() {
+        if vfs.node_at(&above).is_some() {
+            kernel.forget_name(vfs, &above, name.name());
+            kernel.forget_attributes(vfs, &above);
+            return;
+        }
+        name = above;
+    }
+}
+
+/// Invalidations of paths. A path no node is known of is in no kernel cache; a notification the kernel has nothing to do with is
+/// no error, and after an unmount there is nobody left to tell.
+struct Kernel {
+    notifier: Notifier,
+}
+
+impl Kernel {
+    fn forget_content(&self, vfs: &Vfs, path: &TreePath) {
+        if let Some(node) = vfs.node_at(path) {
+            report("content", path, self.notifier.inval_inode(inode(node), 0, 0));
+        }
+    }
+    fn forget_attributes(&self, vfs: &Vfs, path: &TreePath) {
+        if let Some(node) = vfs.node_at(path) {
+            // A negative offset leaves the pages alone.
+            report("attributes", path, self.notifier.inval_inode(inode(node), -1, 0));
+        }
+    }
+    fn forget_name(&self, vfs: &Vfs, directory: &TreePath, name: &str) {
+        if let Some(node) = vfs.node_at(directory) {
+            report(
+                "name",
+                directory,
+                self.notifier.inval_entry(inode(node), OsStr::new(name)),
+            );
+        }
+    }
+}
+
+fn report(what: &str, path: &TreePath, outcome: io::Result<()>) {
+    if let Err(error) = outcome {
+        tracing::debug!(%path, %error, "the kernel did not drop its {what}");
+    }
+}

@@ -1,0 +1,85 @@
+//! Open directories.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fuser::{FileHandle, FileType, INodeNo};
+use parking_lot::Mutex;
+use svcfs_base::{Caller, Fault};
+use svcfs_vfs::{NodeId, Vfs};
+
+use crate::convert::{file_type, inode};
+
+/// One line of a listing.
+pub(crate) struct Line {
+    /// The entry's name, or `.` or `..`.
+    pub(crate) name: Box<str>,
+    /// Its node.
+    pub(crate) inode: INodeNo,
+    /// What it is.
+    pub(crate) kind: FileType,
+}
+
+impl Line {
+    /// True for `.` and `..`, which the kernel knows without looking them up.
+    pub(crate) fn is_dots(&self) -> bool {
+        matches!(&*self.name, "." | "..")
+    }
+}
+
+/// A directory as it was when reading it began: offsets stay good however it changes meanwhile.
+#[derive(Clone, Default)]
+pub(crate) struct Listing(Arc<[Line]>);
+
+impl Listing {
+    /// Reads a directory.
+    pub(crate) fn of(vfs: &Vfs, caller: &Caller, directory: NodeId) -> Result<Self, Fault> {
+        let above = vfs.path_of(directory)?.parent().and_then(|path| vfs.node_at(&path));
+        let dots = [(".", directory), ("..", above.unwrap_or(NodeId::ROOT))].map(|(name, node)| Line {
+            name: name.into(),
+            inode: inode(node),
+            kind: FileType::Directory,
+        });
+        let entries = vfs.entries(caller, directory)?;
+        let lines = entries.into_iter().map(|(name, node, attributes)| Line {
+            name: name.as_str().into(),
+            inode: inode(node),
+            kind: file_type(attributes.kind),
+        });
+        Ok(Self(dots.into_iter().chain(lines).collect()))
+    }
+
+    /// The lines from an offset on, each with the offset of the next.
+    pub(crate) fn after(&self, offset: u64) -> impl Iterator<Item = (u64, &Line)> {
+        (1..)
+            .zip(self.0.iter())
+            .skip(usize::try_from(offset).unwrap_or(usize::MAX))
+    }
+}
+
+/// The directories processes have open, by handle.
+#[derive(Default)]
+pub(crate) struct Listings {
+    last: AtomicU64,
+    open: Mutex<HashMap<u64, Listing>>,
+}
+
+impl Listings {
+    /// A new handle, with nothing read yet.
+    pub(crate) fn open(&self) -> FileHandle {
+        FileHandle(self.last.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+    /// Remembers what a handle reads.
+    pub(crate) fn begin(&self, handle: FileHandle, listing: Listing) {
+        self.open.lock().insert(handle.0, listing);
+    }
+    /// What a handle reads.
+    pub(crate) fn get(&self, handle: FileHandle) -> Listing {
+        self.open.lock().get(&handle.0).cloned().unwrap_or_default()
+    }
+    /// Forgets a handle.
+    pub(crate) fn close(&self, handle: FileHandle) {
+        self.open.lock().remove(&handle.0);
+    }
+}

@@ -1,0 +1,147 @@
+//! A mount from its start to its end.
+
+use std::convert::Infallible;
+use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use svcfs_base::{Clock, Durability};
+use svcfs_vfs::Vfs;
+
+use crate::callbacks::Callbacks;
+use crate::door::KernelDoor;
+use crate::follower::{Follower, Progress};
+use crate::mountpoint::{FILESYSTEM_NAME, MountError, check, unmount};
+
+/// How a space is mounted.
+#[derive(Clone)]
+pub struct Options {
+    /// Where the present moment comes from, for `touch` and its like.
+    pub clock: Arc<dyn Clock>,
+    /// How many requests are served at the same time, at least 1. A save that waits for its commit holds one of them.
+    pub threads: usize,
+}
+
+/// A mounted space; one for each [`Vfs`], because changes that came through the kernel door are taken as known to its kernel.
+pub struct Mount {
+    vfs: Arc<Vfs>,
+    door: Arc<KernelDoor>,
+    mountpoint: PathBuf,
+    follower: Option<Follower>,
+    /// Disconnected when the session has answered its last request.
+    ended: Receiver<Infallible>,
+    /// Never dropped: fuser 0.18 would unmount the path once more, and by then it may be somebody else's mountpoint. Costs one
+    /// file descriptor until the process ends.
+    _session: ManuallyDrop<BackgroundSession>,
+}
+
+impl Mount {
+    /// Mounts a space at an empty directory outside its root. A mount of svcfs whose server died is taken away first.
+    ///
+    /// As root the mount is open to every user, under the permissions of the files; else to the one who mounted.
+    ///
+    /// # Errors
+    /// When the directory does not serve (each variant of [`MountError`] says what to do), or the system refuses.
+    pub fn start(vfs: Arc<Vfs>, mountpoint: &Path, options: &Options) -> Result<Self, MountError> {
+        let mountpoint = check(mountpoint, vfs.root())?;
+        let failed = |source| MountError::Mount {
+            mountpoint: mountpoint.clone(),
+            source,
+        };
+        let progress = Progress::at(vfs.feed().last());
+        let (alive, ended) = channel();
+        let door = KernelDoor::new(vfs.clone(), options.clock.clone(), progress.clone());
+        let session =
+            fuser::spawn_mount(Callbacks::new(door.clone(), alive), &mountpoint, &config(options)).map_err(failed)?;
+        let mut mount = Self {
+            vfs,
+            door,
+            follower: None,
+            ended,
+            _session: ManuallyDrop::new(session),
+            mountpoint,
+        };
+        let follower = Follower::start(&mount.vfs, mount._session.notifier(), progress);
+        mount.follower = Some(follower.map_err(|source| MountError::Mount {
+            mountpoint: mount.mountpoint.clone(),
+            source,
+        })?);
+        tracing::info!(mountpoint = %mount.mountpoint.display(), "mounted");
+        Ok(mount)
+    }
+
+    /// The directory the space is mounted at, without links.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Takes the mount away, waits until every open file is closed but at most `limit`, then saves what is still open.
+    ///
+    /// # Errors
+    /// `StillOpen` when files were still open for writing at the limit; what they held is saved, what is written to them from
+    /// now on may not be. `Unmount` when the system refuses.
+    pub fn stop(mut self, limit: Duration) -> Result<(), MountError> {
+        self.detach()?;
+        // Nothing is ever sent: only the end of the session ends the wait before its time.
+        let left_open = matches!(self.ended.recv_timeout(limit), Err(RecvTimeoutError::Timeout));
+        let writers = self.door.still_open();
+        for (caller, node) in &writers {
+            if let Err(fault) = self.vfs.publish(caller, *node, Durability::Now) {
+                tracing::error!(error = ?fault, "an open file could not be saved at unmount");
+            }
+        }
+        if let Some(follower) = self.follower.take() {
+            follower.stop();
+        }
+        tracing::info!(mountpoint = %self.mountpoint.display(), left_open, "unmounted");
+        if left_open && !writers.is_empty() {
+            return Err(MountError::StillOpen {
+                mountpoint: self.mountpoint.clone(),
+                writers: writers.len(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Somebody else may have unmounted it already.
+    fn detach(&self) -> Result<(), MountError> {
+        match unmount(&self.mountpoint) {
+            Ok(()) | Err(MountError::NotMounted(_) | MountError::Missing(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for Mount {
+    /// A mount that was not stopped (its owner failed) is taken away, so that no process hangs on it.
+    fn drop(&mut self) {
+        if let Some(follower) = self.follower.take() {
+            if let Err(error) = self.detach() {
+                tracing::error!(%error, "the mount could not be taken away");
+            }
+            follower.stop();
+        }
+    }
+}
+
+fn config(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(FILESYSTEM_NAME.to_owned()),
+        MountOption::Subtype(FILESYSTEM_NAME.to_owned()),
+        MountOption::DefaultPermissions,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+    ];
+    config.acl = if rustix::process::geteuid().is_root() {
+        SessionACL::All
+    } else {
+        SessionACL::Owner
+    };
+    config.n_threads = Some(options.threads.max(1));
+    config.clone_fd = true;
+    config
+}
