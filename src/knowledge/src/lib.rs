@@ -4,9 +4,16 @@
 //! `operations.rs` there, and no folder knows a protocol. Doors loop over [`CATALOGUE`].
 #![warn(missing_docs)]
 
+pub mod files;
+pub mod graph;
+pub mod history;
 pub mod kernel;
+pub mod lint;
+pub mod pages;
+pub mod search;
+pub mod spaces;
 
 use kernel::Area;
 
 /// Every operation of svcfs, by subject.
-pub const CATALOGUE: &[Area] = &[];
+pub const CATALOGUE: &[Area] = &[files::AREA, pages::AREA, history::AREA, search::AREA, graph::AREA];

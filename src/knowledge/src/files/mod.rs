@@ -1,0 +1,29 @@
+//! Files: listed, read, written, appended to, removed, renamed (contract 4.3).
+//!
+//! One rule: each request that changes something becomes one change set, checked and committed by `vfs` as a whole. What is
+//! decided here is what the set holds: the origin noted in a page's frontmatter, the tidied text, the rewritten links.
+
+mod content;
+mod follow;
+mod operations;
+mod read;
+mod rename;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod write;
+
+use svcfs_base::{Fault, Kind, TreePath};
+
+pub use content::Content;
+pub use follow::target_of;
+pub use operations::AREA;
+pub use read::{file, moment};
+
+/// The path of a file that is to be changed: any but the root.
+fn named(path: TreePath) -> Result<TreePath, Fault> {
+    if path.is_root() {
+        return Err(Fault::new(Kind::Invalid, "path is required"));
+    }
+    Ok(path)
+}

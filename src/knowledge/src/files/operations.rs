@@ -1,0 +1,355 @@
+//! The wire shapes of files.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use svcfs_base::{Actor, Caller, ETag, Expect, Fault, Limit, Settled, Timestamp, TreePath};
+
+use super::content::Content;
+use super::rename::Renamed;
+use super::tree::Node;
+use super::{read, rename, tree, write};
+use crate::kernel::{Area, Cx, Entry, Operation, Route};
+
+/// The operations of this area.
+pub const AREA: Area = Area {
+    title: "Files",
+    operations: &[
+        Entry::of::<Tree>(),
+        Entry::of::<Read>(),
+        Entry::of::<Readlink>(),
+        Entry::of::<Write>(),
+        Entry::of::<Delete>(),
+        Entry::of::<BulkWrite>(),
+        Entry::of::<Append>(),
+        Entry::of::<Rename>(),
+    ],
+};
+
+/// List files and directories as a tree
+///
+/// Names that begin with a dot are left out. Symbolic links are shown and not followed.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Tree {
+    /// Directory to begin with, such as `concepts`; the whole tree when absent
+    #[serde(default = "TreePath::root")]
+    #[schemars(default = "root")]
+    pub path: TreePath,
+    /// Levels of directories to go down
+    #[serde(default)]
+    pub depth: Limit<20, 20>,
+}
+
+fn root() -> &'static str {
+    "/"
+}
+
+impl Operation for Tree {
+    const NAME: &'static str = "tree";
+    const HTTP: &'static [Route] = &[Route::get("/tree")];
+    const TOOL: bool = true;
+    type Output = Vec<Node>;
+    fn run(self, cx: &Cx<'_>) -> Result<Vec<Node>, Fault> {
+        tree::nodes(&cx.space.vfs, cx.caller.door, &self.path, self.depth.get())
+    }
+}
+
+/// Read a page or any other file
+///
+/// The answer carries the file's ETag: pass it as `if_match` when you write, so that nobody's change is lost.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Read {
+    /// Which file, such as `notes/today.md`
+    pub path: TreePath,
+    /// Turn wiki links that lead somewhere into markdown links with full addresses; needs `server.public_url`
+    #[serde(default)]
+    pub resolve_links: bool,
+    /// Answer with the frontmatter and no content
+    #[serde(default)]
+    pub metadata_only: bool,
+    /// Answer with `not_modified` and no content while the file still has this ETag
+    #[serde(default)]
+    pub if_not_etag: Option<ETag>,
+}
+
+/// A file, or what was asked of it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Page {
+    /// Normalised path
+    pub path: TreePath,
+    /// Hash of the stored content
+    pub etag: ETag,
+    /// Last modification
+    pub modified: Timestamp,
+    /// Length in bytes
+    pub size: u64,
+    /// True when the file still has the ETag given as `if_not_etag`
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub not_modified: bool,
+    /// The content; absent with `metadata_only` and when not modified
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<Content>,
+    /// The frontmatter, with `metadata_only`; empty when there is none
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frontmatter: Option<Map<String, Value>>,
+}
+
+impl Operation for Read {
+    const NAME: &'static str = "read";
+    const HTTP: &'static [Route] = &[Route::get("/file").text_of_path("content").etag()];
+    const TOOL: bool = true;
+    type Output = Page;
+    fn run(self, cx: &Cx<'_>) -> Result<Page, Fault> {
+        let file = read::file(cx, &self.path)?;
+        let mut page = Page {
+            etag: file.etag,
+            modified: read::moment(file.attributes.modified),
+            size: file.content.len() as u64,
+            not_modified: self.if_not_etag == Some(file.etag),
+            content: None,
+            frontmatter: None,
+            path: self.path,
+        };
+        if page.not_modified {
+            return Ok(page);
+        }
+        if self.metadata_only {
+            page.frontmatter = Some(read::frontmatter(&file.content));
+        } else if self.resolve_links {
+            page.content = Some(Content(read::with_addresses(cx, &page.path, file.content)?));
+        } else {
+            page.content = Some(Content(file.content));
+        }
+        Ok(page)
+    }
+}
+
+/// Read where a symbolic link points
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Readlink {
+    /// Which link
+    pub path: TreePath,
+}
+
+/// Where a link points.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LinkTarget {
+    /// The link
+    pub path: TreePath,
+    /// Its target, as it was written
+    pub target: String,
+}
+
+impl Operation for Readlink {
+    const NAME: &'static str = "readlink";
+    const HTTP: &'static [Route] = &[Route::get("/readlink").text("target", "text/plain; charset=utf-8")];
+    type Output = LinkTarget;
+    fn run(self, cx: &Cx<'_>) -> Result<LinkTarget, Fault> {
+        let target = cx.space.vfs.read_link(cx.caller.door, &self.path)?;
+        Ok(LinkTarget {
+            path: self.path,
+            target,
+        })
+    }
+}
+
+/// Write a page or any other file, creating it when absent
+///
+/// One commit under the actor's name. Markdown pages are checked, and tidied where the settings say so: the stored text may
+/// differ from the one sent, and the ETag is that of the stored text.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Write {
+    /// Which file, such as `notes/today.md`; directories above it are made as needed
+    pub path: TreePath,
+    /// The whole new content, of a page markdown with optional YAML frontmatter; at most 32 MiB
+    pub content: Content,
+}
+
+/// A file that was written.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Written {
+    /// Normalised path
+    pub path: TreePath,
+    /// Hash of the stored content
+    pub etag: ETag,
+}
+
+impl TryFrom<Settled> for Written {
+    type Error = Fault;
+    fn try_from(settled: Settled) -> Result<Self, Fault> {
+        let Settled { path, etag } = settled;
+        let etag = etag.ok_or_else(|| Fault::internal(format!("`{path}` was written and is gone")))?;
+        Ok(Self { path, etag })
+    }
+}
+
+impl Operation for Write {
+    const NAME: &'static str = "write";
+    const HTTP: &'static [Route] = &[Route::put("/file").raw("content").etag()];
+    const TOOL: bool = true;
+    type Output = Written;
+    fn run(self, cx: &Cx<'_>) -> Result<Written, Fault> {
+        write::write(cx, super::named(self.path)?, self.content.0)?.try_into()
+    }
+}
+
+/// Remove a file, a symbolic link or an empty directory
+///
+/// Older versions stay readable in the history.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Delete {
+    /// Which one
+    pub path: TreePath,
+}
+
+/// A path that is gone.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Deleted {
+    /// Normalised path
+    pub deleted: TreePath,
+}
+
+impl Operation for Delete {
+    const NAME: &'static str = "delete";
+    const HTTP: &'static [Route] = &[Route::delete("/file")];
+    const TOOL: bool = true;
+    type Output = Deleted;
+    fn run(self, cx: &Cx<'_>) -> Result<Deleted, Fault> {
+        write::remove(cx, super::named(self.path)?).map(|deleted| Deleted { deleted })
+    }
+}
+
+/// Write many files in one commit, all or none
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct BulkWrite {
+    /// The files; each path once
+    pub files: Vec<BulkFile>,
+    /// Name the change is attributed to; beats the header `X-Actor`
+    #[serde(default)]
+    pub actor: Option<Actor>,
+    /// Subject of the commit; `<actor>: bulk write — N files` when absent
+    #[serde(default)]
+    pub message: Option<String>,
+}
+
+/// One file of a bulk write.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct BulkFile {
+    /// Which file
+    pub path: TreePath,
+    /// The whole new content; at most 32 MiB
+    pub content: Content,
+    /// Write nothing at all unless the file still has this ETag; quotes are optional, `*` means any
+    #[serde(default)]
+    pub if_match: Option<String>,
+}
+
+/// The files of a bulk write.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BulkWritten {
+    /// How many
+    pub count: usize,
+    /// Each of them, in the order asked
+    pub files: Vec<Written>,
+}
+
+impl Operation for BulkWrite {
+    const NAME: &'static str = "bulk_write";
+    const HTTP: &'static [Route] = &[Route::post("/bulk")];
+    const TOOL: bool = true;
+    type Output = BulkWritten;
+    fn run(self, cx: &Cx<'_>) -> Result<BulkWritten, Fault> {
+        if cx.caller.expect != Expect::Any {
+            let why = "a bulk write has one condition for each file: give `files[i].if_match`";
+            return Err(Fault::invalid("If-Match", why));
+        }
+        let mut caller: Caller = cx.caller.clone();
+        caller.actor = self.actor.or(caller.actor);
+        let entries = self
+            .files
+            .into_iter()
+            .enumerate()
+            .map(|(index, file)| file.entry(index));
+        let applied = write::bulk(cx, &caller, entries.collect::<Result<_, _>>()?, self.message)?;
+        let files: Vec<Written> = applied
+            .files
+            .into_iter()
+            .map(Written::try_from)
+            .collect::<Result<_, _>>()?;
+        Ok(BulkWritten {
+            count: files.len(),
+            files,
+        })
+    }
+}
+
+impl BulkFile {
+    fn entry(self, index: usize) -> Result<write::Entry, Fault> {
+        let expect = match self.if_match.as_deref().map(str::trim) {
+            None => Expect::Any,
+            Some("*") => Expect::Present,
+            Some(text) => Expect::OneOf(vec![ETag::parse(&format!("files[{index}].if_match"), text)?]),
+        };
+        Ok(write::Entry {
+            path: self.path,
+            content: self.content.0,
+            expect,
+        })
+    }
+}
+
+/// Add text to the end of a file, creating it when absent
+///
+/// Appends of several writers at once are all kept. What is already there is not tidied.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Append {
+    /// Which file
+    pub path: TreePath,
+    /// What to add; at most 32 MiB, and the whole file at most 64 MiB
+    pub content: Content,
+    /// What to put between the present content and the addition; a new or empty file gets none
+    #[serde(default = "newline")]
+    pub separator: String,
+}
+
+fn newline() -> String {
+    "\n".to_owned()
+}
+
+impl Operation for Append {
+    const NAME: &'static str = "append";
+    const HTTP: &'static [Route] = &[Route::post("/file/append").raw("content").etag()];
+    const TOOL: bool = true;
+    type Output = Written;
+    fn run(self, cx: &Cx<'_>) -> Result<Written, Fault> {
+        write::append(cx, &super::named(self.path)?, &self.separator, &self.content.0)?.try_into()
+    }
+}
+
+/// Give a file another name, and links to it the new one
+///
+/// File and rewritten pages change in one commit. A name that is taken is refused; the same name twice changes nothing.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Rename {
+    /// The present path
+    pub from: TreePath,
+    /// The new path; directories above it are made as needed
+    pub to: TreePath,
+    /// Whether links of other pages to the file are rewritten, in the form their authors chose
+    #[serde(default = "yes")]
+    pub update_links: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Operation for Rename {
+    const NAME: &'static str = "rename";
+    const HTTP: &'static [Route] = &[Route::post("/rename").query(&["update_links"]).etag()];
+    const TOOL: bool = true;
+    type Output = Renamed;
+    fn run(self, cx: &Cx<'_>) -> Result<Renamed, Fault> {
+        rename::rename(cx, self.from, self.to, self.update_links)
+    }
+}

@@ -1,0 +1,97 @@
+//! What is read of a file besides its bytes.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+use svcfs_base::{Fault, Kind, Timestamp, TreePath};
+use svcfs_text::{Link, headings, links};
+use svcfs_vfs::File;
+
+use crate::kernel::Cx;
+
+/// What stays as it is in one segment of a URL (RFC 3986, unreserved).
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The file at a path.
+///
+/// # Errors
+/// `Invalid` for the root; `NotFound` when nothing or a directory is there (contract 7, gaps.md 4.3).
+pub fn file(cx: &Cx<'_>, path: &TreePath) -> Result<File, Fault> {
+    if path.is_root() {
+        return Err(Fault::new(Kind::Invalid, "path is required"));
+    }
+    cx.space.vfs.read(cx.caller.door, path).map_err(|fault| {
+        if fault.kind() == Kind::IsDirectory {
+            Fault::file_not_found(path)
+        } else {
+            fault
+        }
+    })
+}
+
+/// A moment of the disk as it is written in answers; one outside the years that RFC 3339 knows becomes 1970.
+pub fn moment(time: SystemTime) -> Timestamp {
+    Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// The frontmatter of a page; empty when there is none, or when it is not readable.
+pub fn frontmatter(content: &Bytes) -> Map<String, Value> {
+    svcfs_text::frontmatter::parse(&String::from_utf8_lossy(content)).map
+}
+
+/// A page with each wiki link that leads somewhere turned into `[label](address)`; as it is without a public address, or when
+/// it is no markdown page.
+///
+/// # Errors
+/// Those of the index.
+pub fn with_addresses(cx: &Cx<'_>, path: &TreePath, content: Bytes) -> Result<Bytes, Fault> {
+    let (Some(site), true) = (&cx.settings().server.public_url, path.is_page()) else {
+        return Ok(content);
+    };
+    let Ok(text) = std::str::from_utf8(&content) else {
+        return Ok(content);
+    };
+    let index = cx.index();
+    let mut written = String::with_capacity(text.len());
+    let mut from = 0;
+    for link in links::links(text).iter().filter(|link| link.kind.is_wiki()) {
+        let Some((start, end)) = brackets(text, link).filter(|(start, _)| *start >= from) else {
+            continue;
+        };
+        let Some(target) = index.resolve(path, &link.target)? else {
+            continue;
+        };
+        written.push_str(&text[from..start]);
+        let label = link.label.as_deref().unwrap_or(&text[link.range.clone()]);
+        written.push_str(&format!(
+            "[{label}]({})",
+            address(site.as_str(), &target.path, link.heading.as_deref())
+        ));
+        from = end;
+    }
+    written.push_str(&text[from..]);
+    Ok(written.into())
+}
+
+/// Where the brackets of a wiki link begin and end.
+fn brackets(text: &str, link: &Link) -> Option<(usize, usize)> {
+    let start = text.get(..link.range.start)?.rfind("[[")?;
+    let end = link.range.end + text.get(link.range.end..)?.find("]]")? + 2;
+    Some((start, end))
+}
+
+/// The address under which people read a page (gaps.md 4.3, permalink).
+fn address(site: &str, path: &TreePath, heading: Option<&str>) -> String {
+    let mut address = format!("{site}/page");
+    for segment in path.components() {
+        address.push('/');
+        address.extend(utf8_percent_encode(segment, SEGMENT));
+    }
+    if let Some(heading) = heading {
+        address.push('#');
+        address.push_str(&headings::slug(heading));
+    }
+    address
+}

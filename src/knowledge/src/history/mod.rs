@@ -1,0 +1,30 @@
+//! What pages were, who changed them, and what changed lately (contract 4.4).
+//!
+//! One rule: history is read from `vfs` as it is; nothing here keeps a copy of it.
+
+mod operations;
+#[cfg(test)]
+mod tests;
+
+use svcfs_base::{Door, Fault, Kind, TreePath};
+use svcfs_vfs::{Version, Vfs};
+
+pub use operations::AREA;
+
+/// The versions of a path, newest first; of a removed page those before its removal, too.
+///
+/// A file that is there and has no history (a scratch file, or one that waits to be adopted) has none.
+///
+/// # Errors
+/// `NotFound` for a path that neither exists nor ever existed.
+pub fn versions(vfs: &Vfs, door: Door, path: &TreePath) -> Result<Vec<Version>, Fault> {
+    let versions = match vfs.versions(path) {
+        Ok(versions) => versions,
+        Err(fault) if fault.kind() == Kind::NotFound => Vec::new(),
+        Err(fault) => return Err(fault),
+    };
+    if versions.is_empty() {
+        vfs.stat(door, path)?;
+    }
+    Ok(versions)
+}

@@ -1,0 +1,144 @@
+//! The wire shapes of history.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use svcfs_base::{Fault, Limit, TreePath};
+use svcfs_vfs::BlameLine;
+
+use crate::kernel::{Area, Cx, Entry, Operation, Route};
+
+/// The operations of this area.
+pub const AREA: Area = Area {
+    title: "History",
+    operations: &[
+        Entry::of::<Versions>(),
+        Entry::of::<Version>(),
+        Entry::of::<Diff>(),
+        Entry::of::<Blame>(),
+        Entry::of::<Changes>(),
+    ],
+};
+
+const MARKDOWN: &str = "text/markdown; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// List the versions of a page, newest first
+///
+/// A removed page still has its versions.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Versions {
+    /// Which page, such as `notes/today.md`
+    pub path: TreePath,
+}
+
+impl Operation for Versions {
+    const NAME: &'static str = "versions";
+    const HTTP: &'static [Route] = &[Route::get("/versions")];
+    const TOOL: bool = true;
+    type Output = Vec<svcfs_vfs::Version>;
+    fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
+        super::versions(&cx.space.vfs, cx.caller.door, &self.path)
+    }
+}
+
+/// Read a page as it was at a commit
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Version {
+    /// Which page
+    pub path: TreePath,
+    /// Commit hash, full or abbreviated to at least 4 digits
+    pub version: String,
+}
+
+/// A page as it was.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct OldPage {
+    /// Which page
+    pub path: TreePath,
+    /// The commit, as it was asked for
+    pub version: String,
+    /// The text at that commit
+    pub content: String,
+}
+
+impl Operation for Version {
+    const NAME: &'static str = "version";
+    const HTTP: &'static [Route] = &[Route::get("/version").text("content", MARKDOWN)];
+    type Output = OldPage;
+    fn run(self, cx: &Cx<'_>) -> Result<OldPage, Fault> {
+        let content = cx.space.vfs.version(&self.path, &self.version)?;
+        Ok(OldPage {
+            path: self.path,
+            version: self.version,
+            content: String::from_utf8_lossy(&content).into_owned(),
+        })
+    }
+}
+
+/// Compare two versions of a page
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Diff {
+    /// Which page
+    pub path: TreePath,
+    /// Commit hash of the older version, full or abbreviated
+    pub from: String,
+    /// Commit hash of the newer version, full or abbreviated
+    pub to: String,
+}
+
+/// What differs between two versions.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Difference {
+    /// Which page
+    pub path: TreePath,
+    /// Unified diff with three lines of context; empty when both versions are equal
+    pub diff: String,
+}
+
+impl Operation for Diff {
+    const NAME: &'static str = "diff";
+    const HTTP: &'static [Route] = &[Route::get("/diff").text("diff", PLAIN)];
+    type Output = Difference;
+    fn run(self, cx: &Cx<'_>) -> Result<Difference, Fault> {
+        let diff = cx.space.vfs.diff(&self.path, &self.from, &self.to)?;
+        Ok(Difference { path: self.path, diff })
+    }
+}
+
+/// Show who last wrote each line of a page
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Blame {
+    /// Which page
+    pub path: TreePath,
+}
+
+impl Operation for Blame {
+    const NAME: &'static str = "blame";
+    const HTTP: &'static [Route] = &[Route::get("/blame")];
+    type Output = Vec<BlameLine>;
+    fn run(self, cx: &Cx<'_>) -> Result<Vec<BlameLine>, Fault> {
+        cx.space.vfs.blame(&self.path)
+    }
+}
+
+/// Follow what changed in the whole tree, oldest first
+///
+/// Pass `last_seq` of the answer as `since` to read on; no change is ever left out. A rename is a `delete` and a `write`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Changes {
+    /// Commit hash after which to start; the newest changes when absent
+    #[serde(default)]
+    pub since: Option<String>,
+    #[serde(default)]
+    pub limit: Limit<50, 500>,
+}
+
+impl Operation for Changes {
+    const NAME: &'static str = "changes";
+    const HTTP: &'static [Route] = &[Route::get("/changes")];
+    const TOOL: bool = true;
+    type Output = svcfs_vfs::Changes;
+    fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
+        cx.space.vfs.changes(self.since.as_deref(), self.limit.get())
+    }
+}

@@ -1,0 +1,44 @@
+//! One page looked at: its headings, its sections, its links, its faults, all of it at a glance (contract 4.3, 4.17).
+//!
+//! One rule: these answers are made from the text as it is now, not from the index; only where links lead is asked there.
+
+mod operations;
+mod peek;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+
+use svcfs_base::{Fault, TreePath};
+use svcfs_text::Link;
+use svcfs_text::links;
+use svcfs_vfs::File;
+
+use crate::files;
+use crate::kernel::Cx;
+
+pub use operations::AREA;
+
+/// The text of a page; bytes that are not UTF-8 are shown as `U+FFFD`.
+fn text(file: &File) -> Cow<'_, str> {
+    String::from_utf8_lossy(&file.content)
+}
+
+/// A file, read as contract 7 wants it.
+fn file(cx: &Cx<'_>, path: &TreePath) -> Result<File, Fault> {
+    files::file(cx, path)
+}
+
+/// The link a caller means: `name`, `name#heading`, `[[name|label]]`, or an embed of these. None when it is no link.
+fn link_of(written: &str) -> Option<Link> {
+    let written = written.trim();
+    let whole = if written.starts_with("[[") || written.starts_with("![[") {
+        Cow::Borrowed(written)
+    } else {
+        Cow::Owned(format!("[[{written}]]"))
+    };
+    let mut found = links::links(&whole).into_iter();
+    found
+        .next()
+        .filter(|link| link.kind.is_wiki() && found.next().is_none())
+}

@@ -1,0 +1,228 @@
+//! The wire shapes of pages.
+
+use std::collections::{BTreeMap, HashSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_text::lint::{self, Issue};
+use svcfs_text::sections::{Select, section};
+use svcfs_text::{Heading, headings};
+
+use super::peek::{self, Glance};
+use crate::kernel::{Area, Cx, Entry, Operation, Route};
+
+/// The operations of this area.
+pub const AREA: Area = Area {
+    title: "Pages",
+    operations: &[
+        Entry::of::<Toc>(),
+        Entry::of::<ResolveLinks>(),
+        Entry::of::<Peek>(),
+        Entry::of::<Section>(),
+        Entry::of::<Lint>(),
+    ],
+};
+
+/// List the headings of a page
+///
+/// Headings inside code and empty ones are left out; two headings may have the same slug.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Toc {
+    /// Which page
+    pub path: TreePath,
+}
+
+impl Operation for Toc {
+    const NAME: &'static str = "toc";
+    const HTTP: &'static [Route] = &[Route::get("/toc")];
+    type Output = Vec<Heading>;
+    fn run(self, cx: &Cx<'_>) -> Result<Vec<Heading>, Fault> {
+        let file = super::file(cx, &self.path)?;
+        Ok(headings::headings(&super::text(&file)))
+    }
+}
+
+/// Find the pages that wiki links lead to
+///
+/// Tried in this order: full path, end of a path, file name, `aliases`, title; the nearest directory wins.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ResolveLinks {
+    /// The links, such as `auth`, `concepts/auth#tokens` or `[[auth|Sign-in]]`
+    pub links: Vec<String>,
+    /// The page they stand in, which decides what is near; the root when absent
+    #[serde(default)]
+    pub from: Option<TreePath>,
+}
+
+/// Where links lead.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ResolvedLinks {
+    /// The links that lead to a page, as they were asked for
+    pub resolved: BTreeMap<String, ResolvedLink>,
+    /// The links that lead nowhere, each once, in the order asked
+    pub unresolved: Vec<String>,
+}
+
+/// The page a link leads to.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ResolvedLink {
+    /// Its path
+    pub path: TreePath,
+    /// Its title
+    pub title: String,
+}
+
+impl Operation for ResolveLinks {
+    const NAME: &'static str = "resolve_links";
+    const HTTP: &'static [Route] = &[Route::post("/resolve-links")];
+    type Output = ResolvedLinks;
+    fn run(self, cx: &Cx<'_>) -> Result<ResolvedLinks, Fault> {
+        let from = self.from.unwrap_or_else(TreePath::root);
+        let index = cx.index();
+        let mut answer = ResolvedLinks {
+            resolved: BTreeMap::new(),
+            unresolved: Vec::new(),
+        };
+        let mut seen = HashSet::with_capacity(self.links.len());
+        for written in self.links {
+            if !seen.insert(written.clone()) {
+                continue;
+            }
+            let found = match super::link_of(&written) {
+                Some(link) => index.resolve(&from, &link.target)?,
+                None => None,
+            };
+            match found {
+                Some(svcfs_index::Resolved { path, title }) => {
+                    answer.resolved.insert(written, ResolvedLink { path, title });
+                }
+                None => answer.unresolved.push(written),
+            }
+        }
+        Ok(answer)
+    }
+}
+
+/// Look at a page without reading all of it
+///
+/// Title, first paragraph, frontmatter, headings, links in both directions and size: enough to decide whether to read it.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Peek {
+    /// Which page
+    pub path: TreePath,
+}
+
+impl Operation for Peek {
+    const NAME: &'static str = "peek";
+    const HTTP: &'static [Route] = &[Route::get("/peek")];
+    const TOOL: bool = true;
+    type Output = Glance;
+    fn run(self, cx: &Cx<'_>) -> Result<Glance, Fault> {
+        peek::glance(cx, self.path)
+    }
+}
+
+/// Read one section of a page
+///
+/// A section ends at the next heading of the same or a higher level. Give either `heading` or `index`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Section {
+    /// Which page
+    pub path: TreePath,
+    /// Words of its heading, in any case, in full or in part; `Parent > Child` for a heading below another one
+    #[serde(default)]
+    pub heading: Option<String>,
+    /// Its place among the headings of the page, from 0
+    #[serde(default)]
+    pub index: Option<usize>,
+}
+
+/// One section of a page.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SectionText {
+    /// The page
+    pub path: TreePath,
+    /// The words of the heading
+    pub heading: String,
+    /// 1 for `#` to 6 for `######`
+    pub level: u8,
+    /// What stands under the heading, sections below it included
+    pub content: String,
+    /// Line of the heading in the page, from 1
+    pub line_start: usize,
+    /// Last line of the section, from 1
+    pub line_end: usize,
+}
+
+impl Operation for Section {
+    const NAME: &'static str = "section";
+    const HTTP: &'static [Route] = &[Route::get("/section")];
+    const TOOL: bool = true;
+    type Output = SectionText;
+    fn run(self, cx: &Cx<'_>) -> Result<SectionText, Fault> {
+        let select = match (&self.heading, self.index) {
+            (Some(heading), None) => Select::Heading(heading),
+            (None, Some(index)) => Select::Index(index),
+            (None, None) => return Err(Fault::new(Kind::Invalid, "heading or index is required")),
+            (Some(_), Some(_)) => {
+                return Err(Fault::new(Kind::Invalid, "give either `heading` or `index`, not both"));
+            }
+        };
+        let file = super::file(cx, &self.path)?;
+        let text = super::text(&file);
+        let found = section(&text, select).ok_or_else(|| match select {
+            Select::Heading(heading) => Fault::not_found(format!("section \"{heading}\" not found")),
+            Select::Index(index) => {
+                let count = headings::headings(&text).len();
+                Fault::invalid(
+                    "index",
+                    format_args!("{index} is past the last section; `{}` has {count}", self.path),
+                )
+            }
+        })?;
+        Ok(SectionText {
+            path: self.path,
+            heading: found.heading,
+            level: found.level,
+            content: found.content,
+            line_start: found.line_start,
+            line_end: found.line_end,
+        })
+    }
+}
+
+/// Check a page, or text that is not written yet
+///
+/// Errors would refuse a write; warnings never do. Give `path` or `content`; `content` wins when both are given.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Lint {
+    /// Which page
+    #[serde(default)]
+    pub path: Option<TreePath>,
+    /// Markdown text to check
+    #[serde(default)]
+    pub content: Option<String>,
+}
+
+/// What is wrong with a text.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Issues {
+    /// The issues in line order; empty when there are none
+    pub issues: Vec<Issue>,
+}
+
+impl Operation for Lint {
+    const NAME: &'static str = "lint";
+    const HTTP: &'static [Route] = &[Route::post("/lint")];
+    const TOOL: bool = true;
+    type Output = Issues;
+    fn run(self, cx: &Cx<'_>) -> Result<Issues, Fault> {
+        let issues = match (self.content, self.path) {
+            (Some(content), _) => lint::lint(&content),
+            (None, Some(path)) => lint::lint(&super::text(&super::file(cx, &path)?)),
+            (None, None) => return Err(Fault::new(Kind::Invalid, "path or content is required")),
+        };
+        Ok(Issues { issues })
+    }
+}

@@ -1,0 +1,206 @@
+//! The task that keeps the index up to date with the tree.
+//!
+//! One rule: the feed says which paths to look at, the tree says what is there. Doing a step twice, or after a crash in the
+//! middle, gives the same index.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use svcfs_base::{Door, Fault, Kind, Seq, TreePath};
+use svcfs_index::{Difference, Entry, Fingerprint};
+use svcfs_vfs::{EntryKind, Vfs};
+use svcfs_work::{Failure, Next, Stop, Task};
+
+use crate::files;
+use crate::kernel::Space;
+
+/// Changes in one transaction (gaps.md 8, index batch).
+const BATCH: usize = 100;
+
+/// How long the indexer sleeps when nobody wakes it.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Follows the change feed of one space.
+pub struct Indexer {
+    space: Arc<Space>,
+    /// Whether the whole tree was compared with an index that could not follow the feed from where it stood.
+    is_caught_up: bool,
+}
+
+impl Indexer {
+    /// The indexer of a space.
+    pub const fn new(space: Arc<Space>) -> Self {
+        Self {
+            space,
+            is_caught_up: false,
+        }
+    }
+
+    /// Takes in the whole tree: an index that is new, or older than the feed reaches, or from another life of this root.
+    fn read_everything(&self, stop: &Stop) -> Result<(), Fault> {
+        let Space { vfs, index, .. } = &*self.space;
+        // Read before the walk: what is written meanwhile is looked at twice, never missed.
+        let start = vfs.feed().last();
+        let kept = index.cursor()?;
+        let mut gone: BTreeSet<TreePath> = index.paths(&TreePath::root())?.into_iter().collect();
+        let pages = pages(vfs)?;
+        for path in &pages {
+            gone.remove(path);
+        }
+        let pages: Vec<TreePath> = pages.into_iter().chain(gone).collect();
+        for batch in pages.chunks(BATCH) {
+            if stop.is_requested() {
+                return Ok(());
+            }
+            index.ingest(&entries(vfs, batch)?, kept)?;
+        }
+        index.ingest(&[], start)?;
+        self.space.indexed.reach(start.0);
+        Ok(())
+    }
+
+    /// Takes in the next changes; false when there are none.
+    fn follow(&self, cursor: Seq) -> Result<bool, Fault> {
+        let Space { vfs, index, .. } = &*self.space;
+        let events = vfs.feed().after(cursor, BATCH)?;
+        let Some(last) = events.last().map(|event| event.seq) else {
+            return Ok(false);
+        };
+        let mut seen = HashSet::new();
+        let changes = events.iter().flat_map(|event| &event.changes);
+        let paths: Vec<TreePath> = changes
+            .filter(|change| change.path.is_page() && !change.path.is_dotted() && seen.insert(&change.path))
+            .map(|change| change.path.clone())
+            .collect();
+        let mut batches = paths.chunks(BATCH).peekable();
+        while let Some(batch) = batches.next() {
+            let reached = if batches.peek().is_some() { cursor } else { last };
+            index.ingest(&entries(vfs, batch)?, reached)?;
+        }
+        if paths.is_empty() {
+            index.ingest(&[], last)?;
+        }
+        self.space.indexed.reach(last.0);
+        Ok(true)
+    }
+}
+
+impl Task for Indexer {
+    const NAME: &'static str = "indexer";
+    fn step(&mut self, stop: &Stop) -> Result<Next, Failure> {
+        let cursor = self.space.index.cursor().map_err(Fault::from)?;
+        if !self.is_caught_up && (cursor == Seq(0) || cursor > self.space.vfs.feed().last()) {
+            self.read_everything(stop)?;
+            self.is_caught_up = !stop.is_requested();
+            return Ok(Next::Now);
+        }
+        self.is_caught_up = true;
+        Ok(if self.follow(cursor)? {
+            Next::Now
+        } else {
+            Next::After(PATIENCE)
+        })
+    }
+}
+
+/// The pages of a tree that belong into its index.
+fn pages(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
+    let files = vfs.walk(Door::Internal, &TreePath::root())?.into_iter();
+    let pages = files.filter(|file| file.path.is_page() && !file.path.is_dotted());
+    Ok(pages.map(|file| file.path).collect())
+}
+
+fn entries(vfs: &Vfs, paths: &[TreePath]) -> Result<Vec<Entry>, Fault> {
+    paths.iter().map(|path| entry(vfs, path)).collect()
+}
+
+/// What stands at a path now, as the index is told of it. Links are not pages: their text is indexed where it stands.
+fn entry(vfs: &Vfs, path: &TreePath) -> Result<Entry, Fault> {
+    let read = || match vfs.stat(Door::Internal, path)?.kind {
+        EntryKind::File => vfs.read(Door::Internal, path).map(Some),
+        EntryKind::Directory | EntryKind::Symlink => Ok(None),
+    };
+    match read() {
+        Ok(Some(file)) => Ok(Entry::Page {
+            path: path.clone(),
+            etag: file.etag,
+            text: String::from_utf8_lossy(&file.content).into_owned(),
+            modified: files::moment(file.attributes.modified),
+        }),
+        Ok(None) => Ok(Entry::Gone(path.clone())),
+        Err(fault) if is_about_the_file(fault.kind()) => {
+            if fault.kind() != Kind::NotFound {
+                tracing::warn!(page.path = %path, error = ?fault, "page cannot be read; it is left out of the index");
+            }
+            Ok(Entry::Gone(path.clone()))
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Whether trying again cannot help: the file is gone or of no use, while other files can be read. Everything else is the
+/// server's trouble, and waiting for its end keeps pages from dropping out of the index.
+fn is_about_the_file(kind: Kind) -> bool {
+    match kind {
+        Kind::NotFound
+        | Kind::Stale
+        | Kind::IsDirectory
+        | Kind::NotDirectory
+        | Kind::Forbidden
+        | Kind::Invalid
+        | Kind::NameTooLong
+        | Kind::TooLarge => true,
+        Kind::Exists
+        | Kind::Conflict
+        | Kind::PreconditionFailed
+        | Kind::Rejected
+        | Kind::Unauthenticated
+        | Kind::ReadOnly
+        | Kind::NotEmpty
+        | Kind::RateLimited
+        | Kind::Disabled
+        | Kind::Unavailable
+        | Kind::Upstream
+        | Kind::NoSpace
+        | Kind::Internal => false,
+    }
+}
+
+/// What a rebuild of the index found.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Report {
+    /// Pages in the index now.
+    pub pages: usize,
+    /// The index as it was.
+    pub before: Fingerprint,
+    /// The index as it is.
+    pub after: Fingerprint,
+    /// Pages for which the two differ, in path order; none when the old index was right.
+    pub differences: Vec<Difference>,
+}
+
+/// Makes the index of a space anew from its tree, while questions are answered from the old one, and compares the two.
+///
+/// `progress` is told the number of pages read and how many there are.
+///
+/// # Errors
+/// Those of the tree and of the index; the old index then stays.
+pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<Report, Fault> {
+    let Space { vfs, index, .. } = space;
+    let before = index.fingerprint()?;
+    let start = vfs.feed().last();
+    let pages = pages(vfs)?;
+    let total = pages.len();
+    index.rebuild(pages.iter().map(|path| entry(vfs, path)), start, |done| {
+        progress(done, total)
+    })?;
+    let after = index.fingerprint()?;
+    let differences = before.differences(&after);
+    Ok(Report {
+        pages: after.pages,
+        before,
+        after,
+        differences,
+    })
+}

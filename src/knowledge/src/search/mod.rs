@@ -1,0 +1,12 @@
+//! Pages found by their words and by their frontmatter (contract 4.5), and the task that keeps the index up to date.
+//!
+//! One rule: nothing but the indexer writes to the index, and it only ever writes what stands in the tree.
+
+mod indexer;
+mod operations;
+mod suggest;
+#[cfg(test)]
+mod tests;
+
+pub use indexer::{Indexer, Report, reindex};
+pub use operations::AREA;

@@ -1,0 +1,275 @@
+//! The wire shapes of search.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use svcfs_base::{Fault, Kind, Timestamp, TreePath};
+use svcfs_index::{AnswerLimit, Condition, Hit, MetaQuery, MetaRow, SearchQuery, SortKey};
+
+use super::suggest;
+use crate::kernel::{Area, Cx, Entry, Operation, Route};
+
+/// The operations of this area.
+pub const AREA: Area = Area {
+    title: "Search",
+    operations: &[
+        Entry::of::<Search>(),
+        Entry::of::<SearchVerified>(),
+        Entry::of::<QueryMeta>(),
+    ],
+};
+
+/// Find pages by their words, best first
+///
+/// All words must occur, in any form (`run` finds `running`). `AND`, `OR`, `NOT` in capitals, `"a phrase"`, `pre*` and
+/// parentheses work as expected; a mistake in them is read as plain words. Pages whose frontmatter says `status: verified` or
+/// `source-of-truth: true` come a little higher.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Search {
+    /// What to look for, such as `oauth AND "refresh token"`; at most 4,096 bytes
+    #[serde(alias = "query")]
+    pub q: String,
+    /// Pages in the answer
+    #[serde(default)]
+    pub limit: AnswerLimit,
+    /// How many of the best pages to leave out
+    #[serde(default)]
+    pub offset: u32,
+    /// Only pages at or below this path
+    #[serde(default)]
+    pub path_prefix: Option<TreePath>,
+    /// Only pages changed after this moment (RFC 3339)
+    #[serde(default, alias = "modifiedAfter")]
+    pub modified_after: Option<Timestamp>,
+    /// When nothing is found, search again for the known words most like the unknown ones: the least likeness, 0 to 1, such
+    /// as 0.7. Pages found in this way carry `did_you_mean`
+    #[serde(default)]
+    pub suggest_threshold: Option<f64>,
+}
+
+/// A page that was found.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Found {
+    /// Where it is
+    pub path: TreePath,
+    /// Its title
+    pub title: String,
+    /// Words around the matches, each match in `<mark>`; `&`, `<` and `>` of the page are escaped
+    pub snippet: String,
+    /// How well it fits; higher is better
+    pub score: f64,
+    /// The question this page answers, when the one asked found nothing
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub did_you_mean: Option<String>,
+}
+
+impl Operation for Search {
+    const NAME: &'static str = "search";
+    const HTTP: &'static [Route] = &[Route::get("/search")];
+    const TOOL: bool = true;
+    type Output = Vec<Found>;
+    fn run(self, cx: &Cx<'_>) -> Result<Vec<Found>, Fault> {
+        let threshold = self.suggest_threshold;
+        let query = SearchQuery {
+            q: question(self.q)?,
+            limit: self.limit,
+            offset: self.offset,
+            below: self.path_prefix,
+            modified_after: self.modified_after,
+            trust: svcfs_index::Trust::Soft,
+        };
+        let suggest::Answer { hits, instead } = suggest::search(cx.index(), query, threshold)?;
+        let found = |hit: Hit| Found {
+            path: hit.path,
+            title: hit.title,
+            snippet: hit.snippet,
+            score: hit.score,
+            did_you_mean: instead.clone(),
+        };
+        Ok(hits.into_iter().map(found).collect())
+    }
+}
+
+/// Find pages by their words, trusted pages first
+///
+/// As `search`, but `status` and `source-of-truth` of the frontmatter weigh heavily: verified pages rise, outdated and
+/// deprecated ones sink. No page is left out.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct SearchVerified {
+    /// What to look for, as in `search`; at most 4,096 bytes
+    #[serde(alias = "query")]
+    pub q: String,
+    /// Pages in the answer
+    #[serde(default)]
+    pub limit: AnswerLimit,
+    /// How many of the best pages to leave out
+    #[serde(default)]
+    pub offset: u32,
+    /// Only pages at or below this path
+    #[serde(default)]
+    pub path_prefix: Option<TreePath>,
+}
+
+/// A page that was found, and why it may be trusted.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FoundVerified {
+    /// Where it is
+    pub path: TreePath,
+    /// Its title
+    pub title: String,
+    /// Words around the matches, each match in `<mark>`; `&`, `<` and `>` of the page are escaped
+    pub snippet: String,
+    /// How well it fits, trust included; higher is better
+    pub score: f64,
+    /// What its frontmatter says of its standing
+    pub trust: Trust,
+}
+
+/// The standing of a page.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Trust {
+    /// `status` of the frontmatter, as it stands there; null when absent
+    pub status: Option<Value>,
+    /// Whether the frontmatter says `source-of-truth: true`
+    #[serde(rename = "source-of-truth")]
+    pub source_of_truth: bool,
+}
+
+impl Operation for SearchVerified {
+    const NAME: &'static str = "search_verified";
+    const HTTP: &'static [Route] = &[Route::get("/search/verified")];
+    type Output = Vec<FoundVerified>;
+    fn run(self, cx: &Cx<'_>) -> Result<Vec<FoundVerified>, Fault> {
+        let query = SearchQuery {
+            q: question(self.q)?,
+            limit: self.limit,
+            offset: self.offset,
+            below: self.path_prefix,
+            modified_after: None,
+            trust: svcfs_index::Trust::Hard,
+        };
+        let found = |hit: Hit| FoundVerified {
+            path: hit.path,
+            title: hit.title,
+            snippet: hit.snippet,
+            score: hit.score,
+            trust: Trust {
+                status: hit.status,
+                source_of_truth: hit.source_of_truth,
+            },
+        };
+        Ok(cx.index().search(&query)?.into_iter().map(found).collect())
+    }
+}
+
+fn question(q: String) -> Result<String, Fault> {
+    if q.is_empty() {
+        return Err(Fault::new(Kind::Invalid, "q is required"));
+    }
+    Ok(q)
+}
+
+/// Find pages by their frontmatter
+///
+/// Numbers, booleans and dates compare as what they are. With `or`, all of `where` and one of `or` must be true.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct QueryMeta {
+    /// What must be true, such as `$.status=published`, `$.priority>=3`, `$.tags[*]=oauth` or `$.owner like %team%`; one
+    /// condition, or a list of them that must all be true
+    #[serde(rename = "where", alias = "filters")]
+    pub conditions: OneOrMore,
+    /// Conditions of which one must be true
+    #[serde(default)]
+    pub or: Option<OneOrMore>,
+    /// Field to sort by, such as `$.priority`; by path when absent. Pages without it come last
+    #[serde(default)]
+    pub sort: Option<String>,
+    /// Which way `sort` runs
+    #[serde(default)]
+    pub order: Order,
+    /// Pages in the answer
+    #[serde(default)]
+    pub limit: AnswerLimit,
+    /// How many of the first pages to leave out
+    #[serde(default)]
+    pub offset: u32,
+}
+
+/// Which way a list runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Smallest first.
+    #[default]
+    Asc,
+    /// Largest first.
+    Desc,
+}
+
+/// One text or a list of texts. Not a plain list, because a condition may hold the comma that would separate its items in a
+/// query string.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
+pub enum OneOrMore {
+    /// One.
+    One(String),
+    /// Any number.
+    More(Vec<String>),
+}
+
+impl OneOrMore {
+    fn conditions(&self) -> Result<Vec<Condition>, Fault> {
+        let texts = match self {
+            Self::One(text) => std::slice::from_ref(text),
+            Self::More(texts) => texts,
+        };
+        texts.iter().map(|text| Ok(Condition::parse(text)?)).collect()
+    }
+}
+
+impl JsonSchema for OneOrMore {
+    fn schema_name() -> Cow<'static, str> {
+        "OneOrMore".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
+    }
+}
+
+/// A page and its frontmatter.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FoundMeta {
+    /// Where it is
+    pub path: TreePath,
+    /// Its title
+    pub title: String,
+    /// Its whole frontmatter, keys in the author's order
+    pub metadata: Value,
+}
+
+impl Operation for QueryMeta {
+    const NAME: &'static str = "query_meta";
+    const HTTP: &'static [Route] = &[Route::get("/meta")];
+    const TOOL: bool = true;
+    type Output = Vec<FoundMeta>;
+    fn run(self, cx: &Cx<'_>) -> Result<Vec<FoundMeta>, Fault> {
+        let query = MetaQuery {
+            conditions: self.conditions.conditions()?,
+            any: self.or.map_or(Ok(Vec::new()), |any| any.conditions())?,
+            sort: self.sort.as_deref().map(SortKey::parse).transpose()?,
+            order: match self.order {
+                Order::Asc => svcfs_index::Order::Ascending,
+                Order::Desc => svcfs_index::Order::Descending,
+            },
+            limit: self.limit,
+            offset: self.offset,
+        };
+        let shown = |MetaRow { path, title, metadata }| FoundMeta { path, title, metadata };
+        Ok(cx.index().meta(&query)?.into_iter().map(shown).collect())
+    }
+}

@@ -1,0 +1,74 @@
+//! Spaces brought to life: a tree, its index, and the task that keeps one up to date with the other.
+
+#[cfg(test)]
+pub(crate) mod test_space;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use svcfs_base::{Clock, Fault, Kind, Seq};
+use svcfs_config::Settings;
+use svcfs_index::Index;
+use svcfs_vfs::{Options, Vfs};
+use svcfs_work::{Signal, Supervisor};
+
+use crate::kernel::Space;
+use crate::lint::LintGate;
+use crate::search::Indexer;
+
+/// Where the index of a space lies below its root; it can be deleted at any time.
+const INDEX_FILE: &str = ".svc/state/index.db";
+
+/// What a space is opened with.
+pub struct Opening {
+    /// Name in URLs and headers.
+    pub name: String,
+    /// The knowledge root on the server's disk.
+    pub root: PathBuf,
+    /// Where the present moment comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Whether edits made behind the server are looked for.
+    pub watch: bool,
+}
+
+/// Opens a space: its tree (which replays and adopts what has to be), then its index. Nothing runs in the background yet; see
+/// [`start`].
+///
+/// # Errors
+/// Those of [`Vfs::open`]; `Unavailable` when the index cannot be made.
+pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> {
+    let Opening {
+        name,
+        root,
+        clock,
+        watch,
+    } = opening;
+    let index_file = root.join(INDEX_FILE);
+    let vfs = Vfs::open(Options {
+        root,
+        clock,
+        gates: vec![Box::new(LintGate::new(settings.lint.clone()))],
+        scratch: settings.scratch.clone(),
+        watch,
+    })?;
+    let index = Index::open(&index_file)?;
+    // An index that is ahead of the feed is of another life of this root: the indexer reads the whole tree again.
+    let known = index.cursor()?;
+    let indexed = if known > vfs.feed().last() { Seq(0) } else { known };
+    Ok(Arc::new(Space::new(name, vfs, Arc::new(index), indexed)))
+}
+
+/// Starts the background work of a space: the indexer, woken by every change.
+///
+/// # Errors
+/// `Internal` when the operating system has no thread left.
+pub fn start(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
+    let changed = Signal::new();
+    let wake = changed.clone();
+    space.vfs.feed().on_event(move |_| wake.raise());
+    supervisor
+        .start(Indexer::new(Arc::clone(space)), changed)
+        .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").caused_by(error))
+}
