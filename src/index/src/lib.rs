@@ -1,1 +1,118 @@
-//! placeholder
+//! `index.db`: full text, frontmatter and links of the pages of one space, ready to be asked.
+//!
+//! One rule: the index is a cache. It is handed pages and never looks for them; the file can be deleted at any time, a
+//! damaged or outdated one is replaced when it is opened, and [`Index::rebuild`] makes all of it again while questions
+//! are still answered from what was there.
+//!
+//! Why one file and not a search engine beside SQLite? Because text, frontmatter, links and the position in the change
+//! log then move in one transaction, and a caller who was told "indexed up to 17" finds exactly what 17 wrote.
+//!
+//! A change to the schema, or to what `svcfs-text` reads from a page, raises the schema number in `schema.rs`.
+#![warn(missing_docs)]
+
+mod connections;
+mod document;
+mod error;
+mod fingerprint;
+mod links;
+mod meta;
+mod moments;
+mod pages;
+mod rebuild;
+mod schema;
+mod search;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::Path;
+
+use parking_lot::Mutex;
+use svcfs_base::{ETag, Seq, Timestamp, TreePath};
+
+pub use error::IndexError;
+pub use fingerprint::{Difference, Divergence, Fingerprint};
+pub use links::{Backlink, OutLink, Resolved};
+pub use meta::{Condition, MetaQuery, MetaRow, Order, SortKey};
+pub use pages::{Heading, PageRow};
+pub use search::{Hit, SearchQuery, Suggestion, Trust};
+
+use connections::Readers;
+use writer::{Step, Writer};
+
+/// How many answers a question gives: 50 when not said, 200 at most (gaps.md 8).
+pub type AnswerLimit = svcfs_base::Limit<50, 200>;
+
+/// One file of the tree, as the index is told of it.
+#[derive(Debug, Clone)]
+pub enum Entry {
+    /// The file is there. Files that are no pages, and pages below a dot name, are left out (gaps.md D4).
+    Page {
+        /// Where.
+        path: TreePath,
+        /// The hash of `text`: a page whose hash is known already costs next to nothing.
+        etag: ETag,
+        /// The whole file, frontmatter included.
+        text: String,
+        /// When it was last changed.
+        modified: Timestamp,
+    },
+    /// Nothing is at this path any more.
+    Gone(TreePath),
+}
+
+/// The index of one space. Every method blocks; questions run beside each other and beside a write or a rebuild.
+pub struct Index {
+    writer: Mutex<Writer>,
+    readers: Readers,
+    /// Held by the one rebuild that may run.
+    rebuild: Mutex<()>,
+}
+
+impl Index {
+    /// Opens the index, or makes a new one (cursor 0) when the file is absent, damaged or of another version.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`] or [`IndexError::Disk`] when the file cannot be made or replaced.
+    pub fn open(file: &Path) -> Result<Self, IndexError> {
+        let connection = schema::open_writer(file)?;
+        Ok(Self {
+            writer: Mutex::new(Writer {
+                connection,
+                touched: None,
+            }),
+            readers: Readers::new(file.to_owned()),
+            rebuild: Mutex::new(()),
+        })
+    }
+
+    /// The position of the change log up to which the index reflects the tree; 0 for a new index.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn cursor(&self) -> Result<Seq, IndexError> {
+        self.readers.read(|connection| Ok(writer::cursor(connection)?))
+    }
+
+    /// Takes in changes and moves the cursor, all in one transaction; doing it again changes nothing.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`]; then neither rows nor cursor moved.
+    pub fn ingest(&self, entries: &[Entry], cursor: Seq) -> Result<(), IndexError> {
+        let steps = entries.iter().map(Step::read).collect::<Result<Vec<_>, _>>()?;
+        let writer = &mut *self.writer.lock();
+        let transaction = writer.connection.transaction()?;
+        for step in &steps {
+            step.take(&transaction, schema::Tables::Live)?;
+            if writer.touched.is_some() {
+                step.take(&transaction, schema::Tables::Next)?;
+            }
+        }
+        writer::set_cursor(&transaction, cursor)?;
+        transaction.commit()?;
+        if let Some(touched) = &mut writer.touched {
+            touched.extend(steps.iter().map(|step| step.path().clone()));
+        }
+        Ok(())
+    }
+}

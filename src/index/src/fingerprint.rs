@@ -1,0 +1,213 @@
+//! One value that two indexes share only when they would give the same answers.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, params};
+use serde::Serialize;
+use svcfs_base::{ETag, TreePath};
+
+use crate::pages::{count, tree_path};
+use crate::{Index, IndexError};
+
+/// A hash over every row that answers are made of, in an order that does not depend on how the rows came about.
+///
+/// Left out are row numbers and the time of the last change: both may differ between an index that grew and one that was
+/// made at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fingerprint {
+    /// The hash of all the rest.
+    pub digest: ETag,
+    /// How many pages there are.
+    pub pages: usize,
+    /// How many links they have.
+    pub links: usize,
+    /// How many different words, as the full-text index knows them.
+    pub words: usize,
+    /// The hash of the full-text index itself: every word with the number of pages and places it is found in.
+    pub postings: ETag,
+    /// The hash of the rows of each page.
+    #[serde(skip)]
+    pub by_page: BTreeMap<TreePath, ETag>,
+}
+
+/// A page for which two fingerprints disagree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Which page.
+    pub path: TreePath,
+    /// In what way.
+    pub divergence: Divergence,
+}
+
+/// How one index differs from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Divergence {
+    /// Only the first has the page.
+    Missing,
+    /// Only the second has the page.
+    Added,
+    /// Both have it, with other rows.
+    Changed,
+}
+
+impl Fingerprint {
+    /// The pages for which `later` differs from this one, in path order. Empty with unequal fingerprints means that only the
+    /// full-text index itself differs (`postings`).
+    pub fn differences(&self, later: &Self) -> Vec<Difference> {
+        let before = self
+            .by_page
+            .iter()
+            .filter_map(|(path, digest)| match later.by_page.get(path) {
+                None => Some((path, Divergence::Missing)),
+                Some(other) if other != digest => Some((path, Divergence::Changed)),
+                Some(_) => None,
+            });
+        let added = later.by_page.keys().filter(|path| !self.by_page.contains_key(*path));
+        let mut all: Vec<Difference> = before
+            .chain(added.map(|path| (path, Divergence::Added)))
+            .map(|(path, divergence)| Difference {
+                path: path.clone(),
+                divergence,
+            })
+            .collect();
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        all
+    }
+}
+
+impl Index {
+    /// Reads everything and hashes it; takes about as long as reading the file.
+    ///
+    /// # Errors
+    /// [`IndexError::Damaged`] when the full-text index contradicts the texts it was made from; [`IndexError::Database`].
+    pub fn fingerprint(&self) -> Result<Fingerprint, IndexError> {
+        self.readers.read(|connection| {
+            check_postings(connection)?;
+            let by_page = by_page(connection)?;
+            let (postings, words) = postings(connection)?;
+            let mut all = postings.as_bytes().to_vec();
+            for (path, digest) in &by_page {
+                all.extend_from_slice(path.as_str().as_bytes());
+                all.extend_from_slice(digest.as_bytes());
+            }
+            Ok(Fingerprint {
+                digest: ETag::of(&all),
+                pages: by_page.len(),
+                links: count(connection, "links")?,
+                words,
+                postings,
+                by_page,
+            })
+        })
+    }
+}
+
+/// Asks FTS5 to compare its postings with the texts it keeps.
+fn check_postings(connection: &Connection) -> Result<(), IndexError> {
+    let verdict: String = connection.query_row("PRAGMA integrity_check('texts')", [], |row| row.get(0))?;
+    if verdict == "ok" {
+        Ok(())
+    } else {
+        Err(IndexError::Damaged(verdict))
+    }
+}
+
+fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT pages.id, pages.path, pages.etag, pages.title, pages.excerpt, pages.word_count, pages.frontmatter,
+                pages.headings, texts.title, texts.headings, texts.body, texts.frontmatter
+         FROM pages LEFT JOIN texts ON texts.rowid = pages.id ORDER BY pages.path",
+    )?;
+    let columns = statement.column_count();
+    let mut rows = statement.query([])?;
+    let mut digests = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let mut canon = Canon::default();
+        for column in 1..columns {
+            canon.add(row.get_ref(column)?);
+        }
+        let id: i64 = row.get(0)?;
+        canon.rows(
+            connection,
+            "SELECT kind, text, folded FROM page_keys WHERE page = ?1 ORDER BY kind, text",
+            id,
+        )?;
+        canon.rows(
+            connection,
+            "SELECT position, is_wiki, target, heading, context FROM links WHERE page = ?1 ORDER BY position",
+            id,
+        )?;
+        canon.rows(
+            connection,
+            "SELECT position, folded FROM link_keys WHERE page = ?1 ORDER BY position, folded",
+            id,
+        )?;
+        digests.insert(tree_path(&row.get::<_, String>(1)?)?, ETag::of(&canon.bytes));
+    }
+    Ok(digests)
+}
+
+/// The hash of both vocabularies, and the number of words in the first.
+fn postings(connection: &Connection) -> Result<(ETag, usize), IndexError> {
+    let mut canon = Canon::default();
+    let mut words = 0;
+    let mut statement = connection.prepare_cached("SELECT term, doc, cnt FROM terms")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        words += 1;
+        for column in 0..3 {
+            canon.add(row.get_ref(column)?);
+        }
+    }
+    let mut statement = connection.prepare_cached("SELECT term, doc FROM vocabulary")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        canon.add(row.get_ref(0)?);
+        canon.add(row.get_ref(1)?);
+    }
+    Ok((ETag::of(&canon.bytes), words))
+}
+
+/// Values one after the other, each with its kind and length before it, so that no two lists give the same bytes.
+#[derive(Default)]
+struct Canon {
+    bytes: Vec<u8>,
+}
+
+impl Canon {
+    fn add(&mut self, value: rusqlite::types::ValueRef<'_>) {
+        use rusqlite::types::ValueRef;
+        let number: [u8; 8];
+        let (kind, bytes): (u8, &[u8]) = match value {
+            ValueRef::Null => (0, &[]),
+            ValueRef::Integer(integer) => {
+                number = integer.to_le_bytes();
+                (1, &number)
+            }
+            ValueRef::Real(real) => {
+                number = real.to_le_bytes();
+                (2, &number)
+            }
+            ValueRef::Text(text) => (3, text),
+            ValueRef::Blob(blob) => (4, blob),
+        };
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn rows(&mut self, connection: &Connection, sql: &str, id: i64) -> rusqlite::Result<()> {
+        let mut statement = connection.prepare_cached(sql)?;
+        let columns = statement.column_count();
+        let mut rows = statement.query(params![id])?;
+        while let Some(row) = rows.next()? {
+            for column in 0..columns {
+                self.add(row.get_ref(column)?);
+            }
+            self.bytes.push(b';');
+        }
+        self.bytes.push(b'.');
+        Ok(())
+    }
+}

@@ -1,0 +1,268 @@
+//! Links between pages (contract 4.6, GET /backlinks; gaps.md D17).
+//!
+//! One rule: where a link leads is never stored. A row keeps the names a link may mean, another the names a page answers
+//! to, and the two are brought together when somebody asks; so a page that comes, goes or is renamed changes where the
+//! links of others lead without any of their rows being touched.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+
+use rusqlite::{Connection, OptionalExtension};
+use svcfs_base::TreePath;
+use svcfs_text::links::{Key, KeyKind, Known, LinkKind, candidates, choose, keys_of};
+
+use crate::pages::tree_path;
+use crate::{Index, IndexError};
+
+/// A page that links to the one asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backlink {
+    /// The page that holds the link.
+    pub path: TreePath,
+    /// Its title.
+    pub title: String,
+    /// The line around its first link, without markup removed, cut at 240 characters.
+    pub context: String,
+}
+
+/// A link of a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutLink {
+    /// What it leads to, as written, without heading and label.
+    pub target: String,
+    /// The heading after `#`, if any.
+    pub heading: Option<String>,
+    /// The page it leads to; none for a broken link and for files that are no pages.
+    pub resolved: Option<TreePath>,
+}
+
+/// Where a link leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The page.
+    pub path: TreePath,
+    /// Its title.
+    pub title: String,
+}
+
+/// How the text crate is told whether a link was a wiki link or a markdown link; it looks at nothing else.
+const fn kind_of(is_wiki: bool) -> LinkKind {
+    if is_wiki { LinkKind::Wiki } else { LinkKind::Markdown }
+}
+
+impl Index {
+    /// The other pages with a link that leads to this page, in path order, each once. None for an unknown page.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn backlinks(&self, path: &TreePath) -> Result<Vec<Backlink>, IndexError> {
+        self.readers.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT DISTINCT source.path, links.position, source.title, links.is_wiki, links.target, links.context
+                 FROM pages AS target
+                 JOIN page_keys ON page_keys.page = target.id
+                 JOIN link_keys ON link_keys.folded = page_keys.folded
+                 JOIN links ON links.page = link_keys.page AND links.position = link_keys.position
+                 JOIN pages AS source ON source.id = links.page
+                 WHERE target.path = ?1 AND source.id <> target.id
+                 ORDER BY source.path, links.position",
+            )?;
+            let mut rows = statement.query([path.as_str()])?;
+            let mut names = Names::new(connection);
+            let mut found: Vec<Backlink> = Vec::new();
+            while let Some(row) = rows.next()? {
+                let from: String = row.get(0)?;
+                if found.last().is_some_and(|last| last.path.as_str() == from) {
+                    continue;
+                }
+                let wanted = candidates(&from, kind_of(row.get(3)?), &row.get::<_, String>(4)?);
+                if names.lead_to(&from, &wanted)?.as_deref() == Some(path.as_str()) {
+                    found.push(Backlink {
+                        path: tree_path(&from)?,
+                        title: row.get(2)?,
+                        context: row.get(5)?,
+                    });
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// The links of a page, in order; none for an unknown page.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn links_out(&self, path: &TreePath) -> Result<Vec<OutLink>, IndexError> {
+        self.readers.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT links.is_wiki, links.target, links.heading FROM pages JOIN links ON links.page = pages.id
+                 WHERE pages.path = ?1 ORDER BY links.position",
+            )?;
+            let mut rows = statement.query([path.as_str()])?;
+            let mut names = Names::new(connection);
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let target: String = row.get(1)?;
+                let wanted = candidates(path.as_str(), kind_of(row.get(0)?), &target);
+                let resolved = names.lead_to(path.as_str(), &wanted)?;
+                let resolved = resolved.map(|path| tree_path(&path)).transpose()?;
+                found.push(OutLink {
+                    target,
+                    heading: row.get(2)?,
+                    resolved,
+                });
+            }
+            Ok(found)
+        })
+    }
+
+    /// The page that `[[target]]`, written in the page `from`, leads to. A heading after `#` is not looked at.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn resolve(&self, from: &TreePath, target: &str) -> Result<Option<Resolved>, IndexError> {
+        let target = target.split_once('#').map_or(target, |(page, _)| page).trim();
+        if target.is_empty() {
+            return Ok(None);
+        }
+        self.readers.read(|connection| {
+            let wanted = candidates(from.as_str(), LinkKind::Wiki, target);
+            let Some(path) = Names::new(connection).lead_to(from.as_str(), &wanted)? else {
+                return Ok(None);
+            };
+            let title = connection
+                .prepare_cached("SELECT title FROM pages WHERE path = ?1")?
+                .query_row([&path], |row| row.get(0))
+                .optional()?;
+            title
+                .map(|title| {
+                    Ok(Resolved {
+                        path: tree_path(&path)?,
+                        title,
+                    })
+                })
+                .transpose()
+        })
+    }
+
+    /// The pages with a link that may mean this path by any of its names, in path order: all that a rename may have to
+    /// rewrite. For a path without a page, the names are those its path gives.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn sources_of(&self, path: &TreePath) -> Result<Vec<TreePath>, IndexError> {
+        self.readers.read(|connection| {
+            let mut names: Vec<String> = keys_of(path.as_str(), None, &[])
+                .into_iter()
+                .map(|key| key.folded)
+                .collect();
+            let mut known = connection.prepare_cached(
+                "SELECT folded FROM page_keys JOIN pages ON pages.id = page_keys.page WHERE pages.path = ?1",
+            )?;
+            for folded in known.query_map([path.as_str()], |row| row.get(0))? {
+                names.push(folded?);
+            }
+            let mut statement = connection.prepare_cached(
+                "SELECT DISTINCT pages.path FROM link_keys JOIN pages ON pages.id = link_keys.page
+                 WHERE link_keys.folded = ?1",
+            )?;
+            let mut sources = std::collections::BTreeSet::new();
+            for name in names {
+                for source in statement.query_map([name], |row| row.get::<_, String>(0))? {
+                    sources.insert(tree_path(&source?)?);
+                }
+            }
+            Ok(sources.into_iter().collect())
+        })
+    }
+
+    /// True when more than one page has this file name (without `.md`, in any case): `[[stem]]` then depends on where it is
+    /// written.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn is_ambiguous(&self, stem: &str) -> Result<bool, IndexError> {
+        self.readers.read(|connection| {
+            let pages: i64 = connection
+                .prepare_cached(
+                    "SELECT count(*) FROM (SELECT DISTINCT page FROM page_keys WHERE folded = ?1 AND kind = ?2 LIMIT 2)",
+                )?
+                .query_row((stem.to_lowercase(), KeyKind::Stem as u8), |row| row.get(0))?;
+            Ok(pages > 1)
+        })
+    }
+}
+
+/// A name that a page answers to.
+struct Name {
+    kind: KeyKind,
+    text: String,
+    path: String,
+}
+
+/// The names that pages answer to, read as they are needed and kept for one question.
+struct Names<'c> {
+    connection: &'c Connection,
+    known: HashMap<String, Vec<Name>>,
+    /// Links of one folder to one target lead to one page.
+    answers: BTreeMap<(String, Vec<String>), Option<String>>,
+}
+
+impl<'c> Names<'c> {
+    fn new(connection: &'c Connection) -> Self {
+        Self {
+            connection,
+            known: HashMap::new(),
+            answers: BTreeMap::new(),
+        }
+    }
+
+    /// The page that a link in `from` leads to.
+    fn lead_to(&mut self, from: &str, wanted: &[Key]) -> Result<Option<String>, IndexError> {
+        let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let question = (folder.to_owned(), wanted.iter().map(|key| key.text.clone()).collect());
+        if let Some(answer) = self.answers.get(&question) {
+            return Ok(answer.clone());
+        }
+        let mut folded: Vec<&str> = wanted.iter().map(|key| key.folded.as_str()).collect();
+        folded.sort_unstable();
+        folded.dedup();
+        for name in &folded {
+            if !self.known.contains_key(*name) {
+                let read = self.read(name)?;
+                self.known.insert((*name).to_owned(), read);
+            }
+        }
+        let known = folded.iter().filter_map(|name| self.known.get(*name)).flatten();
+        let known = known.map(|name| Known {
+            kind: name.kind,
+            text: &name.text,
+            path: &name.path,
+        });
+        let answer = choose(from, wanted, known).map(str::to_owned);
+        self.answers.insert(question, answer.clone());
+        Ok(answer)
+    }
+
+    fn read(&self, folded: &str) -> Result<Vec<Name>, IndexError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT page_keys.kind, page_keys.text, pages.path FROM page_keys JOIN pages ON pages.id = page_keys.page
+             WHERE page_keys.folded = ?1",
+        )?;
+        let mut rows = statement.query([folded])?;
+        let mut names = Vec::new();
+        while let Some(row) = rows.next()? {
+            let kind: u8 = row.get(0)?;
+            let kind = KeyKind::from_number(kind)
+                .ok_or_else(|| IndexError::Damaged(format!("name `{folded}` is of kind {kind}")))?;
+            names.push(Name {
+                kind,
+                text: row.get(1)?,
+                path: row.get(2)?,
+            });
+        }
+        Ok(names)
+    }
+}

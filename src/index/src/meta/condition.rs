@@ -1,0 +1,370 @@
+//! One condition on frontmatter, such as `$.priority>3`, read from text (gaps.md 4.5, GET /meta; D16).
+
+use crate::IndexError;
+use crate::moments::Moment;
+
+/// Longest condition, in bytes.
+const MAX_BYTES: usize = 4096;
+
+/// Most parts of a field, such as the three of `$.a.b[*]`.
+const MAX_PARTS: usize = 16;
+
+/// What a condition or a sort key looks at: JSON paths, cut where `[*]` stands. `$.a[*].b` is `$."a"` and `$."b"`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) paths: Vec<String>,
+}
+
+/// How a value is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operator {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Like,
+    NotLike,
+}
+
+/// What a value is compared with.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Literal {
+    Null,
+    Boolean(bool),
+    Integer(i64),
+    Real(f64),
+    /// Text that is a date, in microseconds since 1970 UTC.
+    Instant(i64),
+    /// Text that is a day, counted from 1970.
+    Day(i64),
+    Text,
+}
+
+/// One condition on the frontmatter of a page.
+///
+/// `<field><operator><value>`: the field begins with `$.` and may hold `.key`, `[0]` and `[*]` (any element; a lone value
+/// counts as a list of one). Operators are `=`, `!=`, `<>`, `<`, `<=`, `>`, `>=`, `like`, `not like` (`%` any text, `_` any
+/// character, ASCII letters in any case). Quotes around the value are dropped.
+///
+/// Values compare as what they are: numbers with numbers, dates with dates (a day with the day, a moment with the moment; UTC
+/// without zone), `true` and `false` with booleans, text with text, byte by byte. A quoted value is text or a date; an unquoted one
+/// also equals a text that is spelt the same. Different kinds are neither equal nor in any order. `=null` is true where the
+/// field is missing or null; every other operator is false there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    pub(super) field: Field,
+    pub(super) operator: Operator,
+    pub(super) literal: Literal,
+    /// The value as text.
+    pub(super) text: String,
+    /// Was the value in quotes?
+    pub(super) quoted: bool,
+}
+
+impl Condition {
+    /// Reads a condition.
+    ///
+    /// # Errors
+    /// [`IndexError::Invalid`] on `where`, with the condition and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, IndexError> {
+        if text.len() > MAX_BYTES {
+            return Err(refuse(
+                "…",
+                &format!("is {} bytes long; at most {MAX_BYTES} are read", text.len()),
+            ));
+        }
+        let condition = text.trim();
+        let (field, rest) = Field::read(condition).map_err(|why| refuse(condition, &why))?;
+        let (operator, value) = operator(rest).ok_or_else(|| {
+            refuse(
+                condition,
+                "has no operator after the field; use `=`, `!=`, `<`, `<=`, `>`, `>=`, `like` or `not like`",
+            )
+        })?;
+        let (value, quoted) = unquoted(value.trim());
+        let literal = literal(value, quoted);
+        let is_equality = matches!(operator, Operator::Equal | Operator::NotEqual);
+        let is_like = matches!(operator, Operator::Like | Operator::NotLike);
+        if matches!(literal, Literal::Null | Literal::Boolean(_)) && !is_equality && !is_like {
+            return Err(refuse(
+                condition,
+                &format!("compares the order of `{value}`, which has none; use `=` or `!=`"),
+            ));
+        }
+        Ok(Self {
+            field,
+            operator,
+            literal,
+            text: value.to_owned(),
+            quoted,
+        })
+    }
+}
+
+impl Field {
+    /// Reads a field that is the whole text.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let (field, rest) = Self::read(text.trim())?;
+        if rest.is_empty() {
+            Ok(field)
+        } else {
+            Err(format!("has `{}` after the field", shown(rest)))
+        }
+    }
+
+    /// Reads a field at the beginning of a text, and gives the rest.
+    fn read(text: &str) -> Result<(Self, &str), String> {
+        let mut rest = text
+            .strip_prefix("$.")
+            .ok_or("must begin with a field such as `$.status`")?;
+        let mut paths = vec!["$".to_owned()];
+        let mut parts = 0;
+        loop {
+            let end = rest
+                .find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-'))
+                .unwrap_or(rest.len());
+            let (key, after) = rest.split_at(end);
+            if key.is_empty() {
+                return Err("has an empty key in its field; write `$.key` or `$.key.key`".to_owned());
+            }
+            // A key holds neither quotes nor backslashes, so that these quotes close where they should.
+            last(&mut paths).push_str(&format!(".\"{key}\""));
+            parts += 1;
+            rest = after;
+            while let Some(inner) = rest.strip_prefix('[') {
+                let (index, after) = inner.split_once(']').ok_or("has a `[` without `]` in its field")?;
+                if index == "*" {
+                    paths.push("$".to_owned());
+                } else if !index.is_empty() && index.len() < 10 && index.bytes().all(|byte| byte.is_ascii_digit()) {
+                    last(&mut paths).push_str(&format!("[{index}]"));
+                } else {
+                    return Err(format!("has `[{}]` in its field; use `[*]` or `[0]`", shown(index)));
+                }
+                parts += 1;
+                rest = after;
+            }
+            if parts > MAX_PARTS {
+                return Err(format!("has more than {MAX_PARTS} parts in its field"));
+            }
+            match rest.strip_prefix('.') {
+                Some(next) => rest = next,
+                None => return Ok((Self { paths }, rest)),
+            }
+        }
+    }
+}
+
+fn last(paths: &mut Vec<String>) -> &mut String {
+    if paths.is_empty() {
+        paths.push("$".to_owned());
+    }
+    let end = paths.len() - 1;
+    &mut paths[end]
+}
+
+/// The operator that a text begins with, and the value after it.
+fn operator(text: &str) -> Option<(Operator, &str)> {
+    const SIGNS: [(&str, Operator); 8] = [
+        ("!=", Operator::NotEqual),
+        ("<>", Operator::NotEqual),
+        ("<=", Operator::LessOrEqual),
+        (">=", Operator::GreaterOrEqual),
+        ("==", Operator::Equal),
+        ("=", Operator::Equal),
+        ("<", Operator::Less),
+        (">", Operator::Greater),
+    ];
+    let bare = text.trim_start();
+    if let Some(found) = SIGNS
+        .iter()
+        .find_map(|(sign, operator)| Some((*operator, bare.strip_prefix(sign)?)))
+    {
+        return Some(found);
+    }
+    // A word needs a space before it, or it would be a part of the key.
+    let words = bare
+        .split_once(char::is_whitespace)
+        .filter(|_| bare.len() < text.len())?;
+    match words {
+        (not, rest) if not.eq_ignore_ascii_case("not") => {
+            let (like, value) = rest.trim_start().split_once(char::is_whitespace)?;
+            like.eq_ignore_ascii_case("like").then_some((Operator::NotLike, value))
+        }
+        (like, value) => like.eq_ignore_ascii_case("like").then_some((Operator::Like, value)),
+    }
+}
+
+fn unquoted(value: &str) -> (&str, bool) {
+    for quote in ['"', '\''] {
+        if let Some(inner) = value.strip_prefix(quote).and_then(|value| value.strip_suffix(quote)) {
+            return (inner, true);
+        }
+    }
+    (value, false)
+}
+
+fn literal(value: &str, quoted: bool) -> Literal {
+    if !quoted {
+        match value {
+            "null" => return Literal::Null,
+            "true" => return Literal::Boolean(true),
+            "false" => return Literal::Boolean(false),
+            _ => {}
+        }
+        if let Some(number) = number(value) {
+            return number;
+        }
+    }
+    match Moment::parse(value) {
+        Some(day @ Moment::Day(_)) => day.day().map(Literal::Day),
+        Some(instant @ Moment::Instant(_)) => instant.microsecond().map(Literal::Instant),
+        None => None,
+    }
+    .unwrap_or(Literal::Text)
+}
+
+/// Numbers as JSON writes them; `inf` and `nan` are words.
+fn number(value: &str) -> Option<Literal> {
+    if !value.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.')) {
+        return None;
+    }
+    if let Ok(integer) = value.parse() {
+        return Some(Literal::Integer(integer));
+    }
+    value
+        .parse()
+        .ok()
+        .filter(|real: &f64| real.is_finite())
+        .map(Literal::Real)
+}
+
+/// A piece of a condition, short enough for a message.
+fn shown(text: &str) -> String {
+    text.chars().take(40).flat_map(char::escape_default).collect()
+}
+
+fn refuse(condition: &str, why: &str) -> IndexError {
+    IndexError::invalid("where", format!("condition `{}` {why}", shown(condition)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_condition_is_read_into_its_parts() {
+        for (text, paths, operator, literal, value) in [
+            (
+                "$.priority>3",
+                vec!["$.\"priority\""],
+                Operator::Greater,
+                Literal::Integer(3),
+                "3",
+            ),
+            (
+                "$.a.b[0] != 1.5",
+                vec!["$.\"a\".\"b\"[0]"],
+                Operator::NotEqual,
+                Literal::Real(1.5),
+                "1.5",
+            ),
+            (
+                "$.tags[*]=x",
+                vec!["$.\"tags\"", "$"],
+                Operator::Equal,
+                Literal::Text,
+                "x",
+            ),
+            (
+                "$.derived-from[*].id=run-249",
+                vec!["$.\"derived-from\"", "$.\"id\""],
+                Operator::Equal,
+                Literal::Text,
+                "run-249",
+            ),
+            (
+                "$.t NOT  LIKE  %a b%",
+                vec!["$.\"t\""],
+                Operator::NotLike,
+                Literal::Text,
+                "%a b%",
+            ),
+            ("$.t like '3'", vec!["$.\"t\""], Operator::Like, Literal::Text, "3"),
+            (
+                "$.due<=2026-01-02",
+                vec!["$.\"due\""],
+                Operator::LessOrEqual,
+                Literal::Day(20_455),
+                "2026-01-02",
+            ),
+            (
+                "$.f=true",
+                vec!["$.\"f\""],
+                Operator::Equal,
+                Literal::Boolean(true),
+                "true",
+            ),
+            ("$.f=\"true\"", vec!["$.\"f\""], Operator::Equal, Literal::Text, "true"),
+            ("$.f<>null", vec!["$.\"f\""], Operator::NotEqual, Literal::Null, "null"),
+            ("$.f=", vec!["$.\"f\""], Operator::Equal, Literal::Text, ""),
+            ("$.f=a=b", vec!["$.\"f\""], Operator::Equal, Literal::Text, "a=b"),
+            ("$.été=inf", vec!["$.\"été\""], Operator::Equal, Literal::Text, "inf"),
+        ] {
+            let condition = Condition::parse(text).unwrap();
+            assert_eq!(condition.field.paths, paths, "{text}");
+            assert_eq!((condition.operator, condition.literal), (operator, literal), "{text}");
+            assert_eq!(condition.text, value, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_condition_that_cannot_be_read_is_named_with_the_reason() {
+        for (text, message) in [
+            (
+                "status=x",
+                "`where`: condition `status=x` must begin with a field such as `$.status`",
+            ),
+            (
+                "$.=x",
+                "`where`: condition `$.=x` has an empty key in its field; write `$.key` or `$.key.key`",
+            ),
+            (
+                "$.a[x]=1",
+                "`where`: condition `$.a[x]=1` has `[x]` in its field; use `[*]` or `[0]`",
+            ),
+            (
+                "$.a[0=1",
+                "`where`: condition `$.a[0=1` has a `[` without `]` in its field",
+            ),
+            (
+                "$.a>true",
+                "`where`: condition `$.a>true` compares the order of `true`, which has none; use `=` or `!=`",
+            ),
+        ] {
+            assert_eq!(Condition::parse(text).unwrap_err().to_string(), message);
+        }
+        for text in [
+            "",
+            "$.a",
+            "$.a'=1",
+            "$.a\") OR 1=1 --",
+            "$.alike x",
+            "$.a;DROP TABLE pages",
+        ] {
+            assert!(Condition::parse(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "\\$?\\.?.{0,60}") {
+            let read = Condition::parse(&text);
+            if let Ok(condition) = read {
+                prop_assert!(condition.field.paths.iter().all(|path| !path.contains('\\')));
+            }
+        }
+    }
+}

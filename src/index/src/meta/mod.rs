@@ -1,0 +1,145 @@
+//! Pages by their frontmatter (contract 4.5, GET /meta).
+
+mod condition;
+mod sql;
+#[cfg(test)]
+mod tests;
+
+use rusqlite::params_from_iter;
+use serde_json::Value;
+use svcfs_base::TreePath;
+
+use crate::pages::{json, tree_path};
+use crate::{AnswerLimit, Index, IndexError};
+use condition::Field;
+use sql::Statement;
+
+pub use condition::Condition;
+
+/// Most conditions of one query, `where` and `or` together.
+const MAX_CONDITIONS: usize = 32;
+
+/// Which way a list runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Smallest first.
+    #[default]
+    Ascending,
+    /// Largest first.
+    Descending,
+}
+
+/// A field to sort by, such as `$.priority`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SortKey(Field);
+
+impl SortKey {
+    /// Reads a field as in [`Condition`], without `[*]`.
+    ///
+    /// # Errors
+    /// [`IndexError::Invalid`] on `sort`.
+    pub fn parse(text: &str) -> Result<Self, IndexError> {
+        let named = || text.chars().take(40).flat_map(char::escape_default).collect::<String>();
+        match Field::parse(text) {
+            Ok(field) if field.paths.len() == 1 => Ok(Self(field)),
+            Ok(_) => Err(IndexError::invalid(
+                "sort",
+                format!("`{}` has `[*]`; sort by one value of a page", named()),
+            )),
+            Err(why) => Err(IndexError::invalid("sort", format!("`{}` {why}", named()))),
+        }
+    }
+}
+
+/// A question to [`Index::meta`]. With no condition at all, every page answers.
+#[derive(Debug, Clone, Default)]
+pub struct MetaQuery {
+    /// All of these must be true.
+    pub conditions: Vec<Condition>,
+    /// And one of these, when there are any.
+    pub any: Vec<Condition>,
+    /// What to sort by before the path; pages without it come last, whichever way the list runs.
+    pub sort: Option<SortKey>,
+    /// Which way `sort` runs.
+    pub order: Order,
+    /// How many pages to answer with.
+    pub limit: AnswerLimit,
+    /// How many of the first to leave out.
+    pub offset: u32,
+}
+
+/// A page that fulfils the conditions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetaRow {
+    /// Where it is.
+    pub path: TreePath,
+    /// Its title.
+    pub title: String,
+    /// Its whole frontmatter, keys in the author's order.
+    pub metadata: Value,
+}
+
+impl Index {
+    /// The pages whose frontmatter fulfils the conditions.
+    ///
+    /// # Errors
+    /// [`IndexError::Invalid`] for more than 32 conditions; [`IndexError::Database`].
+    pub fn meta(&self, query: &MetaQuery) -> Result<Vec<MetaRow>, IndexError> {
+        let asked = query.conditions.len() + query.any.len();
+        if asked > MAX_CONDITIONS {
+            let why = format!("{asked} conditions are too many; at most {MAX_CONDITIONS} are read, `or` included");
+            return Err(IndexError::invalid("where", why));
+        }
+        let statement = compile(query);
+        self.readers.read(|connection| {
+            let mut prepared = connection.prepare_cached(&statement.text)?;
+            let mut rows = prepared.query(params_from_iter(&statement.values))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let path: String = row.get(0)?;
+                found.push(MetaRow {
+                    metadata: json(&row.get::<_, String>(2)?, &path)?,
+                    path: tree_path(&path)?,
+                    title: row.get(1)?,
+                });
+            }
+            Ok(found)
+        })
+    }
+}
+
+fn compile(query: &MetaQuery) -> Statement {
+    let mut statement = Statement::default();
+    let mut tests: Vec<String> = query
+        .conditions
+        .iter()
+        .map(|condition| statement.condition(condition))
+        .collect();
+    let any: Vec<String> = query
+        .any
+        .iter()
+        .map(|condition| statement.condition(condition))
+        .collect();
+    if !any.is_empty() {
+        tests.push(format!("({})", any.join(" OR ")));
+    }
+    let filter = if tests.is_empty() {
+        "1".to_owned()
+    } else {
+        tests.join(" AND ")
+    };
+    let direction = match query.order {
+        Order::Ascending => "ASC",
+        Order::Descending => "DESC",
+    };
+    let sort = match &query.sort {
+        Some(SortKey(field)) => format!("{} {direction} NULLS LAST, ", statement.sort_key(field)),
+        None => String::new(),
+    };
+    let limit = statement.bind(i64::try_from(query.limit.get()).unwrap_or(i64::MAX));
+    let offset = statement.bind(i64::from(query.offset));
+    statement.text = format!(
+        "SELECT path, title, frontmatter FROM pages WHERE {filter} ORDER BY {sort}path LIMIT {limit} OFFSET {offset}"
+    );
+    statement
+}

@@ -1,0 +1,114 @@
+//! A metadata query as SQL.
+//!
+//! One rule: nothing a caller wrote becomes a part of the statement; fields and values alike are bound parameters.
+
+use rusqlite::types::Value;
+
+use super::condition::{Condition, Field, Literal, Operator};
+
+/// A statement that grows together with its parameters.
+#[derive(Debug, Default)]
+pub(super) struct Statement {
+    pub(super) text: String,
+    pub(super) values: Vec<Value>,
+}
+
+impl Statement {
+    /// Adds a parameter and gives its place in the statement.
+    pub(super) fn bind(&mut self, value: impl Into<Value>) -> String {
+        self.values.push(value.into());
+        format!("?{}", self.values.len())
+    }
+
+    /// A condition, as an SQL expression over `pages.frontmatter`.
+    pub(super) fn condition(&mut self, condition: &Condition) -> String {
+        let source = self.source(&condition.field);
+        let test = self.test(condition);
+        format!("EXISTS (SELECT 1 FROM {source} WHERE {test})")
+    }
+
+    /// The value a page is sorted by: dates by their moment, all else by what it is.
+    pub(super) fn sort_key(&mut self, field: &Field) -> String {
+        let source = self.source(field);
+        format!("(SELECT CASE t WHEN 'text' THEN coalesce(svcfs_instant(v), v) ELSE v END FROM {source} LIMIT 1)")
+    }
+
+    /// Rows `t`, `v`: JSON type and SQL value of what a field leads to; one row with NULLs when it leads nowhere and has
+    /// no `[*]`.
+    fn source(&mut self, field: &Field) -> String {
+        let Some((own, inside)) = field.paths.split_last() else {
+            return "(SELECT NULL AS t, NULL AS v)".to_owned();
+        };
+        let mut document = "pages.frontmatter".to_owned();
+        let mut lists = Vec::new();
+        for (depth, path) in inside.iter().enumerate() {
+            let path = self.bind(path.clone());
+            lists.push(format!("json_each({document}, {path}) AS e{depth}"));
+            // What is no list or object itself is not JSON text, and leads nowhere.
+            document = format!("CASE WHEN e{depth}.type IN ('object', 'array') THEN e{depth}.value ELSE 'null' END");
+        }
+        let path = self.bind(own.clone());
+        let from = if lists.is_empty() {
+            String::new()
+        } else {
+            format!(" FROM {}", lists.join(", "))
+        };
+        match (own.as_str(), inside.len()) {
+            ("$", depth @ 1..) => format!("(SELECT e{0}.type AS t, e{0}.value AS v{from})", depth - 1),
+            _ => format!("(SELECT json_type({document}, {path}) AS t, json_extract({document}, {path}) AS v{from})"),
+        }
+    }
+
+    /// What must be true of `t` and `v`.
+    fn test(&mut self, condition: &Condition) -> String {
+        let present = "coalesce(t, 'null') <> 'null'";
+        match condition.operator {
+            Operator::Equal => self.equals(condition),
+            Operator::NotEqual if condition.literal == Literal::Null => present.to_owned(),
+            Operator::NotEqual => format!("{present} AND NOT coalesce({}, 0)", self.equals(condition)),
+            Operator::Less => self.compares("<", condition),
+            Operator::LessOrEqual => self.compares("<=", condition),
+            Operator::Greater => self.compares(">", condition),
+            Operator::GreaterOrEqual => self.compares(">=", condition),
+            Operator::Like => format!("{present} AND {}", self.like(condition)),
+            Operator::NotLike => format!("{present} AND NOT {}", self.like(condition)),
+        }
+    }
+
+    fn equals(&mut self, condition: &Condition) -> String {
+        let typed = match condition.literal {
+            Literal::Null => "coalesce(t, 'null') = 'null'".to_owned(),
+            Literal::Boolean(true) => "t = 'true'".to_owned(),
+            Literal::Boolean(false) => "t = 'false'".to_owned(),
+            Literal::Text | Literal::Integer(_) | Literal::Real(_) | Literal::Instant(_) | Literal::Day(_) => {
+                self.compares("=", condition)
+            }
+        };
+        if condition.quoted || condition.literal == Literal::Text {
+            return format!("({typed})");
+        }
+        let text = self.bind(condition.text.clone());
+        format!("({typed} OR (t = 'text' AND v = {text}))")
+    }
+
+    /// A comparison within one kind. `coalesce` keeps NULL, the answer for what is no date, out of `NOT` and `OR`.
+    fn compares(&mut self, sign: &'static str, condition: &Condition) -> String {
+        match condition.literal {
+            Literal::Integer(number) => format!("(t IN ('integer', 'real') AND v {sign} {})", self.bind(number)),
+            Literal::Real(number) => format!("(t IN ('integer', 'real') AND v {sign} {})", self.bind(number)),
+            Literal::Instant(instant) => {
+                format!(
+                    "(t = 'text' AND coalesce(svcfs_instant(v) {sign} {}, 0))",
+                    self.bind(instant)
+                )
+            }
+            Literal::Day(day) => format!("(t = 'text' AND coalesce(svcfs_day(v) {sign} {}, 0))", self.bind(day)),
+            Literal::Text => format!("(t = 'text' AND v {sign} {})", self.bind(condition.text.clone())),
+            Literal::Null | Literal::Boolean(_) => "0".to_owned(),
+        }
+    }
+
+    fn like(&mut self, condition: &Condition) -> String {
+        format!("(v LIKE {})", self.bind(condition.text.clone()))
+    }
+}

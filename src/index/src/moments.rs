@@ -1,0 +1,113 @@
+//! Dates inside frontmatter, compared as what they are (gaps.md D16).
+//!
+//! SQLite knows no dates. Two functions are added to every connection, `svcfs_instant(text)` and `svcfs_day(text)`; both
+//! answer NULL for anything that is not a date, so that a comparison with it is simply not true.
+
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Unit};
+use rusqlite::Connection;
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::ValueRef;
+
+/// A date as somebody wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// `2026-01-31`: the whole day.
+    Day(Date),
+    /// `2026-01-31T12:00:00Z` and its like; without a zone, UTC is meant.
+    Instant(Timestamp),
+}
+
+impl Moment {
+    /// Reads RFC 3339 and its usual shortenings (`2026-01-31`, `2026-01-31 12:00`); none for anything else.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        // Nothing that is shorter, longer or starts otherwise is a date; this keeps the parsers off ordinary words.
+        let shape = text.as_bytes();
+        if shape.len() < 10 || shape.len() > 64 || !shape[..4].iter().all(u8::is_ascii_digit) || shape[4] != b'-' {
+            return None;
+        }
+        if shape.len() == 10 {
+            return text.parse().ok().map(Self::Day);
+        }
+        let instant = match text.parse::<Timestamp>() {
+            Ok(instant) => instant,
+            Err(_) => text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp(),
+        };
+        Some(Self::Instant(instant))
+    }
+    /// The first microsecond of it since 1970, UTC.
+    pub(crate) fn microsecond(self) -> Option<i64> {
+        match self {
+            Self::Day(date) => Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp().as_microsecond()),
+            Self::Instant(instant) => Some(instant.as_microsecond()),
+        }
+    }
+    /// Its day in UTC, counted from 1970.
+    pub(crate) fn day(self) -> Option<i64> {
+        let date = match self {
+            Self::Day(date) => date,
+            Self::Instant(instant) => instant.to_zoned(TimeZone::UTC).date(),
+        };
+        let since = date.since((Unit::Day, Date::new(1970, 1, 1).ok()?)).ok()?;
+        Some(i64::from(since.get_days()))
+    }
+}
+
+/// Adds the two functions to a connection.
+pub(crate) fn register(connection: &Connection) -> rusqlite::Result<()> {
+    add(connection, "svcfs_instant", Moment::microsecond)?;
+    add(connection, "svcfs_day", Moment::day)
+}
+
+fn add(connection: &Connection, name: &str, measure: fn(Moment) -> Option<i64>) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
+    connection.create_scalar_function(name, 1, flags, move |context| {
+        Ok(match context.get_raw(0) {
+            ValueRef::Text(bytes) => std::str::from_utf8(bytes)
+                .ok()
+                .and_then(Moment::parse)
+                .and_then(measure),
+            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => None,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_read_in_the_forms_people_write() {
+        for (text, day) in [
+            ("1970-01-02", 1),
+            ("1970-01-02T23:30:00Z", 1),
+            ("1970-01-02 23:30", 1),
+            ("1970-01-02T23:30:00-05:00", 2),
+            ("1969-12-31", -1),
+        ] {
+            assert_eq!(Moment::parse(text).and_then(Moment::day), Some(day), "{text}");
+        }
+        for text in [
+            "",
+            "1970",
+            "1970-13-01",
+            "yesterday!!",
+            "1970-01-02T99:00:00Z",
+            "版版版版版版",
+            "1970-01-0版",
+        ] {
+            assert_eq!(Moment::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn zones_are_compared_by_their_moment() {
+        let noon = Moment::parse("2026-01-01T12:00:00+02:00").and_then(Moment::microsecond);
+        assert_eq!(
+            noon,
+            Moment::parse("2026-01-01T10:00:00Z").and_then(Moment::microsecond)
+        );
+        assert!(noon.is_some());
+    }
+}

@@ -1,0 +1,121 @@
+//! What is known of one page, and which pages there are.
+
+use std::str::FromStr;
+
+use rusqlite::{Connection, OptionalExtension};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use svcfs_base::{ETag, Timestamp, TreePath};
+
+use crate::{Index, IndexError};
+
+/// One heading of a page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Heading {
+    /// 1 for `#` to 6 for `######`.
+    pub level: u8,
+    /// The words of the heading, without markup.
+    pub text: String,
+    /// The anchor that leads to it.
+    pub slug: String,
+}
+
+/// What the index keeps of a page beside its words.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PageRow {
+    /// `title` of the frontmatter, else the first heading, else the file name.
+    pub title: String,
+    /// The first paragraph without markup, cut at 300 characters.
+    pub excerpt: String,
+    /// The frontmatter; empty when there is none or when it cannot be read.
+    pub frontmatter: Map<String, Value>,
+    /// How many words the body has.
+    pub word_count: usize,
+    /// The headings, in order.
+    pub headings: Vec<Heading>,
+    /// The hash of the text that all this was read from.
+    pub etag: ETag,
+    /// When the page was last changed, to the microsecond.
+    pub modified: Timestamp,
+}
+
+impl Index {
+    /// What is known of a page; none when the index has no page there.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`]; [`IndexError::Damaged`].
+    pub fn page(&self, path: &TreePath) -> Result<Option<PageRow>, IndexError> {
+        type Row = (String, String, String, i64, String, [u8; 20], i64);
+        let row: Option<Row> = self.readers.read(|connection| {
+            Ok(connection
+                .prepare_cached(
+                    "SELECT title, excerpt, frontmatter, word_count, headings, etag, modified FROM pages WHERE path = ?1",
+                )?
+                .query_row([path.as_str()], |row| row.try_into())
+                .optional()?)
+        })?;
+        let Some((title, excerpt, frontmatter, word_count, headings, etag, modified)) = row else {
+            return Ok(None);
+        };
+        let damaged = |why: &dyn std::fmt::Display| IndexError::Damaged(format!("page `{path}`: {why}"));
+        Ok(Some(PageRow {
+            title,
+            excerpt,
+            frontmatter: serde_json::from_str(&frontmatter).map_err(|error| damaged(&error))?,
+            word_count: usize::try_from(word_count).map_err(|error| damaged(&error))?,
+            headings: serde_json::from_str(&headings).map_err(|error| damaged(&error))?,
+            etag: ETag::from_bytes(etag),
+            modified: Timestamp::from_microsecond(modified).map_err(|error| damaged(&error))?,
+        }))
+    }
+
+    /// The pages at or below a place, in path order; the root gives all of them.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`]; [`IndexError::Damaged`].
+    pub fn paths(&self, below: &TreePath) -> Result<Vec<TreePath>, IndexError> {
+        self.readers.read(|connection| {
+            let (from, to) = range_below(below);
+            let mut statement = connection
+                .prepare_cached("SELECT path FROM pages WHERE path = ?1 OR (path > ?2 AND path < ?3) ORDER BY path")?;
+            let rows = statement.query_map((below.as_str(), from, to), |row| row.get::<_, String>(0))?;
+            rows.map(|path| tree_path(&path?)).collect()
+        })
+    }
+
+    /// How many pages there are.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn count(&self) -> Result<usize, IndexError> {
+        self.readers.read(|connection| count(connection, "pages"))
+    }
+}
+
+/// The number of rows of one of our tables.
+pub(crate) fn count(connection: &Connection, table: &'static str) -> Result<usize, IndexError> {
+    let count: i64 = connection
+        .prepare_cached(&format!("SELECT count(*) FROM {table}"))?
+        .query_row([], |row| row.get(0))?;
+    usize::try_from(count).map_err(|error| IndexError::Damaged(format!("rows of `{table}`: {error}")))
+}
+
+/// The open range in which the paths below a directory lie: `/` and the character after it close it off.
+pub(crate) fn range_below(directory: &TreePath) -> (String, String) {
+    if directory.is_root() {
+        (String::new(), char::MAX.to_string())
+    } else {
+        (format!("{directory}/"), format!("{directory}0"))
+    }
+}
+
+/// A path as it stands in a row.
+pub(crate) fn tree_path(text: &str) -> Result<TreePath, IndexError> {
+    TreePath::parse(text).map_err(|fault| IndexError::Damaged(fault.to_string()))
+}
+
+/// A column that holds JSON.
+pub(crate) fn json(text: &str, path: &str) -> Result<Value, IndexError> {
+    Value::from_str(text).map_err(|error| IndexError::Damaged(format!("frontmatter of `{path}`: {error}")))
+}

@@ -1,0 +1,173 @@
+//! The whole index made again, while questions go on.
+//!
+//! The new rows go into a second set of tables; one last transaction puts them in the place of the live ones. A question
+//! therefore sees all of the old index or all of the new one. Why not a second file? Because connections that are open on the
+//! first one would go on reading it, and SQLite's `-wal` file, which belongs to a file's name, would belong to both.
+//!
+//! Pages that are ingested meanwhile go into both sets at once, and the rebuild leaves them alone from then on: what it was
+//! handed may be older.
+
+use std::collections::HashSet;
+use std::error::Error;
+
+use svcfs_base::Seq;
+
+use crate::schema::{self, Tables};
+use crate::writer::{self, Step};
+use crate::{Entry, Index, IndexError};
+
+/// A batch is written when it holds this many pages …
+const BATCH_PAGES: usize = 500;
+/// … or this many bytes of text; changes made meanwhile wait for one batch at most.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// How much of the space that a swap frees is given back at once, in pages of the file.
+const VACUUM_STEP: i64 = 2_000;
+
+impl Index {
+    /// Makes all rows again from `pages`, the whole tree as it was at position `cursor` of the change log or later, then puts
+    /// them in the place of the old ones in one step. `progress` is told the number of files read so far.
+    ///
+    /// Afterwards [`Index::cursor`] is a position from which nothing is missing: `cursor`, or later when changes
+    /// were ingested meanwhile. A second rebuild waits for the first.
+    ///
+    /// # Errors
+    /// [`IndexError::Source`] when `pages` yields an error; [`IndexError::Database`]. Either way the old index stays as it was.
+    pub fn rebuild<E: Into<Box<dyn Error + Send + Sync>>>(
+        &self,
+        pages: impl Iterator<Item = Result<Entry, E>>,
+        cursor: Seq,
+        progress: impl FnMut(usize),
+    ) -> Result<(), IndexError> {
+        let _only_one = self.rebuild.lock();
+        let outcome = self.begin().and_then(|began_at| {
+            self.fill(pages, progress)?;
+            self.swap(began_at, cursor)
+        });
+        if outcome.is_err() {
+            let mut writer = self.writer.lock();
+            writer.touched = None;
+            if let Err(error) = schema::drop_tables(&writer.connection, Tables::Next) {
+                tracing::warn!(error = %error, "an unfinished index could not be removed; the next start does it");
+            }
+        }
+        outcome?;
+        self.give_back_space()
+    }
+
+    /// Makes the empty tables; from here on `ingest` fills them too. Gives the live cursor.
+    fn begin(&self) -> Result<Seq, IndexError> {
+        let writer = &mut *self.writer.lock();
+        let transaction = writer.connection.transaction()?;
+        schema::drop_tables(&transaction, Tables::Next)?;
+        schema::create(&transaction, Tables::Next)?;
+        let began_at = writer::cursor(&transaction)?;
+        transaction.commit()?;
+        writer.touched = Some(HashSet::new());
+        Ok(began_at)
+    }
+
+    fn fill<E: Into<Box<dyn Error + Send + Sync>>>(
+        &self,
+        pages: impl Iterator<Item = Result<Entry, E>>,
+        mut progress: impl FnMut(usize),
+    ) -> Result<(), IndexError> {
+        let mut batch = Vec::new();
+        let (mut weight, mut done) = (0, 0);
+        for entry in pages {
+            let step = Step::read(&entry.map_err(|error| IndexError::Source(error.into()))?)?;
+            weight += step.weight();
+            batch.push(step);
+            if batch.len() >= BATCH_PAGES || weight >= BATCH_BYTES {
+                done += batch.len();
+                self.write(&batch)?;
+                progress(done);
+                batch.clear();
+                weight = 0;
+            }
+        }
+        self.write(&batch)?;
+        progress(done + batch.len());
+        Ok(())
+    }
+
+    fn write(&self, batch: &[Step]) -> Result<(), IndexError> {
+        let writer = &mut *self.writer.lock();
+        let transaction = writer.connection.transaction()?;
+        for step in batch {
+            if writer
+                .touched
+                .as_ref()
+                .is_none_or(|touched| !touched.contains(step.path()))
+            {
+                step.take(&transaction, Tables::Next)?;
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+
+    fn swap(&self, began_at: Seq, handed: Seq) -> Result<(), IndexError> {
+        let writer = &mut *self.writer.lock();
+        let transaction = writer.connection.transaction()?;
+        let live = writer::cursor(&transaction)?;
+        let meanwhile = writer.touched.as_ref().is_some_and(|touched| !touched.is_empty());
+        schema::swap(&transaction)?;
+        writer::set_cursor(&transaction, reached(began_at, handed, live, meanwhile))?;
+        transaction.commit()?;
+        writer.touched = None;
+        Ok(())
+    }
+
+    /// Hands the space of the old tables back to the disk, a piece at a time so that writers get their turn.
+    fn give_back_space(&self) -> Result<(), IndexError> {
+        loop {
+            let writer = self.writer.lock();
+            let free: i64 = writer
+                .connection
+                .pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+            if free == 0 {
+                return Ok(());
+            }
+            writer
+                .connection
+                .execute_batch(&format!("PRAGMA incremental_vacuum({VACUUM_STEP})"))?;
+            let left: i64 = writer
+                .connection
+                .pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+            if left >= free {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The position from which nothing is missing, when a rebuild that was handed the tree of position `handed` ends while the
+/// live tables went from `began_at` to `live`, with changes ingested `meanwhile` or not.
+fn reached(began_at: Seq, handed: Seq, live: Seq, meanwhile: bool) -> Seq {
+    match (began_at <= handed, meanwhile) {
+        // What lies between the two was neither handed nor ingested into the new tables.
+        (false, _) => handed,
+        // Everything up to `live` is in: handed at first, then ingested. Touched pages may be older than `handed`.
+        (true, true) => live,
+        (true, false) => handed.max(live),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cursor_after_a_rebuild_never_skips_a_change() {
+        for (began_at, handed, live, meanwhile, then) in [
+            (0, 9, 0, false, 9),
+            (5, 5, 8, true, 8),
+            (5, 9, 7, true, 7),
+            (5, 9, 12, true, 12),
+            (7, 5, 9, true, 5),
+            (7, 5, 7, false, 5),
+        ] {
+            assert_eq!(reached(Seq(began_at), Seq(handed), Seq(live), meanwhile), Seq(then));
+        }
+    }
+}

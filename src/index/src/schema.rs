@@ -1,0 +1,193 @@
+//! The tables of `index.db`, and how a file becomes one.
+//!
+//! Every table exists under its plain name (live) and, while a rebuild runs, a second time with the suffix `_next`. Only
+//! primary keys and unique constraints are used, never named indexes, because those keep their name when a table is
+//! renamed and would stand in the way of the next rebuild.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::IndexError;
+use crate::moments;
+
+/// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is thrown away.
+pub(crate) const SCHEMA: i32 = 1;
+
+/// Which set of tables a statement works on; `@` in the statement is replaced by its suffix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tables {
+    /// Those that queries read.
+    Live,
+    /// Those that a rebuild fills.
+    Next,
+}
+
+impl Tables {
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Live => "",
+            Self::Next => "_next",
+        }
+    }
+    /// The statement for these tables.
+    pub(crate) fn sql(self, statement: &str) -> String {
+        statement.replace('@', self.suffix())
+    }
+}
+
+/// `texts` keeps what it indexes, so that FTS5 itself knows which postings to remove on an update. `spellings` holds the
+/// words as they are written (no stemming), only to suggest them; it stores no text and no positions.
+const CREATE: &str = "
+    CREATE TABLE pages@ (
+        id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, etag BLOB NOT NULL, modified INTEGER NOT NULL,
+        title TEXT NOT NULL, excerpt TEXT NOT NULL, word_count INTEGER NOT NULL, frontmatter TEXT NOT NULL,
+        headings TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE page_keys@ (
+        folded TEXT NOT NULL, kind INTEGER NOT NULL, page INTEGER NOT NULL, text TEXT NOT NULL,
+        PRIMARY KEY (folded, kind, page, text), UNIQUE (page, kind, text)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE links@ (
+        page INTEGER NOT NULL, position INTEGER NOT NULL, is_wiki INTEGER NOT NULL, target TEXT NOT NULL, heading TEXT,
+        context TEXT NOT NULL, PRIMARY KEY (page, position)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE link_keys@ (
+        folded TEXT NOT NULL, page INTEGER NOT NULL, position INTEGER NOT NULL,
+        PRIMARY KEY (folded, page, position), UNIQUE (page, position, folded)
+    ) STRICT, WITHOUT ROWID;
+    CREATE VIRTUAL TABLE texts@ USING fts5(
+        title, headings, body, frontmatter, tokenize = 'porter unicode61 remove_diacritics 1'
+    );
+    INSERT INTO texts@ (texts@, rank) VALUES ('rank', 'bm25(8.0, 3.0, 1.0, 0.5)');
+    CREATE VIRTUAL TABLE spellings@ USING fts5(
+        words, content = '', contentless_delete = 1, detail = none, tokenize = 'unicode61 remove_diacritics 1'
+    );
+";
+
+const DROP: &str = "
+    DROP TABLE IF EXISTS pages@;
+    DROP TABLE IF EXISTS page_keys@;
+    DROP TABLE IF EXISTS links@;
+    DROP TABLE IF EXISTS link_keys@;
+    DROP TABLE IF EXISTS texts@;
+    DROP TABLE IF EXISTS spellings@;
+";
+
+const RENAME: &str = "
+    ALTER TABLE pages_next RENAME TO pages;
+    ALTER TABLE page_keys_next RENAME TO page_keys;
+    ALTER TABLE links_next RENAME TO links;
+    ALTER TABLE link_keys_next RENAME TO link_keys;
+    ALTER TABLE texts_next RENAME TO texts;
+    ALTER TABLE spellings_next RENAME TO spellings;
+";
+
+/// The vocabularies follow the tables they are named after, through every swap.
+const VOCABULARIES: &str = "
+    CREATE VIRTUAL TABLE terms USING fts5vocab('texts', 'row');
+    CREATE VIRTUAL TABLE vocabulary USING fts5vocab('spellings', 'row');
+";
+
+/// Makes a set of tables.
+pub(crate) fn create(connection: &Connection, tables: Tables) -> rusqlite::Result<()> {
+    connection.execute_batch(&tables.sql(CREATE))
+}
+
+/// Removes a set of tables; no error when they are not there.
+pub(crate) fn drop_tables(connection: &Connection, tables: Tables) -> rusqlite::Result<()> {
+    connection.execute_batch(&tables.sql(DROP))
+}
+
+/// Puts the rebuilt tables in the place of the live ones; the caller holds the transaction that makes this one step.
+pub(crate) fn swap(connection: &Connection) -> rusqlite::Result<()> {
+    drop_tables(connection, Tables::Live)?;
+    connection.execute_batch(RENAME)
+}
+
+/// Opens the connection that writes, with the schema in place: a file that is absent, of another schema, or no database
+/// at all gives way to a new one.
+pub(crate) fn open_writer(file: &Path) -> Result<Connection, IndexError> {
+    match try_open(file) {
+        Ok(Some(connection)) => return Ok(connection),
+        Ok(None) => tracing::info!(index.file = %file.display(), "index has another schema; making it anew"),
+        Err(error) if is_corrupt(&error) => {
+            tracing::warn!(index.file = %file.display(), error = %error, "index is damaged; making it anew");
+        }
+        Err(error) => return Err(error.into()),
+    }
+    remove(file)?;
+    try_open(file)?.ok_or_else(|| IndexError::Damaged("a new index has another schema".to_owned()))
+}
+
+/// Opens one of the connections that only read.
+pub(crate) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(file)?;
+    configure(&connection)?;
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+/// None when the file has another schema.
+fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
+    let mut connection = Connection::open(file)?;
+    configure(&connection)?;
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "journal_size_limit", 64 << 20, |_| Ok(()))?;
+    let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let transaction = connection.transaction()?;
+    if version == 0 && tables == 0 {
+        create(&transaction, Tables::Live)?;
+        transaction.execute_batch(VOCABULARIES)?;
+        transaction.execute_batch(
+            "CREATE TABLE position (only INTEGER PRIMARY KEY CHECK (only = 1), cursor INTEGER NOT NULL) STRICT;
+             INSERT INTO position VALUES (1, 0);",
+        )?;
+        transaction.pragma_update(None, "user_version", SCHEMA)?;
+    } else if version != SCHEMA {
+        return Ok(None);
+    }
+    // A rebuild that was cut off leaves its tables behind.
+    drop_tables(&transaction, Tables::Next)?;
+    // Fails here, not at the first question, when the middle of the file is not what its beginning says.
+    transaction.query_row("SELECT count(*) FROM pages, position", [], |_| Ok(()))?;
+    transaction.query_row("SELECT count(*) FROM texts WHERE texts MATCH 'a'", [], |_| Ok(()))?;
+    transaction.commit()?;
+    Ok(Some(connection))
+}
+
+fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(Duration::from_secs(5))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "cache_size", -16_384)?;
+    moments::register(connection)
+}
+
+/// True for failures that a new file heals.
+fn is_corrupt(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, Unknown};
+    error
+        .sqlite_error_code()
+        .is_some_and(|code| matches!(code, DatabaseCorrupt | NotADatabase | Unknown))
+}
+
+/// Removes the file and what SQLite keeps beside it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "index.db is a cache beside the tree, never a part of it"
+)]
+fn remove(file: &Path) -> Result<(), std::io::Error> {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut name = file.as_os_str().to_owned();
+        name.push(suffix);
+        match std::fs::remove_file(PathBuf::from(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}

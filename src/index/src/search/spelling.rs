@@ -1,0 +1,116 @@
+//! "Did you mean": known words that are written much like the ones asked for (contract 4.5, `suggest_threshold`).
+
+use std::collections::BTreeSet;
+
+use rusqlite::{Connection, OptionalExtension};
+use strsim::normalized_damerau_levenshtein;
+
+use super::query;
+use crate::{Index, IndexError};
+
+/// The least similarity when the caller names none: one slip in four letters is 0.75, two in six 0.67.
+const DEFAULT_THRESHOLD: f64 = 0.7;
+
+/// How many words are offered for one word.
+const OFFERED: usize = 3;
+
+/// Words of a question that are looked at.
+const MAX_WORDS: usize = 16;
+
+/// A known word beside one that no page has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Suggestion {
+    /// The word asked for.
+    pub word: String,
+    /// A word that pages do have: lower case, without diacritics.
+    pub instead: String,
+    /// How much alike they are, 0 to 1: 1 less the slips (a letter added, lost, changed, or two swapped) per letter.
+    pub similarity: f64,
+    /// How many pages have it.
+    pub pages: usize,
+}
+
+impl Index {
+    /// Known words for the words of `q` that no page has: at most three for each, the most alike first, then the most used.
+    ///
+    /// `threshold` is the least similarity to be offered, 0 to 1; 0.7 when not given. Words under three letters, and words
+    /// that some page has, are left alone.
+    ///
+    /// # Errors
+    /// [`IndexError::Invalid`] for a threshold outside 0 to 1 or a `q` that is too long; [`IndexError::Database`].
+    pub fn suggest(&self, q: &str, threshold: Option<f64>) -> Result<Vec<Suggestion>, IndexError> {
+        let threshold = threshold.unwrap_or(DEFAULT_THRESHOLD);
+        if !(0.0..=1.0).contains(&threshold) {
+            let why = format!("{threshold} is out of range; 0 to 1 is allowed");
+            return Err(IndexError::invalid("suggest_threshold", why));
+        }
+        query::read(q)?;
+        let words: BTreeSet<String> = query::words(q)
+            .filter(|word| word.chars().count() >= 3)
+            .map(str::to_lowercase)
+            .take(MAX_WORDS)
+            .collect();
+        self.readers.read(|connection| {
+            let mut unknown = Vec::new();
+            for word in words {
+                if !is_known(connection, &word)? {
+                    unknown.push(word);
+                }
+            }
+            nearest(connection, &unknown, threshold)
+        })
+    }
+}
+
+fn is_known(connection: &Connection, word: &str) -> rusqlite::Result<bool> {
+    let found = connection
+        .prepare_cached("SELECT 1 FROM spellings WHERE spellings MATCH ?1 LIMIT 1")?
+        .query_row([format!("\"{word}\"")], |_| Ok(()))
+        .optional()?;
+    Ok(found.is_some())
+}
+
+/// One pass over the vocabulary for all the words.
+fn nearest(connection: &Connection, unknown: &[String], threshold: f64) -> Result<Vec<Suggestion>, IndexError> {
+    if unknown.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut found: Vec<Vec<Suggestion>> = vec![Vec::new(); unknown.len()];
+    let mut statement = connection.prepare_cached("SELECT term, doc FROM vocabulary")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let term = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        for (word, offers) in unknown.iter().zip(&mut found) {
+            if let Some(similarity) = similarity(word, term, threshold) {
+                let pages = usize::try_from(row.get::<_, i64>(1)?).unwrap_or_default();
+                offers.push(Suggestion {
+                    word: word.clone(),
+                    instead: term.to_owned(),
+                    similarity,
+                    pages,
+                });
+            }
+        }
+    }
+    for offers in &mut found {
+        offers.sort_by(|a, b| {
+            b.similarity
+                .total_cmp(&a.similarity)
+                .then(b.pages.cmp(&a.pages))
+                .then_with(|| a.instead.cmp(&b.instead))
+        });
+        offers.truncate(OFFERED);
+    }
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// How alike two words are, when it is enough; words of very different length are not even compared.
+fn similarity(word: &str, term: &str, threshold: f64) -> Option<f64> {
+    let (long, short) = (word.len().max(term.len()), word.len().min(term.len()));
+    // A letter is up to four bytes, so only plain words can be told apart by their length in bytes.
+    if word.is_ascii() && term.is_ascii() && (short as f64) < threshold * long as f64 {
+        return None;
+    }
+    let similarity = normalized_damerau_levenshtein(word, term);
+    (similarity >= threshold).then_some(similarity)
+}

@@ -1,0 +1,85 @@
+//! How much a page's standing counts beside its words (gaps.md 4.5, "Trust multipliers").
+
+use serde_json::Value;
+
+/// How much `status`, `source-of-truth` and `confidence` of the frontmatter move a page up or down. No page is left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Not at all.
+    Off,
+    /// A little: what `/search` does.
+    #[default]
+    Soft,
+    /// A lot: what `/search/verified` does.
+    Hard,
+}
+
+/// What the score of a page is multiplied with; the signals stack.
+pub(super) fn multiplier(trust: Trust, frontmatter: &Value) -> f64 {
+    let [verified, deprecated, outdated, source_of_truth, confidence] = match trust {
+        Trust::Off => return 1.0,
+        Trust::Soft => [1.2, 0.5, 0.7, 1.4, 0.3],
+        Trust::Hard => [2.0, 0.1, 0.3, 3.0, 1.0],
+    };
+    let status = match frontmatter.get("status").and_then(Value::as_str) {
+        Some("verified") => verified,
+        Some("deprecated") => deprecated,
+        Some("outdated") => outdated,
+        Some(_) | None => 1.0,
+    };
+    let truth = if is_source_of_truth(frontmatter) {
+        source_of_truth
+    } else {
+        1.0
+    };
+    let confident = frontmatter
+        .get("confidence")
+        .and_then(Value::as_f64)
+        .filter(|c| *c > 0.0 && *c <= 1.0);
+    status * truth * confident.map_or(1.0, |c| 1.0 + confidence * c)
+}
+
+/// Is `source-of-truth: true` in the frontmatter?
+pub(super) fn is_source_of_truth(frontmatter: &Value) -> bool {
+    frontmatter.get("source-of-truth") == Some(&Value::Bool(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn signals_stack_and_nonsense_counts_for_nothing() {
+        for (frontmatter, soft, hard) in [
+            (json!({}), 1.0, 1.0),
+            (json!({"status": "verified"}), 1.2, 2.0),
+            (json!({"status": "deprecated"}), 0.5, 0.1),
+            (json!({"status": "outdated"}), 0.7, 0.3),
+            (json!({"source-of-truth": true}), 1.4, 3.0),
+            (
+                json!({"source-of-truth": "true", "status": 7, "confidence": 7}),
+                1.0,
+                1.0,
+            ),
+            (
+                json!({"status": "verified", "source-of-truth": true, "confidence": 0.5}),
+                1.2 * 1.4 * 1.15,
+                9.0,
+            ),
+        ] {
+            assert!(
+                (multiplier(Trust::Soft, &frontmatter) - soft).abs() < 1e-9,
+                "{frontmatter}"
+            );
+            assert!(
+                (multiplier(Trust::Hard, &frontmatter) - hard).abs() < 1e-9,
+                "{frontmatter}"
+            );
+            assert!(
+                (multiplier(Trust::Off, &frontmatter) - 1.0).abs() < 1e-9,
+                "{frontmatter}"
+            );
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Pages become rows, and rows go away.
+
+use std::collections::HashSet;
+
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use svcfs_base::{Seq, TreePath};
+
+use crate::document::Document;
+use crate::schema::Tables;
+use crate::{Entry, IndexError};
+
+/// The one connection that writes, and what a rebuild must know of writes that happen beside it.
+pub(crate) struct Writer {
+    pub(crate) connection: Connection,
+    /// While a rebuild runs: the pages written since it began. Their new rows are in both sets of tables, and the
+    /// rebuild must not put an older text over them.
+    pub(crate) touched: Option<HashSet<TreePath>>,
+}
+
+/// What one entry does to the tables.
+pub(crate) enum Step {
+    /// The page is there.
+    Put(Box<Document>),
+    /// No page is there.
+    Remove(TreePath),
+}
+
+impl Step {
+    /// Reads an entry. What is not a page of the index (not `.md`, or below a dot name, gaps.md D4) is never put.
+    pub(crate) fn read(entry: &Entry) -> Result<Self, IndexError> {
+        Ok(match entry {
+            Entry::Page {
+                path,
+                etag,
+                text,
+                modified,
+            } if path.is_page() && !path.is_dotted() => {
+                Self::Put(Box::new(Document::read(path.clone(), *etag, text, *modified)?))
+            }
+            Entry::Page { path, .. } | Entry::Gone(path) => Self::Remove(path.clone()),
+        })
+    }
+    pub(crate) fn path(&self) -> &TreePath {
+        match self {
+            Self::Put(document) => &document.path,
+            Self::Remove(path) => path,
+        }
+    }
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Self::Put(document) => document.weight(),
+            Self::Remove(_) => 0,
+        }
+    }
+    /// Changes one set of tables.
+    pub(crate) fn take(&self, transaction: &Transaction<'_>, tables: Tables) -> Result<(), IndexError> {
+        match self {
+            Self::Put(document) => put(transaction, tables, document),
+            Self::Remove(path) => remove(transaction, tables, path),
+        }
+    }
+}
+
+/// The position of the change log that the rows reflect.
+pub(crate) fn cursor(connection: &Connection) -> rusqlite::Result<Seq> {
+    connection
+        .prepare_cached("SELECT cursor FROM position")?
+        .query_row([], |row| row.get::<_, i64>(0))
+        .map(|cursor| Seq(cursor.unsigned_abs()))
+}
+
+/// Moves the position, in the transaction of the rows it speaks for.
+pub(crate) fn set_cursor(transaction: &Transaction<'_>, cursor: Seq) -> rusqlite::Result<()> {
+    let cursor = i64::try_from(cursor.0).unwrap_or(i64::MAX);
+    transaction
+        .prepare_cached("UPDATE position SET cursor = ?1")?
+        .execute([cursor])?;
+    Ok(())
+}
+
+fn put(transaction: &Transaction<'_>, tables: Tables, document: &Document) -> Result<(), IndexError> {
+    let found: Option<(i64, [u8; 20])> = transaction
+        .prepare_cached(&tables.sql("SELECT id, etag FROM pages@ WHERE path = ?1"))?
+        .query_row([document.path.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let id = match found {
+        Some((id, etag)) if etag == *document.etag.as_bytes() => {
+            transaction
+                .prepare_cached(&tables.sql("UPDATE pages@ SET modified = ?2 WHERE id = ?1"))?
+                .execute((id, document.modified))?;
+            return Ok(());
+        }
+        Some((id, _)) => {
+            clear(transaction, tables, id)?;
+            Some(id)
+        }
+        None => None,
+    };
+    transaction
+        .prepare_cached(&tables.sql("INSERT INTO pages@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"))?
+        .execute(params![
+            id,
+            document.path.as_str(),
+            document.etag.as_bytes(),
+            document.modified,
+            document.title,
+            document.excerpt,
+            i64::try_from(document.word_count).unwrap_or(i64::MAX),
+            document.metadata,
+            document.headings,
+        ])?;
+    let id = id.unwrap_or_else(|| transaction.last_insert_rowid());
+    put_text(transaction, tables, id, document)?;
+    put_links(transaction, tables, id, document)
+}
+
+fn put_text(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &Document) -> Result<(), IndexError> {
+    transaction
+        .prepare_cached(
+            &tables.sql("INSERT INTO texts@ (rowid, title, headings, body, frontmatter) VALUES (?1, ?2, ?3, ?4, ?5)"),
+        )?
+        .execute((
+            id,
+            &document.title,
+            &document.headings_text,
+            &document.body,
+            &document.frontmatter_text,
+        ))?;
+    let words = [
+        document.title.as_str(),
+        document.frontmatter_text.as_str(),
+        document.body.as_str(),
+    ]
+    .join("\n");
+    transaction
+        .prepare_cached(&tables.sql("INSERT INTO spellings@ (rowid, words) VALUES (?1, ?2)"))?
+        .execute((id, words))?;
+    Ok(())
+}
+
+fn put_links(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &Document) -> Result<(), IndexError> {
+    let mut key =
+        transaction.prepare_cached(&tables.sql("INSERT OR IGNORE INTO page_keys@ VALUES (?1, ?2, ?3, ?4)"))?;
+    for name in &document.keys {
+        key.execute((&name.folded, name.kind as u8, id, &name.text))?;
+    }
+    let mut row = transaction.prepare_cached(&tables.sql("INSERT INTO links@ VALUES (?1, ?2, ?3, ?4, ?5, ?6)"))?;
+    let mut key = transaction.prepare_cached(&tables.sql("INSERT INTO link_keys@ VALUES (?1, ?2, ?3)"))?;
+    for (position, link) in (0_i64..).zip(&document.links) {
+        row.execute((
+            id,
+            position,
+            link.kind.is_wiki(),
+            &link.target,
+            &link.heading,
+            &link.context,
+        ))?;
+        for folded in document.folded_targets(link) {
+            key.execute((folded, id, position))?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(transaction: &Transaction<'_>, tables: Tables, path: &TreePath) -> Result<(), IndexError> {
+    let id: Option<i64> = transaction
+        .prepare_cached(&tables.sql("SELECT id FROM pages@ WHERE path = ?1"))?
+        .query_row([path.as_str()], |row| row.get(0))
+        .optional()?;
+    id.map_or(Ok(()), |id| clear(transaction, tables, id))
+}
+
+/// Removes every row of a page, postings included.
+fn clear(transaction: &Transaction<'_>, tables: Tables, id: i64) -> Result<(), IndexError> {
+    for statement in [
+        "DELETE FROM texts@ WHERE rowid = ?1",
+        "DELETE FROM spellings@ WHERE rowid = ?1",
+        "DELETE FROM page_keys@ WHERE page = ?1",
+        "DELETE FROM link_keys@ WHERE page = ?1",
+        "DELETE FROM links@ WHERE page = ?1",
+        "DELETE FROM pages@ WHERE id = ?1",
+    ] {
+        transaction.prepare_cached(&tables.sql(statement))?.execute([id])?;
+    }
+    Ok(())
+}
