@@ -1,6 +1,6 @@
 //! The connections that read: a few, kept open, each one lent to one question at a time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction};
@@ -36,6 +36,11 @@ impl Readers {
         if idle.len() < KEPT {
             idle.push(connection);
         }
-        answer
+        drop(idle);
+        schema::noticed(&self.file, answer)
+    }
+    /// The file they read.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
     }
 }

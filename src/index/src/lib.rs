@@ -99,10 +99,15 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`]; then neither rows nor cursor moved.
     pub fn ingest(&self, entries: &[Entry], cursor: Seq) -> Result<(), IndexError> {
+        // Read before the lock is taken: this is most of the work.
         let steps = entries.iter().map(Step::read).collect::<Result<Vec<_>, _>>()?;
+        schema::noticed(self.readers.file(), self.take_in(&steps, cursor))
+    }
+
+    fn take_in(&self, steps: &[Step], cursor: Seq) -> Result<(), IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
-        for step in &steps {
+        for step in steps {
             step.take(&transaction, schema::Tables::Live)?;
             if writer.touched.is_some() {
                 step.take(&transaction, schema::Tables::Next)?;

@@ -51,8 +51,8 @@ impl Index {
                 tracing::warn!(error = %error, "an unfinished index could not be removed; the next start does it");
             }
         }
-        outcome?;
-        self.give_back_space()
+        let outcome = outcome.and_then(|()| self.give_back_space());
+        schema::noticed(self.readers.file(), outcome)
     }
 
     /// Makes the empty tables; from here on `ingest` fills them too. Gives the live cursor.

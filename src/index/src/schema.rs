@@ -167,6 +167,20 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     moments::register(connection)
 }
 
+/// Passes an outcome on. Damage that shows only now, in a file that opened well, is written into its header, so that the
+/// next start makes a new one instead of meeting the same damage again.
+pub(crate) fn noticed<T>(file: &Path, outcome: Result<T, IndexError>) -> Result<T, IndexError> {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    if let Err(IndexError::Database(error)) = &outcome
+        && matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+    {
+        let condemned = Connection::open(file).and_then(|connection| connection.pragma_update(None, "user_version", 0));
+        let is_condemned = condemned.is_ok();
+        tracing::error!(index.file = %file.display(), %error, is_condemned, "index is damaged; the next start makes it anew");
+    }
+    outcome
+}
+
 /// True for failures that a new file heals.
 fn is_corrupt(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, Unknown};

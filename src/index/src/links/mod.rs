@@ -52,6 +52,31 @@ const fn kind_of(is_wiki: bool) -> LinkKind {
     if is_wiki { LinkKind::Wiki } else { LinkKind::Markdown }
 }
 
+/// Links that may mean a page by one of its names, from the pages that hold them.
+const BACKLINKS: &str = "
+    SELECT DISTINCT source.path, links.position, source.title, links.is_wiki, links.target, links.context
+    FROM pages AS target
+    JOIN page_keys ON page_keys.page = target.id
+    JOIN link_keys ON link_keys.folded = page_keys.folded
+    JOIN links ON links.page = link_keys.page AND links.position = link_keys.position
+    JOIN pages AS source ON source.id = links.page
+    WHERE target.path = ?1 AND source.id <> target.id
+    ORDER BY source.path, links.position";
+
+/// The links of a page.
+const LINKS_OUT: &str = "
+    SELECT links.is_wiki, links.target, links.heading FROM pages JOIN links ON links.page = pages.id
+    WHERE pages.path = ?1 ORDER BY links.position";
+
+/// The pages with a link that may mean a name.
+const SOURCES: &str = "
+    SELECT DISTINCT pages.path FROM link_keys JOIN pages ON pages.id = link_keys.page WHERE link_keys.folded = ?1";
+
+/// The pages that answer to a name.
+const NAMES: &str = "
+    SELECT page_keys.kind, page_keys.text, pages.path FROM page_keys JOIN pages ON pages.id = page_keys.page
+    WHERE page_keys.folded = ?1";
+
 impl Index {
     /// The other pages with a link that leads to this page, in path order, each once. None for an unknown page.
     ///
@@ -59,16 +84,7 @@ impl Index {
     /// [`IndexError::Database`].
     pub fn backlinks(&self, path: &TreePath) -> Result<Vec<Backlink>, IndexError> {
         self.readers.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT DISTINCT source.path, links.position, source.title, links.is_wiki, links.target, links.context
-                 FROM pages AS target
-                 JOIN page_keys ON page_keys.page = target.id
-                 JOIN link_keys ON link_keys.folded = page_keys.folded
-                 JOIN links ON links.page = link_keys.page AND links.position = link_keys.position
-                 JOIN pages AS source ON source.id = links.page
-                 WHERE target.path = ?1 AND source.id <> target.id
-                 ORDER BY source.path, links.position",
-            )?;
+            let mut statement = connection.prepare_cached(BACKLINKS)?;
             let mut rows = statement.query([path.as_str()])?;
             let mut names = Names::new(connection);
             let mut found: Vec<Backlink> = Vec::new();
@@ -96,10 +112,7 @@ impl Index {
     /// [`IndexError::Database`].
     pub fn links_out(&self, path: &TreePath) -> Result<Vec<OutLink>, IndexError> {
         self.readers.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT links.is_wiki, links.target, links.heading FROM pages JOIN links ON links.page = pages.id
-                 WHERE pages.path = ?1 ORDER BY links.position",
-            )?;
+            let mut statement = connection.prepare_cached(LINKS_OUT)?;
             let mut rows = statement.query([path.as_str()])?;
             let mut names = Names::new(connection);
             let mut found = Vec::new();
@@ -164,10 +177,7 @@ impl Index {
             for folded in known.query_map([path.as_str()], |row| row.get(0))? {
                 names.push(folded?);
             }
-            let mut statement = connection.prepare_cached(
-                "SELECT DISTINCT pages.path FROM link_keys JOIN pages ON pages.id = link_keys.page
-                 WHERE link_keys.folded = ?1",
-            )?;
+            let mut statement = connection.prepare_cached(SOURCES)?;
             let mut sources = std::collections::BTreeSet::new();
             for name in names {
                 for source in statement.query_map([name], |row| row.get::<_, String>(0))? {
@@ -247,10 +257,7 @@ impl<'c> Names<'c> {
     }
 
     fn read(&self, folded: &str) -> Result<Vec<Name>, IndexError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT page_keys.kind, page_keys.text, pages.path FROM page_keys JOIN pages ON pages.id = page_keys.page
-             WHERE page_keys.folded = ?1",
-        )?;
+        let mut statement = self.connection.prepare_cached(NAMES)?;
         let mut rows = statement.query([folded])?;
         let mut names = Vec::new();
         while let Some(row) = rows.next()? {

@@ -5,7 +5,7 @@ use crate::IndexError;
 /// Longest `q`, in bytes; far beyond any question, and short of what would keep SQLite busy.
 pub(crate) const MAX_QUERY_BYTES: usize = 4096;
 
-/// Most words of a `q` that is not written in the query language.
+/// Most words of a `q`, operators included.
 const MAX_WORDS: usize = 128;
 
 /// A query, in up to two readings.

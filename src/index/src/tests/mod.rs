@@ -1,0 +1,377 @@
+//! The life of the file, and writes; questions have their tests beside them.
+#![expect(clippy::disallowed_methods, reason = "tests damage the file on purpose")]
+
+mod rebuild;
+
+use std::path::PathBuf;
+
+use svcfs_base::{ETag, Fault, Kind, Seq, Timestamp, TreePath};
+use tempfile::TempDir;
+
+use crate::{Entry, Index, IndexError, SearchQuery};
+
+/// An index in a directory of its own.
+pub(crate) struct Space {
+    pub(crate) index: Index,
+    pub(crate) file: PathBuf,
+    directory: TempDir,
+}
+
+impl Space {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("index.db");
+        Self {
+            index: Index::open(&file).unwrap(),
+            file,
+            directory,
+        }
+    }
+    /// An index of pages given as path and text.
+    pub(crate) fn of(pages: &[(&str, &str)]) -> Self {
+        let space = Self::new();
+        space.put(pages);
+        space
+    }
+    pub(crate) fn put(&self, pages: &[(&str, &str)]) {
+        let entries: Vec<Entry> = pages.iter().map(|(path, text)| page(path, text)).collect();
+        self.index
+            .ingest(&entries, self.index.cursor().unwrap().next())
+            .unwrap();
+    }
+    pub(crate) fn remove(&self, path: &str) {
+        self.index
+            .ingest(&[Entry::Gone(at(path))], self.index.cursor().unwrap().next())
+            .unwrap();
+    }
+    /// The paths that a search finds, best first.
+    pub(crate) fn found(&self, q: &str) -> Vec<String> {
+        let hits = self.index.search(&SearchQuery::new(q)).unwrap();
+        hits.into_iter().map(|hit| hit.path.to_string()).collect()
+    }
+    fn reopen(self) -> Self {
+        let Self { index, file, directory } = self;
+        drop(index);
+        Self {
+            index: Index::open(&file).unwrap(),
+            file,
+            directory,
+        }
+    }
+}
+
+pub(crate) fn at(path: &str) -> TreePath {
+    TreePath::parse(path).unwrap()
+}
+
+pub(crate) fn page(path: &str, text: &str) -> Entry {
+    Entry::Page {
+        path: at(path),
+        etag: ETag::of(text.as_bytes()),
+        text: text.to_owned(),
+        modified: Timestamp::from_second(1_767_225_600).unwrap(),
+    }
+}
+
+#[test]
+fn a_new_index_is_empty_and_at_the_beginning_of_the_log() {
+    let space = Space::new();
+    assert_eq!(space.index.cursor().unwrap(), Seq(0));
+    assert_eq!(space.index.count().unwrap(), 0);
+    assert_eq!(space.found("anything"), [""; 0]);
+}
+
+#[test]
+fn rows_and_cursor_survive_a_restart() {
+    let space = Space::of(&[("a.md", "# Apples\n\nred")]);
+    let before = space.index.fingerprint().unwrap();
+    let space = space.reopen();
+    assert_eq!(space.index.cursor().unwrap(), Seq(1));
+    assert_eq!(space.index.fingerprint().unwrap(), before);
+    assert_eq!(space.found("apple"), ["a.md"]);
+}
+
+#[test]
+fn a_file_of_another_version_gives_way_to_a_new_one() {
+    let space = Space::of(&[("a.md", "apples")]);
+    let connection = rusqlite::Connection::open(&space.file).unwrap();
+    connection.pragma_update(None, "user_version", 999).unwrap();
+    drop(connection);
+    let space = space.reopen();
+    assert_eq!(
+        (space.index.cursor().unwrap(), space.index.count().unwrap()),
+        (Seq(0), 0)
+    );
+    space.put(&[("b.md", "pears")]);
+    assert_eq!(space.found("pears"), ["b.md"]);
+}
+
+#[test]
+fn a_file_that_is_no_database_gives_way_to_a_new_one() {
+    for damage in [
+        &b"not a database at all, but long enough to be looked at as one".repeat(100)[..],
+        b"short",
+    ] {
+        let Space {
+            index,
+            file,
+            directory: _directory,
+        } = Space::of(&[("a.md", "apples")]);
+        drop(index);
+        std::fs::write(&file, damage).unwrap();
+        let index = Index::open(&file).unwrap();
+        assert_eq!((index.cursor().unwrap(), index.count().unwrap()), (Seq(0), 0));
+    }
+}
+
+#[test]
+fn a_file_damaged_in_its_middle_gives_way_to_a_new_one() {
+    let Space {
+        index,
+        file,
+        directory: _directory,
+    } = Space::of(&[("a.md", "apples")]);
+    drop(index);
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[4096..].fill(0xA5);
+    std::fs::write(&file, bytes).unwrap();
+    let index = Index::open(&file).unwrap();
+    assert_eq!((index.cursor().unwrap(), index.count().unwrap()), (Seq(0), 0));
+}
+
+#[test]
+fn a_directory_in_the_place_of_the_file_is_an_error_that_names_no_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    let fault = Fault::from(Index::open(directory.path()).err().unwrap());
+    assert_eq!(
+        (fault.kind(), fault.message()),
+        (Kind::Unavailable, "search index not available")
+    );
+}
+
+#[test]
+fn what_the_caller_got_wrong_is_told_apart_from_what_we_did() {
+    let fault = Fault::from(IndexError::invalid("q", "is too long"));
+    assert_eq!((fault.kind(), fault.message()), (Kind::Invalid, "`q`: is too long"));
+    let fault = Fault::from(IndexError::Database(rusqlite::Error::QueryReturnedNoRows));
+    assert_eq!(
+        (fault.kind(), fault.message()),
+        (Kind::Unavailable, "search index not available")
+    );
+}
+
+#[test]
+fn only_pages_outside_dot_folders_are_indexed() {
+    let space = Space::of(&[
+        ("a.md", "word"),
+        ("B.MD", "word"),
+        ("a.txt", "word"),
+        (".svc/rules.md", "word"),
+        ("x/.hidden.md", "word"),
+    ]);
+    let paths: Vec<String> = space
+        .index
+        .paths(&TreePath::root())
+        .unwrap()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(paths, ["B.MD", "a.md"]);
+}
+
+#[test]
+fn paths_below_a_folder_do_not_take_in_its_namesakes() {
+    let space = Space::of(&[
+        ("a/b.md", ""),
+        ("a/c/d.md", ""),
+        ("a-b.md", ""),
+        ("a0.md", ""),
+        ("ab/x.md", ""),
+    ]);
+    let below = |path| -> Vec<String> {
+        space
+            .index
+            .paths(&at(path))
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    };
+    assert_eq!(below("a"), ["a/b.md", "a/c/d.md"]);
+    assert_eq!(below("a/b.md"), ["a/b.md"]);
+    assert_eq!(below("").len(), 5);
+    assert_eq!(below("nowhere"), [""; 0]);
+}
+
+#[test]
+fn a_page_is_kept_with_what_was_read_from_it() {
+    let text = "---\nzeta: 1\nalpha: [x, {y: 2}]\n---\n# Héading One\n\nFirst words.\n\n## Two\n";
+    let space = Space::of(&[("d/p.md", text)]);
+    let row = space.index.page(&at("d/p.md")).unwrap().unwrap();
+    assert_eq!(
+        (row.title.as_str(), row.excerpt.as_str()),
+        ("Héading One", "First words.")
+    );
+    assert_eq!(
+        serde_json::to_string(&row.frontmatter).unwrap(),
+        r#"{"zeta":1,"alpha":["x",{"y":2}]}"#
+    );
+    assert_eq!(
+        row.headings.iter().map(|heading| heading.level).collect::<Vec<_>>(),
+        [1, 2]
+    );
+    assert_eq!(row.etag, ETag::of(text.as_bytes()));
+    assert_eq!(row.modified.to_string(), "2026-01-01T00:00:00Z");
+    assert_eq!(space.index.page(&at("none.md")).unwrap(), None);
+}
+
+#[test]
+fn words_that_an_update_removes_are_gone_from_every_answer() {
+    let space = Space::of(&[("a.md", "---\nstate: zirconium\n---\n# Xylophone\n\nquokka [[target]]\n")]);
+    for word in ["zirconium", "xylophone", "quokka"] {
+        assert_eq!(space.found(word), ["a.md"], "{word}");
+    }
+    space.put(&[("a.md", "nothing of it")]);
+    for word in ["zirconium", "xylophone", "quokka", "xylo*", "title:xylophone"] {
+        assert_eq!(space.found(word), [""; 0], "{word}");
+    }
+    assert!(space.index.suggest("quoka", None).unwrap().is_empty());
+    assert!(space.index.links_out(&at("a.md")).unwrap().is_empty());
+    assert_eq!(
+        space.index.fingerprint().unwrap(),
+        Space::of(&[("a.md", "nothing of it")]).index.fingerprint().unwrap()
+    );
+}
+
+#[test]
+fn a_removed_page_leaves_nothing_behind() {
+    let space = Space::of(&[("a.md", "---\naliases: [other]\n---\n# Title\n\nquokka [[b]]\n")]);
+    space.remove("a.md");
+    space.remove("never.md");
+    assert_eq!(space.found("quokka"), [""; 0]);
+    assert_eq!(
+        space.index.fingerprint().unwrap(),
+        Space::new().index.fingerprint().unwrap()
+    );
+}
+
+#[test]
+fn ingesting_again_changes_nothing() {
+    let entries = [page("a.md", "one [[b]]"), page("b.md", "two"), Entry::Gone(at("c.md"))];
+    let space = Space::new();
+    space.index.ingest(&entries, Seq(3)).unwrap();
+    let once = space.index.fingerprint().unwrap();
+    space.index.ingest(&entries, Seq(3)).unwrap();
+    assert_eq!(space.index.fingerprint().unwrap(), once);
+    assert_eq!(
+        (space.index.cursor().unwrap(), space.index.count().unwrap()),
+        (Seq(3), 2)
+    );
+}
+
+#[test]
+fn a_page_written_and_removed_in_one_batch_is_gone() {
+    let space = Space::new();
+    let entries = [
+        page("a.md", "one"),
+        page("a.md", "two"),
+        Entry::Gone(at("a.md")),
+        page("b.md", "x"),
+        page("b.md", "y"),
+    ];
+    space.index.ingest(&entries, Seq(9)).unwrap();
+    assert_eq!(
+        (space.found("one"), space.found("two"), space.found("y")),
+        (vec![], vec![], vec!["b.md".to_owned()])
+    );
+}
+
+#[test]
+fn the_file_does_not_grow_with_the_number_of_updates() {
+    let text = |round: usize| {
+        (0..400)
+            .map(|word| format!("word{} ", (word * 7 + round * 131) % 5_000))
+            .collect::<String>()
+    };
+    let space = Space::new();
+    let size = |space: &Space| {
+        let connection = rusqlite::Connection::open(&space.file).unwrap();
+        let pages: i64 = connection
+            .pragma_query_value(None, "page_count", |row| row.get(0))
+            .unwrap();
+        pages * 4096
+    };
+    let update = |round: usize| {
+        let texts: Vec<String> = (0..10).map(|page| text(round * 10 + page)).collect();
+        let entries: Vec<Entry> = texts
+            .iter()
+            .enumerate()
+            .map(|(at, text)| page(&format!("p{at}.md"), text))
+            .collect();
+        space.index.ingest(&entries, Seq(round as u64)).unwrap();
+    };
+    (0..100).for_each(update);
+    let after_100 = size(&space);
+    (100..400).for_each(update);
+    let after_400 = size(&space);
+    assert!(
+        after_400 < after_100 * 3 / 2,
+        "{after_100} bytes after 100 rounds, {after_400} after 400"
+    );
+    assert!(after_400 < 2 << 20, "{after_400} bytes for ten pages of 3 kB");
+}
+
+#[test]
+fn hostile_pages_are_indexed_without_a_complaint() {
+    let space = Space::of(&[
+        ("nul.md", "before\0after"),
+        ("marks.md", "\u{FDD0}fake\u{FDD1} mark"),
+        ("yaml.md", "---\n: [}\n---\nbroken"),
+        ("open.md", "---\nnever: closed\n"),
+        ("brackets.md", &"[[".repeat(10_000)),
+        ("long.md", &"x".repeat(1 << 20)),
+        ("empty.md", ""),
+        ("keys.md", "---\n\"a\\\"b\": 1\n\"\": 2\n\"\\u0000\": 3\n---\n"),
+        ("'; DROP TABLE pages; --.md", "robert"),
+    ]);
+    assert_eq!(space.index.count().unwrap(), 9);
+    assert_eq!(space.found("after"), ["nul.md"]);
+    assert_eq!(space.found("robert"), ["'; DROP TABLE pages; --.md"]);
+    let snippet = space.index.search(&SearchQuery::new("fake")).unwrap().remove(0).snippet;
+    assert_eq!(snippet, "\u{FFFD}<mark>fake</mark>\u{FFFD} mark");
+    assert_eq!(space.index.fingerprint().unwrap().pages, 9);
+}
+
+#[test]
+fn damage_met_by_a_question_is_healed_at_the_next_start() {
+    let Space { index, file, directory } = Space::of(&[("a.md", "[[b]]"), ("b.md", "apples")]);
+    drop(index);
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    let root: usize = connection
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'links'", [], |row| {
+            row.get::<_, i64>(0)
+        })
+        .unwrap()
+        .try_into()
+        .unwrap();
+    drop(connection);
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[(root - 1) * 4096..root * 4096].fill(0xA5);
+    std::fs::write(&file, bytes).unwrap();
+    let space = Space {
+        index: Index::open(&file).unwrap(),
+        file,
+        directory,
+    };
+    assert_eq!(space.found("apples"), ["b.md"]);
+    let fault = Fault::from(space.index.backlinks(&at("b.md")).unwrap_err());
+    assert_eq!(
+        (fault.kind(), fault.message()),
+        (Kind::Unavailable, "search index not available")
+    );
+    let space = space.reopen();
+    assert_eq!(
+        (space.index.cursor().unwrap(), space.index.count().unwrap()),
+        (Seq(0), 0)
+    );
+}
