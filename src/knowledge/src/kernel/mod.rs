@@ -16,3 +16,6 @@ mod tests;
 pub use context::{Cx, Server, Space};
 pub use operation::{Area, Entry, Operation};
 pub use route::{Accepts, Media, Method, Route};
+
+/// What [`Space::vfs`] answers doors with.
+pub use svcfs_vfs::{EntryKind, Event, EventChange};

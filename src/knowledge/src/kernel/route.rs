@@ -74,8 +74,6 @@ pub struct Route {
     pub has_etag: bool,
     /// Status of a success: 200, 201 or 204.
     pub success: u16,
-    /// Whether it needs no credentials in any mode.
-    pub is_public: bool,
 }
 
 impl Route {
@@ -88,7 +86,6 @@ impl Route {
             answers: None,
             has_etag: false,
             success: 200,
-            is_public: false,
         }
     }
     /// Reads at `path`.
@@ -151,12 +148,6 @@ impl Route {
     #[must_use]
     pub const fn no_content(mut self) -> Self {
         self.success = 204;
-        self
-    }
-    /// No credentials are needed in any mode.
-    #[must_use]
-    pub const fn public(mut self) -> Self {
-        self.is_public = true;
         self
     }
 }

@@ -39,7 +39,8 @@ impl Operation for Greet {
     type Output = Greeting;
     fn run(self, _: &Cx<'_>) -> Result<Greeting, Fault> {
         let mark = if self.loudly { "!" } else { "." };
-        let text = format!("hello {} and {} others{mark}", self.path, self.others.len());
+        let names: Vec<&str> = self.others.iter().map(|other| other.path.as_str()).collect();
+        let text = format!("hello {} and {names:?}{mark}", self.path);
         Ok(Greeting { text })
     }
 }
@@ -80,13 +81,9 @@ fn a_refused_input_names_its_field() {
             json!({"path": "a.md", "loudly": "yes"}),
             "`loudly`: invalid type: string \"yes\", expected a boolean",
         ),
-        (json!([1]), "invalid type: integer `1`, expected a borrowed string"),
     ] {
-        let fault = refusal(arguments.clone());
-        assert_eq!(fault.kind(), Kind::Invalid);
-        if arguments.is_object() {
-            assert_eq!(fault.message(), message);
-        }
+        let fault = refusal(arguments);
+        assert_eq!((fault.kind(), fault.message()), (Kind::Invalid, message));
     }
 }
 

@@ -1,0 +1,122 @@
+//! The running HTTP door: what every request shares, and the one dispatcher.
+
+use std::sync::Arc;
+
+use svcfs_base::{Caller, Fault, Kind};
+use svcfs_knowledge::kernel::{Area, Cx, Entry, Server, Space};
+use svcfs_work::{Lane, LaneError, Lanes};
+use tokio_util::sync::CancellationToken;
+
+use crate::hosts::Hosts;
+use crate::reply::RETRY;
+use crate::routes::Table;
+use crate::specials::events::Subscribers;
+use crate::{Error, openapi};
+
+/// What every request shares.
+pub(crate) struct App {
+    /// The operations this door offers; tests bring their own.
+    pub catalogue: &'static [Area],
+    /// What answers.
+    pub server: Arc<Server>,
+    /// What paths lead to.
+    pub table: Table,
+    /// Which hosts and origins may ask.
+    pub hosts: Hosts,
+    /// Who follows the event stream.
+    pub subscribers: Subscribers,
+    /// The OpenAPI document.
+    pub openapi: bytes::Bytes,
+    /// Asked for when the server goes down; ends streams.
+    pub stop: CancellationToken,
+    lanes: Lanes,
+}
+
+impl App {
+    /// A door to `server`'s spaces.
+    ///
+    /// # Errors
+    /// `Routes` when two operations cannot be told apart.
+    pub(crate) fn new(
+        catalogue: &'static [Area],
+        server: Arc<Server>,
+        stop: CancellationToken,
+    ) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self {
+            catalogue,
+            table: Table::new(catalogue)?,
+            hosts: Hosts::new(&server.settings().server),
+            subscribers: Subscribers::new(&server),
+            openapi: openapi::document(catalogue).into(),
+            stop,
+            lanes: Lanes::default(),
+            server,
+        }))
+    }
+
+    /// The space a request is for: the header's, else the path's, else the primary one.
+    ///
+    /// # Errors
+    /// `NotFound` for a name that is no space's; there is no falling back (contract 4.1).
+    pub(crate) fn space(&self, header: Option<&str>, path: Option<&str>) -> Result<Arc<Space>, Fault> {
+        match header.or(path) {
+            None => Ok(Arc::clone(self.server.primary())),
+            Some(name) => self.server.space(name).map(Arc::clone).ok_or_else(|| {
+                let name = name.escape_default();
+                Fault::not_found(format!("space not found: {name}"))
+            }),
+        }
+    }
+
+    /// Runs an operation: the one way in, for routes and tools alike.
+    ///
+    /// # Errors
+    /// The operation's own, or `Unavailable` when the lane is full.
+    pub(crate) async fn call(
+        &self,
+        entry: &'static Entry,
+        space: Arc<Space>,
+        caller: Caller,
+        arguments: serde_json::Value,
+    ) -> Result<serde_json::Value, Fault> {
+        let server = Arc::clone(&self.server);
+        let work = move || (entry.call)(arguments, &Cx::new(&server, &space, &caller));
+        self.blocking(entry.lane, work).await
+    }
+
+    /// Runs blocking work in a lane, inside the present tracing span.
+    ///
+    /// # Errors
+    /// The work's own; `Unavailable` when the lane stays full; `Internal` when it panicked.
+    pub(crate) async fn blocking<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> Result<T, Fault> + Send + 'static,
+    {
+        let span = tracing::Span::current();
+        match self.lanes.run(lane, move || span.in_scope(work)).await {
+            Ok(outcome) => outcome,
+            Err(error @ LaneError::Busy { retry_after, .. }) => {
+                Err(Fault::unavailable(error.to_string()).with(RETRY, retry_after.as_secs()))
+            }
+            Err(error @ LaneError::Panicked(_)) => Err(Fault::internal(error)),
+            Err(error @ LaneError::Stopped) => Err(Fault::unavailable(error.to_string())),
+        }
+    }
+}
+
+/// Logs a fault once, at the edge, as loudly as its kind deserves.
+pub(crate) fn log(fault: &Fault, what: &str, request_id: &str) {
+    let kind: Kind = fault.kind();
+    match kind.level() {
+        svcfs_base::Level::Debug => {
+            tracing::debug!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` found nothing");
+        }
+        svcfs_base::Level::Info => {
+            tracing::info!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` was refused");
+        }
+        svcfs_base::Level::Error => {
+            tracing::error!(request.id = request_id, kind = kind.name(), error = ?fault, "`{what}` failed");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Who asks: attribution and preconditions, from headers or from a tool's arguments.
+
+use http::HeaderMap;
+use serde_json::{Map, Value};
+use svcfs_base::{Actor, Caller, Door, ETag, Expect, Fault, Kind, Provenance};
+
+/// A header's text, several lines joined by commas.
+///
+/// # Errors
+/// `Invalid` when it is not UTF-8.
+pub(crate) fn header(headers: &HeaderMap, name: &str) -> Result<Option<String>, Fault> {
+    let mut lines = Vec::new();
+    for value in headers.get_all(name) {
+        let line = std::str::from_utf8(value.as_bytes());
+        lines.push(line.map_err(|_| Fault::invalid(name, "is not valid UTF-8"))?);
+    }
+    Ok((!lines.is_empty()).then(|| lines.join(",")))
+}
+
+/// The caller of a request; `is_reading` says that `If-None-Match` asks about a cached copy, not about creating.
+///
+/// # Errors
+/// `Invalid`, naming the header that cannot be read.
+pub(crate) fn from_headers(headers: &HeaderMap, is_reading: bool) -> Result<Caller, Fault> {
+    let if_match = header(headers, "If-Match")?;
+    let if_none_match = header(headers, "If-None-Match")?.filter(|_| !is_reading);
+    Ok(Caller {
+        door: Door::Http,
+        actor: header(headers, "X-Actor")?.map(|text| Actor::new(&text)),
+        provenance: header(headers, "X-Provenance")?.and_then(|text| Provenance::parse(&text)),
+        expect: expectation(if_match.as_deref(), if_none_match.as_deref())?,
+    })
+}
+
+fn expectation(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Expect, Fault> {
+    match (if_match, if_none_match) {
+        (None, None) => Ok(Expect::Any),
+        (Some(tags), None) => matching("If-Match", tags),
+        (None, Some(tags)) if tags.trim() == "*" => Ok(Expect::Absent),
+        (None, Some(_)) => Err(Fault::invalid(
+            "If-None-Match",
+            "only `*` (create, don't replace) has a meaning on a write",
+        )),
+        (Some(_), Some(_)) => Err(Fault::new(
+            Kind::Invalid,
+            "`If-Match` and `If-None-Match` contradict each other; send one of them",
+        )),
+    }
+}
+
+fn matching(name: &str, tags: &str) -> Result<Expect, Fault> {
+    if tags.trim() == "*" {
+        return Ok(Expect::Present);
+    }
+    let tags: Result<Vec<ETag>, Fault> = tags.split(',').map(|tag| ETag::parse(name, tag)).collect();
+    tags.map(Expect::OneOf)
+}
+
+/// The caller of a tool. `actor`, `provenance` and `if_match` are taken out of the arguments, except those that are inputs of
+/// the operation itself.
+///
+/// # Errors
+/// `Invalid`, naming the argument that cannot be read.
+pub(crate) fn from_arguments(
+    arguments: &mut Map<String, Value>,
+    is_own: impl Fn(&str) -> bool,
+) -> Result<Caller, Fault> {
+    let mut lift = |name: &str| match arguments.get(name) {
+        Some(_) if is_own(name) => Ok(None),
+        Some(Value::String(_)) | None => match arguments.remove(name) {
+            Some(Value::String(text)) => Ok(Some(text)),
+            _ => Ok(None),
+        },
+        Some(_) => Err(Fault::invalid(name, "must be a text")),
+    };
+    let (actor, provenance, if_match) = (lift("actor")?, lift("provenance")?, lift("if_match")?);
+    Ok(Caller {
+        door: Door::Mcp,
+        actor: actor.map(|text| Actor::new(&text)),
+        provenance: provenance.and_then(|text| Provenance::parse(&text)),
+        expect: if_match.map_or(Ok(Expect::Any), |tags| matching("if_match", &tags))?,
+    })
+}

@@ -1,0 +1,142 @@
+//! From a request to the one JSON object an operation reads.
+//!
+//! One rule: no endpoint parses anything of its own. Path parameters, query and body become one object here; texts are coerced
+//! by the operation's own schema; a name given twice, an unknown name and an unreadable value are refused with that name.
+
+mod body;
+mod caller;
+mod inputs;
+mod text;
+
+pub(crate) use body::{Body, MAX_BODY_BYTES, read};
+pub(crate) use caller::{from_arguments, from_headers, header};
+pub(crate) use inputs::Inputs;
+pub(crate) use text::{decoded, pairs};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use svcfs_base::{Fault, Kind, MAX_PAGE_BYTES};
+use svcfs_knowledge::kernel::{Accepts, Route};
+
+/// What a request's body turned out to be.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// Nothing is read.
+    Nothing,
+    /// An object; empty when there was no body.
+    Json(Map<String, Value>),
+    /// What becomes one input.
+    Raw(Bytes),
+}
+
+/// Reads the body a route accepts.
+///
+/// # Errors
+/// `TooLarge` over the route's limit, `Invalid` when it is not what the route accepts.
+pub(crate) async fn content(route: &Route, body: Body, expects_continue: bool) -> Result<Content, Fault> {
+    match route.accepts {
+        Accepts::Nothing => Ok(Content::Nothing),
+        Accepts::Json => {
+            let bytes = read(body, MAX_BODY_BYTES, "the body", expects_continue).await?;
+            json_object(&bytes).map(Content::Json)
+        }
+        Accepts::Raw(_) => read(body, MAX_PAGE_BYTES, "file", expects_continue)
+            .await
+            .map(Content::Raw),
+    }
+}
+
+fn json_object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
+    if bytes.trim_ascii().is_empty() {
+        return Ok(Map::new());
+    }
+    match serde_json::from_slice(bytes) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(Fault::new(Kind::Invalid, "the body must be a JSON object")),
+        Err(error) => Err(Fault::new(
+            Kind::Invalid,
+            format!("the body is not valid JSON: {error}"),
+        )),
+    }
+}
+
+/// Builds the object an operation reads: path parameters, then query, then body.
+///
+/// # Errors
+/// `Invalid`, naming the parameter that is unknown, given twice, in the wrong place or not of its type.
+pub(crate) fn arguments(
+    route: &Route,
+    inputs: &Inputs,
+    texts: impl IntoIterator<Item = (String, String)>,
+    content: Content,
+) -> Result<Value, Fault> {
+    let mut object = Map::new();
+    for (given, text) in texts {
+        let field = inputs.named(&given)?;
+        if !stands_in_query(route, &field.name) {
+            return Err(Fault::invalid(&given, "belongs in the body, not in the query"));
+        }
+        insert(&mut object, &field.name, field.coerce(&text)?)?;
+    }
+    match (content, route.accepts) {
+        (Content::Nothing, _) => {}
+        (Content::Json(members), _) => {
+            inputs.check_names(&members)?;
+            for (name, value) in members {
+                insert(&mut object, &name, value)?;
+            }
+        }
+        (Content::Raw(bytes), Accepts::Raw(name)) => {
+            let takes_bytes = inputs.get(name).is_some_and(|field| field.takes_bytes);
+            insert(&mut object, name, raw(bytes, takes_bytes)?)?;
+        }
+        (Content::Raw(_), Accepts::Nothing | Accepts::Json) => {
+            return Err(Fault::internal("a raw body was read for a route that accepts none"));
+        }
+    }
+    Ok(object.into())
+}
+
+/// A raw body as an input: text, or base64 where the input takes that.
+fn raw(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
+    match String::from_utf8(bytes.into()) {
+        Ok(text) => Ok(text.into()),
+        Err(error) if takes_bytes => Ok(json!({ "base64": STANDARD.encode(error.as_bytes()) })),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            Err(Fault::new(
+                Kind::Invalid,
+                format!("the body is not valid UTF-8 at byte {at}; text is needed here"),
+            ))
+        }
+    }
+}
+
+/// Whether an input of this route may be given as text outside the body.
+fn stands_in_query(route: &Route, name: &str) -> bool {
+    let in_path = || {
+        route
+            .path
+            .split(['{', '}'])
+            .skip(1)
+            .step_by(2)
+            .any(|parameter| parameter == name)
+    };
+    match route.accepts {
+        Accepts::Nothing => true,
+        Accepts::Raw(field) => name != field,
+        Accepts::Json => route.in_query.contains(&name) || in_path(),
+    }
+}
+
+fn insert(object: &mut Map<String, Value>, name: &str, value: Value) -> Result<(), Fault> {
+    match object.insert(name.to_owned(), value) {
+        None => Ok(()),
+        Some(_) => Err(Fault::invalid(name, "is given twice")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

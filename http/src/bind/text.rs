@@ -1,0 +1,34 @@
+//! Percent-encoded text, strictly UTF-8.
+
+use percent_encoding::percent_decode_str;
+use svcfs_base::{Fault, Kind};
+
+/// Decodes a path segment.
+///
+/// # Errors
+/// `Invalid` when the bytes are not UTF-8: a lossy reading could name another page than the caller meant.
+pub(crate) fn decoded(text: &str) -> Result<String, Fault> {
+    percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| {
+        let text = text.escape_default();
+        Fault::new(
+            Kind::Invalid,
+            format!("`{text}` is not valid UTF-8 once percent-decoded"),
+        )
+    })
+}
+
+/// Splits a query into names and values. (The usual crate for this replaces what is not UTF-8 instead of refusing it.)
+///
+/// # Errors
+/// `Invalid` when a name or value is not UTF-8.
+pub(crate) fn pairs(query: &str) -> Result<Vec<(String, String)>, Fault> {
+    let decoded = |text: &str| decoded(&text.replace('+', " "));
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Ok((decoded(name)?, decoded(value)?))
+        })
+        .collect()
+}

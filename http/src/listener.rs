@@ -1,0 +1,127 @@
+//! The accept loop: connections in, warp and the agent protocol behind one port, a graceful end.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use svcfs_knowledge::CATALOGUE;
+use svcfs_knowledge::kernel::Server;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+use crate::app::App;
+use crate::{Error, edge, mcp};
+
+/// Connections at once; more wait in the system's queue.
+const MAX_CONNECTIONS: usize = 1024;
+/// Longest head of a request (line and headers), in bytes.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// How long a client may take to send a head, and how long a kept-alive connection may rest.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// How long requests in progress may take once the server goes down.
+const GRACE: Duration = Duration::from_secs(10);
+/// The pause after the system refused to hand out a connection (out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Response = http::Response<UnsyncBoxBody<Bytes, Failure>>;
+
+/// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (10 s at most). Event
+/// streams end at once.
+///
+/// # Errors
+/// [`Error::Routes`] when the catalogue is contradictory.
+pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) -> Result<(), Error> {
+    let app = App::new(CATALOGUE, server, stop.clone())?;
+    accept(listener, app, stop).await;
+    Ok(())
+}
+
+/// The accept loop.
+pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let graceful = GracefulShutdown::new();
+    let agents = mcp::service(Arc::clone(&app));
+    let mut connections = JoinSet::new();
+    loop {
+        let next = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            (place, accepted) = next => match (place, accepted) {
+                (Ok(place), Ok((stream, _))) => {
+                    connections.spawn(converse(stream, Arc::clone(&app), agents.clone(), place, graceful.watcher()));
+                }
+                (_, Err(error)) => {
+                    tracing::warn!(%error, "accepting a connection failed");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+                (Err(_), Ok(_)) => break,
+            },
+        }
+    }
+    drop(listener);
+    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
+        tracing::warn!(
+            connections = connections.len(),
+            "requests still in progress were cut off"
+        );
+    }
+    connections.shutdown().await;
+}
+
+/// One connection, to its end.
+async fn converse(
+    stream: TcpStream,
+    app: Arc<App>,
+    agents: mcp::Service,
+    place: OwnedSemaphorePermit,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    let _held_to_the_end = place;
+    // Answers are written whole; waiting to fill a packet only delays them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY could not be set");
+    }
+    let pages = warp::service(edge::filter(Arc::clone(&app)));
+    let service = service_fn(move |request: http::Request<Incoming>| {
+        let (app, agents, mut pages) = (Arc::clone(&app), agents.clone(), pages.clone());
+        async move {
+            if request.uri().path() == mcp::PATH {
+                return Ok::<Response, Infallible>(mcp::answer(&app, agents, request).await.map(boxed));
+            }
+            let response = Service::call(&mut pages, request).await?;
+            Ok(response.map(boxed))
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_PATIENCE)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+fn boxed<B>(body: B) -> UnsyncBoxBody<Bytes, Failure>
+where
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Failure>,
+{
+    BodyExt::map_err(body, Into::into).boxed_unsync()
+}

@@ -1,0 +1,244 @@
+//! The agent tool protocol at `/mcp` and on standard input and output (contract 4.21).
+//!
+//! One rule: a tool is an operation. The list is made from the operation table, a call goes through the one dispatcher, and
+//! only what the protocol itself needs stands here. Everything that knows `rmcp` is in this folder, because that library moves.
+
+mod resources;
+mod tools;
+
+use std::sync::Arc;
+
+use http::Request;
+use http_body_util::combinators::BoxBody;
+use hyper::body::Incoming;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InitializeResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+};
+use rmcp::service::RequestContext;
+use rmcp::transport::streamable_http_server::StreamableHttpService;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::tower::StreamableHttpServerConfig;
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use serde_json::{Map, Value, json};
+use svcfs_base::{Fault, Kind, McpError};
+use svcfs_knowledge::CATALOGUE;
+use svcfs_knowledge::kernel::{Server, Space};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::{App, log};
+use crate::bind::{MAX_BODY_BYTES, from_arguments, header};
+use crate::specials::VERSION;
+use crate::{Error, edge, reply};
+use tools::Tools;
+
+/// Where it is served.
+pub(crate) const PATH: &str = "/mcp";
+
+const INSTRUCTIONS: &str = "A knowledge base of markdown pages. Find pages with svc_search, read them with svc_read, and pass \
+    the etag you read as if_match when you write, so that nobody's change is lost. Pages link to each other with [[name]].";
+
+/// The tool list as it is published in `http/tools.json`; ends with a newline.
+pub fn tools() -> String {
+    format!("{:#}\n", json!(Tools::of(CATALOGUE).list()))
+}
+
+/// The service behind `/mcp`.
+pub(crate) type Service = StreamableHttpService<Agent, NeverSessionManager>;
+
+/// The service behind `/mcp`: stateless, one JSON answer for each request.
+pub(crate) fn service(app: Arc<App>) -> Service {
+    let config = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_json_response(true)
+        .with_max_request_body_bytes(MAX_BODY_BYTES)
+        .with_cancellation_token(app.stop.clone())
+        // Hosts and origins are checked by `edge::admit`, by one rule for every endpoint.
+        .disable_allowed_hosts();
+    let agent = Agent::new(app);
+    StreamableHttpService::new(move || Ok(agent.clone()), Arc::default(), config)
+}
+
+/// Answers one request to `/mcp`.
+pub(crate) async fn answer(
+    app: &App,
+    service: Service,
+    request: Request<Incoming>,
+) -> http::Response<BoxBody<bytes::Bytes, BoxError>> {
+    use http_body_util::BodyExt;
+    let id = edge::new_request_id();
+    let origin = match edge::admit(app, request.headers(), &id) {
+        Ok(origin) => origin,
+        Err(refusal) => return refusal.map(|body| body.map_err(Into::into).boxed()),
+    };
+    let mut response = if request.method() == http::Method::OPTIONS {
+        edge::preflight("POST, GET, DELETE, OPTIONS").map(|body| body.map_err(BoxError::from).boxed())
+    } else {
+        service
+            .handle(request)
+            .await
+            .map(|body| body.map_err(|never| match never {}).boxed())
+    };
+    edge::seal(response.headers_mut(), origin.as_deref(), &id);
+    response
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Speaks the protocol on standard input and output until the other side closes it or `stop` is cancelled.
+///
+/// # Errors
+/// [`Error::Routes`] for a contradictory catalogue; [`Error::Stdio`] when the conversation breaks off.
+pub async fn serve_stdio(server: Arc<Server>, stop: CancellationToken) -> Result<(), Error> {
+    let agent = Agent::new(App::new(CATALOGUE, server, stop.clone())?);
+    let broken = |error: BoxError| Error::Stdio(error);
+    let conversation = agent
+        .serve_with_ct(rmcp::transport::stdio(), stop)
+        .await
+        .map_err(|error| broken(error.into()))?;
+    conversation.waiting().await.map_err(|error| broken(error.into()))?;
+    Ok(())
+}
+
+/// What answers an agent.
+#[derive(Clone)]
+pub(crate) struct Agent {
+    app: Arc<App>,
+    tools: Arc<Tools>,
+}
+
+impl Agent {
+    fn new(app: Arc<App>) -> Self {
+        let tools = Arc::new(Tools::of(app.catalogue));
+        Self { app, tools }
+    }
+
+    /// The space a request is for: `X-Svc-Space` when it came over HTTP with one.
+    fn space(&self, context: &RequestContext<RoleServer>) -> Result<Arc<Space>, Fault> {
+        let name = match context.extensions.get::<http::request::Parts>() {
+            Some(parts) => header(&parts.headers, "X-Svc-Space")?,
+            None => None,
+        };
+        self.app.space(name.as_deref(), None)
+    }
+
+    async fn call(
+        &self,
+        name: &str,
+        mut arguments: Map<String, Value>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Value, Fault> {
+        let Some(tool) = self.tools.find(name) else {
+            let name = name.escape_default();
+            return Err(Fault::new(Kind::Invalid, format!("there is no tool `{name}`")));
+        };
+        let space = self.space(context)?;
+        let inputs = &tool.inputs;
+        let caller = if tool.entry.method().is_reading() {
+            svcfs_base::Caller::new(svcfs_base::Door::Mcp)
+        } else {
+            from_arguments(&mut arguments, |name| inputs.get(name).is_some())?
+        };
+        inputs.check_names(&arguments)?;
+        let output = self.app.call(tool.entry, space, caller, arguments.into()).await?;
+        Ok(if tool.is_wrapped {
+            json!({ "result": output })
+        } else {
+            output
+        })
+    }
+}
+
+impl ServerHandler for Agent {
+    fn get_info(&self) -> InitializeResult {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        InitializeResult::new(capabilities)
+            .with_server_info(Implementation::new("svcfs", VERSION))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.tools.list()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = request.arguments.unwrap_or_default();
+        match self.call(&request.name, arguments, &context).await {
+            Ok(output) => Ok(CallToolResult::structured(output).into()),
+            Err(fault) => failure(&fault, &request.name),
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(resources::fixed()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let outcome = match self.space(&context) {
+            Ok(space) => resources::read(&self.app, space, &request.uri).await,
+            Err(fault) => Err(fault),
+        };
+        outcome.map(Into::into).map_err(|fault| {
+            let id = edge::new_request_id();
+            log(&fault, &request.uri, &id);
+            if reply::is_generic(fault.kind()) {
+                ErrorData::internal_error(reply::generic(&id), None)
+            } else if fault.kind() == Kind::NotFound {
+                ErrorData::resource_not_found(fault.message().to_owned(), None)
+            } else {
+                ErrorData::invalid_params(fault.message().to_owned(), None)
+            }
+        })
+    }
+}
+
+/// A fault as an agent sees it (architecture.md 7, last column).
+fn failure(fault: &Fault, tool: &str) -> Result<CallToolResponse, ErrorData> {
+    let id = edge::new_request_id();
+    log(fault, tool, &id);
+    if reply::is_generic(fault.kind()) {
+        return match fault.kind().mcp() {
+            McpError::Internal => Err(ErrorData::internal_error(reply::generic(&id), None)),
+            McpError::Tool | McpError::Parameters => {
+                Ok(CallToolResult::error(vec![ContentBlock::text(reply::generic(&id))]).into())
+            }
+        };
+    }
+    match fault.kind().mcp() {
+        McpError::Internal => Err(ErrorData::internal_error(fault.message().to_owned(), None)),
+        McpError::Parameters => Err(ErrorData::invalid_params(fault.message().to_owned(), None)),
+        McpError::Tool => {
+            let mut text = fault.message().to_owned();
+            let detail = fault.detail();
+            if !detail.is_empty() {
+                text.push_str(&format!("\n{}", json!(detail)));
+            }
+            Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into())
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The tool list, made from the operation table.
+
+use std::sync::Arc;
+
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use schemars::Schema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+use svcfs_knowledge::kernel::{Area, Entry, Method};
+
+use crate::bind::Inputs;
+
+/// What every tool's name begins with.
+const PREFIX: &str = "svc_";
+
+/// What a writing tool takes beside the operation's own inputs.
+const ATTRIBUTION: [(&str, &str); 3] = [
+    (
+        "actor",
+        "Name the change is attributed to; becomes the commit author. `mcp-agent` when absent",
+    ),
+    (
+        "provenance",
+        "Where the content comes from, as `type:id`, such as `run:249`; recorded in the page's frontmatter",
+    ),
+    (
+        "if_match",
+        "ETag the page was read with; the write is refused when the page has changed since",
+    ),
+];
+
+/// Every tool.
+pub(super) struct Tools(Vec<Known>);
+
+/// One tool, and what a call of it needs.
+pub(super) struct Known {
+    /// The operation.
+    pub entry: &'static Entry,
+    /// What it reads.
+    pub inputs: Inputs,
+    /// Whether the output is no object, and is answered as `{"result": …}`.
+    pub is_wrapped: bool,
+    tool: Tool,
+}
+
+impl Tools {
+    /// The tools of a catalogue.
+    pub(super) fn of(catalogue: &'static [Area]) -> Self {
+        let entries = catalogue.iter().flat_map(|area| area.operations);
+        Self(entries.filter(|entry| entry.tool).map(Known::new).collect())
+    }
+    /// As agents read it.
+    pub(super) fn list(&self) -> Vec<Tool> {
+        self.0.iter().map(|known| known.tool.clone()).collect()
+    }
+    /// The tool of a full name.
+    pub(super) fn find(&self, name: &str) -> Option<&Known> {
+        let name = name.strip_prefix(PREFIX)?;
+        self.0.iter().find(|known| known.entry.name == name)
+    }
+}
+
+impl Known {
+    fn new(entry: &'static Entry) -> Self {
+        let (input, manual) = input(entry);
+        let (output, is_wrapped) = output(entry);
+        let method = entry.method();
+        let annotations = ToolAnnotations::new()
+            .read_only(method.is_reading())
+            .destructive(method == Method::Delete)
+            .idempotent(matches!(method, Method::Get | Method::Put | Method::Delete))
+            .open_world(false);
+        let tool = Tool::new(format!("{PREFIX}{}", entry.name), manual, Arc::new(input))
+            .with_raw_output_schema(Arc::new(output))
+            .with_annotations(annotations);
+        Self {
+            entry,
+            inputs: Inputs::of(entry),
+            is_wrapped,
+            tool,
+        }
+    }
+}
+
+/// The schema of a tool's arguments, and the manual that stood in it.
+fn input(entry: &Entry) -> (JsonObject, String) {
+    let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
+    let schema = (entry.input)(&mut generator);
+    let mut object = object(schema, generator.take_definitions(true));
+    let manual = object
+        .remove("description")
+        .and_then(|text| text.as_str().map(str::to_owned));
+    object.remove("title");
+    if !entry.method().is_reading() {
+        let properties = object.entry("properties").or_insert_with(|| json!({}));
+        for (name, description) in ATTRIBUTION {
+            if let Some(properties) = properties
+                .as_object_mut()
+                .filter(|properties| !properties.contains_key(name))
+            {
+                properties.insert(name.to_owned(), json!({ "type": "string", "description": description }));
+            }
+        }
+    }
+    (object, manual.unwrap_or_default())
+}
+
+/// The schema of a tool's result, which must be an object; anything else is wrapped.
+fn output(entry: &Entry) -> (JsonObject, bool) {
+    let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let schema = (entry.output)(&mut generator);
+    let definitions = generator.take_definitions(true);
+    let target = schema.get("$ref").and_then(Value::as_str);
+    let definition = target
+        .and_then(|target| definitions.get(target.rsplit('/').next()?))
+        .cloned();
+    let schema = definition
+        .and_then(|value| Schema::try_from(value).ok())
+        .unwrap_or(schema);
+    if schema.get("type").is_some_and(|kind| kind == "object") {
+        return (object(schema, definitions), false);
+    }
+    let wrapped = json!({ "type": "object", "properties": { "result": schema }, "required": ["result"] });
+    let wrapped = Schema::try_from(wrapped).unwrap_or_default();
+    (object(wrapped, definitions), true)
+}
+
+fn object(mut schema: Schema, definitions: Map<String, Value>) -> JsonObject {
+    let object = schema.ensure_object();
+    if !definitions.is_empty() {
+        object.insert("$defs".to_owned(), definitions.into());
+    }
+    std::mem::take(object)
+}

@@ -1,0 +1,41 @@
+//! Content types, and what goes with them.
+
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use svcfs_base::TreePath;
+
+/// The type of pages.
+pub(crate) const MARKDOWN: &str = "text/markdown; charset=utf-8";
+/// The type of text that has no better one.
+pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
+/// The type of JSON answers.
+pub(crate) const JSON: &str = "application/json";
+
+/// The content type that goes with a path's extension; none when the extension is unknown or missing.
+pub(crate) fn of_path(path: &TreePath) -> Option<String> {
+    if path.is_page() {
+        return Some(MARKDOWN.to_owned());
+    }
+    let mime = mime_guess::from_path(path.as_str()).first_raw()?;
+    let is_text = mime.starts_with("text/") || mime == "application/json" || mime == "application/javascript";
+    Some(if is_text {
+        format!("{mime}; charset=utf-8")
+    } else {
+        mime.to_owned()
+    })
+}
+
+/// Sets the content type of stored content, and keeps a browser from running it: stored pages come from many hands, and a
+/// script among them would speak with the rights of whoever looks.
+pub(crate) fn describe(headers: &mut HeaderMap, mime: &str) {
+    let value = HeaderValue::from_str(mime).unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    headers.insert(CONTENT_TYPE, value);
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let policy = match mime.split(';').next().unwrap_or_default() {
+        "image/svg+xml" => "default-src 'none'; style-src 'unsafe-inline'",
+        "text/html" | "application/xhtml+xml" | "text/xml" | "application/xml" => {
+            "sandbox; default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'"
+        }
+        _ => return,
+    };
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+}

@@ -1,0 +1,372 @@
+//! The OpenAPI document, written from the operation table and the list of special pages.
+//!
+//! Why no macro library? Because it would want every endpoint described a second time; the table and the schemas of its types
+//! say everything already, and JSON Schema 2020-12 is the dialect of OpenAPI 3.1.
+
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use serde_json::{Map, Value, json};
+use svcfs_knowledge::kernel::{Accepts, Area, Entry, Media, Method, Route};
+
+use crate::media;
+use crate::routes::PREFIX;
+use crate::specials::{Place, SPECIAL, Special, VERSION};
+
+const ABOUT: &str = "Read, write, search and follow a tree of markdown pages. Every write is a git commit whose author is \
+    `X-Actor`. A space other than the primary one is named by `X-Svc-Space` or in the path: `/api/svc/{space}/…`.";
+
+/// Parameters that stand in headers, by their name under `components`.
+const HEADERS: [(&str, &str, &str); 6] = [
+    (
+        "Space",
+        "X-Svc-Space",
+        "Name of the space; beats the path. 404 when there is none of that name",
+    ),
+    (
+        "Actor",
+        "X-Actor",
+        "Who changes; becomes the commit author. `anonymous` when absent",
+    ),
+    (
+        "Provenance",
+        "X-Provenance",
+        "Where the content comes from, as `type:id`",
+    ),
+    (
+        "IfMatch",
+        "If-Match",
+        "ETag the page was read with, or `*`; 409 when the page has changed since",
+    ),
+    (
+        "IfNoneMatch",
+        "If-None-Match",
+        "`*`: create only; 412 when something is there",
+    ),
+    (
+        "IfNoneMatchRead",
+        "If-None-Match",
+        "ETag of a cached copy; 304 when it is still right",
+    ),
+];
+
+/// Refusals by status, by their name under `components` (contract 7).
+const REFUSALS: [(u16, &str, &str); 9] = [
+    (
+        400,
+        "Invalid",
+        "The request is malformed, or a parameter is missing or unreadable",
+    ),
+    (
+        403,
+        "Forbidden",
+        "A browser page of an origin or host that is not this server's, or a place that cannot be written",
+    ),
+    (404, "NotFound", "Nothing is there, or there is no such space"),
+    (
+        409,
+        "Conflict",
+        "Somebody else was first: the page changed since it was read, or the name is taken",
+    ),
+    (412, "PreconditionFailed", "`If-None-Match: *` and something is there"),
+    (413, "TooLarge", "The body is over its limit"),
+    (
+        422,
+        "Rejected",
+        "Lint or a schema refused the content; `issues` says where",
+    ),
+    (
+        500,
+        "Internal",
+        "The server's own failure; the log has the details under `request_id`",
+    ),
+    (
+        503,
+        "Unavailable",
+        "A part that is busy or cannot answer now; `Retry-After` says when to try again",
+    ),
+];
+
+/// The document of a catalogue, as JSON text; ends with a newline.
+pub fn document(catalogue: &[Area]) -> String {
+    let mut writer = Writer::new();
+    let mut paths = Map::new();
+    for area in catalogue {
+        for entry in area.operations {
+            for (index, route) in entry.http.iter().enumerate() {
+                let described = writer.operation(area, entry, route, index);
+                insert(&mut paths, format!("{PREFIX}{}", route.path), route.method, described);
+            }
+        }
+    }
+    for special in SPECIAL {
+        let path = match special.place {
+            Place::Space => format!("{PREFIX}{}", special.path),
+            Place::Root | Place::Elsewhere => special.path.replace("{*", "{"),
+        };
+        insert(&mut paths, path, special.method(), describe(special));
+    }
+    let mut tags: Vec<Value> = catalogue.iter().map(|area| json!({ "name": area.title })).collect();
+    tags.push(json!({ "name": "Server" }));
+    let document = json!({
+        "openapi": "3.1.0",
+        "info": { "title": "svcfs", "version": VERSION, "description": ABOUT },
+        "tags": tags,
+        "paths": paths,
+        "components": {
+            "parameters": HEADERS.map(header).into_iter().collect::<Map<_, _>>(),
+            "responses": REFUSALS.map(refusal).into_iter().collect::<Map<_, _>>(),
+            "schemas": writer.schemas(),
+        },
+    });
+    format!("{document:#}\n")
+}
+
+fn insert(paths: &mut Map<String, Value>, path: String, method: Method, described: Value) {
+    let methods = paths.entry(path).or_insert_with(|| json!({}));
+    if let Some(methods) = methods.as_object_mut() {
+        methods.insert(method.name().to_lowercase(), described);
+    }
+}
+
+fn header((key, name, description): (&str, &str, &str)) -> (String, Value) {
+    let schema = json!({ "type": "string" });
+    (
+        key.to_owned(),
+        json!({ "name": name, "in": "header", "description": description, "schema": schema }),
+    )
+}
+
+fn refusal((_, key, description): (u16, &str, &str)) -> (String, Value) {
+    let schema = json!({ "$ref": "#/components/schemas/Error" });
+    (
+        key.to_owned(),
+        json!({ "description": description, "content": { media::JSON: { "schema": schema } } }),
+    )
+}
+
+/// A special page; what it answers is known, what it reads is in its path.
+fn describe(special: &Special) -> Value {
+    let mut responses = Map::new();
+    for (status, mime) in special.answers {
+        let reason = http::StatusCode::from_u16(*status)
+            .ok()
+            .and_then(|status| status.canonical_reason());
+        let mut response = json!({ "description": reason.unwrap_or_default() });
+        if !mime.is_empty() {
+            response["content"] = json!({ *mime: {} });
+        }
+        responses.insert(status.to_string(), response);
+    }
+    let parameters: Vec<Value> = in_path(special.path)
+        .map(|name| {
+            let name = name.trim_start_matches('*');
+            json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
+        })
+        .collect();
+    json!({
+        "operationId": special.name,
+        "summary": special.summary,
+        "tags": ["Server"],
+        "parameters": parameters,
+        "responses": responses,
+    })
+}
+
+fn in_path(path: &str) -> impl Iterator<Item = &str> {
+    path.split(['{', '}']).skip(1).step_by(2)
+}
+
+/// Writes operations, and gathers the types they name.
+struct Writer {
+    inputs: SchemaGenerator,
+    outputs: SchemaGenerator,
+}
+
+impl Writer {
+    fn new() -> Self {
+        let settings = || {
+            SchemaSettings::draft2020_12().with(|settings| {
+                settings.definitions_path = "/components/schemas".into();
+                settings.meta_schema = None;
+            })
+        };
+        Self {
+            inputs: settings().for_deserialize().into_generator(),
+            outputs: settings().for_serialize().into_generator(),
+        }
+    }
+
+    /// One way to an operation. The second and further routes of one operation carry their number in the id.
+    fn operation(&mut self, area: &Area, entry: &Entry, route: &Route, index: usize) -> Value {
+        let schema = (entry.input)(&mut self.inputs);
+        let manual = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        let (summary, description) = manual.split_once('\n').unwrap_or((manual, ""));
+        let id = if index == 0 {
+            entry.name.to_owned()
+        } else {
+            format!("{}_{}", entry.name, index + 1)
+        };
+        let mut described = json!({
+            "operationId": id,
+            "summary": summary,
+            "description": description.trim(),
+            "tags": [area.title],
+            "parameters": parameters(route, schema.as_value()),
+            "responses": self.responses(entry, route),
+        });
+        if let Some(body) = body(route, schema.as_value()) {
+            described["requestBody"] = body;
+        }
+        described
+    }
+
+    fn responses(&mut self, entry: &Entry, route: &Route) -> Value {
+        let mut success = json!({ "description": "Done" });
+        if route.success != 204 {
+            success["content"] = match route.answers {
+                None => json!({ media::JSON: { "schema": (entry.output)(&mut self.outputs) } }),
+                Some((_, Media::Is(mime))) => json!({ mime: { "schema": { "type": "string" } } }),
+                Some((_, Media::OfPath)) => json!({
+                    media::MARKDOWN: { "schema": { "type": "string" } },
+                    "*/*": {},
+                    media::JSON: { "schema": (entry.output)(&mut self.outputs) },
+                }),
+            };
+        }
+        if route.has_etag {
+            let schema = json!({ "type": "string" });
+            success["headers"] =
+                json!({ "ETag": { "description": "Quoted git blob hash of the content", "schema": schema } });
+        }
+        let mut responses = Map::new();
+        responses.insert(route.success.to_string(), success);
+        if route.has_etag && route.method.is_reading() {
+            responses.insert(
+                "304".to_owned(),
+                json!({ "description": "The cached copy is still right" }),
+            );
+        }
+        for (status, name, _) in REFUSALS {
+            if may_answer(route, status) {
+                responses.insert(
+                    status.to_string(),
+                    json!({ "$ref": format!("#/components/responses/{name}") }),
+                );
+            }
+        }
+        responses.into()
+    }
+
+    /// Every type that was named. A type that reads otherwise than it is written stands there twice.
+    fn schemas(mut self) -> Map<String, Value> {
+        let mut schemas = self.outputs.take_definitions(true);
+        for (name, schema) in self.inputs.take_definitions(true) {
+            schemas.entry(name).or_insert(schema);
+        }
+        let error = json!({
+            "type": "object",
+            "description": "A refusal; some carry further members, such as `issues` or `etag`",
+            "properties": { "error": { "type": "string", "description": "What went wrong, and what to do" } },
+            "required": ["error"],
+        });
+        schemas.insert("Error".to_owned(), error);
+        schemas
+    }
+}
+
+/// Whether a route can refuse with this status.
+fn may_answer(route: &Route, status: u16) -> bool {
+    let writes = !route.method.is_reading();
+    match status {
+        409 | 412 | 422 => writes,
+        413 => route.accepts != Accepts::Nothing,
+        _ => true,
+    }
+}
+
+fn parameters(route: &Route, schema: &Value) -> Vec<Value> {
+    let required = |name: &str| {
+        let names = schema.get("required").and_then(Value::as_array);
+        names.is_some_and(|names| names.iter().any(|required| required == name))
+    };
+    let properties = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten();
+    let mut parameters: Vec<Value> = Vec::new();
+    for (name, schema) in properties {
+        let is_in_path = in_path(route.path).any(|parameter| parameter == name);
+        let is_in_query = match route.accepts {
+            Accepts::Nothing => true,
+            Accepts::Raw(field) => name != field,
+            Accepts::Json => route.in_query.contains(&name.as_str()),
+        };
+        if !is_in_path && !is_in_query {
+            continue;
+        }
+        let mut schema = schema.clone();
+        let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        let mut parameter = json!({
+            "name": name,
+            "in": if is_in_path { "path" } else { "query" },
+            "required": is_in_path || (required(name) && route.accepts != Accepts::Json),
+            "schema": schema,
+        });
+        if let Some(description) = description {
+            parameter["description"] = description;
+        }
+        if schema_is_list(&parameter["schema"]) {
+            parameter["explode"] = false.into();
+        }
+        parameters.push(parameter);
+    }
+    let headers: &[&str] = match (route.method.is_reading(), route.has_etag) {
+        (true, false) => &["Space"],
+        (true, true) => &["Space", "IfNoneMatchRead"],
+        (false, false) => &["Space", "Actor", "Provenance", "IfMatch"],
+        (false, true) => &["Space", "Actor", "Provenance", "IfMatch", "IfNoneMatch"],
+    };
+    parameters.extend(
+        headers
+            .iter()
+            .map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })),
+    );
+    parameters
+}
+
+/// Lists in a query are written with commas.
+fn schema_is_list(schema: &Value) -> bool {
+    schema.get("type").is_some_and(|kind| {
+        kind == "array"
+            || kind
+                .as_array()
+                .is_some_and(|kinds| kinds.iter().any(|kind| kind == "array"))
+    })
+}
+
+fn body(route: &Route, schema: &Value) -> Option<Value> {
+    match route.accepts {
+        Accepts::Nothing => None,
+        Accepts::Raw(field) => {
+            let mut schema = schema
+                .pointer(&format!("/properties/{field}"))
+                .cloned()
+                .unwrap_or_default();
+            let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+            let text = json!({ "schema": { "type": "string" } });
+            Some(json!({
+                "required": true,
+                "description": description,
+                "content": { media::MARKDOWN: text, "application/octet-stream": {} },
+            }))
+        }
+        Accepts::Json => {
+            let mut schema = schema.clone();
+            if let Some(object) = schema.as_object_mut() {
+                object.remove("title");
+                object.remove("description");
+            }
+            Some(json!({ "required": true, "content": { media::JSON: { "schema": schema } } }))
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The route table: the catalogue's routes, and the special pages.
+
+use std::collections::BTreeMap;
+
+use matchit::{InsertError, Router};
+use svcfs_base::Fault;
+use svcfs_knowledge::kernel::{Area, Entry, Method, Route};
+
+use crate::bind::{Inputs, decoded};
+use crate::specials::{Page, Place, SPECIAL};
+
+/// The prefix of all knowledge endpoints (contract 4.1).
+pub(crate) const PREFIX: &str = "/api/svc";
+
+/// Where a request can lead.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// To an operation.
+    Operation {
+        /// Which.
+        entry: &'static Entry,
+        /// By which of its routes.
+        route: &'static Route,
+        /// What it reads.
+        inputs: Inputs,
+    },
+    /// To a special page.
+    Special(Page),
+}
+
+/// All targets of one path.
+type Ways = Vec<(Method, Target)>;
+
+/// What a request's path and method lead to.
+#[derive(Debug)]
+pub(crate) enum Found<'t> {
+    /// A target.
+    Target {
+        /// Which.
+        target: &'t Target,
+        /// Its path parameters, decoded.
+        parameters: Vec<(String, String)>,
+        /// The space named in the path.
+        space: Option<String>,
+    },
+    /// The path exists, with other methods: an `Allow` list.
+    OtherMethods(String),
+    /// Nothing.
+    Nothing,
+}
+
+/// Both tables: below the prefix, and at the root.
+pub(crate) struct Table {
+    below_prefix: Router<Ways>,
+    at_root: Router<Ways>,
+}
+
+impl Table {
+    /// The table of a catalogue.
+    ///
+    /// # Errors
+    /// Two routes that cannot be told apart.
+    pub(crate) fn new(catalogue: &'static [Area]) -> Result<Self, InsertError> {
+        let (mut below_prefix, mut at_root) = (BTreeMap::<_, Ways>::new(), BTreeMap::<_, Ways>::new());
+        for entry in catalogue.iter().flat_map(|area| area.operations) {
+            for route in entry.http {
+                let target = Target::Operation {
+                    entry,
+                    route,
+                    inputs: Inputs::of(entry),
+                };
+                below_prefix.entry(route.path).or_default().push((route.method, target));
+            }
+        }
+        for special in SPECIAL {
+            let paths = match special.place {
+                Place::Root => &mut at_root,
+                Place::Space => &mut below_prefix,
+                Place::Elsewhere => continue,
+            };
+            let ways = paths.entry(special.path).or_default();
+            ways.push((Method::Get, Target::Special(special.page)));
+        }
+        Ok(Self {
+            below_prefix: router(below_prefix)?,
+            at_root: router(at_root)?,
+        })
+    }
+
+    /// What a path (percent-encoded, as it came) and method lead to. Below the prefix an endpoint's name beats a space's.
+    ///
+    /// # Errors
+    /// `Invalid` when the path is not UTF-8.
+    pub(crate) fn find(&self, method: &http::Method, path: &str) -> Result<Found<'_>, Fault> {
+        let Some(below) = path.strip_prefix(PREFIX).filter(|below| below.starts_with('/')) else {
+            return find(&self.at_root, method, path, None);
+        };
+        match find(&self.below_prefix, method, below, None)? {
+            Found::Nothing => {}
+            found => return Ok(found),
+        }
+        match below[1..].split_once('/') {
+            Some((space, _)) if !space.is_empty() => find(
+                &self.below_prefix,
+                method,
+                &below[1 + space.len()..],
+                Some(decoded(space)?),
+            ),
+            _ => Ok(Found::Nothing),
+        }
+    }
+}
+
+fn router(paths: BTreeMap<&'static str, Ways>) -> Result<Router<Ways>, InsertError> {
+    let mut router = Router::new();
+    for (path, ways) in paths {
+        router.insert(path, ways)?;
+    }
+    Ok(router)
+}
+
+fn find<'t>(
+    router: &'t Router<Ways>,
+    method: &http::Method,
+    path: &str,
+    space: Option<String>,
+) -> Result<Found<'t>, Fault> {
+    let Ok(matched) = router.at(path) else {
+        return Ok(Found::Nothing);
+    };
+    let name = if method == http::Method::HEAD {
+        "GET"
+    } else {
+        method.as_str()
+    };
+    let Some((_, target)) = matched.value.iter().find(|(method, _)| method.name() == name) else {
+        return Ok(Found::OtherMethods(allow(matched.value)));
+    };
+    let parameters: Result<Vec<_>, Fault> = matched
+        .params
+        .iter()
+        .map(|(name, text)| Ok((name.to_owned(), decoded(text)?)))
+        .collect();
+    Ok(Found::Target {
+        target,
+        parameters: parameters?,
+        space,
+    })
+}
+
+fn allow(ways: &Ways) -> String {
+    let mut methods: Vec<&str> = ways.iter().map(|(method, _)| method.name()).collect();
+    if methods.contains(&"GET") {
+        methods.push("HEAD");
+    }
+    methods.push("OPTIONS");
+    methods.join(", ")
+}

@@ -1,0 +1,49 @@
+//! `/api/openapi.json` and the documentation browser, whose parts are in this program: it works offline.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, LOCATION};
+use svcfs_base::Fault;
+use utoipa_swagger_ui::Config;
+use warp::reply::Response;
+
+use crate::app::App;
+use crate::{media, reply};
+
+/// The description of every endpoint.
+pub(super) fn openapi(app: &App) -> Response {
+    let mut response = Response::new(app.openapi.clone().into());
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
+    response
+}
+
+/// To the browser's first page.
+pub(super) fn redirect() -> Response {
+    let mut response = reply::empty(StatusCode::MOVED_PERMANENTLY);
+    let to = HeaderValue::from_static("/api/docs/index.html");
+    response.headers_mut().insert(LOCATION, to);
+    response
+}
+
+/// One of the browser's parts.
+///
+/// # Errors
+/// `NotFound` when there is no such part.
+pub(super) fn file(name: &str) -> Result<Response, Fault> {
+    // Its default asks a server on the internet to validate the description.
+    let config = Arc::new(Config::from("/api/openapi.json").validator_url("none"));
+    let part = utoipa_swagger_ui::serve(name, config).map_err(|error| Fault::internal(error.to_string()))?;
+    let part = part.ok_or_else(|| Fault::not_found(format!("not found: `{}`", name.escape_default())))?;
+    let mut response = Response::new(part.bytes.into_owned().into());
+    let headers = response.headers_mut();
+    if let Ok(mime) = HeaderValue::from_str(&part.content_type) {
+        headers.insert(CONTENT_TYPE, mime);
+    }
+    if part.gzpipped {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    Ok(response)
+}

@@ -1,0 +1,330 @@
+//! The event stream (contract 6.1, gaps.md D11).
+//!
+//! One rule: nothing is lost silently. A subscriber reads the change log from its own position; being told of a change is only
+//! the wake-up to read on. One who falls too far behind is told where to resume, and the connection ends.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::stream;
+use http::HeaderMap;
+use http::header::{CACHE_CONTROL, HeaderValue};
+use serde_json::{Value, json};
+use svcfs_base::{Announcement, Fault, Seq};
+use svcfs_knowledge::kernel::{Event, EventChange, Server, Space};
+use svcfs_work::Lane;
+use tokio::sync::watch;
+use warp::Reply;
+use warp::reply::Response;
+use warp::sse;
+
+use crate::app::{App, log};
+use crate::bind;
+use crate::reply::RETRY;
+
+/// Subscribers at once, all spaces together.
+const MAX_SUBSCRIBERS: usize = 256;
+/// Change sets read from the log at a time.
+const BATCH: usize = 64;
+/// How many change sets a live subscriber may be behind before it is told to resume.
+const MAX_BEHIND: u64 = 10_000;
+/// A comment keeps the connection open when nothing happens for this long.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Who follows the event stream, and what wakes them.
+pub(crate) struct Subscribers {
+    count: Arc<AtomicUsize>,
+    /// The newest position of each space.
+    newest: HashMap<String, watch::Receiver<Seq>>,
+}
+
+impl Subscribers {
+    /// Listens to the feeds of all spaces.
+    pub(crate) fn new(server: &Server) -> Self {
+        let newest = server.spaces().map(|space| {
+            let (sender, receiver) = watch::channel(space.vfs.last_seq());
+            space.vfs.feed().on_event(move |seq| {
+                sender.send_replace(seq);
+            });
+            (space.name.clone(), receiver)
+        });
+        Self {
+            newest: newest.collect(),
+            count: Arc::default(),
+        }
+    }
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+    fn admit(&self) -> Result<Place, Fault> {
+        let place = Place(Arc::clone(&self.count));
+        if self.count.fetch_add(1, Ordering::Relaxed) < MAX_SUBSCRIBERS {
+            return Ok(place);
+        }
+        let text = format!("{MAX_SUBSCRIBERS} clients follow the event stream already; try again later");
+        Err(Fault::unavailable(text).with(RETRY, 60))
+    }
+}
+
+/// One subscriber's place; given back when dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An event's id: a change set, and how many of its events came before when it has several. After the last event of a set
+/// the id is the bare `<seq>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Position {
+    /// Change sets up to this one are done with.
+    seq: u64,
+    /// Events of the next one that are done with.
+    part: usize,
+}
+
+impl Position {
+    /// Where to go on after the event `n` (from 1) of `count` in the set `seq`.
+    const fn after(seq: Seq, n: usize, count: usize) -> Self {
+        if n == count {
+            Self { seq: seq.0, part: 0 }
+        } else {
+            Self {
+                seq: seq.0 - 1,
+                part: n,
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Position {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.part {
+            0 => write!(formatter, "{}", self.seq),
+            part => write!(formatter, "{}.{part}", self.seq + 1),
+        }
+    }
+}
+
+impl FromStr for Position {
+    type Err = Fault;
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let read = || {
+            let (seq, part) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
+            let (seq, part) = (seq.parse::<u64>().ok()?, part.parse::<usize>().ok()?);
+            if part == 0 {
+                return Some(Self { seq, part });
+            }
+            Some(Self {
+                seq: seq.checked_sub(1)?,
+                part,
+            })
+        };
+        read().ok_or_else(|| {
+            let text = text.escape_default();
+            Fault::invalid("Last-Event-ID", format_args!("`{text}` is not an id of this stream"))
+        })
+    }
+}
+
+/// Opens the stream: from `Last-Event-ID` when given, else from now.
+///
+/// # Errors
+/// `Invalid` for an id that is none; `Unavailable` when there are 256 subscribers.
+pub(super) fn follow(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMap) -> Result<Response, Fault> {
+    let resume = bind::header(headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
+    let newest = app.subscribers.newest.get(&space.name).cloned();
+    let newest = newest.ok_or_else(|| Fault::unavailable("this space has no event stream"))?;
+    let last = space.vfs.last_seq().0;
+    let mut subscriber = Subscriber {
+        position: resume.map_or(Ok(Position { seq: last, part: 0 }), |text| text.parse())?,
+        pending: VecDeque::new(),
+        is_live: false,
+        has_ended: false,
+        place: app.subscribers.admit()?,
+        app: Arc::clone(app),
+        space,
+        newest,
+    };
+    // An id from the future is from another life of this space: its history was replaced.
+    if subscriber.position.seq > last {
+        subscriber.lag(
+            "this id is newer than the log; read the tree anew and go on from here",
+            last,
+        );
+        subscriber.position = Position { seq: last, part: 0 };
+    }
+    let events = stream::unfold(subscriber, |mut subscriber| async {
+        let event = subscriber.next().await?;
+        Some((Ok::<_, Infallible>(event), subscriber))
+    });
+    let keep_alive = sse::keep_alive().interval(KEEP_ALIVE).text("keep-alive");
+    let mut response = sse::reply(keep_alive.stream(Box::pin(events))).into_response();
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
+}
+
+struct Subscriber {
+    app: Arc<App>,
+    space: Arc<Space>,
+    newest: watch::Receiver<Seq>,
+    position: Position,
+    pending: VecDeque<sse::Event>,
+    /// Has once caught up with the log.
+    is_live: bool,
+    has_ended: bool,
+    #[expect(dead_code, reason = "held for its drop, which gives the place back")]
+    place: Place,
+}
+
+impl Subscriber {
+    /// The next event; none when the stream ends.
+    async fn next(&mut self) -> Option<sse::Event> {
+        loop {
+            if self.app.stop.is_cancelled() {
+                return None;
+            }
+            if let Some(event) = self.pending.pop_front() {
+                return Some(event);
+            }
+            if self.has_ended {
+                return None;
+            }
+            let newest = self.newest.borrow_and_update().0;
+            if newest <= self.position.seq {
+                self.is_live = true;
+                tokio::select! {
+                    () = self.app.stop.cancelled() => return None,
+                    changed = self.newest.changed() => changed.ok()?,
+                }
+                continue;
+            }
+            let behind = newest - self.position.seq;
+            if self.is_live && behind > MAX_BEHIND {
+                self.lag(
+                    "too far behind; reconnect with this id as Last-Event-ID to get what was missed",
+                    newest,
+                );
+                self.has_ended = true;
+                continue;
+            }
+            self.read().await;
+        }
+    }
+
+    /// Reads on in the log.
+    async fn read(&mut self) {
+        let (space, from) = (Arc::clone(&self.space), Seq(self.position.seq));
+        let batch = self
+            .app
+            .blocking(Lane::Quick, move || space.vfs.feed().after(from, BATCH))
+            .await;
+        match batch {
+            Ok(events) if events.is_empty() => {
+                // Announced, and not in the log: nothing more will come by this way.
+                self.has_ended = true;
+            }
+            Ok(events) => {
+                for event in events {
+                    let told = announcements(&event);
+                    let count = told.len();
+                    let done = if event.seq.0 == self.position.seq + 1 {
+                        self.position.part
+                    } else {
+                        0
+                    };
+                    for (n, (name, data)) in told.into_iter().enumerate().skip(done) {
+                        let id = Position::after(event.seq, n + 1, count);
+                        let sent = sse::Event::default()
+                            .id(id.to_string())
+                            .event(name)
+                            .data(data.to_string());
+                        self.pending.push_back(sent);
+                    }
+                    self.position = Position {
+                        seq: event.seq.0,
+                        part: 0,
+                    };
+                }
+            }
+            Err(fault) => {
+                // The client reconnects with the last id it saw, and gets what follows it.
+                log(&fault, "events", "-");
+                self.has_ended = true;
+            }
+        }
+    }
+
+    /// Tells that there is a gap, and where to go on.
+    fn lag(&mut self, hint: &str, newest: u64) {
+        let resume = self.position.seq.min(newest);
+        let data = json!({ "resume": resume.to_string(), "newest": newest.to_string(), "hint": hint });
+        let event = sse::Event::default()
+            .id(resume.to_string())
+            .event("lagged")
+            .data(data.to_string());
+        self.pending.push_back(event);
+    }
+}
+
+/// What a change set is told as (gaps.md 6.1). Changes below `.svc` are the server's own affair and not told.
+fn announcements(event: &Event) -> Vec<(&'static str, Value)> {
+    let told: Vec<&EventChange> = event
+        .changes
+        .iter()
+        .filter(|change| change.path.components().next() != Some(".svc"))
+        .collect();
+    if told.is_empty() {
+        return Vec::new();
+    }
+    let together = |op: &'static str| {
+        let paths: Vec<&str> = told.iter().map(|change| change.path.as_str()).collect();
+        let data = json!({ "op": op, "paths": paths, "actor": event.actor, "timestamp": event.time });
+        vec![(op, data)]
+    };
+    match event.announcement {
+        Announcement::Files => told.iter().map(|change| one(event, change)).collect(),
+        Announcement::Bulk => together("bulk"),
+        Announcement::Import => together("import"),
+    }
+}
+
+fn one(event: &Event, change: &EventChange) -> (&'static str, Value) {
+    let (path, actor, timestamp) = (&change.path, &event.actor, &event.time);
+    match change.new {
+        Some(etag) => {
+            let data = json!({ "op": "write", "path": path, "actor": actor, "etag": etag, "timestamp": timestamp });
+            ("write", data)
+        }
+        None => (
+            "delete",
+            json!({ "op": "delete", "path": path, "actor": actor, "timestamp": timestamp }),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_names_the_set_and_the_events_of_it_that_are_done() {
+        for (n, count, text) in [(1, 1, "7"), (1, 3, "7.1"), (2, 3, "7.2"), (3, 3, "7")] {
+            let position = Position::after(Seq(7), n, count);
+            assert_eq!(position.to_string(), text);
+            assert_eq!(text.parse::<Position>().unwrap(), position);
+        }
+        for text in ["", "x", "1.x", "-1", "0.1", "1.2.3", "99999999999999999999"] {
+            assert!(text.parse::<Position>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `/llms.txt` (gaps.md 4.2): an index of all pages, for agents that look for one.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde_json::Value;
+use svcfs_base::{Caller, Door, Fault, TreePath};
+use svcfs_knowledge::kernel::{Cx, Space};
+use svcfs_work::Lane;
+use warp::reply::Response;
+
+use crate::app::App;
+use crate::{media, reply};
+
+/// Longest index, in bytes; what is beyond is counted instead of listed.
+const MAX_BYTES: usize = 5 << 20;
+/// Longest summary of a page, in characters.
+const MAX_SUMMARY: usize = 200;
+/// What a path may not hold as it is, inside a markdown link.
+const IN_LINK: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'(')
+    .add(b')')
+    .add(b'<')
+    .add(b'>')
+    .add(b'%')
+    .add(b'?')
+    .add(b'#');
+
+const HEAD: &str = "# svcfs
+
+> A knowledge base of markdown pages, versioned and searchable.
+
+Pages are read at the links below; `GET /api/svc/search?q=…` finds them by content, `/api/openapi.json` describes every \
+endpoint, and `/mcp` offers the same as agent tools.
+";
+
+/// The index: a section for each top folder, a line for each page.
+///
+/// # Errors
+/// What the index refuses.
+pub(super) async fn index(app: &Arc<App>, space: Arc<Space>) -> Result<Response, Fault> {
+    let server = Arc::clone(&app.server);
+    let work = move || {
+        let caller = Caller::new(Door::Http);
+        write_index(&Cx::new(&server, &space, &caller))
+    };
+    let text = app.blocking(Lane::Slow, work).await?;
+    Ok(reply::text(media::PLAIN, text))
+}
+
+fn write_index(cx: &Cx<'_>) -> Result<String, Fault> {
+    let index = cx.index();
+    let mut sections = BTreeMap::<String, Vec<TreePath>>::new();
+    for path in index.paths(&TreePath::root())? {
+        let top = path.components().next().filter(|top| *top != path.as_str());
+        sections.entry(top.unwrap_or("Root").to_owned()).or_default().push(path);
+    }
+    let base = cx.settings().server.public_url.as_ref().map_or("", |url| url.as_str());
+    let mut text = HEAD.to_owned();
+    let mut left_out = 0_usize;
+    for (title, paths) in sections {
+        let mut lines = format!("\n## {title}\n\n");
+        for path in paths {
+            if text.len() + lines.len() > MAX_BYTES {
+                left_out += 1;
+                continue;
+            }
+            // A page may have gone since the list was made.
+            let Some(page) = index.page(&path)? else { continue };
+            let description = page.frontmatter.get("description").and_then(Value::as_str);
+            let (title, summary) = (one_line(&page.title), shortened(description.unwrap_or(&page.excerpt)));
+            let link = utf8_percent_encode(path.as_str(), IN_LINK);
+            let mark = if summary.is_empty() { "" } else { ": " };
+            writeln!(lines, "- [{title}]({base}/raw/{link}){mark}{summary}").map_err(Fault::internal)?;
+        }
+        text.push_str(&lines);
+    }
+    if left_out > 0 {
+        writeln!(text, "\n<!-- {left_out} more pages are left out -->").map_err(Fault::internal)?;
+    }
+    Ok(text)
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn shortened(text: &str) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(MAX_SUMMARY) {
+        None => line,
+        Some((end, _)) => format!("{}…", &line[..end]),
+    }
+}

@@ -1,0 +1,163 @@
+//! Pages that are no operations: health, metrics, documentation, raw files, the event stream, the agent protocol.
+//!
+//! They stand in one list, [`SPECIAL`], so that the OpenAPI document and the contract tests see them.
+
+mod docs;
+pub(crate) mod events;
+mod health;
+mod llms;
+mod metrics;
+mod raw;
+
+pub(crate) use health::VERSION;
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use svcfs_base::Fault;
+use svcfs_knowledge::kernel::Space;
+use warp::reply::Response;
+
+use crate::app::App;
+
+/// Which special page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Page {
+    Health,
+    Healthz,
+    Readyz,
+    Metrics,
+    OpenApi,
+    Docs,
+    DocsFile,
+    Llms,
+    Raw,
+    Events,
+    Mcp,
+}
+
+/// Where a special page lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// At the root of the server.
+    Root,
+    /// Below `/api/svc` and `/api/svc/{space}`.
+    Space,
+    /// At the root, answered before the route table is asked.
+    Elsewhere,
+}
+
+/// A page that is no operation. All of them are read by `GET`, except the agent protocol, which is `POST`.
+#[derive(Debug)]
+pub struct Special {
+    /// Where it lives.
+    pub place: Place,
+    /// Path, below the prefix for [`Place::Space`]; `{name}` and `{*name}` are parameters.
+    pub path: &'static str,
+    /// Name in the OpenAPI document.
+    pub name: &'static str,
+    /// One line on what it is for.
+    pub summary: &'static str,
+    /// Status and media type of each answer (no media type: no body).
+    pub answers: &'static [(u16, &'static str)],
+    pub(crate) page: Page,
+}
+
+impl Special {
+    const fn root(path: &'static str, name: &'static str, page: Page) -> Self {
+        Self {
+            place: Place::Root,
+            path,
+            name,
+            summary: "",
+            answers: &[(200, "application/json")],
+            page,
+        }
+    }
+    const fn about(mut self, summary: &'static str) -> Self {
+        self.summary = summary;
+        self
+    }
+    const fn answers(mut self, answers: &'static [(u16, &'static str)]) -> Self {
+        self.answers = answers;
+        self
+    }
+    const fn at(mut self, place: Place) -> Self {
+        self.place = place;
+        self
+    }
+    /// The method it is read by.
+    pub fn method(&self) -> svcfs_knowledge::kernel::Method {
+        use svcfs_knowledge::kernel::Method;
+        if self.page == Page::Mcp {
+            Method::Post
+        } else {
+            Method::Get
+        }
+    }
+}
+
+/// Every special page.
+pub const SPECIAL: &[Special] = &[
+    Special::root("/health", "health", Page::Health).about("Tell that the process answers"),
+    Special::root("/healthz", "healthz", Page::Healthz).about("Tell uptime and version"),
+    Special::root("/readyz", "readyz", Page::Readyz)
+        .about("Tell whether writes can be accepted")
+        .answers(&[(200, "application/json"), (503, "application/json")]),
+    Special::root("/metrics", "metrics", Page::Metrics)
+        .about("Read metrics in the Prometheus text format")
+        .answers(&[(200, "text/plain")]),
+    Special::root("/api/openapi.json", "openapi", Page::OpenApi).about("Read this description"),
+    Special::root("/api/docs", "docs", Page::Docs)
+        .about("Read this description in a browser")
+        .answers(&[(301, "")]),
+    Special::root("/api/docs/{*file}", "docs_file", Page::DocsFile)
+        .about("Read a part of the documentation browser")
+        .answers(&[(200, "*/*"), (404, "application/json")]),
+    Special::root("/llms.txt", "llms", Page::Llms)
+        .about("Read an index of all pages, for agents")
+        .answers(&[(200, "text/plain")]),
+    Special::root("/raw/{*path}", "raw", Page::Raw)
+        .about("Read a file's bytes, as a browser embeds them")
+        .answers(&[(200, "*/*"), (400, "application/json"), (404, "application/json")]),
+    Special::root("/events", "events", Page::Events)
+        .about("Follow changes as server-sent events; `Last-Event-ID` replays what was missed")
+        .answers(&[
+            (200, "text/event-stream"),
+            (400, "application/json"),
+            (503, "application/json"),
+        ])
+        .at(Place::Space),
+    Special::root(crate::mcp::PATH, "mcp", Page::Mcp)
+        .about("Speak the agent tool protocol (MCP, streamable HTTP)")
+        .answers(&[(200, "application/json"), (403, "application/json")])
+        .at(Place::Elsewhere),
+];
+
+/// Answers a special page.
+///
+/// # Errors
+/// What the page refuses.
+pub(crate) async fn answer(
+    page: Page,
+    app: &Arc<App>,
+    space: Arc<Space>,
+    parameters: &[(String, String)],
+    headers: &HeaderMap,
+) -> Result<Response, Fault> {
+    let parameter = || parameters.first().map_or("", |(_, value)| value.as_str());
+    match page {
+        Page::Health => Ok(health::health()),
+        Page::Healthz => Ok(health::healthz(app)),
+        Page::Readyz => Ok(health::readyz(app, space).await),
+        Page::Metrics => metrics::metrics(app),
+        Page::OpenApi => Ok(docs::openapi(app)),
+        Page::Docs => Ok(docs::redirect()),
+        Page::DocsFile => docs::file(parameter()),
+        Page::Llms => llms::index(app, space).await,
+        Page::Raw => raw::raw(app, space, parameter()).await,
+        Page::Events => events::follow(app, space, headers),
+        // The listener answers it; in this table it stands for the lists only.
+        Page::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),
+    }
+}
