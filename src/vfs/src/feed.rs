@@ -1,6 +1,16 @@
 //! The change feed.
-use std::time::Duration;
+//!
+//! One rule: nothing is ever missing from it. The newest events are kept in memory; older ones are read from the log.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, RwLock};
 use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, Fault, FileKind, Seq, Timestamp, TreePath};
+use svcfs_store::{Log, Record};
+
+const KEPT_EVENTS: usize = 2048;
 
 /// One accepted change set, as its followers see it.
 #[derive(Debug, Clone)]
@@ -13,11 +23,11 @@ pub struct Event {
     pub actor: Actor,
     /// Through which door.
     pub door: Door,
-    /// Subject of its commit.
+    /// Message of its commit.
     pub message: String,
     /// How subscribers of the event stream hear of it.
     pub announcement: Announcement,
-    /// Its commit.
+    /// Its commit; none when nothing differed from the commit before.
     pub commit: Option<CommitId>,
     /// The paths it touched, in order.
     pub changes: Vec<EventChange>,
@@ -36,26 +46,116 @@ pub struct EventChange {
     pub kind: FileKind,
 }
 
+impl From<Record> for Event {
+    fn from(record: Record) -> Self {
+        let change = |entry: svcfs_store::Entry| EventChange { path: entry.path, old: entry.old, new: entry.new, kind: entry.kind };
+        Self {
+            seq: record.seq,
+            time: record.time,
+            actor: record.actor,
+            door: record.door,
+            message: record.message,
+            announcement: record.announcement,
+            commit: record.commit,
+            changes: record.entries.into_iter().map(change).collect(),
+        }
+    }
+}
+
+type Wake = Box<dyn Fn(Seq) + Send + Sync>;
+
 /// The change feed: every accepted change set, in order, without gaps, from any position.
 pub struct Feed {
-    _p: (),
+    log: Arc<Log>,
+    recent: Mutex<Recent>,
+    grown: Condvar,
+    wakes: RwLock<Vec<Wake>>,
+}
+
+struct Recent {
+    events: VecDeque<Arc<Event>>,
+    last: Seq,
+    is_closed: bool,
 }
 
 impl Feed {
+    pub(crate) fn new(log: Arc<Log>, last: Seq) -> Self {
+        let recent = Mutex::new(Recent { events: VecDeque::new(), last, is_closed: false });
+        Self { log, recent, grown: Condvar::new(), wakes: RwLock::default() }
+    }
+
     /// Position of the newest event.
     pub fn last(&self) -> Seq {
-        unimplemented!()
+        self.recent.lock().last
     }
+
     /// At most `max` events after a position, oldest first.
-    pub fn after(&self, seq: Seq, max: usize) -> Result<Vec<std::sync::Arc<Event>>, Fault> {
-        unimplemented!()
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read.
+    pub fn after(&self, seq: Seq, max: usize) -> Result<Vec<Arc<Event>>, Fault> {
+        {
+            let recent = self.recent.lock();
+            if recent.last <= seq {
+                return Ok(Vec::new());
+            }
+            if recent.events.front().is_some_and(|oldest| oldest.seq <= seq.next()) {
+                return Ok(recent.events.iter().filter(|event| event.seq > seq).take(max).cloned().collect());
+            }
+        }
+        let last = self.last();
+        let records = self.log.after(seq, max)?;
+        // What is logged but not yet announced is not there for followers.
+        Ok(records.into_iter().filter(|record| record.seq <= last).map(|record| Arc::new(Event::from(record))).collect())
     }
+
     /// Waits until there is an event after `seq`, the feed is closed, or the time is up; true when there is one.
     pub fn wait(&self, seq: Seq, at_most: Duration) -> bool {
-        unimplemented!()
+        let deadline = Instant::now() + at_most;
+        let mut recent = self.recent.lock();
+        while recent.last <= seq && !recent.is_closed {
+            if self.grown.wait_until(&mut recent, deadline).timed_out() {
+                break;
+            }
+        }
+        recent.last > seq
     }
+
     /// Calls `wake` after each event, from the committer's thread: it must not block (a channel send, a task wake-up).
     pub fn on_event(&self, wake: impl Fn(Seq) + Send + Sync + 'static) {
-        unimplemented!()
+        self.wakes.write().push(Box::new(wake));
+    }
+
+    pub(crate) fn publish(&self, events: impl Iterator<Item = Event>) {
+        let last = {
+            let mut recent = self.recent.lock();
+            for event in events {
+                recent.last = event.seq;
+                recent.events.push_back(Arc::new(event));
+            }
+            while recent.events.len() > KEPT_EVENTS {
+                recent.events.pop_front();
+            }
+            recent.last
+        };
+        self.grown.notify_all();
+        for wake in self.wakes.read().iter() {
+            wake(last);
+        }
+    }
+
+    /// Sets the position from which events follow, after opening has recorded what happened before.
+    pub(crate) fn restart(&self, last: Seq) {
+        self.recent.lock().last = last;
+    }
+
+    pub(crate) fn close(&self) {
+        self.recent.lock().is_closed = true;
+        self.grown.notify_all();
+    }
+
+    /// True once no event will follow.
+    pub fn is_closed(&self) -> bool {
+        self.recent.lock().is_closed
     }
 }

@@ -1,8 +1,10 @@
 //! What every written page must pass.
+
 use bytes::Bytes;
 use svcfs_base::{Caller, Fault, TreePath};
 
 /// One file on its way into the tree.
+#[derive(Debug, Clone)]
 pub struct Proposal {
     /// Where it will stand.
     pub path: TreePath,
@@ -13,8 +15,11 @@ pub struct Proposal {
 }
 
 /// A check that may rewrite or refuse a file, and never writes.
+///
+/// Gates come from above, so that the write path needs neither the linter nor the index.
 pub trait Gate: Send + Sync + 'static {
-    /// Looks at one page (only regular, versioned files outside `.svc` come here).
+    /// Looks at one file. Only regular files outside `.svc` that are versioned come here; edits made behind the server do
+    /// not: they cannot be refused.
     ///
     /// # Errors
     /// The refusal, as the writer should read it.

@@ -1,115 +1,226 @@
-#![allow(unused_variables, clippy::unimplemented, missing_docs)]
 //! The virtual filesystem: the one write path, the reading faces, nodes and handles, adoption of outside edits.
 //!
 //! One rule: nothing else in the workspace changes the tree. Doors and operations hand a `ChangeSet` to [`Vfs::apply`]; edits
 //! made behind us come in through adoption, which records and never refuses.
 #![warn(missing_docs)]
 
+mod adopt;
+mod apply;
+mod committer;
+mod core;
 mod feed;
 mod gate;
+mod locks;
 mod nodes;
+mod opening;
+mod overlay;
+mod past;
+mod place;
+mod plan;
+mod queue;
 mod view;
+mod watch;
 
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
 pub use nodes::{DiskSpace, HandleId, NodeId, OpenMode, SetAttributes};
-pub use view::{Attributes, BlameLine, ChangeRecord, Changes, DirectoryEntry, EntryKind, File, Version};
+pub use past::{Action, BlameLine, ChangeRecord, Changes, Version};
+pub use view::{Attributes, DirectoryEntry, EntryKind, File};
 
+use std::fs::{self, TryLockError};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::thread::JoinHandle;
 
-use svcfs_base::{Applied, Caller, ChangeSet, Clock, Door, Fault, Seq, TreePath};
+use parking_lot::Mutex;
+use svcfs_base::{Clock, Fault, Kind, Seq};
+use svcfs_store::{History, Log, StatePaths, WorkTree};
+
+use crate::core::Core;
+use crate::nodes::Nodes;
+use crate::place::Places;
 
 /// What a space is opened with.
 pub struct Options {
-    /// The knowledge root on the server's disk.
+    /// The knowledge root on the server's disk; made when absent.
     pub root: PathBuf,
     /// Where the present moment comes from.
     pub clock: Arc<dyn Clock>,
     /// What every written page must pass, in order.
     pub gates: Vec<Box<dyn Gate>>,
-    /// Names that are stored but never versioned (gaps.md D8), as globs on the last component.
+    /// Names that are stored but never versioned (gaps.md D8), as globs on single path components.
     pub scratch: Vec<String>,
-    /// Whether edits made behind the server are looked for.
+    /// Whether edits made behind the server are looked for while it runs (at opening they always are).
     pub watch: bool,
 }
 
 /// One space's tree: read it by path or by node, change it through [`Vfs::apply`].
 pub struct Vfs {
-    _p: (),
+    core: Arc<Core>,
+    gates: Vec<Box<dyn Gate>>,
+    nodes: Nodes,
+    committer: Mutex<Option<JoinHandle<()>>>,
+    watcher: Mutex<Option<watch::Watcher>>,
+    /// Held for as long as this root is ours.
+    _lock: fs::File,
 }
 
 impl Vfs {
-    /// Opens a space: takes its lock, replays what was logged and not settled, adopts what changed behind us.
+    /// Opens a space: takes its lock, completes what was logged and not settled, adopts what changed behind us.
+    ///
+    /// # Errors
+    /// `Conflict`, naming the other's process id, when a server has this root already; `NotDirectory` when the root is a file;
+    /// `ReadOnly`, `NoSpace`, `Forbidden` when state cannot be kept below it; `Internal` when log or git are damaged.
     pub fn open(options: Options) -> Result<Arc<Self>, Fault> {
-        unimplemented!()
+        let Options { root, clock, gates, scratch, watch } = options;
+        let root = prepare_root(&root)?;
+        let lock = take_lock(&root)?;
+        let places = Places::new(&scratch)?;
+        let tree = WorkTree::open(&root)?;
+        let (history, _) = History::open(&root)?;
+        let (log, is_new_log) = Log::open(&StatePaths::of(&root))?;
+        let log = Arc::new(log);
+        let feed = Feed::new(Arc::clone(&log), log.last()?);
+        let core = Arc::new(Core {
+            root,
+            places,
+            tree,
+            log,
+            history,
+            clock,
+            locks: crate::locks::Locks::default(),
+            overlay: crate::overlay::Overlay::default(),
+            queue: crate::queue::Queue::default(),
+            feed,
+            departures: Mutex::default(),
+            trouble: Mutex::default(),
+            stamps: AtomicU64::new(1),
+        });
+        let committer = opening::recover(&core, is_new_log)?;
+        core.feed.restart(committer.last);
+        let thread = std::thread::Builder::new()
+            .name("committer".to_owned())
+            .spawn(move || committer.run())
+            .map_err(Fault::internal)?;
+        let vfs = Arc::new(Self {
+            core,
+            gates,
+            nodes: Nodes::default(),
+            committer: Mutex::new(Some(thread)),
+            watcher: Mutex::default(),
+            _lock: lock,
+        });
+        if watch {
+            // Before the rescan, so that nothing falls between them.
+            *vfs.watcher.lock() = Some(watch::Watcher::start(&vfs)?);
+        }
+        vfs.rescan()?;
+        Ok(vfs)
     }
-    /// Finishes every accepted write, flushes and lets go of the root.
+
+    /// Finishes every accepted write, flushes and lets go of the root. Handles that are still open publish what they hold.
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be closed; everything accepted is in it then.
     pub fn close(&self) -> Result<(), Fault> {
-        unimplemented!()
+        drop(self.watcher.lock().take());
+        self.publish_all();
+        self.core.queue.close();
+        if let Some(thread) = self.committer.lock().take()
+            && thread.join().is_err()
+        {
+            return Err(Fault::internal("the committer died"));
+        }
+        self.core.log.close()?;
+        Ok(())
     }
+
     /// The knowledge root on the server's disk.
     pub fn root(&self) -> &Path {
-        unimplemented!()
+        &self.core.root
     }
-    /// Applies a set of changes: all of them or none.
-    pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Applied, Fault> {
-        unimplemented!()
-    }
-    /// What stands at a path; links are not followed.
-    pub fn stat(&self, door: Door, path: &TreePath) -> Result<Attributes, Fault> {
-        unimplemented!()
-    }
-    /// The entries of a directory in name order, as the door may see them.
-    pub fn list(&self, door: Door, path: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
-        unimplemented!()
-    }
-    /// The content of a file (links inside the root are followed).
-    pub fn read(&self, door: Door, path: &TreePath) -> Result<File, Fault> {
-        unimplemented!()
-    }
-    /// The target of a symbolic link. NotFound when missing, Invalid when it is no link.
-    pub fn read_link(&self, door: Door, path: &TreePath) -> Result<String, Fault> {
-        unimplemented!()
-    }
-    /// Every file below a directory that is versioned and visible to `door` (no scratch files), in path order.
-    pub fn walk(&self, door: Door, below: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
-        unimplemented!()
-    }
+
     /// The change feed.
     pub fn feed(&self) -> &Feed {
-        unimplemented!()
+        &self.core.feed
     }
-    /// Versions of a path, newest first.
-    pub fn versions(&self, path: &TreePath) -> Result<Vec<Version>, Fault> {
-        unimplemented!()
-    }
-    /// The content of a path at a commit (full or abbreviated hash).
-    pub fn version(&self, path: &TreePath, commit: &str) -> Result<bytes::Bytes, Fault> {
-        unimplemented!()
-    }
-    /// Unified diff of a path between two commits.
-    pub fn diff(&self, path: &TreePath, from: &str, to: &str) -> Result<String, Fault> {
-        unimplemented!()
-    }
-    /// Who last wrote each line.
-    pub fn blame(&self, path: &TreePath) -> Result<Vec<BlameLine>, Fault> {
-        unimplemented!()
-    }
-    /// The change feed of the contract (D10).
-    pub fn changes(&self, since: Option<&str>, limit: usize) -> Result<Changes, Fault> {
-        unimplemented!()
-    }
-    /// Compares the tree on disk with history and records what differs (actor `fswatch`); how many paths differed.
-    pub fn rescan(&self) -> Result<usize, Fault> {
-        unimplemented!()
-    }
-    /// Whether writes can be accepted: the fault a writer would get now.
-    pub fn health(&self) -> Result<(), Fault> {
-        unimplemented!()
-    }
-    /// The position of the newest accepted change set.
+
+    /// Position of the newest announced change set. To count accepted ones too, ask [`Vfs::settled`].
     pub fn last_seq(&self) -> Seq {
-        unimplemented!()
+        self.core.feed.last()
     }
+
+    /// Whether writes can be taken: the fault a writer would get now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn health(&self) -> Result<(), Fault> {
+        if let Some(trouble) = self.core.trouble.lock().as_ref() {
+            return Err(trouble.again());
+        }
+        self.core.tree.stat(&svcfs_base::TreePath::root())?;
+        if self.committer.lock().as_ref().is_none_or(JoinHandle::is_finished) {
+            return Err(Fault::unavailable("the write path has stopped"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Vfs {
+    fn drop(&mut self) {
+        if self.committer.lock().is_some()
+            && let Err(fault) = self.close()
+        {
+            tracing::error!(error = ?fault, "closing a space failed");
+        }
+    }
+}
+
+fn prepare_root(root: &Path) -> Result<PathBuf, Fault> {
+    let told = |error: std::io::Error| {
+        use std::io::ErrorKind as E;
+        let text = root.display();
+        match error.kind() {
+            E::ReadOnlyFilesystem => Fault::new(Kind::ReadOnly, format!("root `{text}` lies on a read-only disk")),
+            E::PermissionDenied => Fault::new(Kind::Forbidden, format!("root `{text}`: permission denied")),
+            E::StorageFull => Fault::new(Kind::NoSpace, format!("root `{text}`: no space left on the disk")),
+            E::NotADirectory | E::AlreadyExists => {
+                Fault::new(Kind::NotDirectory, format!("root `{text}` is a file, not a directory; name a directory"))
+            }
+            _ => Fault::invalid("root", format_args!("`{text}`: {error}")),
+        }
+    };
+    fs::create_dir_all(root).map_err(told)?;
+    let root = root.canonicalize().map_err(told)?;
+    fs::create_dir_all(StatePaths::of(&root).directory()).map_err(told)?;
+    Ok(root)
+}
+
+fn take_lock(root: &Path) -> Result<fs::File, Fault> {
+    let path = StatePaths::of(root).lock();
+    let mut file = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(|error| svcfs_store::StoreError::State(error))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut other = String::new();
+            file.read_to_string(&mut other).map_err(Fault::internal)?;
+            let text = root.display();
+            return Err(Fault::new(
+                Kind::Conflict,
+                format!("root `{text}` is served already by process {}; stop it first", other.trim()),
+            )
+            .with("pid", other.trim()));
+        }
+        Err(TryLockError::Error(error)) => return Err(Fault::internal(error)),
+    }
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(svcfs_store::StoreError::State)?;
+    Ok(file)
 }

@@ -1,9 +1,15 @@
-//! What readers get.
-use bytes::Bytes;
-use schemars::JsonSchema;
-use serde::Serialize;
+//! Reading by path: what HTTP, WebDAV, S3 and the tools see.
+
+use std::collections::BTreeMap;
 use std::time::SystemTime;
-use svcfs_base::{Actor, ETag, Timestamp, TreePath};
+
+use bytes::Bytes;
+use svcfs_base::{Door, ETag, Fault, FileKind, Name, TreePath};
+use svcfs_store::{Stat, StatKind, StoreError};
+
+use crate::Vfs;
+use crate::core::is_missing;
+use crate::overlay::Leaf;
 
 /// What stands at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +29,7 @@ pub struct Attributes {
     pub kind: EntryKind,
     /// Length in bytes; of a directory 0, of a link the length of its target.
     pub size: u64,
-    /// Permission bits (0o777).
+    /// Permission bits (`0o7777`).
     pub mode: u32,
     /// Owner on the server's disk.
     pub uid: u32,
@@ -35,7 +41,7 @@ pub struct Attributes {
     pub changed: SystemTime,
     /// Last access.
     pub accessed: SystemTime,
-    /// Number of names (directories: 2 + subdirectories).
+    /// Number of names on the server's disk.
     pub links: u32,
 }
 
@@ -59,54 +65,218 @@ pub struct File {
     pub attributes: Attributes,
 }
 
-/// Contract 2.3.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Version {
-    /// Commit.
-    pub hash: String,
-    /// Who.
-    pub author: Actor,
-    /// Commit message.
-    pub message: String,
-    /// When.
-    pub timestamp: Timestamp,
+impl From<Stat> for Attributes {
+    fn from(stat: Stat) -> Self {
+        let kind = match stat.kind {
+            StatKind::Directory => EntryKind::Directory,
+            StatKind::File => EntryKind::File,
+            StatKind::Symlink => EntryKind::Symlink,
+        };
+        Self {
+            kind,
+            size: if kind == EntryKind::Directory { 0 } else { stat.size },
+            mode: stat.mode,
+            uid: stat.uid,
+            gid: stat.gid,
+            modified: stat.modified,
+            changed: stat.changed,
+            accessed: stat.accessed,
+            links: stat.links,
+        }
+    }
 }
 
-/// Contract 2.4.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct BlameLine {
-    /// From 1.
-    pub line: usize,
-    /// Without its line end.
-    pub content: String,
-    /// Commit.
-    pub hash: String,
-    /// Who.
-    pub author: Actor,
-    /// When.
-    pub timestamp: Timestamp,
+/// Links a reader follows at most, as the kernel does.
+const MAX_LINKS: usize = 40;
+
+impl Vfs {
+    /// What stands at a path; links are not followed.
+    ///
+    /// # Errors
+    /// `NotFound` when nothing is there, or nothing this door may see.
+    pub fn stat(&self, door: Door, path: &TreePath) -> Result<Attributes, Fault> {
+        self.see(door, path)?;
+        match self.core.overlay.get(path) {
+            Some(pending) => match pending.leaf {
+                Some(leaf) => self.pending_attributes(path, &leaf),
+                None => self.directory_attributes(path),
+            },
+            None => self.core.tree.stat(path).map(Attributes::from).map_err(|error| not_there(path, error)),
+        }
+    }
+
+    /// The entries of a directory in name order, as the door may see them.
+    ///
+    /// # Errors
+    /// `NotFound`, or `NotDirectory`.
+    pub fn list(&self, door: Door, path: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
+        self.see(door, path)?;
+        let mut entries: BTreeMap<Name, Attributes> = match self.core.tree.list(path) {
+            Ok(found) => found.into_iter().map(|(name, stat)| (name, Attributes::from(stat))).collect(),
+            Err(StoreError::Disk { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
+                return Err(Fault::not_directory(path));
+            }
+            Err(error) => return Err(not_there(path, error)),
+        };
+        for (pending_path, pending) in self.core.overlay.below(path) {
+            let Some(name) = child_name(path, &pending_path) else { continue };
+            match pending.leaf {
+                Some(leaf) => {
+                    entries.insert(name, self.pending_attributes(&pending_path, &leaf)?);
+                }
+                None if entries.get(&name).is_some_and(|entry| entry.kind != EntryKind::Directory) => {
+                    entries.remove(&name);
+                }
+                None => {}
+            }
+        }
+        Ok(entries
+            .into_iter()
+            .map(|(name, attributes)| DirectoryEntry { path: path.join(&name), attributes })
+            .filter(|entry| self.core.places.is_visible(door, &entry.path))
+            .collect())
+    }
+
+    /// The content of a file; links that stay inside the root are followed.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, or `Invalid` when a link leads out of the root.
+    pub fn read(&self, door: Door, path: &TreePath) -> Result<File, Fault> {
+        let mut place = path.clone();
+        for _ in 0..MAX_LINKS {
+            self.see(door, &place)?;
+            match self.core.overlay.get(&place).map(|pending| pending.leaf) {
+                Some(Some(leaf)) if leaf.kind != FileKind::Symlink => {
+                    let attributes = self.pending_attributes(&place, &leaf)?;
+                    return Ok(File { content: leaf.content, etag: leaf.etag, attributes });
+                }
+                Some(Some(leaf)) => place = self.follow(&place, &String::from_utf8_lossy(&leaf.content))?,
+                Some(None) => return Err(Fault::file_not_found(path)),
+                None => match self.core.tree.stat(&place).map_err(|error| not_there(path, error))?.kind {
+                    StatKind::Symlink => place = self.follow(&place, &self.core.tree.read_link(&place)?)?,
+                    StatKind::Directory => return Err(Fault::is_directory(path)),
+                    StatKind::File => {
+                        let (content, stat) = self.core.tree.read(&place).map_err(|error| not_there(path, error))?;
+                        return Ok(File { etag: ETag::of(&content), content, attributes: stat.into() });
+                    }
+                },
+            }
+        }
+        Err(Fault::invalid("path", format_args!("`{path}`: too many links lead to each other")))
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// `NotFound` when nothing is there, `Invalid` when it is no link.
+    pub fn read_link(&self, door: Door, path: &TreePath) -> Result<String, Fault> {
+        if self.stat(door, path)?.kind != EntryKind::Symlink {
+            return Err(Fault::invalid("path", format_args!("`{path}` is not a symbolic link")));
+        }
+        match self.core.overlay.get(path).and_then(|pending| pending.leaf) {
+            Some(leaf) => Ok(String::from_utf8_lossy(&leaf.content).into_owned()),
+            None => Ok(self.core.tree.read_link(path)?),
+        }
+    }
+
+    /// Every versioned file below a directory that the door may see, in path order; links are listed, not followed.
+    ///
+    /// # Errors
+    /// `NotFound`, or `NotDirectory`.
+    pub fn walk(&self, door: Door, below: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
+        let mut found = Vec::new();
+        let mut open = vec![below.clone()];
+        while let Some(directory) = open.pop() {
+            let entries = match self.list(door, &directory) {
+                Ok(entries) => entries,
+                // Removed while we walked.
+                Err(fault) if directory != *below && fault.kind() == svcfs_base::Kind::NotFound => continue,
+                Err(fault) => return Err(fault),
+            };
+            for entry in entries {
+                if !self.core.places.of(&entry.path).is_versioned() {
+                    continue;
+                }
+                match entry.attributes.kind {
+                    EntryKind::Directory => open.push(entry.path),
+                    EntryKind::File | EntryKind::Symlink => found.push(entry),
+                }
+            }
+        }
+        found.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(found)
+    }
+
+    fn see(&self, door: Door, path: &TreePath) -> Result<(), Fault> {
+        if self.core.places.is_visible(door, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
+    }
+
+    fn follow(&self, link: &TreePath, target: &str) -> Result<TreePath, Fault> {
+        let outside = || Fault::invalid("path", format_args!("`{link}` leads out of the knowledge root"));
+        if target.starts_with('/') {
+            return Err(outside());
+        }
+        let mut parts: Vec<&str> = link.components().collect();
+        parts.pop();
+        for part in target.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => {
+                    parts.pop().ok_or_else(outside)?;
+                }
+                name => parts.push(name),
+            }
+        }
+        TreePath::parse(&parts.join("/"))
+    }
+
+    /// Attributes of a file that is accepted and not in the tree yet: those it will have.
+    pub(crate) fn pending_attributes(&self, path: &TreePath, leaf: &Leaf) -> Result<Attributes, Fault> {
+        let standing = match self.core.tree.stat(path) {
+            Ok(stat) if stat.kind != StatKind::Directory => Some(stat),
+            Ok(_) => None,
+            Err(error) if is_missing(&error) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let owner = match &standing {
+            Some(stat) => *stat,
+            None => self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?,
+        };
+        let modified = leaf.modified.unwrap_or_else(|| self.core.file_time());
+        let bits = leaf.mode.or(standing.map(|stat| stat.mode)).unwrap_or(0o644);
+        let (kind, mode) = match leaf.kind {
+            FileKind::Symlink => (EntryKind::Symlink, 0o777),
+            FileKind::Executable => (EntryKind::File, bits | ((bits & 0o444) >> 2)),
+            FileKind::Regular => (EntryKind::File, bits & !0o111),
+        };
+        Ok(Attributes {
+            kind,
+            size: leaf.content.len() as u64,
+            mode,
+            uid: owner.uid,
+            gid: owner.gid,
+            modified,
+            changed: modified,
+            accessed: modified,
+            links: 1,
+        })
+    }
+
+    /// A directory that took the place of a file whose removal is pending.
+    fn directory_attributes(&self, path: &TreePath) -> Result<Attributes, Fault> {
+        match self.core.tree.stat(path) {
+            Ok(stat) if stat.kind == StatKind::Directory => Ok(stat.into()),
+            Ok(_) | Err(_) => Err(Fault::file_not_found(path)),
+        }
+    }
 }
 
-/// Contract 2.5.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct ChangeRecord {
-    /// Commit.
-    pub seq: String,
-    /// Which path.
-    pub path: TreePath,
-    /// `write` or `delete`.
-    pub action: String,
-    /// Who.
-    pub actor: Actor,
-    /// When.
-    pub timestamp: Timestamp,
+/// The name of the entry of `directory` that `path`, somewhere below it, belongs to, when `path` is that entry itself.
+fn child_name(directory: &TreePath, path: &TreePath) -> Option<Name> {
+    (path.parent().as_ref() == Some(directory)).then(|| Name::parse(path.name()).ok()).flatten()
 }
 
-/// A page of the change feed, oldest first (gaps.md D10).
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct Changes {
-    /// The records.
-    pub changes: Vec<ChangeRecord>,
-    /// Commit to pass as `since` next time.
-    pub last_seq: String,
+/// A path through a file, or one that is not there, is simply not found.
+pub(crate) fn not_there(path: &TreePath, error: StoreError) -> Fault {
+    if is_missing(&error) { Fault::file_not_found(path) } else { error.into() }
 }

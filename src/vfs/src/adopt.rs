@@ -1,0 +1,137 @@
+//! Edits made behind the server.
+//!
+//! One rule: they are recorded and reported, never refused and never undone. Own writes are recognised by their content,
+//! never by a time window.
+
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use svcfs_base::{Fault, FileKind, TreePath};
+use svcfs_store::StatKind;
+
+use crate::Vfs;
+use crate::committer::adopted;
+use crate::core::Present;
+use crate::queue::{After, Before, Effect, Receipt};
+
+/// How much one commit adopts at most: bounds memory when a large tree is opened for the first time.
+const MAX_FILES: usize = 10_000;
+const MAX_BYTES: usize = 64 << 20;
+const MAX_WAIT: Duration = Duration::from_secs(600);
+
+impl Vfs {
+    /// Compares the tree on disk with history and records what differs, under the name `fswatch`; how many files differed.
+    ///
+    /// # Errors
+    /// `Internal` when git cannot compare; `NoSpace`, `ReadOnly` when the log cannot take it.
+    pub fn rescan(&self) -> Result<usize, Fault> {
+        self.settled()?;
+        let paths = self.core.history.differences()?;
+        self.adopt(&paths)
+    }
+
+    /// Records what stands at these paths (and below those that are directories) where history has something else.
+    ///
+    /// # Errors
+    /// As [`Vfs::rescan`].
+    pub fn adopt(&self, paths: &[TreePath]) -> Result<usize, Fault> {
+        let mut count = 0;
+        let mut effects = Vec::new();
+        let mut bytes = 0;
+        let mut answers = Vec::new();
+        for path in self.leaves_at(paths)? {
+            let _held = self.core.locks.hold([path.clone()].into());
+            let Some(effect) = self.difference(&path)? else { continue };
+            if let Some(After::Leaf(leaf)) = &effect.after {
+                bytes += leaf.content.len();
+            }
+            effects.push(effect);
+            count += 1;
+            if effects.len() >= MAX_FILES || bytes >= MAX_BYTES {
+                answers.push(self.submit(std::mem::take(&mut effects))?);
+                bytes = 0;
+            }
+        }
+        if !effects.is_empty() {
+            answers.push(self.submit(effects)?);
+        }
+        for answer in answers {
+            answer.recv_timeout(MAX_WAIT).map_err(Fault::internal)??;
+        }
+        Ok(count)
+    }
+
+    fn submit(&self, effects: Vec<Effect>) -> Result<Receiver<Result<Receipt, Fault>>, Fault> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.core.queue.push(adopted(&self.core, effects, Some(sender)), |_| {})?;
+        Ok(receiver)
+    }
+
+    /// The files these paths stand for: themselves, those below them on the disk, and those below them in history.
+    fn leaves_at(&self, paths: &[TreePath]) -> Result<Vec<TreePath>, Fault> {
+        let head = self.core.history.head()?;
+        let mut leaves = std::collections::BTreeSet::new();
+        for path in paths {
+            if !self.core.places.of(path).is_versioned() && !path.is_root() {
+                continue;
+            }
+            match self.core.tree.stat(path) {
+                Ok(stat) if stat.kind == StatKind::Directory => {
+                    self.disk_leaves(path, &mut leaves)?;
+                    if let Some(head) = head {
+                        leaves.extend(self.core.history.leaves(head, path)?.into_iter().map(|(path, ..)| path));
+                    }
+                }
+                Ok(_) => {
+                    leaves.insert(path.clone());
+                }
+                Err(_) => {
+                    leaves.insert(path.clone());
+                    if let Some(head) = head {
+                        leaves.extend(self.core.history.leaves(head, path)?.into_iter().map(|(path, ..)| path));
+                    }
+                }
+            }
+        }
+        Ok(leaves.into_iter().filter(|path| self.core.places.of(path).is_versioned()).collect())
+    }
+
+    fn disk_leaves(&self, directory: &TreePath, leaves: &mut std::collections::BTreeSet<TreePath>) -> Result<(), Fault> {
+        for (name, stat) in self.core.tree.list(directory)? {
+            let path = directory.join(&name);
+            if !self.core.places.of(&path).is_versioned() {
+                continue;
+            }
+            match stat.kind {
+                StatKind::Directory => self.disk_leaves(&path, leaves)?,
+                StatKind::File | StatKind::Symlink => {
+                    leaves.insert(path);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the tree has at a path where the newest commit has something else. The path is held.
+    fn difference(&self, path: &TreePath) -> Result<Option<Effect>, Fault> {
+        if self.core.overlay.get(path).is_some() || self.core.departures.lock().contains_key(path) {
+            // Our own change is on its way; what follows it will be seen then.
+            return Ok(None);
+        }
+        let known = match self.core.history.head()? {
+            Some(head) => self.core.history.leaf(head, path)?,
+            None => None,
+        };
+        let present = match self.core.present(path)? {
+            Present::Leaf(leaf, _) => Some(leaf),
+            Present::Absent | Present::Directory => None,
+        };
+        let now = present.as_ref().map(|leaf| (leaf.etag, leaf.kind));
+        if now == known || (known.is_none() && self.core.history.is_ignored(path)?) {
+            return Ok(None);
+        }
+        // An executable bit alone says nothing where the disk keeps none.
+        let before = known.map(|(etag, kind): (_, FileKind)| Before { etag, kind, seen: None });
+        Ok(Some(Effect { path: path.clone(), before, after: present.map(After::Leaf) }))
+    }
+}

@@ -1,0 +1,248 @@
+//! The write path.
+//!
+//! One rule: nothing else in the workspace changes the tree. The steps are numbered as in ARCHITECTURE.md; 6 to 9 are the
+//! committer's. Why not let a watcher commit after the fact? Because a refusal must reach the writer, and a watcher cannot
+//! say no; edits made behind us come in through adoption, which records and never refuses.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use svcfs_base::{Applied, Caller, Change, ChangeSet, Durability, Fault, FileKind, Kind, Settled, TreePath};
+use svcfs_store::{Install, StatKind, StoreError};
+
+use crate::Vfs;
+use crate::core::Core;
+use crate::overlay::{Leaf, Pending};
+use crate::plan::{Direct, Plan};
+use crate::queue::{After, Prepared, Receipt};
+
+/// How long a writer waits for a disk that does not answer before it is told so.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+const MAX_PATHS_IN_MESSAGE: usize = 100;
+
+impl Vfs {
+    /// Applies a set of changes: all of them or none.
+    ///
+    /// With [`Durability::Now`] the answer comes after the set is flushed, committed and announced; with
+    /// [`Durability::Soon`] once it passed the gates and stands in the queue. Either way every reader sees it from then on.
+    ///
+    /// # Errors
+    /// `Invalid` for places nobody may write; `Conflict`, `PreconditionFailed` when a condition does not hold; `Rejected` by a
+    /// gate; `NoSpace`, `ReadOnly` when the log cannot take it: nothing has changed then. `Unavailable` when the disk does
+    /// not answer.
+    pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Applied, Fault> {
+        let set = set.into();
+        self.admit(caller, &set)?; // 1
+        let waiting = if self.is_structural(&set) {
+            let _tree = self.core.locks.hold_tree(); // 2
+            self.core.queue.settle(MAX_WAIT);
+            let accepted = self.accept(caller, set)?;
+            // A directory rename shows in the tree only once it is done: nobody may look in between.
+            return accepted.wait(&self.core, true);
+        } else {
+            let _held = self.core.locks.hold(paths_of(&set)); // 2
+            self.accept(caller, set)?
+        };
+        waiting.wait(&self.core, false)
+    }
+
+    fn admit(&self, caller: &Caller, set: &ChangeSet) -> Result<(), Fault> {
+        if set.changes.is_empty() {
+            return Err(Fault::new(Kind::Invalid, "nothing to change: the list is empty"));
+        }
+        for change in &set.changes {
+            let other = match change {
+                Change::Move { to, .. } => Some(to),
+                Change::Put { .. } | Change::Remove { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => None,
+            };
+            for path in std::iter::once(change.path()).chain(other) {
+                if path.is_root() {
+                    return Err(Fault::invalid("path", "the knowledge root itself cannot be written, moved or removed"));
+                }
+                if !self.core.places.is_visible(caller.door, path) {
+                    return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_structural(&self, set: &ChangeSet) -> bool {
+        set.changes.iter().any(|change| match change {
+            Change::Move { from, .. } => {
+                self.core.overlay.get(from).is_none()
+                    && self.core.tree.stat(from).is_ok_and(|stat| stat.kind == StatKind::Directory)
+            }
+            Change::RemoveDir { .. } => true,
+            Change::Put { .. } | Change::Remove { .. } | Change::MakeDir { .. } => false,
+        })
+    }
+
+    /// Steps 3 to 5, and a place in the queue.
+    fn accept(&self, caller: &Caller, set: ChangeSet) -> Result<Waiting, Fault> {
+        if let Some(trouble) = self.core.trouble.lock().as_ref().filter(|_| set.durability == Durability::Soon) {
+            return Err(trouble.again());
+        }
+        let message = set.message.clone().unwrap_or_else(|| default_message(caller, &set.changes, &self.core));
+        let mut plan = Plan::new(&self.core, &self.gates, caller);
+        for change in set.changes {
+            plan.add(change)?; // 3, 4
+        }
+        plan.without_noise();
+        let Plan { effects, directs, spent, moves, departures, files, .. } = plan;
+        self.core.departures.lock().extend(departures);
+        for direct in directs {
+            self.core.carry_out(direct)?;
+        }
+        if effects.is_empty() {
+            for path in &spent {
+                self.core.tree.remove(path)?;
+            }
+            return Ok(Waiting { answer: None, files, was_needed: false });
+        }
+        for effect in effects.iter().filter(|effect| effect.after.is_some() && moves.is_empty()) {
+            self.core.make_room(&effect.path)?;
+        }
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let is_awaited = set.durability == Durability::Now || !moves.is_empty();
+        let prepared = Prepared {
+            actor: caller.actor(),
+            door: caller.door,
+            provenance: caller.provenance.as_ref().map(ToString::to_string),
+            announcement: set.announcement,
+            message,
+            durability: if is_awaited { Durability::Now } else { Durability::Soon },
+            stamp: self.core.stamp(),
+            moves,
+            effects,
+            spent,
+            is_adopted: false,
+            answer: is_awaited.then_some(sender),
+        };
+        self.core.queue.push(prepared, |prepared| self.core.show(prepared))?;
+        Ok(Waiting { answer: is_awaited.then_some(receiver), files, was_needed: true })
+    }
+}
+
+/// A set in the queue, or one that needed none.
+struct Waiting {
+    answer: Option<Receiver<Result<Receipt, Fault>>>,
+    files: Vec<Settled>,
+    was_needed: bool,
+}
+
+impl Waiting {
+    fn wait(self, core: &Core, must: bool) -> Result<Applied, Fault> {
+        let Some(answer) = self.answer else {
+            if must && self.was_needed {
+                core.queue.settle(MAX_WAIT);
+            }
+            return Ok(Applied { seq: core.feed.last(), commit: None, files: self.files });
+        };
+        let receipt = answer.recv_timeout(MAX_WAIT).map_err(|_| {
+            let trouble = core.trouble.lock().as_ref().map(Fault::again);
+            trouble.unwrap_or_else(|| Fault::unavailable("the disk does not answer; the write may still complete")) // 9
+        })??;
+        Ok(Applied { seq: receipt.seq, commit: receipt.commit, files: self.files })
+    }
+}
+
+impl Core {
+    /// Shows a set to every reader, from its place in the queue's order on.
+    fn show(&self, prepared: &Prepared) {
+        if !prepared.moves.is_empty() {
+            return;
+        }
+        for effect in &prepared.effects {
+            let leaf = match &effect.after {
+                Some(After::Leaf(leaf)) => Some(leaf.clone()),
+                Some(After::Blob(..)) => continue,
+                None => None,
+            };
+            self.overlay.put(effect.path.clone(), Pending { stamp: prepared.stamp, leaf });
+        }
+        for path in &prepared.spent {
+            self.overlay.put(path.clone(), Pending { stamp: prepared.stamp, leaf: None });
+        }
+    }
+
+    /// Directories above a file to come. A file in the way may be one whose removal is accepted and not yet done.
+    fn make_room(&self, path: &TreePath) -> Result<(), Fault> {
+        match self.tree.make_parents(path) {
+            Err(StoreError::Disk { source, .. }) if source.kind() == ErrorKind::NotADirectory && !self.overlay.is_empty() => {
+                self.queue.settle(MAX_WAIT);
+                Ok(self.tree.make_parents(path)?)
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+
+    fn carry_out(&self, direct: Direct) -> Result<(), Fault> {
+        match direct {
+            Direct::Install(path, leaf) => self.install(&path, &leaf)?,
+            Direct::Remove(path) => self.tree.remove(&path)?,
+            Direct::Rename(from, to) => {
+                if !self.overlay.is_empty() {
+                    self.queue.settle(MAX_WAIT);
+                }
+                self.tree.make_parents(&to)?;
+                self.tree.rename(&from, &to, true)?;
+            }
+            Direct::MakeDirectory(path) => {
+                self.make_room(&path)?;
+                self.tree.make_directory(&path, 0o755)?;
+            }
+            Direct::RemoveDirectory(path) => self.tree.remove_directory(&path)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn install(&self, path: &TreePath, leaf: &Leaf) -> Result<(), StoreError> {
+        let Leaf { content, kind, mode, modified, etag: _ } = leaf;
+        self.tree.install(&Install { path, content, kind: *kind, mode: *mode, modified: *modified })
+    }
+}
+
+fn paths_of(set: &ChangeSet) -> BTreeSet<TreePath> {
+    let mut paths = BTreeSet::new();
+    for change in &set.changes {
+        paths.insert(change.path().clone());
+        if let Change::Move { to, .. } = change {
+            paths.insert(to.clone());
+        }
+    }
+    paths
+}
+
+/// The commit's message where the writer gives none (gaps.md 4.4, commit conventions).
+fn default_message(caller: &Caller, changes: &[Change], core: &Core) -> String {
+    let actor = caller.actor();
+    match changes {
+        [Change::Put { path, kind, .. }] => match kind {
+            Some(FileKind::Symlink) => format!("{actor}: link {path}"),
+            Some(FileKind::Regular | FileKind::Executable) | None => format!("{actor}: {path}"),
+        },
+        [Change::Remove { path, .. } | Change::RemoveDir { path }] => format!("delete: {path}"),
+        [Change::Move { from, to, .. }] if core.tree.stat(from).is_ok_and(|stat| stat.kind == StatKind::Directory) => {
+            format!("{actor}: rename dir {from} → {to}")
+        }
+        [Change::Move { from, to, .. }] => format!("{actor}: rename {from} → {to}"),
+        _ => many_message(&format!("{actor}: {} files", changes.len()), changes.iter().map(Change::path)),
+    }
+}
+
+/// A subject, and the paths below it, as many as are still useful to read.
+pub(crate) fn many_message<'a>(subject: &str, paths: impl Iterator<Item = &'a TreePath>) -> String {
+    let mut text = format!("{subject}\n");
+    for (count, path) in paths.enumerate() {
+        if count == MAX_PATHS_IN_MESSAGE {
+            text.push_str("\n…");
+            break;
+        }
+        text.push('\n');
+        text.push_str(path.as_str());
+    }
+    text
+}

@@ -1,0 +1,53 @@
+//! Path locks, taken in sorted order.
+//!
+//! Lock order everywhere: the tree lock, then path locks, then the queue; never upwards.
+
+use std::collections::BTreeSet;
+
+use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use svcfs_base::TreePath;
+
+#[derive(Default)]
+pub(crate) struct Locks {
+    /// Shared by changes of files; exclusive while whole directories move.
+    tree: RwLock<()>,
+    held: Mutex<BTreeSet<TreePath>>,
+    freed: Condvar,
+}
+
+/// Holds some paths until dropped.
+pub(crate) struct Held<'a> {
+    locks: &'a Locks,
+    paths: BTreeSet<TreePath>,
+    _tree: RwLockReadGuard<'a, ()>,
+}
+
+impl Locks {
+    /// Waits until none of the paths is held by another, then holds them all.
+    pub(crate) fn hold(&self, paths: BTreeSet<TreePath>) -> Held<'_> {
+        let tree = self.tree.read();
+        let mut held = self.held.lock();
+        // All or nothing: nobody waits while holding a path, so no order of waiting can deadlock.
+        while paths.iter().any(|path| held.contains(path)) {
+            self.freed.wait(&mut held);
+        }
+        held.extend(paths.iter().cloned());
+        Held { locks: self, paths, _tree: tree }
+    }
+
+    /// Waits until no path is held, then keeps everybody out.
+    pub(crate) fn hold_tree(&self) -> RwLockWriteGuard<'_, ()> {
+        self.tree.write()
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let mut held = self.locks.held.lock();
+        for path in &self.paths {
+            held.remove(path);
+        }
+        drop(held);
+        self.locks.freed.notify_all();
+    }
+}

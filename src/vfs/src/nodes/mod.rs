@@ -1,0 +1,95 @@
+//! Nodes and handles: the face for inode protocols (FUSE, NFS).
+//!
+//! One rule: a node is a file or directory whatever its name becomes. Its unpublished bytes are shared by all its handles;
+//! history hears of them when they are published, and one publication is one version.
+
+mod content;
+mod names;
+mod table;
+
+use std::time::SystemTime;
+
+use svcfs_base::Fault;
+
+pub(crate) use table::Nodes;
+
+use crate::Vfs;
+
+/// A file or directory, whatever its name becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// The knowledge root.
+    pub const ROOT: Self = Self(1);
+}
+
+/// An open file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HandleId(pub u64);
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpenMode {
+    /// May be written.
+    pub write: bool,
+    /// Emptied first.
+    pub truncate: bool,
+    /// Every write goes to the end.
+    pub append: bool,
+}
+
+/// Attributes to set; those that are none stay.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SetAttributes {
+    /// New length in bytes; what is new is zeros.
+    pub size: Option<u64>,
+    /// New permission bits.
+    pub mode: Option<u32>,
+    /// New owner.
+    pub uid: Option<u32>,
+    /// New group.
+    pub gid: Option<u32>,
+    /// New modification time.
+    pub modified: Option<SystemTime>,
+    /// New access time.
+    pub accessed: Option<SystemTime>,
+}
+
+/// Size and free space of a disk.
+#[derive(Debug, Clone, Copy)]
+pub struct DiskSpace {
+    /// Bytes a block.
+    pub block_size: u32,
+    /// All blocks.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free: u64,
+    /// Blocks free for ordinary users.
+    pub available: u64,
+    /// All inodes.
+    pub files: u64,
+    /// Free inodes.
+    pub files_free: u64,
+}
+
+impl Vfs {
+    /// Size and free space of the disk below the root.
+    ///
+    /// # Errors
+    /// `Internal` when the disk does not say.
+    pub fn disk(&self) -> Result<DiskSpace, Fault> {
+        let disk = self.core.tree.disk()?;
+        Ok(DiskSpace {
+            block_size: u32::try_from(disk.block_size).unwrap_or(4096),
+            blocks: disk.blocks,
+            free: disk.free,
+            available: disk.available,
+            files: disk.files,
+            files_free: disk.files_free,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

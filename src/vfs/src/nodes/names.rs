@@ -1,0 +1,298 @@
+//! Names of nodes: finding, making, renaming, removing.
+
+use std::collections::BTreeMap;
+
+use svcfs_base::{Caller, Change, ChangeSet, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, Name, TreePath};
+
+use super::table::Staging;
+use super::{HandleId, NodeId};
+use crate::view::{Attributes, EntryKind};
+use crate::{Vfs, core::Present};
+
+impl Vfs {
+    /// Finds a name in a directory; the node lives until it is forgotten as often as it was found.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, `Stale`.
+    pub fn lookup(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(NodeId, Attributes), Fault> {
+        let path = self.nodes.path_of(parent)?.join(name);
+        let attributes = self.attributes_at(caller, &path)?;
+        Ok((self.nodes.find(&path, 1), attributes))
+    }
+
+    /// Gives back `count` findings of a node.
+    pub fn forget(&self, node: NodeId, count: u64) {
+        self.nodes.forget(node, count);
+    }
+
+    /// The node's present path.
+    ///
+    /// # Errors
+    /// `Stale` when it is gone.
+    pub fn path_of(&self, node: NodeId) -> Result<TreePath, Fault> {
+        self.nodes.path_of(node)
+    }
+
+    /// The node of a path, if one is known; does not count as a finding.
+    pub fn node_at(&self, path: &TreePath) -> Option<NodeId> {
+        self.nodes.at(path)
+    }
+
+    /// Entries of a directory in name order, without `.` and `..`; not counted as findings.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, `Stale`.
+    pub fn entries(&self, caller: &Caller, directory: NodeId) -> Result<Vec<(Name, NodeId, Attributes)>, Fault> {
+        let path = self.nodes.path_of(directory)?;
+        let mut entries: BTreeMap<TreePath, Attributes> =
+            self.list(caller.door, &path)?.into_iter().map(|entry| (entry.path, entry.attributes)).collect();
+        for (path, node) in self.nodes.staged_below(&path) {
+            if let Ok(attributes) = self.attributes(node) {
+                entries.insert(path, attributes);
+            }
+        }
+        entries
+            .into_iter()
+            .map(|(path, attributes)| Ok((Name::parse(path.name())?, self.nodes.find(&path, 0), attributes)))
+            .collect()
+    }
+
+    /// Creates a file (found once) and opens it to read and write. It is in the tree and in history once published.
+    ///
+    /// # Errors
+    /// `Exists` when `exclusive` and the name is taken; `NotFound`, `NotDirectory`, `Invalid` for places nobody may write.
+    pub fn create(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &Name,
+        (mode, exclusive): (u32, bool),
+    ) -> Result<(NodeId, Attributes, HandleId), Fault> {
+        let path = self.writable(caller, parent, name)?;
+        match self.attributes_at(caller, &path) {
+            Ok(_) if exclusive => return Err(Fault::exists(&path)),
+            Ok(attributes) if attributes.kind == EntryKind::Directory => return Err(Fault::is_directory(&path)),
+            Ok(attributes) => {
+                let node = self.nodes.find(&path, 1);
+                let handle = self.nodes.open(node, true, false)?;
+                return Ok((node, attributes, handle));
+            }
+            Err(fault) if fault.kind() == Kind::NotFound => {}
+            Err(fault) => return Err(fault),
+        }
+        let owner = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
+        // A name that was taken before may have left a node that still has handles.
+        self.nodes.remove(&path);
+        let node = self.nodes.find(&path, 1);
+        let handle = self.nodes.open(node, true, false)?;
+        self.nodes.shared(node)?.lock().staging = Some(Staging {
+            bytes: Vec::new(),
+            base: None,
+            is_changed: true,
+            is_written: false,
+            is_new: true,
+            mode: Some(mode & 0o7777),
+            uid: owner.uid,
+            gid: owner.gid,
+            modified: self.core.file_time(),
+        });
+        Ok((node, self.attributes(node)?, handle))
+    }
+
+    /// Makes a directory (found once).
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound`, `NotDirectory`, `Invalid` for places nobody may write.
+    pub fn make_directory(&self, caller: &Caller, parent: NodeId, name: &Name, mode: u32) -> Result<(NodeId, Attributes), Fault> {
+        let path = self.writable(caller, parent, name)?;
+        self.apply(caller, Change::MakeDir { path: path.clone() })?;
+        self.core.tree.set_mode(&path, mode & 0o7777)?;
+        let attributes = self.stat(caller.door, &path)?;
+        Ok((self.nodes.find(&path, 1), attributes))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `NotEmpty`, `NotFound`, `NotDirectory`.
+    pub fn remove_directory(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(), Fault> {
+        let path = self.writable(caller, parent, name)?;
+        if !self.nodes.staged_below(&path).is_empty() {
+            return Err(Fault::new(Kind::NotEmpty, format!("directory `{path}` has files that are being written")));
+        }
+        self.apply(caller, Change::RemoveDir { path: path.clone() })?;
+        self.nodes.remove(&path);
+        Ok(())
+    }
+
+    /// Removes a file or link; open handles go on working.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`.
+    pub fn unlink(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(), Fault> {
+        let path = self.writable(caller, parent, name)?;
+        let is_new = self.hold_content(&path)?;
+        match self.apply(caller, ChangeSet::from(Change::remove(path.clone())).soon()) {
+            Ok(_) => {}
+            // Created and removed again before anything was published.
+            Err(fault) if fault.kind() == Kind::NotFound && is_new => {}
+            Err(fault) => return Err(fault),
+        }
+        self.nodes.remove(&path);
+        Ok(())
+    }
+
+    /// Renames a file or directory; `replace` false refuses when the new name is taken.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists`, `NotEmpty`, `Invalid`; `Rejected` when a scratch file becomes a page that a gate refuses.
+    pub fn rename_node(
+        &self,
+        caller: &Caller,
+        (old_parent, old_name): (NodeId, &Name),
+        (new_parent, new_name): (NodeId, &Name),
+        replace: bool,
+    ) -> Result<(), Fault> {
+        let from = self.writable(caller, old_parent, old_name)?;
+        let to = self.writable(caller, new_parent, new_name)?;
+        if from == to {
+            return Ok(());
+        }
+        self.publish_below(caller, &from)?;
+        if let Some(node) = self.nodes.at(&to).filter(|node| self.nodes.is_open(*node)) {
+            self.hold_content(&to)?;
+            tracing::trace!(node = node.0, "renamed over an open file");
+        }
+        let is_replacing_directory = self.stat(caller.door, &to).is_ok_and(|there| there.kind == EntryKind::Directory);
+        let is_directory = self.stat(caller.door, &from)?.kind == EntryKind::Directory;
+        if is_replacing_directory && !is_directory {
+            return Err(Fault::is_directory(&to));
+        }
+        let expect = if replace { Expect::Any } else { Expect::Absent };
+        let change = Change::rename(from.clone(), to.clone()).expecting(expect);
+        let outcome = self.apply(caller, ChangeSet::from(change).soon());
+        if let Err(fault) = &outcome
+            && matches!(fault.kind(), Kind::Rejected)
+        {
+            self.keep_refused(&to, self.read(caller.door, &from)?.content, fault);
+        }
+        match outcome {
+            Ok(_) => {}
+            Err(fault) if fault.kind() == Kind::PreconditionFailed => return Err(Fault::exists(&to)),
+            Err(fault) => return Err(fault),
+        }
+        self.accepted_save(&to);
+        self.nodes.rename(&from, &to);
+        Ok(())
+    }
+
+    /// Exchanges two files atomically, in one commit.
+    ///
+    /// # Errors
+    /// `NotFound`; `Invalid` for directories, which only a rename moves.
+    pub fn exchange(
+        &self,
+        caller: &Caller,
+        (one_parent, one_name): (NodeId, &Name),
+        (other_parent, other_name): (NodeId, &Name),
+    ) -> Result<(), Fault> {
+        let one = self.writable(caller, one_parent, one_name)?;
+        let other = self.writable(caller, other_parent, other_name)?;
+        self.publish_below(caller, &one)?;
+        self.publish_below(caller, &other)?;
+        let put = |path: &TreePath, from: &TreePath| -> Result<Change, Fault> {
+            match self.core.present(from)? {
+                Present::Absent => Err(Fault::file_not_found(from)),
+                Present::Directory => Err(Fault::invalid("path", format_args!("`{from}` is a directory; only files are exchanged"))),
+                Present::Leaf(leaf, _) => Ok(Change::Put {
+                    path: path.clone(),
+                    content: leaf.content,
+                    expect: Expect::Any,
+                    kind: Some(leaf.kind),
+                    mode: leaf.mode,
+                    modified: leaf.modified,
+                }),
+            }
+        };
+        let set = ChangeSet::new(vec![put(&one, &other)?, put(&other, &one)?]);
+        let message = format!("{}: exchange {one} and {other}", caller.actor());
+        self.apply(caller, set.message(message))?;
+        self.nodes.exchange(&one, &other);
+        Ok(())
+    }
+
+    /// Makes a symbolic link (found once).
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound`, `NameTooLong` for a target over 4,095 bytes.
+    pub fn make_link(&self, caller: &Caller, parent: NodeId, name: &Name, target: &str) -> Result<(NodeId, Attributes), Fault> {
+        let path = self.writable(caller, parent, name)?;
+        if target.len() > 4095 {
+            return Err(Fault::new(Kind::NameTooLong, format!("the target of `{path}` is {} bytes long; 4095 is the limit", target.len())));
+        }
+        let change = Change::link(path.clone(), target).expecting(Expect::Absent);
+        self.apply(caller, ChangeSet::from(change).soon()).map_err(|fault| match fault.kind() {
+            Kind::PreconditionFailed | Kind::IsDirectory => Fault::exists(&path),
+            _ => fault,
+        })?;
+        let attributes = self.stat(caller.door, &path)?;
+        Ok((self.nodes.find(&path, 1), attributes))
+    }
+
+    /// The target of a link.
+    ///
+    /// # Errors
+    /// `Invalid` when it is no link, `Stale` when it is gone.
+    pub fn link_target(&self, caller: &Caller, node: NodeId) -> Result<String, Fault> {
+        self.read_link(caller.door, &self.nodes.path_of(node)?)
+    }
+
+    /// Attributes of a path, counting a file that is created and not published.
+    fn attributes_at(&self, caller: &Caller, path: &TreePath) -> Result<Attributes, Fault> {
+        if !self.core.places.is_visible(caller.door, path) {
+            return Err(Fault::file_not_found(path));
+        }
+        match self.nodes.at(path) {
+            Some(node) => self.attributes(node),
+            None => self.stat(caller.door, path),
+        }
+    }
+
+    /// The path of a name that this caller may write.
+    fn writable(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<TreePath, Fault> {
+        let path = self.nodes.path_of(parent)?.join(name);
+        if self.core.places.is_visible(caller.door, &path) {
+            Ok(path)
+        } else {
+            Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")))
+        }
+    }
+
+    /// Keeps a file's content for its open handles when its name goes; true when it was never published.
+    fn hold_content(&self, path: &TreePath) -> Result<bool, Fault> {
+        let Some(node) = self.nodes.at(path).filter(|node| self.nodes.is_open(*node)) else { return Ok(false) };
+        let shared = self.nodes.shared(node)?;
+        let mut shared = shared.lock();
+        if let Some(staging) = &shared.staging {
+            return Ok(staging.is_new);
+        }
+        if let Present::Leaf(leaf, _) = self.core.present(path)?
+            && leaf.kind != FileKind::Symlink
+            && leaf.content.len() <= MAX_FILE_BYTES
+        {
+            let attributes = self.stat(svcfs_base::Door::Internal, path)?;
+            shared.staging = Some(Staging {
+                bytes: leaf.content.into(),
+                base: Some(leaf.etag),
+                is_changed: false,
+                is_written: false,
+                is_new: false,
+                mode: Some(attributes.mode),
+                uid: attributes.uid,
+                gid: attributes.gid,
+                modified: attributes.modified,
+            });
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,256 @@
+//! Which node has which name, and what is open.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::{Mutex, MutexGuard};
+use svcfs_base::{ETag, Fault, Kind, TreePath};
+
+use super::{HandleId, NodeId};
+
+/// Unpublished content of a node.
+#[derive(Debug, Clone)]
+pub(crate) struct Staging {
+    pub(crate) bytes: Vec<u8>,
+    /// The hash of what staging began from; none for a new file or one emptied first: the last writer wins then.
+    pub(crate) base: Option<ETag>,
+    /// Something differs from what is published.
+    pub(crate) is_changed: bool,
+    /// Bytes were written, not only the length set to zero: see `Vfs::publish`.
+    pub(crate) is_written: bool,
+    /// The file is not in the tree yet.
+    pub(crate) is_new: bool,
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) modified: SystemTime,
+}
+
+/// What all handles of a node share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) staging: Option<Staging>,
+    /// Why the last save was refused.
+    pub(crate) refusal: Option<String>,
+}
+
+#[derive(Debug)]
+struct Node {
+    path: TreePath,
+    /// The name is gone; open handles go on working.
+    is_gone: bool,
+    found: u64,
+    open: u32,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Handle {
+    pub(crate) node: NodeId,
+    pub(crate) is_writing: bool,
+    pub(crate) is_appending: bool,
+}
+
+#[derive(Debug)]
+struct Table {
+    next_node: u64,
+    next_handle: u64,
+    nodes: HashMap<NodeId, Node>,
+    names: BTreeMap<TreePath, NodeId>,
+    handles: HashMap<HandleId, Handle>,
+}
+
+/// The nodes of one space.
+pub(crate) struct Nodes(Mutex<Table>);
+
+impl Default for Nodes {
+    fn default() -> Self {
+        let root = Node { path: TreePath::root(), is_gone: false, found: 1, open: 0, shared: Arc::default() };
+        Self(Mutex::new(Table {
+            next_node: NodeId::ROOT.0 + 1,
+            next_handle: 1,
+            nodes: HashMap::from([(NodeId::ROOT, root)]),
+            names: BTreeMap::from([(TreePath::root(), NodeId::ROOT)]),
+            handles: HashMap::new(),
+        }))
+    }
+}
+
+fn stale() -> Fault {
+    Fault::new(Kind::Stale, "the file behind this handle is gone")
+}
+
+impl Nodes {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock()
+    }
+
+    /// The node of a path, made when absent; counts as found when `count` says so.
+    pub(crate) fn find(&self, path: &TreePath, count: u64) -> NodeId {
+        let mut table = self.table();
+        let id = match table.names.get(path) {
+            Some(id) => *id,
+            None => {
+                let id = NodeId(table.next_node);
+                table.next_node += 1;
+                table.names.insert(path.clone(), id);
+                table.nodes.insert(id, Node { path: path.clone(), is_gone: false, found: 0, open: 0, shared: Arc::default() });
+                id
+            }
+        };
+        if let Some(node) = table.nodes.get_mut(&id) {
+            node.found += count;
+        }
+        id
+    }
+
+    pub(crate) fn at(&self, path: &TreePath) -> Option<NodeId> {
+        self.table().names.get(path).copied()
+    }
+
+    pub(crate) fn forget(&self, id: NodeId, count: u64) {
+        let mut table = self.table();
+        if let Some(node) = table.nodes.get_mut(&id) {
+            node.found = node.found.saturating_sub(count);
+        }
+        table.sweep(id);
+    }
+
+    pub(crate) fn path_of(&self, id: NodeId) -> Result<TreePath, Fault> {
+        let table = self.table();
+        table.nodes.get(&id).filter(|node| !node.is_gone).map(|node| node.path.clone()).ok_or_else(stale)
+    }
+
+    pub(crate) fn shared(&self, id: NodeId) -> Result<Arc<Mutex<Shared>>, Fault> {
+        self.table().nodes.get(&id).map(|node| Arc::clone(&node.shared)).ok_or_else(stale)
+    }
+
+    /// What the node of a path shares, if there is such a node.
+    pub(crate) fn shared_at(&self, path: &TreePath) -> Option<Arc<Mutex<Shared>>> {
+        let table = self.table();
+        let id = table.names.get(path)?;
+        table.nodes.get(id).map(|node| Arc::clone(&node.shared))
+    }
+
+    /// Nodes directly below a directory that have unpublished content.
+    pub(crate) fn staged_below(&self, directory: &TreePath) -> Vec<(TreePath, NodeId)> {
+        let table = self.table();
+        table
+            .names
+            .range((Bound::Excluded(directory.clone()), Bound::Unbounded))
+            .take_while(|(path, _)| directory.is_root() || path.as_str().starts_with(directory.as_str()))
+            .filter(|(path, _)| path.parent().as_ref() == Some(directory))
+            .filter(|(_, id)| table.nodes.get(id).is_some_and(|node| node.open > 0))
+            .map(|(path, id)| (path.clone(), *id))
+            .collect()
+    }
+
+    pub(crate) fn open(&self, id: NodeId, is_writing: bool, is_appending: bool) -> Result<HandleId, Fault> {
+        let mut table = self.table();
+        table.nodes.get_mut(&id).ok_or_else(stale)?.open += 1;
+        let handle = HandleId(table.next_handle);
+        table.next_handle += 1;
+        table.handles.insert(handle, Handle { node: id, is_writing, is_appending });
+        Ok(handle)
+    }
+
+    pub(crate) fn handle(&self, handle: HandleId) -> Result<Handle, Fault> {
+        self.table().handles.get(&handle).copied().ok_or_else(stale)
+    }
+
+    /// True when other handles of the node are open.
+    pub(crate) fn is_open_elsewhere(&self, id: NodeId) -> bool {
+        self.table().nodes.get(&id).is_some_and(|node| node.open > 1)
+    }
+
+    pub(crate) fn is_open(&self, id: NodeId) -> bool {
+        self.table().nodes.get(&id).is_some_and(|node| node.open > 0)
+    }
+
+    pub(crate) fn close(&self, handle: HandleId) {
+        let mut table = self.table();
+        let Some(Handle { node: id, .. }) = table.handles.remove(&handle) else { return };
+        if let Some(node) = table.nodes.get_mut(&id) {
+            node.open = node.open.saturating_sub(1);
+        }
+        table.sweep(id);
+    }
+
+    /// The name is gone: the node lives on for its handles only.
+    pub(crate) fn remove(&self, path: &TreePath) {
+        let mut table = self.table();
+        if let Some(id) = table.names.remove(path) {
+            if let Some(node) = table.nodes.get_mut(&id) {
+                node.is_gone = true;
+            }
+            table.sweep(id);
+        }
+    }
+
+    /// A node (and everything below it) has another name; what had that name before is gone.
+    pub(crate) fn rename(&self, from: &TreePath, to: &TreePath) {
+        let mut table = self.table();
+        let moved = table.below(from);
+        for path in table.below(to) {
+            if let Some(id) = table.names.remove(&path)
+                && let Some(node) = table.nodes.get_mut(&id)
+            {
+                node.is_gone = true;
+            }
+        }
+        for path in moved {
+            table.rename_one(&path, from, to);
+        }
+    }
+
+    /// Two nodes (and what is below them) trade names.
+    pub(crate) fn exchange(&self, one: &TreePath, other: &TreePath) {
+        let mut table = self.table();
+        let (first, second) = (table.below(one), table.below(other));
+        let taken: Vec<_> = first.iter().chain(&second).filter_map(|path| Some((path.clone(), table.names.remove(path)?))).collect();
+        for (path, id) in taken {
+            let (from, to) = if path.is_under(one) { (one, other) } else { (other, one) };
+            if let (Some(path), Some(node)) = (path.moved(from, to), table.nodes.get_mut(&id)) {
+                node.path = path.clone();
+                table.names.insert(path, id);
+            }
+        }
+    }
+
+    /// Nodes with open handles, with their paths.
+    pub(crate) fn opened(&self) -> Vec<(NodeId, TreePath)> {
+        let table = self.table();
+        let open = table.nodes.iter().filter(|(_, node)| node.open > 0 && !node.is_gone);
+        open.map(|(id, node)| (*id, node.path.clone())).collect()
+    }
+}
+
+impl Table {
+    fn below(&self, path: &TreePath) -> Vec<TreePath> {
+        let range = self.names.range(path.clone()..).take_while(|(name, _)| name.as_str().starts_with(path.as_str()));
+        range.filter(|(name, _)| name.is_under(path)).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn rename_one(&mut self, path: &TreePath, from: &TreePath, to: &TreePath) {
+        let Some(id) = self.names.remove(path) else { return };
+        let Some(target) = path.moved(from, to) else { return };
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.path = target.clone();
+        }
+        self.names.insert(target, id);
+    }
+
+    /// Drops a node that nobody knows any more.
+    fn sweep(&mut self, id: NodeId) {
+        let is_unknown = self.nodes.get(&id).is_some_and(|node| node.found == 0 && node.open == 0);
+        if is_unknown && id != NodeId::ROOT {
+            if let Some(node) = self.nodes.remove(&id)
+                && self.names.get(&node.path) == Some(&id)
+            {
+                self.names.remove(&node.path);
+            }
+        }
+    }
+}

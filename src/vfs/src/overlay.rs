@@ -1,0 +1,78 @@
+//! Accepted changes that are not in the tree yet.
+//!
+//! One rule: from the moment a change is accepted, every reader sees it, although the committer has not installed it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use svcfs_base::{ETag, FileKind, TreePath};
+
+/// A file or link with its content.
+#[derive(Debug, Clone)]
+pub(crate) struct Leaf {
+    pub(crate) content: Bytes,
+    pub(crate) etag: ETag,
+    pub(crate) kind: FileKind,
+    pub(crate) mode: Option<u32>,
+    pub(crate) modified: Option<SystemTime>,
+}
+
+impl Leaf {
+    pub(crate) fn new(content: Bytes, kind: FileKind) -> Self {
+        Self { etag: ETag::of(&content), content, kind, mode: None, modified: None }
+    }
+}
+
+/// What will stand at a path.
+#[derive(Debug, Clone)]
+pub(crate) struct Pending {
+    /// Tells this change from a later one to the same path.
+    pub(crate) stamp: u64,
+    /// The file; none when it will be gone.
+    pub(crate) leaf: Option<Leaf>,
+}
+
+#[derive(Default)]
+pub(crate) struct Overlay {
+    entries: RwLock<BTreeMap<TreePath, Pending>>,
+}
+
+impl Overlay {
+    pub(crate) fn get(&self, path: &TreePath) -> Option<Pending> {
+        self.entries.read().get(path).cloned()
+    }
+
+    pub(crate) fn put(&self, path: TreePath, pending: Pending) {
+        self.entries.write().insert(path, pending);
+    }
+
+    /// Forgets a path, unless a later change has taken its place.
+    pub(crate) fn clear(&self, path: &TreePath, stamp: u64) {
+        let mut entries = self.entries.write();
+        if entries.get(path).is_some_and(|pending| pending.stamp == stamp) {
+            entries.remove(path);
+        }
+    }
+
+    /// Pending paths strictly below a directory.
+    pub(crate) fn below(&self, directory: &TreePath) -> Vec<(TreePath, Pending)> {
+        let entries = self.entries.read();
+        if entries.is_empty() {
+            return Vec::new();
+        }
+        entries
+            .range((Bound::Excluded(directory.clone()), Bound::Unbounded))
+            .skip_while(|(path, _)| !path.is_under(directory) && path.as_str().starts_with(directory.as_str()))
+            .take_while(|(path, _)| path.as_str().starts_with(directory.as_str()))
+            .filter(|(path, _)| path.is_under(directory))
+            .map(|(path, pending)| (path.clone(), pending.clone()))
+            .collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.read().is_empty()
+    }
+}

@@ -1,0 +1,227 @@
+//! History by path (contract 2.3–2.5, 4.4), answered from the log where it can be, from git where content is needed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
+use svcfs_base::{Actor, CommitId, ETag, Fault, Seq, Timestamp, TreePath};
+
+use crate::Vfs;
+use crate::feed::Event;
+
+const MAX_VERSIONS: usize = 10_000;
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// One version of a page (contract 2.3).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Version {
+    /// Commit hash.
+    pub hash: CommitId,
+    /// Who wrote it.
+    pub author: Actor,
+    /// Commit message.
+    pub message: String,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// One line of a page and who last wrote it (contract 2.4).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BlameLine {
+    /// Line number, from 1.
+    pub line: usize,
+    /// The line without its end.
+    pub content: String,
+    /// Commit hash.
+    pub hash: CommitId,
+    /// Who wrote it.
+    pub author: Actor,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// What happened to a path (contract 2.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// Created or changed.
+    Write,
+    /// Removed.
+    Delete,
+}
+
+/// One record of the change feed (contract 2.5).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ChangeRecord {
+    /// Commit hash.
+    pub seq: CommitId,
+    /// Which path.
+    pub path: TreePath,
+    /// What happened to it.
+    pub action: Action,
+    /// Who did it.
+    pub actor: Actor,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// A page of the change feed, oldest first (gaps.md D10).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Changes {
+    /// One record for each path of each commit.
+    pub changes: Vec<ChangeRecord>,
+    /// Commit hash to pass as `since` next time; empty when there is nothing yet.
+    pub last_seq: String,
+}
+
+impl Vfs {
+    /// Versions of a path, newest first; at most 10,000.
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read.
+    pub fn versions(&self, path: &TreePath) -> Result<Vec<Version>, Fault> {
+        self.settled()?;
+        let versions = self.core.log.versions(path, MAX_VERSIONS)?;
+        Ok(versions
+            .into_iter()
+            .map(|version| Version {
+                hash: version.commit,
+                author: version.actor,
+                message: version.message,
+                timestamp: version.time,
+            })
+            .collect())
+    }
+
+    /// The content of a path at a commit (full or abbreviated hash).
+    ///
+    /// # Errors
+    /// `NotFound` (`version not found`) for an unknown commit, or one that does not have the path.
+    pub fn version(&self, path: &TreePath, commit: &str) -> Result<Bytes, Fault> {
+        let missing = || Fault::not_found(format!("version not found: `{path}` at `{}`", commit.escape_default()));
+        self.settled()?;
+        let id = self.core.history.find(commit)?.ok_or_else(missing)?;
+        let (blob, _) = self.core.history.leaf(id, path)?.ok_or_else(missing)?;
+        self.core.history.blob(blob)?.ok_or_else(missing)
+    }
+
+    /// Unified diff of a path between two commits (full or abbreviated hashes), three lines of context.
+    ///
+    /// # Errors
+    /// `NotFound` for a commit that is unknown.
+    pub fn diff(&self, path: &TreePath, from: &str, to: &str) -> Result<String, Fault> {
+        self.settled()?;
+        let find = |field: &str, hash: &str| -> Result<CommitId, Fault> {
+            let missing = || Fault::not_found(format!("version not found: `{field}` is `{}`", hash.escape_default()));
+            self.core.history.find(hash)?.ok_or_else(missing)
+        };
+        Ok(self.core.history.diff(path, find("from", from)?, find("to", to)?)?)
+    }
+
+    /// Who last wrote each line of a file.
+    ///
+    /// # Errors
+    /// `NotFound` when history does not have the path.
+    pub fn blame(&self, path: &TreePath) -> Result<Vec<BlameLine>, Fault> {
+        self.settled()?;
+        let head = self.core.history.head()?.ok_or_else(|| Fault::file_not_found(path))?;
+        let (blob, _) = self.core.history.leaf(head, path)?.ok_or_else(|| Fault::file_not_found(path))?;
+        let content = self.core.history.blob(blob)?.ok_or_else(|| Fault::file_not_found(path))?;
+        let text = String::from_utf8_lossy(&content);
+        let lines: Vec<&str> = text.lines().collect();
+        let mut blamed = Vec::with_capacity(lines.len());
+        for hunk in self.core.history.blame(path, head)? {
+            for number in hunk.first_line..hunk.first_line + hunk.lines {
+                let Some(line) = number.checked_sub(1).and_then(|at| lines.get(at)) else { continue };
+                blamed.push(BlameLine {
+                    line: number,
+                    content: (*line).to_owned(),
+                    hash: hunk.commit,
+                    author: hunk.actor.clone(),
+                    timestamp: hunk.time,
+                });
+            }
+        }
+        Ok(blamed)
+    }
+
+    /// The change feed of the contract: what follows the commit `since`, oldest first, whole commits, at most about `limit`
+    /// records; without `since` the newest.
+    ///
+    /// # Errors
+    /// `Invalid` (`unknown sequence`) when `since` is no commit this log knows.
+    pub fn changes(&self, since: Option<&str>, limit: usize) -> Result<Changes, Fault> {
+        self.settled()?;
+        let records = match since {
+            Some(hash) => self.core.log.after(self.position(hash)?, limit)?,
+            None => self.core.log.newest(limit)?,
+        };
+        let mut events: Vec<Event> = records.into_iter().map(Event::from).collect();
+        let last_known = since.map(str::to_owned);
+        let mut kept = 0;
+        let count = |event: &Event| event.changes.len();
+        if since.is_some() {
+            // The first commit always fits, however many paths it has: else paging would never get past it.
+            let fits = events.iter().take_while(|event| {
+                let is_first = kept == 0;
+                kept += count(event);
+                is_first || kept <= limit
+            });
+            let fitting = fits.count();
+            events.truncate(fitting);
+        } else {
+            let fitting = events.iter().rev().take_while(|event| {
+                let is_first = kept == 0;
+                kept += count(event);
+                is_first || kept <= limit
+            });
+            let dropped = events.len() - fitting.count();
+            events.drain(..dropped);
+        }
+        let last_seq = events.iter().rev().find_map(|event| event.commit).map(|commit| commit.to_string());
+        Ok(Changes {
+            changes: events.iter().flat_map(records_of).collect(),
+            last_seq: last_seq.or(last_known).unwrap_or_default(),
+        })
+    }
+
+    fn position(&self, hash: &str) -> Result<Seq, Fault> {
+        let unknown = || Fault::invalid("since", format_args!("unknown sequence `{}`", hash.escape_default()));
+        let commit = self.core.history.find(hash)?.ok_or_else(unknown)?;
+        self.core.log.position_of(commit)?.ok_or_else(unknown)
+    }
+
+    /// Waits until everything accepted so far is committed and announced; the position of the newest event then.
+    ///
+    /// # Errors
+    /// `Unavailable` when the disk does not answer in time.
+    pub fn settled(&self) -> Result<Seq, Fault> {
+        if !self.core.queue.settle(MAX_WAIT) {
+            let trouble = self.core.trouble.lock().as_ref().map(Fault::again);
+            return Err(trouble.unwrap_or_else(|| Fault::unavailable("the disk does not answer")));
+        }
+        Ok(self.core.feed.last())
+    }
+
+    /// The hash history has for a path at this moment; none when it is not versioned.
+    ///
+    /// # Errors
+    /// `Internal` when git cannot be read.
+    pub fn recorded(&self, path: &TreePath) -> Result<Option<ETag>, Fault> {
+        let Some(head) = self.core.history.head()? else { return Ok(None) };
+        Ok(self.core.history.leaf(head, path)?.map(|(etag, _)| etag))
+    }
+}
+
+fn records_of(event: &Event) -> impl Iterator<Item = ChangeRecord> {
+    event.changes.iter().filter_map(|change| {
+        Some(ChangeRecord {
+            seq: event.commit?,
+            path: change.path.clone(),
+            action: if change.new.is_some() { Action::Write } else { Action::Delete },
+            actor: event.actor.clone(),
+            timestamp: event.time,
+        })
+    })
+}

@@ -1,0 +1,81 @@
+//! What kind of place a path is, and who may see it (gaps.md D4, D8).
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use svcfs_base::{Door, Fault, TreePath};
+
+/// Refused saves are kept below this directory (gaps.md D6).
+pub(crate) const REJECTED_DIRECTORY: &str = ".svc/rejected";
+
+/// What kind of place a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Not part of the tree for anybody: git's and our own state.
+    Hidden,
+    /// Stored and readable, never versioned, linted, indexed or announced.
+    Scratch,
+    /// Versioned, but knowledge about the knowledge: `.svc/**`.
+    Control,
+    /// Versioned, and passed through the gates.
+    Content,
+}
+
+impl Place {
+    /// True when changes here become commits.
+    pub(crate) const fn is_versioned(self) -> bool {
+        match self {
+            Self::Control | Self::Content => true,
+            Self::Hidden | Self::Scratch => false,
+        }
+    }
+}
+
+/// Tells places apart.
+pub(crate) struct Places {
+    scratch: GlobSet,
+}
+
+impl Places {
+    /// With these globs for scratch names, each matched against single components.
+    pub(crate) fn new(scratch: &[String]) -> Result<Self, Fault> {
+        let mut set = GlobSetBuilder::new();
+        for pattern in scratch {
+            let glob = Glob::new(pattern).map_err(|error| Fault::invalid("files.scratch", format_args!("`{pattern}`: {error}")))?;
+            set.add(glob);
+        }
+        let scratch = set.build().map_err(|error| Fault::invalid("files.scratch", error))?;
+        Ok(Self { scratch })
+    }
+
+    /// What kind of place a path is.
+    pub(crate) fn of(&self, path: &TreePath) -> Place {
+        let text = path.as_str();
+        let mut parts = path.components();
+        match (parts.next(), parts.next()) {
+            // git takes `.git` in any case for its own directory.
+            (Some(first), _) if first.eq_ignore_ascii_case(".git") => return Place::Hidden,
+            (Some(".svc"), Some("state")) => return Place::Hidden,
+            (Some(".svc"), Some("rejected")) => return Place::Scratch,
+            _ => {}
+        }
+        // A repository cloned into the tree: its files are versioned, its own `.git` cannot be.
+        let is_scratch = |part: &str| part.eq_ignore_ascii_case(".git") || self.scratch.is_match(part);
+        if path.components().any(is_scratch) {
+            Place::Scratch
+        } else if text == ".svc" || text.starts_with(".svc/") {
+            Place::Control
+        } else {
+            Place::Content
+        }
+    }
+
+    /// Whether callers of a door see a path at all.
+    pub(crate) fn is_visible(&self, door: Door, path: &TreePath) -> bool {
+        if self.of(path) == Place::Hidden {
+            return false;
+        }
+        match door {
+            Door::Fuse | Door::Direct | Door::Internal | Door::Cli => true,
+            Door::Http | Door::Mcp | Door::Nfs | Door::WebDav | Door::S3 => path.as_str() != ".svc/config.toml",
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! From what a writer asks for to what will happen to each file.
+//!
+//! One rule: a plan writes nothing. Every condition and every gate is passed here, so that a set is refused whole.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use svcfs_base::{
+    Caller, Change, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, Settled, TreePath,
+};
+
+use crate::core::{Core, Departure, Present};
+use crate::gate::{Gate, Proposal};
+use crate::overlay::Leaf;
+use crate::place::Place;
+use crate::queue::{After, Before, Effect};
+
+/// Something done to the tree directly, because history does not hear of it.
+pub(crate) enum Direct {
+    /// Put a scratch file, or a page that history has already, in place.
+    Install(TreePath, Leaf),
+    /// Remove a scratch file.
+    Remove(TreePath),
+    /// Rename a file or directory on the disk.
+    Rename(TreePath, TreePath),
+    MakeDirectory(TreePath),
+    RemoveDirectory(TreePath),
+}
+
+/// What a change set comes to.
+pub(crate) struct Plan<'a> {
+    core: &'a Core,
+    gates: &'a [Box<dyn Gate>],
+    caller: &'a Caller,
+    /// The paths of this set as they will stand, for the changes that follow in it.
+    ahead: HashMap<TreePath, Option<Leaf>>,
+    at: HashMap<TreePath, usize>,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) directs: Vec<Direct>,
+    pub(crate) spent: Vec<TreePath>,
+    pub(crate) moves: Vec<(TreePath, TreePath)>,
+    pub(crate) departures: Vec<(TreePath, Departure)>,
+    pub(crate) files: Vec<Settled>,
+}
+
+impl<'a> Plan<'a> {
+    pub(crate) fn new(core: &'a Core, gates: &'a [Box<dyn Gate>], caller: &'a Caller) -> Self {
+        Self {
+            core,
+            gates,
+            caller,
+            ahead: HashMap::new(),
+            at: HashMap::new(),
+            effects: Vec::new(),
+            directs: Vec::new(),
+            spent: Vec::new(),
+            moves: Vec::new(),
+            departures: Vec::new(),
+            files: Vec::new(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, change: Change) -> Result<(), Fault> {
+        match change {
+            Change::Put { path, content, expect, kind, mode, modified } => {
+                let present = self.present(&path)?;
+                let before = leaf_of(&path, present)?;
+                check(&path, before.as_ref().map(|(leaf, _)| leaf.etag), &expect)?;
+                let kept = before.as_ref().map(|(leaf, _)| leaf.kind).filter(|kind| *kind != FileKind::Symlink);
+                let kind = kind.or(kept).unwrap_or(FileKind::Regular);
+                if content.len() > MAX_FILE_BYTES {
+                    return Err(Fault::too_large("file", MAX_FILE_BYTES));
+                }
+                let content = self.gated(&path, content, kind, before.as_ref())?;
+                self.put(path, Leaf { mode, modified, ..Leaf::new(content, kind) }, before)
+            }
+            Change::Remove { path, expect } => {
+                let Some((leaf, seen)) = leaf_of(&path, self.present(&path)?)? else {
+                    return Err(missing(&path, &expect));
+                };
+                check(&path, Some(leaf.etag), &expect)?;
+                self.remove(path, leaf, seen);
+                Ok(())
+            }
+            Change::Move { from, to, expect } => match self.present(&from)? {
+                Present::Absent => Err(Fault::file_not_found(&from)),
+                Present::Directory => self.move_directory(from, to, &expect),
+                Present::Leaf(leaf, seen) => self.move_file(from, to, (leaf, seen), &expect),
+            },
+            Change::MakeDir { path } => match self.present(&path)? {
+                Present::Absent => {
+                    self.directs.push(Direct::MakeDirectory(path));
+                    Ok(())
+                }
+                Present::Directory | Present::Leaf(..) => Err(Fault::exists(&path)),
+            },
+            Change::RemoveDir { path } => match self.present(&path)? {
+                Present::Absent => Err(Fault::file_not_found(&path)),
+                Present::Leaf(..) => Err(Fault::not_directory(&path)),
+                Present::Directory => {
+                    self.directs.push(Direct::RemoveDirectory(path));
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    fn present(&self, path: &TreePath) -> Result<Present, Fault> {
+        match self.ahead.get(path) {
+            Some(Some(leaf)) => Ok(Present::Leaf(leaf.clone(), false)),
+            Some(None) => Ok(Present::Absent),
+            None => self.core.present(path),
+        }
+    }
+
+    fn gated(&self, path: &TreePath, content: Bytes, kind: FileKind, before: Option<&(Leaf, bool)>) -> Result<Bytes, Fault> {
+        if kind == FileKind::Symlink || self.core.places.of(path) != Place::Content {
+            return Ok(content);
+        }
+        let before = before.filter(|(leaf, _)| leaf.kind != FileKind::Symlink).map(|(leaf, _)| leaf.content.clone());
+        let mut proposal = Proposal { path: path.clone(), content, before };
+        for gate in self.gates {
+            gate.pass(self.caller, &mut proposal)?;
+        }
+        Ok(proposal.content)
+    }
+
+    fn put(&mut self, path: TreePath, leaf: Leaf, before: Option<(Leaf, bool)>) -> Result<(), Fault> {
+        self.files.push(Settled { path: path.clone(), etag: Some(leaf.etag) });
+        if !self.core.places.of(&path).is_versioned() {
+            self.directs.push(Direct::Install(path.clone(), leaf.clone()));
+            self.ahead.insert(path, Some(leaf));
+            return Ok(());
+        }
+        let is_same = |etag: ETag, kind: FileKind| etag == leaf.etag && kind == leaf.kind;
+        match before {
+            Some((old, _)) if is_same(old.etag, old.kind) => Ok(()),
+            Some((old, seen)) => {
+                self.effect(path, Some(before_of(old, seen)), Some(leaf));
+                Ok(())
+            }
+            None => {
+                let departed = self.core.departures.lock().remove(&path);
+                match departed {
+                    Some(gone) if is_same(gone.before.etag, gone.before.kind) => {
+                        self.directs.push(Direct::Install(path.clone(), leaf.clone()));
+                        self.ahead.insert(path, Some(leaf));
+                    }
+                    Some(gone) => self.effect(path, Some(gone.before), Some(leaf)),
+                    None => self.effect(path, None, Some(leaf)),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn remove(&mut self, path: TreePath, leaf: Leaf, seen: bool) {
+        self.files.push(Settled { path: path.clone(), etag: None });
+        if self.core.places.of(&path).is_versioned() {
+            self.effect(path, Some(before_of(leaf, seen)), None);
+        } else {
+            self.directs.push(Direct::Remove(path.clone()));
+            self.ahead.insert(path, None);
+        }
+    }
+
+    fn move_file(&mut self, from: TreePath, to: TreePath, (leaf, seen): (Leaf, bool), expect: &Expect) -> Result<(), Fault> {
+        if from == to {
+            self.files.push(Settled { path: to, etag: Some(leaf.etag) });
+            return Ok(());
+        }
+        let target = leaf_of(&to, self.present(&to)?)?;
+        check(&to, target.as_ref().map(|(leaf, _)| leaf.etag), expect)?;
+        let (is_from_versioned, is_to_versioned) =
+            (self.core.places.of(&from).is_versioned(), self.core.places.of(&to).is_versioned());
+        let mut moved = leaf.clone();
+        if is_to_versioned && (!is_from_versioned || (to.is_page() && !from.is_page())) {
+            let content = self.gated(&to, leaf.content.clone(), leaf.kind, target.as_ref())?;
+            moved = Leaf { mode: leaf.mode, modified: leaf.modified, ..Leaf::new(content, leaf.kind) };
+        }
+        match (is_from_versioned, is_to_versioned) {
+            (false, false) => {
+                self.files.push(Settled { path: to.clone(), etag: Some(leaf.etag) });
+                self.directs.push(Direct::Rename(from, to));
+                Ok(())
+            }
+            (true, false) => {
+                // An editor keeps the old text under a backup name and will write the page anew: see DEPARTURE.
+                self.files.push(Settled { path: to.clone(), etag: Some(leaf.etag) });
+                let before = before_of(leaf, seen);
+                let (actor, door) = (self.caller.actor(), self.caller.door);
+                let due = std::time::Instant::now() + crate::core::DEPARTURE;
+                self.departures.push((from.clone(), Departure { before, actor, door, due }));
+                self.directs.push(Direct::Rename(from, to));
+                Ok(())
+            }
+            (false, true) => {
+                self.spent.push(from.clone());
+                self.ahead.insert(from, None);
+                self.put(to, moved, target)
+            }
+            (true, true) => {
+                self.effect(from, Some(before_of(leaf, seen)), None);
+                self.put(to, moved, target)
+            }
+        }
+    }
+
+    /// The tree is held exclusively and nothing is pending here, so history has every file that is versioned.
+    fn move_directory(&mut self, from: TreePath, to: TreePath, expect: &Expect) -> Result<(), Fault> {
+        if from == to {
+            return Ok(());
+        }
+        if from.is_root() || to.is_under(&from) {
+            return Err(Fault::invalid("to", format_args!("`{from}` cannot be moved below itself")));
+        }
+        match self.present(&to)? {
+            Present::Absent => {}
+            Present::Leaf(..) => return Err(Fault::not_directory(&to)),
+            Present::Directory if *expect == Expect::Absent => return Err(Fault::exists(&to)),
+            Present::Directory if !self.core.tree.list(&to)?.is_empty() => {
+                return Err(Fault::new(Kind::NotEmpty, format!("directory `{to}` is not empty")));
+            }
+            Present::Directory => {}
+        }
+        let is_scratch = |path: &TreePath| !self.core.places.of(path).is_versioned();
+        if is_scratch(&from) && !is_scratch(&to) {
+            return Err(Fault::invalid("from", format_args!("`{from}` is a scratch directory; copy its files to `{to}` instead")));
+        }
+        if let Some(head) = self.core.history.head()? {
+            for (path, blob, kind) in self.core.history.leaves(head, &from)? {
+                let Some(target) = path.moved(&from, &to) else { continue };
+                let before = || Before { etag: blob, kind, seen: None };
+                self.effects.push(Effect { path: path.clone(), before: Some(before()), after: None });
+                if !is_scratch(&target) {
+                    self.files.push(Settled { path: target.clone(), etag: Some(blob) });
+                    self.effects.push(Effect { path: target, before: None, after: Some(After::Blob(blob, kind)) });
+                }
+            }
+        }
+        if self.effects.is_empty() {
+            self.directs.push(Direct::Rename(from, to));
+        } else {
+            self.moves.push((from, to));
+        }
+        Ok(())
+    }
+
+    /// Adds an effect, or folds it into the one this set already has on the path.
+    fn effect(&mut self, path: TreePath, before: Option<Before>, after: Option<Leaf>) {
+        self.ahead.insert(path.clone(), after.clone());
+        let after = after.map(After::Leaf);
+        match self.at.get(&path) {
+            Some(at) => self.effects[*at].after = after,
+            None => {
+                self.at.insert(path.clone(), self.effects.len());
+                self.effects.push(Effect { path, before, after });
+            }
+        }
+    }
+
+    /// Drops effects that cancelled out within the set, such as a file made and removed again.
+    pub(crate) fn without_noise(&mut self) {
+        self.effects.retain(|effect| match (&effect.before, &effect.after) {
+            (None, None) => false,
+            (Some(before), Some(after)) => before.etag != after.etag() || before.kind != after.kind(),
+            (Some(_), None) | (None, Some(_)) => true,
+        });
+    }
+}
+
+fn before_of(leaf: Leaf, seen: bool) -> Before {
+    Before { etag: leaf.etag, kind: leaf.kind, seen: seen.then_some(leaf.content) }
+}
+
+fn leaf_of(path: &TreePath, present: Present) -> Result<Option<(Leaf, bool)>, Fault> {
+    match present {
+        Present::Absent => Ok(None),
+        Present::Leaf(leaf, seen) => Ok(Some((leaf, seen))),
+        Present::Directory => Err(Fault::is_directory(path)),
+    }
+}
+
+/// Contract 9.1 and gaps.md D2: a condition that does not hold refuses the write, also on a path that does not exist.
+fn check(path: &TreePath, now: Option<ETag>, expect: &Expect) -> Result<(), Fault> {
+    match (expect, now) {
+        (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => Ok(()),
+        (Expect::OneOf(etags), Some(etag)) if etags.contains(&etag) => Ok(()),
+        (Expect::Absent, Some(_)) => {
+            Err(Fault::new(Kind::PreconditionFailed, format!("`{path}` exists already, and was to be created only")))
+        }
+        (Expect::Present | Expect::OneOf(_), now) => Err(Fault::modified(path, now)),
+    }
+}
+
+fn missing(path: &TreePath, expect: &Expect) -> Fault {
+    match expect {
+        Expect::Any | Expect::Absent => Fault::file_not_found(path),
+        Expect::Present | Expect::OneOf(_) => Fault::modified(path, None),
+    }
+}

@@ -1,0 +1,233 @@
+//! Accepted change sets on their way to the committer.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use svcfs_base::{Actor, Announcement, CommitId, Door, Durability, ETag, Fault, FileKind, Seq, TreePath};
+
+use crate::overlay::Leaf;
+
+/// Sets taken at once: bounds how long the first of them waits for the last.
+const MAX_BATCH_SETS: usize = 512;
+const MAX_BATCH_BYTES: usize = 32 << 20;
+/// Bounds of the queue; a writer waits for room (architecture.md 8).
+const MAX_QUEUED_SETS: usize = 4096;
+const MAX_QUEUED_BYTES: usize = 256 << 20;
+const MAX_WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
+/// How long a change that nobody waits for may stay unflushed (architecture.md 3).
+const SOON: Duration = Duration::from_millis(50);
+
+/// A change set that passed every gate.
+pub(crate) struct Prepared {
+    pub(crate) actor: Actor,
+    pub(crate) door: Door,
+    pub(crate) provenance: Option<String>,
+    pub(crate) announcement: Announcement,
+    pub(crate) message: String,
+    pub(crate) durability: Durability,
+    /// Tells its overlay entries from others'.
+    pub(crate) stamp: u64,
+    /// Directory renames, done before the effects.
+    pub(crate) moves: Vec<(TreePath, TreePath)>,
+    pub(crate) effects: Vec<Effect>,
+    /// Scratch files whose content became a page, to be removed once it is in place.
+    pub(crate) spent: Vec<TreePath>,
+    /// True when the tree has it already: an edit made behind the server.
+    pub(crate) is_adopted: bool,
+    pub(crate) answer: Option<SyncSender<Result<Receipt, Fault>>>,
+}
+
+/// What a change set does to one file.
+pub(crate) struct Effect {
+    pub(crate) path: TreePath,
+    pub(crate) before: Option<Before>,
+    pub(crate) after: Option<After>,
+}
+
+/// What stood at a path when its change was accepted.
+pub(crate) struct Before {
+    pub(crate) etag: ETag,
+    pub(crate) kind: FileKind,
+    /// The content, when it was read from the tree: history may not have it yet.
+    pub(crate) seen: Option<Bytes>,
+}
+
+/// What will stand at a path.
+pub(crate) enum After {
+    /// New content.
+    Leaf(Leaf),
+    /// Content that git has and that a directory rename brings.
+    Blob(ETag, FileKind),
+}
+
+impl After {
+    pub(crate) const fn etag(&self) -> ETag {
+        match self {
+            Self::Leaf(leaf) => leaf.etag,
+            Self::Blob(etag, _) => *etag,
+        }
+    }
+    pub(crate) const fn kind(&self) -> FileKind {
+        match self {
+            Self::Leaf(leaf) => leaf.kind,
+            Self::Blob(_, kind) => *kind,
+        }
+    }
+}
+
+/// Where an accepted change set ended up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Receipt {
+    pub(crate) seq: Seq,
+    pub(crate) commit: Option<CommitId>,
+}
+
+impl Prepared {
+    fn size(&self) -> usize {
+        let content = |effect: &Effect| match &effect.after {
+            Some(After::Leaf(leaf)) => leaf.content.len(),
+            Some(After::Blob(..)) | None => 0,
+        };
+        self.effects.iter().map(|effect| content(effect) + 256).sum()
+    }
+}
+
+/// What the committer is told to do next.
+pub(crate) enum Next {
+    /// Settle these.
+    Batch(Vec<Prepared>),
+    /// Nothing came before the deadline.
+    Idle,
+    /// Nothing is queued and nothing will be.
+    Closed,
+}
+
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    /// Something came, or must be done at once.
+    arrived: Condvar,
+    /// Something left.
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<(Instant, Prepared)>,
+    bytes: usize,
+    /// Sets ever accepted, and of those the ones settled or refused.
+    accepted: u64,
+    done: u64,
+    is_urgent: bool,
+    is_closed: bool,
+}
+
+impl Queue {
+    /// Appends a set, and calls `accepted` while its place in the order is certain.
+    pub(crate) fn push(&self, prepared: Prepared, accepted: impl FnOnce(&Prepared)) -> Result<(), Fault> {
+        let size = prepared.size();
+        let deadline = Instant::now() + MAX_WAIT_FOR_ROOM;
+        let mut state = self.state.lock();
+        while !state.is_closed && (state.waiting.len() >= MAX_QUEUED_SETS || state.bytes >= MAX_QUEUED_BYTES) {
+            if self.left.wait_until(&mut state, deadline).timed_out() {
+                return Err(Fault::unavailable("too many writes are waiting for the disk; try again in a few seconds"));
+            }
+        }
+        if state.is_closed {
+            return Err(Fault::unavailable("the server is stopping"));
+        }
+        accepted(&prepared);
+        state.is_urgent |= prepared.durability == Durability::Now;
+        state.bytes += size;
+        state.accepted += 1;
+        state.waiting.push_back((Instant::now(), prepared));
+        drop(state);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// The next batch: at once when somebody waits for it, else when its oldest set is 50 ms old.
+    pub(crate) fn take(&self, deadline: Option<Instant>) -> Next {
+        let mut state = self.state.lock();
+        loop {
+            let due = state.waiting.front().map(|(since, _)| *since + SOON);
+            let is_full = state.waiting.len() >= MAX_BATCH_SETS || state.bytes >= MAX_BATCH_BYTES;
+            let is_ready = state.is_urgent || state.is_closed || is_full || due.is_some_and(|due| due <= Instant::now());
+            if !state.waiting.is_empty() && is_ready {
+                return Next::Batch(Self::drain(&mut state));
+            }
+            if state.is_closed {
+                return Next::Closed;
+            }
+            let until = [due, deadline].into_iter().flatten().min();
+            match until {
+                Some(until) if until <= Instant::now() => return Next::Idle,
+                Some(until) => {
+                    self.arrived.wait_until(&mut state, until);
+                }
+                None => self.arrived.wait(&mut state),
+            }
+        }
+    }
+
+    fn drain(state: &mut State) -> Vec<Prepared> {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while batch.len() < MAX_BATCH_SETS && bytes < MAX_BATCH_BYTES {
+            let Some((_, prepared)) = state.waiting.pop_front() else { break };
+            bytes += prepared.size();
+            batch.push(prepared);
+        }
+        state.bytes = state.bytes.saturating_sub(bytes);
+        if state.waiting.is_empty() {
+            state.is_urgent = false;
+        }
+        batch
+    }
+
+    /// Counts sets that are settled or refused, and lets those who wait go on.
+    pub(crate) fn done(&self, count: usize) {
+        self.state.lock().done += count as u64;
+        self.left.notify_all();
+    }
+
+    /// Waits until everything accepted so far is settled or refused; false when `at_most` was not enough.
+    pub(crate) fn settle(&self, at_most: Duration) -> bool {
+        let deadline = Instant::now() + at_most;
+        let mut state = self.state.lock();
+        let target = state.accepted;
+        if state.done >= target {
+            return true;
+        }
+        state.is_urgent = !state.waiting.is_empty() || state.is_urgent;
+        self.arrived.notify_one();
+        while state.done < target {
+            if self.left.wait_until(&mut state, deadline).timed_out() {
+                return state.done >= target;
+            }
+        }
+        true
+    }
+
+    /// Accepts nothing any more; what is queued is still taken.
+    pub(crate) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.arrived.notify_all();
+        self.left.notify_all();
+    }
+
+    /// Waits a moment, or less when the queue is closed meanwhile; true when it is closed.
+    pub(crate) fn pause(&self, at_most: Duration) -> bool {
+        let deadline = Instant::now() + at_most;
+        let mut state = self.state.lock();
+        while !state.is_closed {
+            if self.left.wait_until(&mut state, deadline).timed_out() {
+                break;
+            }
+        }
+        state.is_closed
+    }
+}

@@ -1,0 +1,165 @@
+//! Looking for edits made behind the server.
+//!
+//! One rule: an event only says where to look. What is recorded is what stands there when we look.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use notify::event::{AccessKind, AccessMode, EventKind};
+use notify::{RecursiveMode, Watcher as _};
+use svcfs_base::{Fault, TreePath};
+use tracing::{debug, info, warn};
+
+use crate::Vfs;
+use crate::place::Place;
+
+/// An edit is looked at when its path was quiet for this long.
+const QUIET: Duration = Duration::from_millis(200);
+/// However busy a path is, it is looked at this long after its first event.
+const MAX_DELAY: Duration = Duration::from_secs(1);
+/// The whole tree is compared this often, for events that were missed.
+const RESCAN: Duration = Duration::from_secs(3600);
+/// A git command of a person is given this long to finish before we look at what it wrote.
+const GIT_BUSY: Duration = Duration::from_millis(500);
+
+/// Watches a root until dropped.
+pub(crate) struct Watcher {
+    /// Kept for its own sake: events end when it is dropped.
+    notifier: Option<Box<dyn notify::Watcher + Send>>,
+    thread: Option<JoinHandle<()>>,
+    stop: Sender<Message>,
+}
+
+enum Message {
+    Seen(notify::Result<notify::Event>),
+    Stop,
+}
+
+impl Watcher {
+    pub(crate) fn start(vfs: &Arc<Vfs>) -> Result<Self, Fault> {
+        let root = vfs.root().to_owned();
+        let (sender, receiver) = mpsc::channel();
+        let forward = sender.clone();
+        let handler = move |event| {
+            // The receiver is gone only while stopping.
+            let _ = forward.send(Message::Seen(event));
+        };
+        let mut notifier: Box<dyn notify::Watcher + Send> =
+            Box::new(notify::RecommendedWatcher::new(handler.clone(), notify::Config::default()).map_err(Fault::internal)?);
+        if let Err(error) = notifier.watch(&root, RecursiveMode::Recursive) {
+            warn!(%error, "the kernel cannot watch the whole root (see fs.inotify.max_user_watches); looking every 2 s instead");
+            let config = notify::Config::default().with_poll_interval(Duration::from_secs(2));
+            notifier = Box::new(notify::PollWatcher::new(handler, config).map_err(Fault::internal)?);
+            notifier.watch(&root, RecursiveMode::Recursive).map_err(Fault::internal)?;
+        }
+        let follower = Follower { vfs: Arc::downgrade(vfs), root, seen: BTreeSet::new(), first: None };
+        let thread = std::thread::Builder::new()
+            .name("watcher".to_owned())
+            .spawn(move || follower.run(&receiver))
+            .map_err(Fault::internal)?;
+        Ok(Self { notifier: Some(notifier), thread: Some(thread), stop: sender })
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        drop(self.notifier.take());
+        let _ = self.stop.send(Message::Stop);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            warn!("the watcher died");
+        }
+    }
+}
+
+struct Follower {
+    vfs: Weak<Vfs>,
+    root: PathBuf,
+    seen: BTreeSet<TreePath>,
+    first: Option<Instant>,
+}
+
+impl Follower {
+    fn run(mut self, messages: &Receiver<Message>) {
+        let mut rescan_due = Instant::now() + RESCAN;
+        loop {
+            let wait = if self.seen.is_empty() { rescan_due.saturating_duration_since(Instant::now()) } else { QUIET };
+            match messages.recv_timeout(wait) {
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Message::Seen(Ok(event))) => {
+                    if event.need_rescan() {
+                        rescan_due = Instant::now();
+                    }
+                    self.note(event);
+                    if self.first.is_none_or(|first| first.elapsed() < MAX_DELAY) {
+                        continue;
+                    }
+                }
+                Ok(Message::Seen(Err(error))) => {
+                    warn!(%error, "watching the root failed for a moment; comparing all of it");
+                    rescan_due = Instant::now();
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let Some(vfs) = self.vfs.upgrade() else { return };
+            if self.is_git_busy() {
+                // A checkout or merge is writing; what it leaves is looked at when it is done.
+                if matches!(messages.recv_timeout(GIT_BUSY), Ok(Message::Stop)) {
+                    return;
+                }
+                continue;
+            }
+            self.look(&vfs, &mut rescan_due);
+        }
+    }
+
+    fn note(&mut self, event: notify::Event) {
+        let is_change = match event.kind {
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
+            EventKind::Access(_) => false,
+            EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Other => true,
+        };
+        let Some(vfs) = self.vfs.upgrade().filter(|_| is_change) else { return };
+        for path in event.paths {
+            let inside = path.strip_prefix(&self.root).ok().and_then(|path| path.to_str());
+            let Some(path) = inside.and_then(|path| TreePath::parse(path).ok()) else { continue };
+            match vfs.core.places.of(&path) {
+                Place::Hidden | Place::Scratch => {}
+                Place::Control | Place::Content => {
+                    self.seen.insert(path);
+                    self.first.get_or_insert_with(Instant::now);
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, vfs: &Vfs, rescan_due: &mut Instant) {
+        let paths: Vec<_> = std::mem::take(&mut self.seen).into_iter().filter(|path| !path.is_root()).collect();
+        self.first = None;
+        let outcome = if *rescan_due <= Instant::now() {
+            *rescan_due = Instant::now() + RESCAN;
+            vfs.rescan()
+        } else if paths.is_empty() {
+            return;
+        } else {
+            vfs.adopt(&paths)
+        };
+        match outcome {
+            Ok(0) => debug!(paths = paths.len(), "nothing to adopt: own writes"),
+            Ok(count) => info!(files = count, "edits made behind the server were recorded"),
+            Err(fault) => {
+                warn!(error = ?fault, "edits made behind the server could not be recorded; trying again");
+                self.seen.extend(paths);
+            }
+        }
+    }
+
+    fn is_git_busy(&self) -> bool {
+        self.root.join(".git/index.lock").exists()
+    }
+}
