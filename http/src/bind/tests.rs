@@ -1,1 +1,265 @@
+use futures_util::stream;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use svcfs_base::{Actor, Caller, Door, ETag, Expect, Limit};
+use svcfs_knowledge::kernel::{Cx, Entry, Operation, Route};
 
+use super::*;
+
+/// Try every kind of parameter
+#[derive(Deserialize, JsonSchema)]
+#[expect(dead_code, reason = "only its schema and its arguments are looked at")]
+struct Try {
+    path: svcfs_base::TreePath,
+    limit: Limit<5, 50>,
+    threshold: Option<f64>,
+    resolve_links: Option<bool>,
+    tags: Option<Vec<String>>,
+    levels: Option<Vec<i64>>,
+    order: Option<Order>,
+    content: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    Asc,
+    Desc,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Nothing {}
+
+impl Operation for Try {
+    const NAME: &'static str = "try";
+    type Output = Nothing;
+    fn run(self, _: &Cx<'_>) -> Result<Nothing, Fault> {
+        Ok(Nothing {})
+    }
+}
+
+const GET: Route = Route::get("/try/{path}");
+const PUT: Route = Route::put("/try").raw("content");
+const POST: Route = Route::post("/try").query(&["limit"]);
+
+fn bind(route: &Route, query: &str, content: Content) -> Result<Value, Fault> {
+    arguments(route, &Inputs::of(&Entry::of::<Try>()), pairs(query)?, content)
+}
+
+fn members(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap()
+}
+
+#[test]
+fn query_texts_become_what_the_schema_says() {
+    let query = "path=a+b%2Fc.md&limit=7&threshold=0.5&resolve-links=true&tags=x,%20y,,z&levels=1,2&order=desc";
+    let object = bind(&GET, query, Content::Nothing).unwrap();
+    let expected = json!({
+        "path": "a b/c.md", "limit": 7, "threshold": 0.5, "resolve_links": true,
+        "tags": ["x", "y", "z"], "levels": [1, 2], "order": "desc",
+    });
+    assert_eq!(object, expected);
+    let object = bind(&GET, "resolveLinks=0&path", Content::Nothing).unwrap();
+    assert_eq!(object, json!({ "resolve_links": false, "path": "" }));
+}
+
+#[test]
+fn a_text_that_cannot_be_read_is_refused_by_name() {
+    for (query, message) in [
+        ("limit=many", "`limit`: `many` is not an integer"),
+        ("limit=", "`limit`: `` is not an integer"),
+        ("limit=1.5", "`limit`: `1.5` is not an integer"),
+        ("threshold=NaN", "`threshold`: `NaN` is not a number"),
+        ("threshold=1e999", "`threshold`: `1e999` is not a number"),
+        ("resolve_links=yes", "`resolve_links`: `yes` is not `true` or `false`"),
+        ("levels=1,b", "`levels`: `1,b` is not an integer"),
+        ("limit=1&limit=2", "`limit`: is given twice"),
+        ("resolve_links=1&resolve-links=1", "`resolve_links`: is given twice"),
+        ("pth=a.md", "there is no parameter `pth`; did you mean `path`?"),
+        ("content=x&zz=1", "there is no parameter `zz`; known are"),
+        ("path=%ff", "`%ff` is not valid UTF-8 once percent-decoded"),
+        ("limit=\u{1b}[31m", "`limit`: `\\u{1b}[31m` is not an integer"),
+    ] {
+        let fault = bind(&GET, query, Content::Nothing).unwrap_err();
+        assert_eq!(fault.kind(), Kind::Invalid);
+        assert!(fault.message().starts_with(message), "{query}: {fault}");
+    }
+}
+
+#[test]
+fn a_raw_body_becomes_its_field_and_only_from_the_body() {
+    let object = bind(&PUT, "path=a.md", Content::Raw("# é".into())).unwrap();
+    assert_eq!(object, json!({ "path": "a.md", "content": "# é" }));
+    let fault = bind(&PUT, "path=a.md&content=x", Content::Raw("y".into())).unwrap_err();
+    assert_eq!(fault.message(), "`content`: belongs in the body, not in the query");
+    let fault = bind(&PUT, "path=a.md", Content::Raw(Bytes::from_static(b"ab\xff"))).unwrap_err();
+    assert_eq!(
+        fault.message(),
+        "the body is not valid UTF-8 at byte 2; text is needed here"
+    );
+}
+
+#[test]
+fn bytes_go_into_an_input_that_takes_them() {
+    assert_eq!(
+        raw(Bytes::from_static(b"\xff\x00"), true).unwrap(),
+        json!({ "base64": "/wA=" })
+    );
+    assert_eq!(raw(Bytes::from_static(b"text"), true).unwrap(), json!("text"));
+}
+
+#[test]
+fn a_json_body_and_the_query_become_one_object() {
+    let body = || Content::Json(members(json!({ "path": "a.md", "content": "x" })));
+    let object = bind(&POST, "limit=3", body()).unwrap();
+    assert_eq!(object, json!({ "limit": 3, "path": "a.md", "content": "x" }));
+    for (query, body, message) in [
+        ("path=a.md", json!({}), "`path`: belongs in the body, not in the query"),
+        ("limit=3", json!({ "limit": 4 }), "`limit`: is given twice"),
+        (
+            "",
+            json!({ "contents": "x" }),
+            "there is no parameter `contents`; did you mean `content`?",
+        ),
+    ] {
+        let fault = bind(&POST, query, Content::Json(members(body))).unwrap_err();
+        assert_eq!(fault.message(), message);
+    }
+}
+
+#[test]
+fn a_json_body_is_an_object_or_nothing() {
+    assert_eq!(json_object(b" \n").unwrap(), Map::new());
+    for (body, message) in [
+        (&b"[1]"[..], "the body must be a JSON object"),
+        (b"{\"a\":", "the body is not valid JSON: "),
+        (b"\xff", "the body is not valid JSON: "),
+    ] {
+        let fault = json_object(body).unwrap_err();
+        assert!(
+            fault.kind() == Kind::Invalid && fault.message().starts_with(message),
+            "{fault}"
+        );
+    }
+    let deep = "[".repeat(100_000);
+    assert!(json_object(deep.as_bytes()).is_err());
+}
+
+fn body_of(parts: Vec<Result<Bytes, String>>) -> Body {
+    Box::pin(stream::iter(parts))
+}
+
+#[tokio::test]
+async fn a_body_is_read_up_to_its_limit() {
+    let parts = || vec![Ok(Bytes::from_static(b"abc")), Ok(Bytes::from_static(b"de"))];
+    assert_eq!(read(body_of(parts()), 5, "file", false).await.unwrap(), "abcde");
+    let fault = read(body_of(parts()), 4, "file", false).await.unwrap_err();
+    assert_eq!(fault.kind(), Kind::TooLarge);
+    let parts = vec![Ok(Bytes::from_static(b"abc")), Err("reset".to_owned())];
+    let fault = read(body_of(parts), 5, "file", false).await.unwrap_err();
+    assert_eq!(
+        (fault.kind(), fault.message()),
+        (Kind::Invalid, "file broke off after 3 bytes")
+    );
+}
+
+#[tokio::test]
+async fn a_page_of_33_mib_is_refused_in_the_contracts_words() {
+    let parts = vec![Ok(Bytes::from(vec![b'a'; 1 << 20])); 33];
+    let fault = content(&PUT, body_of(parts), false).await.unwrap_err();
+    assert_eq!(
+        (fault.kind().http(), fault.message()),
+        (413, "file exceeds 32 MB limit")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_stops_arriving_is_given_up() {
+    let body: Body = Box::pin(stream::pending());
+    let fault = read(body, 5, "file", false).await.unwrap_err();
+    assert_eq!(fault.message(), "file stopped arriving for 30 s after 0 bytes");
+}
+
+fn headers(lines: &[(&str, &[u8])]) -> HeaderMap {
+    let line = |(name, value): &(&str, &[u8])| {
+        let name: HeaderName = name.parse().unwrap();
+        (name, HeaderValue::from_bytes(value).unwrap())
+    };
+    let mut headers = HeaderMap::new();
+    for (name, value) in lines.iter().map(line) {
+        headers.append(name, value);
+    }
+    headers
+}
+
+fn expectation_of(lines: &[(&str, &[u8])], is_reading: bool) -> Result<Expect, Fault> {
+    from_headers(&headers(lines), is_reading).map(|caller| caller.expect)
+}
+
+#[test]
+fn headers_tell_who_asks() {
+    let given = headers(&[("X-Actor", "agent:Zoë ".as_bytes()), ("X-Provenance", b"run:249")]);
+    let caller = from_headers(&given, false).unwrap();
+    assert_eq!(caller.actor().as_str(), "agent:Zoë");
+    assert_eq!(caller.provenance.unwrap().to_string(), "run:249");
+    let caller = from_headers(&headers(&[("X-Provenance", b"nonsense")]), false).unwrap();
+    assert_eq!((caller.actor().as_str(), caller.provenance), ("anonymous", None));
+    let fault = from_headers(&headers(&[("X-Actor", b"\xff")]), false).unwrap_err();
+    assert_eq!(fault.message(), "`X-Actor`: is not valid UTF-8");
+}
+
+#[test]
+fn preconditions_are_read_strictly() {
+    let etag = ETag::of(b"x");
+    let (plain, quoted) = (etag.to_string(), format!("\"{etag}\""));
+    for text in [&plain, &quoted] {
+        let expect = expectation_of(&[("If-Match", text.as_bytes())], false).unwrap();
+        assert_eq!(expect, Expect::OneOf(vec![etag]));
+    }
+    let both = [("If-Match", plain.as_bytes()), ("If-Match", quoted.as_bytes())];
+    assert_eq!(expectation_of(&both, false).unwrap(), Expect::OneOf(vec![etag, etag]));
+    assert_eq!(expectation_of(&[("If-Match", b"*")], false).unwrap(), Expect::Present);
+    assert_eq!(
+        expectation_of(&[("If-None-Match", b"*")], false).unwrap(),
+        Expect::Absent
+    );
+    assert_eq!(
+        expectation_of(&[("If-None-Match", b"\"whatever\"")], true).unwrap(),
+        Expect::Any
+    );
+    for lines in [
+        &[("If-Match", &b""[..])][..],
+        &[("If-Match", b"\"\"")],
+        &[("If-Match", b"abc")],
+        &[("If-Match", b",")],
+        &[("If-None-Match", b"\"abc\"")],
+        &[("If-Match", b"*"), ("If-None-Match", b"*")],
+    ] {
+        assert_eq!(
+            expectation_of(lines, false).unwrap_err().kind(),
+            Kind::Invalid,
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn a_tools_attribution_is_lifted_out_of_its_arguments() {
+    let etag = ETag::of(b"x").to_string();
+    let given = json!({ "path": "a.md", "actor": "agent:1", "provenance": "run:7", "if_match": etag });
+    let mut arguments = members(given);
+    let caller = from_arguments(&mut arguments, |_| false).unwrap();
+    assert_eq!(arguments, members(json!({ "path": "a.md" })));
+    assert_eq!((caller.door, caller.actor()), (Door::Mcp, Actor::new("agent:1")));
+    assert_eq!(caller.expect, Expect::OneOf(vec![ETag::of(b"x")]));
+    assert_eq!(Caller::new(Door::Mcp).actor().as_str(), "mcp-agent");
+    let mut own = members(json!({ "actor": "me" }));
+    assert_eq!(from_arguments(&mut own, |name| name == "actor").unwrap().actor, None);
+    assert!(own.contains_key("actor"));
+    let mut wrong = members(json!({ "actor": 7 }));
+    assert_eq!(
+        from_arguments(&mut wrong, |_| false).unwrap_err().message(),
+        "`actor`: must be a text"
+    );
+}

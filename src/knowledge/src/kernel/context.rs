@@ -56,6 +56,12 @@ impl Server {
             settings,
         }
     }
+    /// The same server with one more space, reached by its name.
+    #[must_use]
+    pub fn and(mut self, space: Arc<Space>) -> Self {
+        self.others.push(space);
+        self
+    }
     /// The space that answers when none is named.
     pub fn primary(&self) -> &Arc<Space> {
         &self.primary
