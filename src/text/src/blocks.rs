@@ -39,6 +39,7 @@ pub(crate) struct Table {
 pub(crate) struct List {
     /// The first number, when it is a list of numbers.
     pub(crate) start: Option<u64>,
+    /// The items, each from its marker on.
     pub(crate) items: Vec<Range<usize>>,
     /// The list right before it in the same container, with nothing in between.
     pub(crate) follows: Option<usize>,
@@ -62,6 +63,10 @@ impl Blocks {
         };
         for (event, range) in parser(body) {
             pass.take(event, range);
+        }
+        for item in pass.blocks.lists.iter_mut().flat_map(|list| &mut list.items) {
+            // pulldown-cmark counts the indentation of a marker to its item
+            item.start += body[item.clone()].bytes().take_while(u8::is_ascii_whitespace).count();
         }
         pass.blocks
     }

@@ -1,6 +1,6 @@
 //! Step 2: a code fence that runs to the end of the page is closed there.
 
-use super::{Edit, apply, line_start, meaning};
+use super::{line_start, meaning};
 use crate::blocks::Blocks;
 
 pub(super) fn close(body: &str) -> Option<String> {
@@ -18,14 +18,11 @@ pub(super) fn close(body: &str) -> Option<String> {
         .map(|c| if matches!(c, '>' | '\t') { c } else { ' ' })
         .collect();
     let newline = if body.ends_with('\n') { "" } else { "\n" };
-    let closing = Edit {
-        range: body.len()..body.len(),
-        text: [newline, &prefix, marker, "\n"].concat(),
-    };
-    let after = apply(body, vec![closing])?;
+    let before = [body, newline].concat();
+    let after = [&before, &prefix, marker, "\n"].concat();
     let is_closed = Blocks::of(&after)
         .fences
         .last()
         .is_some_and(|fence| !fence.is_unclosed(&after));
-    (is_closed && meaning::is_same(body, &after)).then_some(after)
+    (is_closed && meaning::is_same(&before, &after)).then_some(after)
 }

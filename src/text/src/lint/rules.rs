@@ -169,7 +169,7 @@ impl<'a> Checked<'a> {
     fn fence(&mut self, body: &str, fence: &Fence) {
         if fence.is_unclosed(body) {
             let marker = fence.marker(body).unwrap_or("```");
-            let message = format!("code fence is never closed; add a line `{marker}` after the code");
+            let message = format!("code fence is never closed; add a line ` {marker} ` after the code");
             self.report_in_body(Rule::FenceUnclosed, fence.range.start, message);
         }
         if fence.language != "mermaid" {
