@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_index::Index;
-use svcfs_text::links::{Key, Known, LinkKind, Moves, Place, candidates, choose, keys_of, retarget};
+use svcfs_text::links::{Key, KeyKind, Known, LinkKind, Moves, Place, candidates, choose, keys_of, retarget};
 use svcfs_text::{Link, Page};
 use svcfs_vfs::EntryKind;
 
@@ -28,11 +28,7 @@ pub fn target_of(cx: &Cx<'_>, index: &Index, from: &TreePath, link: &Link) -> Re
 fn page_of(index: &Index, from: &TreePath, link: &Link) -> Result<Option<TreePath>, Fault> {
     // The index takes names; an address is known by how it begins.
     let is_bare_address = !link.kind.is_wiki() && !link.target.starts_with(['/', '.']);
-    let asked = if is_bare_address {
-        format!("./{}", link.target)
-    } else {
-        link.target.clone()
-    };
+    let asked = if is_bare_address { format!("./{}", link.target) } else { link.target.clone() };
     Ok(index.resolve(from, &asked)?.map(|page| page.path))
 }
 
@@ -63,12 +59,27 @@ pub(super) struct Moved<'a> {
 impl<'a> Moved<'a> {
     /// A file with its text, when it is a page.
     pub(super) fn new(from: &'a TreePath, to: &'a TreePath, text: Option<&str>) -> Self {
-        Self {
-            from,
-            to,
-            names_before: names(from, text),
-            names_after: names(to, text),
-        }
+        Self { from, to, names_before: names(from, text), names_after: names(to, text) }
+    }
+
+    /// The names a link may find the file by afterwards. Who named it by its path or file name means these, even when the
+    /// title happens to be the same words: such a link follows the file. One by alias or title stays as it is.
+    fn known_after(&self, wanted: &[Key]) -> impl Iterator<Item = Known<'_>> {
+        let was_by_path = self
+            .names_before
+            .iter()
+            .filter(|name| is_of_path(name))
+            .any(|name| wanted.iter().any(|key| key.kind == name.kind && key.folded == name.folded));
+        let names = self.names_after.iter().filter(move |name| !was_by_path || is_of_path(name));
+        names.map(|name| Known { kind: name.kind, text: &name.text, path: self.to.as_str() })
+    }
+}
+
+/// Whether a name is a part of the path, which a rename changes, and not of the text, which it leaves.
+fn is_of_path(name: &Key) -> bool {
+    match name.kind {
+        KeyKind::Path | KeyKind::Suffix | KeyKind::Stem => true,
+        KeyKind::Alias | KeyKind::Title => false,
     }
 }
 
@@ -85,11 +96,7 @@ fn names(path: &TreePath, text: Option<&str>) -> Vec<Key> {
 
 /// The names as [`choose`] takes them.
 fn known<'k>(names: &'k [Key], path: &'k TreePath) -> impl Iterator<Item = Known<'k>> {
-    names.iter().map(|name| Known {
-        kind: name.kind,
-        text: &name.text,
-        path: path.as_str(),
-    })
+    names.iter().map(|name| Known { kind: name.kind, text: &name.text, path: path.as_str() })
 }
 
 /// The tree as the links of one page see it.
@@ -107,14 +114,7 @@ pub(super) struct View<'a> {
 impl<'a> View<'a> {
     /// The view of the page that stands at the first place and will stand at the second.
     pub(super) fn new(cx: &'a Cx<'a>, moved: &'a Moved<'a>, (before, after): (&'a TreePath, &'a TreePath)) -> Self {
-        Self {
-            cx,
-            index: &cx.space.index,
-            moved,
-            before,
-            after,
-            fault: RefCell::new(None),
-        }
+        Self { cx, index: &cx.space.index, moved, before, after, fault: RefCell::new(None) }
     }
 
     /// The page's text with its links led to the new places, and how many were changed; none when none had to be.
@@ -122,10 +122,7 @@ impl<'a> View<'a> {
     /// # Errors
     /// Those of the index and of the tree.
     pub(super) fn rewritten(&self, text: &str) -> Result<Option<(String, usize)>, Fault> {
-        let place = Place {
-            before: self.before.as_str(),
-            after: self.after.as_str(),
-        };
+        let place = Place { before: self.before.as_str(), after: self.after.as_str() };
         let outcome = retarget(text, place, self);
         self.fault.take().map_or(Ok(outcome), Err)
     }
@@ -145,11 +142,7 @@ impl<'a> View<'a> {
         }
         if !self.moved.from.is_page() {
             let wanted = candidates(self.before.as_str(), link.kind, &link.target);
-            let found = choose(
-                self.before.as_str(),
-                &wanted,
-                known(&self.moved.names_before, self.moved.from),
-            );
+            let found = choose(self.before.as_str(), &wanted, known(&self.moved.names_before, self.moved.from));
             if found.is_some() {
                 return Ok(found.map(str::to_owned));
             }
@@ -161,34 +154,21 @@ impl<'a> View<'a> {
         Ok(file_of(self.cx, self.before, link)?.map(|path| path.as_str().to_owned()))
     }
 
-    /// What a wiki link would lead to after the rename; none also when that cannot be told for sure.
+    /// What a wiki link would lead to after the rename; none also when more than one file would fit, the moved one among them.
     fn target_after(&self, target: &str) -> Result<Option<String>, Fault> {
-        let Moved {
-            from, to, names_after, ..
-        } = self.moved;
         let wanted = candidates(self.after.as_str(), LinkKind::Wiki, target);
-        let moved = choose(self.after.as_str(), &wanted, known(names_after, to));
-        let Some(other) = self.index.resolve(self.after, target)? else {
-            return Ok(moved.map(str::to_owned));
+        let fits = choose(self.after.as_str(), &wanted, self.moved.known_after(&wanted)).is_some();
+        let moved = || fits.then(|| self.moved.to.as_str().to_owned());
+        let Some(found) = self.index.resolve(self.after, target)? else {
+            return Ok(moved());
         };
-        if other.path == **from {
-            // The file has won under its old name, and hidden who comes second.
-            let stem = target.rsplit('/').next().unwrap_or(target);
-            let stem = stem.strip_suffix(".md").unwrap_or(stem);
-            let is_shared = self.index.is_ambiguous(stem)?;
-            return Ok(moved.filter(|_| !is_shared).map(str::to_owned));
+        if found.path != *self.moved.from {
+            return Ok((!fits).then(|| found.path.as_str().to_owned()));
         }
-        if moved.is_none() {
-            return Ok(Some(other.path.as_str().to_owned()));
-        }
-        let other_names = self.names_of(&other.path)?;
-        let both = known(&other_names, &other.path).chain(known(names_after, to));
-        Ok(choose(self.after.as_str(), &wanted, both).map(str::to_owned))
-    }
-
-    fn names_of(&self, path: &TreePath) -> Result<Vec<Key>, Fault> {
-        let file = self.cx.space.vfs.read(self.cx.caller.door, path)?;
-        Ok(names(path, Some(&String::from_utf8_lossy(&file.content))))
+        // The file has won under its old name, and hidden who comes second.
+        let stem = target.rsplit('/').next().unwrap_or(target);
+        let is_shared = self.index.is_ambiguous(stem.strip_suffix(".md").unwrap_or(stem))?;
+        Ok(moved().filter(|_| !is_shared))
     }
 }
 
@@ -200,7 +180,6 @@ impl Moves for View<'_> {
         (path == self.moved.from.as_str()).then(|| self.moved.to.as_str().to_owned())
     }
     fn leads_to(&self, target: &str, path: &str) -> bool {
-        self.answer(self.target_after(target))
-            .is_some_and(|found| found == path)
+        self.answer(self.target_after(target)).is_some_and(|found| found == path)
     }
 }

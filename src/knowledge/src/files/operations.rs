@@ -146,10 +146,7 @@ impl Operation for Readlink {
     type Output = LinkTarget;
     fn run(self, cx: &Cx<'_>) -> Result<LinkTarget, Fault> {
         let target = cx.space.vfs.read_link(cx.caller.door, &self.path)?;
-        Ok(LinkTarget {
-            path: self.path,
-            target,
-        })
+        Ok(LinkTarget { path: self.path, target })
     }
 }
 
@@ -265,21 +262,10 @@ impl Operation for BulkWrite {
         }
         let mut caller: Caller = cx.caller.clone();
         caller.actor = self.actor.or(caller.actor);
-        let entries = self
-            .files
-            .into_iter()
-            .enumerate()
-            .map(|(index, file)| file.entry(index));
+        let entries = self.files.into_iter().enumerate().map(|(index, file)| file.entry(index));
         let applied = write::bulk(cx, &caller, entries.collect::<Result<_, _>>()?, self.message)?;
-        let files: Vec<Written> = applied
-            .files
-            .into_iter()
-            .map(Written::try_from)
-            .collect::<Result<_, _>>()?;
-        Ok(BulkWritten {
-            count: files.len(),
-            files,
-        })
+        let files: Vec<Written> = applied.files.into_iter().map(Written::try_from).collect::<Result<_, _>>()?;
+        Ok(BulkWritten { count: files.len(), files })
     }
 }
 
@@ -290,11 +276,7 @@ impl BulkFile {
             Some("*") => Expect::Present,
             Some(text) => Expect::OneOf(vec![ETag::parse(&format!("files[{index}].if_match"), text)?]),
         };
-        Ok(write::Entry {
-            path: self.path,
-            content: self.content.0,
-            expect,
-        })
+        Ok(write::Entry { path: self.path, content: self.content.0, expect })
     }
 }
 

@@ -22,13 +22,10 @@ pub fn file(cx: &Cx<'_>, path: &TreePath) -> Result<File, Fault> {
     if path.is_root() {
         return Err(Fault::new(Kind::Invalid, "path is required"));
     }
-    cx.space.vfs.read(cx.caller.door, path).map_err(|fault| {
-        if fault.kind() == Kind::IsDirectory {
-            Fault::file_not_found(path)
-        } else {
-            fault
-        }
-    })
+    cx.space
+        .vfs
+        .read(cx.caller.door, path)
+        .map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(path) } else { fault })
 }
 
 /// A moment of the disk as it is written in answers; one outside the years that RFC 3339 knows becomes 1970.
@@ -65,10 +62,7 @@ pub fn with_addresses(cx: &Cx<'_>, path: &TreePath, content: Bytes) -> Result<By
         };
         written.push_str(&text[from..start]);
         let label = link.label.as_deref().unwrap_or(&text[link.range.clone()]);
-        written.push_str(&format!(
-            "[{label}]({})",
-            address(site.as_str(), &target.path, link.heading.as_deref())
-        ));
+        written.push_str(&format!("[{label}]({})", address(site.as_str(), &target.path, link.heading.as_deref())));
         from = end;
     }
     written.push_str(&text[from..]);

@@ -41,12 +41,7 @@ pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, update_links: bool) -> 
     loop {
         let plan = Plan::make(cx, &from, &to, update_links)?;
         if from == to {
-            return Ok(Renamed {
-                etag: plan.file.etag,
-                from,
-                to,
-                updated_links: 0,
-            });
+            return Ok(Renamed { etag: plan.file.etag, from, to, updated_links: 0 });
         }
         let (etag, updated_links) = (plan.file.etag, plan.updated_links);
         let is_guarded = plan.is_guarded;
@@ -54,12 +49,7 @@ pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, update_links: bool) -> 
             Ok(applied) => {
                 let settled = applied.files.iter().rev().find(|file| file.path == to);
                 let etag = settled.and_then(|file| file.etag).unwrap_or(etag);
-                return Ok(Renamed {
-                    from,
-                    to,
-                    etag,
-                    updated_links,
-                });
+                return Ok(Renamed { from, to, etag, updated_links });
             }
             Err(fault) if fault.kind() == Kind::Conflict && is_guarded && attempt < ATTEMPTS => attempt += 1,
             Err(fault) => return Err(explained(fault, &to)),
@@ -82,21 +72,13 @@ struct Plan {
 impl Plan {
     fn make(cx: &Cx<'_>, from: &TreePath, to: &TreePath, update_links: bool) -> Result<Self, Fault> {
         let file = source(cx, from)?;
-        let mut plan = Self {
-            file,
-            content: None,
-            pages: Vec::new(),
-            updated_links: 0,
-            is_guarded: false,
-        };
+        let mut plan = Self { file, content: None, pages: Vec::new(), updated_links: 0, is_guarded: false };
         if from == to || !update_links {
             return Ok(plan);
         }
         let vfs = &cx.space.vfs;
         let index = cx.index();
-        let text = String::from_utf8(plan.file.content.to_vec())
-            .ok()
-            .filter(|_| from.is_page());
+        let text = String::from_utf8(plan.file.content.to_vec()).ok().filter(|_| from.is_page());
         let moved = Moved::new(from, to, text.as_deref());
         let mut sources = index.sources_of(from)?;
         sources.retain(|source| source != from && source != to);
@@ -161,11 +143,7 @@ fn source(cx: &Cx<'_>, from: &TreePath) -> Result<File, Fault> {
             return Err(Fault::invalid("If-None-Match", why));
         }
     };
-    if is_met {
-        Ok(file)
-    } else {
-        Err(Fault::modified(from, Some(file.etag)))
-    }
+    if is_met { Ok(file) } else { Err(Fault::modified(from, Some(file.etag))) }
 }
 
 /// The refusal of a set, explained when it is about a page the caller did not name.
@@ -174,18 +152,13 @@ fn explained(fault: Fault, to: &TreePath) -> Fault {
         // Who finds the name taken did not send `If-None-Match`: to them it is a conflict, not a failed precondition.
         Kind::PreconditionFailed => Fault::exists(to),
         Kind::Rejected => {
-            let why = format!(
-                "{}; mend the page, or rename with `update_links` false",
-                fault.message()
-            );
+            let why = format!("{}; mend the page, or rename with `update_links` false", fault.message());
             let named = match fault.detail().get("path").and_then(|path| path.as_str()) {
                 Some(path) => format!("links in `{path}` cannot be rewritten: {why}"),
                 None => why,
             };
             let members = fault.detail().iter();
-            members.fold(Fault::rejected(named), |named, (key, value)| {
-                named.with(key, value.clone())
-            })
+            members.fold(Fault::rejected(named), |named, (key, value)| named.with(key, value.clone()))
         }
         _ => fault,
     }

@@ -1,1 +1,212 @@
+use serde_json::json;
+use svcfs_base::{ETag, Expect};
 
+use super::Content;
+use crate::spaces::test_space::{TestSpace, expecting, from_run, path, told};
+
+mod appending;
+mod bulk;
+mod renaming;
+
+#[test]
+fn content_travels_as_text_or_as_base64() {
+    for bytes in [&b""[..], b"text \xc3\xa4", b"\xff\xfe\x00", b"{\"base64\": 1}"] {
+        let content = Content(bytes::Bytes::copy_from_slice(bytes));
+        let json = serde_json::to_value(&content).unwrap();
+        assert_eq!(json.is_string(), std::str::from_utf8(bytes).is_ok());
+        assert_eq!(serde_json::from_value::<Content>(json).unwrap(), content);
+    }
+    for wrong in
+        [json!({}), json!({"base64": "?"}), json!({"base64": "AA==", "x": "y"}), json!({"text": "a"}), json!(1)]
+    {
+        assert!(serde_json::from_value::<Content>(wrong.clone()).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_tree_has_the_shape_of_the_contract() {
+    let space =
+        TestSpace::with("", &[("a/b/c.md", "# c\n"), ("a/x.txt", "12345"), (".hidden/h.md", "h\n"), ("z.md", "# z\n")]);
+    assert_eq!(
+        space.get("tree", json!({})),
+        json!([
+            { "path": "a", "name": "a", "isDir": true, "size": 0, "children": [
+                { "path": "a/b", "name": "b", "isDir": true, "size": 0, "children": [
+                    { "path": "a/b/c.md", "name": "c.md", "isDir": false, "size": 4, "children": null },
+                ] },
+                { "path": "a/x.txt", "name": "x.txt", "isDir": false, "size": 5, "children": null },
+            ] },
+            { "path": "z.md", "name": "z.md", "isDir": false, "size": 4, "children": null },
+        ])
+    );
+    assert_eq!(
+        space.get("tree", json!({ "path": "/a/", "depth": 1 })),
+        json!([
+            { "path": "a/b", "name": "b", "isDir": true, "size": 0, "children": [] },
+            { "path": "a/x.txt", "name": "x.txt", "isDir": false, "size": 5, "children": null },
+        ])
+    );
+    assert_eq!(space.refusal("tree", json!({ "path": "nowhere" })), (404, "path not found: nowhere".to_owned()));
+    assert_eq!(space.refusal("tree", json!({ "path": "z.md" })).0, 400);
+}
+
+#[test]
+fn a_page_is_read_with_its_etag() {
+    let space = TestSpace::new();
+    let etag = space.put("a.md", "---\ntitle: A\n---\n\n# A\n");
+    assert_eq!(etag, ETag::of(b"---\ntitle: A\n---\n\n# A\n"));
+    let page = space.get("read", json!({ "path": "//a.md" }));
+    assert_eq!((&page["path"], &page["etag"], &page["size"]), (&json!("a.md"), &json!(etag), &json!(22)));
+    assert_eq!(page["content"], "---\ntitle: A\n---\n\n# A\n");
+    let metadata = space.get("read", json!({ "path": "a.md", "metadata_only": true }));
+    assert_eq!((&metadata["frontmatter"], metadata.get("content")), (&json!({ "title": "A" }), None));
+    let unchanged = space.get("read", json!({ "path": "a.md", "if_not_etag": etag }));
+    assert_eq!((&unchanged["not_modified"], unchanged.get("content")), (&json!(true), None));
+}
+
+#[test]
+fn what_cannot_be_read_is_said_in_the_contract_s_words() {
+    let space = TestSpace::with("", &[("dir/a.md", "# a\n")]);
+    for (argument, status, message) in [
+        (json!({}), 400, "path is required"),
+        (json!({ "path": "" }), 400, "path is required"),
+        (json!({ "path": "b.md" }), 404, "file not found: b.md"),
+        (json!({ "path": "dir" }), 404, "file not found: dir"),
+        (json!({ "path": ".git/HEAD" }), 404, "file not found: .git/HEAD"),
+        (json!({ "path": ".svc/config.toml" }), 404, "file not found: .svc/config.toml"),
+        (json!({ "path": "dir/%2e%2e/x" }), 400, "`path`: path denied: `..` in `%2e%2e`"),
+    ] {
+        assert_eq!(space.refusal("read", argument), (status, message.to_owned()));
+    }
+}
+
+#[test]
+fn bytes_that_are_not_text_survive_writing_and_reading() {
+    let space = TestSpace::new();
+    let picture = json!({ "base64": "iVBORw0KGgr/AA==" });
+    space.get("write", json!({ "path": "p/x.png", "content": picture }));
+    assert_eq!(space.get("read", json!({ "path": "p/x.png" }))["content"], picture);
+    let (status, message) = space.refusal("write", json!({ "path": "x.md", "content": picture }));
+    assert_eq!((status, message.as_str()), (400, "`content`: a page must be UTF-8 text; byte 1 is not"));
+}
+
+#[test]
+fn links_are_resolved_to_public_addresses() {
+    let config = "[server]\npublic_url = \"https://notes.example.org/\"\n";
+    let space = TestSpace::with(config, &[("guides/Sign in.md", "# Sign in\n")]);
+    let text = "[[Sign in]], ![[sign in#Tokens & co|tokens]], [[nowhere]], `[[Sign in]]`\n";
+    space.put("a.md", text);
+    let resolved = space.get("read", json!({ "path": "a.md", "resolve_links": true }));
+    let page = "https://notes.example.org/page/guides/Sign%20in.md";
+    assert_eq!(
+        resolved["content"].as_str().unwrap(),
+        format!("[Sign in]({page}), ![tokens]({page}#tokens-co), [[nowhere]], `[[Sign in]]`\n")
+    );
+    assert_eq!(space.text("a.md"), text);
+}
+
+#[test]
+fn pages_are_tidied_and_other_files_left_alone() {
+    let space = TestSpace::new();
+    let etag = space.put("a.md", "* one\r\n* two   \n\n\n\n\nend");
+    assert_eq!(space.text("a.md"), "- one\n- two  \n\n\nend\n");
+    assert_eq!(etag, ETag::of(space.text("a.md").as_bytes()));
+    space.put("a.txt", "* one  \r\n");
+    assert_eq!(space.text("a.txt"), "* one  \r\n");
+    let plain = TestSpace::with("[lint]\nauto_format = false\n", &[]);
+    plain.put("a.md", "* one");
+    assert_eq!(plain.text("a.md"), "* one");
+}
+
+#[test]
+fn a_page_with_a_lint_error_is_refused_and_nothing_written() {
+    let space = TestSpace::new();
+    let broken = json!({ "path": "a.md", "content": "---\ntitle: [\n---\n# a\n" });
+    let fault = space.ask("write", broken.clone()).unwrap_err();
+    assert_eq!(fault.kind().http(), 422);
+    assert!(fault.message().starts_with("frontmatter-yaml-invalid (line "), "{fault}");
+    assert_eq!(fault.detail()["issues"][0]["severity"], "error");
+    assert_eq!(space.refusal("read", json!({ "path": "a.md" })).0, 404);
+    let lenient = TestSpace::with("[lint]\nreject_errors = false\n", &[]);
+    lenient.get("write", broken);
+}
+
+#[test]
+fn a_condition_that_does_not_hold_writes_nothing() {
+    let space = TestSpace::new();
+    let first = space.put("a.md", "one\n");
+    let second = space.put("a.md", "two\n");
+    let write = |expect: Expect, path: &str| {
+        space.ask_as(&expecting(expect), "write", json!({ "path": path, "content": "three\n" }))
+    };
+    let (status, message) = told(write(Expect::OneOf(vec![first]), "a.md"));
+    assert_eq!(status, 409);
+    assert!(message.starts_with("conflict: file was modified since your last read"), "{message}");
+    assert_eq!(told(write(Expect::OneOf(vec![first]), "new.md")).0, 409);
+    assert_eq!(told(write(Expect::Present, "new.md")).0, 409);
+    assert_eq!(told(write(Expect::Absent, "a.md")).0, 412);
+    assert_eq!(space.text("a.md"), "two\n");
+    assert_eq!(space.refusal("read", json!({ "path": "new.md" })).0, 404);
+    write(Expect::OneOf(vec![second]), "a.md").unwrap();
+    write(Expect::Absent, "new.md").unwrap();
+}
+
+#[test]
+fn a_page_over_32_mib_is_refused() {
+    let space = TestSpace::new();
+    let content = "x".repeat((32 << 20) + 1);
+    let refusal = space.refusal("write", json!({ "path": "a.md", "content": content }));
+    assert_eq!(refusal, (413, "file exceeds 32 MB limit".to_owned()));
+}
+
+#[test]
+fn the_origin_is_noted_in_the_frontmatter() {
+    let space = TestSpace::new();
+    let run = from_run("agent", "run:249");
+    let write = |path: &str, content: &str| space.ask_as(&run, "write", json!({ "path": path, "content": content }));
+    write("a.md", "---\n# kept\nderived-from: paper\ntitle: A\n---\nbody\n").unwrap();
+    let noted = space.get("read", json!({ "path": "a.md", "metadata_only": true }))["frontmatter"].clone();
+    let list = noted["derived-from"].as_array().unwrap();
+    assert_eq!((list.len(), &list[0]), (2, &json!("paper")));
+    assert_eq!((&list[1]["type"], &list[1]["id"], &list[1]["actor"]), (&json!("run"), &json!("249"), &json!("agent")));
+    assert!(list[1]["date"].as_str().unwrap().starts_with("2026-01-01T00:"));
+    assert!(space.text("a.md").contains("# kept") && space.text("a.md").ends_with("---\nbody\n"));
+    for broken in ["---\ntitle: A\nbody\n", "---\ntitle: [\n---\nbody\n"] {
+        let (status, message) = told(write("b.md", broken));
+        assert_eq!(status, 400);
+        assert!(message.starts_with("provenance: "), "{message}");
+    }
+    write("data.csv", "a,b\n").unwrap();
+    assert_eq!(space.text("data.csv"), "a,b\n");
+}
+
+#[test]
+fn a_removed_file_is_gone_and_its_directory_can_follow() {
+    let space = TestSpace::new();
+    let etag = space.put("d/a.md", "a\n");
+    assert_eq!(space.refusal("delete", json!({ "path": "d/b.md" })), (404, "file not found: d/b.md".to_owned()));
+    assert_eq!(space.refusal("delete", json!({ "path": "d" })).0, 409);
+    let stale = expecting(Expect::OneOf(vec![ETag::of(b"other")]));
+    assert_eq!(told(space.ask_as(&stale, "delete", json!({ "path": "d/a.md" }))).0, 409);
+    assert_eq!(told(space.ask_as(&stale, "delete", json!({ "path": "d/b.md" }))).0, 409);
+    let right = expecting(Expect::OneOf(vec![etag]));
+    let deleted = space.ask_as(&right, "delete", json!({ "path": "/d/a.md" })).unwrap();
+    assert_eq!(deleted, json!({ "deleted": "d/a.md" }));
+    assert_eq!(space.refusal("read", json!({ "path": "d/a.md" })).0, 404);
+    assert_eq!(space.newest("d/a.md").2, "delete: d/a.md");
+    space.get("delete", json!({ "path": "d" }));
+    assert_eq!(space.get("tree", json!({})), json!([]));
+}
+
+#[test]
+fn a_link_s_target_is_read_and_not_followed() {
+    let space = TestSpace::new();
+    space.put("a.md", "a\n");
+    let link = svcfs_base::Change::link(path("l.md"), "a.md");
+    space.space().vfs.apply(&crate::spaces::test_space::caller(), link).unwrap();
+    assert_eq!(space.get("readlink", json!({ "path": "l.md" })), json!({ "path": "l.md", "target": "a.md" }));
+    assert_eq!(space.refusal("readlink", json!({ "path": "a.md" })).0, 400);
+    assert_eq!(space.refusal("readlink", json!({ "path": "b.md" })), (404, "file not found: b.md".to_owned()));
+    let tree = space.get("tree", json!({}));
+    assert_eq!((&tree[1]["name"], &tree[1]["isDir"], &tree[1]["size"]), (&json!("l.md"), &json!(false), &json!(4)));
+}

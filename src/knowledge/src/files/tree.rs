@@ -29,11 +29,7 @@ pub struct Node {
 /// `NotFound` with `path not found: <path>`; `NotDirectory` when a file stands there.
 pub fn nodes(vfs: &Vfs, door: Door, directory: &TreePath, depth: usize) -> Result<Vec<Node>, Fault> {
     let entries = vfs.list(door, directory).map_err(|fault| {
-        if fault.kind() == Kind::NotFound {
-            Fault::not_found(format!("path not found: {directory}"))
-        } else {
-            fault
-        }
+        if fault.kind() == Kind::NotFound { Fault::not_found(format!("path not found: {directory}")) } else { fault }
     })?;
     let shown = entries.into_iter().filter(|entry| !entry.path.name().starts_with('.'));
     shown.map(|entry| node(vfs, door, entry, depth)).collect()
@@ -57,11 +53,5 @@ fn node(vfs: &Vfs, door: Door, entry: DirectoryEntry, depth: usize) -> Result<No
     } else {
         Some(Vec::new())
     };
-    Ok(Node {
-        name: path.name().to_owned(),
-        is_dir,
-        size: if is_dir { 0 } else { attributes.size },
-        children,
-        path,
-    })
+    Ok(Node { name: path.name().to_owned(), is_dir, size: if is_dir { 0 } else { attributes.size }, children, path })
 }

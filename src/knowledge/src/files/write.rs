@@ -34,8 +34,7 @@ pub struct Entry {
 /// `TooLarge`, `Invalid` for text or frontmatter that cannot be used, and those of [`svcfs_vfs::Vfs::apply`].
 pub fn write(cx: &Cx<'_>, path: TreePath, content: Bytes) -> Result<Settled, Fault> {
     let content = prepare(cx, cx.caller, &path, content)?;
-    cx.apply(Change::put(path, content).expecting(cx.caller.expect.clone()))?
-        .single()
+    cx.apply(Change::put(path, content).expecting(cx.caller.expect.clone()))?.single()
 }
 
 /// Writes many files in one commit, all or none. The actor is that of `caller`.
@@ -144,9 +143,7 @@ fn joined(before: Option<&File>, separator: &str, addition: &Bytes) -> Result<By
     if length > MAX_FILE_BYTES {
         return Err(Fault::too_large("the file with what is appended", MAX_FILE_BYTES));
     }
-    Ok([&before.content[..], separator.as_bytes(), &addition[..]]
-        .concat()
-        .into())
+    Ok([&before.content[..], separator.as_bytes(), &addition[..]].concat().into())
 }
 
 /// The file at a path, if there is one.
@@ -174,10 +171,10 @@ fn prepare(cx: &Cx<'_>, caller: &Caller, path: &TreePath, content: Bytes) -> Res
         None => None,
     };
     let origin_noted = noted.as_deref().unwrap_or(text);
-    if cx.settings().lint.formats(caller.door) {
-        if let Cow::Owned(tidy) = lint::tidied(origin_noted) {
-            return Ok(tidy.into());
-        }
+    if cx.settings().lint.formats(caller.door)
+        && let Cow::Owned(tidy) = lint::tidied(origin_noted)
+    {
+        return Ok(tidy.into());
     }
     Ok(noted.map_or(content, Bytes::from))
 }
@@ -192,12 +189,7 @@ fn text_of(content: &Bytes) -> Result<&str, Fault> {
 /// Adds the origin to the list `derived-from` of the frontmatter (gaps.md 4.1).
 fn note_origin(cx: &Cx<'_>, caller: &Caller, text: &str, origin: &Provenance) -> Result<String, Fault> {
     let (date, actor) = (cx.now().to_string(), caller.actor());
-    let entry = frontmatter::Provenance {
-        kind: &origin.kind,
-        id: &origin.id,
-        date: &date,
-        actor: actor.as_str(),
-    };
+    let entry = frontmatter::Provenance { kind: &origin.kind, id: &origin.id, date: &date, actor: actor.as_str() };
     frontmatter::append_provenance(text, &entry)
         .map_err(|error| Fault::new(Kind::Invalid, format!("provenance: {error}")))
 }
@@ -205,8 +197,5 @@ fn note_origin(cx: &Cx<'_>, caller: &Caller, text: &str, origin: &Provenance) ->
 /// The same refusal, naming the entry of a bulk write it is about.
 fn about(fault: &Fault, index: usize, path: &TreePath) -> Fault {
     let named = Fault::new(fault.kind(), format!("files[{index}] ({path}): {}", fault.message()));
-    fault
-        .detail()
-        .iter()
-        .fold(named, |named, (key, value)| named.with(key, value.clone()))
+    fault.detail().iter().fold(named, |named, (key, value)| named.with(key, value.clone()))
 }

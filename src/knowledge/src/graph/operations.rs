@@ -7,10 +7,7 @@ use svcfs_base::{Fault, TreePath};
 use crate::kernel::{Area, Cx, Entry, Operation, Route};
 
 /// The operations of this area.
-pub const AREA: Area = Area {
-    title: "Graph",
-    operations: &[Entry::of::<Backlinks>()],
-};
+pub const AREA: Area = Area { title: "Graph", operations: &[Entry::of::<Backlinks>()] };
 
 /// List the pages that link to a page
 ///

@@ -11,6 +11,23 @@ use svcfs_vfs::{Version, Vfs};
 
 pub use operations::AREA;
 
+/// The one file in history that callers of network doors may not see (gaps.md D4). `vfs` hides it in the tree; its history
+/// methods do not know who asks.
+const HIDDEN: &str = ".svc/config.toml";
+
+fn is_hidden(door: Door, path: &TreePath) -> bool {
+    let is_remote = match door {
+        Door::Http | Door::Mcp | Door::Nfs | Door::WebDav | Door::S3 => true,
+        Door::Fuse | Door::Cli | Door::Direct | Door::Internal => false,
+    };
+    is_remote && path.as_str() == HIDDEN
+}
+
+/// Refuses hidden paths as if they did not exist.
+fn admit(door: Door, path: &TreePath) -> Result<(), Fault> {
+    if is_hidden(door, path) { Err(Fault::file_not_found(path)) } else { Ok(()) }
+}
+
 /// The versions of a path, newest first; of a removed page those before its removal, too.
 ///
 /// A file that is there and has no history (a scratch file, or one that waits to be adopted) has none.
@@ -18,6 +35,7 @@ pub use operations::AREA;
 /// # Errors
 /// `NotFound` for a path that neither exists nor ever existed.
 pub fn versions(vfs: &Vfs, door: Door, path: &TreePath) -> Result<Vec<Version>, Fault> {
+    admit(door, path)?;
     let versions = match vfs.versions(path) {
         Ok(versions) => versions,
         Err(fault) if fault.kind() == Kind::NotFound => Vec::new(),

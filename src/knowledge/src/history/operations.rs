@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Limit, TreePath};
 use svcfs_vfs::BlameLine;
 
+use crate::files::Content;
 use crate::kernel::{Area, Cx, Entry, Operation, Route};
 
 /// The operations of this area.
@@ -19,7 +20,6 @@ pub const AREA: Area = Area {
     ],
 };
 
-const MARKDOWN: &str = "text/markdown; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// List the versions of a page, newest first
@@ -57,21 +57,18 @@ pub struct OldPage {
     pub path: TreePath,
     /// The commit, as it was asked for
     pub version: String,
-    /// The text at that commit
-    pub content: String,
+    /// The content at that commit
+    pub content: Content,
 }
 
 impl Operation for Version {
     const NAME: &'static str = "version";
-    const HTTP: &'static [Route] = &[Route::get("/version").text("content", MARKDOWN)];
+    const HTTP: &'static [Route] = &[Route::get("/version").text_of_path("content")];
     type Output = OldPage;
     fn run(self, cx: &Cx<'_>) -> Result<OldPage, Fault> {
+        super::admit(cx.caller.door, &self.path)?;
         let content = cx.space.vfs.version(&self.path, &self.version)?;
-        Ok(OldPage {
-            path: self.path,
-            version: self.version,
-            content: String::from_utf8_lossy(&content).into_owned(),
-        })
+        Ok(OldPage { path: self.path, version: self.version, content: Content(content) })
     }
 }
 
@@ -100,6 +97,7 @@ impl Operation for Diff {
     const HTTP: &'static [Route] = &[Route::get("/diff").text("diff", PLAIN)];
     type Output = Difference;
     fn run(self, cx: &Cx<'_>) -> Result<Difference, Fault> {
+        super::admit(cx.caller.door, &self.path)?;
         let diff = cx.space.vfs.diff(&self.path, &self.from, &self.to)?;
         Ok(Difference { path: self.path, diff })
     }
@@ -117,6 +115,7 @@ impl Operation for Blame {
     const HTTP: &'static [Route] = &[Route::get("/blame")];
     type Output = Vec<BlameLine>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<BlameLine>, Fault> {
+        super::admit(cx.caller.door, &self.path)?;
         cx.space.vfs.blame(&self.path)
     }
 }
@@ -139,6 +138,8 @@ impl Operation for Changes {
     const TOOL: bool = true;
     type Output = svcfs_vfs::Changes;
     fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
-        cx.space.vfs.changes(self.since.as_deref(), self.limit.get())
+        let mut page = cx.space.vfs.changes(self.since.as_deref(), self.limit.get())?;
+        page.changes.retain(|record| !super::is_hidden(cx.caller.door, &record.path));
+        Ok(page)
     }
 }

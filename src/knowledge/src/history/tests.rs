@@ -1,1 +1,104 @@
+use serde_json::json;
 
+use crate::spaces::test_space::{TestSpace, from_run};
+
+#[test]
+fn versions_are_newest_first_and_outlive_the_page() {
+    let space = TestSpace::new();
+    space.put("a.md", "one\n");
+    let zoe = from_run("Zoë", "");
+    space.ask_as(&zoe, "write", json!({ "path": "a.md", "content": "two\n" })).unwrap();
+    space.get("delete", json!({ "path": "a.md" }));
+    let versions = space.get("versions", json!({ "path": "a.md" }));
+    let field = |name: &str| -> Vec<&str> {
+        versions.as_array().unwrap().iter().map(|version| version[name].as_str().unwrap()).collect()
+    };
+    assert_eq!(field("message"), ["delete: a.md", "Zoë: a.md", "anonymous: a.md"]);
+    assert_eq!(field("author"), ["anonymous", "Zoë", "anonymous"]);
+    assert!(field("timestamp").iter().all(|time| time.starts_with("2026-01-01T00:0") && time.ends_with('Z')));
+    assert_eq!(space.refusal("versions", json!({ "path": "b.md" })), (404, "file not found: b.md".to_owned()));
+}
+
+#[test]
+fn old_versions_are_read_compared_and_blamed() {
+    let space = TestSpace::new();
+    space.put("a.md", "one\ntwo\n");
+    let first = space.newest("a.md").0;
+    let zoe = from_run("Zoë", "");
+    space.ask_as(&zoe, "write", json!({ "path": "a.md", "content": "one\nthree\n" })).unwrap();
+    let second = space.newest("a.md").0;
+    let old = space.get("version", json!({ "path": "a.md", "version": &first[..8] }));
+    assert_eq!(old["content"], "one\ntwo\n");
+    let diff = space.get("diff", json!({ "path": "a.md", "from": first, "to": second }))["diff"].clone();
+    assert!(diff.as_str().unwrap().contains("\n-two\n+three\n"), "{diff}");
+    let blame = space.get("blame", json!({ "path": "a.md" }));
+    assert_eq!(
+        (&blame[0]["content"], &blame[0]["author"], &blame[0]["hash"]),
+        (&json!("one"), &json!("anonymous"), &json!(first))
+    );
+    assert_eq!((&blame[1]["line"], &blame[1]["author"], &blame[1]["hash"]), (&json!(2), &json!("Zoë"), &json!(second)));
+}
+
+#[test]
+fn what_is_missing_or_unknown_is_said() {
+    let space = TestSpace::new();
+    space.put("a.md", "one\n");
+    let first = space.newest("a.md").0;
+    let nowhere = "0".repeat(40);
+    for (name, arguments, status, message) in [
+        ("version", json!({ "path": "a.md" }), 400, "version is required"),
+        ("version", json!({ "version": first }), 400, "path is required"),
+        ("version", json!({ "path": "a.md", "version": nowhere }), 404, "version not found"),
+        ("version", json!({ "path": "b.md", "version": first }), 404, "version not found"),
+        ("diff", json!({ "path": "a.md", "from": first }), 400, "to is required"),
+        ("diff", json!({ "path": "a.md", "from": nowhere, "to": first }), 404, "version not found"),
+        ("blame", json!({ "path": "b.md" }), 404, "file not found: b.md"),
+    ] {
+        let (found, text) = space.refusal(name, arguments);
+        assert!(found == status && text.starts_with(message), "`{name}`: {found} {text}");
+    }
+    let (status, message) = space.refusal("changes", json!({ "since": "nonsense" }));
+    assert!(status == 400 && message.contains("unknown sequence"), "{status} {message}");
+}
+
+#[test]
+fn the_server_s_own_files_have_no_history_for_callers() {
+    let space = TestSpace::with("", &[("a.md", "a\n"), (".svc/config.toml", "# secret\n")]);
+    let first = space.newest("a.md").0;
+    assert_eq!(space.refusal("versions", json!({ "path": ".svc/config.toml" })).0, 404);
+    assert_eq!(space.refusal("version", json!({ "path": ".svc/config.toml", "version": first })).0, 404);
+    assert_eq!(space.refusal("blame", json!({ "path": ".svc/config.toml" })).0, 404);
+    assert!(!space.get("changes", json!({})).to_string().contains("config.toml"));
+}
+
+#[test]
+fn changes_are_paged_oldest_first_without_a_gap() {
+    let space = TestSpace::new();
+    for page in ["a.md", "b.md", "c.md"] {
+        space.put(page, "text\n");
+    }
+    space.get("rename", json!({ "from": "a.md", "to": "d.md" }));
+    let newest = space.get("changes", json!({ "limit": 3 }));
+    let told = |answer: &serde_json::Value| -> Vec<String> {
+        let records = answer["changes"].as_array().unwrap().iter();
+        records
+            .map(|record| format!("{} {}", record["action"].as_str().unwrap(), record["path"].as_str().unwrap()))
+            .collect()
+    };
+    assert_eq!(told(&newest).last().unwrap(), "write d.md");
+    let all = space.get("changes", json!({ "limit": 500 }));
+    let first = all["changes"][0]["seq"].clone();
+    let mut paged = vec![told(&all)[0].clone()];
+    let mut since = first;
+    loop {
+        let page = space.get("changes", json!({ "since": since, "limit": 2 }));
+        if page["changes"].as_array().unwrap().is_empty() {
+            break;
+        }
+        paged.extend(told(&page));
+        since = page["last_seq"].clone();
+    }
+    assert_eq!(paged, told(&all));
+    assert!(told(&all).ends_with(&["delete a.md".to_owned(), "write d.md".to_owned()]), "{:?}", told(&all));
+    assert_eq!(space.refusal("changes", json!({ "limit": 0 })).0, 400);
+}

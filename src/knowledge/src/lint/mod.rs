@@ -41,10 +41,11 @@ impl Gate for LintGate {
         let Ok(text) = std::str::from_utf8(&proposal.content) else {
             return Ok(());
         };
-        if caller.door.is_filesystem() && self.settings.formats(caller.door) {
-            if let Cow::Owned(tidy) = tidied(text) {
-                proposal.content = Bytes::from(tidy);
-            }
+        if caller.door.is_filesystem()
+            && self.settings.formats(caller.door)
+            && let Cow::Owned(tidy) = tidied(text)
+        {
+            proposal.content = Bytes::from(tidy);
         }
         if !self.settings.reject_errors {
             return Ok(());

@@ -1,1 +1,46 @@
+use bytes::Bytes;
+use svcfs_base::{Caller, Door, Fault};
+use svcfs_config::{Config, Overrides, Settings};
+use svcfs_vfs::{Gate, Proposal};
 
+use super::LintGate;
+use crate::spaces::test_space::path;
+
+fn gate(config: &str) -> LintGate {
+    let config = Config::parse(config, &|_| None);
+    LintGate::new(Settings::resolve(config, Overrides::default()).unwrap().lint)
+}
+
+fn pass(gate: &LintGate, door: Door, name: &str, content: &[u8]) -> Result<Bytes, Fault> {
+    let mut proposal = Proposal { path: path(name), content: Bytes::copy_from_slice(content), before: None };
+    gate.pass(&Caller::new(door), &mut proposal).map(|()| proposal.content)
+}
+
+const BROKEN: &[u8] = b"# a\n\n```mermaid\n```\n";
+
+#[test]
+fn an_error_is_refused_through_every_door() {
+    let gate = gate("");
+    for door in Door::ALL {
+        let fault = pass(&gate, *door, "a.md", BROKEN).unwrap_err();
+        assert_eq!(fault.kind().http(), 422);
+        assert!(fault.message().starts_with("fence-mermaid-invalid (line 3): "), "{fault}");
+        assert_eq!(fault.detail()["path"], "a.md");
+        assert_eq!(fault.detail()["issues"].as_array().unwrap().len(), 2, "the warning is told too");
+        assert!(pass(&gate, *door, "a.txt", BROKEN).is_ok());
+        assert!(pass(&gate, *door, "b.md", b"![x]()\n").is_ok(), "warnings never refuse");
+        assert!(pass(&gate, *door, "c.md", b"\xff\xfe").is_ok(), "what is no text has no rules");
+    }
+    assert!(pass(&self::gate("[lint]\nreject_errors = false\n"), Door::Http, "a.md", BROKEN).is_ok());
+}
+
+#[test]
+fn only_filesystem_doors_that_are_named_are_tidied_here() {
+    let untidy = b"* a \n* b";
+    let gate = gate("[lint]\nformat_doors = [\"http\", \"mcp\", \"fuse\"]\n");
+    assert_eq!(pass(&gate, Door::Fuse, "a.md", untidy).unwrap(), "- a\n- b\n");
+    for (door, name) in [(Door::Http, "a.md"), (Door::Mcp, "a.md"), (Door::Fuse, "a.txt"), (Door::S3, "a.md")] {
+        assert_eq!(pass(&gate, door, name, untidy).unwrap(), &untidy[..], "{door:?} {name}");
+    }
+    assert_eq!(pass(&self::gate(""), Door::Fuse, "a.md", untidy).unwrap(), &untidy[..]);
+}

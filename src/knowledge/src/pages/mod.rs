@@ -38,7 +38,5 @@ fn link_of(written: &str) -> Option<Link> {
         Cow::Owned(format!("[[{written}]]"))
     };
     let mut found = links::links(&whole).into_iter();
-    found
-        .next()
-        .filter(|link| link.kind.is_wiki() && found.next().is_none())
+    found.next().filter(|link| link.kind.is_wiki() && found.next().is_none())
 }

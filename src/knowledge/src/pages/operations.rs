@@ -80,10 +80,7 @@ impl Operation for ResolveLinks {
     fn run(self, cx: &Cx<'_>) -> Result<ResolvedLinks, Fault> {
         let from = self.from.unwrap_or_else(TreePath::root);
         let index = cx.index();
-        let mut answer = ResolvedLinks {
-            resolved: BTreeMap::new(),
-            unresolved: Vec::new(),
-        };
+        let mut answer = ResolvedLinks { resolved: BTreeMap::new(), unresolved: Vec::new() };
         let mut seen = HashSet::with_capacity(self.links.len());
         for written in self.links {
             if !seen.insert(written.clone()) {
@@ -175,10 +172,7 @@ impl Operation for Section {
             Select::Heading(heading) => Fault::not_found(format!("section \"{heading}\" not found")),
             Select::Index(index) => {
                 let count = headings::headings(&text).len();
-                Fault::invalid(
-                    "index",
-                    format_args!("{index} is past the last section; `{}` has {count}", self.path),
-                )
+                Fault::invalid("index", format_args!("{index} is past the last section; `{}` has {count}", self.path))
             }
         })?;
         Ok(SectionText {

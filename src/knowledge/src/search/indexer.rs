@@ -31,10 +31,7 @@ pub struct Indexer {
 impl Indexer {
     /// The indexer of a space.
     pub const fn new(space: Arc<Space>) -> Self {
-        Self {
-            space,
-            is_caught_up: false,
-        }
+        Self { space, is_caught_up: false }
     }
 
     /// Takes in the whole tree: an index that is new, or older than the feed reaches, or from another life of this root.
@@ -96,11 +93,7 @@ impl Task for Indexer {
             return Ok(Next::Now);
         }
         self.is_caught_up = true;
-        Ok(if self.follow(cursor)? {
-            Next::Now
-        } else {
-            Next::After(PATIENCE)
-        })
+        Ok(if self.follow(cursor)? { Next::Now } else { Next::After(PATIENCE) })
     }
 }
 
@@ -192,15 +185,8 @@ pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<
     let start = vfs.feed().last();
     let pages = pages(vfs)?;
     let total = pages.len();
-    index.rebuild(pages.iter().map(|path| entry(vfs, path)), start, |done| {
-        progress(done, total)
-    })?;
+    index.rebuild(pages.iter().map(|path| entry(vfs, path)), start, |done| progress(done, total))?;
     let after = index.fingerprint()?;
     let differences = before.differences(&after);
-    Ok(Report {
-        pages: after.pages,
-        before,
-        after,
-        differences,
-    })
+    Ok(Report { pages: after.pages, before, after, differences })
 }

@@ -14,11 +14,7 @@ use crate::kernel::{Area, Cx, Entry, Operation, Route};
 /// The operations of this area.
 pub const AREA: Area = Area {
     title: "Search",
-    operations: &[
-        Entry::of::<Search>(),
-        Entry::of::<SearchVerified>(),
-        Entry::of::<QueryMeta>(),
-    ],
+    operations: &[Entry::of::<Search>(), Entry::of::<SearchVerified>(), Entry::of::<QueryMeta>()],
 };
 
 /// Find pages by their words, best first
@@ -155,10 +151,7 @@ impl Operation for SearchVerified {
             title: hit.title,
             snippet: hit.snippet,
             score: hit.score,
-            trust: Trust {
-                status: hit.status,
-                source_of_truth: hit.source_of_truth,
-            },
+            trust: Trust { status: hit.status, source_of_truth: hit.source_of_truth },
         };
         Ok(cx.index().search(&query)?.into_iter().map(found).collect())
     }

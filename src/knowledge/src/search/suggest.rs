@@ -28,19 +28,14 @@ pub fn search(index: &Index, mut query: SearchQuery, threshold: Option<f64>) -> 
     }
     query.q.clone_from(&corrected);
     let hits = index.search(&query)?;
-    Ok(Answer {
-        instead: (!hits.is_empty()).then_some(corrected),
-        hits,
-    })
+    Ok(Answer { instead: (!hits.is_empty()).then_some(corrected), hits })
 }
 
 /// The question with every unknown word replaced by the first word offered for it; operators and quotes stay.
 fn corrected(q: &str, suggestions: &[Suggestion]) -> String {
     let mut text = String::with_capacity(q.len());
     for part in q.split_inclusive(|character: char| !character.is_alphanumeric()) {
-        let end = part
-            .trim_end_matches(|character: char| !character.is_alphanumeric())
-            .len();
+        let end = part.trim_end_matches(|character: char| !character.is_alphanumeric()).len();
         let (word, rest) = part.split_at(end);
         let folded = word.to_lowercase();
         let offer = suggestions.iter().find(|offer| offer.word == folded);
@@ -62,11 +57,7 @@ mod tests {
             similarity: 0.9,
             pages: 1,
         };
-        let offers = [
-            offer("autentication", "authentication"),
-            offer("tokn", "token"),
-            offer("tokn", "took"),
-        ];
+        let offers = [offer("autentication", "authentication"), offer("tokn", "token"), offer("tokn", "took")];
         assert_eq!(
             corrected("\"Autentication tokn\" AND (oauth OR x)", &offers),
             "\"authentication token\" AND (oauth OR x)"

@@ -1,1 +1,211 @@
+use std::sync::Arc;
 
+use serde_json::{Value, json};
+use svcfs_base::Seq;
+use svcfs_index::{Entry, Index};
+use svcfs_work::{Next, Stop, Task};
+
+use super::{Indexer, reindex};
+use crate::kernel::Space;
+use crate::spaces::test_space::{TestSpace, path};
+
+fn paths(answer: &Value) -> Vec<&str> {
+    answer.as_array().unwrap().iter().map(|found| found["path"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn what_was_written_is_found_at_once_and_what_was_removed_is_not() {
+    let space = TestSpace::new();
+    space.put("a.md", "# Alpha\n\nThe quick brown fox <b>.\n");
+    let found = space.get("search", json!({ "q": "fox" }));
+    assert_eq!(found[0]["title"], "Alpha");
+    assert_eq!(found[0]["snippet"], "# Alpha The quick brown <mark>fox</mark> &lt;b&gt;.");
+    assert!(found[0]["score"].as_f64().unwrap() > 0.0 && found[0].get("did_you_mean").is_none());
+    space.put("a.md", "# Alpha\n\nA slow dog.\n");
+    assert_eq!(space.get("search", json!({ "q": "fox" })), json!([]));
+    assert_eq!(paths(&space.get("search", json!({ "query": "slow AND dogs" }))), ["a.md"]);
+    space.get("rename", json!({ "from": "a.md", "to": "b/c.md" }));
+    assert_eq!(paths(&space.get("search", json!({ "q": "dog" }))), ["b/c.md"]);
+    assert_eq!(space.get("search", json!({ "q": "dog", "path_prefix": "a" })), json!([]));
+    space.get("delete", json!({ "path": "b/c.md" }));
+    assert_eq!(space.get("search", json!({ "q": "dog" })), json!([]));
+}
+
+#[test]
+fn a_question_is_required_and_a_blank_one_finds_nothing() {
+    let space = TestSpace::new();
+    space.put("a.md", "a\n");
+    for name in ["search", "search_verified"] {
+        assert_eq!(space.refusal(name, json!({})), (400, "q is required".to_owned()));
+        assert_eq!(space.refusal(name, json!({ "q": "" })), (400, "q is required".to_owned()));
+        assert_eq!(space.get(name, json!({ "q": " * " })), json!([]));
+    }
+    let (status, message) = space.refusal("search", json!({ "q": "zzz", "suggest_threshold": 2 }));
+    assert!(status == 400 && message.starts_with("`suggest_threshold`: "), "{message}");
+}
+
+#[test]
+fn pages_found_with_other_words_say_so() {
+    let space = TestSpace::new();
+    space.put("a.md", "How authentication works.\n");
+    assert_eq!(space.get("search", json!({ "q": "autentication" })), json!([]));
+    let found = space.get("search", json!({ "q": "autentication works", "suggest_threshold": 0.7 }));
+    assert_eq!((paths(&found), &found[0]["did_you_mean"]), (vec!["a.md"], &json!("authentication works")));
+    assert_eq!(space.get("search", json!({ "q": "qqqqqq", "suggest_threshold": 0.7 })), json!([]));
+}
+
+#[test]
+fn verified_pages_come_first_and_none_is_left_out() {
+    let space = TestSpace::new();
+    space.put("a.md", "---\nstatus: deprecated\n---\n\ntoken token token\n");
+    space.put("b.md", "token\n");
+    space.put("c.md", "---\nstatus: verified\nsource-of-truth: true\n---\n\ntoken and many other words around it\n");
+    let found = space.get("search_verified", json!({ "q": "token" }));
+    assert_eq!(paths(&found), ["c.md", "b.md", "a.md"]);
+    assert_eq!(found[0]["trust"], json!({ "status": "verified", "source-of-truth": true }));
+    assert_eq!(found[1]["trust"], json!({ "status": null, "source-of-truth": false }));
+}
+
+#[test]
+fn frontmatter_is_compared_as_what_it_is() {
+    let space = TestSpace::new();
+    space.put("a.md", "---\ntitle: A\npriority: 10\ntags: [x, \"y, z\"]\n---\n");
+    space.put("b.md", "---\ntitle: B\npriority: 9\nflag: true\n---\n");
+    let ask = |arguments| space.get("query_meta", arguments);
+    let found = ask(json!({ "where": "$.priority>=9", "sort": "$.priority" }));
+    assert_eq!(paths(&found), ["b.md", "a.md"]);
+    assert_eq!(
+        found[0],
+        json!({ "path": "b.md", "title": "B", "metadata": { "title": "B", "priority": 9, "flag": true } })
+    );
+    assert_eq!(
+        paths(&ask(json!({ "where": "$.priority>=9", "sort": "$.priority", "order": "desc" }))),
+        ["a.md", "b.md"]
+    );
+    assert_eq!(paths(&ask(json!({ "where": "$.tags[*]=y, z" }))), ["a.md"]);
+    assert_eq!(paths(&ask(json!({ "filters": ["$.priority<20", "$.flag=true"] }))), ["b.md"]);
+    assert_eq!(paths(&ask(json!({ "where": "$.priority>0", "or": ["$.title=A", "$.title=C"] }))), ["a.md"]);
+    assert_eq!(space.refusal("query_meta", json!({})), (400, "where is required".to_owned()));
+    for (arguments, start) in [
+        (json!({ "where": "priority=1" }), "`where`: "),
+        (json!({ "where": "$.a=1", "sort": "a" }), "`sort`: "),
+        (json!({ "where": "$.a=1", "order": "up" }), "`order`: "),
+        (json!({ "where": 1 }), "`where`: "),
+    ] {
+        let (status, message) = space.refusal("query_meta", arguments);
+        assert!(status == 400 && message.starts_with(start), "{message}");
+    }
+}
+
+#[test]
+fn a_new_index_takes_in_the_whole_tree() {
+    let pages: Vec<(String, String)> =
+        (0..250).map(|n| (format!("d{}/p{n}.md", n % 7), format!("# Page {n}\n\nword{n}\n"))).collect();
+    let mut files: Vec<(&str, &str)> = pages.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    files.extend([
+        (".hidden/x.md", "word7\n"),
+        ("a.txt", "word7\n"),
+        ("UPPER.MD", "word7\n"),
+        ("~draft.md.swp", "word7\n"),
+    ]);
+    let space = TestSpace::with("", &files);
+    space.settle();
+    wait_for(&space, 251);
+    assert_eq!(paths(&space.get("search", json!({ "q": "word7" }))), ["UPPER.MD", "d0/p7.md"]);
+}
+
+/// The feed of a root that was a repository already is empty, so its position says nothing about the first reading.
+fn wait_for(space: &TestSpace, pages: usize) {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while space.space().index.count().unwrap() != pages {
+        assert!(std::time::Instant::now() < until, "{} pages", space.space().index.count().unwrap());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_bulk_larger_than_a_batch_is_indexed_whole() {
+    let space = TestSpace::new();
+    let files: Vec<Value> =
+        (0..230).map(|n| json!({ "path": format!("p{n}.md"), "content": format!("word{n}\n") })).collect();
+    space.get("bulk_write", json!({ "files": files }));
+    assert_eq!(paths(&space.get("search", json!({ "q": "word0 OR word229" }))).len(), 2);
+    space.settle();
+    assert_eq!(space.space().index.count().unwrap(), 230);
+}
+
+#[test]
+fn links_to_pages_are_not_pages() {
+    let space = TestSpace::new();
+    space.put("a.md", "needle\n");
+    let caller = crate::spaces::test_space::caller();
+    space.space().vfs.apply(&caller, svcfs_base::Change::link(path("b.md"), "a.md")).unwrap();
+    assert_eq!(paths(&space.get("search", json!({ "q": "needle" }))), ["a.md"]);
+    space.space().vfs.apply(&caller, svcfs_base::Change::link(path("a.md"), "b.md")).unwrap();
+    assert_eq!(space.get("search", json!({ "q": "needle" })), json!([]));
+}
+
+/// The same tree with an index of its own, so that a test makes the indexer's steps itself.
+fn beside(space: &TestSpace, index: Index) -> Arc<Space> {
+    Arc::new(Space::new("beside", Arc::clone(&space.space().vfs), Arc::new(index), Seq(0)))
+}
+
+fn run(space: &Arc<Space>) {
+    let mut indexer = Indexer::new(Arc::clone(space));
+    while indexer.step(&Stop::new()).unwrap() == Next::Now {}
+}
+
+#[test]
+fn an_index_of_another_life_is_put_right() {
+    let space = TestSpace::new();
+    space.put("a.md", "needle\n");
+    space.put("b.md", "thread\n");
+    let folder = tempfile::tempdir().unwrap();
+    let index = Index::open(&folder.path().join("index.db")).unwrap();
+    let stranger = Entry::Page {
+        path: path("stranger.md"),
+        etag: svcfs_base::ETag::of(b"x"),
+        text: "x".to_owned(),
+        modified: svcfs_base::Timestamp::UNIX_EPOCH,
+    };
+    index.ingest(&[stranger], Seq(9_999)).unwrap();
+    let beside = beside(&space, index);
+    run(&beside);
+    assert_eq!(beside.index.paths(&path("")).unwrap(), [path("a.md"), path("b.md")]);
+    assert_eq!(beside.index.cursor().unwrap(), space.space().vfs.last_seq());
+    assert_eq!(beside.indexed.level(), space.space().vfs.last_seq().0);
+}
+
+#[test]
+fn an_indexer_that_is_stopped_in_the_middle_starts_again() {
+    let space = TestSpace::new();
+    space.put("a.md", "needle\n");
+    let folder = tempfile::tempdir().unwrap();
+    let beside = beside(&space, Index::open(&folder.path().join("index.db")).unwrap());
+    let stop = Stop::new();
+    stop.request();
+    Indexer::new(Arc::clone(&beside)).step(&stop).unwrap();
+    assert_eq!((beside.index.cursor().unwrap(), beside.index.count().unwrap()), (Seq(0), 0));
+    run(&beside);
+    assert_eq!(beside.index.count().unwrap(), 1);
+}
+
+#[test]
+fn a_rebuild_equals_what_grew_and_repairs_what_did_not() {
+    let space = TestSpace::new();
+    for n in 0..20 {
+        space.put(&format!("p{n}.md"), &format!("---\ntitle: P{n}\n---\n\n[[p{}]] word{n}\n", n + 1));
+    }
+    space.get("rename", json!({ "from": "p3.md", "to": "d/q.md" }));
+    space.get("delete", json!({ "path": "p4.md" }));
+    space.settle();
+    let mut told = Vec::new();
+    let report = reindex(space.space(), |done, total| told.push((done, total))).unwrap();
+    assert_eq!((report.before.digest, report.differences.len()), (report.after.digest, 0));
+    assert_eq!((report.pages, told.last()), (19, Some(&(19, 19))));
+    let index = &space.space().index;
+    index.ingest(&[Entry::Gone(path("p7.md"))], index.cursor().unwrap()).unwrap();
+    let report = reindex(space.space(), |_, _| ()).unwrap();
+    assert_eq!(report.differences.iter().map(|difference| &difference.path).collect::<Vec<_>>(), [&path("p7.md")]);
+    assert_eq!(paths(&space.get("search", json!({ "q": "word7" }))), ["p7.md"]);
+}

@@ -39,12 +39,7 @@ pub struct Opening {
 /// # Errors
 /// Those of [`Vfs::open`]; `Unavailable` when the index cannot be made.
 pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> {
-    let Opening {
-        name,
-        root,
-        clock,
-        watch,
-    } = opening;
+    let Opening { name, root, clock, watch } = opening;
     let index_file = root.join(INDEX_FILE);
     let vfs = Vfs::open(Options {
         root,

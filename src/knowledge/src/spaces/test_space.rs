@@ -1,1 +1,155 @@
+//! A whole space on a temporary directory, for the tests of every room.
+#![expect(clippy::disallowed_methods, reason = "tests put files in the root before the space is opened")]
 
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use svcfs_base::{Actor, Caller, Door, ETag, Expect, Fault, FrozenClock, Provenance, TreePath};
+use svcfs_config::{Config, Overrides, Settings};
+use svcfs_work::Supervisor;
+use tempfile::TempDir;
+
+use super::{Opening, open, start};
+use crate::CATALOGUE;
+use crate::kernel::{Cx, Server, Space};
+
+/// 2026-01-01T00:00:00Z
+const START: i64 = 1_767_225_600;
+
+/// A space with its indexer, on a clock that moves one second at each reading.
+pub(crate) struct TestSpace {
+    server: Server,
+    supervisor: Supervisor,
+    _root: TempDir,
+}
+
+/// Reads a path that is known to be one.
+pub(crate) fn path(text: &str) -> TreePath {
+    TreePath::parse(text).unwrap()
+}
+
+/// A caller over HTTP.
+pub(crate) fn caller() -> Caller {
+    Caller::new(Door::Http)
+}
+
+impl TestSpace {
+    /// An empty space with default settings.
+    pub(crate) fn new() -> Self {
+        Self::with("", &[])
+    }
+
+    /// A space of a root that holds these files before it is opened, with this `config.toml`.
+    pub(crate) fn with(config: &str, files: &[(&str, &str)]) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let file = root.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+        Self::at(root, config)
+    }
+
+    fn at(root: TempDir, config: &str) -> Self {
+        let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
+        let clock = Arc::new(FrozenClock::at(START));
+        let opening =
+            Opening { name: "default".to_owned(), root: root.path().to_owned(), clock: clock.clone(), watch: false };
+        let space = open(opening, &settings).unwrap();
+        let supervisor = Supervisor::new();
+        start(&space, &supervisor).unwrap();
+        Self { server: Server::new(space, clock, settings), supervisor, _root: root }
+    }
+
+    pub(crate) fn space(&self) -> &Space {
+        self.server.primary()
+    }
+
+    /// Where the root is on the disk.
+    pub(crate) fn root(&self) -> &Path {
+        self._root.path()
+    }
+
+    /// Waits until the index has read everything that is accepted.
+    pub(crate) fn settle(&self) {
+        let accepted = self.space().vfs.last_seq();
+        assert!(self.space().indexed.wait(accepted.0, Duration::from_secs(20)), "the indexer does not follow");
+    }
+
+    /// Asks an operation by name, as this caller.
+    pub(crate) fn ask_as(&self, caller: &Caller, name: &str, arguments: Value) -> Result<Value, Fault> {
+        let entry = CATALOGUE.iter().flat_map(|area| area.operations).find(|entry| entry.name == name);
+        let entry = entry.unwrap_or_else(|| panic!("no operation is named `{name}`"));
+        (entry.call)(arguments, &Cx::new(&self.server, self.space(), caller))
+    }
+
+    /// Asks an operation by name, over HTTP.
+    pub(crate) fn ask(&self, name: &str, arguments: Value) -> Result<Value, Fault> {
+        self.ask_as(&caller(), name, arguments)
+    }
+
+    /// The answer of an operation that must succeed.
+    #[track_caller]
+    pub(crate) fn get(&self, name: &str, arguments: Value) -> Value {
+        self.ask(name, arguments).unwrap_or_else(|fault| panic!("`{name}` failed: {fault:?}"))
+    }
+
+    /// Writes a page that must be accepted, and gives its etag.
+    #[track_caller]
+    pub(crate) fn put(&self, path: &str, content: &str) -> ETag {
+        let written = self.get("write", json!({ "path": path, "content": content }));
+        ETag::from_hex(written["etag"].as_str().unwrap()).unwrap()
+    }
+
+    /// The text of a page that must be there.
+    #[track_caller]
+    pub(crate) fn text(&self, path: &str) -> String {
+        self.get("read", json!({ "path": path }))["content"].as_str().unwrap().to_owned()
+    }
+
+    /// Kind number and message of a refusal.
+    #[track_caller]
+    pub(crate) fn refusal(&self, name: &str, arguments: Value) -> (u16, String) {
+        told(self.ask(name, arguments))
+    }
+
+    /// Who wrote the newest commit of a path, and its subject.
+    #[track_caller]
+    pub(crate) fn newest(&self, path: &str) -> (String, String, String) {
+        let versions = self.get("versions", json!({ "path": path }));
+        let field = |name: &str| versions[0][name].as_str().unwrap_or_default().to_owned();
+        (field("hash"), field("author"), field("message"))
+    }
+}
+
+/// Status and message of a refusal.
+#[track_caller]
+pub(crate) fn told(outcome: Result<Value, Fault>) -> (u16, String) {
+    match outcome {
+        Ok(answer) => panic!("should have been refused, answered {answer}"),
+        Err(fault) => (fault.kind().http(), fault.message().to_owned()),
+    }
+}
+
+/// A caller over HTTP with a condition.
+pub(crate) fn expecting(expect: Expect) -> Caller {
+    Caller { expect, ..caller() }
+}
+
+/// A caller over HTTP with a name and an origin.
+pub(crate) fn from_run(name: &str, origin: &str) -> Caller {
+    Caller { provenance: Provenance::parse(origin), ..caller().named(Actor::new(name)) }
+}
+
+impl Drop for TestSpace {
+    fn drop(&mut self) {
+        let lingering = self.supervisor.stop(Duration::from_secs(10));
+        let closed = self.space().vfs.close();
+        if !std::thread::panicking() {
+            assert!(lingering.is_empty(), "still running: {lingering:?}");
+            assert!(closed.is_ok(), "{closed:?}");
+        }
+    }
+}

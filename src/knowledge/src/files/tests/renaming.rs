@@ -1,0 +1,124 @@
+use serde_json::json;
+use svcfs_base::{ETag, Expect};
+
+use crate::spaces::test_space::{TestSpace, expecting, told};
+
+#[test]
+fn rename_rewrites_links_in_the_same_commit() {
+    let space = TestSpace::new();
+    space.put("notes/auth.md", "# Auth\n");
+    space.put("index.md", "[[auth]] and [[notes/auth#Tokens|tokens]], ![[auth.md]], `[[auth]]`\n");
+    space.put("notes/other.md", "[sign in](./auth.md#top) and [again](auth.md)\n");
+    space.put("far.md", "nothing here\n");
+    let etag = ETag::of(b"# Auth\n");
+    let renamed = space.get("rename", json!({ "from": "notes/auth.md", "to": "security/sign-in.md" }));
+    let expected = json!({ "from": "notes/auth.md", "to": "security/sign-in.md", "etag": etag, "updated_links": 5 });
+    assert_eq!(renamed, expected);
+    assert_eq!(
+        space.text("index.md"),
+        "[[sign-in]] and [[security/sign-in#Tokens|tokens]], ![[sign-in.md]], `[[auth]]`\n"
+    );
+    assert_eq!(
+        space.text("notes/other.md"),
+        "[sign in](../security/sign-in.md#top) and [again](../security/sign-in.md)\n"
+    );
+    assert_eq!(space.refusal("read", json!({ "path": "notes/auth.md" })).0, 404);
+    let (commit, author, message) = space.newest("security/sign-in.md");
+    assert_eq!(author, "anonymous");
+    assert_eq!(message, "anonymous: rename notes/auth.md → security/sign-in.md (updated 5 links)");
+    assert_eq!(space.newest("index.md").0, commit);
+    assert_eq!(space.newest("notes/other.md").0, commit);
+    assert_ne!(space.newest("far.md").0, commit);
+    let backlinks = space.get("backlinks", json!({ "path": "security/sign-in.md" }));
+    assert_eq!(backlinks.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_name_that_would_lead_elsewhere_gets_as_much_path_as_it_needs() {
+    let space = TestSpace::new();
+    space.put("a/draft.md", "# Draft\n");
+    space.put("b/auth.md", "# Other\n");
+    space.put("index.md", "[[draft]]\n");
+    space.get("rename", json!({ "from": "a/draft.md", "to": "a/auth.md" }));
+    assert_eq!(space.text("index.md"), "[[a/auth]]\n");
+}
+
+#[test]
+fn links_by_title_or_alias_stay_and_links_by_file_name_follow() {
+    let space = TestSpace::new();
+    space.put("auth.md", "---\ntitle: Auth\naliases: [Sign-in]\n---\n");
+    space.put("b.md", "[[auth]] [[Auth#x|y]] [[sign-in]]\n");
+    space.get("rename", json!({ "from": "auth.md", "to": "access.md" }));
+    assert_eq!(space.text("b.md"), "[[access]] [[access#x|y]] [[sign-in]]\n");
+    space.put("c.md", "---\ntitle: Long title\n---\n");
+    space.put("b.md", "[[long title]]\n");
+    space.get("rename", json!({ "from": "c.md", "to": "d.md" }));
+    assert_eq!(space.text("b.md"), "[[long title]]\n");
+}
+
+#[test]
+fn a_moved_page_keeps_leading_where_it_led() {
+    let space = TestSpace::new();
+    space.put("notes/b.md", "# B\n");
+    space.put("notes/pic.txt", "picture");
+    space.put("notes/a.md", "[b](b.md) ![p](pic.txt) [gone](gone.md) [[b]] [me](a.md)\n");
+    let renamed = space.get("rename", json!({ "from": "notes/a.md", "to": "deep/er/a.md" }));
+    assert_eq!(
+        space.text("deep/er/a.md"),
+        "[b](../../notes/b.md) ![p](../../notes/pic.txt) [gone](gone.md) [[b]] [me](a.md)\n"
+    );
+    assert_eq!(renamed["etag"], json!(ETag::of(space.text("deep/er/a.md").as_bytes())));
+}
+
+#[test]
+fn files_that_are_no_pages_are_followed_too() {
+    let space = TestSpace::new();
+    space.put("img/old.svg", "<svg/>");
+    space.put("a.md", "![x](img/old.svg) ![[old.svg]]\n");
+    space.get("rename", json!({ "from": "img/old.svg", "to": "img/new.svg" }));
+    assert_eq!(space.text("a.md"), "![x](img/new.svg) ![[new.svg]]\n");
+}
+
+#[test]
+fn links_stay_when_asked_to() {
+    let space = TestSpace::new();
+    space.put("a.md", "# A\n");
+    space.put("b.md", "[[a]]\n");
+    let renamed = space.get("rename", json!({ "from": "a.md", "to": "c.md", "update_links": false }));
+    assert_eq!(renamed["updated_links"], 0);
+    assert_eq!(space.text("b.md"), "[[a]]\n");
+    assert_eq!(space.newest("c.md").2, "anonymous: rename a.md → c.md");
+}
+
+#[test]
+fn a_rename_that_cannot_be_is_refused() {
+    let space = TestSpace::new();
+    let etag = space.put("a.md", "# A\n");
+    space.put("b.md", "# B\n");
+    space.put("d/c.md", "# C\n");
+    for (arguments, status, message) in [
+        (json!({ "to": "x.md" }), 400, "from is required"),
+        (json!({ "from": "a.md", "to": "/" }), 400, "to is required"),
+        (json!({ "from": "x.md", "to": "y.md" }), 404, "source file not found"),
+        (json!({ "from": "x.md", "to": "x.md" }), 404, "source file not found"),
+        (json!({ "from": "a.md", "to": "b.md" }), 409, "`b.md` exists already"),
+        (json!({ "from": "d", "to": "e" }), 400, "`d` is a directory, not a file"),
+    ] {
+        assert_eq!(space.refusal("rename", arguments), (status, message.to_owned()));
+    }
+    let stale = expecting(Expect::OneOf(vec![ETag::of(b"old")]));
+    assert_eq!(told(space.ask_as(&stale, "rename", json!({ "from": "a.md", "to": "z.md" }))).0, 409);
+    let unchanged = space.get("rename", json!({ "from": "a.md", "to": "./a.md" }));
+    assert_eq!(unchanged, json!({ "from": "a.md", "to": "a.md", "etag": etag, "updated_links": 0 }));
+    assert_eq!(space.text("b.md"), "# B\n");
+}
+
+#[test]
+fn a_linking_page_with_a_lint_error_is_named() {
+    let space = TestSpace::with("", &[("a.md", "# A\n"), ("broken.md", "[[a]]\n\n```mermaid\n```\n")]);
+    let (status, message) = space.refusal("rename", json!({ "from": "a.md", "to": "b.md" }));
+    assert_eq!(status, 422);
+    assert!(message.starts_with("links in `broken.md` cannot be rewritten: fence-mermaid-invalid (line "), "{message}");
+    assert_eq!(space.text("a.md"), "# A\n");
+    space.get("rename", json!({ "from": "a.md", "to": "b.md", "update_links": false }));
+}
