@@ -21,10 +21,7 @@ pub struct Actor(Arc<str>);
 impl Actor {
     /// Cleans a name from outside; never fails.
     pub fn new(text: &str) -> Self {
-        let mut kept: String = text
-            .chars()
-            .filter(|c| !c.is_control() && !matches!(c, '<' | '>'))
-            .collect();
+        let mut kept: String = text.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>')).collect();
         if let Some((end, _)) = kept.char_indices().find(|(at, c)| at + c.len_utf8() > MAX_ACTOR_BYTES) {
             kept.truncate(end);
         }
@@ -89,10 +86,7 @@ impl Provenance {
         let (kind, id) = text.split_once(':')?;
         let (kind, id) = (kind.trim(), id.trim());
         let clean = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
-        (clean(kind) && clean(id)).then(|| Self {
-            kind: kind.to_owned(),
-            id: id.to_owned(),
-        })
+        (clean(kind) && clean(id)).then(|| Self { kind: kind.to_owned(), id: id.to_owned() })
     }
 }
 
@@ -196,12 +190,7 @@ pub struct Caller {
 impl Caller {
     /// A caller without a name, origin or precondition.
     pub const fn new(door: Door) -> Self {
-        Self {
-            door,
-            actor: None,
-            provenance: None,
-            expect: Expect::Any,
-        }
+        Self { door, actor: None, provenance: None, expect: Expect::Any }
     }
     /// The same caller under a name.
     #[must_use]
@@ -211,9 +200,7 @@ impl Caller {
     }
     /// The name changes are attributed to: the one given, else the door's default.
     pub fn actor(&self) -> Actor {
-        self.actor
-            .clone()
-            .unwrap_or_else(|| Actor::new(self.door.default_actor()))
+        self.actor.clone().unwrap_or_else(|| Actor::new(self.door.default_actor()))
     }
 }
 

@@ -51,6 +51,17 @@ impl FileKind {
     }
 }
 
+/// What a file has on disk and history does not record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DiskAttributes {
+    /// Permission bits; none keeps what is there (0644 when new). The execute bits follow the kind of file.
+    pub mode: Option<u32>,
+    /// User and group; none keeps what is there (its directory's when new). Only a server running as root can give files away.
+    pub owner: Option<(u32, u32)>,
+    /// Modification time; none is now.
+    pub modified: Option<std::time::SystemTime>,
+}
+
 /// One change a writer asks for.
 #[derive(Debug, Clone)]
 pub enum Change {
@@ -64,8 +75,8 @@ pub enum Change {
         expect: Expect,
         /// Kind of file; none keeps what is there (a regular file when new).
         kind: Option<FileKind>,
-        /// Modification time to give the file on disk; none is now. Not versioned.
-        modified: Option<std::time::SystemTime>,
+        /// What the file gets on disk beside its content; not versioned.
+        disk: DiskAttributes,
     },
     /// Remove a file or link.
     Remove {
@@ -98,39 +109,20 @@ pub enum Change {
 impl Change {
     /// Content for a path, whatever is there now.
     pub fn put(path: TreePath, content: impl Into<Bytes>) -> Self {
-        Self::Put {
-            path,
-            content: content.into(),
-            expect: Expect::Any,
-            kind: None,
-            modified: None,
-        }
+        Self::Put { path, content: content.into(), expect: Expect::Any, kind: None, disk: DiskAttributes::default() }
     }
     /// A symbolic link at a path.
     pub fn link(path: TreePath, target: &str) -> Self {
         let content = Bytes::copy_from_slice(target.as_bytes());
-        Self::Put {
-            path,
-            content,
-            expect: Expect::Any,
-            kind: Some(FileKind::Symlink),
-            modified: None,
-        }
+        Self::Put { path, content, expect: Expect::Any, kind: Some(FileKind::Symlink), disk: DiskAttributes::default() }
     }
     /// Removal of a file.
     pub const fn remove(path: TreePath) -> Self {
-        Self::Remove {
-            path,
-            expect: Expect::Any,
-        }
+        Self::Remove { path, expect: Expect::Any }
     }
     /// A new name.
     pub const fn rename(from: TreePath, to: TreePath) -> Self {
-        Self::Move {
-            from,
-            to,
-            expect: Expect::Any,
-        }
+        Self::Move { from, to, expect: Expect::Any }
     }
     /// The same change under a condition; directory changes have none.
     #[must_use]
@@ -204,12 +196,7 @@ pub struct ChangeSet {
 impl ChangeSet {
     /// Changes that are flushed and committed before the writer is answered.
     pub const fn new(changes: Vec<Change>) -> Self {
-        Self {
-            changes,
-            message: None,
-            durability: Durability::Now,
-            announcement: Announcement::Files,
-        }
+        Self { changes, message: None, durability: Durability::Now, announcement: Announcement::Files }
     }
     /// The same set with a subject for its commit.
     #[must_use]
@@ -265,10 +252,7 @@ impl Applied {
     pub fn single(self) -> Result<Settled, Fault> {
         match <[Settled; 1]>::try_from(self.files) {
             Ok([file]) => Ok(file),
-            Err(files) => Err(Fault::internal(format!(
-                "a change set of one file touched {}",
-                files.len()
-            ))),
+            Err(files) => Err(Fault::internal(format!("a change set of one file touched {}", files.len()))),
         }
     }
 }

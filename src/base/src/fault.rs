@@ -115,13 +115,7 @@ struct Inner {
 impl Fault {
     /// A fault of `kind` whose `message` may be shown to the caller.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner {
-            kind,
-            message: message.into(),
-            inside: None,
-            detail: Map::new(),
-            source: None,
-        }))
+        Self(Box::new(Inner { kind, message: message.into(), inside: None, detail: Map::new(), source: None }))
     }
     /// Adds what only the log may say.
     #[must_use]
@@ -188,10 +182,7 @@ impl Fault {
             Some(etag) => format!("`{path}` is now at etag {etag}; read it again, merge, and retry"),
             None => format!("`{path}` does not exist any more; write it without If-Match to create it"),
         };
-        let fault = Self::new(
-            Kind::Conflict,
-            format!("conflict: file was modified since your last read: {present}"),
-        );
+        let fault = Self::new(Kind::Conflict, format!("conflict: file was modified since your last read: {present}"));
         match now {
             Some(etag) => fault.with("etag", etag.to_string()),
             None => fault,
@@ -242,11 +233,9 @@ impl Fault {
                 Self::new(Kind::NoSpace, format!("no space left on the disk for `{path}`")).caused_by(error)
             }
             E::ReadOnlyFilesystem => Self::new(Kind::ReadOnly, format!("`{path}`: the disk is read-only")),
-            E::PermissionDenied => Self::new(
-                Kind::Forbidden,
-                format!("`{path}`: permission denied on the server's disk"),
-            )
-            .caused_by(error),
+            E::PermissionDenied => {
+                Self::new(Kind::Forbidden, format!("`{path}`: permission denied on the server's disk")).caused_by(error)
+            }
             E::InvalidFilename => Self::new(Kind::NameTooLong, format!("`{path}`: a name is too long for the disk")),
             _ => Self::internal(error).inside(format!("input/output on `{path}`")),
         }

@@ -136,21 +136,13 @@ mod tests {
     #[test]
     fn an_etag_is_what_git_hash_object_prints() {
         assert_eq!(ETag::of(b"").to_string(), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
-        assert_eq!(
-            ETag::of(b"hello\n").to_string(),
-            "ce013625030ba8dba906f756967f9e9ca394464a"
-        );
+        assert_eq!(ETag::of(b"hello\n").to_string(), "ce013625030ba8dba906f756967f9e9ca394464a");
     }
 
     #[test]
     fn an_etag_is_read_with_and_without_quotes() {
         let etag = ETag::of(b"x");
-        for text in [
-            format!("{etag}"),
-            format!("\"{etag}\""),
-            format!("W/\"{etag}\""),
-            format!(" {etag} "),
-        ] {
+        for text in [format!("{etag}"), format!("\"{etag}\""), format!("W/\"{etag}\""), format!(" {etag} ")] {
             assert_eq!(ETag::parse("If-Match", &text).unwrap(), etag);
         }
         let fault = ETag::parse("If-Match", "nonsense").unwrap_err();

@@ -27,9 +27,7 @@ impl<'de, const DEFAULT: u32, const CAP: u32> Deserialize<'de> for Limit<DEFAULT
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let asked = i64::deserialize(deserializer)?;
         if asked < 1 {
-            return Err(serde::de::Error::custom(format_args!(
-                "{asked} is too small; 1 to {CAP} is allowed"
-            )));
+            return Err(serde::de::Error::custom(format_args!("{asked} is too small; 1 to {CAP} is allowed")));
         }
         Ok(Self(u32::try_from(asked).unwrap_or(CAP).min(CAP)))
     }

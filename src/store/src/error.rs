@@ -42,7 +42,9 @@ impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Disk { path, source } => Self::io(&path, source),
-            StoreError::Outside(path) => Self::invalid("path", format_args!("`{path}` leads out of the knowledge root through a link")),
+            StoreError::Outside(path) => {
+                Self::invalid("path", format_args!("`{path}` leads out of the knowledge root through a link"))
+            }
             StoreError::Unrecordable { path, reason } => {
                 Self::invalid("path", format_args!("git cannot record `{path}`: {reason}; choose another name"))
             }
@@ -52,7 +54,9 @@ impl From<StoreError> for Fault {
             StoreError::Database(source) if source.sqlite_error_code() == Some(rusqlite::ErrorCode::ReadOnly) => {
                 read_only(source)
             }
-            StoreError::Git(source) if source.class() == git2::ErrorClass::Os && source.message().contains("No space left") => {
+            StoreError::Git(source)
+                if source.class() == git2::ErrorClass::Os && source.message().contains("No space left") =>
+            {
                 no_space(source)
             }
             other @ (StoreError::Git(_) | StoreError::Database(_) | StoreError::State(_) | StoreError::Damaged(_)) => {

@@ -3,6 +3,7 @@
 //! One rule: only this crate touches the knowledge root. It knows files, records and commits, and decides nothing: what may be
 //! written, and in which order, is `vfs`'s affair.
 #![warn(missing_docs)]
+#![expect(clippy::disallowed_methods, reason = "the disk lives here")]
 
 mod error;
 mod history;
@@ -11,7 +12,7 @@ mod paths;
 mod tree;
 
 pub use error::StoreError;
-pub use history::{Author, Packed, BlameHunk, Edit, ForeignCommit, ForeignEntry, History, Staged};
+pub use history::{Author, BlameHunk, Edit, ForeignCommit, ForeignEntry, History, Packed, Staged};
 pub use log::{Entry, Log, PathVersion, Record};
 pub use paths::{STATE_DIRECTORY, StatePaths};
 pub use tree::{Disk, Install, Stat, StatKind, WorkTree};

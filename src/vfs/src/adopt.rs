@@ -41,7 +41,9 @@ impl Vfs {
         let mut answers = Vec::new();
         for path in self.leaves_at(paths)? {
             let _held = self.core.locks.hold([path.clone()].into());
-            let Some(effect) = self.difference(&path)? else { continue };
+            let Some(effect) = self.difference(&path)? else {
+                continue;
+            };
             if let Some(After::Leaf(leaf)) = &effect.after {
                 bytes += leaf.content.len();
             }
@@ -96,7 +98,11 @@ impl Vfs {
         Ok(leaves.into_iter().filter(|path| self.core.places.of(path).is_versioned()).collect())
     }
 
-    fn disk_leaves(&self, directory: &TreePath, leaves: &mut std::collections::BTreeSet<TreePath>) -> Result<(), Fault> {
+    fn disk_leaves(
+        &self,
+        directory: &TreePath,
+        leaves: &mut std::collections::BTreeSet<TreePath>,
+    ) -> Result<(), Fault> {
         for (name, stat) in self.core.tree.list(directory)? {
             let path = directory.join(&name);
             if !self.core.places.of(&path).is_versioned() {

@@ -59,7 +59,10 @@ impl Vfs {
             };
             for path in std::iter::once(change.path()).chain(other) {
                 if path.is_root() {
-                    return Err(Fault::invalid("path", "the knowledge root itself cannot be written, moved or removed"));
+                    return Err(Fault::invalid(
+                        "path",
+                        "the knowledge root itself cannot be written, moved or removed",
+                    ));
                 }
                 if !self.core.places.is_visible(caller.door, path) {
                     return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
@@ -171,7 +174,9 @@ impl Core {
     /// Directories above a file to come. A file in the way may be one whose removal is accepted and not yet done.
     fn make_room(&self, path: &TreePath) -> Result<(), Fault> {
         match self.tree.make_parents(path) {
-            Err(StoreError::Disk { source, .. }) if source.kind() == ErrorKind::NotADirectory && !self.overlay.is_empty() => {
+            Err(StoreError::Disk { source, .. })
+                if source.kind() == ErrorKind::NotADirectory && !self.overlay.is_empty() =>
+            {
                 self.queue.settle(MAX_WAIT);
                 Ok(self.tree.make_parents(path)?)
             }
@@ -200,8 +205,8 @@ impl Core {
     }
 
     pub(crate) fn install(&self, path: &TreePath, leaf: &Leaf) -> Result<(), StoreError> {
-        let Leaf { content, kind, mode, modified, etag: _ } = leaf;
-        self.tree.install(&Install { path, content, kind: *kind, mode: *mode, modified: *modified })
+        let Leaf { content, kind, disk, etag: _ } = leaf;
+        self.tree.install(&Install { path, content, kind: *kind, disk: *disk })
     }
 }
 

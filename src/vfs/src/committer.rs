@@ -100,7 +100,8 @@ impl Committer {
     fn record_departures(&mut self, now: Instant) {
         let due: Vec<_> = {
             let mut departures = self.core.departures.lock();
-            let paths: Vec<_> = departures.iter().filter(|(_, gone)| gone.due <= now).map(|(path, _)| path.clone()).collect();
+            let paths: Vec<_> =
+                departures.iter().filter(|(_, gone)| gone.due <= now).map(|(path, _)| path.clone()).collect();
             paths.into_iter().filter_map(|path| departures.remove(&path).map(|gone| (path, gone))).collect()
         };
         let sets: Vec<_> = due
@@ -268,7 +269,7 @@ impl Committer {
                 new: effect.after.as_ref().map(After::etag),
                 kind: kind.unwrap_or(FileKind::Regular),
                 content: leaf.map(|leaf| leaf.content.clone()),
-                modified: leaf.and_then(|leaf| leaf.modified),
+                modified: leaf.and_then(|leaf| leaf.disk.modified),
             }
         };
         *parent = Some(staged.commit);
@@ -296,7 +297,9 @@ impl Committer {
         }
         let mut effects = Vec::new();
         for effect in &prepared.effects {
-            let Some(Before { etag, kind, seen: Some(content) }) = &effect.before else { continue };
+            let Some(Before { etag, kind, seen: Some(content) }) = &effect.before else {
+                continue;
+            };
             let known = match parent {
                 Some(parent) => self.core.history.leaf(parent, &effect.path)?,
                 None => None,
@@ -331,7 +334,8 @@ impl Committer {
                 Err(error) => {
                     warn!(%error, "logged changes are not in place yet; trying again");
                     let fault: Fault = error.into();
-                    let text = format!("the write is recorded and will be completed, but the disk refuses now: {fault}");
+                    let text =
+                        format!("the write is recorded and will be completed, but the disk refuses now: {fault}");
                     *self.core.trouble.lock() = Some(Fault::unavailable(text).inside(format!("{fault:?}")));
                     is_closing = self.core.queue.pause(RETRY);
                 }
@@ -350,7 +354,9 @@ impl Committer {
 
     fn try_settle(&mut self, planned: &mut [Planned]) -> Result<(), StoreError> {
         self.install(planned)?; // 7
-        let Some(target) = planned.last().and_then(|planned| planned.record.commit) else { return Ok(()) };
+        let Some(target) = planned.last().and_then(|planned| planned.record.commit) else {
+            return Ok(());
+        };
         if Some(target) != self.head {
             if let Err(error) = self.core.history.advance(self.head, target) {
                 if !self.has_moved()? {
@@ -370,7 +376,9 @@ impl Committer {
         for (at, Planned { prepared, .. }) in planned.iter().enumerate() {
             newest.extend(prepared.effects.iter().map(|effect| (&effect.path, at)));
         }
-        for (at, Planned { prepared, .. }) in planned.iter().enumerate().filter(|(_, planned)| !planned.prepared.is_adopted) {
+        for (at, Planned { prepared, .. }) in
+            planned.iter().enumerate().filter(|(_, planned)| !planned.prepared.is_adopted)
+        {
             for (from, to) in &prepared.moves {
                 self.move_directory(from, to)?;
             }
@@ -417,7 +425,9 @@ impl Committer {
     /// The branch moved between staging and advancing: the logged sets get new commits on top of what is there.
     fn rebuild(&mut self, planned: &mut [Planned]) -> Result<(), StoreError> {
         let Some(theirs) = self.core.history.head()? else {
-            return Err(StoreError::Damaged("the git branch is gone; restore it, or run `git switch` to one that exists".to_owned()));
+            return Err(StoreError::Damaged(
+                "the git branch is gone; restore it, or run `git switch` to one that exists".to_owned(),
+            ));
         };
         let mut parent = Some(theirs);
         for Planned { prepared, record } in planned.iter_mut() {
@@ -427,7 +437,8 @@ impl Committer {
             record.commit = Some(staged.commit);
             parent = Some(staged.commit);
         }
-        let commits: Vec<_> = planned.iter().filter_map(|planned| Some((planned.record.seq, planned.record.commit?))).collect();
+        let commits: Vec<_> =
+            planned.iter().filter_map(|planned| Some((planned.record.seq, planned.record.commit?))).collect();
         self.core.log.set_commits(&commits)?;
         if let Some(target) = parent {
             self.core.history.advance(Some(theirs), target)?;
@@ -502,7 +513,11 @@ impl Committer {
 }
 
 /// A set of edits that are in the tree already, under the name of the watcher.
-pub(crate) fn adopted(core: &Core, effects: Vec<Effect>, answer: Option<std::sync::mpsc::SyncSender<Result<Receipt, Fault>>>) -> Prepared {
+pub(crate) fn adopted(
+    core: &Core,
+    effects: Vec<Effect>,
+    answer: Option<std::sync::mpsc::SyncSender<Result<Receipt, Fault>>>,
+) -> Prepared {
     let actor = Actor::new(Door::Direct.default_actor());
     let message = match &effects[..] {
         [effect] if effect.after.is_none() => format!("delete: {}", effect.path),
@@ -526,7 +541,12 @@ pub(crate) fn adopted(core: &Core, effects: Vec<Effect>, answer: Option<std::syn
 }
 
 /// Records for the commits that lead from one head to another.
-pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId, last: Seq) -> Result<Vec<Record>, StoreError> {
+pub(crate) fn foreign_records(
+    core: &Core,
+    from: Option<CommitId>,
+    to: CommitId,
+    last: Seq,
+) -> Result<Vec<Record>, StoreError> {
     let mut seq = last;
     let commits = core.history.between(from, to)?;
     Ok(commits

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use svcfs_base::{Actor, Clock, Door, Fault, FileKind, TreePath};
+use svcfs_base::{Actor, Clock, DiskAttributes, Door, Fault, FileKind, TreePath};
 use svcfs_store::{History, Log, StatKind, StoreError, WorkTree};
 
 use crate::feed::Feed;
@@ -80,8 +80,12 @@ impl Core {
             Ok(_) => match self.tree.read_leaf(path) {
                 Ok((content, stat)) => {
                     let kind = stat.file_kind().unwrap_or(FileKind::Regular);
-                    let modified = Some(stat.modified);
-                    Ok(Present::Leaf(Leaf { modified, mode: Some(stat.mode), ..Leaf::new(content, kind) }, true))
+                    let disk = DiskAttributes {
+                        mode: Some(stat.mode),
+                        owner: Some((stat.uid, stat.gid)),
+                        modified: Some(stat.modified),
+                    };
+                    Ok(Present::Leaf(Leaf { disk, ..Leaf::new(content, kind) }, true))
                 }
                 Err(error) if is_missing(&error) => Ok(Present::Absent),
                 Err(error) => Err(error.into()),

@@ -48,7 +48,12 @@ pub struct EventChange {
 
 impl From<Record> for Event {
     fn from(record: Record) -> Self {
-        let change = |entry: svcfs_store::Entry| EventChange { path: entry.path, old: entry.old, new: entry.new, kind: entry.kind };
+        let change = |entry: svcfs_store::Entry| EventChange {
+            path: entry.path,
+            old: entry.old,
+            new: entry.new,
+            kind: entry.kind,
+        };
         Self {
             seq: record.seq,
             time: record.time,
@@ -106,7 +111,11 @@ impl Feed {
         let last = self.last();
         let records = self.log.after(seq, max)?;
         // What is logged but not yet announced is not there for followers.
-        Ok(records.into_iter().filter(|record| record.seq <= last).map(|record| Arc::new(Event::from(record))).collect())
+        Ok(records
+            .into_iter()
+            .filter(|record| record.seq <= last)
+            .map(|record| Arc::new(Event::from(record)))
+            .collect())
     }
 
     /// Waits until there is an event after `seq`, the feed is closed, or the time is up; true when there is one.

@@ -23,7 +23,7 @@ mod watch;
 
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
-pub use nodes::{DiskSpace, HandleId, NodeId, OpenMode, SetAttributes};
+pub use nodes::{DiskSpace, HandleId, NodeId, OpenMode, SetAttributes, WriteAt};
 pub use past::{Action, BlameLine, ChangeRecord, Changes, Version};
 pub use view::{Attributes, DirectoryEntry, EntryKind, File};
 
@@ -64,7 +64,7 @@ pub struct Vfs {
     committer: Mutex<Option<JoinHandle<()>>>,
     watcher: Mutex<Option<watch::Watcher>>,
     /// Held for as long as this root is ours.
-    _lock: fs::File,
+    lock: Mutex<Option<fs::File>>,
 }
 
 impl Vfs {
@@ -110,7 +110,7 @@ impl Vfs {
             nodes: Nodes::default(),
             committer: Mutex::new(Some(thread)),
             watcher: Mutex::default(),
-            _lock: lock,
+            lock: Mutex::new(Some(lock)),
         });
         if watch {
             // Before the rescan, so that nothing falls between them.
@@ -134,6 +134,7 @@ impl Vfs {
             return Err(Fault::internal("the committer died"));
         }
         self.core.log.close()?;
+        drop(self.lock.lock().take());
         Ok(())
     }
 
@@ -206,7 +207,7 @@ fn take_lock(root: &Path) -> Result<fs::File, Fault> {
         .create(true)
         .truncate(false)
         .open(&path)
-        .map_err(|error| svcfs_store::StoreError::State(error))?;
+        .map_err(svcfs_store::StoreError::State)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -224,3 +225,6 @@ fn take_lock(root: &Path) -> Result<fs::File, Fault> {
     file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(svcfs_store::StoreError::State)?;
     Ok(file)
 }
+
+#[cfg(test)]
+mod tests;

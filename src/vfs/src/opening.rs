@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use svcfs_base::{CommitId, ETag, Fault, Seq, TreePath};
+use svcfs_base::{CommitId, DiskAttributes, ETag, Fault, Seq, TreePath};
 use svcfs_store::{Author, Edit, Install, Record, StoreError};
 use tracing::{info, warn};
 
@@ -113,7 +113,10 @@ fn rebuild(core: &Core, parent: Option<CommitId>, records: &[Record]) -> Result<
 
 /// Content that the log does not hold itself: of an adopted edit or a directory rename.
 fn content_of(core: &Core, path: &TreePath, blob: ETag, records: &[Record]) -> Result<Bytes, Fault> {
-    let logged = records.iter().flat_map(|record| &record.entries).find(|entry| entry.new == Some(blob) && entry.content.is_some());
+    let logged = records
+        .iter()
+        .flat_map(|record| &record.entries)
+        .find(|entry| entry.new == Some(blob) && entry.content.is_some());
     if let Some(content) = logged.and_then(|entry| entry.content.clone()) {
         return Ok(content);
     }
@@ -124,7 +127,10 @@ fn content_of(core: &Core, path: &TreePath, blob: ETag, records: &[Record]) -> R
     }
     match core.history.blob(blob)? {
         Some(content) => Ok(content),
-        None => Err(StoreError::Damaged(format!("the content of `{path}` ({blob}) is neither in the tree nor in git")).into()),
+        None => {
+            Err(StoreError::Damaged(format!("the content of `{path}` ({blob}) is neither in the tree nor in git"))
+                .into())
+        }
     }
 }
 
@@ -170,7 +176,8 @@ fn install(core: &Core, records: &[Record]) -> Result<(), Fault> {
                     None => content_of(core, &entry.path, blob, records)?,
                 };
                 let path = &entry.path;
-                core.tree.install(&Install { path, content: &content, kind: entry.kind, mode: None, modified: entry.modified })?;
+                let disk = DiskAttributes { modified: entry.modified, ..DiskAttributes::default() };
+                core.tree.install(&Install { path, content: &content, kind: entry.kind, disk })?;
             }
         }
     }

@@ -4,11 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
-use svcfs_base::{ETag, FileKind, TreePath};
+use svcfs_base::{DiskAttributes, ETag, FileKind, TreePath};
 
 /// A file or link with its content.
 #[derive(Debug, Clone)]
@@ -16,13 +15,12 @@ pub(crate) struct Leaf {
     pub(crate) content: Bytes,
     pub(crate) etag: ETag,
     pub(crate) kind: FileKind,
-    pub(crate) mode: Option<u32>,
-    pub(crate) modified: Option<SystemTime>,
+    pub(crate) disk: DiskAttributes,
 }
 
 impl Leaf {
     pub(crate) fn new(content: Bytes, kind: FileKind) -> Self {
-        Self { etag: ETag::of(&content), content, kind, mode: None, modified: None }
+        Self { etag: ETag::of(&content), content, kind, disk: DiskAttributes::default() }
     }
 }
 

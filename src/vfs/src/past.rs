@@ -133,7 +133,9 @@ impl Vfs {
         let mut blamed = Vec::with_capacity(lines.len());
         for hunk in self.core.history.blame(path, head)? {
             for number in hunk.first_line..hunk.first_line + hunk.lines {
-                let Some(line) = number.checked_sub(1).and_then(|at| lines.get(at)) else { continue };
+                let Some(line) = number.checked_sub(1).and_then(|at| lines.get(at)) else {
+                    continue;
+                };
                 blamed.push(BlameLine {
                     line: number,
                     content: (*line).to_owned(),
@@ -209,7 +211,9 @@ impl Vfs {
     /// # Errors
     /// `Internal` when git cannot be read.
     pub fn recorded(&self, path: &TreePath) -> Result<Option<ETag>, Fault> {
-        let Some(head) = self.core.history.head()? else { return Ok(None) };
+        let Some(head) = self.core.history.head()? else {
+            return Ok(None);
+        };
         Ok(self.core.history.leaf(head, path)?.map(|(etag, _)| etag))
     }
 }

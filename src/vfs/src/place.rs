@@ -39,7 +39,8 @@ impl Places {
     pub(crate) fn new(scratch: &[String]) -> Result<Self, Fault> {
         let mut set = GlobSetBuilder::new();
         for pattern in scratch {
-            let glob = Glob::new(pattern).map_err(|error| Fault::invalid("files.scratch", format_args!("`{pattern}`: {error}")))?;
+            let glob = Glob::new(pattern)
+                .map_err(|error| Fault::invalid("files.scratch", format_args!("`{pattern}`: {error}")))?;
             set.add(glob);
         }
         let scratch = set.build().map_err(|error| Fault::invalid("files.scratch", error))?;

@@ -5,9 +5,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use svcfs_base::{
-    Caller, Change, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, Settled, TreePath,
-};
+use svcfs_base::{Caller, Change, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, Settled, TreePath};
 
 use crate::core::{Core, Departure, Present};
 use crate::gate::{Gate, Proposal};
@@ -62,7 +60,7 @@ impl<'a> Plan<'a> {
 
     pub(crate) fn add(&mut self, change: Change) -> Result<(), Fault> {
         match change {
-            Change::Put { path, content, expect, kind, mode, modified } => {
+            Change::Put { path, content, expect, kind, disk } => {
                 let present = self.present(&path)?;
                 let before = leaf_of(&path, present)?;
                 check(&path, before.as_ref().map(|(leaf, _)| leaf.etag), &expect)?;
@@ -72,7 +70,7 @@ impl<'a> Plan<'a> {
                     return Err(Fault::too_large("file", MAX_FILE_BYTES));
                 }
                 let content = self.gated(&path, content, kind, before.as_ref())?;
-                self.put(path, Leaf { mode, modified, ..Leaf::new(content, kind) }, before)
+                self.put(path, Leaf { disk, ..Leaf::new(content, kind) }, before)
             }
             Change::Remove { path, expect } => {
                 let Some((leaf, seen)) = leaf_of(&path, self.present(&path)?)? else {
@@ -113,7 +111,13 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn gated(&self, path: &TreePath, content: Bytes, kind: FileKind, before: Option<&(Leaf, bool)>) -> Result<Bytes, Fault> {
+    fn gated(
+        &self,
+        path: &TreePath,
+        content: Bytes,
+        kind: FileKind,
+        before: Option<&(Leaf, bool)>,
+    ) -> Result<Bytes, Fault> {
         if kind == FileKind::Symlink || self.core.places.of(path) != Place::Content {
             return Ok(content);
         }
@@ -164,7 +168,13 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn move_file(&mut self, from: TreePath, to: TreePath, (leaf, seen): (Leaf, bool), expect: &Expect) -> Result<(), Fault> {
+    fn move_file(
+        &mut self,
+        from: TreePath,
+        to: TreePath,
+        (leaf, seen): (Leaf, bool),
+        expect: &Expect,
+    ) -> Result<(), Fault> {
         if from == to {
             self.files.push(Settled { path: to, etag: Some(leaf.etag) });
             return Ok(());
@@ -176,7 +186,7 @@ impl<'a> Plan<'a> {
         let mut moved = leaf.clone();
         if is_to_versioned && (!is_from_versioned || (to.is_page() && !from.is_page())) {
             let content = self.gated(&to, leaf.content.clone(), leaf.kind, target.as_ref())?;
-            moved = Leaf { mode: leaf.mode, modified: leaf.modified, ..Leaf::new(content, leaf.kind) };
+            moved = Leaf { disk: leaf.disk, ..Leaf::new(content, leaf.kind) };
         }
         match (is_from_versioned, is_to_versioned) {
             (false, false) => {
@@ -225,7 +235,10 @@ impl<'a> Plan<'a> {
         }
         let is_scratch = |path: &TreePath| !self.core.places.of(path).is_versioned();
         if is_scratch(&from) && !is_scratch(&to) {
-            return Err(Fault::invalid("from", format_args!("`{from}` is a scratch directory; copy its files to `{to}` instead")));
+            return Err(Fault::invalid(
+                "from",
+                format_args!("`{from}` is a scratch directory; copy its files to `{to}` instead"),
+            ));
         }
         if let Some(head) = self.core.history.head()? {
             for (path, blob, kind) in self.core.history.leaves(head, &from)? {

@@ -155,7 +155,8 @@ impl Queue {
         loop {
             let due = state.waiting.front().map(|(since, _)| *since + SOON);
             let is_full = state.waiting.len() >= MAX_BATCH_SETS || state.bytes >= MAX_BATCH_BYTES;
-            let is_ready = state.is_urgent || state.is_closed || is_full || due.is_some_and(|due| due <= Instant::now());
+            let is_ready =
+                state.is_urgent || state.is_closed || is_full || due.is_some_and(|due| due <= Instant::now());
             if !state.waiting.is_empty() && is_ready {
                 return Next::Batch(Self::drain(&mut state));
             }
@@ -177,7 +178,9 @@ impl Queue {
         let mut batch = Vec::new();
         let mut bytes = 0;
         while batch.len() < MAX_BATCH_SETS && bytes < MAX_BATCH_BYTES {
-            let Some((_, prepared)) = state.waiting.pop_front() else { break };
+            let Some((_, prepared)) = state.waiting.pop_front() else {
+                break;
+            };
             bytes += prepared.size();
             batch.push(prepared);
         }

@@ -119,7 +119,9 @@ impl Vfs {
             Err(error) => return Err(not_there(path, error)),
         };
         for (pending_path, pending) in self.core.overlay.below(path) {
-            let Some(name) = child_name(path, &pending_path) else { continue };
+            let Some(name) = child_name(path, &pending_path) else {
+                continue;
+            };
             match pending.leaf {
                 Some(leaf) => {
                     entries.insert(name, self.pending_attributes(&pending_path, &leaf)?);
@@ -238,12 +240,16 @@ impl Vfs {
             Err(error) if is_missing(&error) => None,
             Err(error) => return Err(error.into()),
         };
-        let owner = match &standing {
-            Some(stat) => *stat,
-            None => self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?,
+        let (uid, gid) = match (leaf.disk.owner, &standing) {
+            (Some(owner), _) => owner,
+            (None, Some(stat)) => (stat.uid, stat.gid),
+            (None, None) => {
+                let parent = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
+                (parent.uid, parent.gid)
+            }
         };
-        let modified = leaf.modified.unwrap_or_else(|| self.core.file_time());
-        let bits = leaf.mode.or(standing.map(|stat| stat.mode)).unwrap_or(0o644);
+        let modified = leaf.disk.modified.unwrap_or_else(|| self.core.file_time());
+        let bits = leaf.disk.mode.or(standing.map(|stat| stat.mode)).unwrap_or(0o644);
         let (kind, mode) = match leaf.kind {
             FileKind::Symlink => (EntryKind::Symlink, 0o777),
             FileKind::Executable => (EntryKind::File, bits | ((bits & 0o444) >> 2)),
@@ -253,8 +259,8 @@ impl Vfs {
             kind,
             size: leaf.content.len() as u64,
             mode,
-            uid: owner.uid,
-            gid: owner.gid,
+            uid,
+            gid,
             modified,
             changed: modified,
             accessed: modified,

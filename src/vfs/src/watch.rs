@@ -48,8 +48,9 @@ impl Watcher {
             // The receiver is gone only while stopping.
             let _ = forward.send(Message::Seen(event));
         };
-        let mut notifier: Box<dyn notify::Watcher + Send> =
-            Box::new(notify::RecommendedWatcher::new(handler.clone(), notify::Config::default()).map_err(Fault::internal)?);
+        let mut notifier: Box<dyn notify::Watcher + Send> = Box::new(
+            notify::RecommendedWatcher::new(handler.clone(), notify::Config::default()).map_err(Fault::internal)?,
+        );
         if let Err(error) = notifier.watch(&root, RecursiveMode::Recursive) {
             warn!(%error, "the kernel cannot watch the whole root (see fs.inotify.max_user_watches); looking every 2 s instead");
             let config = notify::Config::default().with_poll_interval(Duration::from_secs(2));
@@ -122,12 +123,18 @@ impl Follower {
         let is_change = match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
             EventKind::Access(_) => false,
-            EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Other => true,
+            EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Other => {
+                true
+            }
         };
-        let Some(vfs) = self.vfs.upgrade().filter(|_| is_change) else { return };
+        let Some(vfs) = self.vfs.upgrade().filter(|_| is_change) else {
+            return;
+        };
         for path in event.paths {
             let inside = path.strip_prefix(&self.root).ok().and_then(|path| path.to_str());
-            let Some(path) = inside.and_then(|path| TreePath::parse(path).ok()) else { continue };
+            let Some(path) = inside.and_then(|path| TreePath::parse(path).ok()) else {
+                continue;
+            };
             match vfs.core.places.of(&path) {
                 Place::Hidden | Place::Scratch => {}
                 Place::Control | Place::Content => {

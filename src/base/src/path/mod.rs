@@ -49,10 +49,7 @@ impl TreePath {
                 format!("path is {} bytes long; the limit is {MAX_PATH_BYTES}", text.len()),
             ));
         }
-        let parts: Vec<&str> = text
-            .split('/')
-            .filter(|part| !part.is_empty() && *part != ".")
-            .collect();
+        let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
         for part in &parts {
             check_name(part)?;
         }
@@ -75,11 +72,7 @@ impl TreePath {
         if self.is_root() {
             return None;
         }
-        Some(
-            self.0
-                .rfind('/')
-                .map_or_else(Self::root, |slash| Self(self.0[..slash].into())),
-        )
+        Some(self.0.rfind('/').map_or_else(Self::root, |slash| Self(self.0[..slash].into())))
     }
     /// The last component; empty for the root.
     pub fn name(&self) -> &str {
@@ -96,18 +89,12 @@ impl TreePath {
     /// The extension of the last component in lower case, if it has one.
     pub fn extension(&self) -> Option<String> {
         let name = self.name();
-        name.rfind('.')
-            .filter(|dot| *dot > 0)
-            .map(|dot| name[dot + 1..].to_ascii_lowercase())
+        name.rfind('.').filter(|dot| *dot > 0).map(|dot| name[dot + 1..].to_ascii_lowercase())
     }
     /// This path with one more component.
     #[must_use]
     pub fn join(&self, name: &Name) -> Self {
-        if self.is_root() {
-            Self(name.0.clone())
-        } else {
-            Self(format!("{}/{}", self.0, name.0).into())
-        }
+        if self.is_root() { Self(name.0.clone()) } else { Self(format!("{}/{}", self.0, name.0).into()) }
     }
     /// The components from the root downwards.
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
@@ -120,10 +107,7 @@ impl TreePath {
     /// True when this path is `directory` or lies below it.
     pub fn is_under(&self, directory: &Self) -> bool {
         directory.is_root()
-            || self
-                .0
-                .strip_prefix(&*directory.0)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            || self.0.strip_prefix(&*directory.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
     /// The same place below `to` that this path has below `from`; none when it does not lie there.
     pub fn moved(&self, from: &Self, to: &Self) -> Option<Self> {
@@ -148,12 +132,8 @@ impl TreePath {
 }
 
 fn check_name(name: &str) -> Result<(), Fault> {
-    let denied = |why: &str| {
-        Err(Fault::new(
-            Kind::Invalid,
-            format!("path denied: {why} in `{}`", name.escape_default()),
-        ))
-    };
+    let denied =
+        |why: &str| Err(Fault::new(Kind::Invalid, format!("path denied: {why} in `{}`", name.escape_default())));
     if name.is_empty() || name == "." {
         return denied("an empty name");
     }
@@ -169,10 +149,7 @@ fn check_name(name: &str) -> Result<(), Fault> {
     if name.len() > MAX_NAME_BYTES {
         return Err(Fault::new(
             Kind::NameTooLong,
-            format!(
-                "path denied: a name of {} bytes; the limit is {MAX_NAME_BYTES}",
-                name.len()
-            ),
+            format!("path denied: a name of {} bytes; the limit is {MAX_NAME_BYTES}", name.len()),
         ));
     }
     if climbs(name) {
@@ -202,10 +179,7 @@ fn decode(text: &str) -> Option<String> {
     let mut changed = false;
     while let Some(at) = rest.find('%') {
         out.push_str(&rest[..at]);
-        let byte = rest
-            .get(at + 1..at + 3)
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok())
-            .filter(u8::is_ascii);
+        let byte = rest.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(u8::is_ascii);
         if let Some(byte) = byte {
             out.push(char::from(byte));
             rest = &rest[at + 3..];
@@ -256,11 +230,7 @@ macro_rules! text_type {
     };
 }
 
-text_type!(
-    TreePath,
-    "TreePath",
-    "Path relative to the knowledge root, such as `notes/today.md`"
-);
+text_type!(TreePath, "TreePath", "Path relative to the knowledge root, such as `notes/today.md`");
 text_type!(Name, "Name", "One path component");
 
 #[cfg(test)]

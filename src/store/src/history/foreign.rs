@@ -44,7 +44,9 @@ impl History {
             let target = oid(to)?;
             if let Some(from) = from {
                 let base = oid(from)?;
-                if repository.find_commit(base).is_err() || !(base == target || repository.graph_descendant_of(target, base)?) {
+                if repository.find_commit(base).is_err()
+                    || !(base == target || repository.graph_descendant_of(target, base)?)
+                {
                     return Ok(vec![difference(repository, Some(from), to)?]);
                 }
             }
@@ -68,7 +70,9 @@ impl History {
     /// # Errors
     /// `Git` when one of them is missing.
     pub fn contains(&self, commit: CommitId, ancestor: CommitId) -> Outcome<bool> {
-        self.reader(|repository| Ok(commit == ancestor || repository.graph_descendant_of(oid(commit)?, oid(ancestor)?)?))
+        self.reader(
+            |repository| Ok(commit == ancestor || repository.graph_descendant_of(oid(commit)?, oid(ancestor)?)?),
+        )
     }
 }
 
@@ -86,8 +90,12 @@ fn difference(repository: &Repository, from: Option<CommitId>, to: CommitId) -> 
         let (old, new) = (delta.old_file(), delta.new_file());
         let side = if delta.status() == Delta::Deleted { &old } else { &new };
         // Names that are no UTF-8, and submodules, are not part of the knowledge tree.
-        let Some(path) = side.path().and_then(|path| path.to_str()).and_then(|path| TreePath::parse(path).ok()) else { continue };
-        let Some(kind) = FileKind::of_git_mode(i32::try_from(u32::from(side.mode())).unwrap_or(0)) else { continue };
+        let Some(path) = side.path().and_then(|path| path.to_str()).and_then(|path| TreePath::parse(path).ok()) else {
+            continue;
+        };
+        let Some(kind) = FileKind::of_git_mode(i32::try_from(u32::from(side.mode())).unwrap_or(0)) else {
+            continue;
+        };
         let hash = |file: &git2::DiffFile<'_>| (!file.id().is_zero()).then(|| etag(file.id()));
         entries.push(ForeignEntry { path, old: hash(&old), new: hash(&new), kind });
     }

@@ -51,7 +51,9 @@ impl History {
     pub fn refresh_index<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) -> Outcome<()> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
-        let Some(head) = head_of(repository)? else { return Ok(()) };
+        let Some(head) = head_of(repository)? else {
+            return Ok(());
+        };
         let tree = repository.find_commit(oid(head)?)?.tree()?;
         let mut index = repository.index()?;
         index.read(false)?;
@@ -72,9 +74,13 @@ impl History {
 
     fn index_entry(&self, path: &TreePath, blob: Oid, mode: i32) -> Outcome<Option<IndexEntry>> {
         let file = self.root.join(path.as_str());
-        let Ok(stat) = std::fs::symlink_metadata(&file) else { return Ok(None) };
+        let Ok(stat) = std::fs::symlink_metadata(&file) else {
+            return Ok(None);
+        };
         let content = match FileKind::of_git_mode(mode) {
-            Some(FileKind::Symlink) => std::fs::read_link(&file).map(|target| target.into_os_string().into_encoded_bytes()),
+            Some(FileKind::Symlink) => {
+                std::fs::read_link(&file).map(|target| target.into_os_string().into_encoded_bytes())
+            }
             Some(FileKind::Regular | FileKind::Executable) if stat.is_file() => std::fs::read(&file),
             Some(FileKind::Regular | FileKind::Executable) | None => return Ok(None),
         };
@@ -87,7 +93,11 @@ impl History {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "git's index keeps the low 32 bits of these")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "git's index keeps the low 32 bits of these"
+)]
 fn to_entry(path: &TreePath, blob: Oid, mode: i32, stat: &std::fs::Metadata) -> IndexEntry {
     IndexEntry {
         ctime: IndexTime::new(stat.ctime() as i32, stat.ctime_nsec() as u32),

@@ -177,7 +177,10 @@ impl History {
 }
 
 /// git refuses repositories that belong to somebody else; a server running as root serves exactly those.
-#[expect(unsafe_code, reason = "libgit2's only switch for this is process-wide and unsynchronised; it is set before any use")]
+#[expect(
+    unsafe_code,
+    reason = "libgit2's only switch for this is process-wide and unsynchronised; it is set before any use"
+)]
 fn trust_the_root() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -232,7 +235,10 @@ fn updated_tree<'r>(
             is_removing = true;
         }
     }
-    let refused = |path: &TreePath, error: git2::Error| StoreError::Unrecordable { path: path.clone(), reason: error.message().to_owned() };
+    let refused = |path: &TreePath, error: git2::Error| StoreError::Unrecordable {
+        path: path.clone(),
+        reason: error.message().to_owned(),
+    };
     let first = |edits: &[Edit<'_>]| edits.first().map_or_else(TreePath::root, |edit| edit.path().clone());
     let kept = if is_removing {
         let id = removals.create_updated(repository, baseline).map_err(|error| refused(&first(edits), error))?;

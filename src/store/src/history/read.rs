@@ -46,7 +46,12 @@ impl History {
                 match tree.get_path(Path::new(below.as_str())) {
                     Ok(entry) => match entry.to_object(repository)?.into_tree() {
                         Ok(tree) => (tree, format!("{below}/")),
-                        Err(_) => return Ok(leaf_in(repository, commit, below)?.map(|(id, kind)| (below.clone(), etag(id), kind)).into_iter().collect()),
+                        Err(_) => {
+                            return Ok(leaf_in(repository, commit, below)?
+                                .map(|(id, kind)| (below.clone(), etag(id), kind))
+                                .into_iter()
+                                .collect());
+                        }
                     },
                     Err(error) if error.code() == ErrorCode::NotFound => return Ok(found),
                     Err(error) => return Err(error.into()),
@@ -54,7 +59,8 @@ impl History {
             };
             start.walk(git2::TreeWalkMode::PreOrder, |directory, entry| {
                 let kind = FileKind::of_git_mode(entry.filemode());
-                let path = entry.name().ok().and_then(|name| TreePath::parse(&format!("{prefix}{directory}{name}")).ok());
+                let path =
+                    entry.name().ok().and_then(|name| TreePath::parse(&format!("{prefix}{directory}{name}")).ok());
                 if let (Some(kind), Some(path)) = (kind, path) {
                     found.push((path, etag(entry.id()), kind));
                 }

@@ -43,6 +43,8 @@ pub struct Record {
     pub provenance: Option<String>,
     /// How subscribers hear of it.
     pub announcement: Announcement,
+    /// True when somebody else made its commit: replay cannot build it again.
+    pub foreign: bool,
     /// Its commit, known before it is logged; none when history is not kept or did not change.
     pub commit: Option<CommitId>,
     /// Directory renames that belong to it, old name and new, to be done before the entries.
@@ -193,8 +195,10 @@ impl Log {
         let mut writer = self.writer.lock();
         let transaction = writer.transaction()?;
         for (seq, commit) in commits {
-            transaction
-                .execute("UPDATE sets SET commit_id = ?2 WHERE seq = ?1", params![rows::number(*seq), &commit.as_bytes()[..]])?;
+            transaction.execute(
+                "UPDATE sets SET commit_id = ?2 WHERE seq = ?1",
+                params![rows::number(*seq), &commit.as_bytes()[..]],
+            )?;
         }
         transaction.commit()?;
         Ok(())
@@ -260,7 +264,8 @@ impl Log {
 
 fn large(records: &[Record]) -> impl Iterator<Item = (String, &Bytes)> {
     records.iter().flat_map(|record| {
-        let contents = record.entries.iter().zip(0_i64..).filter_map(|(entry, ordinal)| Some((entry.content.as_ref()?, ordinal)));
+        let contents =
+            record.entries.iter().zip(0_i64..).filter_map(|(entry, ordinal)| Some((entry.content.as_ref()?, ordinal)));
         contents
             .filter(|(content, _)| content.len() > SPOOL_ABOVE)
             .map(|(content, ordinal)| (spool_name(record.seq, ordinal), content))

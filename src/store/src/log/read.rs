@@ -6,7 +6,7 @@ use svcfs_base::{Actor, CommitId, ETag, Seq, Timestamp, TreePath};
 use super::rows;
 use super::{Log, Outcome, Record};
 
-const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id";
+const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, is_foreign";
 
 /// One version of a path.
 #[derive(Debug, Clone)]
@@ -32,7 +32,8 @@ impl Log {
     /// `Database`.
     pub fn after(&self, seq: Seq, max: usize) -> Outcome<Vec<Record>> {
         self.with_reader(|connection| {
-            let mut records = select(connection, "WHERE seq > ?1 ORDER BY seq LIMIT ?2", params![rows::number(seq), count(max)])?;
+            let mut records =
+                select(connection, "WHERE seq > ?1 ORDER BY seq LIMIT ?2", params![rows::number(seq), count(max)])?;
             for record in &mut records {
                 complete(connection, record)?;
             }

@@ -12,8 +12,8 @@ pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usiz
     let seq = number(record.seq);
     connection
         .prepare_cached(
-            "INSERT INTO sets (seq, time, actor, door, message, provenance, announcement, commit_id)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO sets (seq, time, actor, door, message, provenance, announcement, commit_id, is_foreign)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .execute(params![
             seq,
@@ -24,6 +24,7 @@ pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usiz
             record.provenance,
             record.announcement.name(),
             record.commit.map(|commit| commit.as_bytes().to_vec()),
+            record.foreign,
         ])?;
     for ((from, to), ordinal) in record.moves.iter().zip(0_i64..) {
         connection
@@ -64,8 +65,10 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
         door: Door::parse(&row.get::<_, String>(3)?).ok_or_else(|| damaged(3, "unknown door"))?,
         message: row.get(4)?,
         provenance: row.get(5)?,
-        announcement: Announcement::parse(&row.get::<_, String>(6)?).ok_or_else(|| damaged(6, "unknown announcement"))?,
+        announcement: Announcement::parse(&row.get::<_, String>(6)?)
+            .ok_or_else(|| damaged(6, "unknown announcement"))?,
         commit: commit.map(|bytes| CommitId::try_from(&*bytes)).transpose().map_err(|error| damaged(7, error))?,
+        foreign: row.get(8)?,
         moves: Vec::new(),
         entries: Vec::new(),
     })
@@ -79,7 +82,9 @@ pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         new: etag(row, 2)?,
         kind: FileKind::of_git_mode(row.get(3)?).ok_or_else(|| damaged(3, "unknown kind of file"))?,
         content: None,
-        modified: row.get::<_, Option<i64>>(4)?.map(|after| SystemTime::UNIX_EPOCH + Duration::from_nanos(after.unsigned_abs())),
+        modified: row
+            .get::<_, Option<i64>>(4)?
+            .map(|after| SystemTime::UNIX_EPOCH + Duration::from_nanos(after.unsigned_abs())),
     })
 }
 

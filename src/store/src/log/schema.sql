@@ -6,7 +6,8 @@ CREATE TABLE sets (
     message TEXT NOT NULL,
     provenance TEXT,
     announcement TEXT NOT NULL,
-    commit_id BLOB
+    commit_id BLOB,
+    is_foreign INTEGER NOT NULL
 );
 CREATE INDEX sets_by_commit ON sets (commit_id);
 CREATE TABLE changes (

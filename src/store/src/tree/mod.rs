@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -17,7 +18,7 @@ use rustix::fs::{
     self as sys, AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
-use svcfs_base::{FileKind, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{DiskAttributes, FileKind, MAX_FILE_BYTES, Name, TreePath};
 
 use crate::{StatePaths, StoreError};
 
@@ -80,8 +81,8 @@ pub struct Install<'a> {
     pub content: &'a [u8],
     /// What kind of file.
     pub kind: FileKind,
-    /// Modification time; none is now.
-    pub modified: Option<SystemTime>,
+    /// What it gets beside its content.
+    pub disk: DiskAttributes,
 }
 
 /// Size and free space of the disk below a root.
@@ -125,8 +126,12 @@ impl WorkTree {
         };
         let tree = Self {
             root: directory(root)?,
-            temporary: sys::open(paths.temporary(), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-                .map_err(io::Error::from)?,
+            temporary: sys::open(
+                paths.temporary(),
+                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )
+            .map_err(io::Error::from)?,
             counter: AtomicU64::new(0),
             is_root_user: rustix::process::geteuid().is_root(),
         };
@@ -154,7 +159,9 @@ impl WorkTree {
         let directory = Dir::read_from(&descriptor).map_err(|error| disk(path, error))?;
         for entry in directory {
             let entry = entry.map_err(|error| disk(path, error))?;
-            let Some(name) = entry.file_name().to_str().ok().and_then(|text| Name::parse(text).ok()) else { continue };
+            let Some(name) = entry.file_name().to_str().ok().and_then(|text| Name::parse(text).ok()) else {
+                continue;
+            };
             match sys::statat(&descriptor, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => entries.extend(to_stat(&stat).map(|stat| (name, stat))),
                 Err(Errno::NOENT) => {}
@@ -208,6 +215,29 @@ impl WorkTree {
         Ok((content.into(), stat))
     }
 
+    /// A part of a regular file's content: fewer bytes at its end.
+    ///
+    /// # Errors
+    /// As [`WorkTree::read`].
+    pub fn read_range(&self, path: &TreePath, offset: u64, length: usize) -> Outcome<Bytes> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let file = File::from(self.open_at(path, flags, ResolveFlags::empty())?);
+        let mut content = vec![0; length];
+        let mut filled = 0;
+        while filled < length {
+            match file.read_at(&mut content[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(StoreError::Disk { path: path.clone(), source });
+                }
+            }
+        }
+        content.truncate(filled);
+        Ok(content.into())
+    }
+
     /// The target of a symbolic link.
     ///
     /// # Errors
@@ -215,7 +245,9 @@ impl WorkTree {
     pub fn read_link(&self, path: &TreePath) -> Outcome<String> {
         let (parent, name) = self.parent_of(path)?;
         let target = sys::readlinkat(&parent, name, Vec::new()).map_err(|error| disk(path, error))?;
-        target.into_string().map_err(|_| StoreError::Disk { path: path.clone(), source: io::ErrorKind::InvalidData.into() })
+        target
+            .into_string()
+            .map_err(|_| StoreError::Disk { path: path.clone(), source: io::ErrorKind::InvalidData.into() })
     }
 
     /// Puts a file in place atomically, making directories above it as needed. What was there keeps its owner and permission
@@ -242,24 +274,33 @@ impl WorkTree {
         })
     }
 
-    fn make_temporary(&self, name: &str, install: &Install<'_>, before: Option<&sys::Stat>, parent: &OwnedFd) -> rustix::io::Result<()> {
+    fn make_temporary(
+        &self,
+        name: &str,
+        install: &Install<'_>,
+        before: Option<&sys::Stat>,
+        parent: &OwnedFd,
+    ) -> rustix::io::Result<()> {
         if install.kind == FileKind::Symlink {
             sys::symlinkat(OsStr::from_bytes(install.content), &self.temporary, name)?;
         } else {
-            let kept = before.map(|stat| stat.st_mode).filter(|mode| FileType::from_raw_mode(*mode) == FileType::RegularFile);
-            let mode = with_execute_bits(kept.map_or(0o644, |mode| mode & 0o7777), install.kind);
+            let kept =
+                before.map(|stat| stat.st_mode).filter(|mode| FileType::from_raw_mode(*mode) == FileType::RegularFile);
+            let wanted = install.disk.mode.or(kept).unwrap_or(0o644) & 0o7777;
+            let mode = with_execute_bits(wanted, install.kind);
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let mut file = File::from(sys::openat(&self.temporary, name, flags, Mode::from_raw_mode(0o600))?);
             file.write_all(install.content).map_err(to_errno)?;
             sys::fchmod(&file, Mode::from_raw_mode(mode))?;
-            if let Some(modified) = install.modified {
+            if let Some(modified) = install.disk.modified {
                 sys::futimens(&file, &modified_only(modified))?;
             }
         }
         if self.is_root_user {
-            let owner = match before {
-                Some(stat) => (stat.st_uid, stat.st_gid),
-                None => sys::fstat(parent).map(|stat| (stat.st_uid, stat.st_gid))?,
+            let owner = match (install.disk.owner, before) {
+                (Some(owner), _) => owner,
+                (None, Some(stat)) => (stat.st_uid, stat.st_gid),
+                (None, None) => sys::fstat(parent).map(|stat| (stat.st_uid, stat.st_gid))?,
             };
             if owner != (0, 0) {
                 let (uid, gid) = (Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)));
@@ -307,7 +348,9 @@ impl WorkTree {
     /// # Errors
     /// `Disk` with `NotADirectory` when a file is in the way.
     pub fn make_parents(&self, path: &TreePath) -> Outcome<()> {
-        let Some(parent) = path.parent().filter(|parent| !parent.is_root()) else { return Ok(()) };
+        let Some(parent) = path.parent().filter(|parent| !parent.is_root()) else {
+            return Ok(());
+        };
         match self.stat(&parent) {
             Ok(stat) if stat.kind == StatKind::Directory => Ok(()),
             Ok(_) => Err(disk(&parent, Errno::NOTDIR)),
@@ -356,7 +399,12 @@ impl WorkTree {
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn set_times(&self, path: &TreePath, accessed: Option<SystemTime>, modified: Option<SystemTime>) -> Outcome<()> {
+    pub fn set_times(
+        &self,
+        path: &TreePath,
+        accessed: Option<SystemTime>,
+        modified: Option<SystemTime>,
+    ) -> Outcome<()> {
         let (parent, name) = self.parent_of(path)?;
         let omit = Timespec { tv_sec: 0, tv_nsec: sys::UTIME_OMIT };
         let times = Timestamps {

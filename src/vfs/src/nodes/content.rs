@@ -1,12 +1,15 @@
 //! Content of nodes: opening, reading, writing, publishing.
 
 use bytes::Bytes;
-use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, TreePath};
+use svcfs_base::{
+    Caller, Change, ChangeSet, DiskAttributes, Door, Durability, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES,
+    TreePath,
+};
 use svcfs_store::Install;
 use tracing::{error, warn};
 
 use super::table::{Shared, Staging};
-use super::{HandleId, NodeId, OpenMode, SetAttributes};
+use super::{HandleId, NodeId, OpenMode, SetAttributes, WriteAt};
 use crate::Vfs;
 use crate::core::Present;
 use crate::place::REJECTED_DIRECTORY;
@@ -62,7 +65,12 @@ impl Vfs {
             }
         }
         let path = self.nodes.path_of(node)?;
-        if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() || set.modified.is_some() || set.accessed.is_some() {
+        if set.mode.is_some()
+            || set.uid.is_some()
+            || set.gid.is_some()
+            || set.modified.is_some()
+            || set.accessed.is_some()
+        {
             self.set_on_disk(caller, &path, &set)?;
         }
         self.attributes(node)
@@ -90,8 +98,14 @@ impl Vfs {
         {
             let kind = if mode & 0o100 != 0 { FileKind::Executable } else { FileKind::Regular };
             if kind != leaf.kind {
-                let (content, modified) = (leaf.content, leaf.modified);
-                let change = Change::Put { path: path.clone(), content, expect: Expect::Any, kind: Some(kind), mode: Some(mode), modified };
+                let disk = DiskAttributes { mode: Some(mode), ..leaf.disk };
+                let change = Change::Put {
+                    path: path.clone(),
+                    content: leaf.content,
+                    expect: Expect::Any,
+                    kind: Some(kind),
+                    disk,
+                };
                 self.apply(caller, change)?;
             }
         }
@@ -130,7 +144,7 @@ impl Vfs {
         if mode.write && !self.core.places.is_visible(caller.door, &self.nodes.path_of(node)?) {
             return Err(Fault::new(Kind::Forbidden, "this file belongs to the server"));
         }
-        let handle = self.nodes.open(node, mode.write, mode.append)?;
+        let handle = self.nodes.open(node, mode.write)?;
         if mode.truncate && mode.write {
             let emptied = self.stage(node, false, |staging, now| {
                 staging.is_changed |= !staging.bytes.is_empty();
@@ -169,22 +183,27 @@ impl Vfs {
                 let range = slice(&leaf.content);
                 Ok(leaf.content.slice(range))
             }
-            None => self.core.tree.read_range(&path, offset, length).map_err(|error| crate::view::not_there(&path, error)),
+            None => {
+                self.core.tree.read_range(&path, offset, length).map_err(|error| crate::view::not_there(&path, error))
+            }
         }
     }
 
-    /// Writes at an offset, or at the end for a handle opened to append; not in history until published.
+    /// Writes at an offset or at the end; not in history until published.
     ///
     /// # Errors
     /// `TooLarge` when the file would exceed 64 MiB; `Forbidden` for a handle opened to read; `Stale`.
-    pub fn write_node(&self, handle: HandleId, offset: u64, data: &[u8]) -> Result<usize, Fault> {
+    pub fn write_node(&self, handle: HandleId, at: WriteAt, data: &[u8]) -> Result<usize, Fault> {
         let handle = self.nodes.handle(handle)?;
         if !handle.is_writing {
             return Err(Fault::new(Kind::Forbidden, "the file was opened to read only"));
         }
         self.stage(handle.node, true, |staging, now| {
             let length = staging.bytes.len();
-            let start = if handle.is_appending { length } else { usize::try_from(offset).unwrap_or(usize::MAX) };
+            let start = match at {
+                WriteAt::Offset(offset) => usize::try_from(offset).unwrap_or(usize::MAX),
+                WriteAt::End => length,
+            };
             let end = start.checked_add(data.len()).filter(|end| *end <= MAX_FILE_BYTES);
             let end = end.ok_or_else(|| Fault::too_large("file", MAX_FILE_BYTES))?;
             if end > length {
@@ -248,7 +267,8 @@ impl Vfs {
     /// another door wrote the file since, and only parts of it were changed here. What [`Vfs::apply`] says.
     pub fn publish(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
-        let is_waiting = shared.lock().staging.as_ref().is_some_and(|staging| staging.bytes.is_empty() && !staging.is_written);
+        let is_waiting =
+            shared.lock().staging.as_ref().is_some_and(|staging| staging.bytes.is_empty() && !staging.is_written);
         if is_waiting && durability == Durability::Soon {
             return Ok(());
         }
@@ -258,7 +278,9 @@ impl Vfs {
     fn publish_now(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        let Ok(path) = self.nodes.path_of(node) else { return Ok(()) };
+        let Ok(path) = self.nodes.path_of(node) else {
+            return Ok(());
+        };
         let Some(staging) = shared.staging.take() else {
             if durability == Durability::Now {
                 self.settled()?;
@@ -274,8 +296,11 @@ impl Vfs {
             content: Bytes::copy_from_slice(&staging.bytes),
             expect: staging.base.map_or(Expect::Any, |etag| Expect::OneOf(vec![etag])),
             kind,
-            mode: staging.mode,
-            modified: Some(staging.modified),
+            disk: DiskAttributes {
+                mode: staging.mode,
+                owner: Some((staging.uid, staging.gid)),
+                modified: Some(staging.modified),
+            },
         };
         let set = ChangeSet { durability, ..ChangeSet::from(change) };
         match self.apply(caller, set) {
@@ -306,8 +331,11 @@ impl Vfs {
     /// Keeps what was refused where a person finds it (gaps.md D6).
     pub(super) fn keep_refused(&self, path: &TreePath, content: Bytes, fault: &Fault) {
         warn!(page.path = %path, reason = fault.message(), "a save was refused; its text is kept below `{REJECTED_DIRECTORY}`");
-        let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else { return };
-        let install = Install { path: &place, content: &content, kind: FileKind::Regular, mode: None, modified: None };
+        let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else {
+            return;
+        };
+        let install =
+            Install { path: &place, content: &content, kind: FileKind::Regular, disk: DiskAttributes::default() };
         if let Err(error) = self.core.tree.install(&install) {
             error!(page.path = %path, %error, "the text of a refused save could not be kept");
         }
@@ -318,7 +346,9 @@ impl Vfs {
         if let Some(shared) = self.nodes.shared_at(path) {
             shared.lock().refusal = None;
         }
-        let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else { return };
+        let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else {
+            return;
+        };
         if self.core.tree.stat(&place).is_ok()
             && let Err(error) = self.core.tree.remove(&place)
         {
@@ -332,7 +362,8 @@ impl Vfs {
     /// As [`Vfs::publish`]; the handle is closed all the same.
     pub fn release(&self, caller: &Caller, handle: HandleId) -> Result<(), Fault> {
         let node = self.nodes.handle(handle)?.node;
-        let outcome = if self.nodes.is_open_elsewhere(node) { Ok(()) } else { self.publish_now(caller, node, Durability::Soon) };
+        let outcome =
+            if self.nodes.is_open_elsewhere(node) { Ok(()) } else { self.publish_now(caller, node, Durability::Soon) };
         self.nodes.close(handle);
         outcome
     }

@@ -35,8 +35,15 @@ pub struct OpenMode {
     pub write: bool,
     /// Emptied first.
     pub truncate: bool,
-    /// Every write goes to the end.
-    pub append: bool,
+}
+
+/// Where a write goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteAt {
+    /// So many bytes from the start.
+    Offset(u64),
+    /// To the end, wherever that is by then (`O_APPEND`).
+    End,
 }
 
 /// Attributes to set; those that are none stay.

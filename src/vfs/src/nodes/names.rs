@@ -20,6 +20,11 @@ impl Vfs {
         Ok((self.nodes.find(&path, 1), attributes))
     }
 
+    /// Counts one more finding of a node that a listing gave.
+    pub fn found(&self, node: NodeId) {
+        self.nodes.found(node);
+    }
+
     /// Gives back `count` findings of a node.
     pub fn forget(&self, node: NodeId, count: u64) {
         self.nodes.forget(node, count);
@@ -57,26 +62,20 @@ impl Vfs {
             .collect()
     }
 
-    /// Creates a file (found once) and opens it to read and write. It is in the tree and in history once published.
+    /// Creates a file (found once) and opens it to read and write. It is in the tree and in history once it is published.
     ///
     /// # Errors
-    /// `Exists` when `exclusive` and the name is taken; `NotFound`, `NotDirectory`, `Invalid` for places nobody may write.
+    /// `Exists` when the name is taken; `NotFound`, `NotDirectory`, `Invalid` for places nobody may write.
     pub fn create(
         &self,
         caller: &Caller,
         parent: NodeId,
         name: &Name,
-        (mode, exclusive): (u32, bool),
+        mode: u32,
     ) -> Result<(NodeId, Attributes, HandleId), Fault> {
         let path = self.writable(caller, parent, name)?;
         match self.attributes_at(caller, &path) {
-            Ok(_) if exclusive => return Err(Fault::exists(&path)),
-            Ok(attributes) if attributes.kind == EntryKind::Directory => return Err(Fault::is_directory(&path)),
-            Ok(attributes) => {
-                let node = self.nodes.find(&path, 1);
-                let handle = self.nodes.open(node, true, false)?;
-                return Ok((node, attributes, handle));
-            }
+            Ok(_) => return Err(Fault::exists(&path)),
             Err(fault) if fault.kind() == Kind::NotFound => {}
             Err(fault) => return Err(fault),
         }
@@ -84,7 +83,7 @@ impl Vfs {
         // A name that was taken before may have left a node that still has handles.
         self.nodes.remove(&path);
         let node = self.nodes.find(&path, 1);
-        let handle = self.nodes.open(node, true, false)?;
+        let handle = self.nodes.open(node, true)?;
         self.nodes.shared(node)?.lock().staging = Some(Staging {
             bytes: Vec::new(),
             base: None,
@@ -103,7 +102,13 @@ impl Vfs {
     ///
     /// # Errors
     /// `Exists`, `NotFound`, `NotDirectory`, `Invalid` for places nobody may write.
-    pub fn make_directory(&self, caller: &Caller, parent: NodeId, name: &Name, mode: u32) -> Result<(NodeId, Attributes), Fault> {
+    pub fn make_directory(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &Name,
+        mode: u32,
+    ) -> Result<(NodeId, Attributes), Fault> {
         let path = self.writable(caller, parent, name)?;
         self.apply(caller, Change::MakeDir { path: path.clone() })?;
         self.core.tree.set_mode(&path, mode & 0o7777)?;
@@ -203,14 +208,15 @@ impl Vfs {
         let put = |path: &TreePath, from: &TreePath| -> Result<Change, Fault> {
             match self.core.present(from)? {
                 Present::Absent => Err(Fault::file_not_found(from)),
-                Present::Directory => Err(Fault::invalid("path", format_args!("`{from}` is a directory; only files are exchanged"))),
+                Present::Directory => {
+                    Err(Fault::invalid("path", format_args!("`{from}` is a directory; only files are exchanged")))
+                }
                 Present::Leaf(leaf, _) => Ok(Change::Put {
                     path: path.clone(),
                     content: leaf.content,
                     expect: Expect::Any,
                     kind: Some(leaf.kind),
-                    mode: leaf.mode,
-                    modified: leaf.modified,
+                    disk: leaf.disk,
                 }),
             }
         };
@@ -225,10 +231,19 @@ impl Vfs {
     ///
     /// # Errors
     /// `Exists`, `NotFound`, `NameTooLong` for a target over 4,095 bytes.
-    pub fn make_link(&self, caller: &Caller, parent: NodeId, name: &Name, target: &str) -> Result<(NodeId, Attributes), Fault> {
+    pub fn make_link(
+        &self,
+        caller: &Caller,
+        parent: NodeId,
+        name: &Name,
+        target: &str,
+    ) -> Result<(NodeId, Attributes), Fault> {
         let path = self.writable(caller, parent, name)?;
         if target.len() > 4095 {
-            return Err(Fault::new(Kind::NameTooLong, format!("the target of `{path}` is {} bytes long; 4095 is the limit", target.len())));
+            return Err(Fault::new(
+                Kind::NameTooLong,
+                format!("the target of `{path}` is {} bytes long; 4095 is the limit", target.len()),
+            ));
         }
         let change = Change::link(path.clone(), target).expecting(Expect::Absent);
         self.apply(caller, ChangeSet::from(change).soon()).map_err(|fault| match fault.kind() {
@@ -270,7 +285,9 @@ impl Vfs {
 
     /// Keeps a file's content for its open handles when its name goes; true when it was never published.
     fn hold_content(&self, path: &TreePath) -> Result<bool, Fault> {
-        let Some(node) = self.nodes.at(path).filter(|node| self.nodes.is_open(*node)) else { return Ok(false) };
+        let Some(node) = self.nodes.at(path).filter(|node| self.nodes.is_open(*node)) else {
+            return Ok(false);
+        };
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if let Some(staging) = &shared.staging {

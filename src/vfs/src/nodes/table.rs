@@ -50,7 +50,6 @@ struct Node {
 pub(crate) struct Handle {
     pub(crate) node: NodeId,
     pub(crate) is_writing: bool,
-    pub(crate) is_appending: bool,
 }
 
 #[derive(Debug)]
@@ -96,7 +95,9 @@ impl Nodes {
                 let id = NodeId(table.next_node);
                 table.next_node += 1;
                 table.names.insert(path.clone(), id);
-                table.nodes.insert(id, Node { path: path.clone(), is_gone: false, found: 0, open: 0, shared: Arc::default() });
+                table
+                    .nodes
+                    .insert(id, Node { path: path.clone(), is_gone: false, found: 0, open: 0, shared: Arc::default() });
                 id
             }
         };
@@ -108,6 +109,12 @@ impl Nodes {
 
     pub(crate) fn at(&self, path: &TreePath) -> Option<NodeId> {
         self.table().names.get(path).copied()
+    }
+
+    pub(crate) fn found(&self, id: NodeId) {
+        if let Some(node) = self.table().nodes.get_mut(&id) {
+            node.found += 1;
+        }
     }
 
     pub(crate) fn forget(&self, id: NodeId, count: u64) {
@@ -147,12 +154,12 @@ impl Nodes {
             .collect()
     }
 
-    pub(crate) fn open(&self, id: NodeId, is_writing: bool, is_appending: bool) -> Result<HandleId, Fault> {
+    pub(crate) fn open(&self, id: NodeId, is_writing: bool) -> Result<HandleId, Fault> {
         let mut table = self.table();
         table.nodes.get_mut(&id).ok_or_else(stale)?.open += 1;
         let handle = HandleId(table.next_handle);
         table.next_handle += 1;
-        table.handles.insert(handle, Handle { node: id, is_writing, is_appending });
+        table.handles.insert(handle, Handle { node: id, is_writing });
         Ok(handle)
     }
 
@@ -171,7 +178,9 @@ impl Nodes {
 
     pub(crate) fn close(&self, handle: HandleId) {
         let mut table = self.table();
-        let Some(Handle { node: id, .. }) = table.handles.remove(&handle) else { return };
+        let Some(Handle { node: id, .. }) = table.handles.remove(&handle) else {
+            return;
+        };
         if let Some(node) = table.nodes.get_mut(&id) {
             node.open = node.open.saturating_sub(1);
         }
@@ -209,7 +218,8 @@ impl Nodes {
     pub(crate) fn exchange(&self, one: &TreePath, other: &TreePath) {
         let mut table = self.table();
         let (first, second) = (table.below(one), table.below(other));
-        let taken: Vec<_> = first.iter().chain(&second).filter_map(|path| Some((path.clone(), table.names.remove(path)?))).collect();
+        let taken: Vec<_> =
+            first.iter().chain(&second).filter_map(|path| Some((path.clone(), table.names.remove(path)?))).collect();
         for (path, id) in taken {
             let (from, to) = if path.is_under(one) { (one, other) } else { (other, one) };
             if let (Some(path), Some(node)) = (path.moved(from, to), table.nodes.get_mut(&id)) {

@@ -1,0 +1,461 @@
+//! The write path on a real disk with real git and SQLite.
+#![expect(clippy::disallowed_methods, reason = "edits behind the server are made as a person makes them")]
+
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use svcfs_base::*;
+use tempfile::TempDir;
+
+use super::*;
+
+/// A space in a temporary directory that can be closed and opened again.
+pub(crate) struct TestSpace {
+    pub(crate) directory: TempDir,
+    pub(crate) vfs: Arc<Vfs>,
+}
+
+pub(crate) fn options(root: &Path, watch: bool) -> Options {
+    let scratch = ["*~", "*.swp", "4913", "sed??????"].map(str::to_owned).to_vec();
+    Options { root: root.to_owned(), clock: Arc::new(SystemClock), gates: vec![Box::new(NoBadWord)], scratch, watch }
+}
+
+/// Refuses pages that say so, and stamps pages that ask for it.
+struct NoBadWord;
+
+impl Gate for NoBadWord {
+    fn pass(&self, _: &Caller, proposal: &mut Proposal) -> Result<(), Fault> {
+        if proposal.content.windows(6).any(|window| window == b"refuse") {
+            return Err(Fault::rejected("bad word"));
+        }
+        if proposal.content.starts_with(b"stamp") {
+            proposal.content = Bytes::from_static(b"stamped\n");
+        }
+        Ok(())
+    }
+}
+
+impl TestSpace {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let vfs = Vfs::open(options(directory.path(), false)).unwrap();
+        Self { directory, vfs }
+    }
+    pub(crate) fn reopen(&mut self) {
+        self.vfs.close().unwrap();
+        self.vfs = Vfs::open(options(self.directory.path(), false)).unwrap();
+    }
+    pub(crate) fn put(&self, path: &str, text: &str) -> Applied {
+        self.vfs.apply(&eve(), Change::put(at(path), text.to_owned())).unwrap()
+    }
+    pub(crate) fn text(&self, path: &str) -> String {
+        String::from_utf8(self.vfs.read(Door::Http, &at(path)).unwrap().content.to_vec()).unwrap()
+    }
+    pub(crate) fn git(&self, arguments: &[&str]) -> String {
+        let output = Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.git(&["log", "--format=%an|%s"]).lines().map(str::to_owned).collect()
+    }
+    /// Waits for the checkpoint, after which git's own index agrees.
+    pub(crate) fn wait_until(&self, what: &str, mut is_true: impl FnMut(&Self) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !is_true(self) {
+            assert!(Instant::now() < deadline, "waited 20 s until {what}");
+            self.vfs.feed().wait(Seq(u64::MAX), Duration::from_millis(20));
+        }
+    }
+}
+
+pub(crate) fn at(path: &str) -> TreePath {
+    TreePath::parse(path).unwrap()
+}
+
+pub(crate) fn eve() -> Caller {
+    Caller::new(Door::Http).named(Actor::new("eve"))
+}
+
+#[test]
+fn a_write_is_read_back_and_is_one_commit_by_its_author() {
+    let space = TestSpace::new();
+    let applied = space.put("notes/a.md", "one\n");
+    assert_eq!(space.text("notes/a.md"), "one\n");
+    assert_eq!(space.log(), ["eve|eve: notes/a.md"]);
+    assert_eq!(space.git(&["rev-parse", "HEAD"]).trim(), applied.commit.unwrap().to_string());
+    assert_eq!(space.git(&["show", "HEAD:notes/a.md"]), "one\n");
+    assert_eq!(applied.files[0].etag.unwrap().to_string(), space.git(&["rev-parse", "HEAD:notes/a.md"]).trim());
+}
+
+#[test]
+fn the_same_content_again_is_no_new_version() {
+    let space = TestSpace::new();
+    space.put("a.md", "one\n");
+    let again = space.put("a.md", "one\n");
+    assert_eq!(again.commit, None);
+    assert_eq!(space.log().len(), 1);
+}
+
+#[test]
+fn a_set_is_one_commit_and_happens_whole_or_not_at_all() {
+    let space = TestSpace::new();
+    let good = vec![Change::put(at("a.md"), "a"), Change::put(at("b/c.md"), "c")];
+    space.vfs.apply(&eve(), ChangeSet::new(good).message("both")).unwrap();
+    assert_eq!(space.log(), ["eve|both"]);
+    let bad = vec![Change::put(at("d.md"), "d"), Change::put(at("e.md"), "refuse")];
+    let fault = space.vfs.apply(&eve(), ChangeSet::new(bad)).unwrap_err();
+    assert_eq!(fault.kind(), Kind::Rejected);
+    assert_eq!(space.vfs.stat(Door::Http, &at("d.md")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.log().len(), 1);
+}
+
+#[test]
+fn a_gate_may_rewrite_what_is_stored() {
+    let space = TestSpace::new();
+    let applied = space.put("a.md", "stamp me");
+    assert_eq!(space.text("a.md"), "stamped\n");
+    assert_eq!(applied.files[0].etag, Some(ETag::of(b"stamped\n")));
+}
+
+#[test]
+fn conditions_are_held_against_what_is_there_now() {
+    let space = TestSpace::new();
+    let etag = space.put("a.md", "one").files[0].etag.unwrap();
+    let put = |path: &str, expect| space.vfs.apply(&eve(), Change::put(at(path), "two").expecting(expect));
+    let stale = ETag::of(b"stale");
+    assert_eq!(put("a.md", Expect::OneOf(vec![stale])).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(put("missing.md", Expect::OneOf(vec![etag])).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(put("missing.md", Expect::Present).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(put("a.md", Expect::Absent).unwrap_err().kind(), Kind::PreconditionFailed);
+    assert_eq!(space.log().len(), 1);
+    put("a.md", Expect::OneOf(vec![stale, etag])).unwrap();
+    put("new.md", Expect::Absent).unwrap();
+    assert_eq!(space.log().len(), 3);
+}
+
+#[test]
+fn a_rename_is_one_commit_and_keeps_the_content() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    space.vfs.apply(&eve(), Change::rename(at("a.md"), at("deep/er/b.md"))).unwrap();
+    assert_eq!(space.text("deep/er/b.md"), "one");
+    assert_eq!(space.vfs.stat(Door::Http, &at("a.md")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.log()[0], "eve|eve: rename a.md → deep/er/b.md");
+    assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "deep/er/b.md\n");
+}
+
+#[test]
+fn a_directory_moves_whole_in_one_commit() {
+    let space = TestSpace::new();
+    for n in 0..20 {
+        space.put(&format!("d/{}/{n}.md", n % 3), &format!("page {n}"));
+    }
+    let before = space.log().len();
+    space.vfs.apply(&eve(), Change::rename(at("d"), at("x/y"))).unwrap();
+    assert_eq!(space.log().len(), before + 1);
+    assert_eq!(space.text("x/y/2/5.md"), "page 5");
+    assert_eq!(
+        space.git(&["ls-tree", "-r", "--name-only", "HEAD"]).lines().filter(|path| path.starts_with("x/y/")).count(),
+        20
+    );
+    let fault = space.vfs.apply(&eve(), Change::rename(at("x"), at("x/y/z"))).unwrap_err();
+    assert_eq!(fault.kind(), Kind::Invalid);
+}
+
+#[test]
+fn a_file_may_give_way_to_a_directory_of_its_name_and_back() {
+    let space = TestSpace::new();
+    space.put("x", "file");
+    assert_eq!(space.vfs.apply(&eve(), Change::put(at("x/y.md"), "y")).unwrap_err().kind(), Kind::NotDirectory);
+    space.vfs.apply(&eve(), Change::remove(at("x"))).unwrap();
+    space.put("x/y.md", "y");
+    assert_eq!(space.vfs.apply(&eve(), Change::put(at("x"), "file")).unwrap_err().kind(), Kind::IsDirectory);
+    space.vfs.apply(&eve(), Change::remove(at("x/y.md"))).unwrap();
+    space.vfs.apply(&eve(), Change::RemoveDir { path: at("x") }).unwrap();
+    space.put("x", "file again");
+    assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "x\n");
+}
+
+#[test]
+fn places_of_the_server_are_invisible_and_unwritable() {
+    let space = TestSpace::new();
+    for path in [".git/config", ".GIT/config", ".svc/state/log.db", ".svc/config.toml"] {
+        let fault = space.vfs.apply(&eve(), Change::put(at(path), "x")).unwrap_err();
+        assert_eq!(fault.kind(), Kind::Invalid, "{path}");
+        assert!(fault.message().contains("path denied"), "{fault}");
+        assert_eq!(space.vfs.read(Door::Http, &at(path)).unwrap_err().kind(), Kind::NotFound, "{path}");
+    }
+    assert!(space.vfs.list(Door::Http, &TreePath::root()).unwrap().iter().all(|entry| entry.path.as_str() != ".git"));
+    assert_eq!(space.vfs.apply(&eve(), Change::put(TreePath::root(), "x")).unwrap_err().kind(), Kind::Invalid);
+}
+
+#[test]
+fn a_name_git_refuses_is_refused_and_changes_nothing() {
+    let space = TestSpace::new();
+    let fault = space.vfs.apply(&eve(), Change::put(at("a/git~1"), "x")).unwrap_err();
+    assert_eq!(fault.kind(), Kind::Invalid, "{fault:?}");
+    assert_eq!(space.vfs.stat(Door::Http, &at("a/git~1")).unwrap_err().kind(), Kind::NotFound);
+    space.put("ok.md", "still works");
+}
+
+#[test]
+fn scratch_files_are_kept_and_never_versioned() {
+    let space = TestSpace::new();
+    space.put("a.md~", "backup");
+    assert_eq!(space.text("a.md~"), "backup");
+    space.put("a.md", "page");
+    space.vfs.apply(&eve(), Change::rename(at("a.md~"), at("b.md~"))).unwrap();
+    assert_eq!(space.log(), ["eve|eve: a.md"]);
+    space.vfs.apply(&eve(), Change::rename(at("b.md~"), at("a.md"))).unwrap();
+    assert_eq!(space.text("a.md"), "backup");
+    assert_eq!(space.log().len(), 2);
+    assert_eq!(space.vfs.stat(Door::Http, &at("b.md~")).unwrap_err().kind(), Kind::NotFound);
+}
+
+#[test]
+fn a_backup_rename_followed_by_a_new_file_is_one_version() {
+    let space = TestSpace::new();
+    space.put("a.md", "old");
+    space.vfs.apply(&eve(), Change::rename(at("a.md"), at("a.md~"))).unwrap();
+    space.put("a.md", "new");
+    space.vfs.apply(&eve(), Change::remove(at("a.md~"))).unwrap();
+    assert_eq!(space.log().len(), 2);
+    assert_eq!(space.text("a.md"), "new");
+    let changes = space.vfs.changes(None, 50).unwrap();
+    assert!(changes.changes.iter().all(|change| change.action == Action::Write));
+}
+
+#[test]
+fn a_page_renamed_to_a_scratch_name_for_good_is_removed_from_history() {
+    let space = TestSpace::new();
+    space.put("a.md", "old");
+    space.vfs.apply(&eve(), Change::rename(at("a.md"), at("a.md~"))).unwrap();
+    space.wait_until("the removal is recorded", |space| space.log()[0] == "eve|delete: a.md");
+    assert_eq!(space.text("a.md~"), "old");
+}
+
+#[test]
+fn a_soon_write_is_seen_at_once_and_committed_shortly_after() {
+    let space = TestSpace::new();
+    let set = ChangeSet::from(Change::put(at("d/a.md"), "soon")).soon();
+    space.vfs.apply(&eve(), set).unwrap();
+    assert_eq!(space.text("d/a.md"), "soon");
+    assert_eq!(space.vfs.stat(Door::Http, &at("d/a.md")).unwrap().size, 4);
+    assert_eq!(space.vfs.list(Door::Http, &at("d")).unwrap().len(), 1);
+    assert_eq!(space.vfs.versions(&at("d/a.md")).unwrap().len(), 1);
+}
+
+#[test]
+fn versions_diff_and_blame_tell_who_wrote_what() {
+    let space = TestSpace::new();
+    let one = space.put("a.md", "first\nsecond\n").commit.unwrap().to_string();
+    let adam = Caller::new(Door::Mcp).named(Actor::new("adam"));
+    let two = space.vfs.apply(&adam, Change::put(at("a.md"), "first\nchanged\n")).unwrap().commit.unwrap().to_string();
+    let versions = space.vfs.versions(&at("a.md")).unwrap();
+    assert_eq!(versions.iter().map(|v| v.author.as_str()).collect::<Vec<_>>(), ["adam", "eve"]);
+    assert_eq!(space.vfs.version(&at("a.md"), &one[..7]).unwrap(), "first\nsecond\n");
+    let diff = space.vfs.diff(&at("a.md"), &one, &two).unwrap();
+    assert!(diff.contains("-second\n+changed\n"), "{diff}");
+    let blame = space.vfs.blame(&at("a.md")).unwrap();
+    assert_eq!(
+        blame.iter().map(|l| (l.content.as_str(), l.author.as_str())).collect::<Vec<_>>(),
+        [("first", "eve"), ("changed", "adam")]
+    );
+    assert_eq!(space.vfs.version(&at("a.md"), "dead").unwrap_err().kind(), Kind::NotFound);
+}
+
+#[test]
+fn changes_page_forward_without_a_gap() {
+    let space = TestSpace::new();
+    for n in 0..7 {
+        space.put(&format!("{n}.md"), "x");
+    }
+    space.vfs.apply(&eve(), Change::rename(at("0.md"), at("z.md"))).unwrap();
+    let all = space.vfs.changes(None, 500).unwrap();
+    assert_eq!(all.changes.len(), 9);
+    let first = all.changes[0].seq.to_string();
+    let (mut since, mut seen) = (first, 1);
+    loop {
+        let page = space.vfs.changes(Some(&since), 3).unwrap();
+        if page.changes.is_empty() {
+            break;
+        }
+        seen += page.changes.len();
+        since = page.last_seq;
+    }
+    assert_eq!(seen, 9);
+    assert_eq!(space.vfs.changes(Some("zzzz"), 3).unwrap_err().kind(), Kind::Invalid);
+}
+
+#[test]
+fn what_was_edited_while_closed_is_adopted_at_opening() {
+    let mut space = TestSpace::new();
+    space.put("a.md", "one");
+    space.put("b.md", "two");
+    space.vfs.close().unwrap();
+    fs::write(space.directory.path().join("a.md"), "edited").unwrap();
+    fs::remove_file(space.directory.path().join("b.md")).unwrap();
+    fs::create_dir(space.directory.path().join("new")).unwrap();
+    fs::write(space.directory.path().join("new/c.md"), "three").unwrap();
+    space.vfs = Vfs::open(options(space.directory.path(), false)).unwrap();
+    assert_eq!(space.log()[0], "fswatch|fswatch: 3 files");
+    assert_eq!(space.git(&["show", "HEAD:a.md"]), "edited");
+    assert_eq!(space.vfs.versions(&at("new/c.md")).unwrap().len(), 1);
+}
+
+#[test]
+fn an_edit_behind_us_and_the_write_that_covers_it_are_both_versions() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    fs::write(space.directory.path().join("a.md"), "behind").unwrap();
+    space.put("a.md", "two");
+    assert_eq!(space.log(), ["eve|eve: a.md", "fswatch|fswatch: a.md", "eve|eve: a.md"]);
+    assert_eq!(space.git(&["show", "HEAD^:a.md"]), "behind");
+}
+
+#[test]
+fn an_existing_repository_is_adopted_with_its_history() {
+    let directory = tempfile::tempdir().unwrap();
+    let git = |arguments: &[&str]| {
+        let status = Command::new("git").arg("-C").arg(directory.path()).args(arguments).output().unwrap();
+        assert!(status.status.success(), "{arguments:?}");
+    };
+    git(&["init", "-q", "-b", "trunk"]);
+    for text in ["one", "two"] {
+        fs::write(directory.path().join("a.md"), text).unwrap();
+        git(&["add", "."]);
+        git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-qm", text]);
+    }
+    let vfs = Vfs::open(options(directory.path(), false)).unwrap();
+    let space = TestSpace { directory, vfs };
+    let versions = space.vfs.versions(&at("a.md")).unwrap();
+    assert_eq!(
+        versions.iter().map(|v| (v.author.as_str(), v.message.as_str())).collect::<Vec<_>>(),
+        [("Ann", "two"), ("Ann", "one")]
+    );
+    space.put("a.md", "three");
+    assert_eq!(space.git(&["rev-parse", "--abbrev-ref", "HEAD"]).trim(), "trunk");
+    assert_eq!(space.log().len(), 3);
+}
+
+#[test]
+fn a_persons_commit_is_recorded_and_ours_come_on_top() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    space.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "--allow-empty", "-m", "by hand"]);
+    space.put("b.md", "two");
+    assert_eq!(space.log(), ["eve|eve: b.md", "Ann|by hand", "eve|eve: a.md"]);
+}
+
+#[test]
+fn git_status_is_clean_and_fsck_content_after_a_checkpoint() {
+    let mut space = TestSpace::new();
+    for n in 0..30 {
+        space.put(&format!("d{}/{n}.md", n % 4), &format!("page {n}\n"));
+    }
+    space.vfs.apply(&eve(), Change::link(at("link"), "d1/1.md")).unwrap();
+    space.vfs.apply(&eve(), Change::remove(at("d0/0.md"))).unwrap();
+    space.put("a.md~", "scratch");
+    space.reopen();
+    assert_eq!(space.git(&["status", "--porcelain"]).lines().filter(|line| !line.ends_with('~')).count(), 0);
+    space.git(&["fsck", "--strict"]);
+    assert_eq!(space.log().len(), 32);
+    assert_eq!(space.text("link"), "page 1\n");
+}
+
+#[test]
+fn a_second_server_is_told_who_has_the_root() {
+    let space = TestSpace::new();
+    let Err(fault) = Vfs::open(options(space.directory.path(), false)) else { panic!("opened twice") };
+    assert_eq!(fault.kind(), Kind::Conflict);
+    assert!(fault.message().contains(&std::process::id().to_string()), "{fault}");
+}
+
+#[test]
+fn a_root_that_is_a_file_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("f"), "x").unwrap();
+    let Err(fault) = Vfs::open(options(&directory.path().join("f"), false)) else { panic!("opened a file") };
+    assert!(fault.message().contains("is a file"), "{fault}");
+}
+
+#[test]
+fn links_never_lead_a_reader_or_writer_out_of_the_root() {
+    let space = TestSpace::new();
+    let root = space.directory.path();
+    std::os::unix::fs::symlink("/etc/hostname", root.join("abs")).unwrap();
+    std::os::unix::fs::symlink("../..", root.join("up")).unwrap();
+    fs::create_dir(root.join("real")).unwrap();
+    std::os::unix::fs::symlink("real", root.join("dir")).unwrap();
+    assert_eq!(space.vfs.read(Door::Http, &at("abs")).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(space.vfs.read(Door::Http, &at("up/etc/hostname")).unwrap_err().kind(), Kind::Invalid);
+    assert!(space.vfs.apply(&eve(), Change::put(at("up/x.md"), "x")).is_err());
+    assert!(space.vfs.apply(&eve(), Change::put(at("dir/x.md"), "x")).is_err());
+    assert!(!root.parent().unwrap().join("x.md").exists());
+}
+
+#[test]
+fn concurrent_writers_each_get_their_own_commit() {
+    let space = TestSpace::new();
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let vfs = &space.vfs;
+            scope.spawn(move || {
+                let caller = Caller::new(Door::Http).named(Actor::new(&format!("w{writer}")));
+                for n in 0..20 {
+                    vfs.apply(&caller, Change::put(at(&format!("d{writer}/{n}.md")), format!("{writer} {n}"))).unwrap();
+                }
+            });
+        }
+    });
+    let log = space.log();
+    assert_eq!(log.len(), 160);
+    for writer in 0..8 {
+        assert_eq!(log.iter().filter(|line| line.starts_with(&format!("w{writer}|"))).count(), 20);
+    }
+    space.git(&["fsck", "--strict"]);
+}
+
+#[test]
+fn compare_and_swap_loses_no_update() {
+    let space = TestSpace::new();
+    space.put("n", "0");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut done = 0;
+                while done < 25 {
+                    let file = space.vfs.read(Door::Http, &at("n")).unwrap();
+                    let number: u32 = std::str::from_utf8(&file.content).unwrap().parse().unwrap();
+                    let change =
+                        Change::put(at("n"), (number + 1).to_string()).expecting(Expect::OneOf(vec![file.etag]));
+                    done += u32::from(space.vfs.apply(&eve(), change).is_ok());
+                }
+            });
+        }
+    });
+    assert_eq!(space.text("n"), "100");
+    assert_eq!(space.log().len(), 101);
+}
+
+#[test]
+fn edits_behind_a_running_server_are_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let vfs = Vfs::open(options(directory.path(), true)).unwrap();
+    let space = TestSpace { directory, vfs };
+    space.put("a.md", "one");
+    fs::write(space.directory.path().join("a.md"), "behind").unwrap();
+    fs::create_dir_all(space.directory.path().join("x/y")).unwrap();
+    fs::write(space.directory.path().join("x/y/z.md"), "new").unwrap();
+    space.wait_until("both are in history", |space| {
+        space.vfs.recorded(&at("a.md")).unwrap() == Some(ETag::of(b"behind"))
+            && space.vfs.recorded(&at("x/y/z.md")).unwrap() == Some(ETag::of(b"new"))
+    });
+    fs::remove_dir_all(space.directory.path().join("x")).unwrap();
+    space.wait_until("the removal is in history", |space| space.vfs.recorded(&at("x/y/z.md")).unwrap().is_none());
+    assert!(space.log().iter().all(|line| line.starts_with("eve|") || line.starts_with("fswatch|")));
+}
