@@ -54,13 +54,7 @@ pub(crate) fn filter(app: Arc<App>) -> impl Filter<Extract = (Response,), Error 
         .and(warp::body::stream())
         .then(move |method, path: warp::path::FullPath, query, headers, body| {
             let app = Arc::clone(&app);
-            let request = Request {
-                method,
-                path: path.as_str().to_owned(),
-                query,
-                headers,
-                body: parts(body),
-            };
+            let request = Request { method, path: path.as_str().to_owned(), query, headers, body: parts(body) };
             async move { app.answer(request).await }
         })
 }
@@ -71,10 +65,9 @@ where
     S: Stream<Item = Result<B, warp::Error>> + Send + 'static,
     B: Buf,
 {
-    Box::pin(stream.map(|part| {
-        part.map(|mut part| part.copy_to_bytes(part.remaining()))
-            .map_err(|error| error.to_string())
-    }))
+    Box::pin(
+        stream.map(|part| part.map(|mut part| part.copy_to_bytes(part.remaining())).map_err(|error| error.to_string())),
+    )
 }
 
 /// Checks where a browser's request comes from, before anything else looks at it; the allowed origin, if there is one.
@@ -82,10 +75,7 @@ where
 /// # Errors
 /// The answer to give instead: a refusal.
 pub(crate) fn admit(app: &App, headers: &HeaderMap, request_id: &str) -> Result<Option<String>, Box<Response>> {
-    let admitted = app
-        .hosts
-        .check_host(headers)
-        .and_then(|()| app.hosts.check_origin(headers));
+    let admitted = app.hosts.check_host(headers).and_then(|()| app.hosts.check_origin(headers));
     admitted.map_err(|fault| {
         log(&fault, "admission", request_id);
         Box::new(reply::fault(&fault, request_id))
@@ -112,10 +102,7 @@ pub(crate) fn seal(headers: &mut HeaderMap, origin: Option<&str>, request_id: &s
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
     if let Some(origin) = origin.and_then(|origin| HeaderValue::from_str(origin).ok()) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(
-            header::ACCESS_CONTROL_EXPOSE_HEADERS,
-            HeaderValue::from_static(MAY_READ),
-        );
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(MAY_READ));
     }
 }
 
@@ -159,17 +146,11 @@ impl App {
         match self.table.find(&request.method, &request.path)? {
             Found::Nothing => {
                 let path = request.path.escape_default();
-                Err(Fault::not_found(format!(
-                    "not found: `{path}`; /api/openapi.json lists every endpoint"
-                )))
+                Err(Fault::not_found(format!("not found: `{path}`; /api/openapi.json lists every endpoint")))
             }
             Found::OtherMethods(allow) if request.method == Method::OPTIONS => Ok(preflight(&allow)),
             Found::OtherMethods(allow) => Ok(reply::wrong_method(&allow)),
-            Found::Target {
-                target,
-                parameters,
-                space,
-            } => {
+            Found::Target { target, parameters, space } => {
                 let header = bind::header(&request.headers, "X-Svc-Space")?;
                 let space = self.space(header.as_deref(), space.as_deref())?;
                 match target {
@@ -191,7 +172,7 @@ impl App {
         request: Request,
     ) -> Result<Response, Fault> {
         let headers = &request.headers;
-        let is_reading = route.method.is_reading();
+        let is_reading = route.is_reading;
         let caller = bind::from_headers(headers, is_reading)?;
         let cached = bind::header(headers, "If-None-Match")?.filter(|_| is_reading);
         let texts = parameters.into_iter().chain(bind::pairs(&request.query)?);

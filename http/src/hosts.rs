@@ -66,9 +66,7 @@ impl Hosts {
             return Ok(None);
         };
         let origin = origin.to_str().unwrap_or_default();
-        let authority = origin
-            .strip_prefix("http://")
-            .or_else(|| origin.strip_prefix("https://"));
+        let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         let same = || {
             let host = headers.get(http::header::HOST).and_then(|value| value.to_str().ok());
             self.any && host.is_some() && authority == host
@@ -77,10 +75,7 @@ impl Hosts {
             return Ok(Some(origin.to_owned()));
         }
         let text = origin.escape_default();
-        Err(Fault::new(
-            Kind::Forbidden,
-            format!("origin `{text}` is not allowed to use this server"),
-        ))
+        Err(Fault::new(Kind::Forbidden, format!("origin `{text}` is not allowed to use this server")))
     }
 
     fn knows(&self, host: &str) -> bool {

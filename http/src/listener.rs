@@ -76,10 +76,7 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, stop: Cancellat
     }
     drop(listener);
     if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
-        tracing::warn!(
-            connections = connections.len(),
-            "requests still in progress were cut off"
-        );
+        tracing::warn!(connections = connections.len(), "requests still in progress were cut off");
     }
     connections.shutdown().await;
 }

@@ -17,11 +17,7 @@ pub(crate) fn of_path(path: &TreePath) -> Option<String> {
     }
     let mime = mime_guess::from_path(path.as_str()).first_raw()?;
     let is_text = mime.starts_with("text/") || mime == "application/json" || mime == "application/javascript";
-    Some(if is_text {
-        format!("{mime}; charset=utf-8")
-    } else {
-        mime.to_owned()
-    })
+    Some(if is_text { format!("{mime}; charset=utf-8") } else { mime.to_owned() })
 }
 
 /// Sets the content type of stored content, and keeps a browser from running it: stored pages come from many hands, and a

@@ -16,73 +16,29 @@ const ABOUT: &str = "Read, write, search and follow a tree of markdown pages. Ev
 
 /// Parameters that stand in headers, by their name under `components`.
 const HEADERS: [(&str, &str, &str); 6] = [
-    (
-        "Space",
-        "X-Svc-Space",
-        "Name of the space; beats the path. 404 when there is none of that name",
-    ),
-    (
-        "Actor",
-        "X-Actor",
-        "Who changes; becomes the commit author. `anonymous` when absent",
-    ),
-    (
-        "Provenance",
-        "X-Provenance",
-        "Where the content comes from, as `type:id`",
-    ),
-    (
-        "IfMatch",
-        "If-Match",
-        "ETag the page was read with, or `*`; 409 when the page has changed since",
-    ),
-    (
-        "IfNoneMatch",
-        "If-None-Match",
-        "`*`: create only; 412 when something is there",
-    ),
-    (
-        "IfNoneMatchRead",
-        "If-None-Match",
-        "ETag of a cached copy; 304 when it is still right",
-    ),
+    ("Space", "X-Svc-Space", "Name of the space; beats the path. 404 when there is none of that name"),
+    ("Actor", "X-Actor", "Who changes; becomes the commit author. `anonymous` when absent"),
+    ("Provenance", "X-Provenance", "Where the content comes from, as `type:id`"),
+    ("IfMatch", "If-Match", "ETag the page was read with, or `*`; 409 when the page has changed since"),
+    ("IfNoneMatch", "If-None-Match", "`*`: create only; 412 when something is there"),
+    ("IfNoneMatchRead", "If-None-Match", "ETag of a cached copy; 304 when it is still right"),
 ];
 
 /// Refusals by status, by their name under `components` (contract 7).
 const REFUSALS: [(u16, &str, &str); 9] = [
-    (
-        400,
-        "Invalid",
-        "The request is malformed, or a parameter is missing or unreadable",
-    ),
+    (400, "Invalid", "The request is malformed, or a parameter is missing or unreadable"),
     (
         403,
         "Forbidden",
         "A browser page of an origin or host that is not this server's, or a place that cannot be written",
     ),
     (404, "NotFound", "Nothing is there, or there is no such space"),
-    (
-        409,
-        "Conflict",
-        "Somebody else was first: the page changed since it was read, or the name is taken",
-    ),
+    (409, "Conflict", "Somebody else was first: the page changed since it was read, or the name is taken"),
     (412, "PreconditionFailed", "`If-None-Match: *` and something is there"),
     (413, "TooLarge", "The body is over its limit"),
-    (
-        422,
-        "Rejected",
-        "Lint or a schema refused the content; `issues` says where",
-    ),
-    (
-        500,
-        "Internal",
-        "The server's own failure; the log has the details under `request_id`",
-    ),
-    (
-        503,
-        "Unavailable",
-        "A part that is busy or cannot answer now; `Retry-After` says when to try again",
-    ),
+    (422, "Rejected", "Lint or a schema refused the content; `issues` says where"),
+    (500, "Internal", "The server's own failure; the log has the details under `request_id`"),
+    (503, "Unavailable", "A part that is busy or cannot answer now; `Retry-After` says when to try again"),
 ];
 
 /// The document of a catalogue, as JSON text; ends with a newline.
@@ -129,27 +85,19 @@ fn insert(paths: &mut Map<String, Value>, path: String, method: Method, describe
 
 fn header((key, name, description): (&str, &str, &str)) -> (String, Value) {
     let schema = json!({ "type": "string" });
-    (
-        key.to_owned(),
-        json!({ "name": name, "in": "header", "description": description, "schema": schema }),
-    )
+    (key.to_owned(), json!({ "name": name, "in": "header", "description": description, "schema": schema }))
 }
 
 fn refusal((_, key, description): (u16, &str, &str)) -> (String, Value) {
     let schema = json!({ "$ref": "#/components/schemas/Error" });
-    (
-        key.to_owned(),
-        json!({ "description": description, "content": { media::JSON: { "schema": schema } } }),
-    )
+    (key.to_owned(), json!({ "description": description, "content": { media::JSON: { "schema": schema } } }))
 }
 
 /// A special page; what it answers is known, what it reads is in its path.
 fn describe(special: &Special) -> Value {
     let mut responses = Map::new();
     for (status, mime) in special.answers {
-        let reason = http::StatusCode::from_u16(*status)
-            .ok()
-            .and_then(|status| status.canonical_reason());
+        let reason = http::StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
         let mut response = json!({ "description": reason.unwrap_or_default() });
         if !mime.is_empty() {
             response["content"] = json!({ *mime: {} });
@@ -198,13 +146,9 @@ impl Writer {
     /// One way to an operation. The second and further routes of one operation carry their number in the id.
     fn operation(&mut self, area: &Area, entry: &Entry, route: &Route, index: usize) -> Value {
         let schema = (entry.input)(&mut self.inputs);
-        let manual = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-        let (summary, description) = manual.split_once('\n').unwrap_or((manual, ""));
-        let id = if index == 0 {
-            entry.name.to_owned()
-        } else {
-            format!("{}_{}", entry.name, index + 1)
-        };
+        let manual = manual(schema.as_value());
+        let (summary, description) = manual.split_once('\n').unwrap_or((&manual, ""));
+        let id = if index == 0 { entry.name.to_owned() } else { format!("{}_{}", entry.name, index + 1) };
         let mut described = json!({
             "operationId": id,
             "summary": summary,
@@ -224,9 +168,9 @@ impl Writer {
         if route.success != 204 {
             success["content"] = match route.answers {
                 None => json!({ media::JSON: { "schema": (entry.output)(&mut self.outputs) } }),
-                Some((_, Media::Is(mime))) => json!({ mime: { "schema": { "type": "string" } } }),
+                Some((_, Media::Is(mime))) => json!({ bare(mime): { "schema": { "type": "string" } } }),
                 Some((_, Media::OfPath)) => json!({
-                    media::MARKDOWN: { "schema": { "type": "string" } },
+                    bare(media::MARKDOWN): { "schema": { "type": "string" } },
                     "*/*": {},
                     media::JSON: { "schema": (entry.output)(&mut self.outputs) },
                 }),
@@ -239,18 +183,12 @@ impl Writer {
         }
         let mut responses = Map::new();
         responses.insert(route.success.to_string(), success);
-        if route.has_etag && route.method.is_reading() {
-            responses.insert(
-                "304".to_owned(),
-                json!({ "description": "The cached copy is still right" }),
-            );
+        if route.has_etag && route.is_reading {
+            responses.insert("304".to_owned(), json!({ "description": "The cached copy is still right" }));
         }
         for (status, name, _) in REFUSALS {
             if may_answer(route, status) {
-                responses.insert(
-                    status.to_string(),
-                    json!({ "$ref": format!("#/components/responses/{name}") }),
-                );
+                responses.insert(status.to_string(), json!({ "$ref": format!("#/components/responses/{name}") }));
             }
         }
         responses.into()
@@ -275,7 +213,7 @@ impl Writer {
 
 /// Whether a route can refuse with this status.
 fn may_answer(route: &Route, status: u16) -> bool {
-    let writes = !route.method.is_reading();
+    let writes = !route.is_reading;
     match status {
         409 | 412 | 422 => writes,
         413 => route.accepts != Accepts::Nothing,
@@ -288,11 +226,7 @@ fn parameters(route: &Route, schema: &Value) -> Vec<Value> {
         let names = schema.get("required").and_then(Value::as_array);
         names.is_some_and(|names| names.iter().any(|required| required == name))
     };
-    let properties = schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten();
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
     let mut parameters: Vec<Value> = Vec::new();
     for (name, schema) in properties {
         let is_in_path = in_path(route.path).any(|parameter| parameter == name);
@@ -320,27 +254,35 @@ fn parameters(route: &Route, schema: &Value) -> Vec<Value> {
         }
         parameters.push(parameter);
     }
-    let headers: &[&str] = match (route.method.is_reading(), route.has_etag) {
+    let headers: &[&str] = match (route.is_reading, route.has_etag) {
         (true, false) => &["Space"],
         (true, true) => &["Space", "IfNoneMatchRead"],
         (false, false) => &["Space", "Actor", "Provenance", "IfMatch"],
         (false, true) => &["Space", "Actor", "Provenance", "IfMatch", "IfNoneMatch"],
     };
-    parameters.extend(
-        headers
-            .iter()
-            .map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })),
-    );
+    parameters.extend(headers.iter().map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })));
     parameters
+}
+
+/// A media type without its parameters.
+fn bare(mime: &str) -> &str {
+    mime.split(';').next().unwrap_or_default()
+}
+
+/// An operation's manual: the first line is the summary. The line breaks inside a paragraph are the source code's own.
+pub(crate) fn manual(schema: &Value) -> String {
+    let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    let paragraphs = text.split("\n\n").map(|paragraph| match paragraph.trim_start().starts_with(['-', '|', '`']) {
+        true => paragraph.to_owned(),
+        false => paragraph.replace('\n', " "),
+    });
+    paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
 /// Lists in a query are written with commas.
 fn schema_is_list(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| {
-        kind == "array"
-            || kind
-                .as_array()
-                .is_some_and(|kinds| kinds.iter().any(|kind| kind == "array"))
+        kind == "array" || kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "array"))
     })
 }
 
@@ -348,16 +290,13 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
     match route.accepts {
         Accepts::Nothing => None,
         Accepts::Raw(field) => {
-            let mut schema = schema
-                .pointer(&format!("/properties/{field}"))
-                .cloned()
-                .unwrap_or_default();
+            let mut schema = schema.pointer(&format!("/properties/{field}")).cloned().unwrap_or_default();
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
             let text = json!({ "schema": { "type": "string" } });
             Some(json!({
                 "required": true,
                 "description": description,
-                "content": { media::MARKDOWN: text, "application/octet-stream": {} },
+                "content": { bare(media::MARKDOWN): text, "application/octet-stream": {} },
             }))
         }
         Accepts::Json => {

@@ -19,18 +19,14 @@ pub(crate) const RETRY: &str = "retry_after";
 pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
     let mut response = Response::new(body.to_string().into());
     *response.status_mut() = status;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
     response
 }
 
 /// A text answer of a fixed type.
 pub(crate) fn text(mime: &'static str, body: impl Into<String>) -> Response {
     let mut response = Response::new(body.into().into());
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(mime));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(mime));
     response
 }
 
@@ -39,14 +35,10 @@ pub(crate) fn text(mime: &'static str, body: impl Into<String>) -> Response {
 /// # Errors
 /// `Internal` when the output is not what the route promises.
 pub(crate) fn output(route: &Route, output: Value, cached: Option<&str>) -> Result<Response, Fault> {
-    let headers = if route.has_etag {
-        validators(&output)
-    } else {
-        HeaderMap::new()
-    };
+    let headers = if route.has_etag { validators(&output) } else { HeaderMap::new() };
     let is_cached = || {
         let etag = headers.get(ETAG).and_then(|value| value.to_str().ok());
-        route.method.is_reading() && cached.is_some_and(|tags| etag.is_some_and(|etag| names(tags, etag)))
+        route.is_reading && cached.is_some_and(|tags| etag.is_some_and(|etag| names(tags, etag)))
     };
     let status = StatusCode::from_u16(route.success).map_err(Fault::internal)?;
     let mut response = if is_cached() {
@@ -108,9 +100,7 @@ fn validators(output: &Value) -> HeaderMap {
 
 /// A moment as HTTP writes it, to the second.
 pub(crate) fn http_date(moment: Timestamp) -> Option<String> {
-    jiff::fmt::rfc2822::DateTimePrinter::new()
-        .timestamp_to_rfc9110_string(&moment)
-        .ok()
+    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&moment).ok()
 }
 
 /// True when an `If-None-Match` list names the (quoted) etag; quotes and weak marks are optional.

@@ -64,11 +64,7 @@ impl Table {
         let (mut below_prefix, mut at_root) = (BTreeMap::<_, Ways>::new(), BTreeMap::<_, Ways>::new());
         for entry in catalogue.iter().flat_map(|area| area.operations) {
             for route in entry.http {
-                let target = Target::Operation {
-                    entry,
-                    route,
-                    inputs: Inputs::of(entry),
-                };
+                let target = Target::Operation { entry, route, inputs: Inputs::of(entry) };
                 below_prefix.entry(route.path).or_default().push((route.method, target));
             }
         }
@@ -81,10 +77,7 @@ impl Table {
             let ways = paths.entry(special.path).or_default();
             ways.push((Method::Get, Target::Special(special.page)));
         }
-        Ok(Self {
-            below_prefix: router(below_prefix)?,
-            at_root: router(at_root)?,
-        })
+        Ok(Self { below_prefix: router(below_prefix)?, at_root: router(at_root)? })
     }
 
     /// What a path (percent-encoded, as it came) and method lead to. Below the prefix an endpoint's name beats a space's.
@@ -100,12 +93,9 @@ impl Table {
             found => return Ok(found),
         }
         match below[1..].split_once('/') {
-            Some((space, _)) if !space.is_empty() => find(
-                &self.below_prefix,
-                method,
-                &below[1 + space.len()..],
-                Some(decoded(space)?),
-            ),
+            Some((space, _)) if !space.is_empty() => {
+                find(&self.below_prefix, method, &below[1 + space.len()..], Some(decoded(space)?))
+            }
             _ => Ok(Found::Nothing),
         }
     }
@@ -128,24 +118,13 @@ fn find<'t>(
     let Ok(matched) = router.at(path) else {
         return Ok(Found::Nothing);
     };
-    let name = if method == http::Method::HEAD {
-        "GET"
-    } else {
-        method.as_str()
-    };
+    let name = if method == http::Method::HEAD { "GET" } else { method.as_str() };
     let Some((_, target)) = matched.value.iter().find(|(method, _)| method.name() == name) else {
         return Ok(Found::OtherMethods(allow(matched.value)));
     };
-    let parameters: Result<Vec<_>, Fault> = matched
-        .params
-        .iter()
-        .map(|(name, text)| Ok((name.to_owned(), decoded(text)?)))
-        .collect();
-    Ok(Found::Target {
-        target,
-        parameters: parameters?,
-        space,
-    })
+    let parameters: Result<Vec<_>, Fault> =
+        matched.params.iter().map(|(name, text)| Ok((name.to_owned(), decoded(text)?))).collect();
+    Ok(Found::Target { target, parameters: parameters?, space })
 }
 
 fn allow(ways: &Ways) -> String {

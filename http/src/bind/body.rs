@@ -28,10 +28,7 @@ pub(crate) async fn read(mut body: Body, limit: usize, what: &str, expects_conti
     loop {
         let part = tokio::time::timeout(PATIENCE, body.next()).await.map_err(|_| {
             let seconds = PATIENCE.as_secs();
-            Fault::new(
-                Kind::Invalid,
-                format!("{what} stopped arriving for {seconds} s after {seen} bytes"),
-            )
+            Fault::new(Kind::Invalid, format!("{what} stopped arriving for {seconds} s after {seen} bytes"))
         })?;
         match part {
             None => break,

@@ -37,14 +37,12 @@ fn expectation(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Ex
         (None, None) => Ok(Expect::Any),
         (Some(tags), None) => matching("If-Match", tags),
         (None, Some(tags)) if tags.trim() == "*" => Ok(Expect::Absent),
-        (None, Some(_)) => Err(Fault::invalid(
-            "If-None-Match",
-            "only `*` (create, don't replace) has a meaning on a write",
-        )),
-        (Some(_), Some(_)) => Err(Fault::new(
-            Kind::Invalid,
-            "`If-Match` and `If-None-Match` contradict each other; send one of them",
-        )),
+        (None, Some(_)) => {
+            Err(Fault::invalid("If-None-Match", "only `*` (create, don't replace) has a meaning on a write"))
+        }
+        (Some(_), Some(_)) => {
+            Err(Fault::new(Kind::Invalid, "`If-Match` and `If-None-Match` contradict each other; send one of them"))
+        }
     }
 }
 

@@ -128,9 +128,7 @@ impl Shape {
         } else if is_type(schema, "boolean") {
             Self::Boolean
         } else if is_type(schema, "array") {
-            let items = schema
-                .get("items")
-                .map_or(Self::Text, |items| Self::of(items, generator));
+            let items = schema.get("items").map_or(Self::Text, |items| Self::of(items, generator));
             Self::List(Box::new(items))
         } else if is_type(schema, "string") || schema.get("enum").is_some() || schema.get("const").is_some() {
             Self::Text
@@ -155,10 +153,7 @@ impl Shape {
             },
             Self::List(items) => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-                parts
-                    .map(|part| items.read(part))
-                    .collect::<Result<Vec<_>, _>>()
-                    .map(Value::from)
+                parts.map(|part| items.read(part)).collect::<Result<Vec<_>, _>>().map(Value::from)
             }
             Self::Json => serde_json::from_str(text).map_err(|_| "JSON"),
         }
@@ -167,9 +162,7 @@ impl Shape {
 
 /// The schemas a schema is made of.
 fn choices(schema: &Value) -> impl Iterator<Item = &Value> {
-    let lists = ["anyOf", "oneOf", "allOf"]
-        .into_iter()
-        .filter_map(|key| schema.get(key)?.as_array());
+    let lists = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| schema.get(key)?.as_array());
     lists.flatten()
 }
 

@@ -42,9 +42,7 @@ pub(crate) async fn content(route: &Route, body: Body, expects_continue: bool) -
             let bytes = read(body, MAX_BODY_BYTES, "the body", expects_continue).await?;
             json_object(&bytes).map(Content::Json)
         }
-        Accepts::Raw(_) => read(body, MAX_PAGE_BYTES, "file", expects_continue)
-            .await
-            .map(Content::Raw),
+        Accepts::Raw(_) => read(body, MAX_PAGE_BYTES, "file", expects_continue).await.map(Content::Raw),
     }
 }
 
@@ -55,10 +53,7 @@ fn json_object(bytes: &[u8]) -> Result<Map<String, Value>, Fault> {
     match serde_json::from_slice(bytes) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(Fault::new(Kind::Invalid, "the body must be a JSON object")),
-        Err(error) => Err(Fault::new(
-            Kind::Invalid,
-            format!("the body is not valid JSON: {error}"),
-        )),
+        Err(error) => Err(Fault::new(Kind::Invalid, format!("the body is not valid JSON: {error}"))),
     }
 }
 
@@ -106,24 +101,14 @@ fn raw(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
         Err(error) if takes_bytes => Ok(json!({ "base64": STANDARD.encode(error.as_bytes()) })),
         Err(error) => {
             let at = error.utf8_error().valid_up_to();
-            Err(Fault::new(
-                Kind::Invalid,
-                format!("the body is not valid UTF-8 at byte {at}; text is needed here"),
-            ))
+            Err(Fault::new(Kind::Invalid, format!("the body is not valid UTF-8 at byte {at}; text is needed here")))
         }
     }
 }
 
 /// Whether an input of this route may be given as text outside the body.
 fn stands_in_query(route: &Route, name: &str) -> bool {
-    let in_path = || {
-        route
-            .path
-            .split(['{', '}'])
-            .skip(1)
-            .step_by(2)
-            .any(|parameter| parameter == name)
-    };
+    let in_path = || route.path.split(['{', '}']).skip(1).step_by(2).any(|parameter| parameter == name);
     match route.accepts {
         Accepts::Nothing => true,
         Accepts::Raw(field) => name != field,

@@ -94,18 +94,12 @@ fn a_raw_body_becomes_its_field_and_only_from_the_body() {
     let fault = bind(&PUT, "path=a.md&content=x", Content::Raw("y".into())).unwrap_err();
     assert_eq!(fault.message(), "`content`: belongs in the body, not in the query");
     let fault = bind(&PUT, "path=a.md", Content::Raw(Bytes::from_static(b"ab\xff"))).unwrap_err();
-    assert_eq!(
-        fault.message(),
-        "the body is not valid UTF-8 at byte 2; text is needed here"
-    );
+    assert_eq!(fault.message(), "the body is not valid UTF-8 at byte 2; text is needed here");
 }
 
 #[test]
 fn bytes_go_into_an_input_that_takes_them() {
-    assert_eq!(
-        raw(Bytes::from_static(b"\xff\x00"), true).unwrap(),
-        json!({ "base64": "/wA=" })
-    );
+    assert_eq!(raw(Bytes::from_static(b"\xff\x00"), true).unwrap(), json!({ "base64": "/wA=" }));
     assert_eq!(raw(Bytes::from_static(b"text"), true).unwrap(), json!("text"));
 }
 
@@ -117,11 +111,7 @@ fn a_json_body_and_the_query_become_one_object() {
     for (query, body, message) in [
         ("path=a.md", json!({}), "`path`: belongs in the body, not in the query"),
         ("limit=3", json!({ "limit": 4 }), "`limit`: is given twice"),
-        (
-            "",
-            json!({ "contents": "x" }),
-            "there is no parameter `contents`; did you mean `content`?",
-        ),
+        ("", json!({ "contents": "x" }), "there is no parameter `contents`; did you mean `content`?"),
     ] {
         let fault = bind(&POST, query, Content::Json(members(body))).unwrap_err();
         assert_eq!(fault.message(), message);
@@ -137,10 +127,7 @@ fn a_json_body_is_an_object_or_nothing() {
         (b"\xff", "the body is not valid JSON: "),
     ] {
         let fault = json_object(body).unwrap_err();
-        assert!(
-            fault.kind() == Kind::Invalid && fault.message().starts_with(message),
-            "{fault}"
-        );
+        assert!(fault.kind() == Kind::Invalid && fault.message().starts_with(message), "{fault}");
     }
     let deep = "[".repeat(100_000);
     assert!(json_object(deep.as_bytes()).is_err());
@@ -158,20 +145,14 @@ async fn a_body_is_read_up_to_its_limit() {
     assert_eq!(fault.kind(), Kind::TooLarge);
     let parts = vec![Ok(Bytes::from_static(b"abc")), Err("reset".to_owned())];
     let fault = read(body_of(parts), 5, "file", false).await.unwrap_err();
-    assert_eq!(
-        (fault.kind(), fault.message()),
-        (Kind::Invalid, "file broke off after 3 bytes")
-    );
+    assert_eq!((fault.kind(), fault.message()), (Kind::Invalid, "file broke off after 3 bytes"));
 }
 
 #[tokio::test]
 async fn a_page_of_33_mib_is_refused_in_the_contracts_words() {
     let parts = vec![Ok(Bytes::from(vec![b'a'; 1 << 20])); 33];
     let fault = content(&PUT, body_of(parts), false).await.unwrap_err();
-    assert_eq!(
-        (fault.kind().http(), fault.message()),
-        (413, "file exceeds 32 MB limit")
-    );
+    assert_eq!((fault.kind().http(), fault.message()), (413, "file exceeds 32 MB limit"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,14 +201,8 @@ fn preconditions_are_read_strictly() {
     let both = [("If-Match", plain.as_bytes()), ("If-Match", quoted.as_bytes())];
     assert_eq!(expectation_of(&both, false).unwrap(), Expect::OneOf(vec![etag, etag]));
     assert_eq!(expectation_of(&[("If-Match", b"*")], false).unwrap(), Expect::Present);
-    assert_eq!(
-        expectation_of(&[("If-None-Match", b"*")], false).unwrap(),
-        Expect::Absent
-    );
-    assert_eq!(
-        expectation_of(&[("If-None-Match", b"\"whatever\"")], true).unwrap(),
-        Expect::Any
-    );
+    assert_eq!(expectation_of(&[("If-None-Match", b"*")], false).unwrap(), Expect::Absent);
+    assert_eq!(expectation_of(&[("If-None-Match", b"\"whatever\"")], true).unwrap(), Expect::Any);
     for lines in [
         &[("If-Match", &b""[..])][..],
         &[("If-Match", b"\"\"")],
@@ -236,11 +211,7 @@ fn preconditions_are_read_strictly() {
         &[("If-None-Match", b"\"abc\"")],
         &[("If-Match", b"*"), ("If-None-Match", b"*")],
     ] {
-        assert_eq!(
-            expectation_of(lines, false).unwrap_err().kind(),
-            Kind::Invalid,
-            "{lines:?}"
-        );
+        assert_eq!(expectation_of(lines, false).unwrap_err().kind(), Kind::Invalid, "{lines:?}");
     }
 }
 
@@ -258,8 +229,5 @@ fn a_tools_attribution_is_lifted_out_of_its_arguments() {
     assert_eq!(from_arguments(&mut own, |name| name == "actor").unwrap().actor, None);
     assert!(own.contains_key("actor"));
     let mut wrong = members(json!({ "actor": 7 }));
-    assert_eq!(
-        from_arguments(&mut wrong, |_| false).unwrap_err().message(),
-        "`actor`: must be a text"
-    );
+    assert_eq!(from_arguments(&mut wrong, |_| false).unwrap_err().message(), "`actor`: must be a text");
 }

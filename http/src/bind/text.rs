@@ -10,10 +10,7 @@ use svcfs_base::{Fault, Kind};
 pub(crate) fn decoded(text: &str) -> Result<String, Fault> {
     percent_decode_str(text).decode_utf8().map(Into::into).map_err(|_| {
         let text = text.escape_default();
-        Fault::new(
-            Kind::Invalid,
-            format!("`{text}` is not valid UTF-8 once percent-decoded"),
-        )
+        Fault::new(Kind::Invalid, format!("`{text}` is not valid UTF-8 once percent-decoded"))
     })
 }
 

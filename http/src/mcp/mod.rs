@@ -75,10 +75,7 @@ pub(crate) async fn answer(
     let mut response = if request.method() == http::Method::OPTIONS {
         edge::preflight("POST, GET, DELETE, OPTIONS").map(|body| body.map_err(BoxError::from).boxed())
     } else {
-        service
-            .handle(request)
-            .await
-            .map(|body| body.map_err(|never| match never {}).boxed())
+        service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed())
     };
     edge::seal(response.headers_mut(), origin.as_deref(), &id);
     response
@@ -93,10 +90,8 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub async fn serve_stdio(server: Arc<Server>, stop: CancellationToken) -> Result<(), Error> {
     let agent = Agent::new(App::new(CATALOGUE, server, stop.clone())?);
     let broken = |error: BoxError| Error::Stdio(error);
-    let conversation = agent
-        .serve_with_ct(rmcp::transport::stdio(), stop)
-        .await
-        .map_err(|error| broken(error.into()))?;
+    let conversation =
+        agent.serve_with_ct(rmcp::transport::stdio(), stop).await.map_err(|error| broken(error.into()))?;
     conversation.waiting().await.map_err(|error| broken(error.into()))?;
     Ok(())
 }
@@ -135,18 +130,14 @@ impl Agent {
         };
         let space = self.space(context)?;
         let inputs = &tool.inputs;
-        let caller = if tool.entry.method().is_reading() {
+        let caller = if tool.entry.is_reading() {
             svcfs_base::Caller::new(svcfs_base::Door::Mcp)
         } else {
             from_arguments(&mut arguments, |name| inputs.get(name).is_some())?
         };
         inputs.check_names(&arguments)?;
         let output = self.app.call(tool.entry, space, caller, arguments.into()).await?;
-        Ok(if tool.is_wrapped {
-            json!({ "result": output })
-        } else {
-            output
-        })
+        Ok(if tool.is_wrapped { json!({ "result": output }) } else { output })
     }
 }
 

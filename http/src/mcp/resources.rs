@@ -69,9 +69,7 @@ fn contents(space: &Space, uri: &str) -> Result<ResourceContents, Fault> {
         return Ok(ResourceContents::text(listing.finish(), uri).with_mime_type("text/plain"));
     }
     let uri = uri.escape_default();
-    Err(Fault::not_found(format!(
-        "there is no resource `{uri}`; known are `{SCHEMA}`, `{FILE}…` and `{TREE}…`"
-    )))
+    Err(Fault::not_found(format!("there is no resource `{uri}`; known are `{SCHEMA}`, `{FILE}…` and `{TREE}…`")))
 }
 
 fn schema(space: &Space) -> Result<ResourceContents, Fault> {
@@ -81,9 +79,7 @@ fn schema(space: &Space) -> Result<ResourceContents, Fault> {
             outcome => return outcome,
         }
     }
-    Err(Fault::not_found(
-        "this knowledge base has no `.svc/SCHEMA.md` yet; write one to tell how it is organised",
-    ))
+    Err(Fault::not_found("this knowledge base has no `.svc/SCHEMA.md` yet; write one to tell how it is organised"))
 }
 
 fn file(space: &Space, path: &TreePath, uri: &str) -> Result<ResourceContents, Fault> {
@@ -122,8 +118,7 @@ impl Listing {
                     self.add(space, &entry.path, depth + 1)?;
                 }
             } else {
-                self.text
-                    .push_str(&format!("{indent}{name} ({} bytes)\n", entry.attributes.size));
+                self.text.push_str(&format!("{indent}{name} ({} bytes)\n", entry.attributes.size));
             }
         }
         Ok(())

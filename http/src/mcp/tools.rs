@@ -9,24 +9,16 @@ use serde_json::{Map, Value, json};
 use svcfs_knowledge::kernel::{Area, Entry, Method};
 
 use crate::bind::Inputs;
+use crate::openapi::manual;
 
 /// What every tool's name begins with.
 const PREFIX: &str = "svc_";
 
 /// What a writing tool takes beside the operation's own inputs.
 const ATTRIBUTION: [(&str, &str); 3] = [
-    (
-        "actor",
-        "Name the change is attributed to; becomes the commit author. `mcp-agent` when absent",
-    ),
-    (
-        "provenance",
-        "Where the content comes from, as `type:id`, such as `run:249`; recorded in the page's frontmatter",
-    ),
-    (
-        "if_match",
-        "ETag the page was read with; the write is refused when the page has changed since",
-    ),
+    ("actor", "Name the change is attributed to; becomes the commit author. `mcp-agent` when absent"),
+    ("provenance", "Where the content comes from, as `type:id`, such as `run:249`; recorded in the page's frontmatter"),
+    ("if_match", "ETag the page was read with; the write is refused when the page has changed since"),
 ];
 
 /// Every tool.
@@ -66,19 +58,14 @@ impl Known {
         let (output, is_wrapped) = output(entry);
         let method = entry.method();
         let annotations = ToolAnnotations::new()
-            .read_only(method.is_reading())
+            .read_only(entry.is_reading())
             .destructive(method == Method::Delete)
             .idempotent(matches!(method, Method::Get | Method::Put | Method::Delete))
             .open_world(false);
         let tool = Tool::new(format!("{PREFIX}{}", entry.name), manual, Arc::new(input))
             .with_raw_output_schema(Arc::new(output))
             .with_annotations(annotations);
-        Self {
-            entry,
-            inputs: Inputs::of(entry),
-            is_wrapped,
-            tool,
-        }
+        Self { entry, inputs: Inputs::of(entry), is_wrapped, tool }
     }
 }
 
@@ -86,37 +73,39 @@ impl Known {
 fn input(entry: &Entry) -> (JsonObject, String) {
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     let schema = (entry.input)(&mut generator);
+    let manual = manual(schema.as_value());
     let mut object = object(schema, generator.take_definitions(true));
-    let manual = object
-        .remove("description")
-        .and_then(|text| text.as_str().map(str::to_owned));
+    object.remove("description");
     object.remove("title");
-    if !entry.method().is_reading() {
+    if !entry.is_reading() {
         let properties = object.entry("properties").or_insert_with(|| json!({}));
         for (name, description) in ATTRIBUTION {
-            if let Some(properties) = properties
-                .as_object_mut()
-                .filter(|properties| !properties.contains_key(name))
-            {
+            if let Some(properties) = properties.as_object_mut().filter(|properties| !properties.contains_key(name)) {
                 properties.insert(name.to_owned(), json!({ "type": "string", "description": description }));
             }
         }
     }
-    (object, manual.unwrap_or_default())
+    (object, manual)
 }
 
 /// The schema of a tool's result, which must be an object; anything else is wrapped.
 fn output(entry: &Entry) -> (JsonObject, bool) {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let schema = (entry.output)(&mut generator);
-    let definitions = generator.take_definitions(true);
-    let target = schema.get("$ref").and_then(Value::as_str);
-    let definition = target
-        .and_then(|target| definitions.get(target.rsplit('/').next()?))
-        .cloned();
-    let schema = definition
-        .and_then(|value| Schema::try_from(value).ok())
-        .unwrap_or(schema);
+    let mut definitions = generator.take_definitions(true);
+    let target = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
+    let definition = target.and_then(|name| Some((name.to_owned(), definitions.remove(name)?)));
+    let schema = match definition {
+        None => schema,
+        Some((name, value)) => {
+            // A type that contains itself is still needed under its name.
+            let reference = format!("\"#/$defs/{name}\"");
+            if json!([value, definitions]).to_string().contains(&reference) {
+                definitions.insert(name, value.clone());
+            }
+            Schema::try_from(value).unwrap_or(schema)
+        }
+    };
     if schema.get("type").is_some_and(|kind| kind == "object") {
         return (object(schema, definitions), false);
     }

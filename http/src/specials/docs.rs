@@ -14,9 +14,7 @@ use crate::{media, reply};
 /// The description of every endpoint.
 pub(super) fn openapi(app: &App) -> Response {
     let mut response = Response::new(app.openapi.clone().into());
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
     response
 }
 

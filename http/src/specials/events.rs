@@ -52,10 +52,7 @@ impl Subscribers {
             });
             (space.name.clone(), receiver)
         });
-        Self {
-            newest: newest.collect(),
-            count: Arc::default(),
-        }
+        Self { newest: newest.collect(), count: Arc::default() }
     }
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
@@ -93,14 +90,7 @@ struct Position {
 impl Position {
     /// Where to go on after the event `n` (from 1) of `count` in the set `seq`.
     const fn after(seq: Seq, n: usize, count: usize) -> Self {
-        if n == count {
-            Self { seq: seq.0, part: 0 }
-        } else {
-            Self {
-                seq: seq.0 - 1,
-                part: n,
-            }
-        }
+        if n == count { Self { seq: seq.0, part: 0 } } else { Self { seq: seq.0 - 1, part: n } }
     }
 }
 
@@ -122,10 +112,7 @@ impl FromStr for Position {
             if part == 0 {
                 return Some(Self { seq, part });
             }
-            Some(Self {
-                seq: seq.checked_sub(1)?,
-                part,
-            })
+            Some(Self { seq: seq.checked_sub(1)?, part })
         };
         read().ok_or_else(|| {
             let text = text.escape_default();
@@ -155,10 +142,7 @@ pub(super) fn follow(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMap) -> 
     };
     // An id from the future is from another life of this space: its history was replaced.
     if subscriber.position.seq > last {
-        subscriber.lag(
-            "this id is newer than the log; read the tree anew and go on from here",
-            last,
-        );
+        subscriber.lag("this id is newer than the log; read the tree anew and go on from here", last);
         subscriber.position = Position { seq: last, part: 0 };
     }
     let events = stream::unfold(subscriber, |mut subscriber| async {
@@ -167,9 +151,7 @@ pub(super) fn follow(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMap) -> 
     });
     let keep_alive = sse::keep_alive().interval(KEEP_ALIVE).text("keep-alive");
     let mut response = sse::reply(keep_alive.stream(Box::pin(events))).into_response();
-    response
-        .headers_mut()
-        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Ok(response)
 }
 
@@ -210,10 +192,7 @@ impl Subscriber {
             }
             let behind = newest - self.position.seq;
             if self.is_live && behind > MAX_BEHIND {
-                self.lag(
-                    "too far behind; reconnect with this id as Last-Event-ID to get what was missed",
-                    newest,
-                );
+                self.lag("too far behind; reconnect with this id as Last-Event-ID to get what was missed", newest);
                 self.has_ended = true;
                 continue;
             }
@@ -224,10 +203,7 @@ impl Subscriber {
     /// Reads on in the log.
     async fn read(&mut self) {
         let (space, from) = (Arc::clone(&self.space), Seq(self.position.seq));
-        let batch = self
-            .app
-            .blocking(Lane::Quick, move || space.vfs.feed().after(from, BATCH))
-            .await;
+        let batch = self.app.blocking(Lane::Quick, move || space.vfs.feed().after(from, BATCH)).await;
         match batch {
             Ok(events) if events.is_empty() => {
                 // Announced, and not in the log: nothing more will come by this way.
@@ -237,23 +213,13 @@ impl Subscriber {
                 for event in events {
                     let told = announcements(&event);
                     let count = told.len();
-                    let done = if event.seq.0 == self.position.seq + 1 {
-                        self.position.part
-                    } else {
-                        0
-                    };
+                    let done = if event.seq.0 == self.position.seq + 1 { self.position.part } else { 0 };
                     for (n, (name, data)) in told.into_iter().enumerate().skip(done) {
                         let id = Position::after(event.seq, n + 1, count);
-                        let sent = sse::Event::default()
-                            .id(id.to_string())
-                            .event(name)
-                            .data(data.to_string());
+                        let sent = sse::Event::default().id(id.to_string()).event(name).data(data.to_string());
                         self.pending.push_back(sent);
                     }
-                    self.position = Position {
-                        seq: event.seq.0,
-                        part: 0,
-                    };
+                    self.position = Position { seq: event.seq.0, part: 0 };
                 }
             }
             Err(fault) => {
@@ -268,21 +234,15 @@ impl Subscriber {
     fn lag(&mut self, hint: &str, newest: u64) {
         let resume = self.position.seq.min(newest);
         let data = json!({ "resume": resume.to_string(), "newest": newest.to_string(), "hint": hint });
-        let event = sse::Event::default()
-            .id(resume.to_string())
-            .event("lagged")
-            .data(data.to_string());
+        let event = sse::Event::default().id(resume.to_string()).event("lagged").data(data.to_string());
         self.pending.push_back(event);
     }
 }
 
 /// What a change set is told as (gaps.md 6.1). Changes below `.svc` are the server's own affair and not told.
 fn announcements(event: &Event) -> Vec<(&'static str, Value)> {
-    let told: Vec<&EventChange> = event
-        .changes
-        .iter()
-        .filter(|change| change.path.components().next() != Some(".svc"))
-        .collect();
+    let told: Vec<&EventChange> =
+        event.changes.iter().filter(|change| change.path.components().next() != Some(".svc")).collect();
     if told.is_empty() {
         return Vec::new();
     }
@@ -305,10 +265,7 @@ fn one(event: &Event, change: &EventChange) -> (&'static str, Value) {
             let data = json!({ "op": "write", "path": path, "actor": actor, "etag": etag, "timestamp": timestamp });
             ("write", data)
         }
-        None => (
-            "delete",
-            json!({ "op": "delete", "path": path, "actor": actor, "timestamp": timestamp }),
-        ),
+        None => ("delete", json!({ "op": "delete", "path": path, "actor": actor, "timestamp": timestamp })),
     }
 }
 

@@ -26,10 +26,7 @@ pub(super) fn health() -> Response {
 /// The same with uptime (`1h2m3.4s`) and version.
 pub(super) fn healthz(app: &App) -> Response {
     let uptime = duration_text(uptime(app));
-    reply::json(
-        StatusCode::OK,
-        &json!({ "status": "ok", "uptime": uptime, "version": VERSION }),
-    )
+    reply::json(StatusCode::OK, &json!({ "status": "ok", "uptime": uptime, "version": VERSION }))
 }
 
 /// Whether writes can be accepted; 503 when the storage does not show it within 500 ms.
@@ -70,12 +67,7 @@ mod tests {
 
     #[test]
     fn a_duration_reads_as_hours_minutes_and_seconds() {
-        for (millis, text) in [
-            (0, "0.0s"),
-            (61_450, "1m1.4s"),
-            (3_723_400, "1h2m3.4s"),
-            (7_200_000, "2h0m0.0s"),
-        ] {
+        for (millis, text) in [(0, "0.0s"), (61_450, "1m1.4s"), (3_723_400, "1h2m3.4s"), (7_200_000, "2h0m0.0s")] {
             assert_eq!(duration_text(Duration::from_millis(millis)), text);
         }
     }

@@ -19,15 +19,7 @@ const MAX_BYTES: usize = 5 << 20;
 /// Longest summary of a page, in characters.
 const MAX_SUMMARY: usize = 200;
 /// What a path may not hold as it is, inside a markdown link.
-const IN_LINK: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'(')
-    .add(b')')
-    .add(b'<')
-    .add(b'>')
-    .add(b'%')
-    .add(b'?')
-    .add(b'#');
+const IN_LINK: &AsciiSet = &CONTROLS.add(b' ').add(b'(').add(b')').add(b'<').add(b'>').add(b'%').add(b'?').add(b'#');
 
 const HEAD: &str = "# svcfs
 

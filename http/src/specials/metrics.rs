@@ -28,11 +28,7 @@ pub(super) fn metrics(app: &App) -> Result<Response, Fault> {
     let seconds = i64::try_from(uptime(app).as_secs()).unwrap_or(i64::MAX);
     gauge("svc_uptime_seconds", "Seconds since the server started", seconds);
     let subscribers = i64::try_from(app.subscribers.count()).unwrap_or(i64::MAX);
-    gauge(
-        "svc_sse_subscribers",
-        "Clients that follow the event stream",
-        subscribers,
-    );
+    gauge("svc_sse_subscribers", "Clients that follow the event stream", subscribers);
     let mut text = String::new();
     encode(&mut text, &registry).map_err(Fault::internal)?;
     let mut response = Response::new(text.into());

@@ -65,14 +65,7 @@ pub struct Special {
 
 impl Special {
     const fn root(path: &'static str, name: &'static str, page: Page) -> Self {
-        Self {
-            place: Place::Root,
-            path,
-            name,
-            summary: "",
-            answers: &[(200, "application/json")],
-            page,
-        }
+        Self { place: Place::Root, path, name, summary: "", answers: &[(200, "application/json")], page }
     }
     const fn about(mut self, summary: &'static str) -> Self {
         self.summary = summary;
@@ -89,11 +82,7 @@ impl Special {
     /// The method it is read by.
     pub fn method(&self) -> svcfs_knowledge::kernel::Method {
         use svcfs_knowledge::kernel::Method;
-        if self.page == Page::Mcp {
-            Method::Post
-        } else {
-            Method::Get
-        }
+        if self.page == Page::Mcp { Method::Post } else { Method::Get }
     }
 }
 
@@ -108,25 +97,21 @@ pub const SPECIAL: &[Special] = &[
         .about("Read metrics in the Prometheus text format")
         .answers(&[(200, "text/plain")]),
     Special::root("/api/openapi.json", "openapi", Page::OpenApi).about("Read this description"),
-    Special::root("/api/docs", "docs", Page::Docs)
-        .about("Read this description in a browser")
-        .answers(&[(301, "")]),
+    Special::root("/api/docs", "docs", Page::Docs).about("Read this description in a browser").answers(&[(301, "")]),
     Special::root("/api/docs/{*file}", "docs_file", Page::DocsFile)
         .about("Read a part of the documentation browser")
         .answers(&[(200, "*/*"), (404, "application/json")]),
     Special::root("/llms.txt", "llms", Page::Llms)
         .about("Read an index of all pages, for agents")
         .answers(&[(200, "text/plain")]),
-    Special::root("/raw/{*path}", "raw", Page::Raw)
-        .about("Read a file's bytes, as a browser embeds them")
-        .answers(&[(200, "*/*"), (400, "application/json"), (404, "application/json")]),
+    Special::root("/raw/{*path}", "raw", Page::Raw).about("Read a file's bytes, as a browser embeds them").answers(&[
+        (200, "*/*"),
+        (400, "application/json"),
+        (404, "application/json"),
+    ]),
     Special::root("/events", "events", Page::Events)
         .about("Follow changes as server-sent events; `Last-Event-ID` replays what was missed")
-        .answers(&[
-            (200, "text/event-stream"),
-            (400, "application/json"),
-            (503, "application/json"),
-        ])
+        .answers(&[(200, "text/event-stream"), (400, "application/json"), (503, "application/json")])
         .at(Place::Space),
     Special::root(crate::mcp::PATH, "mcp", Page::Mcp)
         .about("Speak the agent tool protocol (MCP, streamable HTTP)")

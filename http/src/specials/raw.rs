@@ -21,20 +21,13 @@ pub(super) async fn raw(app: &App, space: Arc<Space>, path: &str) -> Result<Resp
         return Err(Fault::file_not_found(&path));
     }
     let wanted = path.clone();
-    let file = app
-        .blocking(Lane::Quick, move || space.vfs.read(Door::Http, &wanted))
-        .await?;
+    let file = app.blocking(Lane::Quick, move || space.vfs.read(Door::Http, &wanted)).await?;
     let mut response = Response::new(file.content.into());
     let headers = response.headers_mut();
     let mime = media::of_path(&path).unwrap_or_else(|| "application/octet-stream".to_owned());
     media::describe(headers, &mime);
-    headers.insert(
-        CACHE_CONTROL,
-        HeaderValue::from_static("public, max-age=3600, must-revalidate"),
-    );
-    let modified = Timestamp::try_from(file.attributes.modified)
-        .ok()
-        .and_then(reply::http_date);
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600, must-revalidate"));
+    let modified = Timestamp::try_from(file.attributes.modified).ok().and_then(reply::http_date);
     if let Some(value) = modified.and_then(|text| HeaderValue::from_str(&text).ok()) {
         headers.insert(LAST_MODIFIED, value);
     }

@@ -27,12 +27,7 @@ pub struct Space {
 impl Space {
     /// A space whose index has read the feed up to `indexed`.
     pub fn new(name: impl Into<String>, vfs: Arc<Vfs>, index: Arc<Index>, indexed: svcfs_base::Seq) -> Self {
-        Self {
-            name: name.into(),
-            vfs,
-            index,
-            indexed: Watermark::new(indexed.0),
-        }
+        Self { name: name.into(), vfs, index, indexed: Watermark::new(indexed.0) }
     }
 }
 
@@ -48,13 +43,7 @@ pub struct Server {
 impl Server {
     /// A server of one space, started now.
     pub fn new(primary: Arc<Space>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
-        Self {
-            primary,
-            others: Vec::new(),
-            started: clock.now(),
-            clock,
-            settings,
-        }
+        Self { primary, others: Vec::new(), started: clock.now(), clock, settings }
     }
     /// The same server with one more space, reached by its name.
     #[must_use]

@@ -71,6 +71,10 @@ impl Entry {
         let full = (self.type_name)();
         full.rsplit("::").next().unwrap_or(full)
     }
+    /// Whether it changes nothing; a tool without a route is taken to write.
+    pub fn is_reading(&self) -> bool {
+        self.http.first().is_some_and(|route| route.is_reading)
+    }
     /// The method of its first route; `POST` for a tool without one.
     pub fn method(&self) -> Method {
         self.http.first().map_or(Method::Post, |route| route.method)

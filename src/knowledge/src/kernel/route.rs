@@ -26,13 +26,6 @@ impl Method {
             Self::Delete => "DELETE",
         }
     }
-    /// True when a caller changes nothing by it.
-    pub const fn is_reading(self) -> bool {
-        match self {
-            Self::Get => true,
-            Self::Post | Self::Put | Self::Patch | Self::Delete => false,
-        }
-    }
 }
 
 /// What a request body is.
@@ -74,6 +67,8 @@ pub struct Route {
     pub has_etag: bool,
     /// Status of a success: 200, 201 or 204.
     pub success: u16,
+    /// Whether it changes nothing: every `GET`, and what is asked by `POST` only because the question is long.
+    pub is_reading: bool,
 }
 
 impl Route {
@@ -86,6 +81,7 @@ impl Route {
             answers: None,
             has_etag: false,
             success: 200,
+            is_reading: matches!(method, Method::Get),
         }
     }
     /// Reads at `path`.
@@ -136,6 +132,12 @@ impl Route {
     #[must_use]
     pub const fn etag(mut self) -> Self {
         self.has_etag = true;
+        self
+    }
+    /// It changes nothing, though its method is not `GET`.
+    #[must_use]
+    pub const fn reading(mut self) -> Self {
+        self.is_reading = true;
         self
     }
     /// A success is `201 Created`.

@@ -31,10 +31,7 @@ struct Greeting {
 
 impl Operation for Greet {
     const NAME: &'static str = "greet";
-    const HTTP: &'static [Route] = &[
-        Route::get("/greet").text("text", "text/plain"),
-        Route::post("/greet").created(),
-    ];
+    const HTTP: &'static [Route] = &[Route::get("/greet").text("text", "text/plain"), Route::post("/greet").created()];
     const TOOL: bool = true;
     type Output = Greeting;
     fn run(self, _: &Cx<'_>) -> Result<Greeting, Fault> {
@@ -68,19 +65,10 @@ fn an_erased_operation_keeps_its_declaration() {
 fn a_refused_input_names_its_field() {
     for (arguments, message) in [
         (json!({}), "path is required"),
-        (
-            json!({"path": "a.md", "others": [{"path": "b"}, {}]}),
-            "others[1].path is required",
-        ),
-        (
-            json!({"path": "a.md", "others": [{"path": "b", "pth": 1}]}),
-            "`others[0].pth`: there is no such field",
-        ),
+        (json!({"path": "a.md", "others": [{"path": "b"}, {}]}), "others[1].path is required"),
+        (json!({"path": "a.md", "others": [{"path": "b", "pth": 1}]}), "`others[0].pth`: there is no such field"),
         (json!({"path": "../a.md"}), "`path`: path denied: `..` in `..`"),
-        (
-            json!({"path": "a.md", "loudly": "yes"}),
-            "`loudly`: invalid type: string \"yes\", expected a boolean",
-        ),
+        (json!({"path": "a.md", "loudly": "yes"}), "`loudly`: invalid type: string \"yes\", expected a boolean"),
     ] {
         let fault = refusal(arguments);
         assert_eq!((fault.kind(), fault.message()), (Kind::Invalid, message));
@@ -126,21 +114,10 @@ fn every_operation_has_a_manual_and_an_object_of_inputs() {
     for entry in entries() {
         let schema = (entry.input)(&mut SchemaGenerator::default());
         assert_eq!(schema.get("type"), Some(&json!("object")), "{entry:?}");
-        let manual = schema
-            .get("description")
-            .and_then(|text| text.as_str())
-            .unwrap_or_default();
+        let manual = schema.get("description").and_then(|text| text.as_str()).unwrap_or_default();
         let summary = manual.lines().next().unwrap_or_default();
-        assert!(
-            !summary.is_empty() && !summary.ends_with('.'),
-            "{entry:?}: summary `{summary}`"
-        );
-        for field in schema
-            .get("required")
-            .and_then(|names| names.as_array())
-            .into_iter()
-            .flatten()
-        {
+        assert!(!summary.is_empty() && !summary.ends_with('.'), "{entry:?}: summary `{summary}`");
+        for field in schema.get("required").and_then(|names| names.as_array()).into_iter().flatten() {
             let described = schema.pointer(&format!("/properties/{}/description", field.as_str().unwrap()));
             assert!(described.is_some(), "{entry:?}: `{field}` is not described");
         }

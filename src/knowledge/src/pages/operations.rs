@@ -75,7 +75,7 @@ pub struct ResolvedLink {
 
 impl Operation for ResolveLinks {
     const NAME: &'static str = "resolve_links";
-    const HTTP: &'static [Route] = &[Route::post("/resolve-links")];
+    const HTTP: &'static [Route] = &[Route::post("/resolve-links").reading()];
     type Output = ResolvedLinks;
     fn run(self, cx: &Cx<'_>) -> Result<ResolvedLinks, Fault> {
         let from = self.from.unwrap_or_else(TreePath::root);
@@ -208,7 +208,7 @@ pub struct Issues {
 
 impl Operation for Lint {
     const NAME: &'static str = "lint";
-    const HTTP: &'static [Route] = &[Route::post("/lint")];
+    const HTTP: &'static [Route] = &[Route::post("/lint").reading()];
     const TOOL: bool = true;
     type Output = Issues;
     fn run(self, cx: &Cx<'_>) -> Result<Issues, Fault> {

@@ -1,0 +1,117 @@
+//! What is published of the table: the OpenAPI document and the tool list.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use svcfs_knowledge::CATALOGUE;
+
+use crate::{mcp, openapi};
+
+fn document() -> Value {
+    serde_json::from_str(&openapi::document(CATALOGUE)).unwrap()
+}
+
+fn tools() -> Vec<Value> {
+    serde_json::from_str(&mcp::tools()).unwrap()
+}
+
+/// Every reference in a document.
+fn references(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            if let Some(Value::String(target)) = members.get("$ref") {
+                found.insert(target.clone());
+            }
+            members.values().for_each(|value| references(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_reference_of_the_openapi_document_leads_somewhere() {
+    let document = document();
+    let mut found = BTreeSet::new();
+    references(&document, &mut found);
+    assert!(!found.is_empty());
+    for target in found {
+        let pointer = target.strip_prefix('#').unwrap_or_else(|| panic!("{target} leaves the document"));
+        assert!(document.pointer(pointer).is_some(), "{target} leads nowhere");
+    }
+}
+
+#[test]
+fn every_route_of_the_table_is_in_the_openapi_document_once() {
+    let document = document();
+    let mut ids = BTreeSet::new();
+    for methods in document["paths"].as_object().unwrap().values() {
+        for operation in methods.as_object().unwrap().values() {
+            let id = operation["operationId"].as_str().unwrap();
+            assert!(ids.insert(id.to_owned()), "operationId `{id}` comes twice");
+            let summary = operation["summary"].as_str().unwrap();
+            assert!(!summary.is_empty() && !summary.ends_with('.'), "{id}: `{summary}`");
+        }
+    }
+    for entry in CATALOGUE.iter().flat_map(|area| area.operations) {
+        for route in entry.http {
+            let operation = &document["paths"][format!("/api/svc{}", route.path)][route.method.name().to_lowercase()];
+            assert!(operation.is_object(), "{} {}", route.method.name(), route.path);
+            assert!(operation["responses"][route.success.to_string()].is_object());
+        }
+    }
+    for special in crate::SPECIAL {
+        assert!(ids.contains(special.name), "{}", special.name);
+    }
+}
+
+#[test]
+fn a_parameter_stands_in_the_query_or_in_the_body_and_is_required_as_the_type_says() {
+    let document = document();
+    let put = &document["paths"]["/api/svc/file"]["put"];
+    let named = |name: &str| {
+        let parameters = put["parameters"].as_array().unwrap();
+        parameters.iter().find(|parameter| parameter["name"] == name).cloned()
+    };
+    let path = named("path").unwrap();
+    assert_eq!((&path["in"], &path["required"]), (&Value::from("query"), &Value::from(true)));
+    assert!(named("content").is_none() && put["requestBody"]["content"]["text/markdown"].is_object());
+    let rename = &document["paths"]["/api/svc/rename"]["post"];
+    let schema = &rename["requestBody"]["content"]["application/json"]["schema"];
+    assert_eq!(schema["required"], serde_json::json!(["from", "to"]));
+}
+
+#[test]
+fn every_tool_takes_and_gives_objects() {
+    let tools = tools();
+    assert!(!tools.is_empty());
+    for tool in &tools {
+        let name = tool["name"].as_str().unwrap();
+        assert!(name.starts_with("svc_"), "{name}");
+        assert!(tool["description"].as_str().is_some_and(|text| !text.is_empty()), "{name}");
+        for schema in ["inputSchema", "outputSchema"] {
+            assert_eq!(tool[schema]["type"], "object", "{name}: {schema}");
+            let mut found = BTreeSet::new();
+            references(&tool[schema], &mut found);
+            for target in found {
+                assert!(tool[schema].pointer(&target[1..]).is_some(), "{name}: {target} leads nowhere");
+            }
+        }
+        let writes = tool["annotations"]["readOnlyHint"] == false;
+        let has_actor = tool["inputSchema"]["properties"].get("actor").is_some();
+        assert!(!writes || has_actor, "{name} writes and takes no actor");
+    }
+}
+
+#[test]
+fn annotations_follow_from_the_method() {
+    let hint = |name: &str| {
+        let tools = tools();
+        let tool = tools.iter().find(|tool| tool["name"] == name).unwrap().clone();
+        let annotations = &tool["annotations"];
+        (annotations["readOnlyHint"].clone(), annotations["destructiveHint"].clone())
+    };
+    assert_eq!(hint("svc_read"), (true.into(), false.into()));
+    assert_eq!(hint("svc_write"), (false.into(), false.into()));
+    assert_eq!(hint("svc_delete"), (false.into(), true.into()));
+}
