@@ -102,7 +102,8 @@ impl<'a> Cx<'a> {
     ///
     /// The wait is bounded (2 s): while a large tree is being read in, an older answer is better than none.
     pub fn index(&self) -> &Index {
-        let accepted = self.space.vfs.last_seq();
+        // A save through the mount is accepted before it is announced; a question asked after it must still see it.
+        let accepted = self.space.vfs.settled().unwrap_or_else(|_| self.space.vfs.last_seq());
         if !self.space.indexed.wait(accepted.0, INDEX_PATIENCE) {
             tracing::warn!(
                 space = self.space.name,
