@@ -56,11 +56,7 @@ struct Siblings {
 
 impl Blocks {
     pub(crate) fn of(body: &str) -> Self {
-        let mut pass = Pass {
-            blocks: Self::default(),
-            open_lists: Vec::new(),
-            containers: vec![Siblings::default()],
-        };
+        let mut pass = Pass { blocks: Self::default(), open_lists: Vec::new(), containers: vec![Siblings::default()] };
         for (event, range) in parser(body) {
             pass.take(event, range);
         }
@@ -84,10 +80,7 @@ impl Fence {
         let block = body.get(self.range.clone())?;
         let start = block.find(['`', '~'])?;
         let character = block[start..].chars().next()?;
-        let length = block[start..]
-            .bytes()
-            .take_while(|byte| char::from(*byte) == character)
-            .count();
+        let length = block[start..].bytes().take_while(|byte| char::from(*byte) == character).count();
         Some(&block[start..start + length])
     }
 
@@ -102,11 +95,7 @@ impl Fence {
         let Some((_, content)) = block.split_once(['\n', '\r']) else {
             return true;
         };
-        let last = content
-            .trim_end_matches(['\n', '\r'])
-            .rsplit(['\n', '\r'])
-            .next()
-            .unwrap_or_default();
+        let last = content.trim_end_matches(['\n', '\r']).rsplit(['\n', '\r']).next().unwrap_or_default();
         let run = last.trim_start_matches([' ', '\t', '>']).trim_end();
         !(run.len() >= marker.len() && run.chars().all(|character| marker.starts_with(character)))
     }
@@ -148,16 +137,8 @@ impl Pass {
                 self.beside_lists();
                 self.blocks.verbatim.push(range.clone());
                 if let CodeBlockKind::Fenced(info) = kind {
-                    let language = info
-                        .split([' ', '\t', ',', '{'])
-                        .next()
-                        .unwrap_or_default()
-                        .to_ascii_lowercase();
-                    self.blocks.fences.push(Fence {
-                        range,
-                        language,
-                        code: String::new(),
-                    });
+                    let language = info.split([' ', '\t', ',', '{']).next().unwrap_or_default().to_ascii_lowercase();
+                    self.blocks.fences.push(Fence { range, language, code: String::new() });
                 }
             }
             Tag::HtmlBlock => {
@@ -166,10 +147,7 @@ impl Pass {
             }
             Tag::Table(alignments) => {
                 self.beside_lists();
-                self.blocks.tables.push(Table {
-                    alignments,
-                    rows: Vec::new(),
-                });
+                self.blocks.tables.push(Table { alignments, rows: Vec::new() });
             }
             Tag::TableHead | Tag::TableRow => {
                 if let Some(table) = self.blocks.tables.last_mut() {

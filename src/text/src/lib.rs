@@ -16,6 +16,7 @@ pub mod links;
 pub mod lint;
 pub mod page;
 pub mod sections;
+pub mod snippet;
 
 mod blocks;
 mod lines;

@@ -46,17 +46,12 @@ impl<'a> Lines<'a> {
 
     /// The line with this index, without its line ending.
     pub(crate) fn line(&self, index: usize) -> &'a str {
-        self.text
-            .get(self.range(index))
-            .unwrap_or_default()
-            .trim_end_matches(['\n', '\r'])
+        self.text.get(self.range(index)).unwrap_or_default().trim_end_matches(['\n', '\r'])
     }
 
     /// Column (from 1, in characters) of a byte offset in its line.
     pub(crate) fn column(&self, offset: usize) -> usize {
         let start = self.start(self.index_of(offset));
-        self.text
-            .get(start..offset)
-            .map_or(1, |before| before.chars().count() + 1)
+        self.text.get(start..offset).map_or(1, |before| before.chars().count() + 1)
     }
 }

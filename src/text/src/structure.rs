@@ -67,10 +67,7 @@ pub(crate) fn read<'a>(split: &Split<'a>, lines: &Lines<'_>) -> Structure<'a> {
         let span = &definition.span;
         let range = span.start + split.body_offset..span.end + split.body_offset;
         structure.opaque.push(range.clone());
-        structure.definitions.push(Definition {
-            destination: definition.dest.to_string(),
-            range,
-        });
+        structure.definitions.push(Definition { destination: definition.dest.to_string(), range });
     }
     structure.opaque.sort_unstable_by_key(|range| range.start);
     structure
@@ -128,12 +125,8 @@ impl<'r, 'a> Reader<'r, 'a> {
             Tag::CodeBlock(_) => self.structure.opaque.push(range),
             Tag::HtmlBlock => self.html_block(range),
             Tag::BlockQuote(_) | Tag::Item | Tag::FootnoteDefinition(_) => self.depth += 1,
-            Tag::Link {
-                link_type, dest_url, ..
-            } => self.open_link(false, link_type, dest_url, range),
-            Tag::Image {
-                link_type, dest_url, ..
-            } => self.open_link(true, link_type, dest_url, range),
+            Tag::Link { link_type, dest_url, .. } => self.open_link(false, link_type, dest_url, range),
+            Tag::Image { link_type, dest_url, .. } => self.open_link(true, link_type, dest_url, range),
             _ => {}
         }
     }
@@ -143,19 +136,9 @@ impl<'r, 'a> Reader<'r, 'a> {
             self.structure.opaque.push(range.clone());
         }
         // links by reference are found through their definition; an empty destination marks them here
-        let destination = if kind == LinkType::Inline {
-            destination
-        } else {
-            CowStr::Borrowed("")
-        };
+        let destination = if kind == LinkType::Inline { destination } else { CowStr::Borrowed("") };
         let text_end = range.start + if image { 2 } else { 1 };
-        self.open_links.push(WrittenLink {
-            image,
-            destination,
-            range,
-            text_end,
-            label: String::new(),
-        });
+        self.open_links.push(WrittenLink { image, destination, range, text_end, label: String::new() });
     }
 
     fn close(&mut self, tag: TagEnd, range: Range<usize>) {
@@ -227,11 +210,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         let Some(html) = self.split.body.get(start..range.end - self.split.body_offset) else {
             return;
         };
-        let head = html
-            .trim_start()
-            .get(..10)
-            .unwrap_or(html.trim_start())
-            .to_ascii_lowercase();
+        let head = html.trim_start().get(..10).unwrap_or(html.trim_start()).to_ascii_lowercase();
         if VERBATIM.iter().any(|tag| head.starts_with(tag)) {
             self.structure.opaque.push(range);
             return;

@@ -59,20 +59,14 @@ fn spans(row: &str) -> Vec<std::ops::Range<usize>> {
         let end = match byte {
             b'`' => {
                 let run = bytes[at..].iter().take_while(|byte| **byte == b'`').count();
-                let close = if hopeless.contains(&run) {
-                    None
-                } else {
-                    closing_run(bytes, at + run, run)
-                };
+                let close = if hopeless.contains(&run) { None } else { closing_run(bytes, at + run, run) };
                 if close.is_none() {
                     hopeless.insert(run);
                 }
                 Some(close.unwrap_or(at + run))
             }
             b'[' if bytes.get(at + 1) == Some(&b'[') => {
-                let inner = bytes[at + 2..]
-                    .iter()
-                    .position(|byte| matches!(byte, b']' | b'[' | b'`'));
+                let inner = bytes[at + 2..].iter().position(|byte| matches!(byte, b']' | b'[' | b'`'));
                 inner
                     .map(|length| at + 2 + length)
                     .filter(|close| bytes[*close..].starts_with(b"]]"))
@@ -111,14 +105,10 @@ pub(crate) fn is_separator(line: &str) -> bool {
         let dashes = dashes.strip_suffix(':').unwrap_or(dashes);
         !dashes.is_empty() && dashes.bytes().all(|byte| byte == b'-')
     };
-    line.contains('|')
-        && line
-            .bytes()
-            .all(|byte| matches!(byte, b'|' | b'-' | b':' | b' ' | b'\t'))
-        && {
-            let cells = cells(line);
-            !cells.is_empty() && cells.iter().all(|cell| is_dashes(cell))
-        }
+    line.contains('|') && line.bytes().all(|byte| matches!(byte, b'|' | b'-' | b':' | b' ' | b'\t')) && {
+        let cells = cells(line);
+        !cells.is_empty() && cells.iter().all(is_dashes)
+    }
 }
 
 /// What a paragraph is that was meant to be a table.
@@ -143,10 +133,7 @@ pub(crate) fn broken(paragraph: &str) -> Option<Broken> {
     if !paragraph.contains('|') {
         return None;
     }
-    let mut lines = paragraph
-        .trim_end()
-        .split('\n')
-        .map(|line| line.trim_matches([' ', '\t', '>', '\r']));
+    let mut lines = paragraph.trim_end().split('\n').map(|line| line.trim_matches([' ', '\t', '>', '\r']));
     let (first, second) = (lines.next()?, lines.next()?);
     let header = cells(first).len();
     if is_separator(second) {
@@ -157,6 +144,5 @@ pub(crate) fn broken(paragraph: &str) -> Option<Broken> {
     }
     let is_row = |line: &str| line.len() > 2 && line.starts_with('|') && line.ends_with('|') && cells(line).len() > 1;
     let mut all = [first, second].into_iter().chain(lines);
-    all.all(|line| is_row(line) && !is_separator(line))
-        .then_some(Broken::NoSeparator)
+    all.all(|line| is_row(line) && !is_separator(line)).then_some(Broken::NoSeparator)
 }

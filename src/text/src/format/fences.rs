@@ -13,16 +13,10 @@ pub(super) fn close(body: &str) -> Option<String> {
     let line = line_start(body, fence.range.start);
     let opening = body.get(line..)?.find(marker)? + line;
     // inside a quote the closing line carries its `>` too; a list marker becomes the indentation it stands for
-    let prefix: String = body[line..opening]
-        .chars()
-        .map(|c| if matches!(c, '>' | '\t') { c } else { ' ' })
-        .collect();
+    let prefix: String = body[line..opening].chars().map(|c| if matches!(c, '>' | '\t') { c } else { ' ' }).collect();
     let newline = if body.ends_with('\n') { "" } else { "\n" };
     let before = [body, newline].concat();
     let after = [&before, &prefix, marker, "\n"].concat();
-    let is_closed = Blocks::of(&after)
-        .fences
-        .last()
-        .is_some_and(|fence| !fence.is_unclosed(&after));
+    let is_closed = Blocks::of(&after).fences.last().is_some_and(|fence| !fence.is_unclosed(&after));
     (is_closed && meaning::is_same(&before, &after)).then_some(after)
 }

@@ -25,17 +25,11 @@ fn bullets(body: &str, lists: &[List]) -> Vec<Edit> {
             keep[index] = true;
         }
     }
-    let bullets = lists
-        .iter()
-        .zip(keep)
-        .filter(|(list, keep)| list.start.is_none() && !keep);
+    let bullets = lists.iter().zip(keep).filter(|(list, keep)| list.start.is_none() && !keep);
     let items = bullets.flat_map(|(list, _)| &list.items);
     items
         .filter(|item| matches!(body.as_bytes().get(item.start), Some(b'*' | b'+')))
-        .map(|item| Edit {
-            range: item.start..item.start + 1,
-            text: "-".to_owned(),
-        })
+        .map(|item| Edit { range: item.start..item.start + 1, text: "-".to_owned() })
         .collect()
 }
 
@@ -80,10 +74,7 @@ fn renumber(body: &str, blocks: &Blocks, item: &std::ops::Range<usize>, number: 
         return;
     }
     let (wider, narrower) = (text.len().saturating_sub(digits), digits.saturating_sub(text.len()));
-    edits.push(Edit {
-        range: item.start..digits_end,
-        text,
-    });
+    edits.push(Edit { range: item.start..digits_end, text });
     if wider == narrower {
         return;
     }
@@ -102,9 +93,6 @@ fn renumber(body: &str, blocks: &Blocks, item: &std::ops::Range<usize>, number: 
         if free == 0 || (is_blank && !blocks.is_verbatim(&(at..at + 1))) {
             continue;
         }
-        edits.push(Edit {
-            range: at..at + narrower.min(free),
-            text: " ".repeat(wider),
-        });
+        edits.push(Edit { range: at..at + narrower.min(free), text: " ".repeat(wider) });
     }
 }

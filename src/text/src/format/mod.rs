@@ -71,11 +71,7 @@ fn with_last_line_ended(text: Cow<'_, str>, head_end: usize) -> Cow<'_, str> {
     if text[head_end..kept].trim().is_empty() {
         kept = head_end;
     }
-    let ending = if kept > 0 && text[..kept].ends_with('\n') {
-        ""
-    } else {
-        "\n"
-    };
+    let ending = if kept > 0 && text[..kept].ends_with('\n') { "" } else { "\n" };
     if text[kept..] == *ending {
         return text;
     }

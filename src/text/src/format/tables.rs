@@ -20,11 +20,7 @@ pub(super) fn repair(body: &str) -> Option<String> {
     }
     let separated = insert_separators(body);
     let body = separated.as_deref().unwrap_or(body);
-    let edits = Blocks::of(body)
-        .tables
-        .iter()
-        .flat_map(|table| straighten(body, table).unwrap_or_default())
-        .collect();
+    let edits = Blocks::of(body).tables.iter().flat_map(|table| straighten(body, table).unwrap_or_default()).collect();
     let straight = apply(body, edits).filter(|after| meaning::is_same_outside_cells(body, after));
     straight.or(separated)
 }
@@ -53,16 +49,7 @@ fn insert_separators(body: &str) -> Option<String> {
 
 /// What a following line in the same container begins with: `>` stays, a list marker becomes spaces.
 fn container_prefix(before: &str) -> String {
-    before
-        .chars()
-        .map(|character| {
-            if matches!(character, '>' | '\t') {
-                character
-            } else {
-                ' '
-            }
-        })
-        .collect()
+    before.chars().map(|character| if matches!(character, '>' | '\t') { character } else { ' ' }).collect()
 }
 
 /// The edits that make a table straight; `None` when it cannot be read as one or would grow too much.
@@ -84,29 +71,15 @@ fn straighten(body: &str, table: &Table) -> Option<Vec<Edit>> {
     let separator_start = separator_line + body.get(separator_line..)?.find(|c| !matches!(c, ' ' | '\t' | '>'))?;
     let separator = separator_start..line_end(body, separator_start);
 
-    let widths = widths(
-        &rows.iter().map(|(_, cells)| cells.as_slice()).collect::<Vec<_>>(),
-        columns,
-    );
+    let widths = widths(&rows.iter().map(|(_, cells)| cells.as_slice()).collect::<Vec<_>>(), columns);
     let straight: usize = rows.len().saturating_mul(widths.iter().map(|width| width + 3).sum());
-    let source: usize = rows
-        .iter()
-        .map(|(_, cells)| cells.iter().map(|cell| cell.len() + 3).sum::<usize>())
-        .sum();
+    let source: usize = rows.iter().map(|(_, cells)| cells.iter().map(|cell| cell.len() + 3).sum::<usize>()).sum();
     if straight > SMALL.max(source.saturating_mul(MAX_GROWTH)) {
         return None;
     }
-    let mut edits: Vec<Edit> = rows
-        .into_iter()
-        .map(|(range, cells)| Edit {
-            range,
-            text: row(&cells, &widths, &table.alignments),
-        })
-        .collect();
-    edits.push(Edit {
-        range: separator,
-        text: dashes(&widths, &table.alignments),
-    });
+    let mut edits: Vec<Edit> =
+        rows.into_iter().map(|(range, cells)| Edit { range, text: row(&cells, &widths, &table.alignments) }).collect();
+    edits.push(Edit { range: separator, text: dashes(&widths, &table.alignments) });
     Some(edits)
 }
 
@@ -119,10 +92,7 @@ fn row_cells(row: &str, columns: usize) -> Vec<Cow<'_, str>> {
     if plain.len() > columns {
         let meant = cells_around_spans(row);
         if meant.len() == columns {
-            return meant
-                .into_iter()
-                .map(|cell| Cow::Owned(with_escaped_pipes(cell)))
-                .collect();
+            return meant.into_iter().map(|cell| Cow::Owned(with_escaped_pipes(cell))).collect();
         }
     }
     plain.into_iter().take(columns).map(Cow::Borrowed).collect()

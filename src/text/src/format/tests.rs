@@ -10,11 +10,7 @@ fn becomes(before: &str, after: &str) {
 
 #[track_caller]
 fn stays(text: &str) {
-    assert!(
-        matches!(format(text), Cow::Borrowed(_)),
-        "{text:?} became {:?}",
-        format(text)
-    );
+    assert!(matches!(format(text), Cow::Borrowed(_)), "{text:?} became {:?}", format(text));
 }
 
 #[test]
@@ -29,10 +25,7 @@ fn a_page_that_is_right_is_borrowed() {
 #[test]
 fn line_endings_become_lf_everywhere() {
     becomes("a\r\nb\rc\n", "a\nb\nc\n");
-    becomes(
-        "---\r\nt: 1\r\n---\r\n\r\n```\r\nx\r\n```\r\n",
-        "---\nt: 1\n---\n\n```\nx\n```\n",
-    );
+    becomes("---\r\nt: 1\r\n---\r\n\r\n```\r\nx\r\n```\r\n", "---\nt: 1\n---\n\n```\nx\n```\n");
 }
 
 #[test]
@@ -104,10 +97,7 @@ fn numbers_run_on_from_the_first() {
 #[test]
 fn a_list_that_goes_on_after_other_text_keeps_counting() {
     stays("1. a\n2. b\n\nbetween\n\n3. c\n");
-    becomes(
-        "1. a\n1. b\n\nbetween\n\n3. c\n9. d\n",
-        "1. a\n2. b\n\nbetween\n\n3. c\n4. d\n",
-    );
+    becomes("1. a\n1. b\n\nbetween\n\n3. c\n9. d\n", "1. a\n2. b\n\nbetween\n\n3. c\n4. d\n");
     becomes("4. a\n5. b\n\nbetween\n\n6. c\n", "1. a\n2. b\n\nbetween\n\n3. c\n");
     becomes("1. a\n\nbetween\n\n7. c\n", "1. a\n\nbetween\n\n1. c\n");
 }
@@ -154,12 +144,7 @@ fn frontmatter_is_copied_verbatim() {
 
 #[test]
 fn formatted_pages_pass_the_rules_they_were_mended_for() {
-    for page in [
-        "|a|b|\n|1|2|\n",
-        "|a|b|\n|-|-|\n|1|\n|1|2|3|\n",
-        "```mermaid\ngantt\n",
-        "> ~~~\n> x",
-    ] {
+    for page in ["|a|b|\n|1|2|\n", "|a|b|\n|-|-|\n|1|\n|1|2|3|\n", "```mermaid\ngantt\n", "> ~~~\n> x"] {
         let issues = crate::lint::lint(&format(page));
         assert_eq!(crate::lint::first_error(&issues), None, "{page:?}");
     }
@@ -192,22 +177,15 @@ fn lines() -> impl Strategy<Value = String> {
         "[*_]{1,2}a[*_]{1,2}",
         "",
     ];
-    prop::collection::vec(
-        (line, prop_oneof![8 => Just("\n"), 1 => Just("\r\n"), 1 => Just("  \n")]),
-        0..14,
-    )
-    .prop_map(|lines| lines.into_iter().map(|(line, end)| line + end).collect())
+    prop::collection::vec((line, prop_oneof![8 => Just("\n"), 1 => Just("\r\n"), 1 => Just("  \n")]), 0..14)
+        .prop_map(|lines| lines.into_iter().map(|(line, end)| line + end).collect())
 }
 
 /// The body, without what the steps 1 and 7 change by definition: its line endings and what follows its last line.
 fn body_of(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let body = &text[split(&text).body_offset..];
-    if crate::blocks::Blocks::of(body)
-        .fences
-        .last()
-        .is_some_and(|fence| fence.is_unclosed(body))
-    {
+    if crate::blocks::Blocks::of(body).fences.last().is_some_and(|fence| fence.is_unclosed(body)) {
         return [body, if body.ends_with('\n') { "" } else { "\n" }].concat();
     }
     let last = body.trim_end().len();

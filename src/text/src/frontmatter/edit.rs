@@ -71,9 +71,7 @@ pub fn set(text: &str, key: &str, value: &Value) -> Result<String, FrontmatterEr
     if is_blank(page.yaml()) {
         return page.close(key, &wanted, written_after(page.yaml(), key, value, page.newline()));
     }
-    let attempts = [yaml_of, json_of]
-        .into_iter()
-        .filter_map(|write| assign(page.yaml(), key, &write(key, value)?));
+    let attempts = [yaml_of, json_of].into_iter().filter_map(|write| assign(page.yaml(), key, &write(key, value)?));
     page.close(key, &wanted, attempts)
 }
 
@@ -102,16 +100,11 @@ pub fn remove(text: &str, key: &str) -> Result<String, FrontmatterError> {
 /// As [`set`].
 pub fn append_provenance(text: &str, entry: &Provenance<'_>) -> Result<String, FrontmatterError> {
     const KEY: &str = "derived-from";
-    let entry: Value = [
-        ("type", entry.kind),
-        ("id", entry.id),
-        ("date", entry.date),
-        ("actor", entry.actor),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), Value::from(value)))
-    .collect::<Map<_, _>>()
-    .into();
+    let entry: Value = [("type", entry.kind), ("id", entry.id), ("date", entry.date), ("actor", entry.actor)]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), Value::from(value)))
+        .collect::<Map<_, _>>()
+        .into();
     let page = Editable::open(text, KEY)?;
     let mut list = match page.before.get(KEY) {
         Some(Value::Array(list)) => list.clone(),
@@ -121,9 +114,7 @@ pub fn append_provenance(text: &str, entry: &Provenance<'_>) -> Result<String, F
     list.push(entry.clone());
     let mut wanted = page.before.clone();
     wanted.insert(KEY.to_owned(), Value::Array(list.clone()));
-    let pushed = [yaml_of, json_of]
-        .into_iter()
-        .filter_map(|write| push(page.yaml(), KEY, &write(KEY, &entry)?));
+    let pushed = [yaml_of, json_of].into_iter().filter_map(|write| push(page.yaml(), KEY, &write(KEY, &entry)?));
     match page.close(KEY, &wanted, pushed) {
         // a list that cannot be appended to in place is written anew
         Err(FrontmatterError::Unsafe { .. }) => set(text, KEY, &Value::Array(list)),
@@ -141,17 +132,12 @@ struct Editable<'a> {
 impl<'a> Editable<'a> {
     fn open(text: &'a str, key: &str) -> Result<Self, FrontmatterError> {
         let split = split(text);
-        let invalid = |source| FrontmatterError::Invalid {
-            key: key.to_owned(),
-            source,
-        };
+        let invalid = |source| FrontmatterError::Invalid { key: key.to_owned(), source };
         let before = match split.block {
             Block::Absent => Map::new(),
             Block::Present => read_yaml(split.yaml.unwrap_or_default()).map_err(invalid)?,
             Block::Oversized => {
-                return Err(invalid(YamlError::Oversized {
-                    bytes: split.yaml.unwrap_or_default().len(),
-                }));
+                return Err(invalid(YamlError::Oversized { bytes: split.yaml.unwrap_or_default().len() }));
             }
             Block::Unterminated => return Err(FrontmatterError::Unterminated { key: key.to_owned() }),
         };
@@ -181,10 +167,7 @@ impl<'a> Editable<'a> {
         for yaml in candidates {
             let yaml = self.with_line_endings(yaml);
             if yaml.len() > MAX_YAML_BYTES {
-                too_long = Some(FrontmatterError::TooLong {
-                    key: key.to_owned(),
-                    bytes: yaml.len(),
-                });
+                too_long = Some(FrontmatterError::TooLong { key: key.to_owned(), bytes: yaml.len() });
                 continue;
             }
             let page = self.with_yaml(&yaml);
@@ -236,17 +219,9 @@ fn json_of(key: &str, value: &Value) -> Option<String> {
 
 /// The ways to write a key into a block that holds nothing but comments.
 fn written_after(yaml: &str, key: &str, value: &Value, newline: &str) -> Vec<String> {
-    let between = if yaml.is_empty() || yaml.ends_with('\n') {
-        ""
-    } else {
-        newline
-    };
+    let between = if yaml.is_empty() || yaml.ends_with('\n') { "" } else { newline };
     let write = |pair: String| [yaml, between, &pair].concat();
-    yaml_of(key, value)
-        .into_iter()
-        .chain(json_of(key, value))
-        .map(write)
-        .collect()
+    yaml_of(key, value).into_iter().chain(json_of(key, value)).map(write).collect()
 }
 
 /// `yaml` with `key` set to the value that the one-key document `pair` holds.
@@ -266,7 +241,5 @@ fn push(yaml: &str, key: &str, pair: &str) -> Option<String> {
 
 /// The comment lines of a block, all that is left of it when its last key goes.
 fn comments_of(yaml: &str) -> String {
-    yaml.split_inclusive('\n')
-        .filter(|line| line.trim_start().starts_with('#'))
-        .collect()
+    yaml.split_inclusive('\n').filter(|line| line.trim_start().starts_with('#')).collect()
 }

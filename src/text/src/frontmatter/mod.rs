@@ -85,14 +85,7 @@ pub enum YamlError {
 /// Frontmatter begins only when the very first line is exactly `---` (a `\r` may follow) and ends at the next such line.
 #[must_use]
 pub fn split(text: &str) -> Split<'_> {
-    let whole = |block| Split {
-        block,
-        yaml: None,
-        yaml_offset: 0,
-        body: text,
-        body_offset: 0,
-        first_body_line: 1,
-    };
+    let whole = |block| Split { block, yaml: None, yaml_offset: 0, body: text, body_offset: 0, first_body_line: 1 };
     let mut lines = text.split_inclusive('\n');
     let opening = match lines.next() {
         Some(line) if is_fence(line) => line.len(),
@@ -103,11 +96,7 @@ pub fn split(text: &str) -> Split<'_> {
         if is_fence(line) {
             let body_offset = offset + line.len();
             let yaml = &text[opening..offset];
-            let block = if yaml.len() > MAX_YAML_BYTES {
-                Block::Oversized
-            } else {
-                Block::Present
-            };
+            let block = if yaml.len() > MAX_YAML_BYTES { Block::Oversized } else { Block::Present };
             return Split {
                 block,
                 yaml: Some(yaml),
@@ -139,10 +128,7 @@ pub fn read(split: &Split<'_>) -> Frontmatter {
     let yaml = match (split.block, split.yaml) {
         (Block::Present, Some(yaml)) => yaml,
         (Block::Oversized, Some(yaml)) => {
-            return Frontmatter {
-                map: Map::new(),
-                error: Some(YamlError::Oversized { bytes: yaml.len() }),
-            };
+            return Frontmatter { map: Map::new(), error: Some(YamlError::Oversized { bytes: yaml.len() }) };
         }
         (Block::Absent | Block::Unterminated, _) | (Block::Present | Block::Oversized, None) => {
             return Frontmatter::default();
@@ -150,10 +136,7 @@ pub fn read(split: &Split<'_>) -> Frontmatter {
     };
     match read_yaml(yaml) {
         Ok(map) => Frontmatter { map, error: None },
-        Err(error) => Frontmatter {
-            map: Map::new(),
-            error: Some(error),
-        },
+        Err(error) => Frontmatter { map: Map::new(), error: Some(error) },
     }
 }
 
@@ -192,16 +175,9 @@ fn malformed(error: &serde_saphyr::Error) -> YamlError {
     let text = error.to_string();
     let message = text.lines().next().unwrap_or_default();
     // the reader closes its message with its own position, which counts from the line after the opening `---`
-    let message = message
-        .rsplit_once(" at line ")
-        .map_or(message, |(before, _)| before)
-        .to_owned();
+    let message = message.rsplit_once(" at line ").map_or(message, |(before, _)| before).to_owned();
     let line = usize::try_from(line).unwrap_or(1).saturating_add(1);
-    YamlError::Malformed {
-        message,
-        line,
-        column: usize::try_from(column).unwrap_or(1),
-    }
+    YamlError::Malformed { message, line, column: usize::try_from(column).unwrap_or(1) }
 }
 
 impl Frontmatter {

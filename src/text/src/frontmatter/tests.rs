@@ -19,11 +19,7 @@ fn a_block_begins_only_on_the_very_first_line() {
         "\u{feff}---\na: 1\n---\n",
     ] {
         let split = split(page);
-        assert_eq!(
-            (split.yaml, split.body, split.first_body_line),
-            (None, page, 1),
-            "{page:?}"
-        );
+        assert_eq!((split.yaml, split.body, split.first_body_line), (None, page, 1), "{page:?}");
         assert!(parse(page).map.is_empty(), "{page:?}");
     }
 }
@@ -38,23 +34,11 @@ fn a_block_ends_at_the_next_line_of_three_dashes() {
 
 #[test]
 fn positions_of_the_body_count_in_the_page() {
-    for page in [
-        "---\na: 1\n---\nbody",
-        "---\r\na: 1\r\n---\r\nbody",
-        "---\n---\nbody",
-        "---\na: 1\n---",
-    ] {
+    for page in ["---\na: 1\n---\nbody", "---\r\na: 1\r\n---\r\nbody", "---\n---\nbody", "---\na: 1\n---"] {
         let cut = split(page);
         assert_eq!(&page[cut.body_offset..], cut.body);
-        assert_eq!(
-            page[..cut.body_offset].lines().count() + 1,
-            cut.first_body_line,
-            "{page:?}"
-        );
-        assert_eq!(
-            &page[cut.yaml_offset..cut.yaml_offset + cut.yaml.unwrap().len()],
-            cut.yaml.unwrap()
-        );
+        assert_eq!(page[..cut.body_offset].lines().count() + 1, cut.first_body_line, "{page:?}");
+        assert_eq!(&page[cut.yaml_offset..cut.yaml_offset + cut.yaml.unwrap().len()], cut.yaml.unwrap());
     }
 }
 
@@ -66,12 +50,7 @@ fn an_unterminated_block_is_body_to_readers_and_told_apart_for_editors() {
     assert_eq!(map(page), json!({}));
     assert!(parse(page).error.is_none());
     let refused = set(page, "published", &json!(true));
-    assert_eq!(
-        refused,
-        Err(FrontmatterError::Unterminated {
-            key: "published".into()
-        })
-    );
+    assert_eq!(refused, Err(FrontmatterError::Unterminated { key: "published".into() }));
 }
 
 #[test]
@@ -89,11 +68,7 @@ fn values_are_what_yaml_1_2_says_and_dates_stay_text() {
 
 #[test]
 fn keys_keep_the_order_of_the_author() {
-    let keys: Vec<_> = parse("---\nzebra: 1\napple: 2\nmango: 3\n---\n")
-        .map
-        .keys()
-        .cloned()
-        .collect();
+    let keys: Vec<_> = parse("---\nzebra: 1\napple: 2\nmango: 3\n---\n").map.keys().cloned().collect();
     assert_eq!(keys, ["zebra", "apple", "mango"]);
 }
 
@@ -109,14 +84,8 @@ fn malformed_yaml_reads_as_empty_and_says_where() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(
-        parse("---\n- a\n---\n").error,
-        Some(YamlError::NotAMapping { found: "a list" })
-    );
-    assert_eq!(
-        parse("---\njust words\n---\n").error,
-        Some(YamlError::NotAMapping { found: "text" })
-    );
+    assert_eq!(parse("---\n- a\n---\n").error, Some(YamlError::NotAMapping { found: "a list" }));
+    assert_eq!(parse("---\njust words\n---\n").error, Some(YamlError::NotAMapping { found: "text" }));
     assert_eq!(parse("---\n# only a comment\n\n---\n").error, None);
 }
 
@@ -126,16 +95,10 @@ fn a_block_over_64_kib_reads_as_empty_and_its_body_is_still_the_body() {
     assert_eq!(split(&page).block, Block::Oversized);
     assert_eq!(split(&page).body, "body\n");
     assert!(parse(&page).map.is_empty());
-    assert!(matches!(
-        set(&page, "a", &json!(1)),
-        Err(FrontmatterError::Invalid { .. })
-    ));
+    assert!(matches!(set(&page, "a", &json!(1)), Err(FrontmatterError::Invalid { .. })));
     let at_limit = format!("---\nt: {}\n---\n", "x".repeat(MAX_YAML_BYTES - 4));
     assert_eq!(split(&at_limit).block, Block::Present);
-    assert!(matches!(
-        set(&at_limit, "a", &json!(1)),
-        Err(FrontmatterError::TooLong { .. })
-    ));
+    assert!(matches!(set(&at_limit, "a", &json!(1)), Err(FrontmatterError::TooLong { .. })));
 }
 
 #[test]
@@ -145,10 +108,7 @@ fn an_alias_bomb_is_an_error_and_not_a_wait() {
         let alias = format!("*a{}", level - 1);
         yaml.push_str(&format!("a{level}: &a{level} [{}]\n", vec![alias; 9].join(", ")));
     }
-    assert!(matches!(
-        parse(&format!("---\n{yaml}---\n")).error,
-        Some(YamlError::Malformed { .. })
-    ));
+    assert!(matches!(parse(&format!("---\n{yaml}---\n")).error, Some(YamlError::Malformed { .. })));
 }
 
 #[test]
@@ -163,41 +123,21 @@ fn setting_a_key_leaves_every_other_byte_alone() {
 
 #[test]
 fn a_page_without_a_block_gets_one() {
-    assert_eq!(
-        set("# Hi\n", "published", &json!(true)).unwrap(),
-        "---\npublished: true\n---\n# Hi\n"
-    );
+    assert_eq!(set("# Hi\n", "published", &json!(true)).unwrap(), "---\npublished: true\n---\n# Hi\n");
     assert_eq!(set("", "a", &json!(1)).unwrap(), "---\na: 1\n---\n");
-    assert_eq!(
-        set("one\r\ntwo\r\n", "a", &json!(1)).unwrap(),
-        "---\r\na: 1\r\n---\r\none\r\ntwo\r\n"
-    );
+    assert_eq!(set("one\r\ntwo\r\n", "a", &json!(1)).unwrap(), "---\r\na: 1\r\n---\r\none\r\ntwo\r\n");
     assert_eq!(set("---\n---\nx", "a", &json!(1)).unwrap(), "---\na: 1\n---\nx");
-    assert_eq!(
-        set("---\n# c\n---\nx", "a", &json!(1)).unwrap(),
-        "---\n# c\na: 1\n---\nx"
-    );
+    assert_eq!(set("---\n# c\n---\nx", "a", &json!(1)).unwrap(), "---\n# c\na: 1\n---\nx");
 }
 
 #[test]
 fn line_endings_of_the_block_stay_crlf() {
     let page = "---\r\ntitle: A\r\nstate: x\r\n---\r\nbody\r\n";
-    assert_eq!(
-        set(page, "state", &json!("done")).unwrap(),
-        page.replace("state: x", "state: done")
-    );
+    assert_eq!(set(page, "state", &json!("done")).unwrap(), page.replace("state: x", "state: done"));
     assert_eq!(set(page, "new", &json!(["p", "q"])).unwrap().matches('\n').count(), 8);
-    assert!(
-        !set(page, "new", &json!(["p", "q"]))
-            .unwrap()
-            .replace("\r\n", "")
-            .contains('\n')
-    );
+    assert!(!set(page, "new", &json!(["p", "q"])).unwrap().replace("\r\n", "").contains('\n'));
     let only_one = "---\r\nstate: x\r\n---\r\nbody\r\n";
-    assert_eq!(
-        set(only_one, "state", &json!("done")).unwrap(),
-        only_one.replace("state: x", "state: done")
-    );
+    assert_eq!(set(only_one, "state", &json!("done")).unwrap(), only_one.replace("state: x", "state: done"));
 }
 
 #[test]
@@ -254,9 +194,7 @@ fn values_of_every_shape_read_back() {
 
 #[test]
 fn keys_of_every_shape_can_be_set() {
-    for key in [
-        "a b", "a:b", "#k", "true", "1", "", "k\"q", "ключ", "- x", "a.b[0]", "?", "<<x",
-    ] {
+    for key in ["a b", "a:b", "#k", "true", "1", "", "k\"q", "ключ", "- x", "a.b[0]", "?", "<<x"] {
         let page = set("---\ntitle: A\n---\n", key, &json!(1)).unwrap_or_else(|error| panic!("{key:?}: {error}"));
         assert_eq!(parse(&page).map.get(key), Some(&json!(1)), "{page}");
     }
@@ -267,9 +205,7 @@ fn invalid_yaml_is_refused_and_named() {
     let page = "---\nbad: [1\n---\nbody\n";
     let error = set(page, "published", &json!(true)).unwrap_err();
     assert!(
-        error
-            .to_string()
-            .starts_with("frontmatter cannot be read, mend it before changing `published`: "),
+        error.to_string().starts_with("frontmatter cannot be read, mend it before changing `published`: "),
         "{error}"
     );
     assert!(remove(page, "bad").is_err());
@@ -287,12 +223,7 @@ fn removing_a_key_leaves_the_others_and_the_comments() {
     assert_eq!(split(&remove("---\na: 1\n---\nx\n", "a").unwrap()).body, "x\n");
 }
 
-const RUN: Provenance<'static> = Provenance {
-    kind: "run",
-    id: "249",
-    date: "2026-01-31T09:30:00Z",
-    actor: "ada",
-};
+const RUN: Provenance<'static> = Provenance { kind: "run", id: "249", date: "2026-01-31T09:30:00Z", actor: "ada" };
 
 fn entry() -> Value {
     json!({"type": "run", "id": "249", "date": "2026-01-31T09:30:00Z", "actor": "ada"})
@@ -306,15 +237,9 @@ fn provenance_is_appended_and_the_rest_stays() {
     );
     let page = "---\ntitle: A # c\nderived-from:\n  - type: doc\n    id: x # why\nzz: 1\n---\nbody\n";
     let appended = append_provenance(page, &RUN).unwrap();
-    assert_eq!(
-        parse(&appended).map["derived-from"],
-        json!([{"type": "doc", "id": "x"}, entry()])
-    );
+    assert_eq!(parse(&appended).map["derived-from"], json!([{"type": "doc", "id": "x"}, entry()]));
     for line in page.lines() {
-        assert!(
-            appended.lines().any(|kept| kept == line),
-            "lost {line:?} in\n{appended}"
-        );
+        assert!(appended.lines().any(|kept| kept == line), "lost {line:?} in\n{appended}");
     }
     let thrice = append_provenance(&append_provenance(&appended, &RUN).unwrap(), &RUN).unwrap();
     assert_eq!(parse(&thrice).map["derived-from"].as_array().unwrap().len(), 4);
@@ -322,15 +247,9 @@ fn provenance_is_appended_and_the_rest_stays() {
 
 #[test]
 fn provenance_turns_a_single_value_into_a_list() {
-    for (before, first) in [
-        ("a.md", json!("a.md")),
-        ("{type: run, id: 1}", json!({"type": "run", "id": 1})),
-    ] {
+    for (before, first) in [("a.md", json!("a.md")), ("{type: run, id: 1}", json!({"type": "run", "id": 1}))] {
         let page = format!("---\nderived-from: {before}\nz: 1\n---\n");
-        assert_eq!(
-            map(&append_provenance(&page, &RUN).unwrap()),
-            json!({"derived-from": [first, entry()], "z": 1})
-        );
+        assert_eq!(map(&append_provenance(&page, &RUN).unwrap()), json!({"derived-from": [first, entry()], "z": 1}));
     }
     for before in ["", "~", "[]", "[ ]"] {
         let page = format!("---\nderived-from: {before}\nz: 1\n---\n");
@@ -341,10 +260,7 @@ fn provenance_turns_a_single_value_into_a_list() {
         );
     }
     let flow = "---\nderived-from: [a, b]\n---\n";
-    assert_eq!(
-        map(&append_provenance(flow, &RUN).unwrap()),
-        json!({"derived-from": ["a", "b", entry()]})
-    );
+    assert_eq!(map(&append_provenance(flow, &RUN).unwrap()), json!({"derived-from": ["a", "b", entry()]}));
     assert!(append_provenance("---\nx: [\n---\n", &RUN).is_err());
     assert!(append_provenance("---\nx: 1\n", &RUN).is_err());
 }

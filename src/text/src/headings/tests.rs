@@ -1,10 +1,7 @@
 use super::*;
 
 fn outline(text: &str) -> Vec<(u8, String, usize)> {
-    headings(text)
-        .into_iter()
-        .map(|heading| (heading.level, heading.text, heading.line))
-        .collect()
+    headings(text).into_iter().map(|heading| (heading.level, heading.text, heading.line)).collect()
 }
 
 fn row(level: u8, text: &str, line: usize) -> (u8, String, usize) {
@@ -14,15 +11,7 @@ fn row(level: u8, text: &str, line: usize) -> (u8, String, usize) {
 #[test]
 fn both_styles_are_found_and_code_is_not() {
     let text = "# One\n\nTwo\n===\n\nThree\nwraps\n---\n\n```\n# no\n```\n\n    # no\n\n~~~\n# no\n~~~\n\n`# no`\n\n###### Six ######\n";
-    assert_eq!(
-        outline(text),
-        [
-            row(1, "One", 1),
-            row(1, "Two", 3),
-            row(2, "Three wraps", 6),
-            row(6, "Six", 22)
-        ]
-    );
+    assert_eq!(outline(text), [row(1, "One", 1), row(1, "Two", 3), row(2, "Three wraps", 6), row(6, "Six", 22)]);
 }
 
 #[test]
@@ -39,27 +28,18 @@ fn markup_is_removed_from_the_text() {
     let text = "# A *b* **c** `d` ~~e~~ [f](g.md) ![h](i.png) <b>j</b> k&amp;l \\*m\\*\n## See [[page|the page]] and [[other#part]] ![[pic.png]]\n";
     assert_eq!(
         outline(text),
-        [
-            row(1, "A b c d e f h j k&l *m*", 1),
-            row(2, "See the page and other#part !pic.png", 2)
-        ]
+        [row(1, "A b c d e f h j k&l *m*", 1), row(2, "See the page and other#part !pic.png", 2)]
     );
 }
 
 #[test]
 fn headings_without_words_are_left_out() {
-    assert_eq!(
-        outline("#\n\n##   \n\n### <!-- x -->\n\n#### ![](x.png)\n\n#tag\n\n# Last\n"),
-        [row(1, "Last", 11)]
-    );
+    assert_eq!(outline("#\n\n##   \n\n### <!-- x -->\n\n#### ![](x.png)\n\n#tag\n\n# Last\n"), [row(1, "Last", 11)]);
 }
 
 #[test]
 fn headings_inside_quotes_and_lists_are_known_to_be_nested() {
-    let nested: Vec<bool> = headings("# a\n\n> # b\n\n- # c\n\n# d\n")
-        .iter()
-        .map(|heading| heading.nested)
-        .collect();
+    let nested: Vec<bool> = headings("# a\n\n> # b\n\n- # c\n\n# d\n").iter().map(|heading| heading.nested).collect();
     assert_eq!(nested, [false, true, true, false]);
 }
 
@@ -84,10 +64,7 @@ fn slugs_follow_the_contract() {
 #[test]
 fn the_wire_shape_is_level_text_slug() {
     let heading = &headings("## A *b*\n")[0];
-    assert_eq!(
-        serde_json::to_string(heading).unwrap(),
-        r#"{"level":2,"text":"A b","slug":"a-b"}"#
-    );
+    assert_eq!(serde_json::to_string(heading).unwrap(), r#"{"level":2,"text":"A b","slug":"a-b"}"#);
     let schema = serde_json::to_value(schemars::schema_for!(Heading)).unwrap();
     assert_eq!(schema["required"], serde_json::json!(["level", "text", "slug"]));
     assert_eq!(schema["properties"].as_object().unwrap().len(), 3);

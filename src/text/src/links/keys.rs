@@ -26,9 +26,7 @@ impl KeyKind {
     /// The kind that is stored as this number; `None` for any other number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
-        [Self::Path, Self::Suffix, Self::Stem, Self::Alias, Self::Title]
-            .into_iter()
-            .find(|kind| *kind as u8 == number)
+        [Self::Path, Self::Suffix, Self::Stem, Self::Alias, Self::Title].into_iter().find(|kind| *kind as u8 == number)
     }
 }
 
@@ -45,11 +43,7 @@ pub struct Key {
 
 impl Key {
     fn new(kind: KeyKind, text: &str) -> Self {
-        Self {
-            kind,
-            text: text.to_owned(),
-            folded: text.to_lowercase(),
-        }
+        Self { kind, text: text.to_owned(), folded: text.to_lowercase() }
     }
 }
 
@@ -60,11 +54,7 @@ pub fn keys_of(path: &str, title: Option<&str>, aliases: &[String]) -> Vec<Key> 
     let mut keys = vec![Key::new(KeyKind::Path, name)];
     let mut rest = name;
     while let Some((_, suffix)) = rest.split_once('/') {
-        let kind = if suffix.contains('/') {
-            KeyKind::Suffix
-        } else {
-            KeyKind::Stem
-        };
+        let kind = if suffix.contains('/') { KeyKind::Suffix } else { KeyKind::Stem };
         keys.push(Key::new(kind, suffix));
         rest = suffix;
     }
@@ -88,16 +78,9 @@ pub fn candidates(from: &str, kind: LinkKind, target: &str) -> Vec<Key> {
     let is_address = ["/", "./", "../"].iter().any(|start| target.starts_with(start));
     if !kind.is_wiki() || is_address {
         let path = join(folder_of(from), target);
-        return path
-            .map(|path| Key::new(KeyKind::Path, without_extension(&path)))
-            .into_iter()
-            .collect();
+        return path.map(|path| Key::new(KeyKind::Path, without_extension(&path))).into_iter().collect();
     }
-    let by_path = if target.contains('/') {
-        KeyKind::Suffix
-    } else {
-        KeyKind::Stem
-    };
+    let by_path = if target.contains('/') { KeyKind::Suffix } else { KeyKind::Stem };
     let name = without_extension(target);
     vec![
         Key::new(KeyKind::Path, name),

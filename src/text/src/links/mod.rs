@@ -3,6 +3,7 @@
 //! Wiki links `[[target#heading|label]]` and their embeds `![[…]]` are scanned here; links, images and reference definitions
 //! written in markdown come from pulldown-cmark. Nothing inside code, comments or frontmatter is a link.
 
+mod expand;
 mod keys;
 mod resolve;
 mod retarget;
@@ -13,6 +14,7 @@ mod uri;
 
 use std::ops::Range;
 
+pub use expand::{expand, permalink};
 pub use keys::{Key, KeyKind, candidates, keys_of};
 pub use resolve::{Known, Resolver, choose};
 pub use retarget::{Moves, Place, retarget, rewrite};
@@ -63,6 +65,8 @@ pub struct Link {
     pub label: Option<String>,
     /// Where `target` stands in the page, as it is written there.
     pub range: Range<usize>,
+    /// Where the whole link stands: from its first bracket to its end, the `!` of an embed or image not included.
+    pub whole: Range<usize>,
     /// Its line in the page, from 1.
     pub line: usize,
     /// The text of its line, trimmed; a long line is cut around the link.
@@ -86,14 +90,9 @@ pub(crate) fn of_structure(text: &str, split: &Split<'_>, lines: &Lines<'_>, str
     // `[[x]](y)` is one markdown link whose label has brackets
     let mut labels: Vec<usize> = structure.links.iter().map(|link| link.range.start).collect();
     labels.sort_unstable();
-    found.retain(|wiki| labels.binary_search(&wiki.start).is_err());
+    found.retain(|wiki| labels.binary_search(&wiki.whole.start).is_err());
     found.extend(structure.links.iter().filter_map(|link| scan::written_link(text, link)));
-    found.extend(
-        structure
-            .definitions
-            .iter()
-            .filter_map(|definition| scan::definition(text, definition)),
-    );
+    found.extend(structure.definitions.iter().filter_map(|definition| scan::definition(text, definition)));
     found.sort_unstable_by_key(|link| link.range.start);
     found.into_iter().map(|link| link.placed(lines)).collect()
 }
@@ -122,18 +121,10 @@ fn context(lines: &Lines<'_>, index: usize, range: &Range<usize>) -> String {
         return line.trim().to_owned();
     }
     let at = range.start.saturating_sub(lines.start(index)).min(line.len());
-    let before: usize = line[..at]
-        .chars()
-        .rev()
-        .take(CONTEXT_CHARS / 2)
-        .map(char::len_utf8)
-        .sum();
+    let before: usize = line[..at].chars().rev().take(CONTEXT_CHARS / 2).map(char::len_utf8).sum();
     let after: usize = line[at..].chars().take(CONTEXT_CHARS / 2).map(char::len_utf8).sum();
     let (start, end) = (at - before, at + after);
-    let (head, tail) = (
-        if start > 0 { "…" } else { "" },
-        if end < line.len() { "…" } else { "" },
-    );
+    let (head, tail) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
     [head, line[start..end].trim(), tail].concat()
 }
 

@@ -30,18 +30,12 @@ pub fn choose<'a>(from: &str, wanted: &[Key], known: impl IntoIterator<Item = Kn
     known
         .into_iter()
         .filter_map(|known| {
-            let rank = wanted
-                .iter()
-                .position(|key| key.kind == known.kind && key.text == known.text);
+            let rank = wanted.iter().position(|key| key.kind == known.kind && key.text == known.text);
             let folded = || {
                 let text = known.text.to_lowercase();
-                wanted
-                    .iter()
-                    .position(|key| key.kind == known.kind && key.folded == text)
+                wanted.iter().position(|key| key.kind == known.kind && key.folded == text)
             };
-            let (other_case, rank) = rank
-                .map(|rank| (false, rank))
-                .or_else(|| folded().map(|rank| (true, rank)))?;
+            let (other_case, rank) = rank.map(|rank| (false, rank)).or_else(|| folded().map(|rank| (true, rank)))?;
             let (shared, beyond) = closeness(home, folder_of(known.path));
             Some((other_case, rank, Reverse(shared), beyond, known.path))
         })
@@ -52,11 +46,8 @@ pub fn choose<'a>(from: &str, wanted: &[Key], known: impl IntoIterator<Item = Kn
 /// How many folders two folders share from the root, and how many the second has beyond them.
 fn closeness(home: &str, folder: &str) -> (usize, usize) {
     let parts = |path: &'_ str| path.split('/').filter(|part| !part.is_empty()).count();
-    let shared = home
-        .split('/')
-        .zip(folder.split('/'))
-        .take_while(|(ours, theirs)| !ours.is_empty() && ours == theirs)
-        .count();
+    let shared =
+        home.split('/').zip(folder.split('/')).take_while(|(ours, theirs)| !ours.is_empty() && ours == theirs).count();
     (shared, parts(folder) - shared)
 }
 
@@ -90,11 +81,7 @@ impl Resolver {
         let mut entries = Vec::new();
         for key in keys_of(path, title, aliases) {
             let folded: Box<str> = key.folded.into();
-            let name = Name {
-                kind: key.kind,
-                text: key.text.into(),
-                path: Arc::clone(&page),
-            };
+            let name = Name { kind: key.kind, text: key.text.into(), path: Arc::clone(&page) };
             self.names.entry(folded.clone()).or_default().push(name);
             entries.push(folded);
         }
@@ -126,14 +113,6 @@ impl Resolver {
         let mut folded: Vec<&str> = wanted.iter().map(|key| key.folded.as_str()).collect();
         folded.dedup();
         let known = folded.iter().filter_map(|folded| self.names.get(*folded)).flatten();
-        choose(
-            from,
-            &wanted,
-            known.map(|name| Known {
-                kind: name.kind,
-                text: &name.text,
-                path: &name.path,
-            }),
-        )
+        choose(from, &wanted, known.map(|name| Known { kind: name.kind, text: &name.text, path: &name.path }))
     }
 }

@@ -16,10 +16,7 @@ impl<'a> Place<'a> {
     /// A page that stays where it is.
     #[must_use]
     pub fn fixed(path: &'a str) -> Self {
-        Self {
-            before: path,
-            after: path,
-        }
+        Self { before: path, after: path }
     }
 }
 
@@ -57,11 +54,7 @@ pub fn retarget(text: &str, page: Place<'_>, moves: &impl Moves) -> Option<(Stri
         }
         let new = moved.unwrap_or_else(|| old.clone());
         let is_address = !link.kind.is_wiki() || ["/", "./", "../"].iter().any(|start| link.target.starts_with(start));
-        let target = if is_address {
-            address(link, page, &new)
-        } else {
-            name(link, &old, &new, moves)
-        };
+        let target = if is_address { address(link, page, &new) } else { name(link, &old, &new, moves) };
         (target != link.target).then_some(target)
     })
 }
@@ -111,11 +104,7 @@ fn address(link: &Link, page: Place<'_>, new: &str) -> String {
     let way = relative(folder_of(page.after), new);
     // `a:b` would be read as a scheme
     let needs_dot = old.starts_with("./") || way.split('/').next().is_some_and(|first| first.contains(':'));
-    if needs_dot && !way.starts_with("../") {
-        format!("./{way}")
-    } else {
-        way
-    }
+    if needs_dot && !way.starts_with("../") { format!("./{way}") } else { way }
 }
 
 /// The new target of a wiki link that is a name.
@@ -135,11 +124,7 @@ fn name(link: &Link, old: &str, new: &str, moves: &impl Moves) -> String {
     let mut ends: Vec<usize> = full.match_indices('/').map(|(at, _)| at + 1).rev().collect();
     ends.push(0);
     let suffixes = ends.into_iter().map(|start| &full[start..]);
-    suffixes
-        .skip(parts)
-        .find(|suffix| moves.leads_to(suffix, new))
-        .unwrap_or(full)
-        .to_owned()
+    suffixes.skip(parts).find(|suffix| moves.leads_to(suffix, new)).unwrap_or(full).to_owned()
 }
 
 /// `path` with `.md` where `as_in` has it, and without where it has not.

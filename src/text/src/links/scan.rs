@@ -8,8 +8,7 @@ use crate::structure::{Definition, WrittenLink};
 
 /// A link that does not know its line yet.
 pub(super) struct Found {
-    /// Where the whole link begins.
-    pub(super) start: usize,
+    pub(super) whole: Range<usize>,
     pub(super) range: Range<usize>,
     kind: LinkKind,
     target: String,
@@ -28,6 +27,7 @@ impl Found {
             line: index + 1,
             context: context(lines, index, &self.range),
             range: self.range,
+            whole: self.whole,
         }
     }
 }
@@ -77,10 +77,7 @@ pub(super) fn label_of(inner: &str) -> (&str, Option<&str>) {
     match inner.split_once('|') {
         Some((target, label)) => {
             let label = label.trim();
-            (
-                target.strip_suffix('\\').unwrap_or(target).trim(),
-                (!label.is_empty()).then_some(label),
-            )
+            (target.strip_suffix('\\').unwrap_or(target).trim(), (!label.is_empty()).then_some(label))
         }
         None => (inner.trim(), None),
     }
@@ -101,9 +98,7 @@ pub(super) fn wiki_links(text: &str, body_offset: usize, opaque: &[Range<usize>]
             continue;
         }
         let (written, label) = label_of(&text[inner.clone()]);
-        let (target, heading) = written
-            .split_once('#')
-            .map_or((written, None), |(path, part)| (path, Some(part)));
+        let (target, heading) = written.split_once('#').map_or((written, None), |(path, part)| (path, Some(part)));
         let target = target.trim();
         if target.is_empty() {
             continue;
@@ -113,7 +108,7 @@ pub(super) fn wiki_links(text: &str, body_offset: usize, opaque: &[Range<usize>]
         let start = inner.start + leading;
         let embed = range.start > body_offset && text.as_bytes()[range.start - 1] == b'!';
         links.push(Found {
-            start: range.start,
+            whole: range,
             range: start..start + target.len(),
             kind: if embed { LinkKind::Embed } else { LinkKind::Wiki },
             target: target.to_owned(),
@@ -133,34 +128,20 @@ pub(super) fn written_link(text: &str, link: &WrittenLink<'_>) -> Option<Found> 
     let tail = text.get(link.text_end..link.range.end)?;
     let open = link.text_end + tail.find("](")? + 2;
     let range = destination(text, open..link.range.end)?;
-    let kind = if link.image {
-        LinkKind::Image
-    } else {
-        LinkKind::Markdown
-    };
+    let kind = if link.image { LinkKind::Image } else { LinkKind::Markdown };
     let found = found(text, kind, range, &link.destination)?;
-    Some(Found {
-        start: link.range.start,
-        label: some_text(Some(&link.label)),
-        ..found
-    })
+    let start = link.range.start + usize::from(link.image);
+    Some(Found { whole: start..link.range.end, label: some_text(Some(&link.label)), ..found })
 }
 
 /// A reference definition, when it leads to a file.
 pub(super) fn definition(text: &str, definition: &Definition) -> Option<Found> {
     let source = text.get(definition.range.clone())?;
     let bytes = source.as_bytes();
-    let close = source
-        .match_indices("]:")
-        .map(|(at, _)| at)
-        .find(|at| !is_escaped(bytes, *at))?;
+    let close = source.match_indices("]:").map(|(at, _)| at).find(|at| !is_escaped(bytes, *at))?;
     let range = destination(text, definition.range.start + close + 2..definition.range.end)?;
     let found = found(text, LinkKind::Definition, range, &definition.destination)?;
-    Some(Found {
-        start: definition.range.start,
-        label: some_text(source.get(1..close)),
-        ..found
-    })
+    Some(Found { whole: definition.range.clone(), label: some_text(source.get(1..close)), ..found })
 }
 
 /// Cut a destination into path and heading; `None` when it leads out of the tree or into the page itself.
@@ -169,7 +150,7 @@ fn found(text: &str, kind: LinkKind, written: Range<usize>, meant: &str) -> Opti
     let source = &text[written.clone()];
     let end = uri::path_end(source);
     Some(Found {
-        start: written.start,
+        whole: written.clone(),
         range: written.start..written.start + end,
         kind,
         target: path,

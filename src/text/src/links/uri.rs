@@ -30,9 +30,7 @@ pub(super) fn path_end(source: &str) -> usize {
 fn has_scheme(address: &str) -> bool {
     address.split_once(':').is_some_and(|(scheme, _)| {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-            && scheme
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
     })
 }
 
@@ -64,27 +62,25 @@ fn decode(text: &str) -> String {
 ///
 /// Letters of every script stay readable.
 pub(super) fn encode(path: &str) -> String {
+    encode_unless(path, |character| {
+        is_unreserved(character) || (!character.is_ascii() && !character.is_whitespace() && !character.is_control())
+    })
+}
+
+/// Write a path for a full address, in ASCII.
+pub(super) fn encode_ascii(path: &str) -> String {
+    encode_unless(path, is_unreserved)
+}
+
+fn is_unreserved(character: char) -> bool {
+    character.is_ascii_alphanumeric()
+        || matches!(character, '-' | '.' | '_' | '~' | '/' | '+' | ',' | '=' | '@' | '!' | '$' | ':')
+}
+
+fn encode_unless(path: &str, is_plain: impl Fn(char) -> bool) -> String {
     let mut encoded = String::with_capacity(path.len());
     for character in path.chars() {
-        let plain = match character {
-            'a'..='z'
-            | 'A'..='Z'
-            | '0'..='9'
-            | '-'
-            | '.'
-            | '_'
-            | '~'
-            | '/'
-            | '+'
-            | ','
-            | '='
-            | '@'
-            | '!'
-            | '$'
-            | ':' => true,
-            other => !other.is_ascii() && !other.is_whitespace() && !other.is_control(),
-        };
-        if plain {
+        if is_plain(character) {
             encoded.push(character);
         } else {
             let mut buffer = [0; 4];
@@ -134,11 +130,7 @@ pub(super) fn join(folder: &str, address: &str) -> Option<String> {
 pub(super) fn relative(folder: &str, path: &str) -> String {
     let from: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     let to: Vec<&str> = path.split('/').collect();
-    let shared = from
-        .iter()
-        .zip(&to[..to.len() - 1])
-        .take_while(|(from, to)| from == to)
-        .count();
+    let shared = from.iter().zip(&to[..to.len() - 1]).take_while(|(from, to)| from == to).count();
     let up = std::iter::repeat_n("..", from.len() - shared);
     up.chain(to[shared..].iter().copied()).collect::<Vec<_>>().join("/")
 }

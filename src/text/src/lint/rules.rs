@@ -64,25 +64,14 @@ impl<'a> Checked<'a> {
         let split = frontmatter::split(text);
         let lines = Lines::of(text);
         let headings = structure::read(&split, &lines).headings;
-        Self {
-            split,
-            lines,
-            headings,
-            issues: Vec::new(),
-        }
+        Self { split, lines, headings, issues: Vec::new() }
     }
 
     /// Report an issue at a byte of the page.
     fn report(&mut self, rule: Rule, offset: usize, message: String) {
         let line = self.lines.index_of(offset) + 1;
         let column = self.lines.column(offset);
-        self.issues.push(Issue {
-            rule,
-            line,
-            column,
-            message,
-            severity: rule.severity(),
-        });
+        self.issues.push(Issue { rule, line, column, message, severity: rule.severity() });
     }
 
     /// Report an issue at a byte of the body.
@@ -220,11 +209,7 @@ impl<'a> Checked<'a> {
 }
 
 fn columns(count: usize) -> String {
-    if count == 1 {
-        "1 column".to_owned()
-    } else {
-        format!("{count} columns")
-    }
+    if count == 1 { "1 column".to_owned() } else { format!("{count} columns") }
 }
 
 fn is_iso_date(text: &str) -> bool {
@@ -247,9 +232,7 @@ fn mermaid_kind(code: &str) -> Option<&str> {
         if line.is_empty() || line.starts_with("%%") {
             continue;
         }
-        let end = line
-            .find(|character: char| !character.is_ascii_alphanumeric())
-            .unwrap_or(line.len());
+        let end = line.find(|character: char| !character.is_ascii_alphanumeric()).unwrap_or(line.len());
         return Some(if end == 0 { line } else { &line[..end] });
     }
     None

@@ -1,10 +1,7 @@
 use super::*;
 
 fn found(text: &str) -> Vec<(&'static str, usize, usize)> {
-    lint(text)
-        .into_iter()
-        .map(|issue| (issue.rule.name(), issue.line, issue.column))
-        .collect()
+    lint(text).into_iter().map(|issue| (issue.rule.name(), issue.line, issue.column)).collect()
 }
 
 /// The issues of a body under a complete frontmatter of three lines.
@@ -27,14 +24,7 @@ fn unreadable_frontmatter_is_an_error_in_line_1() {
 
 #[test]
 fn a_page_without_title_is_a_warning() {
-    for page in [
-        "",
-        "# Heading\n",
-        "---\n---\n",
-        "---\ntitle:\n---\n",
-        "---\ntitle: ' '\n---\n",
-        "---\ntitle: x\n",
-    ] {
+    for page in ["", "# Heading\n", "---\n---\n", "---\ntitle:\n---\n", "---\ntitle: ' '\n---\n", "---\ntitle: x\n"] {
         assert_eq!(found(page), [("frontmatter-missing-required", 1, 1)], "{page:?}");
     }
     assert_eq!(found("---\ntitle: 2026\n---\n"), []);
@@ -53,15 +43,7 @@ fn dates_must_be_iso() {
     ] {
         assert_eq!(found(&format!("---\ntitle: T\nupdated: {good}\n---\n")), [], "{good}");
     }
-    for bad in [
-        "31.01.2026",
-        "2026-13-01",
-        "2026-02-30",
-        "yesterday",
-        "2026",
-        "[2026-01-31]",
-        "true",
-    ] {
+    for bad in ["31.01.2026", "2026-13-01", "2026-02-30", "yesterday", "2026", "[2026-01-31]", "true"] {
         let page = format!("---\ntitle: T\nx: 1\nlast-reviewed: {bad}\n---\n");
         assert_eq!(found(&page), [("frontmatter-date-invalid", 4, 1)], "{bad}");
     }
@@ -73,22 +55,13 @@ fn rows_must_have_as_many_columns_as_the_header() {
     let lines: Vec<usize> = in_body(body).iter().map(|issue| issue.1).collect();
     assert_eq!(lines, [6, 8, 9, 11]);
     assert!(in_body(body).iter().all(|issue| issue.0 == "table-column-mismatch"));
-    assert_eq!(
-        in_body("> - | a | b |\n>   |---|---|\n>   | 1 |\n"),
-        [("table-column-mismatch", 6, 5)]
-    );
-    assert_eq!(
-        in_body("| a | b |\n|---|\n| 1 | 2 |\n"),
-        [("table-column-mismatch", 5, 1)]
-    );
+    assert_eq!(in_body("> - | a | b |\n>   |---|---|\n>   | 1 |\n"), [("table-column-mismatch", 6, 5)]);
+    assert_eq!(in_body("| a | b |\n|---|\n| 1 | 2 |\n"), [("table-column-mismatch", 5, 1)]);
 }
 
 #[test]
 fn rows_without_separator_are_an_error_only_beyond_doubt() {
-    assert_eq!(
-        in_body("text\n\n| a | b |\n| 1 | 2 |\n"),
-        [("table-no-separator", 6, 1)]
-    );
+    assert_eq!(in_body("text\n\n| a | b |\n| 1 | 2 |\n"), [("table-no-separator", 6, 1)]);
     assert_eq!(in_body("> | a | b |\n> | 1 | 2 |\n"), [("table-no-separator", 4, 3)]);
     for prose in [
         "a | b\nc | d\n",
@@ -152,11 +125,7 @@ fn mermaid_blocks_begin_with_a_kind_of_diagram() {
         assert_eq!(in_body(&format!("```mermaid\n{good}\n```\n")), [], "{good}");
     }
     for bad in ["", "  \n", "%% only a comment", "digraph G {}", "A --> B", "--> x"] {
-        assert_eq!(
-            in_body(&format!("~~~Mermaid\n{bad}\n~~~\n")),
-            [("fence-mermaid-invalid", 4, 1)],
-            "{bad}"
-        );
+        assert_eq!(in_body(&format!("~~~Mermaid\n{bad}\n~~~\n")), [("fence-mermaid-invalid", 4, 1)], "{bad}");
     }
     assert_eq!(in_body("```text\nnothing\n```\n"), []);
 }
@@ -174,10 +143,7 @@ fn headings_share_no_anchor_and_skip_no_level() {
 
 #[test]
 fn an_image_needs_a_target() {
-    assert_eq!(
-        in_body("é ![alt]() and ![](<>)\n"),
-        [("link-image-broken", 4, 3), ("link-image-broken", 4, 16)]
-    );
+    assert_eq!(in_body("é ![alt]() and ![](<>)\n"), [("link-image-broken", 4, 3), ("link-image-broken", 4, 16)]);
     assert_eq!(in_body("`![]()` [x]() ![a](b.png)\n"), []);
 }
 
@@ -185,14 +151,7 @@ fn an_image_needs_a_target() {
 fn issues_come_in_order_and_say_how_to_mend() {
     let issues = lint("| a | b |\n| 1 | 2 |\n\n```\n");
     let rules: Vec<_> = issues.iter().map(|issue| issue.rule).collect();
-    assert_eq!(
-        rules,
-        [
-            Rule::FrontmatterMissingRequired,
-            Rule::TableNoSeparator,
-            Rule::FenceUnclosed
-        ]
-    );
+    assert_eq!(rules, [Rule::FrontmatterMissingRequired, Rule::TableNoSeparator, Rule::FenceUnclosed]);
     let error = first_error(&issues).unwrap();
     assert_eq!(
         reject_message(error),
@@ -203,10 +162,7 @@ fn issues_come_in_order_and_say_how_to_mend() {
 
 #[test]
 fn lines_are_right_with_crlf_too() {
-    assert_eq!(
-        found("---\r\ntitle: T\r\n---\r\n\r\n```\r\nx\r\n"),
-        [("fence-unclosed", 5, 1)]
-    );
+    assert_eq!(found("---\r\ntitle: T\r\n---\r\n\r\n```\r\nx\r\n"), [("fence-unclosed", 5, 1)]);
     assert_eq!(
         found("---\r\ntitle: T\r\n---\r\n| a | b |\r\n|---|---|\r\n| 1 |\r\n"),
         [("table-column-mismatch", 6, 1)]
@@ -220,11 +176,7 @@ fn the_wire_shape_uses_the_names_of_the_contract() {
         serde_json::to_string(issue).unwrap(),
         r#"{"rule":"fence-unclosed","line":1,"column":1,"message":"code fence is never closed; add a line ` ``` ` after the code","severity":"error"}"#
     );
-    for rule in [
-        Rule::FrontmatterYamlInvalid,
-        Rule::LinkImageBroken,
-        Rule::HeadingSkipLevel,
-    ] {
+    for rule in [Rule::FrontmatterYamlInvalid, Rule::LinkImageBroken, Rule::HeadingSkipLevel] {
         assert_eq!(serde_json::to_value(rule).unwrap(), rule.name());
     }
 }

@@ -51,9 +51,7 @@ impl<'a> Page<'a> {
         let lines = Lines::of(text);
         let structure = structure::read(&split, &lines);
         let links = links::of_structure(text, &split, &lines, &structure);
-        let title = frontmatter
-            .text("title")
-            .or_else(|| Some(structure.headings.first()?.text.clone()));
+        let title = frontmatter.text("title").or_else(|| Some(structure.headings.first()?.text.clone()));
         Self {
             title: title.unwrap_or_else(|| links::stem_of(path).to_owned()),
             tags: tags(&frontmatter),
@@ -62,11 +60,7 @@ impl<'a> Page<'a> {
             frontmatter_error: frontmatter.error,
             headings: structure.headings,
             links,
-            word_count: split
-                .body
-                .split_whitespace()
-                .filter(|word| word.contains(char::is_alphanumeric))
-                .count(),
+            word_count: split.body.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count(),
             excerpt: structure.excerpt,
             body: split.body,
         }
@@ -79,21 +73,9 @@ fn tags(frontmatter: &Frontmatter) -> Vec<String> {
         let is_text = frontmatter.map.get(key).is_some_and(Value::is_string);
         for text in frontmatter.texts(key) {
             // one text may hold several tags: `a, b` or `a b`
-            let separator: fn(char) -> bool = if text.contains(',') {
-                |c| c == ','
-            } else {
-                char::is_whitespace
-            };
-            let parts: Vec<&str> = if is_text {
-                text.split(separator).collect()
-            } else {
-                vec![&text]
-            };
-            tags.extend(
-                parts
-                    .into_iter()
-                    .map(|tag| tag.trim().trim_start_matches('#').to_owned()),
-            );
+            let separator: fn(char) -> bool = if text.contains(',') { |c| c == ',' } else { char::is_whitespace };
+            let parts: Vec<&str> = if is_text { text.split(separator).collect() } else { vec![&text] };
+            tags.extend(parts.into_iter().map(|tag| tag.trim().trim_start_matches('#').to_owned()));
         }
     }
     each_once(tags)

@@ -6,10 +6,7 @@ use super::*;
 fn the_title_is_the_frontmatters_then_the_first_headings_then_the_file_name() {
     assert_eq!(Page::read("a/b.md", "---\ntitle: ' T '\n---\n# H\n").title, "T");
     assert_eq!(Page::read("a/b.md", "---\ntitle: 2026\n---\n# H\n").title, "2026");
-    assert_eq!(
-        Page::read("a/b.md", "---\ntitle:\n---\ntext\n\n## *H* 2\n").title,
-        "H 2"
-    );
+    assert_eq!(Page::read("a/b.md", "---\ntitle:\n---\ntext\n\n## *H* 2\n").title, "H 2");
     assert_eq!(Page::read("a/b c.MD", "text\n").title, "b c");
     assert_eq!(Page::read("notes.txt", "").title, "notes.txt");
 }
@@ -39,15 +36,9 @@ fn unreadable_frontmatter_still_leaves_a_page() {
 
 #[test]
 fn the_excerpt_is_the_first_paragraph_with_words() {
-    assert_eq!(
-        Page::read("p.md", "![badge](b.svg)\n\n> Quoted *first*\n\nlater\n").excerpt,
-        "Quoted first"
-    );
+    assert_eq!(Page::read("p.md", "![badge](b.svg)\n\n> Quoted *first*\n\nlater\n").excerpt, "Quoted first");
     assert_eq!(Page::read("p.md", "# Only\n\n- a list\n").excerpt, "");
-    assert_eq!(
-        Page::read("p.md", "<div>\n\n</div>\n\ntext <b>bold</b>\n").excerpt,
-        "text bold"
-    );
+    assert_eq!(Page::read("p.md", "<div>\n\n</div>\n\ntext <b>bold</b>\n").excerpt, "text bold");
 }
 
 #[test]
@@ -61,8 +52,5 @@ fn a_long_excerpt_is_cut_at_300_characters() {
 #[test]
 fn an_empty_page_is_a_page() {
     let page = Page::read("x.md", "");
-    assert_eq!(
-        (page.title.as_str(), page.word_count, page.excerpt.as_str(), page.body),
-        ("x", 0, "", "")
-    );
+    assert_eq!((page.title.as_str(), page.word_count, page.excerpt.as_str(), page.body), ("x", 0, "", ""));
 }

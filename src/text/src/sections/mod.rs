@@ -63,11 +63,7 @@ fn end_of(headings: &[Heading], index: usize) -> usize {
         return headings.len();
     };
     let ends = |next: &Heading| next.level <= heading.level && (heading.nested || !next.nested);
-    headings
-        .iter()
-        .skip(index + 1)
-        .position(ends)
-        .map_or(headings.len(), |after| index + 1 + after)
+    headings.iter().skip(index + 1).position(ends).map_or(headings.len(), |after| index + 1 + after)
 }
 
 fn find(headings: &[Heading], wanted: &str) -> Option<usize> {

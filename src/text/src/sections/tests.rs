@@ -9,14 +9,8 @@ fn by_name(name: &str) -> Section {
 #[test]
 fn a_section_runs_to_the_next_heading_of_the_same_or_a_higher_level() {
     let setup = by_name("setup");
-    assert_eq!(
-        (setup.heading.as_str(), setup.level, setup.line_start, setup.line_end),
-        ("Setup", 2, 10, 23)
-    );
-    assert_eq!(
-        setup.content,
-        "    code\n\n### Linux\nlin\n\n```sh\n# not a heading\n```\n\n### Mac\nmac"
-    );
+    assert_eq!((setup.heading.as_str(), setup.level, setup.line_start, setup.line_end), ("Setup", 2, 10, 23));
+    assert_eq!(setup.content, "    code\n\n### Linux\nlin\n\n```sh\n# not a heading\n```\n\n### Mac\nmac");
     let top = by_name("Top");
     assert_eq!((top.line_start, top.line_end), (6, 26));
     assert!(top.content.ends_with("## Usage\nuse"));
@@ -25,10 +19,7 @@ fn a_section_runs_to_the_next_heading_of_the_same_or_a_higher_level() {
 #[test]
 fn the_last_section_runs_to_the_end_of_the_file() {
     let last = section(PAGE, Select::Index(6)).unwrap();
-    assert_eq!(
-        (last.content.as_str(), last.line_start, last.line_end),
-        ("again", 30, 31)
-    );
+    assert_eq!((last.content.as_str(), last.line_start, last.line_end), ("again", 30, 31));
     let bare = section("# only", Select::Index(0)).unwrap();
     assert_eq!((bare.content.as_str(), bare.line_start, bare.line_end), ("", 1, 1));
 }
@@ -70,10 +61,7 @@ fn what_is_not_there_is_none() {
 fn a_heading_in_a_quote_does_not_end_a_section_around_it() {
     let text = "## a\n\n> # quoted\n> words\n\nmore\n\n## b\n";
     let around = section(text, Select::Heading("a")).unwrap();
-    assert_eq!(
-        (around.content.as_str(), around.line_end),
-        ("> # quoted\n> words\n\nmore", 7)
-    );
+    assert_eq!((around.content.as_str(), around.line_end), ("> # quoted\n> words\n\nmore", 7));
 }
 
 #[test]

@@ -1,0 +1,36 @@
+//! Wiki links written out as markdown links, for readers that know no wiki links (gaps.md 4.3, `resolve_links`).
+
+use std::borrow::Cow;
+
+use super::{links, uri};
+use crate::headings::slug;
+use crate::links::Link;
+
+/// Replace each wiki link by a markdown link to the address that `address` gives for it; links without one stay.
+///
+/// The heading becomes the fragment, as the anchor that leads to it; the label, else the target, becomes the text.
+/// The `!` of an embed stays, so that an embedded picture stays one.
+pub fn expand(text: &str, mut address: impl FnMut(&Link) -> Option<String>) -> Cow<'_, str> {
+    let mut expanded = String::new();
+    let mut from = 0;
+    for link in links(text).iter().filter(|link| link.kind.is_wiki()) {
+        let Some(address) = address(link) else { continue };
+        let label = link.label.as_deref().unwrap_or(&text[link.range.clone()]);
+        let anchor = link.heading.as_deref().map(slug).filter(|anchor| !anchor.is_empty());
+        let fragment = anchor.map_or(String::new(), |anchor| format!("#{anchor}"));
+        expanded.push_str(&text[from..link.whole.start]);
+        expanded.push_str(&format!("[{}]({address}{fragment})", label.replace('[', "\\[")));
+        from = link.whole.end;
+    }
+    if from == 0 {
+        return Cow::Borrowed(text);
+    }
+    expanded.push_str(&text[from..]);
+    Cow::Owned(expanded)
+}
+
+/// The address of a page on the public site: `<public_url>/page/<path>`, every segment percent-encoded.
+#[must_use]
+pub fn permalink(public_url: &str, path: &str) -> String {
+    format!("{}/page/{}", public_url.trim_end_matches('/'), uri::encode_ascii(path))
+}

@@ -1,0 +1,164 @@
+use proptest::prelude::*;
+
+use crate::links::*;
+
+/// One page moved in a tree: the names before and after.
+struct OneMove {
+    page: String,
+    from: String,
+    to: String,
+    before: Resolver,
+    after: Resolver,
+}
+
+impl OneMove {
+    fn new(page: &str, from: &str, to: &str, others: &[&str]) -> Self {
+        let (mut before, mut after) = (Resolver::new(), Resolver::new());
+        for path in others {
+            before.insert(path, None, &[]);
+            after.insert(path, None, &[]);
+        }
+        before.insert(from, Some("The Title"), &["nick".into()]);
+        after.insert(to, Some("The Title"), &["nick".into()]);
+        Self { page: page.into(), from: from.into(), to: to.into(), before, after }
+    }
+
+    fn retarget(&self, text: &str) -> Option<(String, usize)> {
+        retarget(text, Place::fixed(&self.page), self)
+    }
+}
+
+impl Moves for OneMove {
+    fn led_to(&self, link: &Link) -> Option<String> {
+        self.before.resolve(&self.page, link).map(str::to_owned)
+    }
+    fn moved(&self, path: &str) -> Option<String> {
+        (path == self.from).then(|| self.to.clone())
+    }
+    fn leads_to(&self, target: &str, path: &str) -> bool {
+        self.after.resolve_target(&self.page, LinkKind::Wiki, target) == Some(path)
+    }
+}
+
+#[test]
+fn a_rewrite_keeps_the_form_of_the_author() {
+    let change = OneMove::new("p.md", "a/old.md", "a/new name.md", &["p.md", "other.md"]);
+    let text = "[[old]] [[OLD.md#h|l]] ![[old]] [[a/old]] [[a/old.md|x]] [[/a/old]] [[./a/old]] [l](a/old.md#h) [l](./a/old.md) [l](/a/old.md 't') \
+                [l](<a/old.md>) [l](a/old) [[other]] `[[old]]` [[nick]] [[The Title]]\n\n[r]: a/old.md\n";
+    let expected = "[[new name]] [[new name.md#h|l]] ![[new name]] [[a/new name]] [[a/new name.md|x]] [[/a/new name]] [[./a/new name]] \
+                [l](a/new%20name.md#h) [l](./a/new%20name.md) [l](/a/new%20name.md 't') [l](<a/new name.md>) [l](a/new%20name) [[other]] \
+                `[[old]]` [[nick]] [[The Title]]\n\n[r]: a/new%20name.md\n";
+    assert_eq!(change.retarget(text), Some((expected.to_owned(), 13)));
+}
+
+#[test]
+fn a_bare_name_gets_as_much_path_as_it_needs() {
+    let change = OneMove::new("a/p.md", "a/old.md", "b/c/x.md", &["a/p.md", "a/x.md", "d/c/y.md"]);
+    assert_eq!(change.retarget("[[old]]"), Some(("[[c/x]]".into(), 1)));
+    let change = OneMove::new("d/p.md", "old.md", "b/c/x.md", &["d/p.md", "d/c/x.md", "d/b/c/x.md"]);
+    assert_eq!(change.retarget("[[old]]"), Some(("[[b/c/x]]".into(), 1)));
+}
+
+#[test]
+fn a_name_that_still_leads_there_is_not_touched() {
+    let change = OneMove::new("p.md", "a/x.md", "b/x.md", &["p.md"]);
+    assert_eq!(change.retarget("[[x]] [[nick#h]]"), None);
+    assert_eq!(change.retarget("[[x]] [[a/x]] [y](a/x.md)"), Some(("[[x]] [[b/x]] [y](b/x.md)".into(), 2)));
+}
+
+#[test]
+fn only_links_that_led_to_the_moved_page_are_rewritten() {
+    let change = OneMove::new("b/p.md", "a/x.md", "a/y.md", &["b/p.md", "b/x.md"]);
+    assert_eq!(change.retarget("[[x]] [x](x.md)"), None);
+    assert_eq!(change.retarget("[[x]] [[a/x]] [x](../a/x.md)"), Some(("[[x]] [[a/y]] [x](../a/y.md)".into(), 2)));
+}
+
+#[test]
+fn a_name_that_cannot_stand_in_brackets_leaves_the_link() {
+    let change = OneMove::new("p.md", "x.md", "a|b#c.md", &["p.md"]);
+    assert_eq!(change.retarget("[[x]] [l](x.md)"), Some(("[[x]] [l](a%7Cb%23c.md)".into(), 1)));
+}
+
+struct PageMoves(Resolver);
+
+impl Moves for PageMoves {
+    fn led_to(&self, link: &Link) -> Option<String> {
+        self.0.resolve("a/b/p.md", link).map(str::to_owned)
+    }
+    fn moved(&self, path: &str) -> Option<String> {
+        (path == "a/b/p.md").then(|| "a/q/r/p.md".to_owned())
+    }
+    fn leads_to(&self, target: &str, path: &str) -> bool {
+        self.0.resolve_target("a/q/r/p.md", LinkKind::Wiki, target) == Some(path)
+    }
+}
+
+#[test]
+fn a_page_that_moves_takes_its_relative_links_along() {
+    let mut tree = Resolver::new();
+    for path in ["a/x.md", "a/b/y.md", "a/b/p.md", "img.png"] {
+        tree.insert(path, None, &[]);
+    }
+    let text =
+        "[x](../x.md) [y](y.md#h) ![i](../../img.png) [me](p.md) [[x]] [[./y]] [[a/b/y]] [r](/a/x.md) [no](none.md)";
+    let expected = "[x](../../x.md) [y](../../b/y.md#h) ![i](../../../img.png) [me](p.md) [[x]] [[../../b/y]] [[a/b/y]] [r](/a/x.md) [no](none.md)";
+    let place = Place { before: "a/b/p.md", after: "a/q/r/p.md" };
+    assert_eq!(retarget(text, place, &PageMoves(tree)), Some((expected.to_owned(), 4)));
+}
+
+#[test]
+fn rewriting_nothing_is_none() {
+    assert_eq!(rewrite("[[a]] [b](c.md)", |_| None), None);
+    assert_eq!(rewrite("no links", |_| Some("x".into())), None);
+}
+
+#[test]
+fn encoded_targets_survive_odd_names() {
+    for name in [
+        "a b.md",
+        "ü (1).md",
+        "100%.md",
+        "a#b?.md",
+        "<x>.md",
+        "a\\b.md",
+        "a\"b'.md",
+        "a&amp;b.md",
+        "*_~`.md",
+        "漢 字.md",
+        "a]b[.md",
+        "x\u{a0}y.md",
+    ] {
+        for text in ["[l](old.md#h)", "![l](<old.md>)", "[l][r]\n\n[r]: old.md\n", "[r]\n\n[r]: <old.md> 't'\n"] {
+            let new = rewrite(text, |_| Some(name.to_owned())).unwrap();
+            let found = links(&new);
+            assert_eq!(found.len(), 1, "{new}");
+            assert_eq!(found[0].target, name, "{new}");
+            assert_eq!(found[0].heading.as_deref(), text.contains('#').then_some("h"), "{new}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn rewriting_every_link_changes_targets_and_nothing_else(
+        words in prop::collection::vec(prop_oneof![
+            Just("[[a]]"), Just("![[b/c|l]]"), Just("[x](d.md#h)"), Just("`[[e]]`"), Just("text\n"), Just("\n\n# h\n"), Just("| [[f\\|g]] |\n"),
+            Just("[r]: i.md\n"), Just("- "), Just("> "), Just("<!-- [[j]] -->"), Just("![k](<l m.png>)"),
+        ], 0..14)
+    ) {
+        let text = words.join(" ");
+        let before = links(&text);
+        let Some(after) = rewrite(&text, |link| Some(format!("new/{}", link.target))) else {
+            prop_assert!(before.is_empty());
+            return Ok(());
+        };
+        let found = links(&after);
+        let expected: Vec<_> = before.iter().map(|l| (l.kind, format!("new/{}", l.target), l.heading.clone(), l.label.clone())).collect();
+        let got: Vec<_> = found.iter().map(|l| (l.kind, l.target.clone(), l.heading.clone(), l.label.clone())).collect();
+        prop_assert_eq!(got, expected);
+        let back = rewrite(&after, |link| link.target.strip_prefix("new/").map(str::to_owned));
+        prop_assert_eq!(back, Some(text));
+    }
+}
