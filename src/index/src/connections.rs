@@ -1,14 +1,21 @@
 //! The connections that read: a few, kept open, each one lent to one question at a time.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, Transaction};
+use rusqlite::{Connection, ErrorCode, Transaction};
 
 use crate::{IndexError, schema};
 
 /// How many idle connections are kept; more are opened when more questions come at once, and closed after.
 const KEPT: usize = 4;
+
+/// How long a question in somebody's own words may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many steps SQLite takes before it looks at the time: well under a millisecond.
+const STEPS: i32 = 10_000;
 
 /// Connections that cannot write (`query_only`).
 pub(crate) struct Readers {
@@ -18,20 +25,58 @@ pub(crate) struct Readers {
 
 impl Readers {
     pub(crate) fn new(file: PathBuf) -> Self {
-        Self {
-            file,
-            idle: Mutex::new(Vec::new()),
-        }
+        Self { file, idle: Mutex::new(Vec::new()) }
     }
-    /// Answers one question from one consistent state of the index, however many statements it takes and whatever is
-    /// written or swapped meanwhile.
+
+    /// The file they read.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Reads from one consistent state of the index, however many statements it takes and whatever is written or swapped
+    /// meanwhile.
     pub(crate) fn read<T>(&self, ask: impl FnOnce(&Transaction<'_>) -> Result<T, IndexError>) -> Result<T, IndexError> {
+        self.lend(|connection| ask(&connection.transaction()?))
+    }
+
+    /// As [`Readers::read`], for a question that `field` puts in the caller's own words: stopped after five seconds, so that a
+    /// query that fits everything in every way cannot keep the others waiting.
+    pub(crate) fn answer<T>(
+        &self,
+        field: &'static str,
+        ask: impl FnOnce(&Transaction<'_>) -> Result<T, IndexError>,
+    ) -> Result<T, IndexError> {
+        self.answer_within(PATIENCE, field, ask)
+    }
+
+    pub(crate) fn answer_within<T>(
+        &self,
+        patience: Duration,
+        field: &'static str,
+        ask: impl FnOnce(&Transaction<'_>) -> Result<T, IndexError>,
+    ) -> Result<T, IndexError> {
+        self.lend(|connection| {
+            let begun = Instant::now();
+            connection.progress_handler(STEPS, Some(move || begun.elapsed() > patience))?;
+            let outcome = connection.transaction().map_err(IndexError::from).and_then(|transaction| ask(&transaction));
+            connection.progress_handler(0, None::<fn() -> bool>)?;
+            match outcome {
+                Err(IndexError::Database(error)) if was_stopped(&error) => Err(IndexError::invalid(
+                    field,
+                    format!("takes longer than {} s to answer; ask for less at once", patience.as_secs()),
+                )),
+                outcome => outcome,
+            }
+        })
+    }
+
+    fn lend<T>(&self, use_it: impl FnOnce(&mut Connection) -> Result<T, IndexError>) -> Result<T, IndexError> {
         let idle = self.idle.lock().pop();
         let mut connection = match idle {
             Some(connection) => connection,
             None => schema::open_reader(&self.file)?,
         };
-        let answer = ask(&connection.transaction()?);
+        let answer = use_it(&mut connection);
         let mut idle = self.idle.lock();
         if idle.len() < KEPT {
             idle.push(connection);
@@ -39,8 +84,27 @@ impl Readers {
         drop(idle);
         schema::noticed(&self.file, answer)
     }
-    /// The file they read.
-    pub(crate) fn file(&self) -> &Path {
-        &self.file
+}
+
+fn was_stopped(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Space;
+
+    #[test]
+    fn a_question_without_end_is_stopped_and_the_next_one_is_answered() {
+        let space = Space::of(&[("a.md", "word")]);
+        let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+        let stopped = space.index.readers.answer_within(Duration::ZERO, "q", |connection| {
+            Ok(connection.query_row(endless, [], |row| row.get::<_, i64>(0))?)
+        });
+        let message = stopped.unwrap_err().to_string();
+        assert_eq!(message, "`q`: takes longer than 0 s to answer; ask for less at once");
+        assert_eq!(space.found("word"), ["a.md"]);
+        assert_eq!(space.index.readers.idle.lock().len(), 1);
     }
 }

@@ -46,11 +46,7 @@ impl Document {
         let headings: Vec<Heading> = page
             .headings
             .iter()
-            .map(|heading| Heading {
-                level: heading.level,
-                text: heading.text.clone(),
-                slug: heading.slug.clone(),
-            })
+            .map(|heading| Heading { level: heading.level, text: heading.text.clone(), slug: heading.slug.clone() })
             .collect();
         let headings_text: Vec<&str> = headings.iter().map(|heading| heading.text.as_str()).collect();
         Ok(Self {
@@ -71,10 +67,8 @@ impl Document {
     }
     /// The names under which a link may find its page, each once.
     pub(crate) fn folded_targets(&self, link: &Link) -> Vec<String> {
-        let mut folded: Vec<String> = candidates(self.path.as_str(), link.kind, &link.target)
-            .into_iter()
-            .map(|key| key.folded)
-            .collect();
+        let mut folded: Vec<String> =
+            candidates(self.path.as_str(), link.kind, &link.target).into_iter().map(|key| key.folded).collect();
         folded.sort_unstable();
         folded.dedup();
         folded
@@ -89,11 +83,7 @@ impl Document {
 /// part of a word.
 fn clean(text: &str) -> Cow<'_, str> {
     const REPLACED: [char; 3] = ['\0', MARK_START, MARK_END];
-    if text.contains(REPLACED) {
-        text.replace(REPLACED, "\u{FFFD}").into()
-    } else {
-        text.into()
-    }
+    if text.contains(REPLACED) { text.replace(REPLACED, "\u{FFFD}").into() } else { text.into() }
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String, IndexError> {

@@ -39,9 +39,7 @@ impl From<IndexError> for Fault {
         match error {
             IndexError::Invalid { field, why } => Self::invalid(field, why),
             IndexError::Database(_) | IndexError::Disk(_) | IndexError::Source(_) | IndexError::Damaged(_) => {
-                Self::unavailable("search index not available")
-                    .inside(error.to_string())
-                    .caused_by(error)
+                Self::unavailable("search index not available").inside(error.to_string()).caused_by(error)
             }
         }
     }

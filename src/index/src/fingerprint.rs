@@ -57,21 +57,15 @@ impl Fingerprint {
     /// The pages for which `later` differs from this one, in path order. Empty with unequal fingerprints means that only the
     /// full-text index itself differs (`postings`).
     pub fn differences(&self, later: &Self) -> Vec<Difference> {
-        let before = self
-            .by_page
-            .iter()
-            .filter_map(|(path, digest)| match later.by_page.get(path) {
-                None => Some((path, Divergence::Missing)),
-                Some(other) if other != digest => Some((path, Divergence::Changed)),
-                Some(_) => None,
-            });
+        let before = self.by_page.iter().filter_map(|(path, digest)| match later.by_page.get(path) {
+            None => Some((path, Divergence::Missing)),
+            Some(other) if other != digest => Some((path, Divergence::Changed)),
+            Some(_) => None,
+        });
         let added = later.by_page.keys().filter(|path| !self.by_page.contains_key(*path));
         let mut all: Vec<Difference> = before
             .chain(added.map(|path| (path, Divergence::Added)))
-            .map(|(path, divergence)| Difference {
-                path: path.clone(),
-                divergence,
-            })
+            .map(|(path, divergence)| Difference { path: path.clone(), divergence })
             .collect();
         all.sort_by(|a, b| a.path.cmp(&b.path));
         all
@@ -126,11 +120,7 @@ fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexErr
             canon.add(row.get_ref(column)?);
         }
         let id: i64 = row.get(0)?;
-        canon.rows(
-            connection,
-            "SELECT kind, text, folded FROM page_keys WHERE page = ?1 ORDER BY kind, text",
-            id,
-        )?;
+        canon.rows(connection, "SELECT kind, text, folded FROM page_keys WHERE page = ?1 ORDER BY kind, text", id)?;
         canon.rows(
             connection,
             "SELECT position, is_wiki, target, heading, context FROM links WHERE page = ?1 ORDER BY position",

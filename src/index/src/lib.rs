@@ -77,10 +77,7 @@ impl Index {
     pub fn open(file: &Path) -> Result<Self, IndexError> {
         let connection = schema::open_writer(file)?;
         Ok(Self {
-            writer: Mutex::new(Writer {
-                connection,
-                touched: None,
-            }),
+            writer: Mutex::new(Writer { connection, touched: None }),
             readers: Readers::new(file.to_owned()),
             rebuild: Mutex::new(()),
         })

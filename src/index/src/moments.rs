@@ -64,10 +64,7 @@ fn add(connection: &Connection, name: &str, measure: fn(Moment) -> Option<i64>) 
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function(name, 1, flags, move |context| {
         Ok(match context.get_raw(0) {
-            ValueRef::Text(bytes) => std::str::from_utf8(bytes)
-                .ok()
-                .and_then(Moment::parse)
-                .and_then(measure),
+            ValueRef::Text(bytes) => std::str::from_utf8(bytes).ok().and_then(Moment::parse).and_then(measure),
             ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Blob(_) => None,
         })
     })
@@ -88,15 +85,8 @@ mod tests {
         ] {
             assert_eq!(Moment::parse(text).and_then(Moment::day), Some(day), "{text}");
         }
-        for text in [
-            "",
-            "1970",
-            "1970-13-01",
-            "yesterday!!",
-            "1970-01-02T99:00:00Z",
-            "版版版版版版",
-            "1970-01-0版",
-        ] {
+        for text in ["", "1970", "1970-13-01", "yesterday!!", "1970-01-02T99:00:00Z", "版版版版版版", "1970-01-0版"]
+        {
             assert_eq!(Moment::parse(text), None, "{text}");
         }
     }
@@ -104,10 +94,7 @@ mod tests {
     #[test]
     fn zones_are_compared_by_their_moment() {
         let noon = Moment::parse("2026-01-01T12:00:00+02:00").and_then(Moment::microsecond);
-        assert_eq!(
-            noon,
-            Moment::parse("2026-01-01T10:00:00Z").and_then(Moment::microsecond)
-        );
+        assert_eq!(noon, Moment::parse("2026-01-01T10:00:00Z").and_then(Moment::microsecond));
         assert!(noon.is_some());
     }
 }

@@ -95,9 +95,8 @@ impl Index {
 
 /// The number of rows of one of our tables.
 pub(crate) fn count(connection: &Connection, table: &'static str) -> Result<usize, IndexError> {
-    let count: i64 = connection
-        .prepare_cached(&format!("SELECT count(*) FROM {table}"))?
-        .query_row([], |row| row.get(0))?;
+    let count: i64 =
+        connection.prepare_cached(&format!("SELECT count(*) FROM {table}"))?.query_row([], |row| row.get(0))?;
     usize::try_from(count).map_err(|error| IndexError::Damaged(format!("rows of `{table}`: {error}")))
 }
 

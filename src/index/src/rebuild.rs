@@ -13,7 +13,7 @@ use std::error::Error;
 use svcfs_base::Seq;
 
 use crate::schema::{self, Tables};
-use crate::writer::{self, Step};
+use crate::writer::{self, Step, Writer};
 use crate::{Entry, Index, IndexError};
 
 /// A batch is written when it holds this many pages …
@@ -95,11 +95,7 @@ impl Index {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
         for step in batch {
-            if writer
-                .touched
-                .as_ref()
-                .is_none_or(|touched| !touched.contains(step.path()))
-            {
+            if writer.touched.as_ref().is_none_or(|touched| !touched.contains(step.path())) {
                 step.take(&transaction, Tables::Next)?;
             }
         }
@@ -120,22 +116,17 @@ impl Index {
 
     /// Hands the space of the old tables back to the disk, a piece at a time so that writers get their turn.
     fn give_back_space(&self) -> Result<(), IndexError> {
+        let free = |writer: &Writer| -> rusqlite::Result<i64> {
+            writer.connection.pragma_query_value(None, "freelist_count", |row| row.get(0))
+        };
         loop {
             let writer = self.writer.lock();
-            let free: i64 = writer
-                .connection
-                .pragma_query_value(None, "freelist_count", |row| row.get(0))?;
-            if free == 0 {
-                return Ok(());
-            }
-            writer
-                .connection
-                .execute_batch(&format!("PRAGMA incremental_vacuum({VACUUM_STEP})"))?;
-            let left: i64 = writer
-                .connection
-                .pragma_query_value(None, "freelist_count", |row| row.get(0))?;
-            if left >= free {
-                return Ok(());
+            let before = free(&writer)?;
+            writer.connection.execute_batch(&format!("PRAGMA incremental_vacuum({VACUUM_STEP})"))?;
+            let after = free(&writer)?;
+            if after == 0 || after >= before {
+                // What readers still look at is handed back by a later checkpoint.
+                return Ok(writer.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?);
             }
         }
     }

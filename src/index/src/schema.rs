@@ -184,16 +184,11 @@ pub(crate) fn noticed<T>(file: &Path, outcome: Result<T, IndexError>) -> Result<
 /// True for failures that a new file heals.
 fn is_corrupt(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, Unknown};
-    error
-        .sqlite_error_code()
-        .is_some_and(|code| matches!(code, DatabaseCorrupt | NotADatabase | Unknown))
+    error.sqlite_error_code().is_some_and(|code| matches!(code, DatabaseCorrupt | NotADatabase | Unknown))
 }
 
 /// Removes the file and what SQLite keeps beside it.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "index.db is a cache beside the tree, never a part of it"
-)]
+#[expect(clippy::disallowed_methods, reason = "index.db is a cache beside the tree, never a part of it")]
 fn remove(file: &Path) -> Result<(), std::io::Error> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut name = file.as_os_str().to_owned();

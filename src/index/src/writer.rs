@@ -29,12 +29,7 @@ impl Step {
     /// Reads an entry. What is not a page of the index (not `.md`, or below a dot name, gaps.md D4) is never put.
     pub(crate) fn read(entry: &Entry) -> Result<Self, IndexError> {
         Ok(match entry {
-            Entry::Page {
-                path,
-                etag,
-                text,
-                modified,
-            } if path.is_page() && !path.is_dotted() => {
+            Entry::Page { path, etag, text, modified } if path.is_page() && !path.is_dotted() => {
                 Self::Put(Box::new(Document::read(path.clone(), *etag, text, *modified)?))
             }
             Entry::Page { path, .. } | Entry::Gone(path) => Self::Remove(path.clone()),
@@ -72,9 +67,7 @@ pub(crate) fn cursor(connection: &Connection) -> rusqlite::Result<Seq> {
 /// Moves the position, in the transaction of the rows it speaks for.
 pub(crate) fn set_cursor(transaction: &Transaction<'_>, cursor: Seq) -> rusqlite::Result<()> {
     let cursor = i64::try_from(cursor.0).unwrap_or(i64::MAX);
-    transaction
-        .prepare_cached("UPDATE position SET cursor = ?1")?
-        .execute([cursor])?;
+    transaction.prepare_cached("UPDATE position SET cursor = ?1")?.execute([cursor])?;
     Ok(())
 }
 
@@ -119,19 +112,8 @@ fn put_text(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &D
         .prepare_cached(
             &tables.sql("INSERT INTO texts@ (rowid, title, headings, body, frontmatter) VALUES (?1, ?2, ?3, ?4, ?5)"),
         )?
-        .execute((
-            id,
-            &document.title,
-            &document.headings_text,
-            &document.body,
-            &document.frontmatter_text,
-        ))?;
-    let words = [
-        document.title.as_str(),
-        document.frontmatter_text.as_str(),
-        document.body.as_str(),
-    ]
-    .join("\n");
+        .execute((id, &document.title, &document.headings_text, &document.body, &document.frontmatter_text))?;
+    let words = [document.title.as_str(), document.frontmatter_text.as_str(), document.body.as_str()].join("\n");
     transaction
         .prepare_cached(&tables.sql("INSERT INTO spellings@ (rowid, words) VALUES (?1, ?2)"))?
         .execute((id, words))?;
@@ -147,14 +129,7 @@ fn put_links(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &
     let mut row = transaction.prepare_cached(&tables.sql("INSERT INTO links@ VALUES (?1, ?2, ?3, ?4, ?5, ?6)"))?;
     let mut key = transaction.prepare_cached(&tables.sql("INSERT INTO link_keys@ VALUES (?1, ?2, ?3)"))?;
     for (position, link) in (0_i64..).zip(&document.links) {
-        row.execute((
-            id,
-            position,
-            link.kind.is_wiki(),
-            &link.target,
-            &link.heading,
-            &link.context,
-        ))?;
+        row.execute((id, position, link.kind.is_wiki(), &link.target, &link.heading, &link.context))?;
         for folded in document.folded_targets(link) {
             key.execute((folded, id, position))?;
         }

@@ -4,17 +4,19 @@
 //! to, and the two are brought together when somebody asks; so a page that comes, goes or is renamed changes where the
 //! links of others lead without any of their rows being touched.
 
+mod names;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeSet;
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::OptionalExtension;
 use svcfs_base::TreePath;
-use svcfs_text::links::{Key, KeyKind, Known, LinkKind, candidates, choose, keys_of};
+use svcfs_text::links::{KeyKind, LinkKind, candidates, keys_of};
 
 use crate::pages::tree_path;
 use crate::{Index, IndexError};
+use names::Names;
 
 /// A page that links to the one asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,11 +74,6 @@ const LINKS_OUT: &str = "
 const SOURCES: &str = "
     SELECT DISTINCT pages.path FROM link_keys JOIN pages ON pages.id = link_keys.page WHERE link_keys.folded = ?1";
 
-/// The pages that answer to a name.
-const NAMES: &str = "
-    SELECT page_keys.kind, page_keys.text, pages.path FROM page_keys JOIN pages ON pages.id = page_keys.page
-    WHERE page_keys.folded = ?1";
-
 impl Index {
     /// The other pages with a link that leads to this page, in path order, each once. None for an unknown page.
     ///
@@ -95,11 +92,7 @@ impl Index {
                 }
                 let wanted = candidates(&from, kind_of(row.get(3)?), &row.get::<_, String>(4)?);
                 if names.lead_to(&from, &wanted)?.as_deref() == Some(path.as_str()) {
-                    found.push(Backlink {
-                        path: tree_path(&from)?,
-                        title: row.get(2)?,
-                        context: row.get(5)?,
-                    });
+                    found.push(Backlink { path: tree_path(&from)?, title: row.get(2)?, context: row.get(5)? });
                 }
             }
             Ok(found)
@@ -121,11 +114,7 @@ impl Index {
                 let wanted = candidates(path.as_str(), kind_of(row.get(0)?), &target);
                 let resolved = names.lead_to(path.as_str(), &wanted)?;
                 let resolved = resolved.map(|path| tree_path(&path)).transpose()?;
-                found.push(OutLink {
-                    target,
-                    heading: row.get(2)?,
-                    resolved,
-                });
+                found.push(OutLink { target, heading: row.get(2)?, resolved });
             }
             Ok(found)
         })
@@ -149,14 +138,7 @@ impl Index {
                 .prepare_cached("SELECT title FROM pages WHERE path = ?1")?
                 .query_row([&path], |row| row.get(0))
                 .optional()?;
-            title
-                .map(|title| {
-                    Ok(Resolved {
-                        path: tree_path(&path)?,
-                        title,
-                    })
-                })
-                .transpose()
+            title.map(|title| Ok(Resolved { path: tree_path(&path)?, title })).transpose()
         })
     }
 
@@ -167,10 +149,7 @@ impl Index {
     /// [`IndexError::Database`].
     pub fn sources_of(&self, path: &TreePath) -> Result<Vec<TreePath>, IndexError> {
         self.readers.read(|connection| {
-            let mut names: Vec<String> = keys_of(path.as_str(), None, &[])
-                .into_iter()
-                .map(|key| key.folded)
-                .collect();
+            let mut names: Vec<String> = keys_of(path.as_str(), None, &[]).into_iter().map(|key| key.folded).collect();
             let mut known = connection.prepare_cached(
                 "SELECT folded FROM page_keys JOIN pages ON pages.id = page_keys.page WHERE pages.path = ?1",
             )?;
@@ -178,7 +157,7 @@ impl Index {
                 names.push(folded?);
             }
             let mut statement = connection.prepare_cached(SOURCES)?;
-            let mut sources = std::collections::BTreeSet::new();
+            let mut sources = BTreeSet::new();
             for name in names {
                 for source in statement.query_map([name], |row| row.get::<_, String>(0))? {
                     sources.insert(tree_path(&source?)?);
@@ -202,74 +181,5 @@ impl Index {
                 .query_row((stem.to_lowercase(), KeyKind::Stem as u8), |row| row.get(0))?;
             Ok(pages > 1)
         })
-    }
-}
-
-/// A name that a page answers to.
-struct Name {
-    kind: KeyKind,
-    text: String,
-    path: String,
-}
-
-/// The names that pages answer to, read as they are needed and kept for one question.
-struct Names<'c> {
-    connection: &'c Connection,
-    known: HashMap<String, Vec<Name>>,
-    /// Links of one folder to one target lead to one page.
-    answers: BTreeMap<(String, Vec<String>), Option<String>>,
-}
-
-impl<'c> Names<'c> {
-    fn new(connection: &'c Connection) -> Self {
-        Self {
-            connection,
-            known: HashMap::new(),
-            answers: BTreeMap::new(),
-        }
-    }
-
-    /// The page that a link in `from` leads to.
-    fn lead_to(&mut self, from: &str, wanted: &[Key]) -> Result<Option<String>, IndexError> {
-        let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let question = (folder.to_owned(), wanted.iter().map(|key| key.text.clone()).collect());
-        if let Some(answer) = self.answers.get(&question) {
-            return Ok(answer.clone());
-        }
-        let mut folded: Vec<&str> = wanted.iter().map(|key| key.folded.as_str()).collect();
-        folded.sort_unstable();
-        folded.dedup();
-        for name in &folded {
-            if !self.known.contains_key(*name) {
-                let read = self.read(name)?;
-                self.known.insert((*name).to_owned(), read);
-            }
-        }
-        let known = folded.iter().filter_map(|name| self.known.get(*name)).flatten();
-        let known = known.map(|name| Known {
-            kind: name.kind,
-            text: &name.text,
-            path: &name.path,
-        });
-        let answer = choose(from, wanted, known).map(str::to_owned);
-        self.answers.insert(question, answer.clone());
-        Ok(answer)
-    }
-
-    fn read(&self, folded: &str) -> Result<Vec<Name>, IndexError> {
-        let mut statement = self.connection.prepare_cached(NAMES)?;
-        let mut rows = statement.query([folded])?;
-        let mut names = Vec::new();
-        while let Some(row) = rows.next()? {
-            let kind: u8 = row.get(0)?;
-            let kind = KeyKind::from_number(kind)
-                .ok_or_else(|| IndexError::Damaged(format!("name `{folded}` is of kind {kind}")))?;
-            names.push(Name {
-                kind,
-                text: row.get(1)?,
-                path: row.get(2)?,
-            });
-        }
-        Ok(names)
     }
 }

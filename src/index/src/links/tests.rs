@@ -1,21 +1,11 @@
 use crate::tests::{Space, at};
 
 fn backlinks(space: &Space, path: &str) -> Vec<String> {
-    space
-        .index
-        .backlinks(&at(path))
-        .unwrap()
-        .into_iter()
-        .map(|link| link.path.to_string())
-        .collect()
+    space.index.backlinks(&at(path)).unwrap().into_iter().map(|link| link.path.to_string()).collect()
 }
 
 fn resolved(space: &Space, from: &str, target: &str) -> Option<String> {
-    space
-        .index
-        .resolve(&at(from), target)
-        .unwrap()
-        .map(|found| found.path.to_string())
+    space.index.resolve(&at(from), target).unwrap().map(|found| found.path.to_string())
 }
 
 #[test]
@@ -39,20 +29,12 @@ fn a_link_finds_its_page_by_every_name_in_the_order_of_strength() {
     for target in ["", "#x", "nowhere", "b", "../up", "x\0y", "' OR 1=1"] {
         assert_eq!(resolved(&space, "src.md", target), None, "{target}");
     }
-    assert_eq!(
-        space.index.resolve(&at("src.md"), "page").unwrap().unwrap().title,
-        "The Title"
-    );
+    assert_eq!(space.index.resolve(&at("src.md"), "page").unwrap().unwrap().title, "The Title");
 }
 
 #[test]
 fn the_nearest_of_several_namesakes_is_meant() {
-    let space = Space::of(&[
-        ("r/note.md", ""),
-        ("r/a/note.md", ""),
-        ("r/a/b/note.md", ""),
-        ("z/note.md", ""),
-    ]);
+    let space = Space::of(&[("r/note.md", ""), ("r/a/note.md", ""), ("r/a/b/note.md", ""), ("z/note.md", "")]);
     for (from, path) in [
         ("r/a/b/x.md", "r/a/b/note.md"),
         ("r/a/x.md", "r/a/note.md"),
@@ -62,11 +44,7 @@ fn the_nearest_of_several_namesakes_is_meant() {
         ("x.md", "r/note.md"),
     ] {
         assert_eq!(resolved(&space, from, "note").as_deref(), Some(path), "{from}");
-        assert_eq!(
-            resolved(&space, from, "a/b/note").as_deref(),
-            Some("r/a/b/note.md"),
-            "{from}"
-        );
+        assert_eq!(resolved(&space, from, "a/b/note").as_deref(), Some("r/a/b/note.md"), "{from}");
     }
     assert_eq!(resolved(&space, "r/x.md", "./note").as_deref(), Some("r/note.md"));
     assert_eq!(resolved(&space, "r/q/x.md", "./note"), None);
@@ -82,24 +60,15 @@ fn the_nearest_of_several_namesakes_is_meant() {
 fn backlinks_show_the_other_pages_once_with_the_line_around() {
     let space = Space::of(&[
         ("target.md", "# Target\n\nmyself: [[target]]"),
-        (
-            "d/wiki.md",
-            "# Wiki\n\nfirst [[Target#Part|label]] here\n\nand [[target]] again",
-        ),
+        ("d/wiki.md", "# Wiki\n\nfirst [[Target#Part|label]] here\n\nand [[target]] again"),
         ("d/markdown.md", "see [it](../target.md#part)"),
         ("d/embed.md", "![[target]]"),
         ("d/code.md", "`[[target]]`\n\n```\n[[target]]\n```\n"),
         ("d/elsewhere.md", "[x](target.md) [[targets]] <https://target.md>"),
     ]);
-    assert_eq!(
-        backlinks(&space, "target.md"),
-        ["d/embed.md", "d/markdown.md", "d/wiki.md"]
-    );
+    assert_eq!(backlinks(&space, "target.md"), ["d/embed.md", "d/markdown.md", "d/wiki.md"]);
     let links = space.index.backlinks(&at("target.md")).unwrap();
-    assert_eq!(
-        (links[2].title.as_str(), links[2].context.as_str()),
-        ("Wiki", "first [[Target#Part|label]] here")
-    );
+    assert_eq!((links[2].title.as_str(), links[2].context.as_str()), ("Wiki", "first [[Target#Part|label]] here"));
     assert_eq!(backlinks(&space, "unknown.md"), [""; 0]);
 }
 
@@ -108,29 +77,20 @@ fn a_page_that_comes_or_goes_changes_where_the_links_of_others_lead() {
     let space = Space::of(&[("far/x.md", ""), ("a/source.md", "[[x]]")]);
     assert_eq!(backlinks(&space, "far/x.md"), ["a/source.md"]);
     space.put(&[("a/x.md", "")]);
-    assert_eq!(
-        (backlinks(&space, "far/x.md"), backlinks(&space, "a/x.md")),
-        (vec![], vec!["a/source.md".to_owned()])
-    );
+    assert_eq!((backlinks(&space, "far/x.md"), backlinks(&space, "a/x.md")), (vec![], vec!["a/source.md".to_owned()]));
     space.remove("a/x.md");
     assert_eq!(backlinks(&space, "far/x.md"), ["a/source.md"]);
     space.remove("far/x.md");
     space.put(&[("y.md", "---\naliases: [X]\n---\n")]);
     assert_eq!(backlinks(&space, "y.md"), ["a/source.md"]);
     let links = space.index.links_out(&at("a/source.md")).unwrap();
-    assert_eq!(
-        (links[0].target.as_str(), links[0].resolved.clone()),
-        ("x", Some(at("y.md")))
-    );
+    assert_eq!((links[0].target.as_str(), links[0].resolved.clone()), ("x", Some(at("y.md"))));
 }
 
 #[test]
 fn the_links_of_a_page_are_listed_in_order_with_their_headings() {
     let space = Space::of(&[
-        (
-            "d/a.md",
-            "[[b#Part]] then [c](./c.md) then [[nowhere]] then ![i](i.png) then [up](../top.md#x)",
-        ),
+        ("d/a.md", "[[b#Part]] then [c](./c.md) then [[nowhere]] then ![i](i.png) then [up](../top.md#x)"),
         ("d/b.md", ""),
         ("d/c.md", ""),
         ("top.md", ""),
@@ -168,15 +128,8 @@ fn sources_are_all_pages_that_may_mean_a_path() {
         ("5.md", "[[else]]"),
         ("b/6.md", "[[page]]"),
     ]);
-    let sources = |path| -> Vec<String> {
-        space
-            .index
-            .sources_of(&at(path))
-            .unwrap()
-            .iter()
-            .map(ToString::to_string)
-            .collect()
-    };
+    let sources =
+        |path| -> Vec<String> { space.index.sources_of(&at(path)).unwrap().iter().map(ToString::to_string).collect() };
     assert_eq!(sources("a/page.md"), ["1.md", "2.md", "3.md", "4.md", "b/6.md"]);
     space.remove("a/page.md");
     assert_eq!(sources("a/page.md"), ["1.md", "2.md", "3.md", "b/6.md"]);
@@ -184,45 +137,25 @@ fn sources_are_all_pages_that_may_mean_a_path() {
 
 #[test]
 fn a_file_name_is_ambiguous_when_two_pages_have_it() {
-    let space = Space::of(&[
-        ("a/Page.md", ""),
-        ("b/page.md", ""),
-        ("c.md", "---\ntitle: d\n---\n"),
-        ("d.md", ""),
-    ]);
+    let space = Space::of(&[("a/Page.md", ""), ("b/page.md", ""), ("c.md", "---\ntitle: d\n---\n"), ("d.md", "")]);
     let ambiguous = |stem| space.index.is_ambiguous(stem).unwrap();
-    assert_eq!(
-        [ambiguous("page"), ambiguous("c"), ambiguous("d"), ambiguous("none")],
-        [true, false, false, false]
-    );
+    assert_eq!([ambiguous("page"), ambiguous("c"), ambiguous("d"), ambiguous("none")], [true, false, false, false]);
 }
 
 #[test]
 fn questions_about_links_read_only_the_rows_they_need() {
     let texts: Vec<(String, String)> = (0..10_000)
-        .map(|n| {
-            (
-                format!("d{}/p{n}.md", n % 100),
-                format!("[[p{}]] and [[index]]", (n + 1) % 10_000),
-            )
-        })
+        .map(|n| (format!("d{}/p{n}.md", n % 100), format!("[[p{}]] and [[index]]", (n + 1) % 10_000)))
         .chain((0..100).map(|n| (format!("d{n}/index.md"), String::new())))
         .collect();
-    let pages: Vec<(&str, &str)> = texts
-        .iter()
-        .map(|(path, text)| (path.as_str(), text.as_str()))
-        .collect();
+    let pages: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let space = Space::of(&pages);
     assert_eq!(backlinks(&space, "d77/p77.md"), ["d76/p76.md"]);
     assert_eq!(backlinks(&space, "d7/index.md").len(), 100);
     let connection = rusqlite::Connection::open(&space.file).unwrap();
-    for sql in [super::BACKLINKS, super::LINKS_OUT, super::SOURCES, super::NAMES] {
+    for sql in [super::BACKLINKS, super::LINKS_OUT, super::SOURCES, super::names::NAMES] {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let plan: Vec<String> = statement
-            .query_map(["x"], |row| row.get(3))
-            .unwrap()
-            .map(Result::unwrap)
-            .collect();
+        let plan: Vec<String> = statement.query_map(["x"], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
         assert!(plan.iter().all(|step| !step.starts_with("SCAN")), "{sql}: {plan:?}");
     }
 }

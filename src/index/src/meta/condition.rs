@@ -70,10 +70,7 @@ impl Condition {
     /// [`IndexError::Invalid`] on `where`, with the condition and what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, IndexError> {
         if text.len() > MAX_BYTES {
-            return Err(refuse(
-                "…",
-                &format!("is {} bytes long; at most {MAX_BYTES} are read", text.len()),
-            ));
+            return Err(refuse("…", &format!("is {} bytes long; at most {MAX_BYTES} are read", text.len())));
         }
         let condition = text.trim();
         let (field, rest) = Field::read(condition).map_err(|why| refuse(condition, &why))?;
@@ -93,13 +90,7 @@ impl Condition {
                 &format!("compares the order of `{value}`, which has none; use `=` or `!=`"),
             ));
         }
-        Ok(Self {
-            field,
-            operator,
-            literal,
-            text: value.to_owned(),
-            quoted,
-        })
+        Ok(Self { field, operator, literal, text: value.to_owned(), quoted })
     }
 }
 
@@ -107,24 +98,16 @@ impl Field {
     /// Reads a field that is the whole text.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (field, rest) = Self::read(text.trim())?;
-        if rest.is_empty() {
-            Ok(field)
-        } else {
-            Err(format!("has `{}` after the field", shown(rest)))
-        }
+        if rest.is_empty() { Ok(field) } else { Err(format!("has `{}` after the field", shown(rest))) }
     }
 
     /// Reads a field at the beginning of a text, and gives the rest.
     fn read(text: &str) -> Result<(Self, &str), String> {
-        let mut rest = text
-            .strip_prefix("$.")
-            .ok_or("must begin with a field such as `$.status`")?;
+        let mut rest = text.strip_prefix("$.").ok_or("must begin with a field such as `$.status`")?;
         let mut paths = vec!["$".to_owned()];
         let mut parts = 0;
         loop {
-            let end = rest
-                .find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-'))
-                .unwrap_or(rest.len());
+            let end = rest.find(|c: char| !c.is_alphanumeric() && !matches!(c, '_' | '-')).unwrap_or(rest.len());
             let (key, after) = rest.split_at(end);
             if key.is_empty() {
                 return Err("has an empty key in its field; write `$.key` or `$.key.key`".to_owned());
@@ -177,16 +160,11 @@ fn operator(text: &str) -> Option<(Operator, &str)> {
         (">", Operator::Greater),
     ];
     let bare = text.trim_start();
-    if let Some(found) = SIGNS
-        .iter()
-        .find_map(|(sign, operator)| Some((*operator, bare.strip_prefix(sign)?)))
-    {
+    if let Some(found) = SIGNS.iter().find_map(|(sign, operator)| Some((*operator, bare.strip_prefix(sign)?))) {
         return Some(found);
     }
     // A word needs a space before it, or it would be a part of the key.
-    let words = bare
-        .split_once(char::is_whitespace)
-        .filter(|_| bare.len() < text.len())?;
+    let words = bare.split_once(char::is_whitespace).filter(|_| bare.len() < text.len())?;
     match words {
         (not, rest) if not.eq_ignore_ascii_case("not") => {
             let (like, value) = rest.trim_start().split_once(char::is_whitespace)?;
@@ -233,11 +211,7 @@ fn number(value: &str) -> Option<Literal> {
     if let Ok(integer) = value.parse() {
         return Some(Literal::Integer(integer));
     }
-    value
-        .parse()
-        .ok()
-        .filter(|real: &f64| real.is_finite())
-        .map(Literal::Real)
+    value.parse().ok().filter(|real: &f64| real.is_finite()).map(Literal::Real)
 }
 
 /// A piece of a condition, short enough for a message.
@@ -257,27 +231,9 @@ mod tests {
     #[test]
     fn a_condition_is_read_into_its_parts() {
         for (text, paths, operator, literal, value) in [
-            (
-                "$.priority>3",
-                vec!["$.\"priority\""],
-                Operator::Greater,
-                Literal::Integer(3),
-                "3",
-            ),
-            (
-                "$.a.b[0] != 1.5",
-                vec!["$.\"a\".\"b\"[0]"],
-                Operator::NotEqual,
-                Literal::Real(1.5),
-                "1.5",
-            ),
-            (
-                "$.tags[*]=x",
-                vec!["$.\"tags\"", "$"],
-                Operator::Equal,
-                Literal::Text,
-                "x",
-            ),
+            ("$.priority>3", vec!["$.\"priority\""], Operator::Greater, Literal::Integer(3), "3"),
+            ("$.a.b[0] != 1.5", vec!["$.\"a\".\"b\"[0]"], Operator::NotEqual, Literal::Real(1.5), "1.5"),
+            ("$.tags[*]=x", vec!["$.\"tags\"", "$"], Operator::Equal, Literal::Text, "x"),
             (
                 "$.derived-from[*].id=run-249",
                 vec!["$.\"derived-from\"", "$.\"id\""],
@@ -285,28 +241,10 @@ mod tests {
                 Literal::Text,
                 "run-249",
             ),
-            (
-                "$.t NOT  LIKE  %a b%",
-                vec!["$.\"t\""],
-                Operator::NotLike,
-                Literal::Text,
-                "%a b%",
-            ),
+            ("$.t NOT  LIKE  %a b%", vec!["$.\"t\""], Operator::NotLike, Literal::Text, "%a b%"),
             ("$.t like '3'", vec!["$.\"t\""], Operator::Like, Literal::Text, "3"),
-            (
-                "$.due<=2026-01-02",
-                vec!["$.\"due\""],
-                Operator::LessOrEqual,
-                Literal::Day(20_455),
-                "2026-01-02",
-            ),
-            (
-                "$.f=true",
-                vec!["$.\"f\""],
-                Operator::Equal,
-                Literal::Boolean(true),
-                "true",
-            ),
+            ("$.due<=2026-01-02", vec!["$.\"due\""], Operator::LessOrEqual, Literal::Day(20_455), "2026-01-02"),
+            ("$.f=true", vec!["$.\"f\""], Operator::Equal, Literal::Boolean(true), "true"),
             ("$.f=\"true\"", vec!["$.\"f\""], Operator::Equal, Literal::Text, "true"),
             ("$.f<>null", vec!["$.\"f\""], Operator::NotEqual, Literal::Null, "null"),
             ("$.f=", vec!["$.\"f\""], Operator::Equal, Literal::Text, ""),
@@ -323,37 +261,15 @@ mod tests {
     #[test]
     fn a_condition_that_cannot_be_read_is_named_with_the_reason() {
         for (text, message) in [
-            (
-                "status=x",
-                "`where`: condition `status=x` must begin with a field such as `$.status`",
-            ),
-            (
-                "$.=x",
-                "`where`: condition `$.=x` has an empty key in its field; write `$.key` or `$.key.key`",
-            ),
-            (
-                "$.a[x]=1",
-                "`where`: condition `$.a[x]=1` has `[x]` in its field; use `[*]` or `[0]`",
-            ),
-            (
-                "$.a[0=1",
-                "`where`: condition `$.a[0=1` has a `[` without `]` in its field",
-            ),
-            (
-                "$.a>true",
-                "`where`: condition `$.a>true` compares the order of `true`, which has none; use `=` or `!=`",
-            ),
+            ("status=x", "`where`: condition `status=x` must begin with a field such as `$.status`"),
+            ("$.=x", "`where`: condition `$.=x` has an empty key in its field; write `$.key` or `$.key.key`"),
+            ("$.a[x]=1", "`where`: condition `$.a[x]=1` has `[x]` in its field; use `[*]` or `[0]`"),
+            ("$.a[0=1", "`where`: condition `$.a[0=1` has a `[` without `]` in its field"),
+            ("$.a>true", "`where`: condition `$.a>true` compares the order of `true`, which has none; use `=` or `!=`"),
         ] {
             assert_eq!(Condition::parse(text).unwrap_err().to_string(), message);
         }
-        for text in [
-            "",
-            "$.a",
-            "$.a'=1",
-            "$.a\") OR 1=1 --",
-            "$.alike x",
-            "$.a;DROP TABLE pages",
-        ] {
+        for text in ["", "$.a", "$.a'=1", "$.a\") OR 1=1 --", "$.alike x", "$.a;DROP TABLE pages"] {
             assert!(Condition::parse(text).is_err(), "{text}");
         }
     }

@@ -42,10 +42,7 @@ impl SortKey {
         let named = || text.chars().take(40).flat_map(char::escape_default).collect::<String>();
         match Field::parse(text) {
             Ok(field) if field.paths.len() == 1 => Ok(Self(field)),
-            Ok(_) => Err(IndexError::invalid(
-                "sort",
-                format!("`{}` has `[*]`; sort by one value of a page", named()),
-            )),
+            Ok(_) => Err(IndexError::invalid("sort", format!("`{}` has `[*]`; sort by one value of a page", named()))),
             Err(why) => Err(IndexError::invalid("sort", format!("`{}` {why}", named()))),
         }
     }
@@ -83,7 +80,7 @@ impl Index {
     /// The pages whose frontmatter fulfils the conditions.
     ///
     /// # Errors
-    /// [`IndexError::Invalid`] for more than 32 conditions; [`IndexError::Database`].
+    /// [`IndexError::Invalid`] for more than 32 conditions, or ones that take longer than 5 s; [`IndexError::Database`].
     pub fn meta(&self, query: &MetaQuery) -> Result<Vec<MetaRow>, IndexError> {
         let asked = query.conditions.len() + query.any.len();
         if asked > MAX_CONDITIONS {
@@ -91,7 +88,7 @@ impl Index {
             return Err(IndexError::invalid("where", why));
         }
         let statement = compile(query);
-        self.readers.read(|connection| {
+        self.readers.answer("where", |connection| {
             let mut prepared = connection.prepare_cached(&statement.text)?;
             let mut rows = prepared.query(params_from_iter(&statement.values))?;
             let mut found = Vec::new();
@@ -110,24 +107,12 @@ impl Index {
 
 fn compile(query: &MetaQuery) -> Statement {
     let mut statement = Statement::default();
-    let mut tests: Vec<String> = query
-        .conditions
-        .iter()
-        .map(|condition| statement.condition(condition))
-        .collect();
-    let any: Vec<String> = query
-        .any
-        .iter()
-        .map(|condition| statement.condition(condition))
-        .collect();
+    let mut tests: Vec<String> = query.conditions.iter().map(|condition| statement.condition(condition)).collect();
+    let any: Vec<String> = query.any.iter().map(|condition| statement.condition(condition)).collect();
     if !any.is_empty() {
         tests.push(format!("({})", any.join(" OR ")));
     }
-    let filter = if tests.is_empty() {
-        "1".to_owned()
-    } else {
-        tests.join(" AND ")
-    };
+    let filter = if tests.is_empty() { "1".to_owned() } else { tests.join(" AND ") };
     let direction = match query.order {
         Order::Ascending => "ASC",
         Order::Descending => "DESC",

@@ -48,11 +48,7 @@ impl Statement {
             document = format!("CASE WHEN e{depth}.type IN ('object', 'array') THEN e{depth}.value ELSE 'null' END");
         }
         let path = self.bind(own.clone());
-        let from = if lists.is_empty() {
-            String::new()
-        } else {
-            format!(" FROM {}", lists.join(", "))
-        };
+        let from = if lists.is_empty() { String::new() } else { format!(" FROM {}", lists.join(", ")) };
         match (own.as_str(), inside.len()) {
             ("$", depth @ 1..) => format!("(SELECT e{0}.type AS t, e{0}.value AS v{from})", depth - 1),
             _ => format!("(SELECT json_type({document}, {path}) AS t, json_extract({document}, {path}) AS v{from})"),
@@ -97,10 +93,7 @@ impl Statement {
             Literal::Integer(number) => format!("(t IN ('integer', 'real') AND v {sign} {})", self.bind(number)),
             Literal::Real(number) => format!("(t IN ('integer', 'real') AND v {sign} {})", self.bind(number)),
             Literal::Instant(instant) => {
-                format!(
-                    "(t = 'text' AND coalesce(svcfs_instant(v) {sign} {}, 0))",
-                    self.bind(instant)
-                )
+                format!("(t = 'text' AND coalesce(svcfs_instant(v) {sign} {}, 0))", self.bind(instant))
             }
             Literal::Day(day) => format!("(t = 'text' AND coalesce(svcfs_day(v) {sign} {}, 0))", self.bind(day)),
             Literal::Text => format!("(t = 'text' AND v {sign} {})", self.bind(condition.text.clone())),

@@ -4,43 +4,22 @@ use crate::{Condition, MetaQuery, Order, SortKey};
 fn space() -> Space {
     let page = |frontmatter: &str| format!("---\n{frontmatter}\n---\n# T\n");
     Space::of(&[
-        (
-            "a.md",
-            &page("priority: 3\nstatus: open\nflag: true\ntags: [x, y]\ndue: 2026-01-31"),
-        ),
-        (
-            "b.md",
-            &page("priority: 10\nstatus: done\nflag: false\ntags: y\ndue: 2026-02-01T08:00:00+02:00"),
-        ),
-        (
-            "c.md",
-            &page("priority: \"3\"\nstatus: null\nflag: \"true\"\nderived-from: [{id: run-249}, {id: 7}, other]"),
-        ),
-        (
-            "d.md",
-            &page("priority: 2.5\nnested: {deep: [{n: 1}, {n: 2}], it's: quoted}\nstatus: \"50% off\""),
-        ),
+        ("a.md", &page("priority: 3\nstatus: open\nflag: true\ntags: [x, y]\ndue: 2026-01-31")),
+        ("b.md", &page("priority: 10\nstatus: done\nflag: false\ntags: y\ndue: 2026-02-01T08:00:00+02:00")),
+        ("c.md", &page("priority: \"3\"\nstatus: null\nflag: \"true\"\nderived-from: [{id: run-249}, {id: 7}, other]")),
+        ("d.md", &page("priority: 2.5\nnested: {deep: [{n: 1}, {n: 2}], it's: quoted}\nstatus: \"50% off\"")),
         ("e.md", "no frontmatter at all"),
     ])
 }
 
 /// The pages that fulfil a condition, by the letter of their name.
 fn matching(space: &Space, condition: &str) -> String {
-    let query = MetaQuery {
-        conditions: vec![Condition::parse(condition).unwrap()],
-        ..MetaQuery::default()
-    };
+    let query = MetaQuery { conditions: vec![Condition::parse(condition).unwrap()], ..MetaQuery::default() };
     letters(space, &query)
 }
 
 fn letters(space: &Space, query: &MetaQuery) -> String {
-    space
-        .index
-        .meta(query)
-        .unwrap()
-        .iter()
-        .map(|row| row.path.stem().to_owned())
-        .collect()
+    space.index.meta(query).unwrap().iter().map(|row| row.path.stem().to_owned()).collect()
 }
 
 #[test]
@@ -134,12 +113,7 @@ fn like_takes_wildcards_in_text() {
 #[test]
 fn conditions_are_joined_by_and_and_alternatives_by_or() {
     let space = space();
-    let read = |texts: &[&str]| {
-        texts
-            .iter()
-            .map(|text| Condition::parse(text).unwrap())
-            .collect::<Vec<_>>()
-    };
+    let read = |texts: &[&str]| texts.iter().map(|text| Condition::parse(text).unwrap()).collect::<Vec<_>>();
     let query = MetaQuery {
         conditions: read(&["$.priority>2", "$.status!=null"]),
         any: read(&["$.status=open", "$.priority=10", "$.missing=1"]),
@@ -147,32 +121,15 @@ fn conditions_are_joined_by_and_and_alternatives_by_or() {
     };
     assert_eq!(letters(&space, &query), "ab");
     assert_eq!(letters(&space, &MetaQuery::default()), "abcde");
-    let many = MetaQuery {
-        any: read(&["$.a=1"; 33]),
-        ..MetaQuery::default()
-    };
-    assert!(
-        space
-            .index
-            .meta(&many)
-            .unwrap_err()
-            .to_string()
-            .starts_with("`where`: 33 conditions")
-    );
+    let many = MetaQuery { any: read(&["$.a=1"; 33]), ..MetaQuery::default() };
+    assert!(space.index.meta(&many).unwrap_err().to_string().starts_with("`where`: 33 conditions"));
 }
 
 #[test]
 fn a_list_is_sorted_by_value_and_pages_without_one_come_last() {
     let space = space();
     let sorted = |key: &str, order| {
-        letters(
-            &space,
-            &MetaQuery {
-                sort: Some(SortKey::parse(key).unwrap()),
-                order,
-                ..MetaQuery::default()
-            },
-        )
+        letters(&space, &MetaQuery { sort: Some(SortKey::parse(key).unwrap()), order, ..MetaQuery::default() })
     };
     assert_eq!(sorted("$.priority", Order::Ascending), "dabce");
     assert_eq!(sorted("$.priority", Order::Descending), "cbade");
@@ -187,16 +144,9 @@ fn a_list_is_sorted_by_value_and_pages_without_one_come_last() {
 #[test]
 fn a_list_is_cut_into_pages_and_keeps_the_author_s_order_of_keys() {
     let space = space();
-    let query = MetaQuery {
-        limit: serde_json::from_value(2.into()).unwrap(),
-        offset: 3,
-        ..MetaQuery::default()
-    };
+    let query = MetaQuery { limit: serde_json::from_value(2.into()).unwrap(), offset: 3, ..MetaQuery::default() };
     let rows = space.index.meta(&query).unwrap();
-    assert_eq!(
-        rows.iter().map(|row| row.path.as_str()).collect::<Vec<_>>(),
-        ["d.md", "e.md"]
-    );
+    assert_eq!(rows.iter().map(|row| row.path.as_str()).collect::<Vec<_>>(), ["d.md", "e.md"]);
     assert_eq!(rows[0].title, "T");
     let keys: Vec<&String> = rows[0].metadata.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["priority", "nested", "status"]);
@@ -223,17 +173,8 @@ fn frontmatter_with_hostile_keys_does_not_stop_a_query() {
         "a.md",
         "---\n\"a\\\"b\": {id: 1}\n\"$\": [1, [2, [3]]]\n\"\": {\"\": {id: 1}}\nlist: [[{id: 1}], \"{\", \"[*]\", null]\n---\n",
     )]);
-    for condition in [
-        "$.list[*].id=1",
-        "$.list[*][*].id=1",
-        "$.list[*]=null",
-        "$.list[*]=\"{\"",
-        "$.a[*][*][*].b=1",
-    ] {
-        let query = MetaQuery {
-            conditions: vec![Condition::parse(condition).unwrap()],
-            ..MetaQuery::default()
-        };
+    for condition in ["$.list[*].id=1", "$.list[*][*].id=1", "$.list[*]=null", "$.list[*]=\"{\"", "$.a[*][*][*].b=1"] {
+        let query = MetaQuery { conditions: vec![Condition::parse(condition).unwrap()], ..MetaQuery::default() };
         assert!(space.index.meta(&query).is_ok(), "{condition}");
     }
     assert_eq!(matching(&space, "$.list[*][*].id=1"), "a");

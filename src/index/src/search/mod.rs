@@ -44,10 +44,7 @@ pub struct SearchQuery {
 impl SearchQuery {
     /// The question with nothing but words.
     pub fn new(q: impl Into<String>) -> Self {
-        Self {
-            q: q.into(),
-            ..Self::default()
-        }
+        Self { q: q.into(), ..Self::default() }
     }
 }
 
@@ -85,20 +82,17 @@ impl Index {
     /// Trust is weighed among the best `3 × (offset + limit)` by words, 60 at least.
     ///
     /// # Errors
-    /// [`IndexError::Invalid`] for a `q` that is too long; [`IndexError::Database`].
+    /// [`IndexError::Invalid`] for a `q` that is too long or takes longer than 5 s; [`IndexError::Database`].
     pub fn search(&self, query: &SearchQuery) -> Result<Vec<Hit>, IndexError> {
         let (expression, otherwise) = match query::read(&query.q)? {
             Reading::Nothing => return Ok(Vec::new()),
             Reading::Words(words) => (words, None),
             Reading::Expression { expression, otherwise } => (expression, Some(otherwise)),
         };
-        self.readers
-            .read(|connection| match (hits(connection, query, &expression), otherwise) {
-                (Err(IndexError::Database(error)), Some(words)) if is_mistake(&error) => {
-                    hits(connection, query, &words)
-                }
-                (answer, _) => answer,
-            })
+        self.readers.answer("q", |connection| match (hits(connection, query, &expression), otherwise) {
+            (Err(IndexError::Database(error)), Some(words)) if is_mistake(&error) => hits(connection, query, &words),
+            (answer, _) => answer,
+        })
     }
 }
 
@@ -130,14 +124,9 @@ fn candidates(connection: &Connection, query: &SearchQuery, expression: &str) ->
     let mut sql = "SELECT pages.id, pages.path, pages.title, pages.frontmatter, texts.rank
          FROM texts JOIN pages ON pages.id = texts.rowid WHERE texts MATCH ?1"
         .to_owned();
-    let wanted = u64::from(query.offset)
-        .saturating_add(query.limit.get() as u64)
-        .saturating_mul(3)
-        .max(60);
-    let mut values = vec![
-        SqlValue::from(expression.to_owned()),
-        SqlValue::from(i64::try_from(wanted).unwrap_or(i64::MAX)),
-    ];
+    let wanted = u64::from(query.offset).saturating_add(query.limit.get() as u64).saturating_mul(3).max(60);
+    let mut values =
+        vec![SqlValue::from(expression.to_owned()), SqlValue::from(i64::try_from(wanted).unwrap_or(i64::MAX))];
     if let Some(below) = &query.below {
         let (from, to) = range_below(below);
         sql.push_str(" AND (pages.path = ?3 OR (pages.path > ?4 AND pages.path < ?5))");
@@ -177,11 +166,7 @@ fn snippet(connection: &Connection, id: i64, expression: &str) -> Result<String,
         .query_row((id, expression, &start, &end, SNIPPET_WORDS), |row| row.try_into())
         .optional()?;
     let (body, frontmatter) = texts.unwrap_or_default();
-    let best = if frontmatter.contains(MARK_START) && !body.contains(MARK_START) {
-        frontmatter
-    } else {
-        body
-    };
+    let best = if frontmatter.contains(MARK_START) && !body.contains(MARK_START) { frontmatter } else { body };
     Ok(marked(&best))
 }
 

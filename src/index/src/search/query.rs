@@ -33,16 +33,8 @@ pub(super) fn read(q: &str) -> Result<Reading, IndexError> {
     // FTS5 takes a `*` at the very beginning for a command of its own.
     let is_expression = !q.trim_start().starts_with('*')
         && (q.contains(['"', '(', ')', '*', '^', ':'])
-            || q.split_whitespace()
-                .any(|word| matches!(word, "AND" | "OR" | "NOT" | "NEAR")));
-    Ok(if is_expression {
-        Reading::Expression {
-            expression: q,
-            otherwise: words,
-        }
-    } else {
-        Reading::Words(words)
-    })
+            || q.split_whitespace().any(|word| matches!(word, "AND" | "OR" | "NOT" | "NEAR")));
+    Ok(if is_expression { Reading::Expression { expression: q, otherwise: words } } else { Reading::Words(words) })
 }
 
 /// The words of `q` that somebody may have misspelt: without operators and the signs of the query language.
@@ -52,10 +44,7 @@ pub(super) fn words(q: &str) -> impl Iterator<Item = &str> {
 }
 
 fn quoted(q: &str) -> Result<String, IndexError> {
-    let words: Vec<String> = q
-        .split_whitespace()
-        .map(|word| format!("\"{}\"", word.replace('"', "\"\"")))
-        .collect();
+    let words: Vec<String> = q.split_whitespace().map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
     if words.len() > MAX_WORDS {
         let why = format!("has {} words; at most {MAX_WORDS} are searched for", words.len());
         return Err(IndexError::invalid("q", why));
@@ -87,15 +76,7 @@ mod tests {
     #[test]
     fn a_query_without_measure_is_refused_with_its_limit() {
         let long = read(&"x".repeat(1 << 20)).unwrap_err();
-        assert_eq!(
-            long.to_string(),
-            "`q`: is 1048576 bytes long; at most 4096 are searched for"
-        );
-        assert!(
-            read(&"x ".repeat(129))
-                .unwrap_err()
-                .to_string()
-                .starts_with("`q`: has 129 words")
-        );
+        assert_eq!(long.to_string(), "`q`: is 1048576 bytes long; at most 4096 are searched for");
+        assert!(read(&"x ".repeat(129)).unwrap_err().to_string().starts_with("`q`: has 129 words"));
     }
 }

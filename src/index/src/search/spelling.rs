@@ -37,7 +37,7 @@ impl Index {
     /// that some page has, are left alone.
     ///
     /// # Errors
-    /// [`IndexError::Invalid`] for a threshold outside 0 to 1 or a `q` that is too long; [`IndexError::Database`].
+    /// [`IndexError::Invalid`] for a threshold outside 0 to 1 or a `q` that is too long or takes longer than 5 s; [`IndexError::Database`].
     pub fn suggest(&self, q: &str, threshold: Option<f64>) -> Result<Vec<Suggestion>, IndexError> {
         let threshold = threshold.unwrap_or(DEFAULT_THRESHOLD);
         if !(0.0..=1.0).contains(&threshold) {
@@ -45,12 +45,9 @@ impl Index {
             return Err(IndexError::invalid("suggest_threshold", why));
         }
         query::read(q)?;
-        let words: BTreeSet<String> = query::words(q)
-            .filter(|word| word.chars().count() >= 3)
-            .map(str::to_lowercase)
-            .take(MAX_WORDS)
-            .collect();
-        self.readers.read(|connection| {
+        let words: BTreeSet<String> =
+            query::words(q).filter(|word| word.chars().count() >= 3).map(str::to_lowercase).take(MAX_WORDS).collect();
+        self.readers.answer("q", |connection| {
             let mut unknown = Vec::new();
             for word in words {
                 if !is_known(connection, &word)? {
@@ -83,21 +80,13 @@ fn nearest(connection: &Connection, unknown: &[String], threshold: f64) -> Resul
         for (word, offers) in unknown.iter().zip(&mut found) {
             if let Some(similarity) = similarity(word, term, threshold) {
                 let pages = usize::try_from(row.get::<_, i64>(1)?).unwrap_or_default();
-                offers.push(Suggestion {
-                    word: word.clone(),
-                    instead: term.to_owned(),
-                    similarity,
-                    pages,
-                });
+                offers.push(Suggestion { word: word.clone(), instead: term.to_owned(), similarity, pages });
             }
         }
     }
     for offers in &mut found {
         offers.sort_by(|a, b| {
-            b.similarity
-                .total_cmp(&a.similarity)
-                .then(b.pages.cmp(&a.pages))
-                .then_with(|| a.instead.cmp(&b.instead))
+            b.similarity.total_cmp(&a.similarity).then(b.pages.cmp(&a.pages)).then_with(|| a.instead.cmp(&b.instead))
         });
         offers.truncate(OFFERED);
     }

@@ -11,11 +11,7 @@ fn limit(count: u32) -> crate::AnswerLimit {
 
 #[test]
 fn all_words_must_occur_in_any_form_and_any_order() {
-    let space = Space::of(&[
-        ("a.md", "Running servers"),
-        ("b.md", "a server that runs"),
-        ("c.md", "server"),
-    ]);
+    let space = Space::of(&[("a.md", "Running servers"), ("b.md", "a server that runs"), ("c.md", "server")]);
     let mut both = space.found("run SERVER");
     both.sort();
     assert_eq!(both, ["a.md", "b.md"]);
@@ -23,18 +19,11 @@ fn all_words_must_occur_in_any_form_and_any_order() {
 
 #[test]
 fn letters_are_found_without_their_case_and_accents() {
-    let space = Space::of(&[
-        ("a.md", "Über Café naïve ΣΊΣΥΦΟΣ Ελλάδα"),
-        ("b.md", "日本語 テキスト"),
-        ("c.md", "Привет мир"),
-    ]);
-    for (q, path) in [
-        ("uber cafe", "a.md"),
-        ("ÜBER NAÏVE", "a.md"),
-        ("日本語", "b.md"),
-        ("привет", "c.md"),
-        ("ΕΛΛΆΔΑ", "a.md"),
-    ] {
+    let space =
+        Space::of(&[("a.md", "Über Café naïve ΣΊΣΥΦΟΣ Ελλάδα"), ("b.md", "日本語 テキスト"), ("c.md", "Привет мир")]);
+    for (q, path) in
+        [("uber cafe", "a.md"), ("ÜBER NAÏVE", "a.md"), ("日本語", "b.md"), ("привет", "c.md"), ("ΕΛΛΆΔΑ", "a.md")]
+    {
         assert_eq!(space.found(q), [path], "{q}");
     }
 }
@@ -72,16 +61,7 @@ fn the_query_language_is_understood() {
 #[test]
 fn an_expression_with_a_mistake_is_taken_as_words() {
     let space = Space::of(&[("a.md", "---\nstatus: verified\n---\nfoo (bar) AND baz")]);
-    for q in [
-        "status:verified",
-        "foo (bar",
-        "\"foo bar",
-        "foo AND",
-        "NEAR(",
-        ")))",
-        "foo ^ bar *",
-        "(foo) c++:",
-    ] {
+    for q in ["status:verified", "foo (bar", "\"foo bar", "foo AND", "NEAR(", ")))", "foo ^ bar *", "(foo) c++:"] {
         let found = space.index.search(&SearchQuery::new(q));
         assert!(found.is_ok(), "{q}: {found:?}");
     }
@@ -166,22 +146,10 @@ fn frontmatter_is_searchable_and_the_path_is_not() {
 
 #[test]
 fn a_snippet_marks_matches_and_escapes_everything_else() {
-    let space = Space::of(&[(
-        "a.md",
-        "# T\n\nuse <script>alert(1)</script>\nand `a && b` for <mark>Servers</mark>\n",
-    )]);
+    let space = Space::of(&[("a.md", "# T\n\nuse <script>alert(1)</script>\nand `a && b` for <mark>Servers</mark>\n")]);
     let hit = space.index.search(&SearchQuery::new("server")).unwrap().remove(0);
-    assert!(
-        hit.snippet
-            .ends_with("for &lt;mark&gt;<mark>Servers</mark>&lt;/mark&gt;"),
-        "{}",
-        hit.snippet
-    );
-    assert!(
-        hit.snippet.contains("a &amp;&amp; b") && !hit.snippet.contains("<script"),
-        "{}",
-        hit.snippet
-    );
+    assert!(hit.snippet.ends_with("for &lt;mark&gt;<mark>Servers</mark>&lt;/mark&gt;"), "{}", hit.snippet);
+    assert!(hit.snippet.contains("a &amp;&amp; b") && !hit.snippet.contains("<script"), "{}", hit.snippet);
     assert!(!hit.snippet.contains('\n'));
 }
 
@@ -195,111 +163,46 @@ fn trust_lifts_and_lowers_but_leaves_nobody_out() {
         ("d-deprecated.md", &text("status: deprecated")),
     ]);
     let order = |trust| -> Vec<String> {
-        let query = SearchQuery {
-            trust,
-            ..SearchQuery::new("word")
-        };
-        space
-            .index
-            .search(&query)
-            .unwrap()
-            .iter()
-            .map(|hit| hit.path.to_string())
-            .collect()
+        let query = SearchQuery { trust, ..SearchQuery::new("word") };
+        space.index.search(&query).unwrap().iter().map(|hit| hit.path.to_string()).collect()
     };
     let trusted = ["c-truth.md", "b-verified.md", "a-plain.md", "d-deprecated.md"];
     assert_eq!(order(Trust::Soft), trusted);
     assert_eq!(order(Trust::Hard), trusted);
     assert_eq!(order(Trust::Off).len(), 4);
-    let hits = space
-        .index
-        .search(&SearchQuery {
-            trust: Trust::Hard,
-            ..SearchQuery::new("word")
-        })
-        .unwrap();
-    assert_eq!(
-        (hits[1].status.as_ref().unwrap().as_str(), hits[0].source_of_truth),
-        (Some("verified"), true)
-    );
-    assert!(
-        hits.windows(2)
-            .all(|pair| pair[0].score > pair[1].score && pair[1].score > 0.0)
-    );
+    let hits = space.index.search(&SearchQuery { trust: Trust::Hard, ..SearchQuery::new("word") }).unwrap();
+    assert_eq!((hits[1].status.as_ref().unwrap().as_str(), hits[0].source_of_truth), (Some("verified"), true));
+    assert!(hits.windows(2).all(|pair| pair[0].score > pair[1].score && pair[1].score > 0.0));
 }
 
 #[test]
 fn pages_of_answers_join_without_gap_or_overlap() {
-    let texts: Vec<(String, String)> = (0..130)
-        .map(|at| (format!("p{at:03}.md"), format!("word {}", "x ".repeat(at))))
-        .collect();
-    let pages: Vec<(&str, &str)> = texts
-        .iter()
-        .map(|(path, text)| (path.as_str(), text.as_str()))
-        .collect();
+    let texts: Vec<(String, String)> =
+        (0..130).map(|at| (format!("p{at:03}.md"), format!("word {}", "x ".repeat(at)))).collect();
+    let pages: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let space = Space::of(&pages);
     let mut seen = std::collections::BTreeSet::new();
     for offset in (0..150).step_by(20) {
-        let query = SearchQuery {
-            limit: limit(20),
-            offset,
-            ..SearchQuery::new("word")
-        };
+        let query = SearchQuery { limit: limit(20), offset, ..SearchQuery::new("word") };
         let hits = space.index.search(&query).unwrap();
         assert_eq!(hits.len(), 20.min(130_usize.saturating_sub(offset as usize)));
         assert!(hits.iter().all(|hit| seen.insert(hit.path.clone())));
     }
-    assert_eq!(
-        space
-            .index
-            .search(&SearchQuery {
-                offset: u32::MAX,
-                ..SearchQuery::new("word")
-            })
-            .unwrap(),
-        []
-    );
+    assert_eq!(space.index.search(&SearchQuery { offset: u32::MAX, ..SearchQuery::new("word") }).unwrap(), []);
     assert_eq!(space.found("word").len(), 50);
 }
 
 #[test]
 fn a_search_can_be_kept_to_a_folder_and_to_recent_pages() {
-    let space = Space::of(&[
-        ("a/x.md", "word"),
-        ("a-b/x.md", "word"),
-        ("a/b/y.md", "word"),
-        ("a.md", "word"),
-    ]);
-    let mut query = SearchQuery {
-        below: Some(at("a")),
-        ..SearchQuery::new("word")
-    };
+    let space = Space::of(&[("a/x.md", "word"), ("a-b/x.md", "word"), ("a/b/y.md", "word"), ("a.md", "word")]);
+    let mut query = SearchQuery { below: Some(at("a")), ..SearchQuery::new("word") };
     let paths = |query: &SearchQuery| -> Vec<String> {
-        space
-            .index
-            .search(query)
-            .unwrap()
-            .iter()
-            .map(|hit| hit.path.to_string())
-            .collect()
+        space.index.search(query).unwrap().iter().map(|hit| hit.path.to_string()).collect()
     };
     assert_eq!(paths(&query), ["a/b/y.md", "a/x.md"]);
-    let crate::Entry::Page { path, etag, text, .. } = page("a/new.md", "word") else {
-        unreachable!()
-    };
+    let crate::Entry::Page { path, etag, text, .. } = page("a/new.md", "word") else { unreachable!() };
     let late = Timestamp::from_second(1_800_000_000).unwrap();
-    space
-        .index
-        .ingest(
-            &[crate::Entry::Page {
-                path,
-                etag,
-                text,
-                modified: late,
-            }],
-            svcfs_base::Seq(9),
-        )
-        .unwrap();
+    space.index.ingest(&[crate::Entry::Page { path, etag, text, modified: late }], svcfs_base::Seq(9)).unwrap();
     query.modified_after = Some(Timestamp::from_second(1_790_000_000).unwrap());
     assert_eq!(paths(&query), ["a/new.md"]);
     query.below = None;
@@ -308,24 +211,14 @@ fn a_search_can_be_kept_to_a_folder_and_to_recent_pages() {
 
 #[test]
 fn a_misspelt_word_is_answered_with_known_ones() {
-    let space = Space::of(&[
-        ("a.md", "Kubernetes database"),
-        ("b.md", "databases database"),
-        ("c.md", "date"),
-    ]);
+    let space = Space::of(&[("a.md", "Kubernetes database"), ("b.md", "databases database"), ("c.md", "date")]);
     let offered = |q: &str, threshold| -> Vec<(String, String, usize)> {
         let offers = space.index.suggest(q, threshold).unwrap();
-        offers
-            .into_iter()
-            .map(|offer| (offer.word, offer.instead, offer.pages))
-            .collect()
+        offers.into_iter().map(|offer| (offer.word, offer.instead, offer.pages)).collect()
     };
     let offer = |word: &str, instead: &str, pages| (word.to_owned(), instead.to_owned(), pages);
     assert_eq!(offered("Kubernets date", None), [offer("kubernets", "kubernetes", 1)]);
-    assert_eq!(
-        offered("databse", None),
-        [offer("databse", "database", 2), offer("databse", "databases", 1)]
-    );
+    assert_eq!(offered("databse", None), [offer("databse", "database", 2), offer("databse", "databases", 1)]);
     assert_eq!(offered("databse", Some(0.85)), [offer("databse", "database", 2)]);
     assert_eq!(offered("databse", Some(1.0)), []);
     assert_eq!(offered("zzzzzz \"date\" AND x", None), []);

@@ -27,15 +27,8 @@ pub(super) fn multiplier(trust: Trust, frontmatter: &Value) -> f64 {
         Some("outdated") => outdated,
         Some(_) | None => 1.0,
     };
-    let truth = if is_source_of_truth(frontmatter) {
-        source_of_truth
-    } else {
-        1.0
-    };
-    let confident = frontmatter
-        .get("confidence")
-        .and_then(Value::as_f64)
-        .filter(|c| *c > 0.0 && *c <= 1.0);
+    let truth = if is_source_of_truth(frontmatter) { source_of_truth } else { 1.0 };
+    let confident = frontmatter.get("confidence").and_then(Value::as_f64).filter(|c| *c > 0.0 && *c <= 1.0);
     status * truth * confident.map_or(1.0, |c| 1.0 + confidence * c)
 }
 
@@ -57,29 +50,12 @@ mod tests {
             (json!({"status": "deprecated"}), 0.5, 0.1),
             (json!({"status": "outdated"}), 0.7, 0.3),
             (json!({"source-of-truth": true}), 1.4, 3.0),
-            (
-                json!({"source-of-truth": "true", "status": 7, "confidence": 7}),
-                1.0,
-                1.0,
-            ),
-            (
-                json!({"status": "verified", "source-of-truth": true, "confidence": 0.5}),
-                1.2 * 1.4 * 1.15,
-                9.0,
-            ),
+            (json!({"source-of-truth": "true", "status": 7, "confidence": 7}), 1.0, 1.0),
+            (json!({"status": "verified", "source-of-truth": true, "confidence": 0.5}), 1.2 * 1.4 * 1.15, 9.0),
         ] {
-            assert!(
-                (multiplier(Trust::Soft, &frontmatter) - soft).abs() < 1e-9,
-                "{frontmatter}"
-            );
-            assert!(
-                (multiplier(Trust::Hard, &frontmatter) - hard).abs() < 1e-9,
-                "{frontmatter}"
-            );
-            assert!(
-                (multiplier(Trust::Off, &frontmatter) - 1.0).abs() < 1e-9,
-                "{frontmatter}"
-            );
+            assert!((multiplier(Trust::Soft, &frontmatter) - soft).abs() < 1e-9, "{frontmatter}");
+            assert!((multiplier(Trust::Hard, &frontmatter) - hard).abs() < 1e-9, "{frontmatter}");
+            assert!((multiplier(Trust::Off, &frontmatter) - 1.0).abs() < 1e-9, "{frontmatter}");
         }
     }
 }

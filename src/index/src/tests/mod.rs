@@ -21,11 +21,7 @@ impl Space {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("index.db");
-        Self {
-            index: Index::open(&file).unwrap(),
-            file,
-            directory,
-        }
+        Self { index: Index::open(&file).unwrap(), file, directory }
     }
     /// An index of pages given as path and text.
     pub(crate) fn of(pages: &[(&str, &str)]) -> Self {
@@ -35,14 +31,10 @@ impl Space {
     }
     pub(crate) fn put(&self, pages: &[(&str, &str)]) {
         let entries: Vec<Entry> = pages.iter().map(|(path, text)| page(path, text)).collect();
-        self.index
-            .ingest(&entries, self.index.cursor().unwrap().next())
-            .unwrap();
+        self.index.ingest(&entries, self.index.cursor().unwrap().next()).unwrap();
     }
     pub(crate) fn remove(&self, path: &str) {
-        self.index
-            .ingest(&[Entry::Gone(at(path))], self.index.cursor().unwrap().next())
-            .unwrap();
+        self.index.ingest(&[Entry::Gone(at(path))], self.index.cursor().unwrap().next()).unwrap();
     }
     /// The paths that a search finds, best first.
     pub(crate) fn found(&self, q: &str) -> Vec<String> {
@@ -52,11 +44,7 @@ impl Space {
     fn reopen(self) -> Self {
         let Self { index, file, directory } = self;
         drop(index);
-        Self {
-            index: Index::open(&file).unwrap(),
-            file,
-            directory,
-        }
+        Self { index: Index::open(&file).unwrap(), file, directory }
     }
 }
 
@@ -98,25 +86,15 @@ fn a_file_of_another_version_gives_way_to_a_new_one() {
     connection.pragma_update(None, "user_version", 999).unwrap();
     drop(connection);
     let space = space.reopen();
-    assert_eq!(
-        (space.index.cursor().unwrap(), space.index.count().unwrap()),
-        (Seq(0), 0)
-    );
+    assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(0), 0));
     space.put(&[("b.md", "pears")]);
     assert_eq!(space.found("pears"), ["b.md"]);
 }
 
 #[test]
 fn a_file_that_is_no_database_gives_way_to_a_new_one() {
-    for damage in [
-        &b"not a database at all, but long enough to be looked at as one".repeat(100)[..],
-        b"short",
-    ] {
-        let Space {
-            index,
-            file,
-            directory: _directory,
-        } = Space::of(&[("a.md", "apples")]);
+    for damage in [&b"not a database at all, but long enough to be looked at as one".repeat(100)[..], b"short"] {
+        let Space { index, file, directory: _directory } = Space::of(&[("a.md", "apples")]);
         drop(index);
         std::fs::write(&file, damage).unwrap();
         let index = Index::open(&file).unwrap();
@@ -126,11 +104,7 @@ fn a_file_that_is_no_database_gives_way_to_a_new_one() {
 
 #[test]
 fn a_file_damaged_in_its_middle_gives_way_to_a_new_one() {
-    let Space {
-        index,
-        file,
-        directory: _directory,
-    } = Space::of(&[("a.md", "apples")]);
+    let Space { index, file, directory: _directory } = Space::of(&[("a.md", "apples")]);
     drop(index);
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[4096..].fill(0xA5);
@@ -143,10 +117,7 @@ fn a_file_damaged_in_its_middle_gives_way_to_a_new_one() {
 fn a_directory_in_the_place_of_the_file_is_an_error_that_names_no_secret() {
     let directory = tempfile::tempdir().unwrap();
     let fault = Fault::from(Index::open(directory.path()).err().unwrap());
-    assert_eq!(
-        (fault.kind(), fault.message()),
-        (Kind::Unavailable, "search index not available")
-    );
+    assert_eq!((fault.kind(), fault.message()), (Kind::Unavailable, "search index not available"));
 }
 
 #[test]
@@ -154,10 +125,7 @@ fn what_the_caller_got_wrong_is_told_apart_from_what_we_did() {
     let fault = Fault::from(IndexError::invalid("q", "is too long"));
     assert_eq!((fault.kind(), fault.message()), (Kind::Invalid, "`q`: is too long"));
     let fault = Fault::from(IndexError::Database(rusqlite::Error::QueryReturnedNoRows));
-    assert_eq!(
-        (fault.kind(), fault.message()),
-        (Kind::Unavailable, "search index not available")
-    );
+    assert_eq!((fault.kind(), fault.message()), (Kind::Unavailable, "search index not available"));
 }
 
 #[test]
@@ -169,34 +137,15 @@ fn only_pages_outside_dot_folders_are_indexed() {
         (".svc/rules.md", "word"),
         ("x/.hidden.md", "word"),
     ]);
-    let paths: Vec<String> = space
-        .index
-        .paths(&TreePath::root())
-        .unwrap()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let paths: Vec<String> = space.index.paths(&TreePath::root()).unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(paths, ["B.MD", "a.md"]);
 }
 
 #[test]
 fn paths_below_a_folder_do_not_take_in_its_namesakes() {
-    let space = Space::of(&[
-        ("a/b.md", ""),
-        ("a/c/d.md", ""),
-        ("a-b.md", ""),
-        ("a0.md", ""),
-        ("ab/x.md", ""),
-    ]);
-    let below = |path| -> Vec<String> {
-        space
-            .index
-            .paths(&at(path))
-            .unwrap()
-            .iter()
-            .map(ToString::to_string)
-            .collect()
-    };
+    let space = Space::of(&[("a/b.md", ""), ("a/c/d.md", ""), ("a-b.md", ""), ("a0.md", ""), ("ab/x.md", "")]);
+    let below =
+        |path| -> Vec<String> { space.index.paths(&at(path)).unwrap().iter().map(ToString::to_string).collect() };
     assert_eq!(below("a"), ["a/b.md", "a/c/d.md"]);
     assert_eq!(below("a/b.md"), ["a/b.md"]);
     assert_eq!(below("").len(), 5);
@@ -208,18 +157,9 @@ fn a_page_is_kept_with_what_was_read_from_it() {
     let text = "---\nzeta: 1\nalpha: [x, {y: 2}]\n---\n# Héading One\n\nFirst words.\n\n## Two\n";
     let space = Space::of(&[("d/p.md", text)]);
     let row = space.index.page(&at("d/p.md")).unwrap().unwrap();
-    assert_eq!(
-        (row.title.as_str(), row.excerpt.as_str()),
-        ("Héading One", "First words.")
-    );
-    assert_eq!(
-        serde_json::to_string(&row.frontmatter).unwrap(),
-        r#"{"zeta":1,"alpha":["x",{"y":2}]}"#
-    );
-    assert_eq!(
-        row.headings.iter().map(|heading| heading.level).collect::<Vec<_>>(),
-        [1, 2]
-    );
+    assert_eq!((row.title.as_str(), row.excerpt.as_str()), ("Héading One", "First words."));
+    assert_eq!(serde_json::to_string(&row.frontmatter).unwrap(), r#"{"zeta":1,"alpha":["x",{"y":2}]}"#);
+    assert_eq!(row.headings.iter().map(|heading| heading.level).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(row.etag, ETag::of(text.as_bytes()));
     assert_eq!(row.modified.to_string(), "2026-01-01T00:00:00Z");
     assert_eq!(space.index.page(&at("none.md")).unwrap(), None);
@@ -249,10 +189,7 @@ fn a_removed_page_leaves_nothing_behind() {
     space.remove("a.md");
     space.remove("never.md");
     assert_eq!(space.found("quokka"), [""; 0]);
-    assert_eq!(
-        space.index.fingerprint().unwrap(),
-        Space::new().index.fingerprint().unwrap()
-    );
+    assert_eq!(space.index.fingerprint().unwrap(), Space::new().index.fingerprint().unwrap());
 }
 
 #[test]
@@ -263,61 +200,38 @@ fn ingesting_again_changes_nothing() {
     let once = space.index.fingerprint().unwrap();
     space.index.ingest(&entries, Seq(3)).unwrap();
     assert_eq!(space.index.fingerprint().unwrap(), once);
-    assert_eq!(
-        (space.index.cursor().unwrap(), space.index.count().unwrap()),
-        (Seq(3), 2)
-    );
+    assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(3), 2));
 }
 
 #[test]
 fn a_page_written_and_removed_in_one_batch_is_gone() {
     let space = Space::new();
-    let entries = [
-        page("a.md", "one"),
-        page("a.md", "two"),
-        Entry::Gone(at("a.md")),
-        page("b.md", "x"),
-        page("b.md", "y"),
-    ];
+    let entries =
+        [page("a.md", "one"), page("a.md", "two"), Entry::Gone(at("a.md")), page("b.md", "x"), page("b.md", "y")];
     space.index.ingest(&entries, Seq(9)).unwrap();
-    assert_eq!(
-        (space.found("one"), space.found("two"), space.found("y")),
-        (vec![], vec![], vec!["b.md".to_owned()])
-    );
+    assert_eq!((space.found("one"), space.found("two"), space.found("y")), (vec![], vec![], vec!["b.md".to_owned()]));
 }
 
 #[test]
 fn the_file_does_not_grow_with_the_number_of_updates() {
-    let text = |round: usize| {
-        (0..400)
-            .map(|word| format!("word{} ", (word * 7 + round * 131) % 5_000))
-            .collect::<String>()
-    };
+    let text =
+        |round: usize| (0..400).map(|word| format!("word{} ", (word * 7 + round * 131) % 5_000)).collect::<String>();
     let space = Space::new();
     let size = |space: &Space| {
         let connection = rusqlite::Connection::open(&space.file).unwrap();
-        let pages: i64 = connection
-            .pragma_query_value(None, "page_count", |row| row.get(0))
-            .unwrap();
+        let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         pages * 4096
     };
     let update = |round: usize| {
         let texts: Vec<String> = (0..10).map(|page| text(round * 10 + page)).collect();
-        let entries: Vec<Entry> = texts
-            .iter()
-            .enumerate()
-            .map(|(at, text)| page(&format!("p{at}.md"), text))
-            .collect();
+        let entries: Vec<Entry> = texts.iter().enumerate().map(|(at, text)| page(&format!("p{at}.md"), text)).collect();
         space.index.ingest(&entries, Seq(round as u64)).unwrap();
     };
     (0..100).for_each(update);
     let after_100 = size(&space);
     (100..400).for_each(update);
     let after_400 = size(&space);
-    assert!(
-        after_400 < after_100 * 3 / 2,
-        "{after_100} bytes after 100 rounds, {after_400} after 400"
-    );
+    assert!(after_400 < after_100 * 3 / 2, "{after_100} bytes after 100 rounds, {after_400} after 400");
     assert!(after_400 < 2 << 20, "{after_400} bytes for ten pages of 3 kB");
 }
 
@@ -348,9 +262,7 @@ fn damage_met_by_a_question_is_healed_at_the_next_start() {
     drop(index);
     let connection = rusqlite::Connection::open(&file).unwrap();
     let root: usize = connection
-        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'links'", [], |row| {
-            row.get::<_, i64>(0)
-        })
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'links'", [], |row| row.get::<_, i64>(0))
         .unwrap()
         .try_into()
         .unwrap();
@@ -358,20 +270,10 @@ fn damage_met_by_a_question_is_healed_at_the_next_start() {
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[(root - 1) * 4096..root * 4096].fill(0xA5);
     std::fs::write(&file, bytes).unwrap();
-    let space = Space {
-        index: Index::open(&file).unwrap(),
-        file,
-        directory,
-    };
+    let space = Space { index: Index::open(&file).unwrap(), file, directory };
     assert_eq!(space.found("apples"), ["b.md"]);
     let fault = Fault::from(space.index.backlinks(&at("b.md")).unwrap_err());
-    assert_eq!(
-        (fault.kind(), fault.message()),
-        (Kind::Unavailable, "search index not available")
-    );
+    assert_eq!((fault.kind(), fault.message()), (Kind::Unavailable, "search index not available"));
     let space = space.reopen();
-    assert_eq!(
-        (space.index.cursor().unwrap(), space.index.count().unwrap()),
-        (Seq(0), 0)
-    );
+    assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(0), 0));
 }

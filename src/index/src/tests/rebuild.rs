@@ -14,20 +14,13 @@ fn handed(pages: &[(&str, &str)]) -> impl Iterator<Item = Result<Entry, Infallib
 
 #[test]
 fn a_rebuild_equals_what_grew_page_by_page() {
-    let pages = [
-        ("a.md", "# A\n\nsee [[b]] and [c](d/c.md)"),
-        ("b.md", "bees"),
-        ("d/c.md", "---\nn: 1\n---\nsea"),
-    ];
+    let pages = [("a.md", "# A\n\nsee [[b]] and [c](d/c.md)"), ("b.md", "bees"), ("d/c.md", "---\nn: 1\n---\nsea")];
     let space = Space::of(&[("b.md", "other"), ("gone.md", "x"), ("a.md", "older")]);
     pages.iter().rev().for_each(|page| space.put(&[*page]));
     space.remove("gone.md");
     let grown = space.index.fingerprint().unwrap();
     let mut told = Vec::new();
-    space
-        .index
-        .rebuild(handed(&pages), Seq(7), |done| told.push(done))
-        .unwrap();
+    space.index.rebuild(handed(&pages), Seq(7), |done| told.push(done)).unwrap();
     let rebuilt = space.index.fingerprint().unwrap();
     assert_eq!(rebuilt.differences(&grown), []);
     assert_eq!(rebuilt, grown);
@@ -37,23 +30,10 @@ fn a_rebuild_equals_what_grew_page_by_page() {
 
 #[test]
 fn a_fingerprint_says_which_pages_differ() {
-    let before = Space::of(&[("a.md", "1"), ("b.md", "2"), ("c.md", "3")])
-        .index
-        .fingerprint()
-        .unwrap();
-    let after = Space::of(&[("a.md", "1"), ("b.md", "two"), ("d.md", "4")])
-        .index
-        .fingerprint()
-        .unwrap();
-    let expected = [
-        ("b.md", Divergence::Changed),
-        ("c.md", Divergence::Missing),
-        ("d.md", Divergence::Added),
-    ]
-    .map(|(path, divergence)| Difference {
-        path: at(path),
-        divergence,
-    });
+    let before = Space::of(&[("a.md", "1"), ("b.md", "2"), ("c.md", "3")]).index.fingerprint().unwrap();
+    let after = Space::of(&[("a.md", "1"), ("b.md", "two"), ("d.md", "4")]).index.fingerprint().unwrap();
+    let expected = [("b.md", Divergence::Changed), ("c.md", Divergence::Missing), ("d.md", Divergence::Added)]
+        .map(|(path, divergence)| Difference { path: at(path), divergence });
     assert_eq!(before.differences(&after), expected);
     assert_ne!(before, after);
 }
@@ -66,15 +46,9 @@ fn a_fingerprint_notices_rows_changed_behind_our_back() {
     connection.execute("UPDATE links SET target = 'c'", []).unwrap();
     let after = space.index.fingerprint().unwrap();
     assert_eq!(before.differences(&after).len(), 1);
-    connection
-        .execute("UPDATE texts_content SET c2 = 'plums' WHERE id = 2", [])
-        .unwrap();
+    connection.execute("UPDATE texts_content SET c2 = 'plums' WHERE id = 2", []).unwrap();
     let damaged = space.index.fingerprint().unwrap();
-    assert!(
-        before.damage.is_none() && damaged.damage.is_some(),
-        "{:?}",
-        damaged.damage
-    );
+    assert!(before.damage.is_none() && damaged.damage.is_some(), "{:?}", damaged.damage);
 }
 
 #[test]
@@ -84,10 +58,7 @@ fn a_rebuild_that_cannot_read_a_page_leaves_the_old_index() {
     let pages = [Ok(page("b.md", "pears")), Err("the disk said no")];
     let error = space.index.rebuild(pages.into_iter(), Seq(5), |_| {}).unwrap_err();
     assert!(matches!(error, IndexError::Source(_)), "{error}");
-    assert_eq!(
-        (space.index.fingerprint().unwrap(), space.index.cursor().unwrap()),
-        (before, Seq(1))
-    );
+    assert_eq!((space.index.fingerprint().unwrap(), space.index.cursor().unwrap()), (before, Seq(1)));
     space.put(&[("c.md", "plums")]);
     assert_eq!(space.found("plums"), ["c.md"]);
 }
@@ -101,11 +72,7 @@ fn a_rebuild_cut_off_by_a_crash_is_cleared_away_at_the_next_start() {
     let space = space.reopen();
     let connection = rusqlite::Connection::open(&space.file).unwrap();
     let left: i64 = connection
-        .query_row(
-            "SELECT count(*) FROM sqlite_schema WHERE name LIKE '%\\_next%' ESCAPE '\\'",
-            [],
-            |row| row.get(0),
-        )
+        .query_row("SELECT count(*) FROM sqlite_schema WHERE name LIKE '%\\_next%' ESCAPE '\\'", [], |row| row.get(0))
         .unwrap();
     assert_eq!((left, space.found("apples")), (0, vec!["a.md".to_owned()]));
 }
@@ -113,43 +80,25 @@ fn a_rebuild_cut_off_by_a_crash_is_cleared_away_at_the_next_start() {
 #[test]
 fn what_is_ingested_during_a_rebuild_is_found_during_it_and_after() {
     let space = Space::of(&[("old.md", "apples"), ("late.md", "stale"), ("gone.md", "ghost")]);
-    let pages = [
-        page("old.md", "apples"),
-        page("late.md", "stale"),
-        page("gone.md", "ghost"),
-    ];
+    let pages = [page("old.md", "apples"), page("late.md", "stale"), page("gone.md", "ghost")];
     let handed = pages.into_iter().enumerate().map(|(at, entry)| {
         if at == 1 {
             space.put(&[("late.md", "fresh"), ("new.md", "pears")]);
             space.remove("gone.md");
-            assert_eq!(
-                (space.found("fresh"), space.found("ghost")),
-                (vec!["late.md".to_owned()], vec![])
-            );
+            assert_eq!((space.found("fresh"), space.found("ghost")), (vec!["late.md".to_owned()], vec![]));
         }
         Ok::<_, Infallible>(entry)
     });
     space.index.rebuild(handed, Seq(1), |_| {}).unwrap();
-    assert_eq!(
-        (space.found("fresh"), space.found("pears")),
-        (vec!["late.md".to_owned()], vec!["new.md".to_owned()])
-    );
+    assert_eq!((space.found("fresh"), space.found("pears")), (vec!["late.md".to_owned()], vec!["new.md".to_owned()]));
     assert_eq!((space.found("stale"), space.found("ghost")), (vec![], vec![]));
-    assert_eq!(
-        (space.index.cursor().unwrap(), space.index.count().unwrap()),
-        (Seq(3), 3)
-    );
+    assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(3), 3));
 }
 
 #[test]
 fn questions_are_answered_throughout_a_rebuild() {
     let texts: Vec<(String, String)> = (0..2_000)
-        .map(|at| {
-            (
-                format!("d{}/p{at}.md", at % 20),
-                format!("# Page {at}\n\ncommon word [[p{}]]", at / 2),
-            )
-        })
+        .map(|at| (format!("d{}/p{at}.md", at % 20), format!("# Page {at}\n\ncommon word [[p{}]]", at / 2)))
         .collect();
     let entries = || texts.iter().map(|(path, text)| page(path, text));
     let space = Space::new();
@@ -167,14 +116,27 @@ fn questions_are_answered_throughout_a_rebuild() {
             asked
         });
         for round in 0..3 {
-            space
-                .index
-                .rebuild(entries().map(Ok::<_, Infallible>), Seq(1 + round), |_| {})
-                .unwrap();
+            space.index.rebuild(entries().map(Ok::<_, Infallible>), Seq(1 + round), |_| {}).unwrap();
         }
         done.store(true, Ordering::Release);
         asking.join().unwrap()
     });
     assert!(asked > 0);
     assert_eq!(space.index.cursor().unwrap(), Seq(3));
+}
+
+#[test]
+fn rebuilds_do_not_make_the_file_grow() {
+    let texts: Vec<String> =
+        (0..500).map(|at| format!("# Page {at}\n\n{}", format!("word{at} ").repeat(100))).collect();
+    let entries: Vec<Entry> = texts.iter().enumerate().map(|(at, text)| page(&format!("p{at}.md"), text)).collect();
+    let space = Space::new();
+    let rebuild = || {
+        space.index.rebuild(entries.iter().cloned().map(Ok::<_, Infallible>), Seq(1), |_| {}).unwrap();
+        std::fs::metadata(&space.file).unwrap().len()
+    };
+    let once = rebuild();
+    (0..4).for_each(|_| _ = rebuild());
+    let often = rebuild();
+    assert!(often <= once * 11 / 10, "{once} bytes after one rebuild, {often} after six");
 }
