@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Change, ChangeSet, ETag, Expect, Fault, Kind, TreePath};
-use svcfs_vfs::File;
+use svcfs_vfs::EntryKind;
 
 use super::follow::{Moved, View};
 use crate::kernel::Cx;
@@ -41,9 +41,9 @@ pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, update_links: bool) -> 
     loop {
         let plan = Plan::make(cx, &from, &to, update_links)?;
         if from == to {
-            return Ok(Renamed { etag: plan.file.etag, from, to, updated_links: 0 });
+            return Ok(Renamed { etag: plan.source.etag, from, to, updated_links: 0 });
         }
-        let (etag, updated_links) = (plan.file.etag, plan.updated_links);
+        let (etag, updated_links) = (plan.source.etag, plan.updated_links);
         let is_guarded = plan.is_guarded;
         match cx.apply(plan.into_set(cx, &from, &to)) {
             Ok(applied) => {
@@ -59,7 +59,7 @@ pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, update_links: bool) -> 
 
 /// What a rename will change, worked out from the tree as it is.
 struct Plan {
-    file: File,
+    source: Source,
     /// The file's new content, when its own links change.
     content: Option<String>,
     /// Linking pages with their present hash and new text.
@@ -71,15 +71,14 @@ struct Plan {
 
 impl Plan {
     fn make(cx: &Cx<'_>, from: &TreePath, to: &TreePath, update_links: bool) -> Result<Self, Fault> {
-        let file = source(cx, from)?;
-        let mut plan = Self { file, content: None, pages: Vec::new(), updated_links: 0, is_guarded: false };
+        let source = Source::read(cx, from)?;
+        let mut plan = Self { source, content: None, pages: Vec::new(), updated_links: 0, is_guarded: false };
         if from == to || !update_links {
             return Ok(plan);
         }
         let vfs = &cx.space.vfs;
         let index = cx.index();
-        let text = String::from_utf8(plan.file.content.to_vec()).ok().filter(|_| from.is_page());
-        let moved = Moved::new(from, to, text.as_deref());
+        let moved = Moved::new(from, to, plan.source.text.as_deref());
         let mut sources = index.sources_of(from)?;
         sources.retain(|source| source != from && source != to);
         for path in sources {
@@ -98,9 +97,9 @@ impl Plan {
                 plan.pages.push((path, page.etag, new));
             }
         }
-        if let Some(old) = text {
+        if let Some(old) = &plan.source.text {
             let view = View::new(cx, &moved, (from, to));
-            if let Some((new, count)) = view.rewritten(&old)? {
+            if let Some((new, count)) = view.rewritten(old)? {
                 plan.updated_links += count;
                 plan.content = Some(new);
             }
@@ -117,7 +116,7 @@ impl Plan {
         let mut changes = vec![Change::rename(from.clone(), to.clone()).expecting(Expect::Absent)];
         if let Some(content) = self.content {
             // At its turn the moved file stands at `to`: written only if it is still the one that was read.
-            changes.push(Change::put(to.clone(), content).expecting(Expect::OneOf(vec![self.file.etag])));
+            changes.push(Change::put(to.clone(), content).expecting(Expect::OneOf(vec![self.source.etag])));
         }
         for (path, etag, text) in self.pages {
             changes.push(Change::put(path, text).expecting(Expect::OneOf(vec![etag])));
@@ -126,24 +125,44 @@ impl Plan {
     }
 }
 
-/// The file to be renamed.
-fn source(cx: &Cx<'_>, from: &TreePath) -> Result<File, Fault> {
-    let file = cx.space.vfs.read(cx.caller.door, from).map_err(|fault| {
-        if fault.kind() == Kind::NotFound {
-            Fault::not_found("source file not found").with("path", from.as_str())
-        } else {
-            fault
+/// What is to be renamed.
+struct Source {
+    etag: ETag,
+    /// The text of a page; none for other files, and for links, which are renamed themselves.
+    text: Option<String>,
+}
+
+impl Source {
+    fn read(cx: &Cx<'_>, from: &TreePath) -> Result<Self, Fault> {
+        let source = Self::at(cx, from).map_err(|fault| {
+            if fault.kind() == Kind::NotFound {
+                Fault::not_found("source file not found").with("path", from.as_str())
+            } else {
+                fault
+            }
+        })?;
+        match &cx.caller.expect {
+            Expect::OneOf(etags) if !etags.contains(&source.etag) => Err(Fault::modified(from, Some(source.etag))),
+            Expect::Any | Expect::Present | Expect::OneOf(_) => Ok(source),
+            Expect::Absent => {
+                let why = "a rename needs the file it renames; `If-None-Match: *` cannot hold";
+                Err(Fault::invalid("If-None-Match", why))
+            }
         }
-    })?;
-    let is_met = match &cx.caller.expect {
-        Expect::Any | Expect::Present => true,
-        Expect::OneOf(etags) => etags.contains(&file.etag),
-        Expect::Absent => {
-            let why = "a rename needs the file it renames; `If-None-Match: *` cannot hold";
-            return Err(Fault::invalid("If-None-Match", why));
+    }
+
+    fn at(cx: &Cx<'_>, from: &TreePath) -> Result<Self, Fault> {
+        let (vfs, door) = (&cx.space.vfs, cx.caller.door);
+        match vfs.stat(door, from)?.kind {
+            EntryKind::Directory => Err(Fault::is_directory(from)),
+            EntryKind::Symlink => Ok(Self { etag: ETag::of(vfs.read_link(door, from)?.as_bytes()), text: None }),
+            EntryKind::File => {
+                let file = vfs.read(door, from)?;
+                let text = || String::from_utf8(file.content.to_vec()).ok();
+                Ok(Self { etag: file.etag, text: if from.is_page() { text() } else { None } })
+            }
         }
-    };
-    if is_met { Ok(file) } else { Err(Fault::modified(from, Some(file.etag))) }
+    }
 }
 
 /// The refusal of a set, explained when it is about a page the caller did not name.

@@ -210,3 +210,33 @@ fn a_link_s_target_is_read_and_not_followed() {
     let tree = space.get("tree", json!({}));
     assert_eq!((&tree[1]["name"], &tree[1]["isDir"], &tree[1]["size"]), (&json!("l.md"), &json!(false), &json!(4)));
 }
+
+#[test]
+fn a_link_is_no_way_into_what_is_hidden() {
+    let space = TestSpace::with("", &[(".svc/config.toml", "# secret\n"), ("a.md", "a\n")]);
+    let vfs = &space.space().vfs;
+    let owner = svcfs_base::Caller::new(svcfs_base::Door::Internal);
+    for (link, target) in [("file.md", ".svc/config.toml"), ("out.md", "/etc/passwd"), ("up.md", "../x")] {
+        vfs.apply(&owner, svcfs_base::Change::link(path(link), target)).unwrap();
+        for operation in ["read", "toc", "peek"] {
+            let outcome = space.ask(operation, json!({ "path": link }));
+            assert!(outcome.is_err(), "`{operation}` of `{link}` answered {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_link_is_renamed_and_not_appended_to() {
+    let space = TestSpace::new();
+    space.put("a.md", "a\n");
+    let link = svcfs_base::Change::link(path("l.md"), "a.md");
+    space.space().vfs.apply(&crate::spaces::test_space::caller(), link).unwrap();
+    let (status, message) = space.refusal("append", json!({ "path": "l.md", "content": "x" }));
+    assert_eq!(
+        (status, message.as_str()),
+        (400, "`l.md` is a symbolic link to `a.md`; append to the file it leads to")
+    );
+    space.get("rename", json!({ "from": "l.md", "to": "m.md" }));
+    assert_eq!(space.get("readlink", json!({ "path": "m.md" }))["target"], "a.md");
+    assert_eq!(space.text("a.md"), "a\n");
+}

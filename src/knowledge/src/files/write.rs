@@ -146,9 +146,18 @@ fn joined(before: Option<&File>, separator: &str, addition: &Bytes) -> Result<By
     Ok([&before.content[..], separator.as_bytes(), &addition[..]].concat().into())
 }
 
-/// The file at a path, if there is one.
-pub(super) fn present(cx: &Cx<'_>, path: &TreePath) -> Result<Option<File>, Fault> {
-    match cx.space.vfs.read(cx.caller.door, path) {
+/// The regular file at a path, if there is one.
+fn present(cx: &Cx<'_>, path: &TreePath) -> Result<Option<File>, Fault> {
+    let (vfs, door) = (&cx.space.vfs, cx.caller.door);
+    let read = || match vfs.stat(door, path)?.kind {
+        EntryKind::Symlink => {
+            let target = vfs.read_link(door, path)?;
+            let why = format!("`{path}` is a symbolic link to `{target}`; append to the file it leads to");
+            Err(Fault::new(Kind::Invalid, why))
+        }
+        EntryKind::File | EntryKind::Directory => vfs.read(door, path),
+    };
+    match read() {
         Ok(file) => Ok(Some(file)),
         Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
         Err(fault) => Err(fault),

@@ -23,8 +23,11 @@ fn is_hidden(door: Door, path: &TreePath) -> bool {
     is_remote && path.as_str() == HIDDEN
 }
 
-/// Refuses hidden paths as if they did not exist.
+/// Refuses the root, which has no versions of its own, and hidden paths as if they did not exist.
 fn admit(door: Door, path: &TreePath) -> Result<(), Fault> {
+    if path.is_root() {
+        return Err(Fault::new(Kind::Invalid, "path is required"));
+    }
     if is_hidden(door, path) { Err(Fault::file_not_found(path)) } else { Ok(()) }
 }
 

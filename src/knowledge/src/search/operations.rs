@@ -25,7 +25,6 @@ pub const AREA: Area = Area {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Search {
     /// What to look for, such as `oauth AND "refresh token"`; at most 4,096 bytes
-    #[serde(alias = "query")]
     pub q: String,
     /// Pages in the answer
     #[serde(default)]
@@ -37,7 +36,7 @@ pub struct Search {
     #[serde(default)]
     pub path_prefix: Option<TreePath>,
     /// Only pages changed after this moment (RFC 3339)
-    #[serde(default, alias = "modifiedAfter")]
+    #[serde(default)]
     pub modified_after: Option<Timestamp>,
     /// When nothing is found, search again for the known words most like the unknown ones: the least likeness, 0 to 1, such
     /// as 0.7. Pages found in this way carry `did_you_mean`
@@ -95,7 +94,6 @@ impl Operation for Search {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct SearchVerified {
     /// What to look for, as in `search`; at most 4,096 bytes
-    #[serde(alias = "query")]
     pub q: String,
     /// Pages in the answer
     #[serde(default)]
@@ -171,7 +169,7 @@ fn question(q: String) -> Result<String, Fault> {
 pub struct QueryMeta {
     /// What must be true, such as `$.status=published`, `$.priority>=3`, `$.tags[*]=oauth` or `$.owner like %team%`; one
     /// condition, or a list of them that must all be true
-    #[serde(rename = "where", alias = "filters")]
+    #[serde(rename = "where")]
     pub conditions: OneOrMore,
     /// Conditions of which one must be true
     #[serde(default)]

@@ -23,7 +23,7 @@ fn what_was_written_is_found_at_once_and_what_was_removed_is_not() {
     assert!(found[0]["score"].as_f64().unwrap() > 0.0 && found[0].get("did_you_mean").is_none());
     space.put("a.md", "# Alpha\n\nA slow dog.\n");
     assert_eq!(space.get("search", json!({ "q": "fox" })), json!([]));
-    assert_eq!(paths(&space.get("search", json!({ "query": "slow AND dogs" }))), ["a.md"]);
+    assert_eq!(paths(&space.get("search", json!({ "q": "slow AND dogs" }))), ["a.md"]);
     space.get("rename", json!({ "from": "a.md", "to": "b/c.md" }));
     assert_eq!(paths(&space.get("search", json!({ "q": "dog" }))), ["b/c.md"]);
     assert_eq!(space.get("search", json!({ "q": "dog", "path_prefix": "a" })), json!([]));
@@ -83,7 +83,7 @@ fn frontmatter_is_compared_as_what_it_is() {
         ["a.md", "b.md"]
     );
     assert_eq!(paths(&ask(json!({ "where": "$.tags[*]=y, z" }))), ["a.md"]);
-    assert_eq!(paths(&ask(json!({ "filters": ["$.priority<20", "$.flag=true"] }))), ["b.md"]);
+    assert_eq!(paths(&ask(json!({ "where": ["$.priority<20", "$.flag=true"] }))), ["b.md"]);
     assert_eq!(paths(&ask(json!({ "where": "$.priority>0", "or": ["$.title=A", "$.title=C"] }))), ["a.md"]);
     assert_eq!(space.refusal("query_meta", json!({})), (400, "where is required".to_owned()));
     for (arguments, start) in [

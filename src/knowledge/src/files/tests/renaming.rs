@@ -122,3 +122,25 @@ fn a_linking_page_with_a_lint_error_is_named() {
     assert_eq!(space.text("a.md"), "# A\n");
     space.get("rename", json!({ "from": "a.md", "to": "b.md", "update_links": false }));
 }
+
+#[test]
+fn a_rename_and_edits_of_a_linking_page_lose_nothing() {
+    const ROUNDS: usize = 12;
+    let space = TestSpace::new();
+    space.put("p0.md", "# Page\n");
+    space.put("log.md", "[[p0]]\n");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for line in 0..ROUNDS {
+                space.get("append", json!({ "path": "log.md", "content": format!("line {line}\n") }));
+            }
+        });
+        for round in 0..ROUNDS {
+            let arguments = json!({ "from": format!("p{round}.md"), "to": format!("p{}.md", round + 1) });
+            space.get("rename", arguments);
+        }
+    });
+    let text = space.text("log.md");
+    assert!(text.starts_with(&format!("[[p{ROUNDS}]]\n")), "{text}");
+    assert!((0..ROUNDS).all(|line| text.contains(&format!("line {line}\n"))), "{text}");
+}
