@@ -3,16 +3,16 @@
 //! One rule: they are recorded and reported, never refused and never undone. Own writes are recognised by their content,
 //! never by a time window.
 
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
-use svcfs_base::{Fault, FileKind, TreePath};
+use svcfs_base::{Actor, Announcement, Door, Durability, Fault, FileKind, TreePath};
 use svcfs_store::StatKind;
 
 use crate::Vfs;
-use crate::committer::adopted;
-use crate::core::Present;
-use crate::queue::{After, Before, Effect, Receipt};
+use crate::apply::many_message;
+use crate::core::{Core, Present};
+use crate::queue::{After, Before, Effect, Prepared, Receipt};
 
 /// How much one commit adopts at most: bounds memory when a large tree is opened for the first time.
 const MAX_FILES: usize = 10_000;
@@ -139,5 +139,33 @@ impl Vfs {
         // An executable bit alone says nothing where the disk keeps none.
         let before = known.map(|(etag, kind): (_, FileKind)| Before { etag, kind, seen: None });
         Ok(Some(Effect { path: path.clone(), before, after: present.map(After::Leaf) }))
+    }
+}
+
+/// A set of edits that are in the tree already, under the name of the watcher.
+pub(crate) fn adopted(
+    core: &Core,
+    effects: Vec<Effect>,
+    answer: Option<SyncSender<Result<Receipt, Fault>>>,
+) -> Prepared {
+    let actor = Actor::new(Door::Direct.default_actor());
+    let message = match &effects[..] {
+        [effect] if effect.after.is_none() => format!("delete: {}", effect.path),
+        [effect] => format!("{actor}: {}", effect.path),
+        _ => many_message(&format!("{actor}: {} files", effects.len()), effects.iter().map(|effect| &effect.path)),
+    };
+    Prepared {
+        actor,
+        door: Door::Direct,
+        provenance: None,
+        announcement: Announcement::Files,
+        message,
+        durability: if answer.is_some() { Durability::Now } else { Durability::Soon },
+        stamp: core.stamp(),
+        moves: Vec::new(),
+        effects,
+        spent: Vec::new(),
+        is_adopted: true,
+        answer,
     }
 }

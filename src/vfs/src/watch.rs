@@ -9,9 +9,11 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use notify::event::{AccessKind, AccessMode, EventKind};
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{RecursiveMode, Watcher as _};
+use parking_lot::Mutex;
 use svcfs_base::{Fault, TreePath};
+use svcfs_store::StatKind;
 use tracing::{debug, info, warn};
 
 use crate::Vfs;
@@ -28,10 +30,25 @@ const GIT_BUSY: Duration = Duration::from_millis(500);
 
 /// Watches a root until dropped.
 pub(crate) struct Watcher {
-    /// Kept for its own sake: events end when it is dropped.
-    notifier: Option<Box<dyn notify::Watcher + Send>>,
+    /// Events end when it is taken.
+    notifier: Notifier,
     thread: Option<JoinHandle<()>>,
     stop: Sender<Message>,
+}
+
+type Notifier = Arc<Mutex<Option<Box<dyn notify::Watcher + Send>>>>;
+
+/// Watches a directory and those below it, except git's and our own state, whose every write would come back as an event.
+fn watch_below(notifier: &mut (dyn notify::Watcher + Send), vfs: &Vfs, directory: &TreePath) -> notify::Result<()> {
+    notifier.watch(&vfs.root().join(directory.as_str()), RecursiveMode::NonRecursive)?;
+    // A directory that is gone again, or cannot be read, has nothing to watch.
+    for (name, stat) in vfs.core.tree.list(directory).unwrap_or_default() {
+        let path = directory.join(&name);
+        if stat.kind == StatKind::Directory && vfs.core.places.of(&path).is_versioned() {
+            watch_below(notifier, vfs, &path)?;
+        }
+    }
+    Ok(())
 }
 
 enum Message {
@@ -51,24 +68,31 @@ impl Watcher {
         let mut notifier: Box<dyn notify::Watcher + Send> = Box::new(
             notify::RecommendedWatcher::new(handler.clone(), notify::Config::default()).map_err(Fault::internal)?,
         );
-        if let Err(error) = notifier.watch(&root, RecursiveMode::Recursive) {
+        if let Err(error) = watch_below(&mut *notifier, vfs, &TreePath::root()) {
             warn!(%error, "the kernel cannot watch the whole root (see fs.inotify.max_user_watches); looking every 2 s instead");
             let config = notify::Config::default().with_poll_interval(Duration::from_secs(2));
             notifier = Box::new(notify::PollWatcher::new(handler, config).map_err(Fault::internal)?);
-            notifier.watch(&root, RecursiveMode::Recursive).map_err(Fault::internal)?;
+            watch_below(&mut *notifier, vfs, &TreePath::root()).map_err(Fault::internal)?;
         }
-        let follower = Follower { vfs: Arc::downgrade(vfs), root, seen: BTreeSet::new(), first: None };
+        let notifier = Arc::new(Mutex::new(Some(notifier)));
+        let follower = Follower {
+            vfs: Arc::downgrade(vfs),
+            root,
+            notifier: Arc::clone(&notifier),
+            seen: BTreeSet::new(),
+            first: None,
+        };
         let thread = std::thread::Builder::new()
             .name("watcher".to_owned())
             .spawn(move || follower.run(&receiver))
             .map_err(Fault::internal)?;
-        Ok(Self { notifier: Some(notifier), thread: Some(thread), stop: sender })
+        Ok(Self { notifier, thread: Some(thread), stop: sender })
     }
 }
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        drop(self.notifier.take());
+        drop(self.notifier.lock().take());
         let _ = self.stop.send(Message::Stop);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -81,6 +105,7 @@ impl Drop for Watcher {
 struct Follower {
     vfs: Weak<Vfs>,
     root: PathBuf,
+    notifier: Notifier,
     seen: BTreeSet<TreePath>,
     first: Option<Instant>,
 }
@@ -138,10 +163,23 @@ impl Follower {
             match vfs.core.places.of(&path) {
                 Place::Hidden | Place::Scratch => {}
                 Place::Control | Place::Content => {
+                    if matches!(event.kind, EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(_))) {
+                        self.watch_new(&vfs, &path);
+                    }
                     self.seen.insert(path);
                     self.first.get_or_insert_with(Instant::now);
                 }
             }
+        }
+    }
+
+    /// A new directory is watched before it is looked at: what is made in it meanwhile is seen one way or the other.
+    fn watch_new(&self, vfs: &Vfs, path: &TreePath) {
+        let is_directory = vfs.core.tree.stat(path).is_ok_and(|stat| stat.kind == StatKind::Directory);
+        if let Some(notifier) = self.notifier.lock().as_mut().filter(|_| is_directory)
+            && let Err(error) = watch_below(&mut **notifier, vfs, path)
+        {
+            warn!(page.path = %path, %error, "a new directory cannot be watched; the hourly rescan will see its edits");
         }
     }
 

@@ -255,12 +255,12 @@ impl Table {
     /// Drops a node that nobody knows any more.
     fn sweep(&mut self, id: NodeId) {
         let is_unknown = self.nodes.get(&id).is_some_and(|node| node.found == 0 && node.open == 0);
-        if is_unknown && id != NodeId::ROOT {
-            if let Some(node) = self.nodes.remove(&id)
-                && self.names.get(&node.path) == Some(&id)
-            {
-                self.names.remove(&node.path);
-            }
+        if is_unknown
+            && id != NodeId::ROOT
+            && let Some(node) = self.nodes.remove(&id)
+            && self.names.get(&node.path) == Some(&id)
+        {
+            self.names.remove(&node.path);
         }
     }
 }

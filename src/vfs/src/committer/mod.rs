@@ -1,0 +1,179 @@
+//! Steps 6 to 9 of the write path, one thread for each space.
+//!
+//! One rule: log, tree, git, feed, in this order. A set is logged with the commit it will get (commits are a function of
+//! parent, content, author and time), so that after a crash the same sets give the same commits. Until the log has a set,
+//! nothing of it is visible but unreferenced objects; from then on it will happen, whatever breaks.
+
+mod checkpoint;
+mod foreign;
+mod record;
+mod settle;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use svcfs_base::{Announcement, CommitId, Durability, Fault, Seq, TreePath};
+use svcfs_store::Record;
+use tracing::error;
+
+pub(crate) use foreign::foreign_records;
+
+use crate::core::Core;
+use crate::queue::{Effect, Next, Prepared};
+
+/// A checkpoint comes after this long without writes, or when this much waits in the log.
+const IDLE: Duration = Duration::from_secs(1);
+const MAX_UNSETTLED_BYTES: usize = 64 << 20;
+const MAX_LOOSE_OBJECTS: usize = 20_000;
+/// How long the disk is left alone after it refused.
+const RETRY: Duration = Duration::from_millis(200);
+
+pub(crate) struct Committer {
+    pub(crate) core: Arc<Core>,
+    /// The newest commit that the log knows.
+    pub(crate) head: Option<CommitId>,
+    /// The newest position of the log.
+    pub(crate) last: Seq,
+    /// Paths whose entry in `.git/index` is out of date.
+    pub(crate) touched: BTreeSet<TreePath>,
+    pub(crate) unsettled_bytes: usize,
+    pub(crate) is_unsettled: bool,
+    /// Sets that nobody waits for and that the log could not take yet.
+    pub(crate) held: Vec<Prepared>,
+    pub(crate) last_work: Instant,
+}
+
+/// A set with its record.
+struct Planned {
+    prepared: Prepared,
+    record: Record,
+}
+
+impl Committer {
+    pub(crate) fn run(mut self) {
+        loop {
+            match self.core.queue.take(self.deadline()) {
+                Next::Batch(batch) => {
+                    let mut sets = std::mem::take(&mut self.held);
+                    sets.extend(batch);
+                    self.process(sets);
+                }
+                Next::Idle => self.idle(),
+                Next::Closed => return self.finish(),
+            }
+            if self.unsettled_bytes > MAX_UNSETTLED_BYTES || self.core.history.loose_count() > MAX_LOOSE_OBJECTS {
+                self.checkpoint();
+            }
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let departure = self.core.departures.lock().values().map(|departure| departure.due).min();
+        let checkpoint = self.is_unsettled.then(|| self.last_work + IDLE);
+        let retry = (!self.held.is_empty()).then(|| Instant::now() + RETRY);
+        // Departures are entered without waking this thread: it looks often enough for their two seconds.
+        let look = Instant::now() + IDLE;
+        [departure, checkpoint, retry, Some(look)].into_iter().flatten().min()
+    }
+
+    fn idle(&mut self) {
+        if !self.held.is_empty() {
+            let held = std::mem::take(&mut self.held);
+            self.process(held);
+        }
+        self.record_departures(Instant::now());
+        if self.is_unsettled && self.last_work.elapsed() >= IDLE {
+            self.checkpoint();
+        }
+    }
+
+    fn finish(mut self) {
+        self.record_departures(Instant::now() + crate::core::DEPARTURE * 2);
+        let held = std::mem::take(&mut self.held);
+        if !held.is_empty() {
+            self.process(held);
+        }
+        for prepared in &self.held {
+            error!(message = %prepared.message, "an accepted write could not be logged before the end");
+        }
+        self.checkpoint();
+        self.core.feed.close();
+    }
+
+    /// Pages that left under a scratch name and did not come back are removed from history.
+    fn record_departures(&mut self, now: Instant) {
+        let due: Vec<_> = {
+            let mut departures = self.core.departures.lock();
+            let paths: Vec<_> =
+                departures.iter().filter(|(_, gone)| gone.due <= now).map(|(path, _)| path.clone()).collect();
+            paths.into_iter().filter_map(|path| departures.remove(&path).map(|gone| (path, gone))).collect()
+        };
+        let sets: Vec<_> = due
+            .into_iter()
+            .map(|(path, gone)| Prepared {
+                actor: gone.actor,
+                door: gone.door,
+                provenance: None,
+                announcement: Announcement::Files,
+                message: format!("delete: {path}"),
+                durability: Durability::Soon,
+                stamp: self.core.stamp(),
+                moves: Vec::new(),
+                effects: vec![Effect { path, before: Some(gone.before), after: None }],
+                spent: Vec::new(),
+                is_adopted: true,
+                answer: None,
+            })
+            .collect();
+        if !sets.is_empty() {
+            self.process_uncounted(sets);
+        }
+    }
+
+    fn process(&mut self, sets: Vec<Prepared>) {
+        let count = sets.len();
+        let held_before = self.held.len();
+        self.process_uncounted(sets);
+        // Held sets are still pending: they are counted when they leave.
+        self.core.queue.done(count - (self.held.len() - held_before));
+    }
+
+    fn process_uncounted(&mut self, sets: Vec<Prepared>) {
+        self.last_work = Instant::now();
+        match self.log_all(sets) {
+            Ok(planned) => {
+                if !planned.is_empty() {
+                    self.settle(planned);
+                }
+                *self.core.trouble.lock() = None;
+            }
+            Err((sets, fault)) => self.refuse(sets, &fault),
+        }
+    }
+
+    /// Nothing was logged. Those who wait are told; what nobody waits for was accepted and is tried again.
+    fn refuse(&mut self, sets: Vec<Prepared>, fault: &Fault) {
+        error!(error = ?fault, sets = sets.len(), "changes could not be logged");
+        *self.core.trouble.lock() = Some(fault.again());
+        for mut prepared in sets {
+            match prepared.answer.take() {
+                Some(answer) => {
+                    self.forget(&prepared);
+                    // The writer may have given up waiting.
+                    let _ = answer.send(Err(fault.again()));
+                }
+                None => self.held.push(prepared),
+            }
+        }
+    }
+
+    fn forget(&self, prepared: &Prepared) {
+        for effect in &prepared.effects {
+            self.core.overlay.clear(&effect.path, prepared.stamp);
+        }
+        for path in &prepared.spent {
+            self.core.overlay.clear(path, prepared.stamp);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Steps 6 and 8a: a commit for each set, made and unreferenced, then all sets of the batch in the log with one flush.
+
+use svcfs_base::{CommitId, Fault, FileKind, Seq, TreePath};
+use svcfs_store::{Author, Edit, Entry, Record, StoreError};
+use tracing::error;
+
+use super::{Committer, Planned};
+use crate::adopt::adopted;
+use crate::overlay::Leaf;
+use crate::queue::{After, Before, Effect, Prepared};
+
+/// Where the next commit and the next record go.
+#[derive(Clone, Copy)]
+struct Tip {
+    commit: Option<CommitId>,
+    seq: Seq,
+}
+
+impl Committer {
+    /// Step 6, with the objects of step 8 made first.
+    pub(super) fn log_all(&mut self, sets: Vec<Prepared>) -> Result<Vec<Planned>, (Vec<Prepared>, Fault)> {
+        if let Err(error) = self.follow_head() {
+            return Err((sets, error.into()));
+        }
+        let mut planned: Vec<Planned> = Vec::with_capacity(sets.len());
+        let mut tip = Tip { commit: self.head, seq: self.last };
+        let mut sets = sets.into_iter();
+        while let Some(prepared) = sets.next() {
+            let refused = match self.plan(prepared, &mut tip) {
+                Ok(more) => {
+                    planned.extend(more);
+                    continue;
+                }
+                Err(refused) => refused,
+            };
+            match *refused {
+                (prepared, StoreError::Unrecordable { path, reason }) => self.refuse_name(&prepared, path, reason),
+                (prepared, error) => {
+                    let all = planned.into_iter().map(|planned| planned.prepared);
+                    return Err((all.chain([prepared]).chain(sets).collect(), error.into()));
+                }
+            }
+        }
+        let records: Vec<Record> = planned.iter().map(|planned| planned.record.clone()).collect();
+        if records.is_empty() {
+            return Ok(planned);
+        }
+        if let Err(error) = self.core.log.append(&records) {
+            return Err((planned.into_iter().map(|planned| planned.prepared).collect(), error.into()));
+        }
+        self.last = tip.seq;
+        self.is_unsettled = true;
+        self.unsettled_bytes += records.iter().flat_map(|record| &record.entries).map(size_of_entry).sum::<usize>();
+        Ok(planned)
+    }
+
+    /// One path that git cannot record does not keep the others of its batch from being recorded.
+    fn refuse_name(&self, prepared: &Prepared, path: TreePath, reason: String) {
+        if prepared.answer.is_none() {
+            error!(page.path = %path, reason, "git cannot record this path; the file is on the disk only");
+            for effect in &prepared.effects {
+                if let Some(After::Leaf(leaf)) = &effect.after
+                    && let Err(error) = self.core.install(&effect.path, leaf)
+                {
+                    error!(page.path = %effect.path, %error, "the file could not be kept on the disk");
+                }
+            }
+        }
+        self.forget(prepared);
+        if let Some(answer) = &prepared.answer {
+            // The writer may have given up waiting.
+            let _ = answer.send(Err(StoreError::Unrecordable { path, reason }.into()));
+        }
+    }
+
+    /// Makes a set's commit, unreferenced, and its record; before them, those of edits behind us that the set would cover.
+    fn plan(&self, prepared: Prepared, tip: &mut Tip) -> Result<Vec<Planned>, Box<(Prepared, StoreError)>> {
+        let mut ahead = *tip;
+        let before = match self.unseen(&prepared, ahead.commit) {
+            Ok(None) => Ok(None),
+            Ok(Some(unseen)) => {
+                self.build(&unseen, &mut ahead).map(|record| Some(Planned { prepared: unseen, record }))
+            }
+            Err(error) => Err(error),
+        };
+        let built = before.and_then(|before| Ok((before, self.build(&prepared, &mut ahead)?)));
+        match built {
+            Ok((before, record)) => {
+                *tip = ahead;
+                Ok(before.into_iter().chain([Planned { prepared, record }]).collect())
+            }
+            Err(error) => Err(Box::new((prepared, error))),
+        }
+    }
+
+    fn build(&self, prepared: &Prepared, tip: &mut Tip) -> Result<Record, StoreError> {
+        let time = self.core.clock.now();
+        let author = Author { actor: &prepared.actor, time, message: &prepared.message };
+        let edits: Vec<_> = prepared.effects.iter().map(edit_of).collect();
+        let staged = self.core.history.stage(tip.commit, &edits, &author)?;
+        let is_kept = !prepared.is_adopted;
+        let entry = |effect: &Effect| {
+            let leaf = match &effect.after {
+                Some(After::Leaf(leaf)) if is_kept => Some(leaf),
+                Some(After::Leaf(_) | After::Blob(..)) | None => None,
+            };
+            let kind = effect.after.as_ref().map(After::kind).or(effect.before.as_ref().map(|before| before.kind));
+            Entry {
+                path: effect.path.clone(),
+                old: effect.before.as_ref().map(|before| before.etag),
+                new: effect.after.as_ref().map(After::etag),
+                kind: kind.unwrap_or(FileKind::Regular),
+                content: leaf.map(|leaf| leaf.content.clone()),
+                modified: leaf.and_then(|leaf| leaf.disk.modified),
+            }
+        };
+        *tip = Tip { commit: Some(staged.commit), seq: tip.seq.next() };
+        Ok(Record {
+            seq: tip.seq,
+            time,
+            actor: prepared.actor.clone(),
+            door: prepared.door,
+            message: prepared.message.clone(),
+            provenance: prepared.provenance.clone(),
+            announcement: prepared.announcement,
+            foreign: false,
+            commit: Some(staged.commit),
+            moves: prepared.moves.clone(),
+            entries: prepared.effects.iter().map(entry).collect(),
+        })
+    }
+
+    /// What stood in the tree when the set was accepted and history has never seen: somebody edited behind us, and the set is
+    /// about to cover it. Both versions are kept.
+    fn unseen(&self, prepared: &Prepared, parent: Option<CommitId>) -> Result<Option<Prepared>, StoreError> {
+        if prepared.is_adopted {
+            return Ok(None);
+        }
+        let mut effects = Vec::new();
+        for effect in &prepared.effects {
+            let Some(Before { etag, kind, seen: Some(content) }) = &effect.before else {
+                continue;
+            };
+            let known = match parent {
+                Some(parent) => self.core.history.leaf(parent, &effect.path)?,
+                None => None,
+            };
+            if known != Some((*etag, *kind)) {
+                effects.push(Effect {
+                    path: effect.path.clone(),
+                    before: known.map(|(etag, kind)| Before { etag, kind, seen: None }),
+                    after: Some(After::Leaf(Leaf::new(content.clone(), *kind))),
+                });
+            }
+        }
+        Ok((!effects.is_empty()).then(|| adopted(&self.core, effects, None)))
+    }
+}
+
+pub(super) fn edit_of(effect: &Effect) -> Edit<'_> {
+    let path = &effect.path;
+    match &effect.after {
+        Some(After::Leaf(leaf)) => Edit::Write { path, kind: leaf.kind, content: &leaf.content },
+        Some(After::Blob(blob, kind)) => Edit::Place { path, kind: *kind, blob: *blob },
+        None => Edit::Remove { path },
+    }
+}
+
+fn size_of_entry(entry: &Entry) -> usize {
+    entry.content.as_ref().map_or(0, bytes::Bytes::len) + 128
+}

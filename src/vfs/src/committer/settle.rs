@@ -1,0 +1,144 @@
+//! Steps 7 to 9: the tree, the branch, the feed and the answers.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use svcfs_base::{Fault, TreePath};
+use svcfs_store::{Author, StoreError};
+use tracing::{debug, error, warn};
+
+use super::foreign::{foreign_records, no_branch};
+use super::record::edit_of;
+use super::{Committer, Planned, RETRY};
+use crate::core::is_missing;
+use crate::feed::Event;
+use crate::queue::{After, Receipt};
+
+impl Committer {
+    /// Steps 7 to 9, tried until they are done: what is logged will happen.
+    pub(super) fn settle(&mut self, mut planned: Vec<Planned>) {
+        let mut is_closing = false;
+        loop {
+            match self.try_settle(&mut planned) {
+                Ok(()) => break,
+                Err(error) if is_closing => {
+                    // The log has it; the next opening completes it.
+                    error!(%error, "logged changes are not in place yet; they will be when the space is opened again");
+                    return;
+                }
+                Err(error) => {
+                    warn!(%error, "logged changes are not in place yet; trying again");
+                    let fault: Fault = error.into();
+                    let text =
+                        format!("the write is recorded and will be completed, but the disk refuses now: {fault}");
+                    *self.core.trouble.lock() = Some(Fault::unavailable(text).inside(format!("{fault:?}")));
+                    is_closing = self.core.queue.pause(RETRY);
+                }
+            }
+        }
+        self.core.feed.publish(planned.iter().map(|planned| Event::from(planned.record.clone())));
+        for Planned { prepared, record } in &planned {
+            self.forget(prepared);
+            if let Some(answer) = &prepared.answer {
+                // The writer may have given up waiting.
+                let _ = answer.send(Ok(Receipt { seq: record.seq, commit: record.commit }));
+            }
+        }
+        self.last_work = Instant::now();
+    }
+
+    fn try_settle(&mut self, planned: &mut [Planned]) -> Result<(), StoreError> {
+        self.install(planned)?; // 7
+        let Some(target) = planned.last().and_then(|planned| planned.record.commit) else {
+            return Ok(());
+        };
+        if Some(target) != self.head
+            && let Err(error) = self.core.history.advance(self.head, target)
+        {
+            if !self.has_moved()? {
+                return Err(error);
+            }
+            debug!(%error, "the branch was moved by somebody else; building on it");
+            return self.rebuild(planned);
+        }
+        self.head = Some(target); // 8
+        self.touched.extend(planned.iter().flat_map(|planned| &planned.record.entries).map(|entry| entry.path.clone()));
+        Ok(())
+    }
+
+    fn install(&self, planned: &[Planned]) -> Result<(), StoreError> {
+        let mut newest: HashMap<&TreePath, usize> = HashMap::new();
+        for (at, Planned { prepared, .. }) in planned.iter().enumerate() {
+            newest.extend(prepared.effects.iter().map(|effect| (&effect.path, at)));
+        }
+        for (at, Planned { prepared, .. }) in
+            planned.iter().enumerate().filter(|(_, planned)| !planned.prepared.is_adopted)
+        {
+            for (from, to) in &prepared.moves {
+                self.move_directory(from, to)?;
+            }
+            if !prepared.moves.is_empty() {
+                continue;
+            }
+            for effect in prepared.effects.iter().filter(|effect| newest[&effect.path] == at) {
+                match &effect.after {
+                    Some(After::Leaf(leaf)) => self.core.install(&effect.path, leaf)?,
+                    Some(After::Blob(..)) => {}
+                    None => self.remove(&effect.path)?,
+                }
+            }
+            for path in &prepared.spent {
+                self.remove(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn move_directory(&self, from: &TreePath, to: &TreePath) -> Result<(), StoreError> {
+        match self.core.tree.stat(from) {
+            Ok(_) => {
+                self.core.tree.make_parents(to)?;
+                self.core.tree.rename(from, to, true)
+            }
+            // Done in an earlier attempt.
+            Err(error) if is_missing(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn remove(&self, path: &TreePath) -> Result<(), StoreError> {
+        match self.core.tree.remove(path) {
+            Err(error) if is_missing(&error) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn has_moved(&self) -> Result<bool, StoreError> {
+        Ok(self.core.history.head()? != self.head)
+    }
+
+    /// The branch moved between staging and advancing: the logged sets get new commits on top of what is there.
+    fn rebuild(&mut self, planned: &mut [Planned]) -> Result<(), StoreError> {
+        let Some(theirs) = self.core.history.head()? else {
+            return Err(no_branch());
+        };
+        let mut parent = Some(theirs);
+        for Planned { prepared, record } in planned.iter_mut() {
+            let edits: Vec<_> = prepared.effects.iter().map(edit_of).collect();
+            let author = Author { actor: &record.actor, time: record.time, message: &record.message };
+            let staged = self.core.history.stage(parent, &edits, &author)?;
+            record.commit = Some(staged.commit);
+            parent = Some(staged.commit);
+        }
+        let commits: Vec<_> =
+            planned.iter().filter_map(|planned| Some((planned.record.seq, planned.record.commit?))).collect();
+        self.core.log.set_commits(&commits)?;
+        if let Some(target) = parent {
+            self.core.history.advance(Some(theirs), target)?;
+        }
+        // Their commits are recorded after ours in the log, which never changes the past.
+        let mut records = foreign_records(&self.core, self.head, theirs, self.last)?;
+        self.head = parent;
+        self.record_foreign(&mut records)
+    }
+}
