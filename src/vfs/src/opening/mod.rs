@@ -183,3 +183,6 @@ fn install(core: &Core, records: &[Record]) -> Result<(), Fault> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
