@@ -98,6 +98,9 @@ pub const SPECIAL: &[Special] = &[
         .answers(&[(200, "text/plain")]),
     Special::root("/api/openapi.json", "openapi", Page::OpenApi).about("Read this description"),
     Special::root("/api/docs", "docs", Page::Docs).about("Read this description in a browser").answers(&[(301, "")]),
+    Special::root("/api/docs/", "docs_folder", Page::Docs)
+        .about("Read this description in a browser")
+        .answers(&[(301, "")]),
     Special::root("/api/docs/{*file}", "docs_file", Page::DocsFile)
         .about("Read a part of the documentation browser")
         .answers(&[(200, "*/*"), (404, "application/json")]),

@@ -1,0 +1,178 @@
+//! The agent tool protocol, as an agent speaks it.
+
+use serde_json::{Value, json};
+
+use super::connections::Listening;
+use super::pages::FAILING;
+use super::server::TestServer;
+
+const HEADERS: [(&str, &str); 2] =
+    [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
+
+/// One question and its answer.
+async fn ask_with(door: &Listening, headers: &[(&str, &str)], method: &str, params: Value) -> Value {
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let headers: Vec<_> = HEADERS.iter().chain(headers).copied().collect();
+    let (status, answer) = door.post("/mcp", &headers, &body).await;
+    assert_eq!(status, 200, "{answer}");
+    answer
+}
+
+async fn ask(door: &Listening, method: &str, params: Value) -> Value {
+    ask_with(door, &[], method, params).await
+}
+
+async fn call(door: &Listening, name: &str, arguments: Value) -> Value {
+    ask(door, "tools/call", json!({ "name": name, "arguments": arguments })).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_welcomed_and_finds_the_tools() {
+    let door = Listening::on(TestServer::new()).await;
+    for version in ["2025-06-18", "2025-03-26"] {
+        let client = json!({ "name": "test", "version": "1" });
+        let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": client });
+        let welcome = ask(&door, "initialize", params).await;
+        assert_eq!(welcome["result"]["protocolVersion"], version, "{welcome}");
+        assert_eq!(welcome["result"]["serverInfo"]["name"], "svcfs");
+        assert!(welcome["result"]["capabilities"]["tools"].is_object());
+    }
+    let tools = ask(&door, "tools/list", json!({})).await;
+    let names: Vec<&str> =
+        tools["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    for name in ["svc_read", "svc_write", "svc_search", "svc_rename", "svc_lint"] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    assert!(door.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_speaks_the_newest_protocol_too() {
+    let door = Listening::on(TestServer::new()).await;
+    let version = "2026-07-28";
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientInfo": { "name": "test", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let headers = [("Mcp-Protocol-Version", version), ("Mcp-Method", "tools/call"), ("Mcp-Name", "svc_tree")];
+    let params = json!({ "name": "svc_tree", "arguments": {}, "_meta": meta });
+    let answer = ask_with(&door, &headers, "tools/call", params).await;
+    assert_eq!(answer["result"]["structuredContent"], json!({ "result": [] }), "{answer}");
+    assert!(door.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_writes_under_the_agents_name_and_precondition() {
+    let door = Listening::on(TestServer::new()).await;
+    let written = call(&door, "svc_write", json!({ "path": "a.md", "content": "# A\n" })).await;
+    let etag = &written["result"]["structuredContent"]["etag"];
+    assert!(etag.is_string(), "{written}");
+    assert_eq!(written["result"]["isError"], false);
+    let arguments = json!({ "path": "a.md", "content": "# B\n", "actor": "agent:7", "if_match": etag });
+    assert_eq!(call(&door, "svc_write", arguments.clone()).await["result"]["isError"], false);
+
+    let stale = call(&door, "svc_write", arguments).await;
+    assert_eq!(stale["result"]["isError"], true);
+    let text = stale["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("conflict: file was modified") && text.contains("\"etag\""), "{text}");
+
+    let versions = call(&door, "svc_versions", json!({ "path": "a.md" })).await;
+    let authors = versions["result"]["structuredContent"]["result"].as_array().unwrap().clone();
+    let authors: Vec<&str> = authors.iter().map(|version| version["author"].as_str().unwrap()).collect();
+    assert_eq!(authors, ["agent:7", "mcp-agent"]);
+
+    let read = call(&door, "svc_read", json!({ "path": "a.md" })).await;
+    assert_eq!(read["result"]["structuredContent"]["content"], "# B\n");
+    let text = read["result"]["content"][0]["text"].as_str().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(text).unwrap(), read["result"]["structuredContent"]);
+    assert!(door.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_is_of_the_space_the_header_names() {
+    let door = Listening::on(TestServer::new()).await;
+    let params = json!({ "name": "svc_write", "arguments": { "path": "b.md", "content": "x\n" } });
+    ask_with(&door, &[("X-Svc-Space", "other")], "tools/call", params.clone()).await;
+    assert_eq!(call(&door, "svc_read", json!({ "path": "b.md" })).await["result"]["isError"], true);
+    let unknown = ask_with(&door, &[("X-Svc-Space", "nobody")], "tools/call", params).await;
+    assert_eq!(unknown["result"]["content"][0]["text"], "space not found: nobody");
+    assert!(door.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_have_the_shape_of_their_kind() {
+    let door = Listening::on(TestServer::new()).await;
+    for (name, arguments, message) in [
+        ("svc_read", json!({}), "path is required"),
+        ("svc_read", json!({ "path": "../a.md" }), "`path`: path denied: `..` in `..`"),
+        ("svc_read", json!({ "pat": "a.md" }), "there is no parameter `pat`; did you mean `path`?"),
+        ("svc_read", json!({ "path": "a.md", "actor": "me" }), "there is no parameter `actor`; known are"),
+        ("svc_write", json!({ "path": "a.md", "content": "x", "if_match": "old" }), "`if_match`: "),
+        ("svc_nothing", json!({}), "there is no tool `svc_nothing`"),
+        ("read", json!({}), "there is no tool `read`"),
+    ] {
+        let answer = call(&door, name, arguments).await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().starts_with(message), "{answer}");
+    }
+    let missing = call(&door, "svc_read", json!({ "path": "a.md" })).await;
+    assert_eq!(missing["result"]["content"][0]["text"], "file not found: a.md");
+    assert_eq!(missing["result"]["isError"], true);
+    assert!(door.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn our_own_failures_are_told_to_agents_without_what_is_inside() {
+    let door = Listening::on(TestServer::of(FAILING, "")).await;
+    for how in ["panic", "internal"] {
+        let answer = call(&door, "svc_fail", json!({ "how": how })).await;
+        assert_eq!(answer["error"]["code"], -32603, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().starts_with("internal error; "), "{answer}");
+        assert!(!answer.to_string().contains("secret"));
+    }
+    let upstream = call(&door, "svc_fail", json!({ "how": "upstream" })).await;
+    assert!(upstream["result"]["isError"] == true && !upstream.to_string().contains("secret"), "{upstream}");
+    let off = call(&door, "svc_fail", json!({ "how": "disabled" })).await;
+    assert_eq!(off["result"]["content"][0]["text"], "drafts are off");
+    assert!(door.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resources_are_listed_and_read() {
+    let door = Listening::on(TestServer::new()).await;
+    let fixed = ask(&door, "resources/list", json!({})).await;
+    assert_eq!(fixed["result"]["resources"][0]["uri"], "svc://schema");
+    let templates = ask(&door, "resources/templates/list", json!({})).await;
+    let templates = templates["result"]["resourceTemplates"].as_array().unwrap().clone();
+    let templates: Vec<&str> = templates.iter().map(|template| template["uriTemplate"].as_str().unwrap()).collect();
+    assert_eq!(templates, ["svc://file/{path}", "svc://tree/{path}"]);
+
+    door.server.put("SCHEMA.md", "# How\n").await;
+    door.server.put("a/b/c/d%20e.md", "deep\n").await;
+    let read = async |uri: &str| ask(&door, "resources/read", json!({ "uri": uri })).await;
+    let schema = &read("svc://schema").await["result"]["contents"][0];
+    assert_eq!((&schema["text"], &schema["mimeType"]), (&json!("# How\n"), &json!("text/markdown")));
+    assert_eq!(read("svc://file/a/b/c/d%20e.md").await["result"]["contents"][0]["text"], "deep\n");
+    let tree = read("svc://tree/").await;
+    assert_eq!(tree["result"]["contents"][0]["text"], "SCHEMA.md (6 bytes)\na/\n  b/\n    c/\n");
+    assert_eq!(read("svc://tree/a/b").await["result"]["contents"][0]["text"], "c/\n  d e.md (5 bytes)\n");
+    for uri in
+        ["svc://file/../a.md", "svc://file/%2e%2e/a.md", "svc://file/none.md", "svc://x", "", "svc://file/.git/HEAD"]
+    {
+        assert!(read(uri).await["error"]["message"].is_string(), "{uri}");
+    }
+    assert!(door.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_hosts_and_origins_do_not_reach_the_tools() {
+    let door = Listening::on(TestServer::new()).await;
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
+    let headers = |extra: (&'static str, &'static str)| [HEADERS[0], HEADERS[1], extra];
+    let (status, answer) = door.post("/mcp", &headers(("Origin", "https://evil.example")), &body).await;
+    assert_eq!(status, 403, "{answer}");
+    let (status, _) = door.post("/mcp", &headers(("Origin", "http://localhost:5173")), &body).await;
+    assert_eq!(status, 200);
+    assert!(door.stopped().await);
+}

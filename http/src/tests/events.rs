@@ -1,0 +1,170 @@
+//! The event stream.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use warp::reply::Response;
+
+use super::server::TestServer;
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// One event, taken apart.
+#[derive(Debug, PartialEq)]
+struct Told {
+    id: String,
+    event: String,
+    data: Value,
+}
+
+/// Reads events as a client does.
+struct Reader {
+    response: Response,
+    rest: String,
+}
+
+impl Reader {
+    fn new(response: Response) -> Self {
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self { response, rest: String::new() }
+    }
+
+    /// The next event; none when the stream has ended.
+    async fn next(&mut self) -> Option<Told> {
+        loop {
+            if let Some((block, rest)) = self.rest.split_once("\n\n") {
+                let told = Self::told(block);
+                self.rest = rest.to_owned();
+                if told.is_some() {
+                    return told;
+                }
+                continue;
+            }
+            let frame = tokio::time::timeout(LONG, self.response.body_mut().frame()).await.expect("no event came")?;
+            let bytes: Bytes = frame.unwrap().into_data().unwrap();
+            self.rest.push_str(std::str::from_utf8(&bytes).unwrap());
+        }
+    }
+
+    fn told(block: &str) -> Option<Told> {
+        let field = |name: &str| {
+            let value = block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.map(|value| value.trim_start().to_owned())
+        };
+        let data = serde_json::from_str(&field("data")?).unwrap();
+        Some(Told { id: field("id")?, event: field("event")?, data })
+    }
+
+    /// Ids, names and paths of the next events.
+    async fn take(&mut self, count: usize) -> Vec<(String, String, Value)> {
+        let mut taken = Vec::new();
+        for _ in 0..count {
+            let told = self.next().await.expect("the stream ended");
+            let place = told.data.get("path").or(told.data.get("paths")).cloned().unwrap_or_default();
+            taken.push((told.id, told.event, place));
+        }
+        taken
+    }
+}
+
+async fn follow(server: &TestServer, from: Option<&str>) -> Reader {
+    let headers: Vec<_> = from.iter().map(|id| ("Last-Event-ID", *id)).collect();
+    Reader::new(server.send("GET /api/svc/events", &headers, "").await)
+}
+
+fn row(id: &str, event: &str, place: Value) -> (String, String, Value) {
+    (id.to_owned(), event.to_owned(), place)
+}
+
+/// Writes, renames, bulk-writes and removes; five events in four sets.
+async fn live(server: &TestServer) {
+    server.put("a.md", "one\n").await;
+    let rename = json!({ "from": "a.md", "to": "b.md" }).to_string();
+    assert_eq!(server.ask("POST /api/svc/rename", &[], rename).await.status, 200);
+    let bulk = json!({ "files": [{ "path": "c.md", "content": "c\n" }, { "path": "d.md", "content": "d\n" }] });
+    assert_eq!(server.ask("POST /api/svc/bulk", &[], bulk.to_string()).await.status, 200);
+    assert_eq!(server.ask("DELETE /api/svc/file?path=b.md", &[], "").await.status, 200);
+}
+
+fn story() -> Vec<(String, String, Value)> {
+    vec![
+        row("1", "write", json!("a.md")),
+        row("2.1", "delete", json!("a.md")),
+        row("2", "write", json!("b.md")),
+        row("3", "bulk", json!(["c.md", "d.md"])),
+        row("4", "delete", json!("b.md")),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_told_as_they_happen() {
+    let server = TestServer::new();
+    let mut reader = follow(&server, None).await;
+    server.ask("PUT /api/svc/file?path=a.md", &[("X-Actor", "agent:1")], "one\n").await;
+    let told = reader.next().await.unwrap();
+    assert_eq!((&*told.id, &*told.event), ("1", "write"));
+    assert_eq!((&told.data["path"], &told.data["actor"]), (&json!("a.md"), &json!("agent:1")));
+    assert!(told.data["timestamp"].is_string() && told.data["etag"].is_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_missed_is_replayed_from_any_id() {
+    let server = TestServer::new();
+    live(&server).await;
+    let story = story();
+    assert_eq!(follow(&server, Some("0")).await.take(5).await, story);
+    for (done, (id, ..)) in story.iter().enumerate() {
+        let rest = &story[done + 1..];
+        assert_eq!(follow(&server, Some(id)).await.take(rest.len()).await, rest, "after {id}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_of_another_life_is_told_to_begin_anew() {
+    let server = TestServer::new();
+    server.put("a.md", "one\n").await;
+    let mut reader = follow(&server, Some("99")).await;
+    let told = reader.next().await.unwrap();
+    assert_eq!((&*told.event, &*told.id, &told.data["resume"]), ("lagged", "1", &json!("1")));
+    server.put("b.md", "two\n").await;
+    assert_eq!(reader.take(1).await, [row("2", "write", json!("b.md"))]);
+    let wrong = server.ask("GET /api/svc/events", &[("Last-Event-ID", "x")], "").await;
+    assert!(wrong.error(400).starts_with("`Last-Event-ID`: "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_257th_subscriber_is_turned_away_until_one_leaves() {
+    let server = TestServer::new();
+    let mut readers = Vec::new();
+    for _ in 0..256 {
+        readers.push(follow(&server, None).await);
+    }
+    assert!(server.get("/metrics").await.text().contains("svc_sse_subscribers 256"));
+    let refused = server.get("/api/svc/events").await;
+    assert!(refused.error(503).contains("256") && !refused.header("retry-after").is_empty());
+    readers.pop();
+    readers.push(follow(&server, None).await);
+    drop(readers);
+    assert!(server.get("/metrics").await.text().contains("svc_sse_subscribers 0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stream_ends_when_the_server_stops() {
+    let server = TestServer::new();
+    let mut reader = follow(&server, None).await;
+    server.stop.cancel();
+    assert_eq!(reader.next().await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_space_has_its_own_stream() {
+    let server = TestServer::new();
+    let mut reader = Reader::new(server.send("GET /api/svc/other/events", &[], "").await);
+    server.put("a.md", "default\n").await;
+    let answer = server.ask("PUT /api/svc/other/file?path=b.md", &[], "other\n").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(reader.take(1).await, [row("1", "write", json!("b.md"))]);
+}

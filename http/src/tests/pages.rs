@@ -1,0 +1,241 @@
+//! Requests for operations: what goes in, what comes out, what is refused.
+
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use svcfs_base::{Fault, Kind};
+use svcfs_knowledge::CATALOGUE;
+use svcfs_knowledge::kernel::{Accepts, Area, Cx, Entry, Operation, Route};
+
+use super::server::TestServer;
+
+#[tokio::test]
+async fn a_page_is_written_read_and_cached() {
+    let server = TestServer::new();
+    let written = server.ask("PUT /api/svc/file?path=a.md", &[("X-Actor", "agent:1")], "# A\n").await;
+    assert_eq!(written.status, 200);
+    let etag = written.json()["etag"].as_str().unwrap().to_owned();
+    assert_eq!(written.header("etag"), format!("\"{etag}\""));
+
+    let read = server.get("/api/svc/file?path=/a.md").await;
+    assert_eq!((read.status, read.text()), (200, "# A\n"));
+    assert_eq!(read.header("content-type"), "text/markdown; charset=utf-8");
+    assert_eq!(read.header("etag"), format!("\"{etag}\""));
+    assert!(read.header("last-modified").ends_with(" GMT"), "{:?}", read.headers);
+
+    for tags in [format!("\"{etag}\""), etag.clone(), format!("\"x\", W/\"{etag}\""), "*".to_owned()] {
+        let cached = server.ask("GET /api/svc/file?path=a.md", &[("If-None-Match", &tags)], "").await;
+        assert!(cached.is_empty(StatusCode::NOT_MODIFIED), "{tags}");
+        assert_eq!(cached.header("etag"), format!("\"{etag}\""));
+    }
+    let other = server.ask("GET /api/svc/file?path=a.md", &[("If-None-Match", "\"x\"")], "").await;
+    assert_eq!(other.status, 200);
+
+    let head = server.ask("HEAD /api/svc/file?path=a.md", &[], "").await;
+    assert!(head.is_empty(StatusCode::OK));
+    assert_eq!((head.header("content-length"), head.header("etag")), ("4", read.header("etag")));
+
+    let versions = server.get("/api/svc/versions?path=a.md").await.json();
+    assert_eq!(versions[0]["author"], "agent:1");
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_travel_unharmed() {
+    let server = TestServer::new();
+    let bytes = b"\x89PNG\r\n\x1a\n\x00\xff".as_slice();
+    let written = server.ask("PUT /api/svc/file?path=i/x.png", &[], bytes).await;
+    assert_eq!(written.status, 200, "{}", written.text());
+    for uri in ["/api/svc/file?path=i/x.png", "/raw/i/x.png"] {
+        let read = server.get(uri).await;
+        assert_eq!((read.status, &*read.body, read.header("content-type")), (200, bytes, "image/png"), "{uri}");
+    }
+    let page = server.ask("PUT /api/svc/file?path=x.md", &[], bytes).await;
+    assert!(page.error(400).contains("UTF-8"), "{}", page.text());
+}
+
+#[tokio::test]
+async fn preconditions_are_kept() {
+    let server = TestServer::new();
+    let etag = server.put("a.md", "one\n").await;
+    let put = async |path: &str, name: &str, value: &str| {
+        server.ask(&format!("PUT /api/svc/file?path={path}"), &[(name, value)], "two\n").await
+    };
+    let stale = "0000000000000000000000000000000000000000";
+    let refused = put("a.md", "If-Match", stale).await;
+    assert!(refused.error(409).starts_with("conflict: file was modified since your last read"));
+    assert_eq!(refused.json()["etag"], etag);
+    assert_eq!(put("missing.md", "If-Match", &etag).await.status, 409);
+    assert_eq!(put("missing.md", "If-Match", "*").await.status, 409);
+    assert_eq!(put("a.md", "If-None-Match", "*").await.status, 412);
+    for malformed in ["", "\"\"", "abc", "W/"] {
+        assert!(put("a.md", "If-Match", malformed).await.error(400).starts_with("`If-Match`: "));
+    }
+    assert_eq!(server.get("/api/svc/file?path=a.md").await.text(), "one\n");
+    assert_eq!(put("a.md", "If-Match", &format!("\"{etag}\"")).await.status, 200);
+    assert_eq!(put("new.md", "If-None-Match", "*").await.status, 200);
+}
+
+/// Every way to write a path that leads out of the tree, or is none.
+const HOSTILE: [&str; 9] = [
+    "../a.md",
+    "a/../../b.md",
+    "%2e%2e%2fa.md",
+    "%252e%252e%252fa.md",
+    "a%5c..%5cb.md",
+    "a%00b.md",
+    "a%0Ab.md",
+    "%ff%fe.md",
+    "%c3%28.md",
+];
+
+#[tokio::test]
+async fn a_hostile_path_is_refused_by_every_operation_that_takes_one() {
+    let server = TestServer::new();
+    let long = "x".repeat(300);
+    let mut asked = 0;
+    for entry in CATALOGUE.iter().flat_map(|area| area.operations) {
+        for route in entry.http {
+            let takes_path = {
+                let schema = (entry.input)(&mut schemars::SchemaGenerator::default());
+                schema.pointer("/properties/path").is_some()
+            };
+            if !takes_path || route.accepts == Accepts::Json {
+                continue;
+            }
+            for path in HOSTILE.into_iter().chain([&*long]) {
+                let line = format!("{} /api/svc{}?path={path}", route.method.name(), route.path);
+                let answer = server.ask(&line, &[], "x").await;
+                assert_eq!(answer.status, 400, "{line}: {}", answer.text());
+                assert!(!answer.error(400).is_empty());
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 100, "only {asked} requests: the catalogue or this test has changed");
+    for path in HOSTILE.into_iter().chain([&*long]) {
+        let status = server.get(&format!("/raw/{path}")).await.status;
+        assert_eq!(status, 400, "/raw/{path}");
+    }
+    assert_eq!(server.get("/api/svc/tree").await.json(), json!([]));
+}
+
+#[tokio::test]
+async fn a_json_path_is_checked_like_any_other() {
+    let server = TestServer::new();
+    for path in ["../a.md", "a\u{0}b.md", "%2e%2e/a.md", ""] {
+        let body = json!({ "files": [{ "path": path, "content": "x" }] }).to_string();
+        let answer = server.ask("POST /api/svc/bulk", &[], body).await;
+        assert!(answer.error(400).contains("files[0].path"), "{path:?}: {}", answer.text());
+    }
+    assert_eq!(server.get("/api/svc/tree").await.json(), json!([]));
+}
+
+#[tokio::test]
+async fn what_is_missing_or_wrong_is_named() {
+    let server = TestServer::new();
+    for (line, body, message) in [
+        ("GET /api/svc/file", "", "path is required"),
+        ("PUT /api/svc/file", "x", "path is required"),
+        ("GET /api/svc/search", "", "q is required"),
+        ("POST /api/svc/rename", "{\"from\": \"a.md\"}", "to is required"),
+        ("POST /api/svc/bulk", "{\"files\": [{\"path\": \"a.md\"}]}", "files[0].content is required"),
+        ("GET /api/svc/changes?limit=x", "", "`limit`: `x` is not an integer"),
+        ("GET /api/svc/file?path=a.md&pat=b.md", "", "there is no parameter `pat`; did you mean `path`?"),
+        ("GET /api/svc/file?path=a.md&path=b.md", "", "`path`: is given twice"),
+        ("POST /api/svc/rename", "[]", "the body must be a JSON object"),
+    ] {
+        let answer = server.ask(line, &[], body).await;
+        assert_eq!(answer.error(400), message, "{line}");
+    }
+    let missing = server.get("/api/svc/file?path=a.md").await;
+    assert_eq!(missing.error(404), "file not found: a.md");
+}
+
+#[tokio::test]
+async fn a_space_is_named_by_header_or_path_and_the_header_wins() {
+    let server = TestServer::new();
+    server.put("a.md", "default\n").await;
+    let other = [("X-Svc-Space", "other")];
+    assert_eq!(server.ask("PUT /api/svc/file?path=a.md", &other, "other\n").await.status, 200);
+    for (line, headers, content) in [
+        ("GET /api/svc/file?path=a.md", &[][..], "default\n"),
+        ("GET /api/svc/default/file?path=a.md", &[], "default\n"),
+        ("GET /api/svc/other/file?path=a.md", &[], "other\n"),
+        ("GET /api/svc/%6fther/file?path=a.md", &[], "other\n"),
+        ("GET /api/svc/file?path=a.md", &other, "other\n"),
+        ("GET /api/svc/default/file?path=a.md", &other, "other\n"),
+        ("GET /raw/a.md", &other, "other\n"),
+    ] {
+        assert_eq!(server.ask(line, headers, "").await.text(), content, "{line}");
+    }
+    let unknown = server.ask("GET /api/svc/file?path=a.md", &[("X-Svc-Space", "nobody")], "").await;
+    assert_eq!(unknown.error(404), "space not found: nobody");
+    assert_eq!(server.get("/api/svc/nobody/file?path=a.md").await.error(404), "space not found: nobody");
+    // An endpoint's name beats a space's.
+    assert_eq!(server.get("/api/svc/search/verified?q=x").await.status, 200);
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_are_told_in_json() {
+    let server = TestServer::new();
+    for uri in ["/", "/nothing", "/api/svc", "/api/svc/", "/api/svc/nothing", "/api/svc//file", "/health/"] {
+        assert!(server.get(uri).await.error(404).starts_with("not found: "), "{uri}");
+    }
+    let wrong = server.ask("PATCH /api/svc/file?path=a.md", &[], "").await;
+    assert_eq!(wrong.error(405), "method not allowed here; allowed are GET, PUT, DELETE, HEAD, OPTIONS");
+    assert_eq!(wrong.header("allow"), "GET, PUT, DELETE, HEAD, OPTIONS");
+}
+
+#[tokio::test]
+async fn a_refused_page_tells_its_issues_and_changes_nothing() {
+    let server = TestServer::new();
+    let answer = server.ask("PUT /api/svc/file?path=a.md", &[], "---\ntitle: [\n---\n\ntext\n").await;
+    assert!(!answer.error(422).is_empty());
+    assert!(answer.json()["issues"].is_array(), "{}", answer.text());
+    assert_eq!(server.get("/api/svc/file?path=a.md").await.status, 404);
+}
+
+/// Fail in the way that is asked
+#[derive(Deserialize, JsonSchema)]
+struct Fail {
+    how: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Done {}
+
+impl Operation for Fail {
+    const NAME: &'static str = "fail";
+    const HTTP: &'static [Route] = &[Route::get("/fail/{how}"), Route::delete("/fail/{how}").no_content()];
+    const TOOL: bool = true;
+    type Output = Done;
+    fn run(self, _: &Cx<'_>) -> Result<Done, Fault> {
+        match self.how.as_str() {
+            "panic" => panic!("secret /home/owner"),
+            "internal" => Err(Fault::internal("secret /home/owner")),
+            "upstream" => Err(Fault::new(Kind::Upstream, "secret host")),
+            "disabled" => Err(Fault::new(Kind::Disabled, "drafts are off")),
+            "unavailable" => Err(Fault::unavailable("claims not enabled").with("retry_after", 7)),
+            _ => Ok(Done {}),
+        }
+    }
+}
+
+pub(super) const FAILING: &[Area] = &[Area { title: "Failures", operations: &[Entry::of::<Fail>()] }];
+
+#[tokio::test]
+async fn our_own_failures_are_told_without_what_is_inside() {
+    let server = TestServer::of(FAILING, "");
+    for (how, status) in [("panic", 500), ("internal", 500), ("upstream", 502)] {
+        let answer = server.get(&format!("/api/svc/fail/{how}")).await;
+        let (message, id) = (answer.error(status), answer.header("x-request-id"));
+        assert_eq!(message, format!("internal error; the server's log has the details under request {id}"));
+        assert!(!answer.text().contains("secret"), "{}", answer.text());
+    }
+    let disabled = server.get("/api/svc/fail/disabled").await;
+    assert_eq!(disabled.error(501), "drafts are off");
+    let unavailable = server.get("/api/svc/fail/unavailable").await;
+    assert_eq!((&*unavailable.error(503), unavailable.header("retry-after")), ("claims not enabled", "7"));
+    assert!(server.ask("DELETE /api/svc/fail/not", &[], "").await.is_empty(StatusCode::NO_CONTENT));
+}

@@ -1,0 +1,107 @@
+//! Pages that are no operations.
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::server::TestServer;
+
+#[tokio::test]
+async fn health_uptime_and_readiness_are_told() {
+    let server = TestServer::new();
+    assert_eq!(server.get("/health").await.json(), json!({ "status": "ok" }));
+    let healthz = server.get("/healthz").await.json();
+    assert_eq!((&healthz["status"], &healthz["version"]), (&json!("ok"), &json!(env!("CARGO_PKG_VERSION"))));
+    assert!(healthz["uptime"].as_str().unwrap().ends_with('s'));
+    assert_eq!(server.get("/readyz").await.json(), json!({ "status": "ready" }));
+}
+
+#[tokio::test]
+async fn a_space_that_takes_no_writes_is_not_ready() {
+    let server = TestServer::new();
+    server.space().vfs.close().unwrap();
+    let answer = server.get("/readyz").await;
+    assert_eq!((answer.status, &answer.json()["status"]), (503, &json!("storage-unreachable")));
+}
+
+#[tokio::test]
+async fn metrics_are_gauges_in_the_text_format() {
+    let server = TestServer::new();
+    let answer = server.get("/metrics").await;
+    assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    let version = env!("CARGO_PKG_VERSION");
+    for line in [
+        "# TYPE svc_build_info gauge".to_owned(),
+        format!("svc_build_info{{version=\"{version}\"}} 1"),
+        "# TYPE svc_uptime_seconds gauge".to_owned(),
+        "svc_sse_subscribers 0".to_owned(),
+    ] {
+        assert!(answer.text().lines().any(|told| told == line), "{line} is not in {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn the_documentation_browser_is_complete_and_asks_nobody_else() {
+    let server = TestServer::new();
+    for uri in ["/api/docs", "/api/docs/"] {
+        let redirect = server.get(uri).await;
+        assert!(redirect.is_empty(StatusCode::MOVED_PERMANENTLY));
+        assert_eq!(redirect.header("location"), "/api/docs/index.html");
+    }
+    let index = server.get("/api/docs/index.html").await;
+    assert!(index.header("content-type").starts_with("text/html"));
+    let parts = index.text().split(['"', '\'']).filter_map(|part| part.strip_prefix("./"));
+    let mut found = 0;
+    for part in parts {
+        assert_eq!(server.get(&format!("/api/docs/{part}")).await.status, 200, "{part}");
+        found += 1;
+    }
+    assert!(found >= 3 && !index.text().contains("https://"), "{}", index.text());
+    let initializer = server.get("/api/docs/swagger-initializer.js").await;
+    assert!(initializer.text().contains("/api/openapi.json"), "{}", initializer.text());
+    assert_eq!(server.get("/api/docs/no/such.js").await.status, 404);
+    assert_eq!(server.get("/api/openapi.json").await.json()["openapi"], "3.1.0");
+}
+
+#[tokio::test]
+async fn raw_files_are_described_and_cannot_run() {
+    let server = TestServer::new();
+    for (path, mime, policy) in [
+        ("a.md", "text/markdown; charset=utf-8", ""),
+        ("d/b.txt", "text/plain; charset=utf-8", ""),
+        ("c.svg", "image/svg+xml", "default-src 'none'; style-src 'unsafe-inline'"),
+        (
+            "e.html",
+            "text/html; charset=utf-8",
+            "sandbox; default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'",
+        ),
+        ("f", "application/octet-stream", ""),
+        ("é ü.md", "text/markdown; charset=utf-8", ""),
+    ] {
+        let encoded = path.replace(' ', "%20");
+        server.put(&encoded, "text\n").await;
+        let answer = server.get(&format!("/raw/{encoded}")).await;
+        assert_eq!((answer.status, answer.text(), answer.header("content-type")), (200, "text\n", mime), "{path}");
+        assert_eq!(answer.header("content-security-policy"), policy, "{path}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff");
+        assert_eq!(answer.header("cache-control"), "public, max-age=3600, must-revalidate");
+        assert!(answer.header("etag").is_empty() && answer.header("last-modified").ends_with("GMT"));
+    }
+    for path in ["none.md", ".svc/config.toml", ".svc/state/index.db", ".git/HEAD", "d/.hidden"] {
+        assert_eq!(server.get(&format!("/raw/{path}")).await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn llms_txt_lists_every_page_by_folder() {
+    let server = TestServer::new();
+    let long = "word ".repeat(100);
+    server.put("z.md", "---\ntitle: Last one\ndescription: About (it)\n---\n\ntext\n").await;
+    server.put("notes/a%20b.md", &format!("# First\n\n{long}\n")).await;
+    let answer = server.get("/llms.txt").await;
+    assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
+    let lines: Vec<&str> = answer.text().lines().collect();
+    assert!(lines.contains(&"## Root") && lines.contains(&"## notes"), "{}", answer.text());
+    assert!(lines.contains(&"- [Last one](/raw/z.md): About (it)"), "{}", answer.text());
+    let first = lines.iter().find(|line| line.starts_with("- [First](/raw/notes/a%20b.md): word")).unwrap();
+    assert!(first.ends_with('…') && first.chars().count() < 250, "{first}");
+}
