@@ -25,7 +25,7 @@ use crate::{Error, edge, mcp};
 
 /// Connections at once; more wait in the system's queue.
 const MAX_CONNECTIONS: usize = 1024;
-/// Longest head of a request (line and headers), in bytes.
+/// Longest head of a request (line and headers), in bytes; what is read in the same go as its last part may exceed it.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// How long a client may take to send a head, and how long a kept-alive connection may rest.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
