@@ -120,26 +120,25 @@ impl Index {
         })
     }
 
-    /// The page that `[[target]]`, written in the page `from`, leads to. A heading after `#` is not looked at.
+    /// The page that `[[target]]`, written in the page `from`, leads to. `target` is without heading and label.
     ///
     /// # Errors
     /// [`IndexError::Database`].
     pub fn resolve(&self, from: &TreePath, target: &str) -> Result<Option<Resolved>, IndexError> {
-        let target = target.split_once('#').map_or(target, |(page, _)| page).trim();
-        if target.is_empty() {
-            return Ok(None);
-        }
-        self.readers.read(|connection| {
-            let wanted = candidates(from.as_str(), LinkKind::Wiki, target);
-            let Some(path) = Names::new(connection).lead_to(from.as_str(), &wanted)? else {
-                return Ok(None);
-            };
-            let title = connection
-                .prepare_cached("SELECT title FROM pages WHERE path = ?1")?
-                .query_row([&path], |row| row.get(0))
-                .optional()?;
-            title.map(|title| Ok(Resolved { path: tree_path(&path)?, title })).transpose()
-        })
+        self.readers.read(|connection| resolve(&mut Names::new(connection), from, target))
+    }
+
+    /// Where `[[target]]` would lead if the page `gone` were not there: who comes second, when `gone` is renamed or removed.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn resolve_without(
+        &self,
+        gone: &TreePath,
+        from: &TreePath,
+        target: &str,
+    ) -> Result<Option<Resolved>, IndexError> {
+        self.readers.read(|connection| resolve(&mut Names::without(connection, gone), from, target))
     }
 
     /// The pages with a link that may mean this path by any of its names, in path order: all that a rename may have to
@@ -182,4 +181,21 @@ impl Index {
             Ok(pages > 1)
         })
     }
+}
+
+fn resolve(names: &mut Names<'_>, from: &TreePath, target: &str) -> Result<Option<Resolved>, IndexError> {
+    let target = target.trim();
+    if target.is_empty() {
+        return Ok(None);
+    }
+    let wanted = candidates(from.as_str(), LinkKind::Wiki, target);
+    let Some(path) = names.lead_to(from.as_str(), &wanted)? else {
+        return Ok(None);
+    };
+    let title = names
+        .connection()
+        .prepare_cached("SELECT title FROM pages WHERE path = ?1")?
+        .query_row([&path], |row| row.get(0))
+        .optional()?;
+    title.map(|title| Ok(Resolved { path: tree_path(&path)?, title })).transpose()
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use rusqlite::Connection;
+use svcfs_base::TreePath;
 use svcfs_text::links::{Key, KeyKind, Known, choose};
 
 use crate::IndexError;
@@ -20,6 +21,8 @@ pub(super) const NAMES: &str = "
 pub(super) struct Names<'c> {
     connection: &'c Connection,
     known: HashMap<String, Vec<Namesakes>>,
+    /// A page to be taken as absent.
+    gone: Option<&'c str>,
 }
 
 /// The pages that answer to one name, spelt one way.
@@ -32,7 +35,16 @@ struct Namesakes {
 
 impl<'c> Names<'c> {
     pub(super) fn new(connection: &'c Connection) -> Self {
-        Self { connection, known: HashMap::new() }
+        Self { connection, known: HashMap::new(), gone: None }
+    }
+
+    /// The names as they would be if a page were not there.
+    pub(super) fn without(connection: &'c Connection, gone: &'c TreePath) -> Self {
+        Self { gone: Some(gone.as_str()), ..Self::new(connection) }
+    }
+
+    pub(super) fn connection(&self) -> &'c Connection {
+        self.connection
     }
 
     /// The page that a link in `from` leads to.
@@ -58,6 +70,10 @@ impl<'c> Names<'c> {
         let mut all: Vec<Namesakes> = Vec::new();
         let mut places = HashMap::new();
         while let Some(row) = rows.next()? {
+            let path: String = row.get(2)?;
+            if self.gone == Some(path.as_str()) {
+                continue;
+            }
             let number: u8 = row.get(0)?;
             let kind = KeyKind::from_number(number)
                 .ok_or_else(|| IndexError::Damaged(format!("name `{folded}` is of kind {number}")))?;
@@ -66,7 +82,7 @@ impl<'c> Names<'c> {
                 all.push(Namesakes { kind, text, first_below: HashMap::new() });
                 all.len() - 1
             });
-            all[place].add(row.get(2)?);
+            all[place].add(path);
         }
         Ok(all)
     }

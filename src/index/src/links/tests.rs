@@ -13,6 +13,7 @@ fn a_link_finds_its_page_by_every_name_in_the_order_of_strength() {
     let space = Space::of(&[
         ("a/b/page.md", "---\naliases: [nick]\ntitle: The Title\n---\n"),
         ("other/nick.md", ""),
+        ("c/C#.md", ""),
         ("src.md", ""),
     ]);
     for (target, path) in [
@@ -20,7 +21,8 @@ fn a_link_finds_its_page_by_every_name_in_the_order_of_strength() {
         ("a/b/page.md", "a/b/page.md"),
         ("b/page", "a/b/page.md"),
         ("PAGE", "a/b/page.md"),
-        ("page#Heading", "a/b/page.md"),
+        ("C#", "c/C#.md"),
+        ("./c/C#.md", "c/C#.md"),
         ("The Title", "a/b/page.md"),
         ("nick", "other/nick.md"),
     ] {
@@ -54,6 +56,21 @@ fn the_nearest_of_several_namesakes_is_meant() {
         Some("note.md"),
         "a whole path comes before a file name"
     );
+}
+
+#[test]
+fn who_comes_second_is_known_before_the_first_is_gone() {
+    let space = Space::of(&[("a/x.md", ""), ("b/x.md", ""), ("c.md", "---\naliases: [x]\n---\n")]);
+    let second = |gone: &str, target: &str| {
+        let found = space.index.resolve_without(&at(gone), &at("a/source.md"), target).unwrap();
+        found.map(|page| page.path.to_string())
+    };
+    assert_eq!(resolved(&space, "a/source.md", "x").as_deref(), Some("a/x.md"));
+    assert_eq!(second("a/x.md", "x").as_deref(), Some("b/x.md"));
+    assert_eq!(second("b/x.md", "x").as_deref(), Some("a/x.md"));
+    assert_eq!(second("c.md", "c"), None);
+    space.remove("b/x.md");
+    assert_eq!(second("a/x.md", "x").as_deref(), Some("c.md"));
 }
 
 #[test]

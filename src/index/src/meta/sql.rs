@@ -101,7 +101,8 @@ impl Statement {
         }
     }
 
+    /// Booleans read as they are written, not as the 1 and 0 that SQLite makes of them.
     fn like(&mut self, condition: &Condition) -> String {
-        format!("(v LIKE {})", self.bind(condition.text.clone()))
+        format!("(CASE WHEN t IN ('true', 'false') THEN t ELSE v END LIKE {})", self.bind(condition.text.clone()))
     }
 }

@@ -105,6 +105,8 @@ fn like_takes_wildcards_in_text() {
         ("$.tags[*] like y%", "ab"),
         ("$.tags like %x%", "a"),
         ("$.priority like 1_", "b"),
+        ("$.flag like t%", "ac"),
+        ("$.flag not like true", "b"),
     ] {
         assert_eq!(matching(&space, condition), found, "{condition}");
     }

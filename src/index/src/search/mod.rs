@@ -6,8 +6,10 @@ mod spelling;
 mod tests;
 mod trust;
 
+use std::collections::HashMap;
+
 use rusqlite::types::Value as SqlValue;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params_from_iter};
+use rusqlite::{Connection, ErrorCode, params_from_iter};
 use serde_json::Value;
 use svcfs_base::{Timestamp, TreePath};
 
@@ -105,12 +107,14 @@ fn hits(connection: &Connection, query: &SearchQuery, expression: &str) -> Resul
     let mut candidates = candidates(connection, query, expression)?;
     candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
     let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
-    let shown = candidates.into_iter().skip(offset).take(query.limit.get());
+    let shown: Vec<Candidate> = candidates.into_iter().skip(offset).take(query.limit.get()).collect();
+    let mut snippets = snippets(connection, &shown, expression)?;
     shown
+        .into_iter()
         .map(|found| {
             Ok(Hit {
                 path: tree_path(&found.path)?,
-                snippet: snippet(connection, found.id, expression)?,
+                snippet: snippets.remove(&found.id).unwrap_or_default(),
                 title: found.title,
                 score: found.score,
                 status: found.status,
@@ -155,19 +159,30 @@ fn candidates(connection: &Connection, query: &SearchQuery, expression: &str) ->
     Ok(found)
 }
 
-/// The part of a page that answers best: of its body, else of its frontmatter when the words stand only there.
-fn snippet(connection: &Connection, id: i64, expression: &str) -> Result<String, IndexError> {
+/// For each page the part that answers best: of its body, else of its frontmatter when the words stand only there.
+///
+/// One pass over all that matches, because FTS5 works out a prefix such as `f*` again for every row it is asked for by number;
+/// the `+` keeps it from being asked that way.
+fn snippets(
+    connection: &Connection,
+    shown: &[Candidate],
+    expression: &str,
+) -> Result<HashMap<i64, String>, IndexError> {
+    if shown.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ids = Value::from_iter(shown.iter().map(|found| found.id)).to_string();
     let (start, end) = (MARK_START.to_string(), MARK_END.to_string());
-    let texts: Option<(String, String)> = connection
-        .prepare_cached(
-            "SELECT snippet(texts, 2, ?3, ?4, '…', ?5), snippet(texts, 3, ?3, ?4, '…', ?5)
-             FROM texts WHERE texts MATCH ?2 AND rowid = ?1",
-        )?
-        .query_row((id, expression, &start, &end, SNIPPET_WORDS), |row| row.try_into())
-        .optional()?;
-    let (body, frontmatter) = texts.unwrap_or_default();
-    let best = if frontmatter.contains(MARK_START) && !body.contains(MARK_START) { frontmatter } else { body };
-    Ok(marked(&best))
+    let mut statement = connection.prepare_cached(
+        "SELECT rowid, snippet(texts, 2, ?3, ?4, '…', ?5), snippet(texts, 3, ?3, ?4, '…', ?5)
+         FROM texts WHERE texts MATCH ?1 AND +rowid IN (SELECT value FROM json_each(?2))",
+    )?;
+    let rows = statement.query_map((expression, ids, start, end, SNIPPET_WORDS), |row| {
+        let (body, frontmatter): (String, String) = (row.get(1)?, row.get(2)?);
+        let is_in_frontmatter = frontmatter.contains(MARK_START) && !body.contains(MARK_START);
+        Ok((row.get(0)?, marked(if is_in_frontmatter { &frontmatter } else { &body })))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// On one line, as HTML, with the inner marks made visible.

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use proptest::prelude::*;
 use svcfs_base::Seq;
 
 use super::{Space, at, page};
@@ -139,4 +140,34 @@ fn rebuilds_do_not_make_the_file_grow() {
     (0..4).for_each(|_| _ = rebuild());
     let often = rebuild();
     assert!(often <= once * 11 / 10, "{once} bytes after one rebuild, {often} after six");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn whatever_happened_the_index_equals_one_made_at_once(
+        steps in prop::collection::vec((0..6_usize, prop::option::weighted(0.8, "(---\\n[ab]: [12]\\n---\\n)?(# [xyz]\\n)?([a-e\u{e9}]{1,3} |\\[\\[[p0-5/]{1,4}\\]\\] ){0,8}")), 0..40),
+    ) {
+        let space = Space::new();
+        let mut tree = std::collections::BTreeMap::new();
+        for (number, text) in steps {
+            let path = format!("{}p{number}.md", "d/".repeat(number % 3));
+            match text {
+                Some(text) => {
+                    space.put(&[(&path, &text)]);
+                    tree.insert(path, text);
+                }
+                None => {
+                    space.remove(&path);
+                    tree.remove(&path);
+                }
+            }
+        }
+        let grown = space.index.fingerprint().unwrap();
+        let pages: Vec<(&str, &str)> = tree.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        space.index.rebuild(handed(&pages), Seq(1), |_| {}).unwrap();
+        let rebuilt = space.index.fingerprint().unwrap();
+        prop_assert_eq!(grown.differences(&rebuilt), []);
+        prop_assert_eq!(grown, rebuilt);
+    }
 }
