@@ -1,0 +1,65 @@
+//! The doors, as one sees them from outside: the same few verbs, whatever is spoken behind them.
+
+mod agent;
+mod direct;
+pub mod kernel;
+mod rest;
+
+use crate::space::{TestSpace, can_mount};
+
+/// The other user; exists on every machine, and can go through every door.
+pub const GUEST: &str = "nobody";
+
+/// What a door answers; a refusal as its caller reads it.
+pub type Answer<T> = Result<T, String>;
+
+/// One way into a space. Whoever comes through it is the user who runs the tests, unless it says guest.
+pub trait Door {
+    /// Puts a whole content.
+    fn write(&self, path: &str, content: &[u8]) -> Answer<()>;
+    /// The same, by another user: [`GUEST`].
+    fn write_as_guest(&self, path: &str, content: &[u8]) -> Answer<()>;
+    /// Adds to the end.
+    fn append(&self, path: &str, content: &[u8]) -> Answer<()>;
+    /// Reads a whole content.
+    fn read(&self, path: &str) -> Answer<Vec<u8>>;
+    /// Gives a file another name.
+    fn rename(&self, from: &str, to: &str) -> Answer<()>;
+    /// Removes a file.
+    fn remove(&self, path: &str) -> Answer<()>;
+    /// Names in a directory, in order, without those that begin with a dot.
+    fn list(&self, directory: &str) -> Answer<Vec<String>>;
+    /// Makes a directory; through doors that know none this does nothing, since a write makes what it needs.
+    fn make_directory(&self, path: &str) -> Answer<()>;
+}
+
+/// Which door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Direct,
+    Http,
+    Mcp,
+    Fuse,
+}
+
+/// The vfs itself comes first: the story it leaves is what every other door's is compared with.
+pub const ALL: [Kind; 4] = [Kind::Direct, Kind::Http, Kind::Mcp, Kind::Fuse];
+
+impl Kind {
+    /// A new space to go into by this door; none, with the reason printed, where that is not possible.
+    pub fn space(self) -> Option<TestSpace> {
+        match self {
+            Self::Direct | Self::Http | Self::Mcp => Some(TestSpace::new()),
+            Self::Fuse => can_mount().then(TestSpace::mounted).flatten(),
+        }
+    }
+    /// This door of a space.
+    pub fn of(self, space: &TestSpace) -> Box<dyn Door> {
+        match self {
+            Self::Direct => Box::new(direct::Direct::new(space)),
+            Self::Http => Box::new(rest::Rest::new(space)),
+            Self::Mcp => Box::new(agent::Agent::new(space)),
+            Self::Fuse => Box::new(kernel::Kernel::new(space)),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Real programs on the mount: one save of a page is one version, under the name of who saved.
+
+mod files;
+mod saves;
+
+use crate::space::{TestSpace, git, me};
+
+/// Who plays: a mounted space and what is in its history so far.
+pub struct Desk {
+    pub space: TestSpace,
+}
+
+impl Desk {
+    /// A mounted space with these pages; none, with the reason printed, where nothing can be mounted or a program is missing.
+    pub fn with(program: &str, pages: &[(&str, &str)]) -> Option<Self> {
+        if Self::is_missing(program) {
+            return None;
+        }
+        let space = TestSpace::mounted()?;
+        let http = crate::doors::Kind::Http.of(&space);
+        for (path, text) in pages {
+            http.write(path, text.as_bytes()).unwrap();
+        }
+        Some(Self { space })
+    }
+
+    /// True, with the reason printed, where a program is not installed.
+    pub fn is_missing(program: &str) -> bool {
+        let found = std::process::Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+        let is_missing = !found.is_ok_and(|output| output.status.success());
+        if is_missing {
+            println!("skipped: `{program}` is not installed");
+        }
+        is_missing
+    }
+
+    /// Runs a command and answers with what it did to history: for each new version the files it touched.
+    #[track_caller]
+    pub fn versions_of(&self, command: &str) -> Vec<Vec<(String, String)>> {
+        self.space.settle();
+        let root = self.space.root();
+        let before = if git::has_commits(&root) { git::log(&root).len() } else { 0 };
+        self.space.shell(command);
+        self.space.settle();
+        let new = git::log(&root).split_off(before);
+        for commit in &new {
+            assert_eq!(commit.author, me(), "`{command}` made {commit:?}");
+        }
+        new.into_iter().map(|commit| commit.files).collect()
+    }
+
+    /// Runs a command that must make exactly one version, of this page.
+    #[track_caller]
+    pub fn saves(&self, command: &str, page: &str) {
+        let versions = self.versions_of(command);
+        let saved = versions.len() == 1 && versions[0].iter().map(|(_, path)| path.as_str()).eq([page]);
+        assert!(saved, "`{command}` should have made one version of {page}, and made {versions:?}");
+    }
+}

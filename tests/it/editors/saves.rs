@@ -1,0 +1,81 @@
+//! Editors, and what writes like one.
+
+use super::Desk;
+
+const PAGE: (&str, &str) = ("notes/page.md", "# Page\n\none\n");
+
+/// vim without the settings of who runs the tests.
+fn vim(settings: &str, change: &str) -> String {
+    format!("vim -u NONE -i NONE -N -es -c 'set {settings}' -c '{change}' -c 'wq' notes/page.md")
+}
+
+#[test]
+fn a_save_with_vim_is_one_version() {
+    let Some(desk) = Desk::with("vim", &[PAGE]) else { return };
+    desk.saves(&vim("noswapfile", "%s/one/two/"), "notes/page.md");
+    assert_eq!(desk.space.text("notes/page.md"), "# Page\n\ntwo\n");
+    desk.saves(&vim("swapfile directory=.", "%s/two/three/"), "notes/page.md");
+    assert_eq!(desk.space.text("notes/page.md"), "# Page\n\nthree\n");
+}
+
+#[test]
+fn a_save_with_vim_that_keeps_a_backup_is_one_version() {
+    let Some(desk) = Desk::with("vim", &[PAGE]) else { return };
+    for (round, copy) in ["no", "yes", "auto"].iter().enumerate() {
+        let settings = format!("backup writebackup backupdir=. swapfile directory=. backupcopy={copy}");
+        desk.saves(&vim(&settings, &format!("normal Goround {round}")), "notes/page.md");
+        assert!(desk.space.text("notes/page.md").ends_with(&format!("round {round}\n")), "backupcopy={copy}");
+        assert_eq!(desk.space.shell("ls -A notes"), "page.md\npage.md~\n", "backupcopy={copy}");
+    }
+    assert!(!desk.space.story().log.iter().any(|commit| commit.files.iter().any(|(what, _)| what == "D")));
+}
+
+#[test]
+fn several_saves_in_one_vim_are_several_versions() {
+    let Some(desk) = Desk::with("vim", &[PAGE]) else { return };
+    let command = "vim -u NONE -i NONE -N -es -c 'set backup writebackup backupdir=.' \
+        -c 'normal Goa' -c 'w' -c 'normal Gob' -c 'w' -c 'normal Goc' -c 'wq' notes/page.md";
+    let versions = desk.versions_of(command);
+    assert_eq!(versions.len(), 3, "{versions:?}");
+    assert_eq!(desk.space.text("notes/page.md"), "# Page\n\none\na\nb\nc\n");
+}
+
+#[test]
+fn a_page_that_vim_makes_is_one_version() {
+    let Some(desk) = Desk::with("vim", &[PAGE]) else { return };
+    desk.saves("vim -u NONE -i NONE -N -es -c 'normal i# New' -c 'wq' new.md", "new.md");
+    assert_eq!(desk.space.text("new.md"), "# New\n");
+}
+
+#[test]
+fn a_save_with_nano_is_one_version() {
+    let Some(desk) = Desk::with("nano", &[PAGE]) else { return };
+    if Desk::is_missing("script") {
+        return;
+    }
+    // Types a line at the end, saves (^S) and leaves (^X), on a terminal of its own.
+    let keys = r"printf '\033/typed in nano\r\023\030'";
+    let command = format!("{keys} | TERM=xterm script -qec 'nano --ignorercfiles notes/page.md' /dev/null > /dev/null");
+    desk.saves(&command, "notes/page.md");
+    assert!(desk.space.text("notes/page.md").contains("typed in nano"));
+}
+
+#[test]
+fn sed_in_place_is_one_version() {
+    let Some(desk) = Desk::with("sed", &[PAGE]) else { return };
+    desk.saves("sed -i s/one/two/ notes/page.md", "notes/page.md");
+    assert_eq!(desk.space.text("notes/page.md"), "# Page\n\ntwo\n");
+    desk.saves("sed -i~ s/two/three/ notes/page.md", "notes/page.md");
+    assert_eq!(desk.space.text("notes/page.md"), "# Page\n\nthree\n");
+    assert_eq!(desk.versions_of("sed -i s/absent/present/ notes/page.md"), [] as [Vec<_>; 0], "nothing changed");
+}
+
+#[test]
+fn the_shells_redirections_are_one_version_each() {
+    let Some(desk) = Desk::with("sh", &[PAGE]) else { return };
+    desk.saves("echo two >> notes/page.md", "notes/page.md");
+    desk.saves("echo '# Fresh' > notes/fresh.md", "notes/fresh.md");
+    desk.saves("printf '# Whole\\n\\nnew\\n' > notes/page.md", "notes/page.md");
+    desk.saves("echo tee | tee -a notes/page.md > /dev/null", "notes/page.md");
+    assert_eq!(desk.space.text("notes/page.md"), "# Whole\n\nnew\ntee\n");
+}

@@ -1,0 +1,16 @@
+//! svcfs as a whole: every door over one tree, the contract, real programs on the mount, kill -9, a mixed day of work.
+//!
+//! One rule: a test here proves that parts are joined up; what a part does by itself is tested where it lives.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "the tests stand outside: they use the tree as programs and people do"
+)]
+
+mod complete;
+mod doors;
+mod editors;
+mod scenarios;
+mod space;

@@ -1,0 +1,76 @@
+//! Several doors on one page at the same time.
+
+use std::fs::{self, File};
+
+use crate::doors::kernel::save;
+use crate::doors::{ALL, Kind};
+use crate::space::TestSpace;
+use crate::space::client::endpoint;
+
+#[test]
+fn what_http_writes_the_mount_reads_at_once() {
+    let Some(space) = TestSpace::mounted() else { return };
+    let (http, page) = (Kind::Http.of(&space), space.mountpoint().join("a.md"));
+    for round in 0..50 {
+        let text = format!("# Round {round}\n\n{}\n", "x".repeat(round * 7 % 90));
+        http.write("a.md", text.as_bytes()).unwrap();
+        assert_eq!(fs::read_to_string(&page).unwrap(), text, "round {round}");
+        assert_eq!(fs::metadata(&page).unwrap().len(), text.len() as u64, "round {round}");
+    }
+    http.remove("a.md").unwrap();
+    assert!(File::open(&page).is_err());
+}
+
+#[test]
+fn what_the_mount_writes_http_reads_and_searches_at_once() {
+    let Some(space) = TestSpace::mounted() else { return };
+    let (client, page) = (space.client(), space.mountpoint().join("a.md"));
+    for round in 0..50 {
+        let text = format!("# Round {round}\n\nround{round}word\n");
+        save(File::create(&page).unwrap(), text.as_bytes()).unwrap();
+        assert_eq!(client.get(&endpoint("/file", &[("path", "a.md")])).text(), text, "round {round}");
+        assert_eq!(client.found(&format!("round{round}word")), ["a.md"]);
+        assert!(client.found(&format!("round{}word", round - 1)).is_empty(), "round {round}");
+    }
+    assert_eq!(space.story().log.len(), 50);
+}
+
+#[test]
+fn doors_that_take_turns_on_one_page_leave_one_version_for_each_turn() {
+    let Some(space) = TestSpace::mounted() else { return };
+    let doors = ALL.map(|kind| kind.of(&space));
+    for round in 0..40 {
+        let text = format!("# Turn {round}\n");
+        doors[round % 4].write("a.md", text.as_bytes()).unwrap();
+        for (reader, door) in doors.iter().enumerate() {
+            assert_eq!(door.read("a.md").unwrap(), text.as_bytes(), "turn {round}, read by {:?}", ALL[reader]);
+        }
+    }
+    let story = space.story();
+    assert_eq!(story.log.len(), 40, "{}", story.told());
+}
+
+#[test]
+fn appends_of_all_doors_at_once_are_all_kept() {
+    let Some(space) = TestSpace::mounted() else { return };
+    Kind::Http.of(&space).write("log.md", b"# Log\n").unwrap();
+    std::thread::scope(|scope| {
+        for kind in [Kind::Http, Kind::Mcp] {
+            let space = &space;
+            scope.spawn(move || {
+                let door = kind.of(space);
+                for number in 0..30 {
+                    door.append("log.md", format!("- {kind:?} {number}\n").as_bytes()).unwrap();
+                }
+            });
+        }
+    });
+    let text = space.text("log.md");
+    for kind in [Kind::Http, Kind::Mcp] {
+        for number in 0..30 {
+            let line = format!("- {kind:?} {number}\n");
+            assert_eq!(text.matches(&line).count(), 1, "{line:?} in {text}");
+        }
+    }
+    assert_eq!(space.story().log.len(), 61);
+}

@@ -1,0 +1,34 @@
+//! Scenarios: each is played through every door, in a new space each time, and must leave the same story.
+
+mod history;
+mod interleaved;
+mod names;
+mod pages;
+mod refusals;
+mod scratch;
+mod searching;
+
+use crate::doors::{self, Door, Kind};
+use crate::space::TestSpace;
+use crate::space::story::Story;
+
+/// Plays a scenario through every door. The story it leaves is the same through each, and equals the committed snapshot.
+#[track_caller]
+pub fn played(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) {
+    let mut expected: Option<Story> = None;
+    for kind in doors::ALL {
+        let Some(space) = kind.space() else { continue };
+        scenario(&*kind.of(&space), &space);
+        let story = space.story();
+        match &expected {
+            None => {
+                assert_eq!(kind, Kind::Direct, "the vfs itself sets the story");
+                insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
+                    insta::assert_snapshot!(name, story.told());
+                });
+                expected = Some(story);
+            }
+            Some(expected) => assert_eq!(&story, expected, "the story through {kind:?} differs from the one of the vfs"),
+        }
+    }
+}

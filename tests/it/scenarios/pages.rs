@@ -1,0 +1,110 @@
+//! The life of a page.
+
+use super::played;
+use crate::doors::GUEST;
+use crate::space::{git, me};
+
+#[test]
+fn a_page_is_created_overwritten_and_deleted() {
+    played("create_overwrite_delete", |door, _| {
+        door.write("a.md", b"# One\n\nfirst words\n").unwrap();
+        assert_eq!(door.read("a.md").unwrap(), b"# One\n\nfirst words\n");
+        door.write("a.md", b"# One\n\nother words\n").unwrap();
+        assert_eq!(door.read("a.md").unwrap(), b"# One\n\nother words\n");
+        assert_eq!(door.list("").unwrap(), ["a.md"]);
+        door.remove("a.md").unwrap();
+        door.read("a.md").unwrap_err();
+        assert!(door.list("").unwrap().is_empty());
+        door.remove("a.md").unwrap_err();
+    });
+}
+
+#[test]
+fn a_page_that_was_deleted_comes_back() {
+    played("delete_and_again", |door, _| {
+        for text in ["# First life\n", "# Second life\n"] {
+            door.write("cat.md", text.as_bytes()).unwrap();
+            assert_eq!(door.read("cat.md").unwrap(), text.as_bytes());
+            door.remove("cat.md").unwrap();
+        }
+        door.write("cat.md", b"# Third life\n").unwrap();
+    });
+}
+
+#[test]
+fn every_append_is_a_version() {
+    played("append", |door, _| {
+        door.write("log.md", b"# Log\n\n").unwrap();
+        for line in ["- one\n", "- two\n", "- three\n"] {
+            door.append("log.md", line.as_bytes()).unwrap();
+        }
+        assert_eq!(door.read("log.md").unwrap(), b"# Log\n\n- one\n- two\n- three\n");
+    });
+}
+
+#[test]
+fn an_empty_file_is_a_file() {
+    played("empty_file", |door, _| {
+        door.write("empty.md", b"").unwrap();
+        door.write("empty.txt", b"").unwrap();
+        assert_eq!(door.read("empty.md").unwrap(), b"");
+        door.write("empty.md", b"# Filled\n").unwrap();
+        door.write("empty.md", b"").unwrap();
+        assert_eq!(door.read("empty.md").unwrap(), b"");
+        assert_eq!(door.list("").unwrap(), ["empty.md", "empty.txt"]);
+    });
+}
+
+#[test]
+fn a_page_of_a_mebibyte_is_one_version_and_found_by_its_last_word() {
+    let mut text = "# Large\n\n".to_owned();
+    while text.len() < 1 << 20 {
+        text.push_str("The quick brown fox jumps over the lazy dog.\n");
+    }
+    text.push_str("quetzalcoatl\n");
+    played("one_mebibyte", |door, space| {
+        door.write("large.md", text.as_bytes()).unwrap();
+        assert!(door.read("large.md").unwrap() == text.as_bytes(), "what is read differs from what was written");
+        assert_eq!(space.client().found("quetzalcoatl"), ["large.md"]);
+    });
+}
+
+#[test]
+fn bytes_that_are_no_text_travel_unharmed() {
+    let picture: Vec<u8> = (0..=255).cycle().take(70_000).collect();
+    played("bytes", |door, _| {
+        door.write("pictures/all.png", &picture).unwrap();
+        assert!(door.read("pictures/all.png").unwrap() == picture, "what is read differs from what was written");
+    });
+}
+
+#[test]
+fn the_same_content_again_is_no_version() {
+    played("same_content", |door, space| {
+        door.write("a.md", b"# Same\n").unwrap();
+        space.settle();
+        let before = git::log(&space.root());
+        for _ in 0..3 {
+            door.write("a.md", b"# Same\n").unwrap();
+        }
+        space.settle();
+        assert_eq!(git::log(&space.root()), before);
+    });
+}
+
+#[test]
+fn two_writers_who_take_turns_are_both_named() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: only root can go through the mount as another user");
+        return;
+    }
+    played("two_writers", |door, space| {
+        for round in 0..3 {
+            door.write("shared.md", format!("# Shared\n\nmine {round}\n").as_bytes()).unwrap();
+            door.write_as_guest("shared.md", format!("# Shared\n\nyours {round}\n").as_bytes()).unwrap();
+        }
+        space.settle();
+        let authors: Vec<String> = git::log(&space.root()).into_iter().map(|commit| commit.author).collect();
+        assert_eq!(authors, [&me(), GUEST, &me(), GUEST, &me(), GUEST].map(ToString::to_string));
+    });
+}

@@ -1,0 +1,51 @@
+//! What lint refuses.
+
+use std::fs::{self, File};
+
+use super::played;
+use crate::doors::GUEST;
+use crate::doors::kernel::save;
+use crate::space::TestSpace;
+
+const GOOD: &[u8] = b"# Good\n\ngoodword\n";
+/// Pages with a lint error.
+const BAD: [&str; 2] = ["---\ntitle: [never closed\n---\n\nbadword\n", "# Bad\n\n| a | b |\n| - | - |\n| badword |\n"];
+
+#[test]
+fn a_refused_write_leaves_everything_as_it_was() {
+    played("lint_refusal", |door, space| {
+        door.write("a.md", GOOD).unwrap();
+        for bad in BAD {
+            door.write("a.md", bad.as_bytes()).unwrap_err();
+            door.write("new/b.md", bad.as_bytes()).unwrap_err();
+            assert_eq!(space.text("a.md").as_bytes(), GOOD, "the last good version stays");
+            assert!(space.client().found("badword").is_empty());
+        }
+        assert_eq!(space.client().found("goodword"), ["a.md"]);
+        door.write("a.md", b"# Good\n\nbetterword\n").unwrap();
+        assert_eq!(door.read("a.md").unwrap(), b"# Good\n\nbetterword\n");
+    });
+}
+
+#[test]
+fn a_refused_save_through_the_mount_is_kept_and_explained() {
+    let Some(space) = TestSpace::mounted() else { return };
+    let page = space.mountpoint().join("d/a.md");
+    fs::create_dir(space.mountpoint().join("d")).unwrap();
+    save(File::create(&page).unwrap(), GOOD).unwrap();
+    let refusal = save(File::create(&page).unwrap(), BAD[0].as_bytes()).unwrap_err();
+    assert!(refusal.starts_with("EINVAL"), "{refusal}");
+    assert_eq!(space.text("d/a.md").as_bytes(), GOOD, "the last good version stays");
+    assert_eq!(fs::read(space.mountpoint().join(".svc/rejected/d/a.md")).unwrap(), BAD[0].as_bytes());
+    let mut room = [0; 1024];
+    let length = rustix::fs::getxattr(&page, "user.svc.lint", &mut room).unwrap();
+    let reason = String::from_utf8_lossy(&room[..length]);
+    assert!(reason.contains("frontmatter"), "{reason}");
+    assert_eq!(space.story().log.len(), 1);
+    save(File::create(&page).unwrap(), b"# Better\n").unwrap();
+    space.settle();
+    assert!(!space.mountpoint().join(".svc/rejected/d/a.md").exists(), "kept until the next accepted write");
+    let story = space.story();
+    assert_eq!((story.log.len(), story.tree.len()), (2, 1), "{}", story.told());
+    assert_ne!(story.log[1].author, GUEST);
+}

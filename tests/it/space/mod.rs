@@ -1,0 +1,203 @@
+//! One space for one test: opened, served over HTTP, mounted where a test asks for it, and audited when it is taken down.
+
+pub mod client;
+pub mod git;
+mod leftovers;
+pub mod story;
+pub mod tree;
+pub mod wait;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use svcfs_base::{Door, SystemClock, TreePath};
+use svcfs_config::{Config, Overrides, Settings};
+use svcfs_knowledge::kernel::{Server, Space};
+use svcfs_knowledge::spaces::{self, Opening};
+use svcfs_mount::Mount;
+use svcfs_work::Supervisor;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+
+use client::Client;
+use wait::LIMIT;
+
+/// A space, alive.
+pub struct TestSpace {
+    server: Arc<Server>,
+    supervisor: Supervisor,
+    /// Answers HTTP; gone once the space is taken down.
+    runtime: Option<Runtime>,
+    stop: CancellationToken,
+    serving: Option<tokio::task::JoinHandle<()>>,
+    address: SocketAddr,
+    mount: Option<Mount>,
+    folder: TempDir,
+    _turn: Option<MutexGuard<'static, ()>>,
+}
+
+/// Mounting tests run one at a time: a machine under test has two processors, and a mount wants both.
+static ONE_MOUNT_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// False, with the reason printed, where nothing can be mounted.
+pub fn can_mount() -> bool {
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    if let Err(error) = &device {
+        println!("skipped: /dev/fuse cannot be opened: {error}");
+    }
+    device.is_ok()
+}
+
+/// The name of the user who runs the tests: what the mount writes into history.
+pub fn me() -> String {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap();
+    user.map_or_else(|| format!("uid-{}", nix::unistd::geteuid()), |user| user.name)
+}
+
+impl TestSpace {
+    /// An empty space, served over HTTP.
+    pub fn new() -> Self {
+        Self::on(folder(), false, false)
+    }
+
+    /// An empty space, served and mounted; none, with the reason printed, where nothing can be mounted.
+    pub fn mounted() -> Option<Self> {
+        can_mount().then(|| Self::on(folder(), true, false))
+    }
+
+    /// A space over what lies in `root` inside a folder, mounted, and watched for edits made behind it.
+    pub fn watched(folder: TempDir) -> Self {
+        Self::on(folder, can_mount(), true)
+    }
+
+    fn on(folder: TempDir, is_mounted: bool, watch: bool) -> Self {
+        let turn = is_mounted.then(|| ONE_MOUNT_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
+        let settings = Settings::resolve(Config::parse("", &|_| None), Overrides::default()).unwrap();
+        let clock = Arc::new(SystemClock);
+        let root = folder.path().join("root");
+        let opening = Opening { name: "default".to_owned(), root, clock: clock.clone(), watch };
+        let space = spaces::open(opening, &settings).unwrap();
+        let supervisor = Supervisor::new();
+        spaces::start(&space, &supervisor).unwrap();
+        let mount = is_mounted.then(|| {
+            let options = svcfs_mount::Options { clock: clock.clone(), threads: 8 };
+            Mount::start(Arc::clone(&space.vfs), &folder.path().join("mnt"), &options).unwrap()
+        });
+        let server = Arc::new(Server::new(space, clock, settings));
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let stop = CancellationToken::new();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let served = svcfs_http::serve(listener, Arc::clone(&server), stop.clone());
+        let serving = runtime.spawn(async { served.await.unwrap() });
+        Self {
+            server,
+            supervisor,
+            runtime: Some(runtime),
+            stop,
+            serving: Some(serving),
+            address,
+            mount,
+            folder,
+            _turn: turn,
+        }
+    }
+
+    /// The space itself.
+    pub fn space(&self) -> &Arc<Space> {
+        self.server.primary()
+    }
+
+    /// One who asks over HTTP.
+    pub fn client(&self) -> Client {
+        Client::new(self.address)
+    }
+
+    /// The knowledge root on the disk.
+    pub fn root(&self) -> PathBuf {
+        self.folder.path().join("root")
+    }
+
+    /// Where the space is mounted.
+    pub fn mountpoint(&self) -> PathBuf {
+        self.folder.path().join("mnt")
+    }
+
+    /// A folder beside root and mountpoint for what a test needs.
+    pub fn aside(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Waits until everything accepted is committed, announced and indexed.
+    pub fn settle(&self) {
+        let settled = self.space().vfs.settled().unwrap();
+        assert!(self.space().indexed.wait(settled.0, LIMIT), "the indexer does not follow");
+    }
+
+    /// The content of a file, as those see it who look at the tree from inside.
+    pub fn text(&self, path: &str) -> String {
+        let file = self.space().vfs.read(Door::Internal, &TreePath::parse(path).unwrap()).unwrap();
+        String::from_utf8(file.content.to_vec()).unwrap()
+    }
+
+    /// Runs a shell command in the mount; what it printed. It must succeed.
+    #[track_caller]
+    pub fn shell(&self, command: &str) -> String {
+        let output = Command::new("sh")
+            .args(["-ec", command])
+            // Programs must not read or leave anything in the home of who runs the tests.
+            .env("HOME", self.aside())
+            .env("LC_ALL", "C.UTF-8")
+            .current_dir(self.mountpoint())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "`{command}`: {said}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Stops everything, in the order of the daemon: nothing accepted is lost.
+    fn take_down(&mut self) -> Result<(), String> {
+        let Some(runtime) = self.runtime.take() else { return Ok(()) };
+        self.stop.cancel();
+        if let Some(serving) = self.serving.take() {
+            runtime.block_on(serving).map_err(|error| format!("serving ended badly: {error}"))?;
+        }
+        if let Some(mount) = self.mount.take() {
+            mount.stop(LIMIT).map_err(|error| error.to_string())?;
+        }
+        let lingering = self.supervisor.stop(LIMIT);
+        if !lingering.is_empty() {
+            return Err(format!("still running: {lingering:?}"));
+        }
+        self.space().vfs.close().map_err(|fault| format!("{fault:?}"))
+    }
+}
+
+impl Drop for TestSpace {
+    fn drop(&mut self) {
+        let is_failing = std::thread::panicking();
+        if !is_failing {
+            self.settle();
+            leftovers::check_index(self.space());
+        }
+        let outcome = self.take_down();
+        if !is_failing {
+            assert_eq!(outcome, Ok(()));
+            leftovers::check_root(&self.root(), &self.folder.path().join("clone"));
+        }
+    }
+}
+
+/// A folder for one space: `root` and `mnt` in it, reachable by other users of the machine.
+pub fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("root")).unwrap();
+    fs::create_dir(folder.path().join("mnt")).unwrap();
+    Command::new("chmod").args(["-R", "a+rwX"]).arg(folder.path()).status().unwrap();
+    folder
+}

@@ -1,0 +1,82 @@
+//! The story of a space: everything a person could find out about what happened to it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use svcfs_base::TreePath;
+
+use super::git::{self, Commit};
+use super::{TestSpace, me, tree};
+use crate::doors::GUEST;
+
+/// What the tree holds, how it came about, and what search knows of it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Story {
+    /// Every file on the disk with its hash; of empty directories nobody tells.
+    pub tree: BTreeMap<String, String>,
+    /// Every commit, oldest first.
+    pub log: Vec<Commit>,
+    /// Every indexed page with the hash of all its rows.
+    pub index: BTreeMap<String, String>,
+    /// What a person would like to read of those rows.
+    pages: BTreeMap<String, (String, usize)>,
+}
+
+impl TestSpace {
+    /// The story so far.
+    pub fn story(&self) -> Story {
+        self.settle();
+        let index = &self.space().index;
+        let fingerprint = index.fingerprint().unwrap();
+        assert_eq!(fingerprint.damage, None);
+        let row = |path: &TreePath| {
+            let page = index.page(path).unwrap().unwrap();
+            (path.to_string(), (page.title, page.word_count))
+        };
+        Story {
+            tree: kept(tree::files(&self.root())),
+            log: if git::has_commits(&self.root()) { git::log(&self.root()) } else { Vec::new() },
+            pages: fingerprint.by_page.keys().map(row).collect(),
+            index: fingerprint.by_page.iter().map(|(path, hash)| (path.to_string(), hash.to_string())).collect(),
+        }
+    }
+}
+
+/// Without what a filesystem door keeps for a writer it refused (gaps.md D6); doors that answer with the reason keep nothing.
+fn kept(mut tree: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    tree.retain(|path, _| !path.starts_with(".svc/rejected/"));
+    tree
+}
+
+impl Story {
+    /// The story as a snapshot keeps it: without hashes and dates, and the same whoever runs the tests.
+    pub fn told(&self) -> String {
+        let Self { tree, log, index: _, pages } = self;
+        let me = me();
+        let neutral = |text: &str| match text.strip_prefix(&format!("{me}: ")) {
+            Some(rest) => format!("<me>: {rest}"),
+            None => text.replacen(&format!("{GUEST}: "), "<guest>: ", 1),
+        };
+        let author = |name: &str| match name {
+            name if name == me => "<me>".to_owned(),
+            GUEST => "<guest>".to_owned(),
+            name => name.to_owned(),
+        };
+        let mut told = "tree\n".to_owned();
+        for path in tree.keys() {
+            writeln!(told, "  {path}").unwrap();
+        }
+        told.push_str("log\n");
+        for Commit { author: name, subject, files } in log {
+            writeln!(told, "  {} | {}", author(name), neutral(subject)).unwrap();
+            for (what, path) in files {
+                writeln!(told, "    {what} {path}").unwrap();
+            }
+        }
+        told.push_str("index\n");
+        for (path, (title, words)) in pages {
+            writeln!(told, "  {path} | {title} | {words} words").unwrap();
+        }
+        told
+    }
+}
