@@ -206,6 +206,9 @@ fn stage_in(
         None => repository.find_tree(repository.treebuilder(None)?.write()?)?,
     };
     let mut written = Vec::with_capacity(edits.len() * 4);
+    if parent.is_none() {
+        written.push(baseline.id());
+    }
     let tree = updated_tree(repository, &baseline, edits, &mut written)?;
     if let Some(parent) = parent.as_ref().filter(|_| tree.id() == baseline.id()) {
         return Ok((Staged { commit: commit_id(parent.id()), is_new: false }, written));
@@ -242,7 +245,9 @@ fn updated_tree<'r>(
     let first = |edits: &[Edit<'_>]| edits.first().map_or_else(TreePath::root, |edit| edit.path().clone());
     let kept = if is_removing {
         let id = removals.create_updated(repository, baseline).map_err(|error| refused(&first(edits), error))?;
-        repository.find_tree(id)?
+        let kept = repository.find_tree(id)?;
+        trees_on_the_way(&kept, edits, written)?;
+        kept
     } else {
         baseline.clone()
     };

@@ -1,1 +1,173 @@
+#![expect(clippy::disallowed_methods, reason = "the repository is damaged and edited by hand")]
 
+use std::process::Command;
+
+use svcfs_base::{Actor, FileKind, Timestamp, TreePath};
+
+use super::*;
+
+struct Fixture {
+    directory: tempfile::TempDir,
+    history: History,
+}
+
+fn fixture() -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    let (history, is_new) = History::open(directory.path()).unwrap();
+    assert!(is_new);
+    Fixture { directory, history }
+}
+
+impl Fixture {
+    fn git(&self, arguments: &[&str]) -> String {
+        let output = Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+    fn commit(&self, parent: Option<CommitId>, edits: &[Edit<'_>]) -> CommitId {
+        let staged = self.history.stage(parent, edits, &author(&Actor::new("eve"))).unwrap();
+        self.history.advance(parent, staged.commit).unwrap();
+        staged.commit
+    }
+}
+
+fn author(actor: &Actor) -> Author<'_> {
+    Author { actor, time: Timestamp::from_second(1_800_000_000).unwrap(), message: "m" }
+}
+
+fn at(path: &str) -> TreePath {
+    TreePath::parse(path).unwrap()
+}
+
+fn write<'a>(path: &'a TreePath, content: &'a str) -> Edit<'a> {
+    Edit::Write { path, kind: FileKind::Regular, content: content.as_bytes() }
+}
+
+#[test]
+fn the_same_set_on_the_same_parent_gives_the_same_commit() {
+    let fixture = fixture();
+    let path = at("a/b.md");
+    let (one, two) = (
+        fixture.history.stage(None, &[write(&path, "x")], &author(&Actor::new("eve"))).unwrap(),
+        fixture.history.stage(None, &[write(&path, "x")], &author(&Actor::new("eve"))).unwrap(),
+    );
+    assert_eq!(one, two);
+    assert_eq!(fixture.history.head().unwrap(), None);
+}
+
+#[test]
+fn a_set_that_changes_nothing_makes_no_commit() {
+    let fixture = fixture();
+    let path = at("a.md");
+    let first = fixture.commit(None, &[write(&path, "x")]);
+    let again = fixture.history.stage(Some(first), &[write(&path, "x")], &author(&Actor::new("eve"))).unwrap();
+    assert_eq!(again, Staged { commit: first, is_new: false });
+}
+
+#[test]
+fn removals_make_room_for_what_the_same_set_puts_there() {
+    let fixture = fixture();
+    let (file, below) = (at("x"), at("x/y.md"));
+    let first = fixture.commit(None, &[write(&file, "file")]);
+    let second = fixture.commit(Some(first), &[write(&below, "y"), Edit::Remove { path: &file }]);
+    fixture.commit(Some(second), &[write(&file, "file"), Edit::Remove { path: &below }]);
+    assert_eq!(fixture.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "x\n");
+    assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), "3");
+}
+
+#[test]
+fn a_path_git_refuses_is_named() {
+    let fixture = fixture();
+    for name in [".git/x", "a/.GIT", "git~1", "d/.git"] {
+        let path = at(name);
+        let error = fixture.history.stage(None, &[write(&path, "x")], &author(&Actor::new("eve"))).unwrap_err();
+        assert!(
+            matches!(&error, StoreError::Unrecordable { path: refused, .. } if *refused == path),
+            "{name}: {error}"
+        );
+    }
+}
+
+#[test]
+fn the_branch_moves_only_from_where_it_was_expected() {
+    let fixture = fixture();
+    let path = at("a.md");
+    let first = fixture.commit(None, &[write(&path, "1")]);
+    let second = fixture.history.stage(Some(first), &[write(&path, "2")], &author(&Actor::new("eve"))).unwrap().commit;
+    fixture.history.advance(Some(first), second).unwrap();
+    assert!(fixture.history.advance(Some(first), second).is_err());
+    assert!(fixture.history.advance(None, first).is_err());
+    assert_eq!(fixture.history.head().unwrap(), Some(second));
+}
+
+#[test]
+fn packing_keeps_every_object_and_drops_the_loose_ones() {
+    let fixture = fixture();
+    let mut head = None;
+    for n in 0..25 {
+        let path = at(&format!("d{}/{n}.md", n % 3));
+        head = Some(fixture.commit(head, &[write(&path, &format!("page {n}"))]));
+    }
+    let packed = fixture.history.pack().unwrap();
+    fixture.history.drop_loose(packed).unwrap();
+    assert_eq!(fixture.history.loose_count(), 0);
+    assert!(fixture.git(&["count-objects", "-v"]).starts_with("count: 0\n"));
+    fixture.git(&["fsck", "--strict"]);
+    assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), "25");
+}
+
+#[test]
+fn commits_of_others_are_told_with_what_they_changed() {
+    let fixture = fixture();
+    let path = at("a.md");
+    let ours = fixture.commit(None, &[write(&path, "1")]);
+    fixture.git(&["reset", "-q", "--hard"]);
+    std::fs::write(fixture.directory.path().join("b.md"), "theirs").unwrap();
+    fixture.git(&["rm", "-q", "a.md"]);
+    fixture.git(&["add", "b.md"]);
+    fixture.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-qm", "by hand"]);
+    let theirs = fixture.history.head().unwrap().unwrap();
+    let between = fixture.history.between(Some(ours), theirs).unwrap();
+    assert_eq!(between.len(), 1);
+    assert_eq!((between[0].actor.as_str(), between[0].message.as_str()), ("Ann", "by hand"));
+    let changed: Vec<_> = between[0].entries.iter().map(|entry| (entry.path.as_str(), entry.new.is_some())).collect();
+    assert_eq!(changed, [("a.md", false), ("b.md", true)]);
+    assert_eq!(fixture.history.between(None, theirs).unwrap().len(), 2);
+}
+
+#[test]
+fn a_head_that_was_rewritten_is_told_as_one_difference() {
+    let fixture = fixture();
+    let (one, two) = (at("a.md"), at("b.md"));
+    let ours = fixture.commit(None, &[write(&one, "1")]);
+    fixture.git(&["reset", "-q", "--hard"]);
+    let other = fixture.history.stage(None, &[write(&two, "2")], &author(&Actor::new("ann"))).unwrap().commit;
+    let between = fixture.history.between(Some(ours), other).unwrap();
+    assert_eq!(between.len(), 1);
+    assert_eq!(between[0].entries.len(), 2);
+}
+
+#[test]
+fn an_abbreviated_hash_finds_its_commit_and_nonsense_finds_none() {
+    let fixture = fixture();
+    let path = at("a.md");
+    let commit = fixture.commit(None, &[write(&path, "1")]);
+    let hash = commit.to_string();
+    assert_eq!(fixture.history.find(&hash).unwrap(), Some(commit));
+    assert_eq!(fixture.history.find(&hash[..6]).unwrap(), Some(commit));
+    let blob = svcfs_base::ETag::of(b"1").to_string();
+    for nonsense in ["", "abc", "zzzz", "HEAD", "../..", &"f".repeat(40), &"f".repeat(41), &blob] {
+        assert_eq!(fixture.history.find(nonsense).unwrap(), None, "{nonsense}");
+    }
+}
+
+#[test]
+fn an_existing_repository_keeps_its_exclude_file() {
+    let fixture = fixture();
+    let file = fixture.directory.path().join(".git/info/exclude");
+    std::fs::write(&file, "mine").unwrap();
+    drop(History::open(fixture.directory.path()).unwrap());
+    drop(History::open(fixture.directory.path()).unwrap());
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("mine\n") && text.matches("/.svc/state/").count() == 1, "{text}");
+}

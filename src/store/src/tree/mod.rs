@@ -3,6 +3,8 @@
 //! One rule: no path ever leaves the root. Everything is opened relative to the root's descriptor with `openat2` and
 //! `RESOLVE_BENEATH`; directories on the way to a write may not be links at all.
 
+mod stat;
+
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fs::{
@@ -20,57 +22,10 @@ use rustix::fs::{
 use rustix::io::Errno;
 use svcfs_base::{DiskAttributes, FileKind, MAX_FILE_BYTES, Name, TreePath};
 
+pub use stat::{Stat, StatKind};
+
+use self::stat::{modified_only, to_stat, to_timespec};
 use crate::{StatePaths, StoreError};
-
-/// What stands at a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StatKind {
-    /// A directory.
-    Directory,
-    /// A regular file.
-    File,
-    /// A symbolic link.
-    Symlink,
-}
-
-/// What the disk knows of a path.
-#[derive(Debug, Clone, Copy)]
-pub struct Stat {
-    /// What it is.
-    pub kind: StatKind,
-    /// Length in bytes.
-    pub size: u64,
-    /// Permission bits (`0o7777`).
-    pub mode: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Number of names.
-    pub links: u32,
-    /// Last modification.
-    pub modified: SystemTime,
-    /// Last change of attributes.
-    pub changed: SystemTime,
-    /// Last access.
-    pub accessed: SystemTime,
-    /// Device number.
-    pub device: u64,
-    /// Inode number.
-    pub inode: u64,
-}
-
-impl Stat {
-    /// The kind git records for this file; none for a directory.
-    pub const fn file_kind(&self) -> Option<FileKind> {
-        match self.kind {
-            StatKind::Directory => None,
-            StatKind::Symlink => Some(FileKind::Symlink),
-            StatKind::File if self.mode & 0o100 != 0 => Some(FileKind::Executable),
-            StatKind::File => Some(FileKind::Regular),
-        }
-    }
-}
 
 /// A file to put in place.
 #[derive(Debug, Clone)]
@@ -484,57 +439,6 @@ fn disk(path: &TreePath, error: Errno) -> StoreError {
 
 fn to_errno(error: io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
-}
-
-fn to_stat(stat: &sys::Stat) -> Option<Stat> {
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => StatKind::Directory,
-        FileType::RegularFile => StatKind::File,
-        FileType::Symlink => StatKind::Symlink,
-        _ => return None,
-    };
-    Some(Stat {
-        kind,
-        size: u64::try_from(stat.st_size).unwrap_or(0),
-        mode: stat.st_mode & 0o7777,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
-        modified: to_time(stat.st_mtime, stat.st_mtime_nsec),
-        changed: to_time(stat.st_ctime, stat.st_ctime_nsec),
-        accessed: to_time(stat.st_atime, stat.st_atime_nsec),
-        device: stat.st_dev,
-        inode: stat.st_ino,
-    })
-}
-
-fn to_time(seconds: i64, nanoseconds: impl TryInto<u32>) -> SystemTime {
-    let nanoseconds = Duration::from_nanos(u64::from(nanoseconds.try_into().unwrap_or(0)));
-    match u64::try_from(seconds) {
-        Ok(after) => SystemTime::UNIX_EPOCH + Duration::from_secs(after) + nanoseconds,
-        Err(_) => SystemTime::UNIX_EPOCH - Duration::from_secs(seconds.unsigned_abs()) + nanoseconds,
-    }
-}
-
-fn to_timespec(time: SystemTime) -> Timespec {
-    match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(after) => Timespec {
-            tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(after.subsec_nanos()),
-        },
-        Err(before) => {
-            let before = before.duration();
-            let borrow = i64::from(before.subsec_nanos() > 0);
-            Timespec {
-                tv_sec: -i64::try_from(before.as_secs()).unwrap_or(i64::MAX) - borrow,
-                tv_nsec: borrow * 1_000_000_000 - i64::from(before.subsec_nanos()),
-            }
-        }
-    }
-}
-
-fn modified_only(time: SystemTime) -> Timestamps {
-    Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: sys::UTIME_OMIT }, last_modification: to_timespec(time) }
 }
 
 #[cfg(test)]

@@ -1,1 +1,125 @@
+#![expect(clippy::disallowed_methods, reason = "the disk is prepared as a person would")]
 
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::time::{Duration, SystemTime};
+
+use svcfs_base::{DiskAttributes, FileKind};
+
+use super::*;
+
+fn tree() -> (tempfile::TempDir, WorkTree) {
+    let directory = tempfile::tempdir().unwrap();
+    let tree = WorkTree::open(directory.path()).unwrap();
+    (directory, tree)
+}
+
+fn at(path: &str) -> TreePath {
+    TreePath::parse(path).unwrap()
+}
+
+fn install(tree: &WorkTree, path: &str, content: &str, kind: FileKind, disk: DiskAttributes) -> Outcome<()> {
+    tree.install(&Install { path: &at(path), content: content.as_bytes(), kind, disk })
+}
+
+fn plain(tree: &WorkTree, path: &str, content: &str) {
+    install(tree, path, content, FileKind::Regular, DiskAttributes::default()).unwrap();
+}
+
+#[test]
+fn a_replaced_file_keeps_its_permission_bits_and_owner() {
+    let (directory, tree) = tree();
+    plain(&tree, "a/b.md", "one");
+    let file = directory.path().join("a/b.md");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    let owner = if rustix::process::geteuid().is_root() { 12345 } else { rustix::process::geteuid().as_raw() };
+    std::os::unix::fs::chown(&file, Some(owner), None).unwrap();
+    plain(&tree, "a/b.md", "two");
+    let stat = fs::metadata(&file).unwrap();
+    assert_eq!((stat.mode() & 0o7777, stat.uid()), (0o640, owner));
+    assert_eq!(fs::read(&file).unwrap(), b"two");
+}
+
+#[test]
+fn kind_mode_and_time_asked_for_are_what_the_file_gets() {
+    let (directory, tree) = tree();
+    let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    let disk = DiskAttributes { mode: Some(0o600), modified: Some(then), owner: None };
+    install(&tree, "run", "x", FileKind::Executable, disk).unwrap();
+    let stat = tree.stat(&at("run")).unwrap();
+    assert_eq!((stat.mode, stat.modified, stat.file_kind()), (0o700, then, Some(FileKind::Executable)));
+    install(&tree, "link", "run", FileKind::Symlink, DiskAttributes::default()).unwrap();
+    assert_eq!(fs::read_link(directory.path().join("link")).unwrap().to_str(), Some("run"));
+    assert_eq!(tree.read(&at("link")).unwrap().0, "x");
+    assert_eq!(tree.read_leaf(&at("link")).unwrap().0, "run");
+}
+
+#[test]
+fn times_before_1970_survive() {
+    let (_directory, tree) = tree();
+    plain(&tree, "old", "x");
+    let then = SystemTime::UNIX_EPOCH - Duration::new(5, 250_000_000);
+    tree.set_times(&at("old"), None, Some(then)).unwrap();
+    assert_eq!(tree.stat(&at("old")).unwrap().modified, then);
+}
+
+#[test]
+fn nothing_is_read_or_written_through_a_link_that_leads_out() {
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret"), "s").unwrap();
+    let (directory, tree) = tree();
+    symlink(outside.path(), directory.path().join("out")).unwrap();
+    symlink(outside.path().join("secret"), directory.path().join("file")).unwrap();
+    assert!(matches!(tree.read(&at("out/secret")), Err(StoreError::Outside(_))));
+    assert!(matches!(tree.read(&at("file")), Err(StoreError::Outside(_))));
+    let put = |path| install(&tree, path, "x", FileKind::Regular, DiskAttributes::default());
+    assert!(put("out/new").is_err());
+    // The link itself is replaced, not what it points at.
+    put("file").unwrap();
+    assert_eq!(fs::read(outside.path().join("secret")).unwrap(), b"s");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_listing_leaves_out_what_no_tree_can_hold() {
+    use std::os::unix::ffi::OsStrExt;
+    let (directory, tree) = tree();
+    plain(&tree, "d/a.md", "x");
+    fs::write(directory.path().join("d").join(OsStr::from_bytes(b"\xff")), "x").unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, directory.path().join("d/pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    let names: Vec<_> = tree.list(&at("d")).unwrap().into_iter().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(names, ["a.md"]);
+    assert!(tree.read(&at("d/pipe")).is_err());
+}
+
+#[test]
+fn a_file_over_the_limit_is_not_read_into_memory() {
+    let (directory, tree) = tree();
+    let file = fs::File::create(directory.path().join("huge")).unwrap();
+    file.set_len(MAX_FILE_BYTES as u64 + 1).unwrap();
+    let Err(StoreError::Disk { source, .. }) = tree.read(&at("huge")) else { panic!("read it") };
+    assert_eq!(source.kind(), io::ErrorKind::FileTooLarge);
+    assert_eq!(tree.read_range(&at("huge"), MAX_FILE_BYTES as u64, 10).unwrap(), vec![0]);
+}
+
+#[test]
+fn what_a_crash_left_half_written_is_swept_at_opening() {
+    let (directory, tree) = tree();
+    plain(&tree, "a.md", "x");
+    drop(tree);
+    let leftover = StatePaths::of(directory.path()).temporary().join("1f");
+    fs::write(&leftover, "half").unwrap();
+    WorkTree::open(directory.path()).unwrap();
+    assert!(!leftover.exists());
+}
+
+#[test]
+fn a_rename_that_must_not_replace_does_not() {
+    let (_directory, tree) = tree();
+    plain(&tree, "a", "a");
+    plain(&tree, "b", "b");
+    assert!(tree.rename(&at("a"), &at("b"), false).is_err());
+    assert_eq!(tree.read(&at("b")).unwrap().0, "b");
+    tree.rename(&at("a"), &at("b"), true).unwrap();
+    assert_eq!(tree.read(&at("b")).unwrap().0, "a");
+}
