@@ -1,5 +1,3 @@
-#![expect(clippy::disallowed_methods, reason = "damage is done by hand")]
-
 use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
 use super::*;
