@@ -1,1 +1,37 @@
-fn main() {}
+//! The program: a command line over everything the other crates know.
+//!
+//! One rule: here is the wiring and nothing that could be decided elsewhere. A command reads its flags, opens what it needs in
+//! one order and closes it in the reverse one, and says what happened.
+#![warn(missing_docs)]
+
+mod arguments;
+mod cli;
+mod client;
+mod commands;
+mod failure;
+mod logging;
+mod manual;
+mod output;
+mod planting;
+mod presence;
+mod progress;
+mod root;
+mod signals;
+mod stop;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    let causes = cli.verbose;
+    match commands::run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::complain(&failure.told(causes));
+            ExitCode::from(failure.exit() as u8)
+        }
+    }
+}

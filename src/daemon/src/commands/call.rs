@@ -1,0 +1,211 @@
+//! `svcfs call`
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+use serde_json::{Map, Value};
+use svcfs_base::{Caller, ETag, Expect};
+use svcfs_config::{LogOutput, Overrides};
+use svcfs_knowledge::kernel::{Cx, Entry};
+use tracing::level_filters::LevelFilter;
+
+use crate::arguments::Inputs;
+use crate::cli::Cli;
+use crate::client::{self, Question};
+use crate::failure::{Exit, Failure};
+use crate::presence::{self, Served};
+use crate::root::{Root, must_be_initialised, settings, whoever};
+use crate::table::table;
+use crate::{logging, manual, output};
+
+/// How long an index that was left behind may take to catch up before a question is answered.
+const INDEX_PATIENCE: Duration = Duration::from_secs(600);
+
+/// Longest `--input`, in bytes (gaps.md 4.1: bodies).
+const MAX_INPUT_BYTES: u64 = 110 << 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  svcfs call                                         every operation, in one line each
+  svcfs call search --help                           what one takes
+  svcfs call search q='refresh token' limit=5
+  svcfs call search q=oauth --json | jq -r '.[].path'
+  svcfs call read path=index.md                      prints the page as it is
+  svcfs call write path=a.md content=\"$(cat a.md)\" --actor me
+  echo '{\"path\": \"a.md\", \"content\": \"# A\"}' | svcfs call write --input -
+  svcfs call tree --url http://notes.local:3333";
+
+/// Ask or change a knowledge base: every operation, by name
+///
+/// Arguments are read as the operation's schema says: numbers, true and false, lists with commas. The answer of an operation
+/// that gives a text is that text; --json gives the exact answer of the interface instead.
+///
+/// When a server has the root, it is asked over HTTP; else the root is opened for this one call. With --url a server is asked
+/// wherever it is.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, disable_help_flag = true)]
+pub struct Call {
+    /// Which operation; all of them are listed when absent
+    operation: Option<String>,
+    /// Its arguments
+    #[arg(value_name = "NAME=VALUE")]
+    arguments: Vec<String>,
+    /// Print the exact answer as JSON
+    #[arg(long)]
+    json: bool,
+    /// All arguments as one JSON object, `-` for standard input; NAME=VALUE adds to it
+    #[arg(long, value_name = "JSON")]
+    input: Option<String>,
+    /// Ask the server at this address
+    #[arg(long, value_name = "URL", conflicts_with = "root")]
+    url: Option<String>,
+    /// Directory of the knowledge base
+    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
+    root: PathBuf,
+    /// Author of the commit, when something is changed [default: the login name]
+    #[arg(long, value_name = "NAME")]
+    actor: Option<String>,
+    /// Refuse the change unless the page still has this ETag
+    #[arg(long, value_name = "ETAG")]
+    if_match: Option<String>,
+    /// Which space of the server; its first one when absent
+    #[arg(long, value_name = "NAME")]
+    space: Option<String>,
+    /// Print help, of the operation when one is named
+    #[arg(short, long)]
+    help: bool,
+}
+
+impl Call {
+    /// Calls the operation, or explains.
+    ///
+    /// # Errors
+    /// `Usage` for arguments the operation does not take; the operation's own refusal.
+    pub fn run(self) -> Result<(), Failure> {
+        let Some(name) = &self.operation else {
+            return self.explain();
+        };
+        let entry = manual::find(name)?;
+        if self.help {
+            return output::say(&manual::of(entry));
+        }
+        let inputs = Inputs::of(entry);
+        let arguments =
+            inputs.read(self.input.as_deref().map(input).transpose()?.unwrap_or_default(), &self.arguments)?;
+        if let Some(missing) = inputs.required.iter().find(|name| !arguments.contains_key(*name)) {
+            let told =
+                format!("`{missing}` is required; `svcfs call {} --help` tells what the operation takes", entry.name);
+            return Err(Failure::saying(Exit::Usage, told));
+        }
+        if self.if_match.is_some() && entry.is_reading() {
+            let told = format!("--if-match has no meaning: `{}` changes nothing", entry.name);
+            return Err(Failure::saying(Exit::Usage, told));
+        }
+        let json = self.json;
+        show(entry, &self.answer(entry, arguments)?, json)
+    }
+
+    fn explain(&self) -> Result<(), Failure> {
+        if self.help {
+            let mut program = Cli::command();
+            program.build();
+            let help = program.find_subcommand_mut("call").map(|call| call.render_long_help().to_string());
+            return output::say(&help.unwrap_or_default());
+        }
+        if self.json { output::json(&manual::list_json()) } else { output::say(&manual::list()) }
+    }
+
+    fn answer(self, entry: &'static Entry, arguments: Map<String, Value>) -> Result<Value, Failure> {
+        let Self { url, root: path, actor, if_match, space, .. } = self;
+        let caller = whoever(actor.as_deref());
+        let expect = if_match.as_deref().map(expectation).transpose()?.unwrap_or_default();
+        let question = |arguments| Question {
+            entry,
+            arguments,
+            actor: caller.actor.as_ref().map(ToString::to_string),
+            if_match: if_match.clone(),
+            space: space.clone(),
+        };
+        if let Some(url) = url {
+            return client::ask(&url, question(arguments));
+        }
+        must_be_initialised(&path)?;
+        let settings = settings(&path, None, Overrides::default())?;
+        let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
+        match Root::open(&path, settings, false) {
+            Ok(root) => {
+                let outcome = inside(&root, entry, (arguments, Caller { expect, ..caller.clone() }, space.as_deref()));
+                root.close()?;
+                outcome
+            }
+            Err(fault) => match presence::holder(&path, &fault) {
+                Some(Served { url: Some(url), .. }) => client::ask(&url, question(arguments)),
+                Some(Served { pid, url: None }) => {
+                    let path = path.display();
+                    let told = format!(
+                        "root `{path}` is used by process {pid}, which does not answer over HTTP; stop it first"
+                    );
+                    Err(Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told)))
+                }
+                None => Err(fault.into()),
+            },
+        }
+    }
+}
+
+/// Runs the operation in this process.
+fn inside(
+    root: &Root,
+    entry: &Entry,
+    (arguments, caller, space): (Map<String, Value>, Caller, Option<&str>),
+) -> Result<Value, Failure> {
+    let server = root.server();
+    let space = match space {
+        None => root.space(),
+        Some(name) => {
+            let missing = || Failure::saying(Exit::Refused, format!("space not found: {}", name.escape_default()));
+            server.space(name).ok_or_else(missing)?
+        }
+    };
+    root.index_to_cursor(INDEX_PATIENCE, || {})?;
+    Ok((entry.call)(arguments.into(), &Cx::new(server, space, &caller))?)
+}
+
+fn expectation(text: &str) -> Result<Expect, Failure> {
+    if text.trim() == "*" {
+        return Ok(Expect::Present);
+    }
+    ETag::parse("--if-match", text)
+        .map(|etag| Expect::OneOf(vec![etag]))
+        .map_err(|fault| Failure::new(Exit::Usage, fault))
+}
+
+/// `--input`, as the object it must be.
+fn input(text: &str) -> Result<Map<String, Value>, Failure> {
+    let mut given = text.to_owned();
+    if text == "-" {
+        given.clear();
+        let stdin = std::io::stdin().lock();
+        stdin.take(MAX_INPUT_BYTES).read_to_string(&mut given).context("standard input cannot be read")?;
+    }
+    serde_json::from_str(&given)
+        .map_err(|error| Failure::saying(Exit::Usage, format!("--input must be a JSON object: {error}")))
+}
+
+/// Prints an answer: exactly, or as people like to read it.
+fn show(entry: &Entry, answer: &Value, json: bool) -> Result<(), Failure> {
+    if json {
+        return output::json(answer);
+    }
+    let text = entry.http.iter().find_map(|route| answer.get(route.answers?.0));
+    if let Some(content) = text {
+        return output::written(&client::bytes_of(content)?);
+    }
+    match table(answer) {
+        Some(table) => output::say(&table),
+        None => output::json(answer),
+    }
+}

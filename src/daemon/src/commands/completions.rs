@@ -1,0 +1,34 @@
+//! `svcfs completions`
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::failure::Failure;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  svcfs completions bash > ~/.local/share/bash-completion/completions/svcfs
+  svcfs completions zsh  > ~/.zfunc/_svcfs          with ~/.zfunc in $fpath
+  svcfs completions fish > ~/.config/fish/completions/svcfs.fish";
+
+/// Print a script that completes commands and flags in your shell
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Completions {
+    /// Which shell
+    shell: Shell,
+}
+
+impl Completions {
+    /// Prints the script.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn run(self) -> Result<(), Failure> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "svcfs", &mut script);
+        output::written(&script)
+    }
+}

@@ -1,0 +1,69 @@
+//! `svcfs mcp`
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use svcfs_config::Overrides;
+use tracing::level_filters::LevelFilter;
+
+use crate::failure::{Exit, Failure};
+use crate::presence::{self, Served};
+use crate::root::{Root, must_be_initialised, settings};
+use crate::stop::{self, Running};
+use crate::{logging, signals};
+
+const EXAMPLES: &str = "\
+Examples:
+  svcfs mcp --root notes
+  {\"mcpServers\": {\"notes\": {\"command\": \"svcfs\", \"args\": [\"mcp\", \"--root\", \"/home/me/notes\"]}}}
+
+A root that `svcfs serve` has offers the same at its /mcp, for many agents at once.";
+
+/// Speak the agent tool protocol on standard input and output
+///
+/// For agents that start their tool servers themselves. The tools are the operations of `svcfs call`; the log goes to standard
+/// error, never to standard output. Ends when the agent closes its side, after every accepted write is finished.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Mcp {
+    /// Directory of the knowledge base
+    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
+    root: PathBuf,
+    /// Settings from this file instead of `.svc/config.toml` in the root
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Mcp {
+    /// Answers until the other side has nothing more to ask.
+    ///
+    /// # Errors
+    /// `Refused` when a server has the root; what stands in the way of opening it; a conversation that breaks off.
+    pub fn run(self) -> Result<(), Failure> {
+        let Self { root: path, config } = self;
+        must_be_initialised(&path)?;
+        let settings = settings(&path, config.as_deref(), Overrides::default())?;
+        let _logging = logging::start(&settings.log, LevelFilter::WARN)?;
+        let listening = signals::listen()?;
+        let root = Root::open(&path, settings, true).map_err(|fault| match presence::holder(&path, &fault) {
+            Some(Served { pid, url: Some(url) }) => {
+                let path = path.display();
+                let told = format!("root `{path}` is served already by process {pid}; let the agent use {url}/mcp");
+                Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told))
+            }
+            Some(Served { .. }) | None => presence::taken(&path, fault, "stop it first"),
+        })?;
+        let conversation = svcfs_http::serve_stdio(Arc::clone(root.server()), listening.end.clone());
+        let outcome = listening.runtime.block_on(async {
+            tokio::select! {
+                outcome = conversation => outcome,
+                () = listening.end.cancelled() => Ok(()),
+            }
+        });
+        // What reads standard input cannot be interrupted; the process ends without waiting for it.
+        stop::stop(Running { root, mount: None, http: None, announced: None }, &listening)?;
+        listening.runtime.shutdown_background();
+        outcome.map_err(|error| anyhow::Error::new(error).into())
+    }
+}

@@ -1,0 +1,31 @@
+//! The commands, one file each.
+
+pub mod call;
+pub mod completions;
+pub mod init;
+pub mod mcp;
+pub mod mount;
+pub mod reindex;
+pub mod serve;
+pub mod unmount;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Failure;
+
+/// Does what the command line says.
+///
+/// # Errors
+/// The command's own.
+pub fn run(cli: Cli) -> Result<(), Failure> {
+    let Cli { verbose: _, command } = cli;
+    match command {
+        Command::Init(command) => command.run(),
+        Command::Serve(command) => command.run(),
+        Command::Mount(command) => command.run(),
+        Command::Unmount(command) => command.run(),
+        Command::Reindex(command) => command.run(),
+        Command::Call(command) => command.run(),
+        Command::Mcp(command) => command.run(),
+        Command::Completions(command) => command.run(),
+    }
+}

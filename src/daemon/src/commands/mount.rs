@@ -1,0 +1,81 @@
+//! `svcfs mount`
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use sd_notify::NotifyState;
+use svcfs_base::{Clock, SystemClock};
+use svcfs_config::Overrides;
+use svcfs_mount::Options;
+use tracing::level_filters::LevelFilter;
+
+use crate::failure::Failure;
+use crate::root::{Root, must_be_initialised, settings};
+use crate::stop::{self, Running};
+use crate::{logging, output, presence, signals};
+
+const EXAMPLES: &str = "\
+Examples:
+  mkdir notes.mnt && svcfs mount notes.mnt --root notes
+  vim notes.mnt/index.md        a save is a commit under your name
+
+Ctrl-C takes the mount away once every accepted write is finished. `svcfs serve --mount` does the same
+beside HTTP.";
+
+/// Mount a knowledge base as a folder, without HTTP
+///
+/// Stays in the foreground. The mountpoint is an empty directory outside the root. Needs /dev/fuse, and either root or
+/// `fusermount3` (package fuse3).
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Mount {
+    /// Empty directory to mount at
+    mountpoint: PathBuf,
+    /// Directory of the knowledge base
+    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
+    root: PathBuf,
+    /// Settings from this file instead of `.svc/config.toml` in the root
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Mount {
+    /// Mounts until a signal asks for the end.
+    ///
+    /// # Errors
+    /// What stands in the way of mounting, or did not end as it should.
+    pub fn run(self) -> Result<(), Failure> {
+        let Self { mountpoint, root: path, config } = self;
+        must_be_initialised(&path)?;
+        let settings = settings(&path, config.as_deref(), Overrides::default())?;
+        let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
+        let listening = signals::listen()?;
+        let advice = "give its `svcfs serve` the flag --mount instead, or stop it first";
+        let root = Root::open(&path, settings, true).map_err(|fault| presence::taken(&path, fault, advice))?;
+        let mounted =
+            svcfs_mount::Mount::start(Arc::clone(&root.space().vfs), &mountpoint, &options(Arc::new(SystemClock)));
+        let mut running = Running { root, mount: None, http: None, announced: None };
+        let mounted = match mounted {
+            Ok(mounted) => mounted,
+            Err(error) => {
+                stop::stop(running, &listening)?;
+                return Err(error.into());
+            }
+        };
+        let told =
+            format!("svcfs mounts {} at {}", running.root.space().vfs.root().display(), mounted.mountpoint().display());
+        running.mount = Some(mounted);
+        running.announced = Some(presence::announce(running.root.space().vfs.root(), None)?);
+        output::say(&told)?;
+        stop::notify(&[NotifyState::Ready, NotifyState::Status(&told)]);
+        listening.runtime.block_on(listening.end.cancelled());
+        stop::stop(running, &listening)
+    }
+}
+
+/// How this program mounts: as many requests at once as a build with every core needs, few enough to cost nothing at rest.
+pub fn options(clock: Arc<dyn Clock>) -> Options {
+    let cores = std::thread::available_parallelism().map_or(4, usize::from);
+    Options { clock, threads: (2 * cores).clamp(8, 32) }
+}

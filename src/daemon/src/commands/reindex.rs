@@ -1,0 +1,104 @@
+//! `svcfs reindex`
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use svcfs_config::{LogOutput, Overrides};
+use svcfs_knowledge::search::{Report, reindex};
+use tracing::level_filters::LevelFilter;
+
+use crate::failure::{Exit, Failure};
+use crate::root::{Root, must_be_initialised, settings};
+use crate::{logging, output, presence, progress};
+
+/// How long the old index may take to catch up before it is compared; a tree of a million pages takes minutes.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+const EXAMPLES: &str = "\
+Examples:
+  svcfs reindex --root notes
+  svcfs reindex --root notes --json | jq .differences
+
+Exit codes: 0 when the old index was right, 1 when it was not (the new one is in place all the same).";
+
+/// Make the search index anew, and prove that the old one was right
+///
+/// The index is derived from the pages and can be made again at any time. This brings the old one up to date, makes a new one
+/// from the pages, compares the two word by word and link by link, and names the pages for which they differ.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Reindex {
+    /// Directory of the knowledge base
+    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
+    root: PathBuf,
+    /// Answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Reindex {
+    /// Rebuilds and compares.
+    ///
+    /// # Errors
+    /// `Failed` when the two differ; `Refused` when a server has the root.
+    pub fn run(self) -> Result<(), Failure> {
+        let Self { root: path, json } = self;
+        must_be_initialised(&path)?;
+        let settings = settings(&path, None, Overrides::default())?;
+        let _logging = logging::start(&LogOutput::Stderr, LevelFilter::WARN)?;
+        let advice = "stop it first, and start it again afterwards";
+        let root = Root::open(&path, settings, false).map_err(|fault| presence::taken(&path, fault, advice))?;
+        let report = rebuilt(&root);
+        root.close()?;
+        tell(&report?, json)
+    }
+}
+
+fn rebuilt(root: &Root) -> Result<Report, Failure> {
+    let watched = progress::spinner("bringing the old index up to date");
+    let caught_up = root.index_to_cursor(PATIENCE, || watched.tick());
+    watched.finish_and_clear();
+    caught_up?;
+    let watched = progress::pages("making the new index");
+    let report = reindex(root.space(), |done, total| {
+        watched.set_length(total as u64);
+        watched.set_position(done as u64);
+    });
+    watched.finish_and_clear();
+    Ok(report?)
+}
+
+fn tell(report: &Report, json: bool) -> Result<(), Failure> {
+    let Report { pages, before, after, differences } = report;
+    let equal = before == after;
+    if json {
+        output::json(&json!({
+            "equal": equal, "pages": pages, "before": before, "after": after, "differences": differences,
+        }))?;
+    } else if equal {
+        let (links, words) = (after.links, after.words);
+        output::say(&format!("{pages} pages, {links} links, {words} words: the new index equals the old one"))?;
+    } else {
+        let lines = differences.iter().map(|difference| {
+            let how = serde_json::to_value(difference.divergence).unwrap_or_default();
+            format!("  {:<8} {}\n", how.as_str().unwrap_or_default(), difference.path)
+        });
+        output::say(&lines.collect::<String>())?;
+    }
+    if equal {
+        return Ok(());
+    }
+    let damage =
+        before.damage.as_ref().map(|damage| format!(" (the old one was damaged: {damage})")).unwrap_or_default();
+    let what = match differences.len() {
+        0 => "in its word lists only".to_owned(),
+        1 => "for 1 page".to_owned(),
+        many => format!("for {many} pages"),
+    };
+    Err(Failure::saying(
+        Exit::Failed,
+        format!("the new index differs from the old one {what}{damage}; the new one is in place"),
+    ))
+}

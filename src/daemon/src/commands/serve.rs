@@ -1,0 +1,220 @@
+//! `svcfs serve`
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+use sd_notify::NotifyState;
+use svcfs_base::SystemClock;
+use svcfs_config::templates::{self, Template};
+use svcfs_config::{Host, Overrides, ServerSettings, Settings};
+use svcfs_mount::Mount;
+use tracing::level_filters::LevelFilter;
+
+use crate::commands::mount;
+use crate::failure::{Exit, Failure};
+use crate::root::{Root, is_new, settings, whoever};
+use crate::signals::{self, Listening};
+use crate::stop::{self, Http, Running};
+use crate::{logging, output, planting, presence};
+
+const EXAMPLES: &str = "\
+Examples:
+  svcfs serve                                 ./knowledge on http://127.0.0.1:3333
+  svcfs serve -r notes --mount ~/notes        as a folder, too: an empty directory outside the root
+  svcfs serve -r notes --port 0               on any free port; the address is printed
+  svcfs serve -r notes --config ./notes.toml  with settings from elsewhere
+  SVC_LOG=debug svcfs serve                   with everything in the log
+
+SIGTERM and SIGINT (Ctrl-C) finish every accepted write, unmount and exit with 0; a second one exits at
+once with 130, and the next start completes what was accepted. SIGHUP changes nothing.";
+
+/// Serve a knowledge base over HTTP and, when asked to, as a mounted folder
+///
+/// One process for everything: REST and its documentation at /api/docs, agents at /mcp, changes at /events, and the folder
+/// given by --mount. A root that is new or empty begins with the template `knowledge`; one that has pages is adopted as it is.
+/// One server at a time has a root.
+///
+/// Flags beat the settings in `.svc/config.toml` of the root. There is no authentication in this version: whoever reaches the
+/// port reads and writes, so it listens on the loopback address unless told otherwise.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Serve {
+    /// Directory of the knowledge base
+    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
+    root: PathBuf,
+    /// Address or host name to listen on [default: 127.0.0.1]
+    #[arg(long)]
+    host: Option<String>,
+    /// Port to listen on, 0 for any that is free [default: 3333]
+    #[arg(short, long, env = "SVC_PORT")]
+    port: Option<u16>,
+    /// Address under which clients reach this server, for links in answers
+    #[arg(long, value_name = "URL", env = "SVC_PUBLIC_URL")]
+    public_url: Option<String>,
+    /// Also mount it at this empty directory
+    #[arg(short, long, value_name = "MOUNTPOINT")]
+    mount: Option<PathBuf>,
+    /// Settings from this file instead of `.svc/config.toml` in the root
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Serve {
+    /// Serves until a signal asks for the end.
+    ///
+    /// # Errors
+    /// What stands in the way of starting, or did not end as it should.
+    pub fn run(self) -> Result<(), Failure> {
+        let Self { root, host, port, public_url, mount, config } = self;
+        let settings = settings(&root, config.as_deref(), Overrides { host, port, public_url })?;
+        let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
+        let listening = signals::listen()?;
+        // Before the root is touched: a port that is taken is found out in a moment, adopting a large tree takes longer.
+        let socket = bind(&settings.server)?;
+        warn_when_open(&settings.server);
+        let running = start(&root, settings, mount.as_deref(), (socket, &listening))?;
+        let Some(http) = &running.http else {
+            return stop::stop(running, &listening);
+        };
+        let ended = http.stop.clone();
+        listening.runtime.block_on(async {
+            tokio::select! {
+                () = listening.end.cancelled() => {}
+                // Cancelled by the door's own task when it ends before it is asked to.
+                () = ended.cancelled() => tracing::error!("the HTTP server ended by itself"),
+            }
+        });
+        stop::stop(running, &listening)
+    }
+}
+
+/// The reverse of [`stop::stop`]. When a later step fails, the earlier ones are taken back in order.
+fn start(
+    path: &Path,
+    settings: Settings,
+    mountpoint: Option<&Path>,
+    (socket, listening): (TcpListener, &Listening),
+) -> Result<Running, Failure> {
+    let begins = is_new(path);
+    let address = socket.local_addr().context("the address of the HTTP server is not known")?;
+    let listens = ServerSettings { port: address.port(), ..settings.server.clone() };
+    let advice = "stop it first, or serve another root";
+    let root = Root::open(path, settings, true).map_err(|fault| presence::taken(path, fault, advice))?;
+    let mut running = Running { root, mount: None, http: None, announced: None };
+    match open_doors(&mut running, begins, mountpoint, (socket, &listens, listening)) {
+        Ok(()) => Ok(running),
+        Err(failure) => {
+            if let Err(second) = stop::stop(running, listening) {
+                tracing::error!("while taking the start back: {}", second.told(true));
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn open_doors(
+    running: &mut Running,
+    begins: bool,
+    mountpoint: Option<&Path>,
+    (socket, listens, listening): (TcpListener, &ServerSettings, &Listening),
+) -> Result<(), Failure> {
+    let space = running.root.space();
+    if begins && let Some(template) = Template::find(templates::DEFAULT) {
+        let planted = planting::plant(space, template, &whoever(None))?;
+        tracing::info!(
+            template = template.id,
+            files = planted.written.len(),
+            "the root is new; it begins with a template"
+        );
+    }
+    if let Some(mountpoint) = mountpoint {
+        running.mount = Some(Mount::start(Arc::clone(&space.vfs), mountpoint, &mount::options(Arc::new(SystemClock)))?);
+    }
+    let url = format!("http://{}", reachable(listens).authority());
+    running.http = Some(answer(socket, running, listening)?);
+    running.announced = Some(presence::announce(running.root.space().vfs.root(), Some(url.clone()))?);
+    tell(running, &url)
+}
+
+/// Starts answering requests. The door's token is cancelled also when it ends by itself.
+fn answer(socket: TcpListener, running: &Running, listening: &Listening) -> Result<Http, Failure> {
+    let _inside = listening.runtime.enter();
+    socket.set_nonblocking(true).context("the HTTP server's socket cannot be used")?;
+    let listener = tokio::net::TcpListener::from_std(socket).context("the HTTP server's socket cannot be used")?;
+    let server = Arc::clone(running.root.server());
+    let stop = tokio_util::sync::CancellationToken::new();
+    let (asked, ended) = (stop.clone(), stop.clone().drop_guard());
+    let task = listening.runtime.spawn(async move {
+        let outcome = svcfs_http::serve(listener, server, asked).await;
+        drop(ended);
+        outcome
+    });
+    Ok(Http { task, stop })
+}
+
+/// Says on standard output and to systemd that everything is there.
+fn tell(running: &Running, url: &str) -> Result<(), Failure> {
+    let root = running.root.space().vfs.root().display();
+    let mounted = running.mount.as_ref().map(|mount| mount.mountpoint().display().to_string());
+    tracing::info!(root = %root, url, mountpoint = mounted.as_deref(), "serving");
+    let mut text = format!("svcfs serves {root}\n  http    {url}\n  docs    {url}/api/docs\n  agents  {url}/mcp\n");
+    if let Some(mounted) = mounted {
+        text.push_str(&format!("  folder  {mounted}\n"));
+    }
+    output::say(&text)?;
+    stop::notify(&[NotifyState::Ready, NotifyState::Status(&format!("serving {root} at {url}"))]);
+    Ok(())
+}
+
+/// Takes the port.
+fn bind(server: &ServerSettings) -> Result<TcpListener, Failure> {
+    let ServerSettings { host, port, public_url: _ } = server;
+    let bound = match host {
+        Host::Address(address) => TcpListener::bind((*address, *port)),
+        Host::Name(name) => TcpListener::bind((name.as_str(), *port)),
+    };
+    bound.map_err(|error| {
+        let at = server.authority();
+        let told = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                format!("port {port} is in use: something else listens on {at}; stop it, or choose another with --port (0: any)")
+            }
+            std::io::ErrorKind::PermissionDenied => {
+                format!("port {port} is not for you: ports below 1024 need privileges; choose another with --port")
+            }
+            std::io::ErrorKind::AddrNotAvailable => {
+                format!("`{host}` is no address of this machine; choose another with --host")
+            }
+            _ => format!("cannot listen on {at}: {error}"),
+        };
+        Failure::new(Exit::Failed, anyhow::Error::new(error).context(told))
+    })
+}
+
+/// gaps.md D13
+fn warn_when_open(server: &ServerSettings) {
+    if !server.host.is_loopback() {
+        tracing::warn!(
+            "listening on {} without authentication: everybody who reaches this port can read and change every page; \
+             use --host 127.0.0.1 unless something in front of svcfs keeps others out",
+            server.authority()
+        );
+    }
+}
+
+/// Where a program on this machine finds a server: one that listens on every address is found at the loopback one.
+fn reachable(listens: &ServerSettings) -> ServerSettings {
+    let mut reached = listens.clone();
+    if let Host::Address(address) = &mut reached.host
+        && address.is_unspecified()
+    {
+        *address = match address {
+            std::net::IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            std::net::IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        };
+    }
+    reached
+}

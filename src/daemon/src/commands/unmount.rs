@@ -1,0 +1,45 @@
+//! `svcfs unmount`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use svcfs_mount::MountError;
+
+use crate::failure::{Exit, Failure};
+
+const EXAMPLES: &str = "\
+Examples:
+  svcfs unmount notes.mnt
+
+A server whose mount is taken away goes on over HTTP.";
+
+/// Take a mount away, also one whose server is gone
+///
+/// Only mounts of svcfs are touched. Programs that have files open on it keep them until they close them.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Unmount {
+    /// Where it is mounted
+    mountpoint: PathBuf,
+}
+
+impl Unmount {
+    /// Takes it away.
+    ///
+    /// # Errors
+    /// `Refused` when nothing of svcfs is mounted there.
+    pub fn run(self) -> Result<(), Failure> {
+        svcfs_mount::unmount(&self.mountpoint).map_err(|error| match error {
+            MountError::NotMounted(_) | MountError::Missing(_) => Failure::new(Exit::Refused, error),
+            MountError::NotADirectory(_)
+            | MountError::NotEmpty(_)
+            | MountError::OverlapsRoot { .. }
+            | MountError::AlreadyMounted(_)
+            | MountError::DeadMount(_)
+            | MountError::Mount { .. }
+            | MountError::Unmount { .. }
+            | MountError::StillOpen { .. }
+            | MountError::Unreadable { .. } => error.into(),
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! How a command ends: an exit code, and a sentence on standard error.
+
+use std::error::Error;
+use std::fmt::Write;
+
+use svcfs_base::{Fault, Kind};
+use svcfs_config::Error as ConfigError;
+use svcfs_mount::MountError;
+
+/// What the exit code of the process says. Scripts, and `systemd/*.service`, rely on the numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Something is broken or in the way; trying again later may help.
+    Failed = 1,
+    /// The command line or the configuration is wrong; trying again cannot help.
+    Usage = 2,
+    /// The answer is no: not found, changed meanwhile, refused by lint, somebody else has the root.
+    Refused = 3,
+    /// Ended by a second signal, before everything was finished.
+    Interrupted = 130,
+}
+
+/// Told in the help of the program.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    failed: something is broken or in the way (a port in use, a disk that is full, an index that differs)
+  2    the command line or the configuration is wrong
+  3    refused: nothing is there, somebody was first, a page has lint errors, another server has the root
+  130  ended by a second Ctrl-C before everything was finished (nothing acknowledged is lost)";
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub struct Failure {
+    exit: Exit,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    /// A failure that ends the process with `exit`; `error` reads like help.
+    pub fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
+        Self { exit, error: error.into() }
+    }
+    /// A failure in these words.
+    pub fn saying(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, error: anyhow::Error::msg(message.into()) }
+    }
+    /// The code the process ends with.
+    pub const fn exit(&self) -> Exit {
+        self.exit
+    }
+    /// What is told: one sentence, and with `causes` everything that led to it.
+    pub fn told(&self, causes: bool) -> String {
+        let mut text = format!("svcfs: {}", self.error);
+        if causes {
+            for cause in self.error.chain().skip(1) {
+                // A cause that is part of the sentence already says nothing new.
+                let cause = cause.to_string();
+                if !text.contains(&cause) {
+                    let _infallible = write!(text, "\n  because: {cause}");
+                }
+            }
+        }
+        text
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        let exit = exit_of(fault.kind());
+        if fault.kind() != Kind::Internal {
+            return Self::new(exit, fault);
+        }
+        // The message for callers points to a server's log; here is none, so the cause itself is told.
+        let told = match fault.source() {
+            Some(source) => format!("internal error: {source}"),
+            None => fault.message().to_owned(),
+        };
+        Self::new(exit, anyhow::Error::new(fault).context(told))
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::new(Exit::Usage, error)
+    }
+}
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Self {
+        Self::new(Exit::Failed, error)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::new(Exit::Failed, error)
+    }
+}
+
+/// Refusals are told apart from breakdowns: a script may go on after the first, and should stop at the second.
+fn exit_of(kind: Kind) -> Exit {
+    match kind {
+        Kind::NotFound
+        | Kind::Exists
+        | Kind::Conflict
+        | Kind::PreconditionFailed
+        | Kind::Invalid
+        | Kind::Rejected
+        | Kind::Unauthenticated
+        | Kind::Forbidden
+        | Kind::ReadOnly
+        | Kind::NotDirectory
+        | Kind::IsDirectory
+        | Kind::NotEmpty
+        | Kind::NameTooLong
+        | Kind::TooLarge
+        | Kind::Stale
+        | Kind::Disabled => Exit::Refused,
+        Kind::RateLimited | Kind::Unavailable | Kind::Upstream | Kind::NoSpace | Kind::Internal => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_internal_fault_tells_its_cause_because_there_is_no_server_log() {
+        let fault = Fault::internal(std::io::Error::other("log.db is damaged"));
+        let failure = Failure::from(fault);
+        assert_eq!(failure.told(false), "svcfs: internal error: log.db is damaged");
+        assert_eq!(failure.exit(), Exit::Failed);
+    }
+
+    #[test]
+    fn causes_are_told_when_asked_for_and_never_twice() {
+        let error = anyhow::Error::new(std::io::Error::other("disk is on fire")).context("cannot open `a`");
+        let failure = Failure::new(Exit::Failed, error);
+        assert_eq!(failure.told(false), "svcfs: cannot open `a`");
+        assert_eq!(failure.told(true), "svcfs: cannot open `a`\n  because: disk is on fire");
+    }
+}

@@ -1,0 +1,82 @@
+//! Where the log goes, and what is in it.
+
+use std::fs::File;
+use std::io::IsTerminal;
+use std::path::Path;
+
+use anyhow::Context;
+use svcfs_config::LogOutput;
+use tracing::level_filters::LevelFilter;
+use tracing_appender::non_blocking::WorkerGuard;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::layer;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::failure::{Exit, Failure};
+use crate::output;
+
+/// Beats `RUST_LOG`; both have the form `info,svcfs_vfs=debug`.
+const VARIABLES: [&str; 2] = ["SVC_LOG", "RUST_LOG"];
+
+/// Crates whose own talk is of no use to whoever runs a server.
+const QUIET: &str = "hyper=warn,hyper_util=warn,warp=warn,rmcp=warn,fuser=warn,notify=warn,mio=warn";
+
+/// Keeps the log going; what is still in memory is written when it is dropped.
+#[must_use = "a log ends when this is dropped"]
+pub struct Logging(#[expect(dead_code, reason = "held for its drop")] Option<WorkerGuard>);
+
+/// Starts the log. Without a filter in the environment it holds what is at least of level `usual`.
+///
+/// # Errors
+/// `Usage` for a filter that cannot be read; `Failed` when the log file cannot be opened.
+pub fn start(to: &LogOutput, usual: LevelFilter) -> Result<Logging, Failure> {
+    let filter = filter(usual)?;
+    let log = tracing_subscriber::registry().with(filter);
+    let guard = match to {
+        LogOutput::Off => tracing_subscriber::registry().with(LevelFilter::OFF).try_init().map(|()| None),
+        LogOutput::Stderr => {
+            let colours = std::io::stderr().is_terminal();
+            log.with(layer().with_writer(std::io::stderr).with_ansi(colours)).try_init().map(|()| None)
+        }
+        LogOutput::File(path) => {
+            let (writer, guard) = tracing_appender::non_blocking(opened(path)?);
+            log.with(layer().with_writer(writer).with_ansi(false)).try_init().map(|()| Some(guard))
+        }
+    };
+    let guard = guard.map_err(anyhow::Error::new)?;
+    std::panic::set_hook(Box::new(panicked));
+    Ok(Logging(guard))
+}
+
+fn opened(path: &Path) -> Result<File, Failure> {
+    let file = File::options().append(true).create(true).open(path);
+    let told = || format!("cannot open the log file `{}` (`tracing.file`)", path.display());
+    file.with_context(told).map_err(Failure::from)
+}
+
+fn filter(usual: LevelFilter) -> Result<EnvFilter, Failure> {
+    let given =
+        VARIABLES.iter().find_map(|name| Some((name, std::env::var(name).ok().filter(|text| !text.is_empty())?)));
+    let Some((name, text)) = given else {
+        return Ok(EnvFilter::new(format!("{usual},{QUIET}")));
+    };
+    EnvFilter::try_new(&text).map_err(|error| {
+        let told =
+            format!("`{name}` is `{text}`, which is no log filter ({error}); write it like `info,svcfs_vfs=debug`");
+        Failure::saying(Exit::Usage, told)
+    })
+}
+
+/// A panic is a defect of svcfs: it is logged where everything else is, or told when there is no log.
+fn panicked(panic: &std::panic::PanicHookInfo<'_>) {
+    let message = panic.payload_as_str().unwrap_or("no message");
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let thread = std::thread::current();
+    let thread = thread.name().unwrap_or("unnamed").to_owned();
+    if tracing::enabled!(tracing::Level::ERROR) {
+        tracing::error!(panic.place = place, panic.thread = thread, "panicked: {message}");
+    } else {
+        output::complain(&format!("svcfs: a defect in svcfs: `{thread}` panicked at {place}: {message}"));
+    }
+}

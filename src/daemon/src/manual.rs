@@ -1,0 +1,137 @@
+//! The operations as the command line explains them, from the table everything else is made from.
+
+use serde_json::{Value, json};
+use svcfs_knowledge::CATALOGUE;
+use svcfs_knowledge::kernel::Entry;
+
+use crate::arguments::{Inputs, Kind, kind, nearest};
+use crate::failure::{Exit, Failure};
+
+/// The operation of a name; `-` equals `_`.
+///
+/// # Errors
+/// `Usage`, with the nearest known name.
+pub fn find(name: &str) -> Result<&'static Entry, Failure> {
+    let meant = name.replace('-', "_");
+    let meant = meant.strip_prefix("svc_").unwrap_or(&meant);
+    entries().find(|entry| entry.name == meant).ok_or_else(|| {
+        let hint = match nearest(meant, entries().map(|entry| entry.name)) {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => "`svcfs call` lists them".to_owned(),
+        };
+        Failure::saying(Exit::Usage, format!("there is no operation `{name}`; {hint}"))
+    })
+}
+
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    CATALOGUE.iter().flat_map(|area| area.operations)
+}
+
+/// Every operation with its summary, by subject.
+pub fn list() -> String {
+    let width = entries().map(|entry| entry.name.len()).max().unwrap_or_default();
+    let mut text = String::from("Operations:\n");
+    for area in CATALOGUE {
+        text.push_str(&format!("\n{}\n", area.title));
+        for entry in area.operations {
+            text.push_str(&format!("  {:<width$}  {}\n", entry.name, summary(&Inputs::of(entry).manual)));
+        }
+    }
+    text.push_str("\n`svcfs call OPERATION --help` tells what one takes.\n");
+    text
+}
+
+/// The same for scripts, with the schema of the inputs.
+pub fn list_json() -> Value {
+    let of = |area: &'static str, entry: &Entry| {
+        let inputs = Inputs::of(entry);
+        json!({
+            "name": entry.name,
+            "area": area,
+            "summary": summary(&inputs.manual),
+            "reads_only": entry.is_reading(),
+            "required": inputs.required,
+            "inputs": inputs.properties,
+        })
+    };
+    CATALOGUE.iter().flat_map(|area| area.operations.iter().map(|entry| of(area.title, entry))).collect()
+}
+
+/// One operation: what it does, what it takes, an example.
+pub fn of(entry: &Entry) -> String {
+    let inputs = Inputs::of(entry);
+    let (first, rest) = inputs.manual.split_once("\n\n").unwrap_or((&inputs.manual, ""));
+    let mut text = format!("{}\n", flowing(first));
+    for paragraph in rest.split("\n\n").filter(|paragraph| !paragraph.is_empty()) {
+        text.push_str(&format!("\n{}\n", wrapped(&flowing(paragraph), 0)));
+    }
+    text.push_str(&format!("\nUsage: svcfs call {}{} [OPTIONS]\n", entry.name, pattern(&inputs)));
+    if !inputs.properties.is_empty() {
+        text.push_str("\nArguments:\n");
+    }
+    for (name, schema) in &inputs.properties {
+        text.push_str(&format!("  {name}={}\n", word(&inputs, schema)));
+        let mut told = schema.get("description").and_then(Value::as_str).map(flowing).unwrap_or_default();
+        if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
+            told.push_str(&format!(" [default: {default}]"));
+        }
+        if !told.is_empty() {
+            text.push_str(&format!("{}\n", wrapped(told.trim(), 10)));
+        }
+    }
+    text.push_str("\nOptions: see `svcfs call --help`\n");
+    text
+}
+
+fn summary(manual: &str) -> String {
+    flowing(manual.split("\n\n").next().unwrap_or_default())
+}
+
+/// The line breaks inside a paragraph are the source code's own.
+fn flowing(paragraph: &str) -> String {
+    paragraph.replace('\n', " ")
+}
+
+/// ` path=TEXT [limit=INTEGER]`
+fn pattern(inputs: &Inputs) -> String {
+    let parts = inputs.properties.iter().map(|(name, schema)| {
+        let word = word(inputs, schema);
+        if inputs.required.contains(name) { format!(" {name}={word}") } else { format!(" [{name}={word}]") }
+    });
+    parts.collect()
+}
+
+/// What a value looks like.
+fn word(inputs: &Inputs, schema: &Value) -> String {
+    let schema = inputs.resolved(schema);
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|");
+    }
+    match kind(schema) {
+        Kind::Text => "TEXT".to_owned(),
+        Kind::Integer => "INTEGER".to_owned(),
+        Kind::Number => "NUMBER".to_owned(),
+        Kind::Boolean => "true|false".to_owned(),
+        Kind::List => "A,B,…".to_owned(),
+        Kind::Null | Kind::Json => "JSON".to_owned(),
+    }
+}
+
+/// Lines of at most 100 characters, each with `indent` spaces before it.
+fn wrapped(text: &str, indent: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let length = lines.last().map_or(0, |line| line.chars().count());
+        if length > 0 && indent + length + 1 + word.chars().count() > 100 {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    let pad = " ".repeat(indent);
+    lines.iter().map(|line| format!("{pad}{line}")).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,41 @@
+//! Templates put into a root, through the one write path: one commit, and nothing that is there is touched.
+
+use serde::Serialize;
+use svcfs_base::{Announcement, Caller, Change, ChangeSet, Expect, Fault, Kind, TreePath};
+use svcfs_config::templates::Template;
+use svcfs_knowledge::kernel::Space;
+
+/// What became of each file of a template.
+#[derive(Debug, Serialize)]
+pub struct Planted {
+    /// New files.
+    pub written: Vec<TreePath>,
+    /// Files that were there, and are as they were.
+    pub kept: Vec<TreePath>,
+}
+
+/// Writes the files of a template that are not there yet, in one commit by `caller`.
+///
+/// # Errors
+/// Those of the write path; nothing is written then.
+pub fn plant(space: &Space, template: &Template, caller: &Caller) -> Result<Planted, Fault> {
+    let mut planted = Planted { written: Vec::new(), kept: Vec::new() };
+    let mut changes = Vec::new();
+    for file in template.files() {
+        let path = TreePath::parse(file.path)?;
+        match space.vfs.stat(caller.door, &path) {
+            Ok(_) => planted.kept.push(path),
+            Err(fault) if fault.kind() == Kind::NotFound => {
+                // Should somebody write it in this moment, theirs stays.
+                changes.push(Change::put(path.clone(), file.content.as_bytes()).expecting(Expect::Absent));
+                planted.written.push(path);
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+    if !changes.is_empty() {
+        let message = format!("{}: begin with the template `{}`", caller.actor(), template.id);
+        space.vfs.apply(caller, ChangeSet::new(changes).message(message).announced(Announcement::Bulk))?;
+    }
+    Ok(planted)
+}

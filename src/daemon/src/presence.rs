@@ -1,0 +1,83 @@
+//! How other commands find the server of a root: `.svc/state/server.json`.
+//!
+//! The lock of the root says that somebody has it; this file says how to reach them. It is believed only when it names the
+//! process that holds the lock, so one left behind by a killed server does no harm.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use svcfs_base::{Fault, Kind};
+use svcfs_store::StatePaths;
+
+use crate::failure::{Exit, Failure};
+
+const FILE: &str = "server.json";
+
+/// Who serves a root, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// Process id.
+    pub pid: u32,
+    /// Address of the HTTP server without a trailing `/`; none when it only mounts.
+    pub url: Option<String>,
+}
+
+/// The file, for as long as this process serves.
+#[derive(Debug)]
+#[must_use = "the announcement ends when this is dropped"]
+pub struct Announced(PathBuf);
+
+/// Tells other commands that this process serves `root`, at `url` if over HTTP.
+///
+/// # Errors
+/// When the state directory cannot be written.
+pub fn announce(root: &Path, url: Option<String>) -> Result<Announced, Failure> {
+    let path = StatePaths::of(root).directory().join(FILE);
+    let served = Served { pid: std::process::id(), url };
+    let text = serde_json::to_vec(&served).map_err(anyhow::Error::new)?;
+    replace(&path, &text).with_context(|| format!("cannot write `{}`", path.display()))?;
+    Ok(Announced(path))
+}
+
+/// Whole or not at all: a reader never sees half of it.
+#[expect(clippy::disallowed_methods, reason = "state of this process, no part of the tree")]
+fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    let fresh = path.with_extension("json.new");
+    File::create(&fresh)?.write_all(text)?;
+    fs::rename(fresh, path)
+}
+
+impl Drop for Announced {
+    #[expect(clippy::disallowed_methods, reason = "state of this process, no part of the tree")]
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0)
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "`{}` could not be removed", self.0.display());
+        }
+    }
+}
+
+/// Who has a root, when opening it failed because somebody else has; none for every other fault.
+pub fn holder(root: &Path, fault: &Fault) -> Option<Served> {
+    if fault.kind() != Kind::Conflict {
+        return None;
+    }
+    let pid = fault.detail().get("pid")?.as_str()?.parse().ok()?;
+    let text = fs::read(StatePaths::of(root).directory().join(FILE)).unwrap_or_default();
+    let announced = serde_json::from_slice::<Served>(&text).ok().filter(|served| served.pid == pid);
+    Some(announced.unwrap_or(Served { pid, url: None }))
+}
+
+/// Why a command that needs the root for itself cannot have it, and what to do.
+pub fn taken(root: &Path, fault: Fault, advice: &str) -> Failure {
+    let Some(Served { pid, url }) = holder(root, &fault) else {
+        return fault.into();
+    };
+    let at = url.map(|url| format!(" at {url}")).unwrap_or_default();
+    let told = format!("root `{}` is served already by process {pid}{at}; {advice}", root.display());
+    Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told))
+}

@@ -1,0 +1,132 @@
+//! A knowledge root, opened in this process.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use svcfs_base::{Actor, Caller, Door, Fault, SystemClock};
+use svcfs_config::{Config, Overrides, Settings, templates};
+use svcfs_knowledge::kernel::{Server, Space};
+use svcfs_knowledge::spaces::{self, Opening};
+use svcfs_work::Supervisor;
+
+use crate::failure::{Exit, Failure};
+
+/// Name of the one space this version serves (contract 2.14).
+const SPACE: &str = "default";
+
+/// How long background tasks may take to end (architecture.md 8).
+const TASK_PATIENCE: Duration = Duration::from_secs(8);
+
+/// How often somebody who waits for the index looks whether the indexer is in trouble.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A root whose space is open and whose index follows it; nobody else can open it meanwhile.
+pub struct Root {
+    server: Arc<Server>,
+    supervisor: Supervisor,
+}
+
+impl Root {
+    /// Opens a root, making the directory when it is absent: completes what was accepted and not finished, adopts what
+    /// changed behind svcfs, starts the indexer. Takes as long as there is to adopt.
+    ///
+    /// # Errors
+    /// `Conflict` with the other's `pid` when another process has it; those of [`spaces::open`].
+    pub fn open(path: &Path, settings: Settings, watch: bool) -> Result<Self, Fault> {
+        let clock = Arc::new(SystemClock);
+        let opening = Opening { name: SPACE.to_owned(), root: path.to_owned(), clock: clock.clone(), watch };
+        let space = spaces::open(opening, &settings)?;
+        let supervisor = Supervisor::new();
+        spaces::start(&space, &supervisor)?;
+        Ok(Self { server: Arc::new(Server::new(space, clock, settings)), supervisor })
+    }
+
+    /// Everything operations need.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// The one space.
+    pub fn space(&self) -> &Arc<Space> {
+        self.server.primary()
+    }
+
+    /// Waits until the index has read everything accepted so far, at most this long; `look` is called now and then.
+    ///
+    /// # Errors
+    /// `Unavailable` when the time is up, or with the indexer's own words when it fails.
+    pub fn index_to_cursor(&self, at_most: Duration, mut look: impl FnMut()) -> Result<(), Fault> {
+        let accepted = self.space().vfs.last_seq().0;
+        let started = std::time::Instant::now();
+        while !self.space().indexed.wait(accepted, LOOK) {
+            look();
+            let trouble = self.supervisor.status().into_iter().find_map(|task| task.last_error);
+            if let Some(error) = trouble {
+                return Err(Fault::unavailable(format!("the index cannot be brought up to date: {error}")));
+            }
+            if started.elapsed() >= at_most {
+                return Err(Fault::unavailable("the index is not up to date yet; it goes on at the next start"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the background tasks, finishes every accepted write and lets go of the root.
+    ///
+    /// # Errors
+    /// Those of closing the log; everything accepted is in it then.
+    pub fn close(self) -> Result<(), Fault> {
+        // Who lingers is named in the log by the supervisor; the process ends anyway.
+        self.supervisor.stop(TASK_PATIENCE);
+        self.space().vfs.close()
+    }
+}
+
+/// The settings of a root: `config` when it is named, else the root's own file, beaten by flags.
+///
+/// # Errors
+/// Every complaint about the file and the flags at once.
+pub fn settings(root: &Path, config: Option<&Path>, overrides: Overrides) -> Result<Settings, Failure> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let config = match config {
+        Some(file) => Config::read_named(file, &environment),
+        None => Config::read(&root.join(templates::CONFIG.path), &environment),
+    }?;
+    Ok(Settings::resolve(config, overrides)?)
+}
+
+/// Refuses what is not a knowledge root yet, so that a slip in a path does not make a repository of somebody's directory.
+///
+/// # Errors
+/// `Refused`, with what to do.
+pub fn must_be_initialised(root: &Path) -> Result<(), Failure> {
+    if root.join(".svc").is_dir() {
+        return Ok(());
+    }
+    let text = root.display();
+    let told = if root.is_dir() {
+        format!("`{text}` is not a knowledge root; `svcfs init --root {text}` makes it one and keeps what is in it")
+    } else if root.exists() {
+        format!("root `{text}` is a file, not a directory; name a directory")
+    } else {
+        format!("root `{text}` does not exist; `svcfs init --root {text}` makes it, or name another with --root")
+    };
+    Err(Failure::saying(Exit::Refused, told))
+}
+
+/// Whether nothing is there yet that a template could get in the way of.
+pub fn is_new(root: &Path) -> bool {
+    std::fs::read_dir(root).map_or(true, |mut entries| entries.next().is_none())
+}
+
+/// Who runs this program, as commits name them: the name given, else that of the login.
+pub fn whoever(given: Option<&str>) -> Caller {
+    let login =
+        || ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    let caller = Caller::new(Door::Cli);
+    match given.map(str::to_owned).or_else(login) {
+        Some(name) => caller.named(Actor::new(&name)),
+        None => caller,
+    }
+}

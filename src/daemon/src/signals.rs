@@ -1,0 +1,76 @@
+//! What the operating system asks of a running command.
+//!
+//! SIGINT and SIGTERM ask for an orderly end; the second one ends the process at once, which loses nothing that was
+//! acknowledged. SIGHUP is caught and changes nothing: a server must outlive the terminal it was started from, and this
+//! version has no settings that could take effect without a restart.
+
+use std::io;
+
+use anyhow::Context;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::{Exit, Failure};
+use crate::output;
+
+/// A runtime for the doors that are asynchronous, and the end that signals ask for.
+pub struct Listening {
+    /// Where the doors run.
+    pub runtime: Runtime,
+    /// Cancelled by the first SIGINT or SIGTERM.
+    pub end: CancellationToken,
+}
+
+/// Starts the runtime and catches signals from here on, so that an end asked for during a long start is not lost.
+///
+/// # Errors
+/// What the operating system refuses.
+pub fn listen() -> Result<Listening, Failure> {
+    let runtime = Builder::new_multi_thread().enable_all().thread_name("door").build();
+    let runtime = runtime.context("the asynchronous runtime cannot be started")?;
+    let end = CancellationToken::new();
+    let asked = {
+        let _inside = runtime.enter();
+        Asked::catch().context("signals cannot be caught")?
+    };
+    runtime.spawn(asked.follow(end.clone()));
+    Ok(Listening { runtime, end })
+}
+
+struct Asked {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Caught so that it does not end the process; see the module's documentation.
+    hangup: Signal,
+}
+
+impl Asked {
+    fn catch() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn follow(mut self, end: CancellationToken) {
+        self.next().await;
+        end.cancel();
+        self.next().await;
+        let told = "svcfs: ended by a second signal; what was accepted and not finished is completed at the next start";
+        tracing::warn!("{told}");
+        output::complain(told);
+        std::process::exit(Exit::Interrupted as i32);
+    }
+
+    async fn next(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => return,
+                _ = self.terminate.recv() => return,
+                _ = self.hangup.recv() => tracing::info!("SIGHUP changes nothing; restart to use new settings"),
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! How a running command ends. The order is the code (architecture.md 8), and the reverse of the start.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use sd_notify::NotifyState;
+use svcfs_mount::Mount;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::Failure;
+use crate::presence::Announced;
+use crate::root::Root;
+use crate::signals::Listening;
+
+/// How long programs that use the mount may take to close their files.
+const MOUNT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the index may take to read what was accepted last; it goes on at the next start.
+const INDEX_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Everything that runs, in the order it was started.
+pub struct Running {
+    /// Last to end.
+    pub root: Root,
+    /// The kernel door, if there is one.
+    pub mount: Option<Mount>,
+    /// The HTTP door, if there is one.
+    pub http: Option<Http>,
+    /// How others find us.
+    pub announced: Option<Announced>,
+}
+
+/// The HTTP door, answering.
+pub struct Http {
+    /// Ends when it has ended.
+    pub task: JoinHandle<Result<(), svcfs_http::Error>>,
+    /// Asks it to end.
+    pub stop: CancellationToken,
+}
+
+/// Finishes every accepted write and lets go of everything.
+///
+/// # Errors
+/// The first thing that did not end as it should; everything else is stopped all the same.
+pub fn stop(running: Running, listening: &Listening) -> Result<(), Failure> {
+    let Running { root, mount, http, announced } = running;
+    let started = Instant::now();
+    notify(&[NotifyState::Stopping, NotifyState::Status("finishing accepted writes")]);
+    tracing::info!("stopping: finishing accepted writes; a second signal ends at once");
+    drop(announced);
+    let accepting = http.map_or(Ok(()), |http| stop_http(http, listening)); // 1 no new requests, those in progress end
+    let unmounting = mount.map_or(Ok(()), |mount| mount.stop(MOUNT_PATIENCE)); // 2 unmount; what is open is published
+    if let Err(fault) = root.index_to_cursor(INDEX_PATIENCE, || {}) {
+        // 3 the index reads to the end, so that the next start has nothing to catch up on
+        tracing::warn!(error = ?fault, "the index is left behind; it catches up at the next start");
+    }
+    let closing = root.close(); // 4 tasks end, 5 handles publish, the committer drains, databases close
+    tracing::info!(took_ms = started.elapsed().as_millis() as u64, "stopped");
+    accepting?;
+    unmounting?;
+    closing?;
+    Ok(())
+}
+
+fn stop_http(http: Http, listening: &Listening) -> Result<(), Failure> {
+    http.stop.cancel();
+    let ended = listening.runtime.block_on(http.task).context("the HTTP server died")?;
+    ended.context("the HTTP server failed")?;
+    Ok(())
+}
+
+/// Tells systemd, if that started us.
+pub fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "systemd could not be told");
+    }
+}
