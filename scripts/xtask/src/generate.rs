@@ -15,10 +15,11 @@ struct Output {
 }
 
 /// All of them. One line adds another.
-const OUTPUTS: &[Output] = &[Output {
-    path: "src/config/config.schema.json",
-    make: || Ok(svcfs_config::schema()),
-}];
+const OUTPUTS: &[Output] = &[
+    Output { path: "src/config/config.schema.json", make: || Ok(svcfs_config::schema()) },
+    Output { path: "http/openapi.json", make: || Ok(svcfs_http::openapi::document(svcfs_knowledge::CATALOGUE)) },
+    Output { path: "http/tools.json", make: || Ok(svcfs_http::mcp::tools()) },
+];
 
 /// Write every file that is out of date, and say which.
 #[expect(
