@@ -45,7 +45,11 @@ pub(crate) trait Give<T>: Refuse {
 }
 
 /// Makes the call and answers the kernel with its outcome.
-pub(crate) fn answer<T, R: Give<T>>(operation: &'static str, reply: R, call: impl FnOnce() -> Result<T, Refusal>) {
+pub(crate) fn answer<T, E: Into<Refusal>, R: Give<T>>(
+    operation: &'static str,
+    reply: R,
+    call: impl FnOnce() -> Result<T, E>,
+) {
     answer_with(operation, reply, call, R::give);
 }
 
@@ -53,13 +57,13 @@ pub(crate) fn answer<T, R: Give<T>>(operation: &'static str, reply: R, call: imp
 ///
 /// A panic in the call costs its caller `EIO` and not the mount one of its threads: a session whose threads are gone would hang
 /// every process that touches the mount.
-pub(crate) fn answer_with<T, R: Refuse>(
+pub(crate) fn answer_with<T, E: Into<Refusal>, R: Refuse>(
     operation: &'static str,
     reply: R,
-    call: impl FnOnce() -> Result<T, Refusal>,
+    call: impl FnOnce() -> Result<T, E>,
     give: impl FnOnce(R, T),
 ) {
-    let outcome = catch_unwind(AssertUnwindSafe(call));
+    let outcome = catch_unwind(AssertUnwindSafe(|| call().map_err(E::into)));
     match outcome.unwrap_or_else(|_| Err(Fault::internal("the request panicked").into())) {
         Ok(value) => give(reply, value),
         Err(Refusal::Word(errno)) => reply.refuse(errno),
@@ -144,14 +148,7 @@ impl Give<u32> for ReplyWrite {
 
 impl Give<DiskSpace> for ReplyStatfs {
     fn give(self, disk: DiskSpace) {
-        let DiskSpace {
-            block_size,
-            blocks,
-            free,
-            available,
-            files,
-            files_free,
-        } = disk;
+        let DiskSpace { block_size, blocks, free, available, files, files_free } = disk;
         self.statfs(blocks, free, available, files, files_free, block_size, 255, block_size);
     }
 }

@@ -8,17 +8,20 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
-    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{FileType, OFlags};
-use svcfs_base::{Durability, Kind};
-use svcfs_vfs::SetAttributes;
+use svcfs_base::{Caller, Durability, Fault, Kind};
+use svcfs_vfs::{SetAttributes, Vfs};
 
-use crate::answer::{answer, answer_with};
-use crate::convert::{KNOWN_TTL, PERMISSIONS, file_attr, flag_bits, handle, moment, name, node, open_mode, utf8};
+use crate::answer::{Refusal, answer, answer_with};
+use crate::convert::{
+    KNOWN_TTL, PERMISSIONS, file_attr, flag_bits, handle, moment, name, node, open_mode, utf8, write_at,
+};
 use crate::door::KernelDoor;
 use crate::writers::Writer;
 
@@ -43,8 +46,10 @@ const WANTED: InitFlags = InitFlags::FUSE_ASYNC_READ
     .union(InitFlags::FUSE_HANDLE_KILLPRIV_V2)
     .union(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
 
-/// The door as fuser drives it.
+/// The door as fuser drives it. What has no callback here fuser refuses once, and the kernel does without from then on:
+/// setting extended attributes (`EOPNOTSUPP`), `lseek` for holes, `copy_file_range` (it reads and writes instead).
 pub(crate) struct Callbacks {
+    vfs: Arc<Vfs>,
     door: Arc<KernelDoor>,
     /// How a handle goes past the page cache; nothing where the kernel would then forbid shared mappings.
     bypass: FopenFlags,
@@ -55,53 +60,42 @@ pub(crate) struct Callbacks {
 impl Callbacks {
     /// Callbacks of a door, for one session.
     pub(crate) fn new(door: Arc<KernelDoor>, alive: Sender<Infallible>) -> Self {
-        Self {
-            door,
-            bypass: FopenFlags::empty(),
-            _alive: alive,
-        }
+        Self { vfs: door.vfs.clone(), door, bypass: FopenFlags::empty(), _alive: alive }
+    }
+
+    fn caller(&self, request: &Request) -> Caller {
+        self.door.user(request.uid())
     }
 }
 
 impl Filesystem for Callbacks {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let offered = WANTED & config.capabilities();
-        let missing = |flags| io::Error::other(format!("the kernel offered {flags:?} and takes it back"));
-        config.add_capabilities(offered).map_err(missing)?;
+        config.add_capabilities(offered).map_err(|left| io::Error::other(format!("the kernel took {left:?} back")))?;
         if offered.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) {
             self.bypass = FopenFlags::FOPEN_DIRECT_IO;
         }
-        let refused = |most| {
-            io::Error::other(format!(
-                "writes of {MAX_WRITE_BYTES} bytes are over the limit of {most}"
-            ))
-        };
-        config.set_max_write(MAX_WRITE_BYTES).map_err(refused)?;
+        config
+            .set_max_write(MAX_WRITE_BYTES)
+            .map_err(|most| io::Error::other(format!("writes are limited to {most}")))?;
         Ok(())
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
-        answer("lookup", reply, || {
-            match self
-                .door
-                .vfs
-                .lookup(&self.door.caller(request), node(parent), &name(entry)?)
-            {
-                Ok((node, attributes)) => Ok(Some(file_attr(node, &attributes))),
-                Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
-                Err(fault) => Err(fault.into()),
-            }
+        answer("lookup", reply, || match self.vfs.lookup(&self.caller(request), node(parent), &name(entry)?) {
+            Ok((node, attributes)) => Ok(Some(file_attr(node, &attributes))),
+            Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
+            Err(fault) => Err(fault),
         });
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, count: u64) {
-        self.door.vfs.forget(node(inode), count);
+        self.vfs.forget(node(inode), count);
     }
 
-    fn getattr(&self, _request: &Request, inode: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        answer("getattr", reply, || {
-            Ok(file_attr(node(inode), &self.door.vfs.attributes(node(inode))?))
-        });
+    fn getattr(&self, _request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+        let node = node(inode);
+        answer("getattr", reply, || self.vfs.attributes(node).map(|found| file_attr(node, &found)));
     }
 
     fn setattr(
@@ -115,34 +109,29 @@ impl Filesystem for Callbacks {
         accessed: Option<TimeOrNow>,
         modified: Option<TimeOrNow>,
         _changed: Option<SystemTime>,
-        handle: Option<FileHandle>,
+        _file: Option<FileHandle>,
         _created: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
         _bkuptime: Option<SystemTime>,
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let (node, caller) = (node(inode), self.caller(request));
+        let moment = |time| moment(&*self.door.clock, time);
         let set = SetAttributes {
             size,
             mode: mode.map(|mode| mode & PERMISSIONS),
             uid,
             gid,
-            modified: modified.map(|time| moment(&*self.door.clock, time)),
-            accessed: accessed.map(|time| moment(&*self.door.clock, time)),
+            modified: modified.map(moment),
+            accessed: accessed.map(moment),
         };
-        answer("setattr", reply, || {
-            let caller = self.door.caller(request);
-            let attributes = self.door.vfs.set_attributes(&caller, node(inode), set)?;
-            if size.is_some() && handle.is_none() {
-                // truncate(2): no close follows that would publish it.
-                self.door.vfs.publish(&caller, node(inode), Durability::Soon)?;
-            }
-            Ok(file_attr(node(inode), &attributes))
-        });
+        answer("setattr", reply, || self.vfs.set_attributes(&caller, node, set).map(|now| file_attr(node, &now)));
     }
 
-    fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
-        answer("readlink", reply, || Ok(self.door.vfs.link_target(node(inode))?.into()));
+    fn readlink(&self, request: &Request, inode: INodeNo, reply: ReplyData) {
+        let caller = self.caller(request);
+        answer("readlink", reply, || self.vfs.link_target(&caller, node(inode)).map(Bytes::from));
     }
 
     fn mknod(
@@ -157,55 +146,36 @@ impl Filesystem for Callbacks {
     ) {
         answer("mknod", reply, || {
             if FileType::from_raw_mode(mode) != FileType::RegularFile {
-                return Err(Errno::EPERM.into());
+                return Err(Refusal::Word(Errno::EPERM));
             }
-            let (caller, name) = (self.door.caller(request), name(entry)?);
-            let (node, attributes, handle) =
-                self.door
-                    .vfs
-                    .create(&caller, node(parent), &name, mode & PERMISSIONS, true)?;
-            self.door.vfs.release(&caller, handle)?;
-            Ok(self.door.given(request, (node, attributes))?)
+            let (attributes, handle) = self.door.create(request, node(parent), &name(entry)?, mode & PERMISSIONS)?;
+            self.vfs.release(&self.caller(request), handle)?;
+            Ok(attributes)
         });
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
+        let (parent, caller, mode) = (node(parent), self.caller(request), mode & PERMISSIONS);
         answer("mkdir", reply, || {
-            let (caller, name) = (self.door.caller(request), name(entry)?);
-            let made = self
-                .door
-                .vfs
-                .make_directory(&caller, node(parent), &name, mode & PERMISSIONS)?;
-            Ok(self.door.given(request, made)?)
+            self.door.given(request, self.vfs.make_directory(&caller, parent, &name(entry)?, mode)?)
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
-        answer("unlink", reply, || {
-            Ok(self
-                .door
-                .vfs
-                .unlink(&self.door.caller(request), node(parent), &name(entry)?)?)
-        });
+        let caller = self.caller(request);
+        answer("unlink", reply, || self.vfs.unlink(&caller, node(parent), &name(entry)?));
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
-        answer("rmdir", reply, || {
-            Ok(self
-                .door
-                .vfs
-                .remove_directory(&self.door.caller(request), node(parent), &name(entry)?)?)
-        });
+        let caller = self.caller(request);
+        answer("rmdir", reply, || self.vfs.remove_directory(&caller, node(parent), &name(entry)?));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, target: &Path, reply: ReplyEntry) {
+        let (parent, caller) = (node(parent), self.caller(request));
         answer("symlink", reply, || {
-            let (caller, name) = (self.door.caller(request), name(entry)?);
-            let made = self
-                .door
-                .vfs
-                .make_link(&caller, node(parent), &name, utf8(target.as_os_str())?)?;
-            Ok(self.door.given(request, made)?)
+            let target = utf8(target.as_os_str())?;
+            self.door.given(request, self.vfs.make_link(&caller, parent, &name(entry)?, target)?)
         });
     }
 
@@ -215,36 +185,36 @@ impl Filesystem for Callbacks {
         parent: INodeNo,
         entry: &OsStr,
         new_parent: INodeNo,
-        new_name: &OsStr,
+        new_entry: &OsStr,
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let caller = self.caller(request);
         answer("rename", reply, || {
-            let (caller, name, new_name) = (self.door.caller(request), name(entry)?, name(new_name)?);
-            let (from, to) = ((node(parent), &name), (node(new_parent), &new_name));
+            let (from, to) = (name(entry)?, name(new_entry)?);
+            let (from, to) = ((node(parent), &from), (node(new_parent), &to));
             if flags == RenameFlags::RENAME_EXCHANGE {
-                Ok(self.door.vfs.exchange(&caller, from, to)?)
+                self.vfs.exchange(&caller, from, to)?;
             } else if RenameFlags::RENAME_NOREPLACE.contains(flags) {
-                Ok(self.door.vfs.rename_node(&caller, from, to, flags.is_empty())?)
+                self.vfs.rename_node(&caller, from, to, flags.is_empty())?;
             } else {
-                Err(Errno::EINVAL.into())
+                return Err(Refusal::Word(Errno::EINVAL));
             }
+            Ok(())
         });
     }
 
-    fn link(&self, _request: &Request, _inode: INodeNo, _parent: INodeNo, _name: &OsStr, reply: ReplyEntry) {
+    /// Answered here, because git tries it once for each object and fuser would log each as a warning.
+    fn link(&self, _request: &Request, _inode: INodeNo, _parent: INodeNo, _entry: &OsStr, reply: ReplyEntry) {
         reply.error(Errno::EPERM);
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let (node, caller, mode) = (node(inode), self.caller(request), open_mode(flags));
         answer("open", reply, || {
-            let (node, mode) = (node(inode), open_mode(flags));
-            let handle = self.door.vfs.open_node(&self.door.caller(request), node, mode)?;
-            let writer = mode.write.then(|| Writer {
-                node,
-                uid: request.uid(),
-            });
-            Ok(self.door.opened(handle, writer, self.bypass))
+            let handle = self.vfs.open_node(&caller, node, mode)?;
+            let writer = mode.write.then(|| Writer { node, uid: request.uid() });
+            Ok::<_, Fault>(self.door.opened(handle, writer, self.bypass))
         });
     }
 
@@ -255,29 +225,20 @@ impl Filesystem for Callbacks {
         entry: &OsStr,
         mode: u32,
         _umask: u32,
-        open_flags: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
         answer("create", reply, || {
-            let (caller, name) = (self.door.caller(request), name(entry)?);
-            match self
-                .door
-                .vfs
-                .create(&caller, node(parent), &name, mode & PERMISSIONS, true)
-            {
-                Ok((node, attributes, handle)) => {
-                    let attributes = self.door.given(request, (node, attributes))?;
-                    let writer = Writer {
-                        node,
-                        uid: request.uid(),
-                    };
-                    let (handle, flags) = self.door.opened(handle, Some(writer), self.bypass);
-                    Ok((attributes, handle, flags))
+            match self.door.create(request, node(parent), &name(entry)?, mode & PERMISSIONS) {
+                Ok((attributes, handle)) => {
+                    let writer = Writer { node: node(attributes.ino), uid: request.uid() };
+                    let (file, flags) = self.door.opened(handle, Some(writer), self.bypass);
+                    Ok((attributes, file, flags))
                 }
                 // Another door was faster than the kernel knew. It looks again, and opens what is there after checking that
                 // this caller may.
-                Err(fault) if fault.kind() == Kind::Exists && !flag_bits(open_flags).contains(OFlags::EXCL) => {
-                    Err(Errno::ESTALE.into())
+                Err(fault) if fault.kind() == Kind::Exists && !flag_bits(flags).contains(OFlags::EXCL) => {
+                    Err(Refusal::Word(Errno::ESTALE))
                 }
                 Err(fault) => Err(fault.into()),
             }
@@ -288,16 +249,14 @@ impl Filesystem for Callbacks {
         &self,
         _request: &Request,
         inode: INodeNo,
-        _handle: FileHandle,
+        _file: FileHandle,
         offset: u64,
         size: u32,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        answer("read", reply, || {
-            Ok(self.door.vfs.read_node(node(inode), offset, size as usize)?)
-        });
+        answer("read", reply, || self.vfs.read_node(node(inode), offset, size as usize));
     }
 
     fn write(
@@ -307,32 +266,25 @@ impl Filesystem for Callbacks {
         file: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
+        write_flags: WriteFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         answer("write", reply, || {
-            Ok(self.door.vfs.write_node(handle(file), offset, data)? as u32)
+            let written = self.vfs.write_node(handle(file), write_at(offset, flags, write_flags), data)?;
+            u32::try_from(written).map_err(Fault::internal)
         });
     }
 
-    fn flush(&self, request: &Request, inode: INodeNo, _handle: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        answer("flush", reply, || {
-            Ok(self
-                .door
-                .vfs
-                .publish(&self.door.caller(request), node(inode), Durability::Soon)?)
-        });
+    fn flush(&self, request: &Request, inode: INodeNo, _file: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        let caller = self.caller(request);
+        answer("flush", reply, || self.vfs.publish(&caller, node(inode), Durability::Soon));
     }
 
-    fn fsync(&self, request: &Request, inode: INodeNo, _handle: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        answer("fsync", reply, || {
-            Ok(self
-                .door
-                .vfs
-                .publish(&self.door.caller(request), node(inode), Durability::Now)?)
-        });
+    fn fsync(&self, request: &Request, inode: INodeNo, _file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        let caller = self.caller(request);
+        answer("fsync", reply, || self.vfs.publish(&caller, node(inode), Durability::Now));
     }
 
     fn release(
@@ -345,14 +297,8 @@ impl Filesystem for Callbacks {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        answer("release", reply, || {
-            let uid = self
-                .door
-                .writers
-                .remove(file)
-                .map_or_else(|| request.uid(), |writer| writer.uid);
-            Ok(self.door.vfs.release(&self.door.user(uid), handle(file))?)
-        });
+        let opener = self.door.writers.remove(file).map_or_else(|| request.uid(), |writer| writer.uid);
+        answer("release", reply, || self.vfs.release(&self.door.user(opener), handle(file)));
     }
 
     fn opendir(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -360,7 +306,7 @@ impl Filesystem for Callbacks {
     }
 
     fn readdir(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectory) {
-        let listing = || Ok(self.door.listing(request, inode, (file, offset))?);
+        let listing = || self.door.listing(request, inode, (file, offset));
         answer_with("readdir", reply, listing, |mut reply, listing| {
             for (next, line) in listing.after(offset) {
                 if reply.add(line.inode, next, line.kind, &*line.name) {
@@ -372,21 +318,12 @@ impl Filesystem for Callbacks {
     }
 
     fn readdirplus(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
-        let listing = || Ok(self.door.listing(request, inode, (file, offset))?);
+        let listing = || self.door.listing(request, inode, (file, offset));
         answer_with("readdirplus", reply, listing, |mut reply, listing| {
             for (next, line) in listing.after(offset) {
-                let Some(attributes) = self.door.found(request, inode, line) else {
-                    continue;
-                };
-                if reply.add(
-                    attributes.ino,
-                    next,
-                    &*line.name,
-                    &KNOWN_TTL,
-                    &attributes,
-                    Generation(0),
-                ) {
-                    self.door.unfound(line, &attributes);
+                let Some(found) = self.door.found(request, inode, line) else { continue };
+                if reply.add(found.ino, next, &*line.name, &KNOWN_TTL, &found, Generation(0)) {
+                    self.door.unfound(line, &found);
                     break;
                 }
             }
@@ -399,49 +336,42 @@ impl Filesystem for Callbacks {
         reply.ok();
     }
 
-    /// Names are on the disk when the request that changed them is answered; there is nothing left to do.
     fn fsyncdir(&self, _request: &Request, _inode: INodeNo, _file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        reply.ok();
+        answer("fsyncdir", reply, || self.vfs.settled().map(drop));
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        answer("statfs", reply, || Ok(self.door.vfs.disk()?));
+        answer("statfs", reply, || self.vfs.disk());
     }
 
     fn getxattr(&self, _request: &Request, inode: INodeNo, attribute: &OsStr, room: u32, reply: ReplyXattr) {
         answer("getxattr", reply, || {
-            let wanted = attribute == LINT_ATTRIBUTE;
-            let refusal = wanted.then(|| self.door.vfs.refusal(node(inode))).flatten();
-            Ok((refusal.ok_or(Errno::NO_XATTR)?.into_bytes(), room))
+            let is_known = attribute == LINT_ATTRIBUTE;
+            let refusal = is_known.then(|| self.vfs.refusal(node(inode))).flatten();
+            refusal.map(|text| (text.into_bytes(), room)).ok_or(Errno::NO_XATTR)
         });
     }
 
     fn listxattr(&self, _request: &Request, inode: INodeNo, room: u32, reply: ReplyXattr) {
         answer("listxattr", reply, || {
-            let names = self
-                .door
-                .vfs
-                .refusal(node(inode))
-                .map(|_| format!("{LINT_ATTRIBUTE}\0"));
-            Ok((names.unwrap_or_default().into_bytes(), room))
+            let names = self.vfs.refusal(node(inode)).map(|_| format!("{LINT_ATTRIBUTE}\0"));
+            Ok::<_, Fault>((names.unwrap_or_default().into_bytes(), room))
         });
     }
 
-    fn setxattr(
+    /// None is known. Some languages ask at every `open` whether it is a terminal; fuser would log each as a warning.
+    fn ioctl(
         &self,
         _request: &Request,
         _inode: INodeNo,
-        _name: &OsStr,
-        _value: &[u8],
-        _flags: i32,
-        _position: u32,
-        reply: ReplyEmpty,
+        _file: FileHandle,
+        _flags: IoctlFlags,
+        _command: u32,
+        _input: &[u8],
+        _room: u32,
+        reply: ReplyIoctl,
     ) {
-        reply.error(Errno::ENOTSUP);
-    }
-
-    fn removexattr(&self, _request: &Request, _inode: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
-        reply.error(Errno::ENOTSUP);
+        reply.error(Errno::ENOTTY);
     }
 
     fn fallocate(
@@ -456,17 +386,12 @@ impl Filesystem for Callbacks {
     ) {
         answer("fallocate", reply, || {
             if mode != 0 {
-                return Err(Errno::ENOTSUP.into());
+                return Err(Refusal::Word(Errno::ENOTSUP));
             }
             let size = offset.checked_add(length).ok_or(Errno::EFBIG)?;
-            if self.door.vfs.attributes(node(inode))?.size < size {
-                let longer = SetAttributes {
-                    size: Some(size),
-                    ..SetAttributes::default()
-                };
-                self.door
-                    .vfs
-                    .set_attributes(&self.door.caller(request), node(inode), longer)?;
+            if self.vfs.attributes(node(inode))?.size < size {
+                let longer = SetAttributes { size: Some(size), ..SetAttributes::default() };
+                self.vfs.set_attributes(&self.caller(request), node(inode), longer)?;
             }
             Ok(())
         });

@@ -3,10 +3,10 @@
 use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
 
-use fuser::{FileAttr, FileHandle, FileType, INodeNo, OpenAccMode, OpenFlags, TimeOrNow};
+use fuser::{FileAttr, FileHandle, FileType, INodeNo, OpenAccMode, OpenFlags, TimeOrNow, WriteFlags};
 use rustix::fs::OFlags;
 use svcfs_base::{Clock, Fault, Kind, Name};
-use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode};
+use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode, WriteAt};
 
 /// How long the kernel may believe a name or attributes without asking; the follower takes back earlier what other doors change.
 pub(crate) const KNOWN_TTL: Duration = Duration::from_secs(1);
@@ -43,17 +43,7 @@ pub(crate) const fn blank(inode: INodeNo, kind: FileType) -> FileAttr {
 
 /// Attributes as `stat` shows them.
 pub(crate) fn file_attr(node: NodeId, attributes: &Attributes) -> FileAttr {
-    let Attributes {
-        kind,
-        size,
-        mode,
-        uid,
-        gid,
-        modified,
-        changed,
-        accessed,
-        links,
-    } = *attributes;
+    let Attributes { kind, size, mode, uid, gid, modified, changed, accessed, links } = *attributes;
     FileAttr {
         size,
         blocks: size.div_ceil(512),
@@ -108,21 +98,21 @@ pub(crate) fn name(text: &OsStr) -> Result<Name, Fault> {
 pub(crate) fn utf8(text: &OsStr) -> Result<&str, Fault> {
     text.to_str().ok_or_else(|| {
         let shown = text.as_encoded_bytes().escape_ascii();
-        Fault::new(
-            Kind::Invalid,
-            format!("path denied: `{shown}` is not UTF-8; give the file another name"),
-        )
+        Fault::new(Kind::Invalid, format!("path denied: `{shown}` is not UTF-8; give the file another name"))
     })
 }
 
-/// `open(2)` flags, as far as they reach a filesystem.
+/// `open(2)` flags, as far as a file keeps them.
 pub(crate) fn open_mode(flags: OpenFlags) -> OpenMode {
-    let bits = flag_bits(flags.0);
-    OpenMode {
-        write: flags.acc_mode() != OpenAccMode::O_RDONLY,
-        truncate: bits.contains(OFlags::TRUNC),
-        append: bits.contains(OFlags::APPEND),
-    }
+    let truncate = flag_bits(flags.0).contains(OFlags::TRUNC);
+    OpenMode { write: flags.acc_mode() != OpenAccMode::O_RDONLY, truncate }
+}
+
+/// Where a write goes. The kernel appends at the length it knows; another door may have made the file longer since. Pages of a
+/// shared mapping go where they belong, through whichever handle the kernel finds.
+pub(crate) fn write_at(offset: u64, flags: OpenFlags, kind: WriteFlags) -> WriteAt {
+    let is_append = flag_bits(flags.0).contains(OFlags::APPEND);
+    if is_append && !kind.contains(WriteFlags::FUSE_WRITE_CACHE) { WriteAt::End } else { WriteAt::Offset(offset) }
 }
 
 /// `open(2)` flags by name.

@@ -39,11 +39,6 @@ impl KernelDoor {
         })
     }
 
-    /// Who makes a request.
-    pub(crate) fn caller(&self, request: &Request) -> Caller {
-        self.user(request.uid())
-    }
-
     /// A user of the mount, by number.
     pub(crate) fn user(&self, uid: u32) -> Caller {
         Caller::new(Door::Fuse).named(self.actors.name(uid))
@@ -62,11 +57,7 @@ impl KernelDoor {
         bypass: FopenFlags,
     ) -> (FileHandle, FopenFlags) {
         let handle = FileHandle(handle.0);
-        let cached = if self.progress.done() >= self.vfs.feed().last() {
-            FopenFlags::FOPEN_KEEP_CACHE
-        } else {
-            bypass
-        };
+        let cached = if self.progress.done() >= self.vfs.feed().last() { FopenFlags::FOPEN_KEEP_CACHE } else { bypass };
         match writer {
             Some(writer) => {
                 self.writers.add(handle, writer);
@@ -76,18 +67,26 @@ impl KernelDoor {
         }
     }
 
+    /// Creates and opens a file that is not there yet; counts as found once.
+    pub(crate) fn create(
+        &self,
+        request: &Request,
+        parent: NodeId,
+        name: &Name,
+        mode: u32,
+    ) -> Result<(FileAttr, HandleId), Fault> {
+        let (node, attributes, handle) = self.vfs.create(&self.user(request.uid()), parent, name, mode)?;
+        Ok((self.given(request, (node, attributes))?, handle))
+    }
+
     /// Gives a node just made to the user who made it, as on any disk; the vfs makes it as the user of this process.
     pub(crate) fn given(&self, request: &Request, made: (NodeId, Attributes)) -> Result<FileAttr, Fault> {
         let (node, attributes) = made;
         if (attributes.uid, attributes.gid) == (request.uid(), request.gid()) {
             return Ok(file_attr(node, &attributes));
         }
-        let owner = SetAttributes {
-            uid: Some(request.uid()),
-            gid: Some(request.gid()),
-            ..SetAttributes::default()
-        };
-        let attributes = self.vfs.set_attributes(&self.caller(request), node, owner)?;
+        let owner = SetAttributes { uid: Some(request.uid()), gid: Some(request.gid()), ..SetAttributes::default() };
+        let attributes = self.vfs.set_attributes(&self.user(request.uid()), node, owner)?;
         Ok(file_attr(node, &attributes))
     }
 
@@ -97,7 +96,7 @@ impl KernelDoor {
         if offset > 0 {
             return Ok(self.listings.get(handle));
         }
-        let listing = Listing::of(&self.vfs, &self.caller(request), node(inode))?;
+        let listing = Listing::of(&self.vfs, &self.user(request.uid()), node(inode))?;
         self.listings.begin(handle, listing.clone());
         Ok(listing)
     }
@@ -108,7 +107,7 @@ impl KernelDoor {
             return Some(blank(line.inode, line.kind));
         }
         let name = Name::parse(&line.name).ok()?;
-        let (node, attributes) = self.vfs.lookup(&self.caller(request), node(directory), &name).ok()?;
+        let (node, attributes) = self.vfs.lookup(&self.user(request.uid()), node(directory), &name).ok()?;
         Some(file_attr(node, &attributes))
     }
 
@@ -121,10 +120,6 @@ impl KernelDoor {
 
     /// Every handle still open for writing: who opened it, and what it writes.
     pub(crate) fn still_open(&self) -> Vec<(Caller, NodeId)> {
-        self.writers
-            .all()
-            .into_iter()
-            .map(|writer| (self.user(writer.uid), writer.node))
-            .collect()
+        self.writers.all().into_iter().map(|writer| (self.user(writer.uid), writer.node)).collect()
     }
 }

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use fuser::Notifier;
@@ -24,10 +23,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Begins at a position: what came before is not in any kernel cache.
     pub(crate) fn at(seq: Seq) -> Arc<Self> {
-        Arc::new(Self {
-            done: AtomicU64::new(seq.0),
-            stop: AtomicBool::new(false),
-        })
+        Arc::new(Self { done: AtomicU64::new(seq.0), stop: AtomicBool::new(false) })
     }
     /// The newest event whose traces the kernel has been told to drop.
     pub(crate) fn done(&self) -> Seq {
@@ -41,35 +37,32 @@ impl Progress {
 /// invalidation sent from inside a request could wait for itself.
 pub(crate) struct Follower {
     progress: Arc<Progress>,
-    bell: SyncSender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Follower {
     /// Starts to follow the feed after `progress`.
     pub(crate) fn start(vfs: &Arc<Vfs>, notifier: Notifier, progress: Arc<Progress>) -> io::Result<Self> {
-        // One place is enough: a ring that finds it taken is heard with the one before.
-        let (bell, rings) = sync_channel(1);
-        let ring = bell.clone();
-        vfs.feed().on_event(move |_| drop(ring.try_send(())));
-        let thread = {
-            let (vfs, progress) = (vfs.clone(), progress.clone());
-            let run = move || follow(&vfs, &Kernel { notifier }, &progress, &rings);
-            thread::Builder::new().name("mount-follower".to_owned()).spawn(run)?
-        };
-        Ok(Self { progress, bell, thread })
+        let (space, position) = (vfs.clone(), progress.clone());
+        let run = move || follow(&space, &Kernel { notifier }, &position);
+        let thread = thread::Builder::new().name("mount-follower".to_owned()).spawn(run)?;
+        let sleeper = thread.thread().clone();
+        vfs.feed().on_event(move |_| sleeper.unpark());
+        // For an event that came before anybody was told of events.
+        thread.thread().unpark();
+        Ok(Self { progress, thread })
     }
     /// Ends the thread and waits for it.
     pub(crate) fn stop(self) {
         self.progress.stop.store(true, Ordering::Release);
-        drop(self.bell.try_send(()));
+        self.thread.thread().unpark();
         if self.thread.join().is_err() {
             tracing::error!("the thread that follows the change feed for the mount had panicked");
         }
     }
 }
 
-fn follow(vfs: &Vfs, kernel: &Kernel, progress: &Progress, rings: &Receiver<()>) {
+fn follow(vfs: &Vfs, kernel: &Kernel, progress: &Progress) {
     while !progress.stop.load(Ordering::Acquire) {
         let events = vfs.feed().after(progress.done(), BATCH).unwrap_or_else(|fault| {
             tracing::error!(error = ?fault, "the mount cannot read the change feed; it reads past the page cache until it can");
@@ -79,8 +72,9 @@ fn follow(vfs: &Vfs, kernel: &Kernel, progress: &Progress, rings: &Receiver<()>)
             invalidate(vfs, kernel, event);
             progress.done.store(event.seq.0, Ordering::Release);
         }
-        if events.is_empty() && rings.recv().is_err() {
-            return;
+        if events.is_empty() {
+            // Returns at once when an event came since the last look.
+            thread::park();
         }
     }
 }
@@ -134,11 +128,7 @@ impl Kernel {
     }
     fn forget_name(&self, vfs: &Vfs, directory: &TreePath, name: &str) {
         if let Some(node) = vfs.node_at(directory) {
-            report(
-                "name",
-                directory,
-                self.notifier.inval_entry(inode(node), OsStr::new(name)),
-            );
+            report("name", directory, self.notifier.inval_entry(inode(node), OsStr::new(name)));
         }
     }
 }

@@ -26,5 +26,8 @@ mod mountpoint;
 mod session;
 mod writers;
 
+#[cfg(test)]
+mod tests;
+
 pub use mountpoint::{MountError, unmount};
 pub use session::{Mount, Options};

@@ -52,9 +52,7 @@ impl Listing {
 
     /// The lines from an offset on, each with the offset of the next.
     pub(crate) fn after(&self, offset: u64) -> impl Iterator<Item = (u64, &Line)> {
-        (1..)
-            .zip(self.0.iter())
-            .skip(usize::try_from(offset).unwrap_or(usize::MAX))
+        (1..).zip(self.0.iter()).skip(usize::try_from(offset).unwrap_or(usize::MAX))
     }
 }
 

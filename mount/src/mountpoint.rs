@@ -85,24 +85,14 @@ pub fn unmount(mountpoint: &Path) -> Result<(), MountError> {
     match rustix::mount::unmount(&at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         Err(Errno::PERM) => unmount_as_user(&at),
-        Err(errno) => Err(MountError::Unmount {
-            mountpoint: at,
-            reason: errno.to_string(),
-        }),
+        Err(errno) => Err(MountError::Unmount { mountpoint: at, reason: errno.to_string() }),
     }
 }
 
 /// Without the privilege to unmount, the helper that mounted does it.
 fn unmount_as_user(at: &Path) -> Result<(), MountError> {
-    let refused = |reason| MountError::Unmount {
-        mountpoint: at.to_owned(),
-        reason,
-    };
-    let helper = Command::new("fusermount3")
-        .args(["-u", "-z", "--"])
-        .arg(at)
-        .stdin(Stdio::null())
-        .output();
+    let refused = |reason| MountError::Unmount { mountpoint: at.to_owned(), reason };
+    let helper = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(at).stdin(Stdio::null()).output();
     let output = helper.map_err(|error| refused(format!("`fusermount3` (package fuse3) cannot be run: {error}")))?;
     if output.status.success() {
         return Ok(());
@@ -128,16 +118,12 @@ fn canonical(path: &Path) -> Result<PathBuf, MountError> {
 /// True when the newest mount at a path is one of svcfs.
 fn is_ours(at: &Path) -> Result<bool, MountError> {
     let table = fs::read("/proc/self/mountinfo").map_err(|source| unreadable(at, source))?;
-    Ok(String::from_utf8_lossy(&table)
-        .lines()
-        .rev()
-        .find_map(|line| owner(line, at))
-        .is_some_and(|ours| ours))
+    Ok(String::from_utf8_lossy(&table).lines().rev().find_map(|line| owner(line, at)).is_some_and(|ours| ours))
 }
 
 /// Of a line of the mount table: none when it is about another path, else whether the mount is ours (proc(5): the path is the
 /// fifth word, type and source are the first two after a lone dash).
-fn owner(line: &str, at: &Path) -> Option<bool> {
+pub(crate) fn owner(line: &str, at: &Path) -> Option<bool> {
     let (mount, filesystem) = line.split_once(" - ")?;
     if mount.split(' ').nth(4)? != escaped(at) {
         return None;
@@ -150,11 +136,7 @@ fn owner(line: &str, at: &Path) -> Option<bool> {
 /// A path as the mount table writes it.
 fn escaped(path: &Path) -> String {
     let text = path.to_string_lossy();
-    text.replace('\\', "\\134")
-        .replace(' ', "\\040")
-        .replace('\t', "\\011")
-        .replace('\n', "\\012")
-        .replace('#', "\\043")
+    text.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012")
 }
 
 fn is_dead(error: &io::Error) -> bool {
@@ -162,8 +144,5 @@ fn is_dead(error: &io::Error) -> bool {
 }
 
 fn unreadable(mountpoint: &Path, source: io::Error) -> MountError {
-    MountError::Unreadable {
-        mountpoint: mountpoint.to_owned(),
-        source,
-    }
+    MountError::Unreadable { mountpoint: mountpoint.to_owned(), source }
 }

@@ -47,28 +47,16 @@ impl Mount {
     /// When the directory does not serve (each variant of [`MountError`] says what to do), or the system refuses.
     pub fn start(vfs: Arc<Vfs>, mountpoint: &Path, options: &Options) -> Result<Self, MountError> {
         let mountpoint = check(mountpoint, vfs.root())?;
-        let failed = |source| MountError::Mount {
-            mountpoint: mountpoint.clone(),
-            source,
-        };
+        let failed = |source| MountError::Mount { mountpoint: mountpoint.clone(), source };
         let progress = Progress::at(vfs.feed().last());
         let (alive, ended) = channel();
         let door = KernelDoor::new(vfs.clone(), options.clock.clone(), progress.clone());
         let session =
             fuser::spawn_mount(Callbacks::new(door.clone(), alive), &mountpoint, &config(options)).map_err(failed)?;
-        let mut mount = Self {
-            vfs,
-            door,
-            follower: None,
-            ended,
-            _session: ManuallyDrop::new(session),
-            mountpoint,
-        };
+        let mut mount = Self { vfs, door, follower: None, ended, _session: ManuallyDrop::new(session), mountpoint };
         let follower = Follower::start(&mount.vfs, mount._session.notifier(), progress);
-        mount.follower = Some(follower.map_err(|source| MountError::Mount {
-            mountpoint: mount.mountpoint.clone(),
-            source,
-        })?);
+        mount.follower =
+            Some(follower.map_err(|source| MountError::Mount { mountpoint: mount.mountpoint.clone(), source })?);
         tracing::info!(mountpoint = %mount.mountpoint.display(), "mounted");
         Ok(mount)
     }
@@ -98,10 +86,7 @@ impl Mount {
         }
         tracing::info!(mountpoint = %self.mountpoint.display(), left_open, "unmounted");
         if left_open && !writers.is_empty() {
-            return Err(MountError::StillOpen {
-                mountpoint: self.mountpoint.clone(),
-                writers: writers.len(),
-            });
+            return Err(MountError::StillOpen { mountpoint: self.mountpoint.clone(), writers: writers.len() });
         }
         Ok(())
     }
@@ -136,11 +121,7 @@ fn config(options: &Options) -> Config {
         MountOption::NoDev,
         MountOption::NoSuid,
     ];
-    config.acl = if rustix::process::geteuid().is_root() {
-        SessionACL::All
-    } else {
-        SessionACL::Owner
-    };
+    config.acl = if rustix::process::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads.max(1));
     config.clone_fd = true;
     config

@@ -1,0 +1,96 @@
+//! What other doors change is seen through the mount, and the other way round.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+
+use svcfs_base::{Door, TreePath};
+
+use crate::mounted::{Mounted, wait_for};
+
+#[test]
+fn an_open_after_an_acknowledged_write_of_another_door_reads_the_new_bytes() {
+    let Some(space) = Mounted::new() else { return };
+    for length in 0..200 {
+        let text = format!("{length} {}", "x".repeat(length));
+        space.put("page.md", &text);
+        assert_eq!(fs::read_to_string(space.at("page.md")).unwrap(), text);
+    }
+}
+
+#[test]
+fn a_file_held_open_and_cached_shows_another_doors_bytes_and_size() {
+    let Some(space) = Mounted::new() else { return };
+    space.put("page.md", "first");
+    let mut file = File::open(space.at("page.md")).unwrap();
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "first");
+    space.put("page.md", "second, and longer");
+    wait_for(|| {
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text == "second, and longer" && file.metadata().unwrap().size() == 18
+    });
+}
+
+#[test]
+fn a_name_looked_for_in_vain_is_found_once_another_door_made_it() {
+    let Some(space) = Mounted::new() else { return };
+    fs::create_dir(space.at("dir")).unwrap();
+    assert!(!space.at("dir/new.md").exists() && !space.at("fresh").exists());
+    space.put("dir/new.md", "text");
+    space.put("fresh/deep/new.md", "text");
+    wait_for(|| space.at("dir/new.md").exists() && space.at("fresh/deep/new.md").exists());
+    assert_eq!(fs::read_dir(space.at("fresh/deep")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_name_another_door_removed_is_gone() {
+    let Some(space) = Mounted::new() else { return };
+    space.put("page.md", "text");
+    assert!(space.at("page.md").exists());
+    space.remove("page.md");
+    wait_for(|| !space.at("page.md").exists());
+    assert_eq!(fs::read_to_string(space.at("page.md")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn attributes_after_own_writes_are_right_at_once() {
+    let Some(space) = Mounted::new() else { return };
+    for length in [3, 7, 1, 0, 5000] {
+        fs::write(space.at("page.md"), "x".repeat(length)).unwrap();
+        let found = fs::metadata(space.at("page.md")).unwrap();
+        assert_eq!((found.size(), found.mode() & 0o7777, found.nlink()), (length as u64, 0o644, 1));
+    }
+}
+
+#[test]
+fn unsaved_bytes_are_seen_by_other_readers_of_the_mount_but_not_by_other_doors() {
+    let Some(space) = Mounted::new() else { return };
+    fs::write(space.at("page.md"), "saved").unwrap();
+    let path = TreePath::parse("page.md").unwrap();
+    let read = || space.vfs.read(Door::Http, &path).unwrap().content;
+    wait_for(|| read() == "saved");
+    let file = File::options().append(true).open(space.at("page.md")).unwrap();
+    rustix::io::write(&file, b" and unsaved").unwrap();
+    // Read in this process: a child would close its copy of the descriptor, and each close of a copy publishes.
+    assert_eq!(fs::read_to_string(space.at("page.md")).unwrap(), "saved and unsaved");
+    assert_eq!(read(), "saved");
+    drop(file);
+    wait_for(|| read() == "saved and unsaved");
+}
+
+#[test]
+fn appending_lands_after_what_another_door_just_wrote() {
+    let Some(space) = Mounted::new() else { return };
+    let mut expected = String::new();
+    for round in 0..50 {
+        expected += &format!("door {round}\n");
+        space.put("log.md", &expected);
+        space.shell(&format!("echo mount {round} >> log.md"));
+        expected += &format!("mount {round}\n");
+        assert_eq!(fs::read_to_string(space.at("log.md")).unwrap(), expected);
+    }
+}

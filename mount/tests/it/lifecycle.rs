@@ -1,0 +1,132 @@
+//! Mounting, refusing to mount, and taking away.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use svcfs_base::{Door, TreePath};
+use svcfs_mount::{Mount, MountError, unmount};
+
+use crate::mounted::{LIMIT, Mounted, can_mount, open, options};
+
+const HELPER: &str = "SVCFS_TEST_DIES_MOUNTED";
+
+#[test]
+fn a_directory_that_does_not_serve_is_refused_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().canonicalize().unwrap().join(name);
+    for directory in ["root/inside", "full/something", "empty"] {
+        fs::create_dir_all(path(directory)).unwrap();
+    }
+    fs::write(path("file"), "").unwrap();
+    let vfs = open(&path("root"));
+    let refusal = |at: &Path| Mount::start(vfs.clone(), at, &options()).err().map(|error| error.to_string());
+    let (root, shown) = (path("root"), folder.path().canonicalize().unwrap());
+    let (root, shown) = (root.display(), shown.display());
+    for (name, expected) in [
+        ("none", format!("mountpoint `{shown}/none` does not exist; create it with `mkdir -p {shown}/none`")),
+        ("file", format!("mountpoint `{shown}/file` is not a directory; choose an empty directory")),
+        (
+            "full",
+            format!(
+                "mountpoint `{shown}/full` is not empty: its files would be hidden while mounted; choose an empty directory"
+            ),
+        ),
+        (
+            "root",
+            format!(
+                "mountpoint `{shown}/root` overlaps the root `{root}`; choose a directory outside, such as `{root}.mnt`"
+            ),
+        ),
+        (
+            "root/inside",
+            format!(
+                "mountpoint `{shown}/root/inside` overlaps the root `{root}`; choose a directory outside, such as `{root}.mnt`"
+            ),
+        ),
+        (
+            "",
+            format!(
+                "mountpoint `{shown}` overlaps the root `{root}`; choose a directory outside, such as `{root}.mnt`"
+            ),
+        ),
+    ] {
+        // The last one is named without its final slash.
+        let at = if name.is_empty() { folder.path().to_owned() } else { path(name) };
+        assert_eq!(refusal(&at).as_deref(), Some(expected.as_str()));
+    }
+    vfs.close().unwrap();
+}
+
+#[test]
+fn unmounting_what_is_not_ours_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in [Path::new("/"), Path::new("/proc"), folder.path()] {
+        assert!(matches!(unmount(path), Err(MountError::NotMounted(_))), "{path:?}");
+    }
+    assert!(Path::new("/proc/self").exists());
+}
+
+#[test]
+fn a_mountpoint_in_use_is_refused_and_free_again_after_unmount() {
+    let Some(mut space) = Mounted::new() else { return };
+    fs::create_dir(space.folder().join("other")).unwrap();
+    let other = open(&space.folder().join("other"));
+    let again = Mount::start(other.clone(), &space.at(""), &options());
+    assert!(matches!(again.err(), Some(MountError::AlreadyMounted(_))));
+    unmount(&space.at("")).unwrap();
+    assert!(matches!(unmount(&space.at("")), Err(MountError::NotMounted(_))));
+    // Stopping a mount that somebody took away is no failure.
+    space.stop(LIMIT).unwrap();
+    Mount::start(other.clone(), &space.at(""), &options()).unwrap().stop(LIMIT).unwrap();
+    other.close().unwrap();
+}
+
+#[test]
+fn an_open_file_is_saved_at_unmount() {
+    let Some(mut space) = Mounted::new() else { return };
+    let mut file = File::create(space.at("page.md")).unwrap();
+    file.write_all(b"not closed yet").unwrap();
+    let stopped = space.stop(Duration::from_millis(50));
+    assert!(matches!(stopped, Err(MountError::StillOpen { writers: 1, .. })), "{stopped:?}");
+    let saved = space.vfs.read(Door::Http, &TreePath::parse("page.md").unwrap()).unwrap();
+    assert_eq!(saved.content, "not closed yet");
+    drop(file);
+}
+
+#[test]
+fn a_mount_whose_server_died_is_taken_away_at_the_next_start() {
+    if !can_mount() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (root, at) = (folder.path().join("root"), folder.path().join("a mount"));
+    fs::create_dir(&root).unwrap();
+    fs::create_dir(&at).unwrap();
+    for through_start in [true, false] {
+        let mut helper = Command::new(std::env::current_exe().unwrap());
+        helper.args(["--exact", "lifecycle::dies_mounted", "--ignored"]).env(HELPER, folder.path());
+        assert!(!helper.output().unwrap().status.success());
+        let dead = fs::metadata(&at).unwrap_err();
+        assert_eq!(dead.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()));
+        if through_start {
+            let vfs = open(&root);
+            Mount::start(vfs.clone(), &at, &options()).unwrap().stop(LIMIT).unwrap();
+            vfs.close().unwrap();
+        } else {
+            unmount(&at).unwrap();
+        }
+        assert_eq!(fs::read_dir(&at).unwrap().count(), 0);
+    }
+}
+
+#[test]
+#[ignore = "not a test: the process that dies in the one above"]
+fn dies_mounted() {
+    let Some(folder) = std::env::var_os(HELPER) else { return };
+    let folder = Path::new(&folder);
+    let _mount = Mount::start(open(&folder.join("root")), &folder.join("a mount"), &options()).unwrap();
+    std::process::abort();
+}

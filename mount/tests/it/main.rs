@@ -1,0 +1,13 @@
+//! A real kernel mount over a real space: what programs see, and what stays when they are done.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "the tests use the mount as programs do"
+)]
+
+mod coherence;
+mod lifecycle;
+mod mounted;
+mod programs;
+mod syscalls;

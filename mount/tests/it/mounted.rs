@@ -1,0 +1,154 @@
+//! One mounted space for one test.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use svcfs_base::{Caller, Change, Door, Fault, SystemClock, TreePath};
+use svcfs_mount::{Mount, Options};
+use svcfs_vfs::{Gate, Proposal, Vfs};
+use tempfile::TempDir;
+
+/// Mounting tests run one at a time: a machine under test has two processors, and a mount wants both.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Longest time anything in a test is waited for.
+pub const LIMIT: Duration = Duration::from_secs(10);
+
+/// A space, mounted; taken away at the end.
+pub struct Mounted {
+    pub vfs: Arc<Vfs>,
+    mount: Option<Mount>,
+    folder: TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// Refuses what contains the word FORBIDDEN.
+struct NoForbidden;
+
+impl Gate for NoForbidden {
+    fn pass(&self, _caller: &Caller, proposal: &mut Proposal) -> Result<(), Fault> {
+        match proposal.content.windows(9).any(|word| word == b"FORBIDDEN") {
+            true => Err(Fault::rejected("line 1: FORBIDDEN is not allowed")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// False, with the reason printed, where nothing can be mounted.
+pub fn can_mount() -> bool {
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    if let Err(error) = &device {
+        println!("skipped: /dev/fuse cannot be opened: {error}");
+    }
+    device.is_ok()
+}
+
+/// False, with the reason printed, where a program is not installed.
+pub fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
+    let found = found.is_ok_and(|output| output.status.success());
+    if !found {
+        println!("skipped: `{program}` is not installed");
+    }
+    found
+}
+
+pub fn options() -> Options {
+    Options { clock: Arc::new(SystemClock), threads: 8 }
+}
+
+pub fn open(root: &Path) -> Arc<Vfs> {
+    let scratch = ["*.swp", "*.swx", "*~", "4913", "*.tmp"].map(str::to_owned).to_vec();
+    Vfs::open(svcfs_vfs::Options {
+        root: root.to_owned(),
+        clock: Arc::new(SystemClock),
+        gates: vec![Box::new(NoForbidden)],
+        scratch,
+        watch: false,
+    })
+    .unwrap()
+}
+
+impl Mounted {
+    /// A mounted, empty space; none where nothing can be mounted.
+    pub fn new() -> Option<Self> {
+        if !can_mount() {
+            return None;
+        }
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("root")).unwrap();
+        fs::create_dir(folder.path().join("mnt")).unwrap();
+        // Other users must reach the mount to be tried on it.
+        Command::new("chmod").args(["-R", "a+rwX"]).arg(folder.path()).status().unwrap();
+        let vfs = open(&folder.path().join("root"));
+        let mount = Mount::start(vfs.clone(), &folder.path().join("mnt"), &options()).unwrap();
+        Some(Self { vfs, mount: Some(mount), folder, _turn: turn })
+    }
+
+    /// A path on the mount.
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().join("mnt").join(path)
+    }
+
+    /// The folder that holds `root` and `mnt`.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Runs a shell command in the mount and answers with what it printed; it must succeed.
+    pub fn shell(&self, command: &str) -> String {
+        let output = Command::new("sh").args(["-ec", command]).current_dir(self.at("")).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "`{command}`: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Writes through another door.
+    pub fn put(&self, path: &str, text: &str) {
+        let change = Change::put(TreePath::parse(path).unwrap(), text.to_owned());
+        self.vfs.apply(&Caller::new(Door::Http), change).unwrap();
+    }
+
+    /// Removes through another door.
+    pub fn remove(&self, path: &str) {
+        self.vfs.apply(&Caller::new(Door::Http), Change::remove(TreePath::parse(path).unwrap())).unwrap();
+    }
+
+    /// Authors of a path's versions, newest first, once there are `count` (an ordinary save is committed a moment later).
+    pub fn authors(&self, path: &str, count: usize) -> Vec<String> {
+        let path = TreePath::parse(path).unwrap();
+        let versions = || self.vfs.versions(&path).unwrap();
+        wait_for(|| versions().len() >= count);
+        versions().iter().map(|version| version.author.to_string()).collect()
+    }
+
+    /// Unmounts.
+    pub fn stop(&mut self, limit: Duration) -> Result<(), svcfs_mount::MountError> {
+        self.mount.take().unwrap().stop(limit)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Some(mount) = self.mount.take() {
+            let stopped = mount.stop(LIMIT);
+            if !std::thread::panicking() {
+                stopped.unwrap();
+                self.vfs.close().unwrap();
+            }
+        }
+    }
+}
+
+/// Waits until something is true, and fails when it does not become so in time.
+pub fn wait_for(mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < LIMIT, "waited {LIMIT:?} in vain");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,216 @@
+//! System calls, one promise each.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
+use rustix::io::Errno;
+use svcfs_base::{Caller, Change, ChangeSet, Door, MAX_FILE_BYTES, TreePath};
+
+use crate::mounted::Mounted;
+
+fn errno<T>(outcome: std::io::Result<T>) -> Option<i32> {
+    outcome.err().and_then(|error| error.raw_os_error())
+}
+
+#[test]
+fn rename_obeys_its_flags() {
+    let Some(space) = Mounted::new() else { return };
+    let (a, b, c) = (space.at("a.md"), space.at("b.md"), space.at("c.md"));
+    fs::write(&a, "a").unwrap();
+    fs::write(&b, "b").unwrap();
+    let rename = |from, to, flags| renameat_with(CWD, from, CWD, to, flags);
+    assert_eq!(rename(&a, &b, RenameFlags::NOREPLACE), Err(Errno::EXIST));
+    assert_eq!(rename(&a, &b, RenameFlags::WHITEOUT), Err(Errno::INVAL));
+    assert_eq!(rename(&a, &c, RenameFlags::EXCHANGE), Err(Errno::NOENT));
+    rename(&a, &b, RenameFlags::EXCHANGE).unwrap();
+    assert_eq!((fs::read(&a).unwrap(), fs::read(&b).unwrap()), (b"b".to_vec(), b"a".to_vec()));
+    rename(&a, &c, RenameFlags::NOREPLACE).unwrap();
+    rename(&b, &c, RenameFlags::empty()).unwrap();
+    assert_eq!(fs::read(&c).unwrap(), b"a");
+    assert!(!a.exists() && !b.exists());
+}
+
+#[test]
+fn a_file_removed_while_open_goes_on_working() {
+    let Some(space) = Mounted::new() else { return };
+    fs::write(space.at("a.md"), "text").unwrap();
+    let mut file = File::options().read(true).write(true).open(space.at("a.md")).unwrap();
+    fs::remove_file(space.at("a.md")).unwrap();
+    file.seek(SeekFrom::End(0)).unwrap();
+    file.write_all(b" and more").unwrap();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), file.metadata().unwrap().size()), ("text and more", 13));
+    drop(file);
+    assert!(!space.at("a.md").exists());
+    assert_eq!(fs::read_dir(space.at("")).unwrap().filter(|e| e.as_ref().unwrap().file_name() == "a.md").count(), 0);
+}
+
+#[test]
+fn a_hole_reads_as_zeros_and_truncation_cuts_and_grows() {
+    let Some(space) = Mounted::new() else { return };
+    let file = File::options().read(true).write(true).create_new(true).open(space.at("a.md")).unwrap();
+    file.write_all_at(b"end", 10_000).unwrap();
+    let mut bytes = vec![1; 10_003];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    assert!(bytes[..10_000].iter().all(|byte| *byte == 0) && bytes.ends_with(b"end"));
+    file.set_len(4).unwrap();
+    assert_eq!(file.metadata().unwrap().size(), 4);
+    file.set_len(6).unwrap();
+    fallocate(&file, FallocateFlags::empty(), 0, 8).unwrap();
+    assert_eq!(fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 100), Err(Errno::OPNOTSUPP));
+    drop(file);
+    assert_eq!(fs::read(space.at("a.md")).unwrap(), [0; 8]);
+    assert_eq!(space.shell("truncate -s 3 a.md; wc -c < a.md"), "3\n");
+}
+
+#[test]
+fn a_file_over_the_limit_is_refused_where_it_grows() {
+    let Some(space) = Mounted::new() else { return };
+    let file = File::create(space.at("big.bin")).unwrap();
+    let limit = MAX_FILE_BYTES as u64;
+    assert_eq!(errno(file.set_len(limit + 1)), Some(Errno::FBIG.raw_os_error()));
+    assert_eq!(errno(file.write_all_at(b"x", limit)), Some(Errno::FBIG.raw_os_error()));
+    file.write_all_at(b"x", limit - 1).unwrap();
+    assert_eq!(file.metadata().unwrap().size(), limit);
+}
+
+#[test]
+fn appends_of_two_processes_all_arrive_whole() {
+    let Some(space) = Mounted::new() else { return };
+    let script =
+        "for p in a b; do (exec >> log.md; n=0; while [ $n -lt 300 ]; do echo $p$n; n=$((n+1)); done) & done; wait";
+    space.shell(script);
+    let text = fs::read_to_string(space.at("log.md")).unwrap();
+    let lines: BTreeSet<&str> = text.lines().collect();
+    assert_eq!((lines.len(), text.lines().count()), (600, 600));
+}
+
+#[test]
+fn a_listing_is_complete_while_files_are_added() {
+    let Some(space) = Mounted::new() else { return };
+    let page = |number| TreePath::parse(&format!("many/f{number:04}")).unwrap();
+    let pages: Vec<Change> = (0..5000).map(|number| Change::put(page(number), "")).collect();
+    space.vfs.apply(&Caller::new(Door::Http), ChangeSet::new(pages)).unwrap();
+    let mut seen = Vec::new();
+    for entry in fs::read_dir(space.at("many")).unwrap() {
+        seen.push(entry.unwrap().file_name().into_string().unwrap());
+        if seen.len() % 500 == 0 {
+            fs::write(space.at(&format!("many/a{}", seen.len())), "").unwrap();
+        }
+    }
+    let distinct: BTreeSet<&String> = seen.iter().collect();
+    assert_eq!(distinct.len(), seen.len(), "no name comes twice");
+    assert_eq!(seen.iter().filter(|name| name.starts_with('f')).count(), 5000);
+}
+
+#[test]
+fn times_and_permissions_are_kept() {
+    let Some(space) = Mounted::new() else { return };
+    let past = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let file = File::create(space.at("a.md")).unwrap();
+    (&file).write_all(b"text").unwrap();
+    file.set_modified(past).unwrap();
+    drop(file);
+    fs::set_permissions(space.at("a.md"), PermissionsExt::from_mode(0o755)).unwrap();
+    let found = fs::metadata(space.at("a.md")).unwrap();
+    assert_eq!((found.mtime(), found.mode() & 0o7777), (1_000_000_000, 0o755));
+    let before = SystemTime::now() - Duration::from_secs(1);
+    space.shell("touch -a a.md");
+    let found = fs::metadata(space.at("a.md")).unwrap();
+    assert_eq!(found.mtime(), 1_000_000_000, "only the other time was to change");
+    space.shell("touch a.md");
+    assert!(fs::metadata(space.at("a.md")).unwrap().modified().unwrap() >= before);
+}
+
+#[test]
+fn a_symbolic_link_is_followed_and_read() {
+    let Some(space) = Mounted::new() else { return };
+    fs::create_dir(space.at("d")).unwrap();
+    fs::write(space.at("d/a.md"), "text").unwrap();
+    symlink("d/a.md", space.at("link")).unwrap();
+    assert_eq!(fs::read_link(space.at("link")).unwrap().as_os_str(), "d/a.md");
+    assert_eq!(fs::read_to_string(space.at("link")).unwrap(), "text");
+    assert_eq!(fs::symlink_metadata(space.at("link")).unwrap().size(), 6);
+    assert_eq!(fs::read_to_string(space.at("d/../link")).unwrap(), "text", "`..` is the kernel's work");
+}
+
+#[test]
+fn names_the_tree_cannot_hold_are_refused_with_the_right_number() {
+    let Some(space) = Mounted::new() else { return };
+    let longest = "é".repeat(127) + "x";
+    fs::write(space.at(&longest), "").unwrap();
+    assert_eq!(fs::read_dir(space.at("")).unwrap().filter(|e| *e.as_ref().unwrap().file_name() == *longest).count(), 1);
+    let made = |name: &[u8]| errno(File::create(space.at("").join(std::ffi::OsStr::from_bytes(name))));
+    assert_eq!(made(&[b'x'; 256]), Some(Errno::NAMETOOLONG.raw_os_error()));
+    for name in [&b"a\nb"[..], b"\xff\xfe", b"%2e%2e"] {
+        assert_eq!(made(name), Some(Errno::INVAL.raw_os_error()), "{name:?}");
+    }
+}
+
+#[test]
+fn directories_are_made_and_removed_when_empty() {
+    let Some(space) = Mounted::new() else { return };
+    fs::create_dir_all(space.at("a/b")).unwrap();
+    assert_eq!(fs::create_dir(space.at("a")).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(fs::remove_dir(space.at("a")).unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
+    fs::remove_dir(space.at("a/b")).unwrap();
+    fs::remove_dir(space.at("a")).unwrap();
+    assert_eq!(fs::metadata(space.at("a")).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn what_is_not_offered_says_so() {
+    let Some(space) = Mounted::new() else { return };
+    fs::write(space.at("a.md"), "text").unwrap();
+    assert_eq!(errno(fs::hard_link(space.at("a.md"), space.at("b.md"))), Some(Errno::PERM.raw_os_error()));
+    assert!(!space.at("b.md").exists());
+    let set = rustix::fs::setxattr(space.at("a.md"), "user.x", b"1", rustix::fs::XattrFlags::empty());
+    assert_eq!(set, Err(Errno::OPNOTSUPP));
+    let mut room = [0; 64];
+    assert_eq!(rustix::fs::getxattr(space.at("a.md"), "user.x", &mut room), Err(Errno::NODATA));
+}
+
+#[test]
+fn a_refused_save_fails_at_close_and_says_why() {
+    let Some(space) = Mounted::new() else { return };
+    fs::write(space.at("a.md"), "good").unwrap();
+    assert_eq!(space.authors("a.md", 1).len(), 1);
+    let mut file = File::create(space.at("a.md")).unwrap();
+    file.write_all(b"this is FORBIDDEN").unwrap();
+    assert_eq!(nix::unistd::close(file), Err(nix::errno::Errno::EINVAL));
+    let mut room = [0; 256];
+    let length = rustix::fs::getxattr(space.at("a.md"), "user.svc.lint", &mut room).unwrap();
+    assert_eq!(std::str::from_utf8(&room[..length]).unwrap(), "line 1: FORBIDDEN is not allowed");
+    let length = rustix::fs::listxattr(space.at("a.md"), &mut room).unwrap();
+    assert_eq!(&room[..length], b"user.svc.lint\0");
+    assert_eq!(space.authors("a.md", 1).len(), 1, "history has the last good version only");
+    fs::write(space.at("a.md"), "good again").unwrap();
+    assert_eq!(rustix::fs::getxattr(space.at("a.md"), "user.svc.lint", &mut room), Err(Errno::NODATA));
+    assert_eq!(space.authors("a.md", 2).len(), 2);
+}
+
+#[test]
+fn fsync_returns_with_the_version_made() {
+    let Some(space) = Mounted::new() else { return };
+    let mut file = File::create(space.at("a.md")).unwrap();
+    file.write_all(b"text").unwrap();
+    file.sync_all().unwrap();
+    let path = TreePath::parse("a.md").unwrap();
+    assert_eq!(space.vfs.versions(&path).unwrap().len(), 1);
+    drop(file);
+    assert_eq!(space.vfs.versions(&path).unwrap().len(), 1, "closing adds nothing");
+}
+
+#[test]
+fn the_disks_room_is_told() {
+    let Some(space) = Mounted::new() else { return };
+    let (mount, root) = (rustix::fs::statvfs(space.at("")).unwrap(), rustix::fs::statvfs(space.folder()).unwrap());
+    assert_eq!((mount.f_blocks * mount.f_frsize, mount.f_namemax), (root.f_blocks * root.f_frsize, 255));
+}
