@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// Where each line of a text begins.
 ///
-/// A line ends at `\n`, at `\r\n`, or at a `\r` alone, as in CommonMark.
+/// A line ends at `\n`, for that is what editors, grep and git count; a `\r` before it belongs to the ending.
 pub(crate) struct Lines<'a> {
     text: &'a str,
     starts: Vec<usize>,
@@ -12,16 +12,8 @@ pub(crate) struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     pub(crate) fn of(text: &'a str) -> Self {
-        let bytes = text.as_bytes();
-        let mut starts = Vec::with_capacity(bytes.len() / 32 + 1);
-        starts.push(0);
-        for (at, byte) in bytes.iter().enumerate() {
-            let ends_line = *byte == b'\n' || (*byte == b'\r' && bytes.get(at + 1) != Some(&b'\n'));
-            if ends_line && at + 1 < bytes.len() {
-                starts.push(at + 1);
-            }
-        }
-        Self { text, starts }
+        let after_endings = text.match_indices('\n').map(|(at, _)| at + 1).filter(|start| *start < text.len());
+        Self { text, starts: std::iter::once(0).chain(after_endings).collect() }
     }
 
     /// Number of lines; an empty text has one, and a final line ending does not begin another.

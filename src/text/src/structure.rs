@@ -10,14 +10,15 @@ use pulldown_cmark::{CowStr, Event, HeadingLevel, LinkType, OffsetIter, Options,
 use crate::frontmatter::Split;
 use crate::headings::{Heading, slug};
 use crate::lines::Lines;
-use crate::links::without_wiki_markup;
+use crate::links::{LinkKind, without_wiki_markup};
 
 /// Longest excerpt of a page, in characters, not counting the `…` of one that was cut (gaps.md 4.17, /peek).
 const EXCERPT_CHARS: usize = 300;
 
 /// A link or image written in markdown, before its target is looked at.
 pub(crate) struct WrittenLink<'a> {
-    pub(crate) image: bool,
+    /// [`LinkKind::Markdown`] or [`LinkKind::Image`].
+    pub(crate) kind: LinkKind,
     /// The target as the author meant it: escapes and entities resolved, percent signs untouched.
     pub(crate) destination: CowStr<'a>,
     /// The whole link in the page.
@@ -125,20 +126,20 @@ impl<'r, 'a> Reader<'r, 'a> {
             Tag::CodeBlock(_) => self.structure.opaque.push(range),
             Tag::HtmlBlock => self.html_block(range),
             Tag::BlockQuote(_) | Tag::Item | Tag::FootnoteDefinition(_) => self.depth += 1,
-            Tag::Link { link_type, dest_url, .. } => self.open_link(false, link_type, dest_url, range),
-            Tag::Image { link_type, dest_url, .. } => self.open_link(true, link_type, dest_url, range),
+            Tag::Link { link_type, dest_url, .. } => self.open_link(LinkKind::Markdown, link_type, dest_url, range),
+            Tag::Image { link_type, dest_url, .. } => self.open_link(LinkKind::Image, link_type, dest_url, range),
             _ => {}
         }
     }
 
-    fn open_link(&mut self, image: bool, kind: LinkType, destination: CowStr<'a>, range: Range<usize>) {
-        if matches!(kind, LinkType::Autolink | LinkType::Email) {
+    fn open_link(&mut self, kind: LinkKind, form: LinkType, destination: CowStr<'a>, range: Range<usize>) {
+        if matches!(form, LinkType::Autolink | LinkType::Email) {
             self.structure.opaque.push(range.clone());
         }
         // links by reference are found through their definition; an empty destination marks them here
-        let destination = if kind == LinkType::Inline { destination } else { CowStr::Borrowed("") };
-        let text_end = range.start + if image { 2 } else { 1 };
-        self.open_links.push(WrittenLink { image, destination, range, text_end, label: String::new() });
+        let destination = if form == LinkType::Inline { destination } else { CowStr::Borrowed("") };
+        let text_end = range.start + if kind == LinkKind::Image { 2 } else { 1 };
+        self.open_links.push(WrittenLink { kind, destination, range, text_end, label: String::new() });
     }
 
     fn close(&mut self, tag: TagEnd, range: Range<usize>) {
@@ -195,7 +196,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             link.label.push_str(text);
         }
         // what an image shows is not said by the paragraph
-        let in_image = self.open_links.iter().any(|link| link.image);
+        let in_image = self.open_links.iter().any(|link| link.kind == LinkKind::Image);
         if let Some(excerpt) = &mut self.paragraph
             && !in_image
         {

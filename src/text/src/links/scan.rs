@@ -128,9 +128,8 @@ pub(super) fn written_link(text: &str, link: &WrittenLink<'_>) -> Option<Found> 
     let tail = text.get(link.text_end..link.range.end)?;
     let open = link.text_end + tail.find("](")? + 2;
     let range = destination(text, open..link.range.end)?;
-    let kind = if link.image { LinkKind::Image } else { LinkKind::Markdown };
-    let found = found(text, kind, range, &link.destination)?;
-    let start = link.range.start + usize::from(link.image);
+    let found = found(text, link.kind, range, &link.destination)?;
+    let start = link.range.start + usize::from(link.kind == LinkKind::Image);
     Some(Found { whole: start..link.range.end, label: some_text(Some(&link.label)), ..found })
 }
 

@@ -3,6 +3,9 @@
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::headings::{Heading, headings};
 use crate::lines::Lines;
 
@@ -17,7 +20,7 @@ pub enum Select<'a> {
 }
 
 /// One section.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Section {
     /// The words of its heading.
     pub heading: String,
@@ -42,8 +45,12 @@ pub fn section(text: &str, select: Select<'_>) -> Option<Section> {
     let heading = headings.get(index)?;
     let lines = Lines::of(text);
     let end = headings[end_of(&headings, index)..].first();
-    // a heading inside a quote begins after the `>` of its line
-    let end_offset = end.map_or(text.len(), |next| lines.start(next.line - 1));
+    let end_offset = end.map_or(text.len(), |next| match lines.start(next.line - 1) {
+        // a heading inside a quote begins after the `>` of its line
+        line if line >= heading.range.end => line,
+        // both stand in one line: a `\r` alone parts headings and is no line ending
+        _ => next.range.start,
+    });
     let line_end = end.map_or(lines.count(), |next| next.line - 1);
     let content = text.get(heading.range.end..end_offset).unwrap_or_default();
     Some(Section {

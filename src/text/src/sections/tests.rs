@@ -72,3 +72,9 @@ fn underlined_headings_and_crlf_keep_their_lines() {
     let two = section(text, Select::Heading("two")).unwrap();
     assert_eq!((two.content.as_str(), two.line_start, two.line_end), ("more", 6, 8));
 }
+
+#[test]
+fn headings_parted_by_carriage_returns_alone_still_have_their_text() {
+    let one = section("# a\rtext\r# b\rmore", Select::Index(0)).unwrap();
+    assert_eq!((one.content.as_str(), one.line_start, one.line_end), ("text", 1, 1));
+}
