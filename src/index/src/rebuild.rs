@@ -51,8 +51,11 @@ impl Index {
                 tracing::warn!(error = %error, "an unfinished index could not be removed; the next start does it");
             }
         }
-        let outcome = outcome.and_then(|()| self.give_back_space());
-        schema::noticed(self.readers.file(), outcome)
+        schema::noticed(self.readers.file(), outcome)?;
+        if let Err(error) = self.give_back_space() {
+            tracing::warn!(error = %error, "the space of the old index could not be given back; it will be used again");
+        }
+        Ok(())
     }
 
     /// Makes the empty tables; from here on `ingest` fills them too. Gives the live cursor.
@@ -115,7 +118,7 @@ impl Index {
     }
 
     /// Hands the space of the old tables back to the disk, a piece at a time so that writers get their turn.
-    fn give_back_space(&self) -> Result<(), IndexError> {
+    fn give_back_space(&self) -> rusqlite::Result<()> {
         let free = |writer: &Writer| -> rusqlite::Result<i64> {
             writer.connection.pragma_query_value(None, "freelist_count", |row| row.get(0))
         };
@@ -126,7 +129,7 @@ impl Index {
             let after = free(&writer)?;
             if after == 0 || after >= before {
                 // What readers still look at is handed back by a later checkpoint.
-                return Ok(writer.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?);
+                return writer.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
             }
         }
     }

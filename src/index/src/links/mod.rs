@@ -25,7 +25,7 @@ pub struct Backlink {
     pub path: TreePath,
     /// Its title.
     pub title: String,
-    /// The line around its first link, without markup removed, cut at 240 characters.
+    /// The line its first link stands in, as written; a line over 240 characters is cut around the link.
     pub context: String,
 }
 
