@@ -27,7 +27,8 @@ pub fn target_of(cx: &Cx<'_>, index: &Index, from: &TreePath, link: &Link) -> Re
 /// The page a link leads to.
 fn page_of(index: &Index, from: &TreePath, link: &Link) -> Result<Option<TreePath>, Fault> {
     // The index takes names; an address is known by how it begins.
-    let is_bare_address = !link.kind.is_wiki() && !link.target.starts_with(['/', '.']);
+    let is_marked = ["/", "./", "../"].iter().any(|start| link.target.starts_with(start));
+    let is_bare_address = !link.kind.is_wiki() && !is_marked;
     let asked = if is_bare_address { format!("./{}", link.target) } else { link.target.clone() };
     Ok(index.resolve(from, &asked)?.map(|page| page.path))
 }
@@ -154,21 +155,16 @@ impl<'a> View<'a> {
         Ok(file_of(self.cx, self.before, link)?.map(|path| path.as_str().to_owned()))
     }
 
-    /// What a wiki link would lead to after the rename; none also when more than one file would fit, the moved one among them.
-    fn target_after(&self, target: &str) -> Result<Option<String>, Fault> {
+    /// What a wiki link would lead to after the rename; none also when the moved file and another one would fit: a rewritten
+    /// link is to be clear without knowing what lies nearer (D17).
+    fn target_after(&self, target: &str) -> Result<Option<TreePath>, Fault> {
         let wanted = candidates(self.after.as_str(), LinkKind::Wiki, target);
         let fits = choose(self.after.as_str(), &wanted, self.moved.known_after(&wanted)).is_some();
-        let moved = || fits.then(|| self.moved.to.as_str().to_owned());
-        let Some(found) = self.index.resolve(self.after, target)? else {
-            return Ok(moved());
-        };
-        if found.path != *self.moved.from {
-            return Ok((!fits).then(|| found.path.as_str().to_owned()));
-        }
-        // The file has won under its old name, and hidden who comes second.
-        let stem = target.rsplit('/').next().unwrap_or(target);
-        let is_shared = self.index.is_ambiguous(stem.strip_suffix(".md").unwrap_or(stem))?;
-        Ok(moved().filter(|_| !is_shared))
+        let other = self.index.resolve_without(self.moved.from, self.after, target)?;
+        Ok(match other {
+            None => fits.then(|| self.moved.to.clone()),
+            Some(other) => (!fits).then_some(other.path),
+        })
     }
 }
 
@@ -180,6 +176,6 @@ impl Moves for View<'_> {
         (path == self.moved.from.as_str()).then(|| self.moved.to.as_str().to_owned())
     }
     fn leads_to(&self, target: &str, path: &str) -> bool {
-        self.answer(self.target_after(target)).is_some_and(|found| found == path)
+        self.answer(self.target_after(target)).is_some_and(|found| found.as_str() == path)
     }
 }

@@ -24,6 +24,9 @@ pub const AREA: Area = Area {
     ],
 };
 
+/// Most links of one question.
+const MAX_LINKS: usize = 1000;
+
 /// List the headings of a page
 ///
 /// Headings inside code and empty ones are left out; two headings may have the same slug.
@@ -48,7 +51,7 @@ impl Operation for Toc {
 /// Tried in this order: full path, end of a path, file name, `aliases`, title; the nearest directory wins.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ResolveLinks {
-    /// The links, such as `auth`, `concepts/auth#tokens` or `[[auth|Sign-in]]`
+    /// The links, such as `auth`, `concepts/auth#tokens` or `[[auth|Sign-in]]`; at most 1,000
     pub links: Vec<String>,
     /// The page they stand in, which decides what is near; the root when absent
     #[serde(default)]
@@ -78,6 +81,10 @@ impl Operation for ResolveLinks {
     const HTTP: &'static [Route] = &[Route::post("/resolve-links").reading()];
     type Output = ResolvedLinks;
     fn run(self, cx: &Cx<'_>) -> Result<ResolvedLinks, Fault> {
+        if self.links.len() > MAX_LINKS {
+            let why = format!("{} are too many; at most {MAX_LINKS} are resolved at once", self.links.len());
+            return Err(Fault::invalid("links", why));
+        }
         let from = self.from.unwrap_or_else(TreePath::root);
         let index = cx.index();
         let mut answer = ResolvedLinks { resolved: BTreeMap::new(), unresolved: Vec::new() };

@@ -58,6 +58,8 @@ fn links_are_resolved_by_every_name_a_page_has() {
             "unresolved": ["nowhere", "", "a\nb"],
         })
     );
+    let many = vec!["x"; 1001];
+    assert_eq!(space().refusal("resolve_links", json!({ "links": many })).0, 400);
 }
 
 #[test]

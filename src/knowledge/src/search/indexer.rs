@@ -56,31 +56,6 @@ impl Indexer {
         self.space.indexed.reach(start.0);
         Ok(())
     }
-
-    /// Takes in the next changes; false when there are none.
-    fn follow(&self, cursor: Seq) -> Result<bool, Fault> {
-        let Space { vfs, index, .. } = &*self.space;
-        let events = vfs.feed().after(cursor, BATCH)?;
-        let Some(last) = events.last().map(|event| event.seq) else {
-            return Ok(false);
-        };
-        let mut seen = HashSet::new();
-        let changes = events.iter().flat_map(|event| &event.changes);
-        let paths: Vec<TreePath> = changes
-            .filter(|change| change.path.is_page() && !change.path.is_dotted() && seen.insert(&change.path))
-            .map(|change| change.path.clone())
-            .collect();
-        let mut batches = paths.chunks(BATCH).peekable();
-        while let Some(batch) = batches.next() {
-            let reached = if batches.peek().is_some() { cursor } else { last };
-            index.ingest(&entries(vfs, batch)?, reached)?;
-        }
-        if paths.is_empty() {
-            index.ingest(&[], last)?;
-        }
-        self.space.indexed.reach(last.0);
-        Ok(true)
-    }
 }
 
 impl Task for Indexer {
@@ -93,8 +68,33 @@ impl Task for Indexer {
             return Ok(Next::Now);
         }
         self.is_caught_up = true;
-        Ok(if self.follow(cursor)? { Next::Now } else { Next::After(PATIENCE) })
+        Ok(if follow(&self.space, cursor)? { Next::Now } else { Next::After(PATIENCE) })
     }
+}
+
+/// Takes in the next changes; false when there are none.
+fn follow(space: &Space, cursor: Seq) -> Result<bool, Fault> {
+    let Space { vfs, index, .. } = space;
+    let events = vfs.feed().after(cursor, BATCH)?;
+    let Some(last) = events.last().map(|event| event.seq) else {
+        return Ok(false);
+    };
+    let mut seen = HashSet::new();
+    let changes = events.iter().flat_map(|event| &event.changes);
+    let paths: Vec<TreePath> = changes
+        .filter(|change| change.path.is_page() && !change.path.is_dotted() && seen.insert(&change.path))
+        .map(|change| change.path.clone())
+        .collect();
+    let mut batches = paths.chunks(BATCH).peekable();
+    while let Some(batch) = batches.next() {
+        let reached = if batches.peek().is_some() { cursor } else { last };
+        index.ingest(&entries(vfs, batch)?, reached)?;
+    }
+    if paths.is_empty() {
+        index.ingest(&[], last)?;
+    }
+    space.indexed.reach(last.0);
+    Ok(true)
 }
 
 /// The pages of a tree that belong into its index.
@@ -181,6 +181,11 @@ pub struct Report {
 /// Those of the tree and of the index; the old index then stays.
 pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<Report, Fault> {
     let Space { vfs, index, .. } = space;
+    // What the old index has not read yet is no fault of its. One that never read the whole tree stays as it is.
+    let mut cursor = index.cursor()?;
+    while cursor > Seq(0) && follow(space, cursor)? {
+        cursor = index.cursor()?;
+    }
     let before = index.fingerprint()?;
     let start = vfs.feed().last();
     let pages = pages(vfs)?;
