@@ -60,6 +60,7 @@ fn hostile(size: usize) -> Vec<(&'static str, String)> {
         ("images", of("![")),
         ("empty links", of("[]()")),
         ("nested links", [of("["), of("](a.md)")].concat()),
+        ("nested images", ["![".repeat(size / 12), "a ".repeat(size / 4), "](a.md)".repeat(size / 12)].concat()),
         ("parentheses", ["[a](", &of("(")].concat()),
         ("pipes", of("|")),
         ("rows of pipes", of("|||||||||\n")),

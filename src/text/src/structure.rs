@@ -28,6 +28,16 @@ pub(crate) struct WrittenLink<'a> {
     pub(crate) label: String,
 }
 
+impl WrittenLink<'_> {
+    /// Labels are kept up to this many bytes: images in images in images must not copy a long one at every level.
+    const MAX_LABEL: usize = 512;
+
+    fn add_to_label(&mut self, text: &str) {
+        let room = Self::MAX_LABEL.saturating_sub(self.label.len());
+        self.label.push_str(&text[..text.floor_char_boundary(room)]);
+    }
+}
+
 /// A link reference definition: `[label]: destination`.
 pub(crate) struct Definition {
     pub(crate) destination: String,
@@ -84,6 +94,8 @@ struct Reader<'r, 'a> {
     heading: Option<(u8, usize, String)>,
     paragraph: Option<Excerpt>,
     open_links: Vec<WrittenLink<'a>>,
+    /// How many of the open links are images.
+    open_images: usize,
 }
 
 impl<'r, 'a> Reader<'r, 'a> {
@@ -96,6 +108,7 @@ impl<'r, 'a> Reader<'r, 'a> {
             heading: None,
             paragraph: None,
             open_links: Vec::new(),
+            open_images: 0,
         }
     }
 
@@ -139,6 +152,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         // links by reference are found through their definition; an empty destination marks them here
         let destination = if form == LinkType::Inline { destination } else { CowStr::Borrowed("") };
         let text_end = range.start + if kind == LinkKind::Image { 2 } else { 1 };
+        self.open_images += usize::from(kind == LinkKind::Image);
         self.open_links.push(WrittenLink { kind, destination, range, text_end, label: String::new() });
     }
 
@@ -160,9 +174,10 @@ impl<'r, 'a> Reader<'r, 'a> {
 
     fn close_link(&mut self) {
         let Some(link) = self.open_links.pop() else { return };
+        self.open_images -= usize::from(link.kind == LinkKind::Image);
         if let Some(outer) = self.open_links.last_mut() {
             outer.text_end = outer.text_end.max(link.range.end);
-            outer.label.push_str(&link.label);
+            outer.add_to_label(&link.label);
         }
         if !link.destination.is_empty() {
             self.structure.opaque.push(link.text_end..link.range.end);
@@ -193,12 +208,11 @@ impl<'r, 'a> Reader<'r, 'a> {
             heading.push_str(text);
         }
         if let Some(link) = self.open_links.last_mut() {
-            link.label.push_str(text);
+            link.add_to_label(text);
         }
         // what an image shows is not said by the paragraph
-        let in_image = self.open_links.iter().any(|link| link.kind == LinkKind::Image);
         if let Some(excerpt) = &mut self.paragraph
-            && !in_image
+            && self.open_images == 0
         {
             excerpt.push(text);
         }

@@ -61,7 +61,7 @@ pub struct Link {
     pub target: String,
     /// The heading after `#`, when there is one.
     pub heading: Option<String>,
-    /// The label, when there is one.
+    /// The label, when there is one; of a markdown link its text without markup, at most 512 bytes.
     pub label: Option<String>,
     /// Where `target` stands in the page, as it is written there.
     pub range: Range<usize>,
