@@ -40,7 +40,7 @@ pub fn write(cx: &Cx<'_>, path: TreePath, content: Bytes) -> Result<Settled, Fau
 /// Writes many files in one commit, all or none. The actor is that of `caller`.
 ///
 /// # Errors
-/// `Invalid` for an empty list or a path that comes twice, and those of [`write`]; each names the entry it is about.
+/// `Invalid` for an empty list or a path that comes twice, and those of [`write()`]; each names the entry it is about.
 pub fn bulk(cx: &Cx<'_>, caller: &Caller, entries: Vec<Entry>, message: Option<String>) -> Result<Applied, Fault> {
     if entries.is_empty() {
         return Err(Fault::invalid("files", "at least one file is required"));

@@ -126,6 +126,18 @@ fn a_bulk_larger_than_a_batch_is_indexed_whole() {
 }
 
 #[test]
+fn an_edit_behind_the_server_is_found_and_never_refused() {
+    let space = TestSpace::new();
+    space.put("a.md", "old\n");
+    space.edit_behind("a.md", "needle\n\n```mermaid\n```\n");
+    assert_eq!(paths(&space.get("search", json!({ "q": "needle" }))), ["a.md"]);
+    assert_eq!(space.get("search", json!({ "q": "old" })), json!([]));
+    assert_eq!(space.newest("a.md").1, "fswatch");
+    let issues = space.get("lint", json!({ "path": "a.md" }))["issues"].clone();
+    assert!(issues.as_array().unwrap().iter().any(|issue| issue["severity"] == "error"), "{issues}");
+}
+
+#[test]
 fn links_to_pages_are_not_pages() {
     let space = TestSpace::new();
     space.put("a.md", "needle\n");

@@ -72,6 +72,12 @@ impl TestSpace {
         self._root.path()
     }
 
+    /// Changes a file behind the server, and has it looked for.
+    pub(crate) fn edit_behind(&self, name: &str, text: &str) {
+        std::fs::write(self.root().join(name), text).unwrap();
+        self.space().vfs.rescan().unwrap();
+    }
+
     /// Waits until the index has read everything that is accepted.
     pub(crate) fn settle(&self) {
         let accepted = self.space().vfs.last_seq();
