@@ -14,7 +14,7 @@ pub const GUEST: &str = "nobody";
 pub type Answer<T> = Result<T, String>;
 
 /// One way into a space. Whoever comes through it is the user who runs the tests, unless it says guest.
-pub trait Door {
+pub trait Door: Send {
     /// Puts a whole content.
     fn write(&self, path: &str, content: &[u8]) -> Answer<()>;
     /// The same, by another user: [`GUEST`].

@@ -2,6 +2,7 @@
 
 mod files;
 mod saves;
+mod terminal;
 
 use crate::space::{TestSpace, git, me};
 
@@ -37,14 +38,20 @@ impl Desk {
     /// Runs a command and answers with what it did to history: for each new version the files it touched.
     #[track_caller]
     pub fn versions_of(&self, command: &str) -> Vec<Vec<(String, String)>> {
+        self.versions_while(|| drop(self.space.shell(command)))
+    }
+
+    /// Does something and answers with what it did to history.
+    #[track_caller]
+    pub fn versions_while(&self, work: impl FnOnce()) -> Vec<Vec<(String, String)>> {
         self.space.settle();
         let root = self.space.root();
         let before = if git::has_commits(&root) { git::log(&root).len() } else { 0 };
-        self.space.shell(command);
+        work();
         self.space.settle();
         let new = git::log(&root).split_off(before);
         for commit in &new {
-            assert_eq!(commit.author, me(), "`{command}` made {commit:?}");
+            assert_eq!(commit.author, me(), "{commit:?}");
         }
         new.into_iter().map(|commit| commit.files).collect()
     }

@@ -56,9 +56,8 @@ fn appends_of_all_doors_at_once_are_all_kept() {
     Kind::Http.of(&space).write("log.md", b"# Log\n").unwrap();
     std::thread::scope(|scope| {
         for kind in [Kind::Http, Kind::Mcp] {
-            let space = &space;
+            let door = kind.of(&space);
             scope.spawn(move || {
-                let door = kind.of(space);
                 for number in 0..30 {
                     door.append("log.md", format!("- {kind:?} {number}\n").as_bytes()).unwrap();
                 }

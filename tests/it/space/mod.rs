@@ -147,8 +147,8 @@ impl TestSpace {
     /// Runs a shell command in the mount; what it printed. It must succeed.
     #[track_caller]
     pub fn shell(&self, command: &str) -> String {
-        let output = Command::new("sh")
-            .args(["-ec", command])
+        let output = Command::new("timeout")
+            .args(["--kill-after=5", "60", "sh", "-ec", command])
             // Programs must not read or leave anything in the home of who runs the tests.
             .env("HOME", self.aside())
             .env("LC_ALL", "C.UTF-8")

@@ -1,0 +1,108 @@
+//! What is measured, and how it is summed up.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+/// How long one kind of work is done in one round: until the first of both is reached.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound {
+    /// Times.
+    pub count: usize,
+    /// How long nothing new is begun after.
+    pub time: Duration,
+}
+
+/// One kind of work, done again and again without a break.
+#[derive(Debug)]
+pub struct Round {
+    /// How long each took.
+    pub latencies: Vec<Duration>,
+    /// From the first beginning to the last end.
+    pub elapsed: Duration,
+}
+
+/// The rounds of one kind of work. Its rate is that of the round in the middle, so that one disturbed round changes nothing;
+/// its latencies are those of all rounds.
+#[derive(Debug, Default)]
+pub struct Series {
+    rates: Vec<f64>,
+    latencies: Vec<Duration>,
+}
+
+/// Does one kind of work, one after the other; it is told how often it was done in this round.
+///
+/// # Errors
+/// That of the work.
+pub fn timed(bound: Bound, mut work: impl FnMut(usize) -> Result<()>) -> Result<Round> {
+    let started = Instant::now();
+    let mut latencies = Vec::new();
+    while latencies.len() < bound.count && started.elapsed() < bound.time {
+        let begun = Instant::now();
+        work(latencies.len())?;
+        latencies.push(begun.elapsed());
+    }
+    Ok(Round { latencies, elapsed: started.elapsed() })
+}
+
+impl Series {
+    /// Takes in a round.
+    pub fn add(&mut self, round: Round) {
+        self.add_counted(round.latencies.len(), round.elapsed);
+        self.latencies.extend(round.latencies);
+        self.latencies.sort_unstable();
+    }
+
+    /// Takes in a round of which only the whole was measured.
+    pub fn add_counted(&mut self, count: usize, elapsed: Duration) {
+        self.rates.push(count as f64 / elapsed.as_secs_f64());
+        self.rates.sort_by(f64::total_cmp);
+    }
+
+    /// Times per second, in the round in the middle; none without a round.
+    pub fn rate(&self) -> Option<f64> {
+        self.rates.get(self.rates.len() / 2).copied()
+    }
+
+    /// The latency that this share of all stays at or below; none when single ones were not measured.
+    pub fn percentile(&self, share: f64) -> Option<Duration> {
+        let place = (share * self.latencies.len() as f64).ceil() as usize;
+        self.latencies.get(place.saturating_sub(1)).copied()
+    }
+
+    /// How many single latencies there are.
+    pub fn len(&self) -> usize {
+        self.latencies.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_latencies_that_occurred_and_the_rate_is_that_of_the_middle_round() {
+        let mut series = Series::default();
+        assert_eq!((series.rate(), series.percentile(0.5)), (None, None));
+        for seconds in [1, 4, 2] {
+            let latencies = (1..=100).map(Duration::from_millis).collect();
+            series.add(Round { latencies, elapsed: Duration::from_secs(seconds) });
+        }
+        assert_eq!(series.rate(), Some(50.0));
+        for (share, millis) in [(0.0, 1), (0.5, 50), (0.99, 99), (1.0, 100)] {
+            assert_eq!(series.percentile(share), Some(Duration::from_millis(millis)), "{share}");
+        }
+    }
+
+    #[test]
+    fn work_ends_at_its_count() {
+        let mut done = 0;
+        let bound = Bound { count: 3, time: Duration::from_secs(60) };
+        let round = timed(bound, |at| {
+            assert_eq!(at, done);
+            done += 1;
+            Ok(())
+        });
+        assert_eq!((round.unwrap().latencies.len(), done), (3, 3));
+    }
+}
