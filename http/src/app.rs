@@ -54,12 +54,12 @@ impl App {
         }))
     }
 
-    /// The space a request is for: the header's, else the path's, else the primary one.
+    /// The space of a name; the primary one when none is given.
     ///
     /// # Errors
     /// `NotFound` for a name that is no space's; there is no falling back (contract 4.1).
-    pub(crate) fn space(&self, header: Option<&str>, path: Option<&str>) -> Result<Arc<Space>, Fault> {
-        match header.or(path) {
+    pub(crate) fn space(&self, name: Option<&str>) -> Result<Arc<Space>, Fault> {
+        match name {
             None => Ok(Arc::clone(self.server.primary())),
             Some(name) => self.server.space(name).map(Arc::clone).ok_or_else(|| {
                 let name = name.escape_default();

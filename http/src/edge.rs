@@ -12,14 +12,14 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use hyper::body::Body as _;
 use svcfs_base::Fault;
-use svcfs_knowledge::kernel::{Entry, Route, Space};
+use tracing::Instrument;
 use warp::Filter;
 use warp::reply::Response;
 
 use crate::app::{App, log};
-use crate::bind::{self, Body, Inputs};
+use crate::bind::{self, Body, Parts};
 use crate::reply;
-use crate::routes::{Found, Target};
+use crate::routes::{Address, Found, Operation, Target};
 use crate::specials;
 
 /// Carries the id under which a failure is logged.
@@ -54,13 +54,14 @@ pub(crate) fn filter(app: Arc<App>) -> impl Filter<Extract = (Response,), Error 
         .and(warp::body::stream())
         .then(move |method, path: warp::path::FullPath, query, headers, body| {
             let app = Arc::clone(&app);
-            let request = Request { method, path: path.as_str().to_owned(), query, headers, body: parts(body) };
+            let body = Body::new(parts(body), &headers);
+            let request = Request { method, path: path.as_str().to_owned(), query, headers, body };
             async move { app.answer(request).await }
         })
 }
 
 /// warp's body stream as ours.
-fn parts<S, B>(stream: S) -> Body
+fn parts<S, B>(stream: S) -> Parts
 where
     S: Stream<Item = Result<B, warp::Error>> + Send + 'static,
     B: Buf,
@@ -122,7 +123,8 @@ impl App {
             Ok(origin) => origin,
             Err(refusal) => return *refusal,
         };
-        let mut response = match self.route(request).await {
+        let span = tracing::info_span!("request", id, what);
+        let mut response = match self.route(request).instrument(span).await {
             Ok(response) => response,
             Err(fault) => {
                 log(&fault, &what, &id);
@@ -150,45 +152,31 @@ impl App {
             }
             Found::OtherMethods(allow) if request.method == Method::OPTIONS => Ok(preflight(&allow)),
             Found::OtherMethods(allow) => Ok(reply::wrong_method(&allow)),
-            Found::Target { target, parameters, space } => {
-                let header = bind::header(&request.headers, "X-Svc-Space")?;
-                let space = self.space(header.as_deref(), space.as_deref())?;
-                match target {
-                    Target::Operation { entry, route, inputs } => {
-                        let operation = Operation { entry, route, inputs };
-                        self.operate(operation, space, parameters, request).await
-                    }
-                    Target::Special(page) => specials::answer(*page, self, space, &parameters, &request.headers).await,
-                }
+            Found::Target { target: Target::Special(page), address } => {
+                specials::answer(*page, self, &address, &request.headers).await
+            }
+            Found::Target { target: Target::Operation(operation), address } => {
+                self.operate(operation, address, request).await
             }
         }
     }
 
     async fn operate(
         &self,
-        Operation { entry, route, inputs }: Operation<'_>,
-        space: Arc<Space>,
-        parameters: Vec<(String, String)>,
+        Operation { entry, route, inputs }: &Operation,
+        address: Address,
         request: Request,
     ) -> Result<Response, Fault> {
         let headers = &request.headers;
-        let is_reading = route.is_reading;
-        let caller = bind::from_headers(headers, is_reading)?;
-        let cached = bind::header(headers, "If-None-Match")?.filter(|_| is_reading);
-        let texts = parameters.into_iter().chain(bind::pairs(&request.query)?);
-        let expects_continue = headers.contains_key(header::EXPECT);
-        let content = bind::content(route, request.body, expects_continue).await?;
+        let space = address.space(self, headers)?;
+        let caller = bind::from_headers(headers, route.is_reading)?;
+        let cached = bind::header(headers, "If-None-Match")?.filter(|_| route.is_reading);
+        let texts = address.parameters.into_iter().chain(bind::pairs(&request.query)?);
+        let content = bind::content(route, request.body).await?;
         let arguments = bind::arguments(route, inputs, texts, content)?;
         let output = self.call(entry, space, caller, arguments).await?;
         reply::output(route, output, cached.as_deref())
     }
-}
-
-/// An operation as a route leads to it.
-struct Operation<'t> {
-    entry: &'static Entry,
-    route: &'static Route,
-    inputs: &'t Inputs,
 }
 
 /// The answer to `HEAD`: the headers of `GET`.

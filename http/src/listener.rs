@@ -30,14 +30,14 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// How long a client may take to send a head, and how long a kept-alive connection may rest.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// How long requests in progress may take once the server goes down.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(15);
 /// The pause after the system refused to hand out a connection (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Response = http::Response<UnsyncBoxBody<Bytes, Failure>>;
 
-/// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (10 s at most). Event
+/// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most, gaps.md 8). Event
 /// streams end at once.
 ///
 /// # Errors

@@ -293,11 +293,12 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             let mut schema = schema.pointer(&format!("/properties/{field}")).cloned().unwrap_or_default();
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
             let text = json!({ "schema": { "type": "string" } });
-            Some(json!({
-                "required": true,
-                "description": description,
-                "content": { bare(media::MARKDOWN): text, "application/octet-stream": {} },
-            }))
+            let content = json!({ bare(media::MARKDOWN): text, "application/octet-stream": {} });
+            let mut body = json!({ "required": true, "content": content });
+            if let Some(description) = description {
+                body["description"] = description;
+            }
+            Some(body)
         }
         Accepts::Json => {
             let mut schema = schema.clone();

@@ -1,12 +1,15 @@
 //! The route table: the catalogue's routes, and the special pages.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use http::HeaderMap;
 use matchit::{InsertError, Router};
 use svcfs_base::Fault;
-use svcfs_knowledge::kernel::{Area, Entry, Method, Route};
+use svcfs_knowledge::kernel::{Area, Entry, Method, Route, Space};
 
-use crate::bind::{Inputs, decoded};
+use crate::app::App;
+use crate::bind::{Inputs, decoded, header};
 use crate::specials::{Page, Place, SPECIAL};
 
 /// The prefix of all knowledge endpoints (contract 4.1).
@@ -16,16 +19,40 @@ pub(crate) const PREFIX: &str = "/api/svc";
 #[derive(Debug)]
 pub(crate) enum Target {
     /// To an operation.
-    Operation {
-        /// Which.
-        entry: &'static Entry,
-        /// By which of its routes.
-        route: &'static Route,
-        /// What it reads.
-        inputs: Inputs,
-    },
+    Operation(Operation),
     /// To a special page.
     Special(Page),
+}
+
+/// An operation, as one of its routes leads to it.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    /// Which.
+    pub entry: &'static Entry,
+    /// By which of its routes.
+    pub route: &'static Route,
+    /// What it reads.
+    pub inputs: Inputs,
+}
+
+/// What a request's path says beside where it leads.
+#[derive(Debug)]
+pub(crate) struct Address {
+    /// Path parameters, decoded.
+    pub parameters: Vec<(String, String)>,
+    /// The space named in the path.
+    space: Option<String>,
+}
+
+impl Address {
+    /// The space a request is for; the header beats the path.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none of that name.
+    pub(crate) fn space(&self, app: &App, headers: &HeaderMap) -> Result<Arc<Space>, Fault> {
+        let header = header(headers, "X-Svc-Space")?;
+        app.space(header.as_deref().or(self.space.as_deref()))
+    }
 }
 
 /// All targets of one path.
@@ -38,10 +65,8 @@ pub(crate) enum Found<'t> {
     Target {
         /// Which.
         target: &'t Target,
-        /// Its path parameters, decoded.
-        parameters: Vec<(String, String)>,
-        /// The space named in the path.
-        space: Option<String>,
+        /// What else the path says.
+        address: Address,
     },
     /// The path exists, with other methods: an `Allow` list.
     OtherMethods(String),
@@ -64,7 +89,7 @@ impl Table {
         let (mut below_prefix, mut at_root) = (BTreeMap::<_, Ways>::new(), BTreeMap::<_, Ways>::new());
         for entry in catalogue.iter().flat_map(|area| area.operations) {
             for route in entry.http {
-                let target = Target::Operation { entry, route, inputs: Inputs::of(entry) };
+                let target = Target::Operation(Operation { entry, route, inputs: Inputs::of(entry) });
                 below_prefix.entry(route.path).or_default().push((route.method, target));
             }
         }
@@ -124,7 +149,7 @@ fn find<'t>(
     };
     let parameters: Result<Vec<_>, Fault> =
         matched.params.iter().map(|(name, text)| Ok((name.to_owned(), decoded(text)?))).collect();
-    Ok(Found::Target { target, parameters: parameters?, space })
+    Ok(Found::Target { target, address: Address { parameters: parameters?, space } })
 }
 
 fn allow(ways: &Ways) -> String {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
+use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, EXPECT};
 use svcfs_base::{Fault, Kind};
 
 /// Longest body of any request, in bytes (gaps.md 4.1: 110 MB).
@@ -13,8 +15,25 @@ pub(crate) const MAX_BODY_BYTES: usize = 110 << 20;
 /// How long a client may pause inside a body.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A request body as it arrives; an error is the connection's.
-pub(crate) type Body = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
+/// The parts of a body as they arrive; an error is the connection's.
+pub(crate) type Parts = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
+
+/// A request body that is not read yet.
+pub(crate) struct Body {
+    parts: Parts,
+    /// Its length, when the client told.
+    declared: Option<usize>,
+    /// The client waits for `100 Continue` before it sends anything.
+    asks_first: bool,
+}
+
+impl Body {
+    /// The body that goes with these headers.
+    pub(crate) fn new(parts: Parts, headers: &HeaderMap) -> Self {
+        let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        Self { parts, declared, asks_first: headers.contains_key(EXPECT) }
+    }
+}
 
 /// Reads a body of at most `limit` bytes.
 ///
@@ -23,10 +42,13 @@ pub(crate) type Body = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>
 ///
 /// # Errors
 /// `TooLarge`, naming `what`; `Invalid` when the body breaks off or pauses for 30 s.
-pub(crate) async fn read(mut body: Body, limit: usize, what: &str, expects_continue: bool) -> Result<Bytes, Fault> {
+pub(crate) async fn read(mut body: Body, limit: usize, what: &str) -> Result<Bytes, Fault> {
+    if body.asks_first && body.declared.is_some_and(|length| length > limit) {
+        return Err(Fault::too_large(what, limit));
+    }
     let (mut kept, mut seen) = (BytesMut::new(), 0);
     loop {
-        let part = tokio::time::timeout(PATIENCE, body.next()).await.map_err(|_| {
+        let part = tokio::time::timeout(PATIENCE, body.parts.next()).await.map_err(|_| {
             let seconds = PATIENCE.as_secs();
             Fault::new(Kind::Invalid, format!("{what} stopped arriving for {seconds} s after {seen} bytes"))
         })?;
@@ -41,7 +63,7 @@ pub(crate) async fn read(mut body: Body, limit: usize, what: &str, expects_conti
                     kept.extend_from_slice(&part);
                 } else {
                     kept = BytesMut::new();
-                    if expects_continue || seen > MAX_BODY_BYTES {
+                    if seen > MAX_BODY_BYTES {
                         break;
                     }
                 }

@@ -8,7 +8,7 @@ mod caller;
 mod inputs;
 mod text;
 
-pub(crate) use body::{Body, MAX_BODY_BYTES, read};
+pub(crate) use body::{Body, MAX_BODY_BYTES, Parts, read};
 pub(crate) use caller::{from_arguments, from_headers, header};
 pub(crate) use inputs::Inputs;
 pub(crate) use text::{decoded, pairs};
@@ -35,14 +35,14 @@ pub(crate) enum Content {
 ///
 /// # Errors
 /// `TooLarge` over the route's limit, `Invalid` when it is not what the route accepts.
-pub(crate) async fn content(route: &Route, body: Body, expects_continue: bool) -> Result<Content, Fault> {
+pub(crate) async fn content(route: &Route, body: Body) -> Result<Content, Fault> {
     match route.accepts {
         Accepts::Nothing => Ok(Content::Nothing),
         Accepts::Json => {
-            let bytes = read(body, MAX_BODY_BYTES, "the body", expects_continue).await?;
+            let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
             json_object(&bytes).map(Content::Json)
         }
-        Accepts::Raw(_) => read(body, MAX_PAGE_BYTES, "file", expects_continue).await.map(Content::Raw),
+        Accepts::Raw(_) => read(body, MAX_PAGE_BYTES, "file").await.map(Content::Raw),
     }
 }
 

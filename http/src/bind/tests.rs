@@ -134,32 +134,40 @@ fn a_json_body_is_an_object_or_nothing() {
 }
 
 fn body_of(parts: Vec<Result<Bytes, String>>) -> Body {
-    Box::pin(stream::iter(parts))
+    Body::new(Box::pin(stream::iter(parts)), &HeaderMap::new())
 }
 
 #[tokio::test]
 async fn a_body_is_read_up_to_its_limit() {
     let parts = || vec![Ok(Bytes::from_static(b"abc")), Ok(Bytes::from_static(b"de"))];
-    assert_eq!(read(body_of(parts()), 5, "file", false).await.unwrap(), "abcde");
-    let fault = read(body_of(parts()), 4, "file", false).await.unwrap_err();
+    assert_eq!(read(body_of(parts()), 5, "file").await.unwrap(), "abcde");
+    let fault = read(body_of(parts()), 4, "file").await.unwrap_err();
     assert_eq!(fault.kind(), Kind::TooLarge);
     let parts = vec![Ok(Bytes::from_static(b"abc")), Err("reset".to_owned())];
-    let fault = read(body_of(parts), 5, "file", false).await.unwrap_err();
+    let fault = read(body_of(parts), 5, "file").await.unwrap_err();
     assert_eq!((fault.kind(), fault.message()), (Kind::Invalid, "file broke off after 3 bytes"));
 }
 
 #[tokio::test]
 async fn a_page_of_33_mib_is_refused_in_the_contracts_words() {
     let parts = vec![Ok(Bytes::from(vec![b'a'; 1 << 20])); 33];
-    let fault = content(&PUT, body_of(parts), false).await.unwrap_err();
+    let fault = content(&PUT, body_of(parts)).await.unwrap_err();
     assert_eq!((fault.kind().http(), fault.message()), (413, "file exceeds 32 MB limit"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_stops_arriving_is_given_up() {
-    let body: Body = Box::pin(stream::pending());
-    let fault = read(body, 5, "file", false).await.unwrap_err();
+    let body = Body::new(Box::pin(stream::pending()), &HeaderMap::new());
+    let fault = read(body, 5, "file").await.unwrap_err();
     assert_eq!(fault.message(), "file stopped arriving for 30 s after 0 bytes");
+}
+
+#[tokio::test]
+async fn a_client_that_asks_first_is_refused_before_it_sends() {
+    let length = (33 << 20).to_string();
+    let asking = headers(&[("Expect", b"100-continue"), ("Content-Length", length.as_bytes())]);
+    let fault = content(&PUT, Body::new(Box::pin(stream::pending()), &asking)).await.unwrap_err();
+    assert_eq!(fault.kind(), Kind::TooLarge);
 }
 
 fn headers(lines: &[(&str, &[u8])]) -> HeaderMap {

@@ -16,7 +16,7 @@ use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::tower::StreamableHttpServerConfig;
@@ -25,6 +25,7 @@ use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, McpError};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{Server, Space};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, log};
@@ -88,11 +89,24 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// # Errors
 /// [`Error::Routes`] for a contradictory catalogue; [`Error::Stdio`] when the conversation breaks off.
 pub async fn serve_stdio(server: Arc<Server>, stop: CancellationToken) -> Result<(), Error> {
-    let agent = Agent::new(App::new(CATALOGUE, server, stop.clone())?);
-    let broken = |error: BoxError| Error::Stdio(error);
-    let conversation =
-        agent.serve_with_ct(rmcp::transport::stdio(), stop).await.map_err(|error| broken(error.into()))?;
-    conversation.waiting().await.map_err(|error| broken(error.into()))?;
+    let app = App::new(CATALOGUE, server, stop.clone())?;
+    let (input, output) = rmcp::transport::stdio();
+    converse(app, input, output, stop).await.map_err(Error::Stdio)
+}
+
+/// One conversation, a JSON message on each line.
+pub(crate) async fn converse(
+    app: Arc<App>,
+    input: impl AsyncRead + Send + Unpin + 'static,
+    output: impl AsyncWrite + Send + Unpin + 'static,
+    stop: CancellationToken,
+) -> Result<(), BoxError> {
+    let conversation = match Agent::new(app).serve_with_ct((input, output), stop).await {
+        // The other side left, or we were stopped, before anything was said.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
+        outcome => outcome?,
+    };
+    conversation.waiting().await?;
     Ok(())
 }
 
@@ -115,7 +129,7 @@ impl Agent {
             Some(parts) => header(&parts.headers, "X-Svc-Space")?,
             None => None,
         };
-        self.app.space(name.as_deref(), None)
+        self.app.space(name.as_deref())
     }
 
     async fn call(

@@ -37,6 +37,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Who follows the event stream, and what wakes them.
 pub(crate) struct Subscribers {
+    /// How many change sets a live subscriber may be behind before it is told to resume.
+    pub max_behind: u64,
     count: Arc<AtomicUsize>,
     /// The newest position of each space.
     newest: HashMap<String, watch::Receiver<Seq>>,
@@ -52,7 +54,7 @@ impl Subscribers {
             });
             (space.name.clone(), receiver)
         });
-        Self { newest: newest.collect(), count: Arc::default() }
+        Self { newest: newest.collect(), max_behind: MAX_BEHIND, count: Arc::default() }
     }
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
@@ -145,6 +147,7 @@ pub(super) fn follow(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMap) -> 
         subscriber.lag("this id is newer than the log; read the tree anew and go on from here", last);
         subscriber.position = Position { seq: last, part: 0 };
     }
+    subscriber.is_live = subscriber.position.seq == last;
     let events = stream::unfold(subscriber, |mut subscriber| async {
         let event = subscriber.next().await?;
         Some((Ok::<_, Infallible>(event), subscriber))
@@ -183,7 +186,6 @@ impl Subscriber {
             }
             let newest = self.newest.borrow_and_update().0;
             if newest <= self.position.seq {
-                self.is_live = true;
                 tokio::select! {
                     () = self.app.stop.cancelled() => return None,
                     changed = self.newest.changed() => changed.ok()?,
@@ -191,12 +193,13 @@ impl Subscriber {
                 continue;
             }
             let behind = newest - self.position.seq;
-            if self.is_live && behind > MAX_BEHIND {
+            if self.is_live && behind > self.app.subscribers.max_behind {
                 self.lag("too far behind; reconnect with this id as Last-Event-ID to get what was missed", newest);
                 self.has_ended = true;
                 continue;
             }
             self.read().await;
+            self.is_live |= self.position.seq >= newest;
         }
     }
 

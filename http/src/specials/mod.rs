@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use svcfs_base::Fault;
-use svcfs_knowledge::kernel::Space;
 use warp::reply::Response;
 
 use crate::app::App;
+use crate::routes::Address;
 
 /// Which special page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,22 +129,22 @@ pub const SPECIAL: &[Special] = &[
 pub(crate) async fn answer(
     page: Page,
     app: &Arc<App>,
-    space: Arc<Space>,
-    parameters: &[(String, String)],
+    address: &Address,
     headers: &HeaderMap,
 ) -> Result<Response, Fault> {
-    let parameter = || parameters.first().map_or("", |(_, value)| value.as_str());
+    let space = || address.space(app, headers);
+    let parameter = || address.parameters.first().map_or("", |(_, value)| value.as_str());
     match page {
         Page::Health => Ok(health::health()),
         Page::Healthz => Ok(health::healthz(app)),
-        Page::Readyz => Ok(health::readyz(app, space).await),
+        Page::Readyz => Ok(health::readyz(app, space()?).await),
         Page::Metrics => metrics::metrics(app),
         Page::OpenApi => Ok(docs::openapi(app)),
         Page::Docs => Ok(docs::redirect()),
         Page::DocsFile => docs::file(parameter()),
-        Page::Llms => llms::index(app, space).await,
-        Page::Raw => raw::raw(app, space, parameter()).await,
-        Page::Events => events::follow(app, space, headers),
+        Page::Llms => llms::index(app, space()?).await,
+        Page::Raw => raw::raw(app, space()?, parameter()).await,
+        Page::Events => events::follow(app, space()?, headers),
         // The listener answers it; in this table it stands for the lists only.
         Page::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),
     }

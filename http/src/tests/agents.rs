@@ -1,10 +1,14 @@
 //! The agent tool protocol, as an agent speaks it.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use super::connections::Listening;
 use super::pages::FAILING;
 use super::server::TestServer;
+use crate::mcp;
 
 const HEADERS: [(&str, &str); 2] =
     [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
@@ -175,4 +179,39 @@ async fn foreign_hosts_and_origins_do_not_reach_the_tools() {
     let (status, _) = door.post("/mcp", &headers(("Origin", "http://localhost:5173")), &body).await;
     assert_eq!(status, 200);
     assert!(door.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_on_standard_input_and_output_ends_when_the_other_side_leaves() {
+    let server = TestServer::new();
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let (input, output) = tokio::io::split(theirs);
+    let talking = tokio::spawn(mcp::converse(Arc::clone(&server.app), input, output, server.stop.clone()));
+    let (input, mut output) = tokio::io::split(ours);
+    let mut lines = BufReader::new(input).lines();
+    let mut say = async |message: Value| output.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    let client = json!({ "name": "test", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    say(json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params })).await;
+    let welcome: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+    assert_eq!(welcome["result"]["serverInfo"]["name"], "svcfs");
+    say(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+    let params = json!({ "name": "svc_write", "arguments": { "path": "a.md", "content": "x\n" } });
+    say(json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params })).await;
+    let written: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+    assert!(written["result"]["structuredContent"]["etag"].is_string(), "{written}");
+    drop((lines, output));
+    talking.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_that_never_began_is_no_failure() {
+    let server = TestServer::new();
+    let talking = mcp::converse(Arc::clone(&server.app), tokio::io::empty(), tokio::io::sink(), server.stop.clone());
+    talking.await.unwrap();
+    let (_kept_open, theirs) = tokio::io::duplex(64);
+    let (input, output) = tokio::io::split(theirs);
+    let talking = tokio::spawn(mcp::converse(Arc::clone(&server.app), input, output, server.stop.clone()));
+    server.stop.cancel();
+    talking.await.unwrap().unwrap();
 }

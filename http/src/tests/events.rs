@@ -168,3 +168,20 @@ async fn each_space_has_its_own_stream() {
     assert_eq!(answer.status, 200);
     assert_eq!(reader.take(1).await, [row("1", "write", json!("b.md"))]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_too_far_behind_is_told_where_to_resume_and_loses_nothing() {
+    let mut server = TestServer::new();
+    std::sync::Arc::get_mut(&mut server.app).unwrap().subscribers.max_behind = 2;
+    let mut reader = follow(&server, None).await;
+    server.put("a.md", "one\n").await;
+    assert_eq!(reader.take(1).await, [row("1", "write", json!("a.md"))]);
+    for path in ["b.md", "c.md", "d.md"] {
+        server.put(path, "more\n").await;
+    }
+    let told = reader.next().await.unwrap();
+    assert_eq!((&*told.event, &told.data["resume"], &told.data["newest"]), ("lagged", &json!("1"), &json!("4")));
+    assert_eq!(reader.next().await, None);
+    let missed = follow(&server, Some(&told.id)).await.take(3).await;
+    assert_eq!(missed.iter().map(|(id, ..)| &**id).collect::<Vec<_>>(), ["2", "3", "4"]);
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use svcfs_knowledge::CATALOGUE;
 
+use super::server::TestServer;
 use crate::{mcp, openapi};
 
 fn document() -> Value {
@@ -114,4 +115,51 @@ fn annotations_follow_from_the_method() {
     assert_eq!(hint("svc_read"), (true.into(), false.into()));
     assert_eq!(hint("svc_write"), (false.into(), false.into()));
     assert_eq!(hint("svc_delete"), (false.into(), true.into()));
+}
+
+/// Every way to ask an endpoint of the document: nothing filled in, and everything filled in with what cannot be.
+fn lines(path: &str, method: &str, operation: &Value) -> [String; 2] {
+    let mut filled = path.to_owned();
+    let mut query = Vec::new();
+    for parameter in operation["parameters"].as_array().unwrap() {
+        let Some(name) = parameter["name"].as_str() else { continue };
+        if parameter["in"] == "path" {
+            filled = filled.replace(&format!("{{{name}}}"), "x");
+        } else {
+            query.push(format!("{name}=x"));
+        }
+    }
+    let method = method.to_uppercase();
+    [format!("{method} {filled}"), format!("{method} {filled}?{}", query.join("&"))]
+}
+
+#[tokio::test]
+async fn every_endpoint_answers_with_a_documented_status_and_type() {
+    let server = TestServer::new();
+    let document = document();
+    let mut asked = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            if path == mcp::PATH {
+                continue;
+            }
+            for line in lines(path, method, operation) {
+                let answer = server.send(&line, &[], "").await;
+                let documented = &operation["responses"][answer.status().as_str()];
+                assert!(documented.is_object(), "{line}: {} is not documented", answer.status());
+                let documented = match documented["$ref"].as_str() {
+                    Some(target) => document.pointer(&target[1..]).unwrap(),
+                    None => documented,
+                };
+                let given = answer.headers().get("content-type").map_or("", |mime| mime.to_str().unwrap());
+                let given = given.split(';').next().unwrap();
+                let content = documented["content"].as_object();
+                let is_known =
+                    content.is_some_and(|content| content.contains_key(given) || content.contains_key("*/*"));
+                assert!(is_known || (content.is_none() && given.is_empty()), "{line}: {given} is not documented");
+                asked += 1;
+            }
+        }
+    }
+    assert!(asked > 60, "only {asked} requests");
 }

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use warp::reply::Response;
 
 use crate::app::App;
+use crate::bind::Body;
 use crate::edge::Request;
 
 /// A door to two spaces, `default` and `other`, with their indexers running.
@@ -70,13 +71,13 @@ impl TestServer {
         for (name, value) in headers {
             map.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
         }
-        let parts = stream::iter([Ok(body.into())]);
+        let body = Body::new(Box::pin(stream::iter([Ok(body.into())])), &map);
         let request = Request {
             method: method.parse::<Method>().unwrap(),
             path: path.to_owned(),
             query: query.to_owned(),
             headers: map,
-            body: Box::pin(parts),
+            body,
         };
         self.app.answer(request).await
     }
