@@ -63,12 +63,9 @@ pub fn bulk(cx: &Cx<'_>, caller: &Caller, entries: Vec<Entry>, message: Option<S
     let message = message.unwrap_or_else(|| format!("{}: bulk write — {count} files", caller.actor()));
     let set = ChangeSet::new(changes).message(message).announced(Announcement::Bulk);
     cx.space.vfs.apply(caller, set).map_err(|fault| {
-        let path = fault.detail().get("path").and_then(|path| path.as_str());
-        match path.and_then(|path| TreePath::parse(path).ok()) {
-            Some(path) if fault.kind() == Kind::Rejected => match places.get(&path) {
-                Some(index) => about(&fault, *index, &path),
-                None => fault,
-            },
+        let path = fault.detail().get("path").and_then(|path| TreePath::parse(path.as_str()?).ok());
+        match path.and_then(|path| Some((*places.get(&path)?, path))) {
+            Some((index, path)) if fault.kind() == Kind::Rejected => about(&fault, index, &path),
             Some(_) | None => fault,
         }
     })
