@@ -82,6 +82,11 @@ const ROOMS: &[Room] = &[
         name: "svcfs-tests",
         may_use: Everything,
     },
+    // It drives the built program from outside, as a user would.
+    Room {
+        name: "svcfs-bench",
+        may_use: Only(&[]),
+    },
     Room {
         name: "xtask",
         may_use: Everything,
@@ -92,13 +97,13 @@ const ROOMS: &[Room] = &[
 ///
 /// `svcfs-tests` may use all of them: it looks at what the doors did with the tools of the trade.
 const OWNED: &[(&str, &[&str])] = &[
-    ("anyhow", &["svcfs", "xtask"]),
-    ("clap", &["svcfs"]),
+    ("anyhow", &["svcfs", "svcfs-bench", "xtask"]),
+    ("clap", &["svcfs", "svcfs-bench"]),
     ("clap_complete", &["svcfs"]),
     ("fuser", &["svcfs-mount"]),
     ("git2", &["svcfs-store"]),
-    ("hyper", &["svcfs-http"]),
-    ("hyper-util", &["svcfs-http"]),
+    ("hyper", &["svcfs-http", "svcfs", "svcfs-bench"]),
+    ("hyper-util", &["svcfs-http", "svcfs", "svcfs-bench"]),
     ("indicatif", &["svcfs"]),
     ("libgit2-sys", &["svcfs-store"]),
     ("matchit", &["svcfs-http"]),

@@ -233,6 +233,8 @@ fn default_message(caller: &Caller, changes: &[Change], core: &Core) -> String {
         [Change::Move { from, to, .. }] if core.tree.stat(from).is_ok_and(|stat| stat.kind == StatKind::Directory) => {
             format!("{actor}: rename dir {from} → {to}")
         }
+        // A scratch file that becomes a page is a write of that page (gaps.md D8).
+        [Change::Move { from, to, .. }] if !core.places.of(from).is_versioned() => format!("{actor}: {to}"),
         [Change::Move { from, to, .. }] => format!("{actor}: rename {from} → {to}"),
         _ => many_message(&format!("{actor}: {} files", changes.len()), changes.iter().map(Change::path)),
     }

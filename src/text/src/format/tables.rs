@@ -62,10 +62,10 @@ fn straighten(body: &str, table: &Table) -> Option<Vec<Edit>> {
             let start = row.start + (body[row.clone()].len() - body[row.clone()].trim_start().len());
             let range = start..line_end(body, start).min(row.end.max(start));
             let range = range.start..range.start + body[range.clone()].trim_end_matches('\n').len();
-            let cells = row_cells(&body[range.clone()], columns);
-            (range, cells)
+            let cells = row_cells(&body[range.clone()], columns)?;
+            Some((range, cells))
         })
-        .collect();
+        .collect::<Option<_>>()?;
     let header = rows.first()?;
     let separator_line = line_end(body, header.0.start) + 1;
     let separator_start = separator_line + body.get(separator_line..)?.find(|c| !matches!(c, ' ' | '\t' | '>'))?;
@@ -85,17 +85,21 @@ fn straighten(body: &str, table: &Table) -> Option<Vec<Edit>> {
 
 /// The cells of a row, at most as many as the table has columns.
 ///
-/// When there are more, pipes inside code and wiki links are taken for text and escaped, if that makes the number right; else what is
-/// beyond the last column goes, as it goes when the page is rendered.
-fn row_cells(row: &str, columns: usize) -> Vec<Cow<'_, str>> {
+/// When there are more, pipes inside code and wiki links are taken for text and escaped, if that makes the number right, and empty
+/// cells beyond the last column go. None when there is text beyond it: cutting it would lose what somebody typed, so the table is
+/// left for the linter to refuse.
+fn row_cells(row: &str, columns: usize) -> Option<Vec<Cow<'_, str>>> {
     let plain = cells(row);
     if plain.len() > columns {
         let meant = cells_around_spans(row);
         if meant.len() == columns {
-            return meant.into_iter().map(|cell| Cow::Owned(with_escaped_pipes(cell))).collect();
+            return Some(meant.into_iter().map(|cell| Cow::Owned(with_escaped_pipes(cell))).collect());
+        }
+        if plain[columns..].iter().any(|cell| !cell.trim().is_empty()) {
+            return None;
         }
     }
-    plain.into_iter().take(columns).map(Cow::Borrowed).collect()
+    Some(plain.into_iter().take(columns).map(Cow::Borrowed).collect())
 }
 
 fn widths(rows: &[&[Cow<'_, str>]], columns: usize) -> Vec<usize> {

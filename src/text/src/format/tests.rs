@@ -43,7 +43,7 @@ fn an_open_fence_is_closed_where_it_stands() {
 fn tables_get_separators_cells_and_straight_columns() {
     becomes("|a|bb|\n|1|2|\n", "| a   | bb  |\n| --- | --- |\n| 1   | 2   |\n");
     becomes(
-        "left | mid | right | none\n:-|:-:|-:|-\n1|2|3|4|5\n6\n",
+        "left | mid | right | none\n:-|:-:|-:|-\n1|2|3|4||\n6\n",
         "| left | mid | right | none |\n| :--- | :-: | ----: | ---- |\n| 1    |  2  |     3 | 4    |\n| 6    |     |       |      |\n",
     );
     becomes("> |a|\n> |-|\n> |é|\n", "> | a   |\n> | --- |\n> | é   |\n");
@@ -137,6 +137,14 @@ fn blank_lines_and_the_last_line() {
 }
 
 #[test]
+fn text_beyond_the_last_column_is_never_cut_off() {
+    let page = "|a|b|\n|-|-|\n|1|2|typed|\n";
+    stays(page);
+    let issues = crate::lint::lint(page);
+    assert_eq!(crate::lint::first_error(&issues).map(|issue| issue.line), Some(3));
+}
+
+#[test]
 fn frontmatter_is_copied_verbatim() {
     let page = "---\nlist:   \n  * a\n\n\n\n\n  * b \n| x | y |\n---\n* c\n";
     assert_eq!(format(page), page.replace("* c", "- c"));
@@ -144,7 +152,7 @@ fn frontmatter_is_copied_verbatim() {
 
 #[test]
 fn formatted_pages_pass_the_rules_they_were_mended_for() {
-    for page in ["|a|b|\n|1|2|\n", "|a|b|\n|-|-|\n|1|\n|1|2|3|\n", "```mermaid\ngantt\n", "> ~~~\n> x"] {
+    for page in ["|a|b|\n|1|2|\n", "|a|b|\n|-|-|\n|1|\n|1|2||\n", "```mermaid\ngantt\n", "> ~~~\n> x"] {
         let issues = crate::lint::lint(&format(page));
         assert_eq!(crate::lint::first_error(&issues), None, "{page:?}");
     }
