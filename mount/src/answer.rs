@@ -74,7 +74,8 @@ pub(crate) fn answer_with<T, E: Into<Refusal>, R: Refuse>(
     }
 }
 
-fn log(operation: &'static str, fault: &Fault) {
+/// Tells the log of a fault, at the fault's own severity.
+pub(crate) fn log(operation: &'static str, fault: &Fault) {
     let kind = fault.kind().name();
     match fault.kind().level() {
         Level::Debug => tracing::debug!(operation, kind, error = ?fault, "`{operation}` on the mount failed"),

@@ -7,6 +7,7 @@ use svcfs_base::{Caller, Clock, Door, Fault, Name};
 use svcfs_vfs::{Attributes, HandleId, NodeId, SetAttributes, Vfs};
 
 use crate::actors::Actors;
+use crate::answer::log;
 use crate::convert::{blank, file_attr, node};
 use crate::follower::Progress;
 use crate::listings::{Line, Listing, Listings};
@@ -102,13 +103,22 @@ impl KernelDoor {
     }
 
     /// A line of a listing as the kernel takes it with attributes: a finding, but for `.` and `..`. None when it is gone.
+    ///
+    /// Looked up anew, because what the kernel is told here it believes for a while, and the listing may be older than a change
+    /// it was told of since.
     pub(crate) fn found(&self, request: &Request, directory: INodeNo, line: &Line) -> Option<FileAttr> {
         if line.is_dots() {
             return Some(blank(line.inode, line.kind));
         }
-        let name = Name::parse(&line.name).ok()?;
-        let (node, attributes) = self.vfs.lookup(&self.user(request.uid()), node(directory), &name).ok()?;
-        Some(file_attr(node, &attributes))
+        let looked_up =
+            Name::parse(&line.name).and_then(|name| self.vfs.lookup(&self.user(request.uid()), node(directory), &name));
+        match looked_up {
+            Ok((node, attributes)) => Some(file_attr(node, &attributes)),
+            Err(fault) => {
+                log("readdirplus", &fault);
+                None
+            }
+        }
     }
 
     /// Takes a finding back that did not fit into the answer.

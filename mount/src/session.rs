@@ -35,7 +35,8 @@ pub struct Mount {
     ended: Receiver<Infallible>,
     /// Never dropped: fuser 0.18 would unmount the path once more, and by then it may be somebody else's mountpoint. Costs one
     /// file descriptor until the process ends.
-    _session: ManuallyDrop<BackgroundSession>,
+    session: ManuallyDrop<BackgroundSession>,
+    is_stopped: bool,
 }
 
 impl Mount {
@@ -53,10 +54,11 @@ impl Mount {
         let door = KernelDoor::new(vfs.clone(), options.clock.clone(), progress.clone());
         let session =
             fuser::spawn_mount(Callbacks::new(door.clone(), alive), &mountpoint, &config(options)).map_err(failed)?;
-        let mut mount = Self { vfs, door, follower: None, ended, _session: ManuallyDrop::new(session), mountpoint };
-        let follower = Follower::start(&mount.vfs, mount._session.notifier(), progress);
-        mount.follower =
-            Some(follower.map_err(|source| MountError::Mount { mountpoint: mount.mountpoint.clone(), source })?);
+        let session = ManuallyDrop::new(session);
+        let mut mount =
+            Self { vfs, door, mountpoint: mountpoint.clone(), follower: None, ended, session, is_stopped: false };
+        let follower = Follower::start(&mount.vfs, mount.session.notifier(), progress);
+        mount.follower = Some(follower.map_err(failed)?);
         tracing::info!(mountpoint = %mount.mountpoint.display(), "mounted");
         Ok(mount)
     }
@@ -73,6 +75,7 @@ impl Mount {
     /// now on may not be. `Unmount` when the system refuses.
     pub fn stop(mut self, limit: Duration) -> Result<(), MountError> {
         self.detach()?;
+        self.is_stopped = true;
         // Nothing is ever sent: only the end of the session ends the wait before its time.
         let left_open = matches!(self.ended.recv_timeout(limit), Err(RecvTimeoutError::Timeout));
         let writers = self.door.still_open();
@@ -103,10 +106,12 @@ impl Mount {
 impl Drop for Mount {
     /// A mount that was not stopped (its owner failed) is taken away, so that no process hangs on it.
     fn drop(&mut self) {
+        if !self.is_stopped
+            && let Err(error) = self.detach()
+        {
+            tracing::error!(%error, "the mount could not be taken away");
+        }
         if let Some(follower) = self.follower.take() {
-            if let Err(error) = self.detach() {
-                tracing::error!(%error, "the mount could not be taken away");
-            }
             follower.stop();
         }
     }

@@ -3,10 +3,11 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use svcfs_base::{Door, TreePath};
 
-use crate::mounted::{Mounted, wait_for};
+use crate::mounted::{Mounted, put, remove, wait_for};
 
 #[test]
 fn an_open_after_an_acknowledged_write_of_another_door_reads_the_new_bytes() {
@@ -93,4 +94,45 @@ fn appending_lands_after_what_another_door_just_wrote() {
         expected += &format!("mount {round}\n");
         assert_eq!(fs::read_to_string(space.at("log.md")).unwrap(), expected);
     }
+}
+
+#[test]
+fn two_doors_at_work_in_one_directory_do_not_stop_each_other() {
+    let Some(space) = Mounted::new() else { return };
+    let (vfs, directory) = (&space.vfs, &space.at("d"));
+    fs::create_dir(directory).unwrap();
+    put(vfs, "d/shared.md", "0");
+    std::thread::scope(|threads| {
+        for worker in 0..4 {
+            threads.spawn(move || {
+                for round in 0..40 {
+                    save_and_move(directory, worker, round);
+                }
+            });
+        }
+        threads.spawn(|| {
+            for round in 1..=40 {
+                put(vfs, "d/shared.md", &round.to_string());
+                put(vfs, "d/other.md", "there");
+                assert_eq!(fs::read_to_string(directory.join("shared.md")).unwrap(), round.to_string());
+                remove(vfs, "d/other.md");
+            }
+        });
+    });
+    wait_for(|| !directory.join("other.md").exists());
+    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["moved0.md", "moved1.md", "moved2.md", "moved3.md", "shared.md"]);
+}
+
+fn save_and_move(directory: &Path, worker: u32, round: u32) {
+    let (page, moved) = (directory.join(format!("{worker}.md")), directory.join(format!("moved{worker}.md")));
+    let text = format!("{worker} {round}");
+    fs::write(&page, &text).unwrap();
+    assert_eq!(fs::read_to_string(&page).unwrap(), text);
+    fs::rename(&page, &moved).unwrap();
+    assert_eq!(fs::read_to_string(&moved).unwrap(), text);
+    assert!(fs::read_dir(directory).unwrap().any(|entry| entry.unwrap().path() == moved));
+    let shared: u32 = fs::read_to_string(directory.join("shared.md")).unwrap().parse().unwrap();
+    assert!(shared <= 40);
 }

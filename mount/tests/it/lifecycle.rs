@@ -97,6 +97,15 @@ fn an_open_file_is_saved_at_unmount() {
 }
 
 #[test]
+fn a_mount_that_is_dropped_is_taken_away() {
+    let Some(mut space) = Mounted::new() else { return };
+    fs::write(space.at("page.md"), "text").unwrap();
+    space.forsake();
+    assert!(matches!(unmount(&space.at("")), Err(MountError::NotMounted(_))));
+    assert!(!space.at("page.md").exists());
+}
+
+#[test]
 fn a_mount_whose_server_died_is_taken_away_at_the_next_start() {
     if !can_mount() {
         return;

@@ -109,13 +109,12 @@ impl Mounted {
 
     /// Writes through another door.
     pub fn put(&self, path: &str, text: &str) {
-        let change = Change::put(TreePath::parse(path).unwrap(), text.to_owned());
-        self.vfs.apply(&Caller::new(Door::Http), change).unwrap();
+        put(&self.vfs, path, text);
     }
 
     /// Removes through another door.
     pub fn remove(&self, path: &str) {
-        self.vfs.apply(&Caller::new(Door::Http), Change::remove(TreePath::parse(path).unwrap())).unwrap();
+        remove(&self.vfs, path);
     }
 
     /// Authors of a path's versions, newest first, once there are `count` (an ordinary save is committed a moment later).
@@ -124,6 +123,11 @@ impl Mounted {
         let versions = || self.vfs.versions(&path).unwrap();
         wait_for(|| versions().len() >= count);
         versions().iter().map(|version| version.author.to_string()).collect()
+    }
+
+    /// Drops the mount without stopping it.
+    pub fn forsake(&mut self) {
+        drop(self.mount.take());
     }
 
     /// Unmounts.
@@ -142,6 +146,17 @@ impl Drop for Mounted {
             }
         }
     }
+}
+
+/// Writes through another door.
+pub fn put(vfs: &Vfs, path: &str, text: &str) {
+    let change = Change::put(TreePath::parse(path).unwrap(), text.to_owned());
+    vfs.apply(&Caller::new(Door::Http), change).unwrap();
+}
+
+/// Removes through another door.
+pub fn remove(vfs: &Vfs, path: &str) {
+    vfs.apply(&Caller::new(Door::Http), Change::remove(TreePath::parse(path).unwrap())).unwrap();
 }
 
 /// Waits until something is true, and fails when it does not become so in time.
