@@ -118,7 +118,7 @@ impl Inputs {
 }
 
 /// The name most like `given`, if one is like it at all.
-pub fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|name| (strsim::jaro_winkler(given, name), name))
         .max_by(|one, other| one.0.total_cmp(&other.0))

@@ -24,9 +24,9 @@ pub enum Exit {
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    failed: something is broken or in the way (a port in use, a disk that is full, an index that differs)
+  1    failed: something is broken or in the way, such as a port in use or a full disk
   2    the command line or the configuration is wrong
-  3    refused: nothing is there, somebody was first, a page has lint errors, another server has the root
+  3    refused: nothing is there, somebody was first, lint says no, another server has the root
   130  ended by a second Ctrl-C before everything was finished (nothing acknowledged is lost)";
 
 /// Why a command did not do what it was asked to.

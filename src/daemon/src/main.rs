@@ -25,7 +25,16 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version are no errors.
+        Err(told) if !told.use_stderr() => told.exit(),
+        Err(error) => {
+            let text = error.render().to_string();
+            output::complain(&format!("svcfs: {}", text.trim_start_matches("error: ").trim_end()));
+            return ExitCode::from(failure::Exit::Usage as u8);
+        }
+    };
     let causes = cli.verbose;
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,26 +1,25 @@
 //! The operations as the command line explains them, from the table everything else is made from.
 
+use clap::builder::PossibleValue;
 use serde_json::{Value, json};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::Entry;
 
-use crate::arguments::{Inputs, Kind, kind, nearest};
+use crate::arguments::{Inputs, Kind, kind};
 use crate::failure::{Exit, Failure};
 
-/// The operation of a name; `-` equals `_`.
+/// The names of all operations, for the command line and its completion.
+pub fn names() -> impl Iterator<Item = PossibleValue> {
+    entries().map(|entry| PossibleValue::new(entry.name).help(summary(&Inputs::of(entry).manual)))
+}
+
+/// The operation of a name.
 ///
 /// # Errors
-/// `Usage`, with the nearest known name.
+/// `Usage` for one that is not among [`names`].
 pub fn find(name: &str) -> Result<&'static Entry, Failure> {
-    let meant = name.replace('-', "_");
-    let meant = meant.strip_prefix("svc_").unwrap_or(&meant);
-    entries().find(|entry| entry.name == meant).ok_or_else(|| {
-        let hint = match nearest(meant, entries().map(|entry| entry.name)) {
-            Some(name) => format!("did you mean `{name}`?"),
-            None => "`svcfs call` lists them".to_owned(),
-        };
-        Failure::saying(Exit::Usage, format!("there is no operation `{name}`; {hint}"))
-    })
+    let unknown = || Failure::saying(Exit::Usage, format!("there is no operation `{name}`; `svcfs call` lists them"));
+    entries().find(|entry| entry.name == name).ok_or_else(unknown)
 }
 
 fn entries() -> impl Iterator<Item = &'static Entry> {
@@ -72,6 +71,9 @@ pub fn of(entry: &Entry) -> String {
     for (name, schema) in &inputs.properties {
         text.push_str(&format!("  {name}={}\n", word(&inputs, schema)));
         let mut told = schema.get("description").and_then(Value::as_str).map(flowing).unwrap_or_default();
+        if let Some(most) = inputs.resolved(schema).get("maximum") {
+            told.push_str(&format!(", at most {most}"));
+        }
         if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
             told.push_str(&format!(" [default: {default}]"));
         }

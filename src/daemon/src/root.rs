@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::unistd::{User, geteuid};
 use svcfs_base::{Actor, Caller, Door, Fault, SystemClock};
 use svcfs_config::{Config, Overrides, Settings, templates};
 use svcfs_knowledge::kernel::{Server, Space};
@@ -88,6 +89,7 @@ impl Root {
 /// # Errors
 /// Every complaint about the file and the flags at once.
 pub fn settings(root: &Path, config: Option<&Path>, overrides: Overrides) -> Result<Settings, Failure> {
+    must_be_no_file(root)?;
     let environment = |name: &str| std::env::var(name).ok();
     let config = match config {
         Some(file) => Config::read_named(file, &environment),
@@ -107,26 +109,46 @@ pub fn must_be_initialised(root: &Path) -> Result<(), Failure> {
     let text = root.display();
     let told = if root.is_dir() {
         format!("`{text}` is not a knowledge root; `svcfs init --root {text}` makes it one and keeps what is in it")
-    } else if root.exists() {
-        format!("root `{text}` is a file, not a directory; name a directory")
     } else {
+        must_be_no_file(root)?;
         format!("root `{text}` does not exist; `svcfs init --root {text}` makes it, or name another with --root")
     };
     Err(Failure::saying(Exit::Refused, told))
 }
 
-/// Whether nothing is there yet that a template could get in the way of.
+/// Refuses a root that is there and cannot be one.
+fn must_be_no_file(root: &Path) -> Result<(), Failure> {
+    if root.exists() && !root.is_dir() {
+        let told = format!("root `{}` is a file, not a directory; name a directory", root.display());
+        return Err(Failure::saying(Exit::Refused, told));
+    }
+    Ok(())
+}
+
+/// Whether nothing is there yet that a template could get in the way of. A start that was interrupted before its template
+/// was written leaves a repository and a state directory behind, and nothing else.
 pub fn is_new(root: &Path) -> bool {
-    std::fs::read_dir(root).map_or(true, |mut entries| entries.next().is_none())
+    let names = |directory: &Path| {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name()).collect::<Vec<_>>()
+    };
+    let found = names(root);
+    let is_interrupted =
+        || found.iter().all(|name| name == ".git" || name == ".svc") && names(&root.join(".svc")) == ["state"];
+    found.is_empty() || is_interrupted()
 }
 
 /// Who runs this program, as commits name them: the name given, else that of the login.
 pub fn whoever(given: Option<&str>) -> Caller {
-    let login =
-        || ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
     let caller = Caller::new(Door::Cli);
     match given.map(str::to_owned).or_else(login) {
         Some(name) => caller.named(Actor::new(&name)),
         None => caller,
     }
+}
+
+/// `$USER`, else the name of the process's user, as the mount would give it.
+fn login() -> Option<String> {
+    let said = std::env::var("USER").ok().filter(|name| !name.is_empty());
+    said.or_else(|| Some(User::from_uid(geteuid()).ok()??.name))
 }

@@ -38,11 +38,29 @@ pub struct Http {
     pub stop: CancellationToken,
 }
 
+/// Stops after `outcome`, and tells what went wrong first.
+///
+/// # Errors
+/// The outcome's own, else those of [`stop`].
+pub fn after(outcome: Result<(), Failure>, running: Running, listening: Listening) -> Result<(), Failure> {
+    let stopped = stop(running, &listening);
+    // What still runs in the background (reading standard input, work of a connection that was cut off) is not waited for.
+    listening.runtime.shutdown_background();
+    match (outcome, stopped) {
+        (Ok(()), stopped) => stopped,
+        (Err(failure), Ok(())) => Err(failure),
+        (Err(failure), Err(second)) => {
+            tracing::error!("and while stopping: {}", second.told(true));
+            Err(failure)
+        }
+    }
+}
+
 /// Finishes every accepted write and lets go of everything.
 ///
 /// # Errors
 /// The first thing that did not end as it should; everything else is stopped all the same.
-pub fn stop(running: Running, listening: &Listening) -> Result<(), Failure> {
+fn stop(running: Running, listening: &Listening) -> Result<(), Failure> {
     let Running { root, mount, http, announced } = running;
     let started = Instant::now();
     notify(&[NotifyState::Stopping, NotifyState::Status("finishing accepted writes")]);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory};
 use serde_json::{Map, Value};
 use svcfs_base::{Caller, ETag, Expect};
@@ -19,7 +20,7 @@ use crate::failure::{Exit, Failure};
 use crate::presence::{self, Served};
 use crate::root::{Root, must_be_initialised, settings, whoever};
 use crate::table::table;
-use crate::{logging, manual, output};
+use crate::{logging, manual, output, progress};
 
 /// How long an index that was left behind may take to catch up before a question is answered.
 const INDEX_PATIENCE: Duration = Duration::from_secs(600);
@@ -49,6 +50,7 @@ Examples:
 #[command(after_help = EXAMPLES, disable_help_flag = true)]
 pub struct Call {
     /// Which operation; all of them are listed when absent
+    #[arg(value_parser = PossibleValuesParser::new(manual::names()), hide_possible_values = true)]
     operation: Option<String>,
     /// Its arguments
     #[arg(value_name = "NAME=VALUE")]
@@ -170,7 +172,11 @@ fn inside(
             server.space(name).ok_or_else(missing)?
         }
     };
-    root.index_to_cursor(INDEX_PATIENCE, || {})?;
+    // Not for searching only: a rename rewrites the links that the index knows.
+    let watched = progress::spinner("bringing the index up to date");
+    let caught_up = root.index_to_cursor(INDEX_PATIENCE, || watched.tick());
+    watched.finish_and_clear();
+    caught_up?;
     Ok((entry.call)(arguments.into(), &Cx::new(server, space, &caller))?)
 }
 

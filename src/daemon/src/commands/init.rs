@@ -16,10 +16,10 @@ use crate::{logging, output, presence, progress};
 
 const EXAMPLES: &str = "\
 Examples:
-  svcfs init                                   ./knowledge, with the template `knowledge`
-  svcfs init --root runbooks --template runbook
-  svcfs init --root ~/my-notes                 adopts the pages and the git repository that are there
-  svcfs init --root notes --json               what was written and what was kept, for a script";
+  svcfs init                        ./knowledge, with the template `knowledge`
+  svcfs init -r runbooks -t runbook
+  svcfs init -r ~/my-notes          adopts the pages and the git repository that are there
+  svcfs init -r notes --json        what was written and what was kept, for a script";
 
 /// Begin a knowledge base, or adopt a folder as it is
 ///

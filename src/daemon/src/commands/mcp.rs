@@ -16,7 +16,7 @@ use crate::{logging, signals};
 const EXAMPLES: &str = "\
 Examples:
   svcfs mcp --root notes
-  {\"mcpServers\": {\"notes\": {\"command\": \"svcfs\", \"args\": [\"mcp\", \"--root\", \"/home/me/notes\"]}}}
+  {\"mcpServers\": {\"notes\": {\"command\": \"svcfs\", \"args\": [\"mcp\", \"-r\", \"/home/me/notes\"]}}}
 
 A root that `svcfs serve` has offers the same at its /mcp, for many agents at once.";
 
@@ -61,9 +61,7 @@ impl Mcp {
                 () = listening.end.cancelled() => Ok(()),
             }
         });
-        // What reads standard input cannot be interrupted; the process ends without waiting for it.
-        stop::stop(Running { root, mount: None, http: None, announced: None }, &listening)?;
-        listening.runtime.shutdown_background();
-        outcome.map_err(|error| anyhow::Error::new(error).into())
+        let outcome = outcome.map_err(|error| anyhow::Error::new(error).into());
+        stop::after(outcome, Running { root, mount: None, http: None, announced: None }, listening)
     }
 }

@@ -1,6 +1,6 @@
 //! `svcfs mount`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -20,8 +20,8 @@ Examples:
   mkdir notes.mnt && svcfs mount notes.mnt --root notes
   vim notes.mnt/index.md        a save is a commit under your name
 
-Ctrl-C takes the mount away once every accepted write is finished. `svcfs serve --mount` does the same
-beside HTTP.";
+Ctrl-C takes the mount away once every accepted write is finished. `svcfs serve --mount` does the
+same beside HTTP.";
 
 /// Mount a knowledge base as a folder, without HTTP
 ///
@@ -53,25 +53,24 @@ impl Mount {
         let listening = signals::listen()?;
         let advice = "give its `svcfs serve` the flag --mount instead, or stop it first";
         let root = Root::open(&path, settings, true).map_err(|fault| presence::taken(&path, fault, advice))?;
-        let mounted =
-            svcfs_mount::Mount::start(Arc::clone(&root.space().vfs), &mountpoint, &options(Arc::new(SystemClock)));
         let mut running = Running { root, mount: None, http: None, announced: None };
-        let mounted = match mounted {
-            Ok(mounted) => mounted,
-            Err(error) => {
-                stop::stop(running, &listening)?;
-                return Err(error.into());
-            }
-        };
-        let told =
-            format!("svcfs mounts {} at {}", running.root.space().vfs.root().display(), mounted.mountpoint().display());
-        running.mount = Some(mounted);
-        running.announced = Some(presence::announce(running.root.space().vfs.root(), None)?);
-        output::say(&told)?;
-        stop::notify(&[NotifyState::Ready, NotifyState::Status(&told)]);
-        listening.runtime.block_on(listening.end.cancelled());
-        stop::stop(running, &listening)
+        let outcome = open_door(&mut running, &mountpoint);
+        if outcome.is_ok() {
+            listening.runtime.block_on(listening.end.cancelled());
+        }
+        stop::after(outcome, running, listening)
     }
+}
+
+fn open_door(running: &mut Running, mountpoint: &Path) -> Result<(), Failure> {
+    let vfs = Arc::clone(&running.root.space().vfs);
+    let mounted = svcfs_mount::Mount::start(Arc::clone(&vfs), mountpoint, &options(Arc::new(SystemClock)))?;
+    let told = format!("svcfs mounts {} at {}", vfs.root().display(), mounted.mountpoint().display());
+    running.mount = Some(mounted);
+    running.announced = Some(presence::announce(vfs.root(), None)?);
+    output::say(&told)?;
+    stop::notify(&[NotifyState::Ready, NotifyState::Status(&told)]);
+    Ok(())
 }
 
 /// How this program mounts: as many requests at once as a build with every core needs, few enough to cost nothing at rest.

@@ -1,6 +1,6 @@
 //! `svcfs serve`
 
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,8 +9,9 @@ use clap::Args;
 use sd_notify::NotifyState;
 use svcfs_base::SystemClock;
 use svcfs_config::templates::{self, Template};
-use svcfs_config::{Host, Overrides, ServerSettings, Settings};
+use svcfs_config::{Host, Overrides, ServerSettings};
 use svcfs_mount::Mount;
+use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
 
 use crate::commands::mount;
@@ -28,8 +29,8 @@ Examples:
   svcfs serve -r notes --config ./notes.toml  with settings from elsewhere
   SVC_LOG=debug svcfs serve                   with everything in the log
 
-SIGTERM and SIGINT (Ctrl-C) finish every accepted write, unmount and exit with 0; a second one exits at
-once with 130, and the next start completes what was accepted. SIGHUP changes nothing.";
+SIGTERM and SIGINT (Ctrl-C) finish every accepted write, unmount and exit with 0; a second one
+exits at once with 130, and the next start completes what was accepted. SIGHUP changes nothing.";
 
 /// Serve a knowledge base over HTTP and, when asked to, as a mounted folder
 ///
@@ -49,10 +50,10 @@ pub struct Serve {
     #[arg(long)]
     host: Option<String>,
     /// Port to listen on, 0 for any that is free [default: 3333]
-    #[arg(short, long, env = "SVC_PORT")]
+    #[arg(short, long, env = "SVC_PORT", hide_env_values = true)]
     port: Option<u16>,
     /// Address under which clients reach this server, for links in answers
-    #[arg(long, value_name = "URL", env = "SVC_PUBLIC_URL")]
+    #[arg(long, value_name = "URL", env = "SVC_PUBLIC_URL", hide_env_values = true)]
     public_url: Option<String>,
     /// Also mount it at this empty directory
     #[arg(short, long, value_name = "MOUNTPOINT")]
@@ -75,52 +76,34 @@ impl Serve {
         // Before the root is touched: a port that is taken is found out in a moment, adopting a large tree takes longer.
         let socket = bind(&settings.server)?;
         warn_when_open(&settings.server);
-        let running = start(&root, settings, mount.as_deref(), (socket, &listening))?;
-        let Some(http) = &running.http else {
-            return stop::stop(running, &listening);
-        };
-        let ended = http.stop.clone();
-        listening.runtime.block_on(async {
-            tokio::select! {
-                () = listening.end.cancelled() => {}
-                // Cancelled by the door's own task when it ends before it is asked to.
-                () = ended.cancelled() => tracing::error!("the HTTP server ended by itself"),
-            }
-        });
-        stop::stop(running, &listening)
+        let begins = is_new(&root);
+        let advice = "stop it first, or serve another root";
+        let opened = Root::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
+        let mut running = Running { root: opened, mount: None, http: None, announced: None };
+        let outcome = open_doors(&mut running, begins, mount.as_deref(), (socket, &listening))
+            .map(|http| wait(&http, &listening));
+        stop::after(outcome, running, listening)
     }
 }
 
-/// The reverse of [`stop::stop`]. When a later step fails, the earlier ones are taken back in order.
-fn start(
-    path: &Path,
-    settings: Settings,
-    mountpoint: Option<&Path>,
-    (socket, listening): (TcpListener, &Listening),
-) -> Result<Running, Failure> {
-    let begins = is_new(path);
-    let address = socket.local_addr().context("the address of the HTTP server is not known")?;
-    let listens = ServerSettings { port: address.port(), ..settings.server.clone() };
-    let advice = "stop it first, or serve another root";
-    let root = Root::open(path, settings, true).map_err(|fault| presence::taken(path, fault, advice))?;
-    let mut running = Running { root, mount: None, http: None, announced: None };
-    match open_doors(&mut running, begins, mountpoint, (socket, &listens, listening)) {
-        Ok(()) => Ok(running),
-        Err(failure) => {
-            if let Err(second) = stop::stop(running, listening) {
-                tracing::error!("while taking the start back: {}", second.told(true));
-            }
-            Err(failure)
+/// Waits for a signal, or for a door that ends by itself.
+fn wait(http: &CancellationToken, listening: &Listening) {
+    listening.runtime.block_on(async {
+        tokio::select! {
+            () = listening.end.cancelled() => {}
+            () = http.cancelled() => tracing::error!("the HTTP server ended by itself"),
         }
-    }
+    });
 }
 
+/// The reverse of the stop, once the root is open: template, mount, HTTP, announcement. What is open stands in `running` also
+/// when a later step fails. Gives the token that is cancelled when the HTTP door ends.
 fn open_doors(
     running: &mut Running,
     begins: bool,
     mountpoint: Option<&Path>,
-    (socket, listens, listening): (TcpListener, &ServerSettings, &Listening),
-) -> Result<(), Failure> {
+    (socket, listening): (TcpListener, &Listening),
+) -> Result<CancellationToken, Failure> {
     let space = running.root.space();
     if begins && let Some(template) = Template::find(templates::DEFAULT) {
         let planted = planting::plant(space, template, &whoever(None))?;
@@ -133,10 +116,13 @@ fn open_doors(
     if let Some(mountpoint) = mountpoint {
         running.mount = Some(Mount::start(Arc::clone(&space.vfs), mountpoint, &mount::options(Arc::new(SystemClock)))?);
     }
-    let url = format!("http://{}", reachable(listens).authority());
-    running.http = Some(answer(socket, running, listening)?);
+    let url = url(&running.root.server().settings().server, &socket)?;
+    let http = answer(socket, running, listening)?;
+    let ended = http.stop.clone();
+    running.http = Some(http);
     running.announced = Some(presence::announce(running.root.space().vfs.root(), Some(url.clone()))?);
-    tell(running, &url)
+    tell(running, &url)?;
+    Ok(ended)
 }
 
 /// Starts answering requests. The door's token is cancelled also when it ends by itself.
@@ -145,7 +131,7 @@ fn answer(socket: TcpListener, running: &Running, listening: &Listening) -> Resu
     socket.set_nonblocking(true).context("the HTTP server's socket cannot be used")?;
     let listener = tokio::net::TcpListener::from_std(socket).context("the HTTP server's socket cannot be used")?;
     let server = Arc::clone(running.root.server());
-    let stop = tokio_util::sync::CancellationToken::new();
+    let stop = CancellationToken::new();
     let (asked, ended) = (stop.clone(), stop.clone().drop_guard());
     let task = listening.runtime.spawn(async move {
         let outcome = svcfs_http::serve(listener, server, asked).await;
@@ -205,16 +191,18 @@ fn warn_when_open(server: &ServerSettings) {
     }
 }
 
-/// Where a program on this machine finds a server: one that listens on every address is found at the loopback one.
-fn reachable(listens: &ServerSettings) -> ServerSettings {
-    let mut reached = listens.clone();
+/// Where a program on this machine finds the server: one that listens on every address is found at the loopback one, and
+/// port 0 has become a real one.
+fn url(server: &ServerSettings, socket: &TcpListener) -> Result<String, Failure> {
+    let bound = socket.local_addr().context("the address of the HTTP server is not known")?;
+    let mut reached = ServerSettings { port: bound.port(), ..server.clone() };
     if let Host::Address(address) = &mut reached.host
         && address.is_unspecified()
     {
         *address = match address {
-            std::net::IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            std::net::IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         };
     }
-    reached
+    Ok(format!("http://{}", reached.authority()))
 }

@@ -30,7 +30,10 @@ impl Unmount {
     /// `Refused` when nothing of svcfs is mounted there.
     pub fn run(self) -> Result<(), Failure> {
         svcfs_mount::unmount(&self.mountpoint).map_err(|error| match error {
-            MountError::NotMounted(_) | MountError::Missing(_) => Failure::new(Exit::Refused, error),
+            MountError::Missing(at) => {
+                Failure::saying(Exit::Refused, format!("there is no `{}`, so nothing is mounted there", at.display()))
+            }
+            MountError::NotMounted(_) => Failure::new(Exit::Refused, error),
             MountError::NotADirectory(_)
             | MountError::NotEmpty(_)
             | MountError::OverlapsRoot { .. }
