@@ -5,9 +5,12 @@ use serde_json::Value;
 /// Characters a cell may have before it is cut.
 const WIDEST: usize = 72;
 
-/// A list of flat objects as a table with a heading; none for everything else.
+/// A list of flat objects as a table with a heading, nothing for an empty list; none for everything else.
 pub fn table(answer: &Value) -> Option<String> {
     let rows: Vec<_> = answer.as_array()?.iter().map(Value::as_object).collect::<Option<_>>()?;
+    if rows.is_empty() {
+        return Some(String::new());
+    }
     let mut columns: Vec<&str> = Vec::new();
     for (name, value) in rows.iter().copied().flatten() {
         if value.is_array() || value.is_object() {
@@ -61,6 +64,7 @@ mod tests {
     fn flat_objects_become_a_table_and_nothing_else_does() {
         let found = json!([{ "path": "a.md", "score": 1.23456 }, { "path": "notes/b.md", "hits": 2 }]);
         assert_eq!(table(&found).unwrap(), "PATH        SCORE  HITS\na.md        1.235\nnotes/b.md         2\n");
+        assert_eq!(table(&json!([])).unwrap(), "");
         for other in [json!({ "a": 1 }), json!([1]), json!([{ "children": [] }])] {
             assert_eq!(table(&other), None, "{other}");
         }

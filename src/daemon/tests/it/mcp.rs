@@ -1,0 +1,83 @@
+//! `svcfs mcp`
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Place, Running, eventually, program, refusal, within};
+
+#[test]
+fn an_agent_shakes_hands_writes_and_leaves() {
+    let place = Place::with_root();
+    let mut command = program();
+    command.args(["mcp", "--root", &place.at("kb")]).env("SVC_LOG", "debug");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let client = json!({ "name": "test", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let arguments = json!({ "path": "agent.md", "content": "# By an agent\n", "actor": "agent:9" });
+    for message in [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {} }),
+        json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call",
+                "params": { "name": "svc_write", "arguments": arguments } }),
+    ] {
+        writeln!(stdin, "{message}").unwrap();
+    }
+    let (answers, rest) = within("three answers", move || {
+        // Whatever is no JSON on standard output breaks the protocol.
+        let mut next = || {
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            serde_json::from_str::<Value>(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+        };
+        let mut answers = [next(), next(), next()];
+        answers.sort_by_key(|answer| answer["id"].as_u64());
+        (answers, lines)
+    });
+    assert_eq!(answers[0]["result"]["serverInfo"]["name"], "svcfs");
+    let tools = answers[1]["result"]["tools"].as_array().unwrap();
+    assert!(tools.iter().any(|tool| tool["name"] == "svc_search"), "{tools:?}");
+    assert_eq!(answers[2]["result"]["isError"], false, "{}", answers[2]);
+    drop(stdin);
+    let mut status = None;
+    eventually("it ends with its agent", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().code(), Some(0));
+    assert_eq!(rest.lines().count(), 0);
+    assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "agent.md"]), "agent:9");
+}
+
+#[test]
+fn a_signal_ends_it_although_the_agent_says_nothing() {
+    let place = Place::with_root();
+    let mut command = program();
+    command.args(["mcp", "--root", &place.at("kb")]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let pid = child.id().to_string();
+    eventually("it has the root", || {
+        std::fs::read_to_string(place.path("kb/.svc/state/server.lock")).is_ok_and(|text| text.trim() == pid)
+    });
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM).unwrap();
+    let mut status = None;
+    eventually("it ends", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_root_that_is_served_has_its_agents_go_there() {
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let told = refusal(&["mcp", "--root", &place.at("kb")], 3);
+    assert!(told.contains(&format!("process {}", server.pid())), "{told}");
+    assert!(told.contains(&format!("{}/mcp", server.url())), "{told}");
+    server.stop();
+}

@@ -1,0 +1,181 @@
+//! `svcfs serve`
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixDatagram;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::harness::{Place, Running, connect, eventually, head, json_of, program, refusal, request, svcfs};
+
+fn announced(place: &Place) -> Value {
+    serde_json::from_str(&place.read("kb/.svc/state/server.json")).unwrap()
+}
+
+#[test]
+fn a_page_that_was_put_is_in_git_when_the_server_has_ended() {
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &[]);
+    assert_eq!(announced(&place), json!({ "pid": server.pid(), "url": server.url() }));
+    assert_eq!(request(server.url(), "GET", "/readyz", "").0, 200);
+    assert_eq!(request(server.url(), "PUT", "/api/svc/file?path=a.md", "# A\n").0, 200);
+    let log = server.stop();
+    assert!(log.contains("stopped"), "{log}");
+    assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "a.md"]), "ann");
+    assert_eq!(place.git("kb", &["show", "HEAD:a.md"]), "# A");
+    assert_eq!(place.git("kb", &["status", "--porcelain"]), "");
+    assert!(!place.has("kb/.svc/state/server.json"));
+}
+
+#[test]
+fn a_new_root_begins_with_the_template_and_one_with_pages_does_not() {
+    let place = Place::new();
+    Running::serve(&place.at("kb"), &[]).stop();
+    assert!(place.has("kb/welcome.md") && place.has("kb/.svc/config.toml"));
+    place.write("notes/mine.md", "# Mine\n");
+    Running::serve(&place.at("notes"), &[]).stop();
+    assert!(place.has("notes/mine.md") && !place.has("notes/welcome.md"));
+}
+
+#[test]
+fn a_second_server_is_refused_naming_the_first() {
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &[]);
+    for command in [&["serve", "--port", "0"][..], &["reindex"], &["mount", &place.at("mnt")]] {
+        let told = refusal(&[command, &["--root", &place.at("kb")]].concat(), 3);
+        assert!(told.contains(&format!("process {}", server.pid())) && told.contains(server.url()), "{told}");
+    }
+    assert_eq!(request(server.url(), "GET", "/readyz", "").0, 200);
+    server.stop();
+}
+
+#[test]
+fn ctrl_c_ends_it_as_sigterm_does_and_sighup_does_not() {
+    let place = Place::with_root();
+    let mut server = Running::serve(&place.at("kb"), &[]);
+    server.signal(Signal::HUP);
+    eventually("SIGHUP is logged", || server.errors().contains("SIGHUP"));
+    assert_eq!(request(server.url(), "GET", "/readyz", "").0, 200);
+    server.signal(Signal::INT);
+    assert_eq!(server.ended().code(), Some(0));
+}
+
+#[test]
+fn a_request_in_progress_is_finished_before_the_end() {
+    let place = Place::with_root();
+    let mut server = Running::serve(&place.at("kb"), &[]);
+    let mut stream = connect(server.url());
+    stream.write_all(head(server.url(), "PUT", "/api/svc/file?path=slow.md", 8).as_bytes()).unwrap();
+    stream.write_all(b"# Sl").unwrap();
+    // The server has the connection once it answers another one that came later.
+    assert_eq!(request(server.url(), "GET", "/readyz", "").0, 200);
+    server.signal(Signal::TERM);
+    eventually("the stop begins", || server.errors().contains("stopping"));
+    stream.write_all(b"ow!\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(server.ended().code(), Some(0));
+    assert_eq!(place.git("kb", &["show", "HEAD:slow.md"]), "# Slow!");
+}
+
+#[test]
+fn a_second_signal_ends_at_once_and_loses_nothing_that_was_acknowledged() {
+    let place = Place::with_root();
+    let mut server = Running::serve(&place.at("kb"), &[]);
+    assert_eq!(request(server.url(), "PUT", "/api/svc/file?path=kept.md", "# Kept\n").0, 200);
+    let mut stream = connect(server.url());
+    stream.write_all(head(server.url(), "PUT", "/api/svc/file?path=never.md", 100).as_bytes()).unwrap();
+    assert_eq!(request(server.url(), "GET", "/readyz", "").0, 200);
+    server.signal(Signal::TERM);
+    eventually("the stop begins", || server.errors().contains("stopping"));
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().code(), Some(130), "{}", server.errors());
+    assert!(server.errors().contains("second signal"), "{}", server.errors());
+    let found = json_of(&["call", "search", "q=kept", "--root", &place.at("kb"), "--json"]);
+    assert_eq!(found[0]["path"], "kept.md");
+    assert_eq!(place.git("kb", &["show", "HEAD:kept.md"]), "# Kept");
+}
+
+#[test]
+fn what_a_killed_server_leaves_behind_confuses_nobody() {
+    let place = Place::with_root();
+    let mut server = Running::serve(&place.at("kb"), &[]);
+    assert_eq!(request(server.url(), "PUT", "/api/svc/file?path=kept.md", "# Kept\n").0, 200);
+    server.signal(Signal::KILL);
+    server.ended();
+    assert_eq!(announced(&place)["pid"], server.pid());
+    let found = json_of(&["call", "search", "q=kept", "--root", &place.at("kb"), "--json"]);
+    assert_eq!(found[0]["path"], "kept.md");
+    let next = Running::serve(&place.at("kb"), &[]);
+    assert_eq!(announced(&place)["pid"], next.pid());
+    next.stop();
+}
+
+#[test]
+fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
+    let place = Place::with_root();
+    let socket = UnixDatagram::bind(place.path("notify")).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let heard = || {
+        let mut buffer = [0; 4096];
+        let length = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    let mut command = program();
+    command.args(["serve", "--root", &place.at("kb"), "--port", "0"]).env("NOTIFY_SOCKET", place.path("notify"));
+    let server = Running::start(command, "agents");
+    let ready = heard();
+    assert!(ready.contains("READY=1\n") && ready.contains(&format!("at {}", server.url())), "{ready}");
+    server.stop();
+    assert!(heard().contains("STOPPING=1\n"));
+}
+
+#[test]
+fn whoever_opens_the_server_to_others_is_warned_loudly() {
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &["--host", "0.0.0.0"]);
+    assert!(server.url().starts_with("http://127.0.0.1:"), "{}", server.url());
+    let log = server.stop();
+    assert!(log.contains("WARN") && log.contains("without authentication"), "{log}");
+    let server = Running::serve(&place.at("kb"), &["--host", "localhost"]);
+    let log = server.stop();
+    assert!(!log.contains("WARN"), "{log}");
+}
+
+#[test]
+fn flags_beat_the_environment_and_that_beats_the_file() {
+    let place = Place::with_root();
+    place.write("kb/.svc/config.toml", "[server]\nport = 1\nhost = \"127.0.0.9\"\n");
+    let mut command = program();
+    command.args(["serve", "--root", &place.at("kb")]).env("SVC_PORT", "0");
+    let server = Running::start(command, "agents");
+    assert!(server.url().starts_with("http://127.0.0.9:"), "{}", server.url());
+    server.stop();
+    Running::serve(&place.at("kb"), &["--host", "127.0.0.1"]).stop();
+}
+
+#[test]
+fn the_log_goes_where_the_settings_say() {
+    let place = Place::with_root();
+    let file = place.at("svcfs.log");
+    place.write("kb/.svc/config.toml", &format!("[tracing]\noutput = \"file\"\nfile = \"{file}\"\n"));
+    assert_eq!(Running::serve(&place.at("kb"), &[]).stop(), "");
+    let log = place.read("svcfs.log");
+    assert!(log.contains("serving") && log.contains("stopped") && !log.contains('\u{1b}'), "{log}");
+    place.write("kb/.svc/config.toml", "[tracing]\nenabled = false\n");
+    assert_eq!(Running::serve(&place.at("kb"), &[]).stop(), "");
+}
+
+#[test]
+fn an_edit_in_the_root_is_found_by_search_while_it_serves() {
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &[]);
+    place.write("kb/direct.md", "# Zanzibar\n");
+    eventually("the edit is found", || {
+        request(server.url(), "GET", "/api/svc/search?q=zanzibar", "").1.contains("direct.md")
+    });
+    server.stop();
+    assert_eq!(place.git("kb", &["log", "--format=%an", "--", "direct.md"]), "fswatch");
+    svcfs(&["reindex", "--root", &place.at("kb")]).assert().success();
+}
