@@ -2,6 +2,7 @@ mod admission;
 mod agents;
 mod connections;
 mod events;
+mod hostile;
 mod pages;
 mod published;
 mod server;
