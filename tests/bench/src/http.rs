@@ -1,9 +1,8 @@
 //! The smallest HTTP client that keeps its connections.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -98,7 +97,8 @@ pub fn write_all(address: SocketAddr, pages: Pages, crowd: Crowd, watched: u32) 
         let next = Arc::new(AtomicUsize::new(0));
         let mut writers = JoinSet::new();
         let started = Instant::now();
-        let watching = tokio::spawn(most_memory(watched));
+        let most = Arc::new(AtomicU64::new(0));
+        let watching = tokio::spawn(most_memory(watched, Arc::clone(&most)));
         for connection in connections {
             writers.spawn(write_until(connection, pages, crowd, Arc::clone(&next)));
         }
@@ -108,21 +108,17 @@ pub fn write_all(address: SocketAddr, pages: Pages, crowd: Crowd, watched: u32) 
         }
         let elapsed = started.elapsed();
         watching.abort();
-        let most = MOST.swap(0, Ordering::Relaxed) as u64;
-        Ok((Round { latencies, elapsed }, most))
+        Ok((Round { latencies, elapsed }, most.load(Ordering::Relaxed)))
     })
 }
 
-/// What [`most_memory`] saw; it is ended from outside.
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-async fn most_memory(process: u32) {
+async fn most_memory(process: u32, most: Arc<AtomicU64>) {
     let mut looks = tokio::time::interval(Duration::from_millis(50));
     loop {
         looks.tick().await;
         // A process that is gone is noticed by those who talk to it.
         if let Ok(memory) = machine::memory(process) {
-            MOST.fetch_max(memory.resident as usize, Ordering::Relaxed);
+            most.fetch_max(memory.resident, Ordering::Relaxed);
         }
     }
 }
@@ -194,9 +190,4 @@ impl Connection {
 
 fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
-}
-
-/// Where a path is on the disk, as a page's address.
-pub fn address_of<'a>(root: &Path, file: &'a Path) -> Option<&'a str> {
-    file.strip_prefix(root).ok()?.to_str()
 }

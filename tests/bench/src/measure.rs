@@ -13,6 +13,11 @@ pub struct Bound {
     pub time: Duration,
 }
 
+/// At most this often, at most for this long.
+pub const fn bound(count: usize, seconds: u64) -> Bound {
+    Bound { count, time: Duration::from_secs(seconds) }
+}
+
 /// One kind of work, done again and again without a break.
 #[derive(Debug)]
 pub struct Round {
@@ -97,8 +102,7 @@ mod tests {
     #[test]
     fn work_ends_at_its_count() {
         let mut done = 0;
-        let bound = Bound { count: 3, time: Duration::from_secs(60) };
-        let round = timed(bound, |at| {
+        let round = timed(bound(3, 60), |at| {
             assert_eq!(at, done);
             done += 1;
             Ok(())

@@ -9,9 +9,9 @@ const LINES: usize = 14;
 
 /// Words of the pages. None of them is [`RARE`].
 const WORDS: [&str; 32] = [
-    "tide", "harbour", "north", "signal", "copper", "ledger", "window", "orchard", "river", "engine", "paper", "winter",
-    "garden", "letter", "bridge", "market", "silver", "stone", "candle", "meadow", "anchor", "basket", "cloud", "drum",
-    "ember", "forest", "glass", "hammer", "island", "jacket", "kettle", "lantern",
+    "tide", "harbour", "north", "signal", "copper", "ledger", "window", "orchard", "river", "engine", "paper",
+    "winter", "garden", "letter", "bridge", "market", "silver", "stone", "candle", "meadow", "anchor", "basket",
+    "cloud", "drum", "ember", "forest", "glass", "hammer", "island", "jacket", "kettle", "lantern",
 ];
 
 /// A word of a few pages only.

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# The table of docs/benchmarks.md, on this machine's disk.
+set -euo pipefail
+
+usage() {
+    cat <<'TEXT'
+Measure svcfs beside git and beside the bare filesystem, and print the table of docs/benchmarks.md
+
+Usage: scripts/bench.sh [OPTIONS]
+
+Options:
+  --quick     A third of a minute with small trees, to see that it works; the figures are worth little
+  --write     Also replace the table in docs/benchmarks.md
+  -h, --help  Show this
+
+Builds the release binaries first. The whole run takes about five minutes; let the machine do nothing else meanwhile.
+Without /dev/fuse the rows of the mount are left out.
+
+Environment:
+  SVCFS_BENCH_DIR      Directory on the disk to measure (default: ~/.cache/svcfs/bench)
+  SVCFS_CORPORA        Directory with tldr.tar.xz (default: ../shared/corpora); without it a generated tree is searched
+  CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
+TEXT
+}
+
+options=()
+while [[ $# -gt 0 ]]; do
+    case "$1" in
+        -h | --help) usage && exit ;;
+        --quick) options+=(--quick) ;;
+        --write) options+=(--write docs/benchmarks.md) ;;
+        *) usage >&2 && exit 2 ;;
+    esac
+    shift
+done
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/prerequisites.sh
+source scripts/prerequisites.sh
+
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
+export SVCFS_CORPORA="${SVCFS_CORPORA:-../shared/corpora}"
+need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}" xz-utils
+need_rust
+cargo build --release --locked -p svcfs -p svcfs-bench
+exec "$CARGO_TARGET_DIR/release/svcfs-bench" --dir "${SVCFS_BENCH_DIR:-$HOME/.cache/svcfs/bench}" "${options[@]}"

@@ -1,0 +1,76 @@
+//! The bare filesystem: what the disk under svcfs does when nobody keeps history, and nobody promises anything.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::machine;
+use crate::measure::{Bound, Round, timed};
+use crate::pages::Pages;
+
+/// Whether a file is flushed before it is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Close {
+    /// As most programs do: the system writes it when it likes.
+    Plain,
+    /// As editors and databases do.
+    Flushed,
+}
+
+/// Replaces pages by a temporary file and a rename, without a flush.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn replace(root: &Path, pages: Pages, bound: Bound, first: usize) -> Result<Round> {
+    timed(bound, |at| {
+        let page = pages.scattered(first + at);
+        let path = root.join(pages.path(page));
+        let temporary = path.with_extension("new");
+        std::fs::write(&temporary, pages.text(page, first + at + 1))?;
+        Ok(std::fs::rename(temporary, path)?)
+    })
+}
+
+/// Creates pages that were not there, below any folder: also a mount.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn create(root: &Path, pages: Pages, (close, bound): (Close, Bound), first: usize) -> Result<Round> {
+    timed(bound, |at| {
+        let number = first + at;
+        let path = root.join(pages.new_path(number));
+        let mut file = File::create(&path).with_context(|| format!("cannot create `{}`", path.display()))?;
+        file.write_all(pages.text(number, number + 1).as_bytes())?;
+        match close {
+            Close::Plain => {}
+            Close::Flushed => file.sync_all()?,
+        }
+        Ok(())
+    })
+}
+
+/// Appends pages to one file and flushes after each: the least that anything can cost which keeps its word.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn append(folder: &Path, pages: Pages, bound: Bound) -> Result<Round> {
+    let mut file = OpenOptions::new().create(true).append(true).open(folder.join("appended"))?;
+    timed(bound, |at| {
+        file.write_all(pages.text(at, at + 1).as_bytes())?;
+        Ok(file.sync_data()?)
+    })
+}
+
+/// `cp -r`; how long it took.
+///
+/// # Errors
+/// When `cp` fails.
+pub fn copy(from: &Path, to: &Path) -> Result<Duration> {
+    let started = Instant::now();
+    machine::run(Command::new("cp").arg("-r").arg(from).arg(to))?;
+    Ok(started.elapsed())
+}

@@ -1,0 +1,53 @@
+//! How much of everything is done.
+
+use std::path::{Path, PathBuf};
+
+use crate::measure::{Bound, bound};
+
+/// The extent of a run.
+#[derive(Debug)]
+pub struct Plan {
+    /// Pages of the generated tree.
+    pub pages: usize,
+    /// How often every row of writing is measured.
+    pub rounds: usize,
+    /// One round of most rows.
+    pub short: Bound,
+    /// One round of the crowd: long enough for what the server puts off to happen in it.
+    pub long: Bound,
+    /// Searches for each question.
+    pub searches: Bound,
+    /// `grep` runs for each question.
+    pub greps: Bound,
+    /// The archive of the corpus that is searched; the generated tree when there is none.
+    pub corpus: Option<PathBuf>,
+}
+
+impl Plan {
+    /// What the table in docs/benchmarks.md is made with.
+    pub fn full(corpora: &Path) -> Self {
+        let corpus = corpora.join("tldr.tar.xz");
+        Self {
+            pages: 10_000,
+            rounds: 3,
+            short: bound(100_000, 3),
+            long: bound(1_000_000, 12),
+            searches: bound(2_000, 10),
+            greps: bound(10, 10),
+            corpus: corpus.exists().then_some(corpus),
+        }
+    }
+
+    /// A look that takes a third of a minute.
+    pub fn quick() -> Self {
+        Self {
+            pages: 1_000,
+            rounds: 1,
+            short: bound(200, 1),
+            long: bound(2_000, 2),
+            searches: bound(100, 1),
+            greps: bound(3, 1),
+            corpus: None,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The real `svcfs serve`, as a child process.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::http::Client;
+use crate::machine;
+
+/// How long adopting a tree may take.
+const START: Duration = Duration::from_secs(300);
+/// How long stopping may take.
+const STOP: Duration = Duration::from_secs(60);
+
+/// Where a server is started.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The program.
+    pub program: &'a Path,
+    /// The root it serves.
+    pub root: &'a Path,
+    /// Where it mounts, if it does.
+    pub mountpoint: Option<&'a Path>,
+    /// Takes its log.
+    pub log: &'a Path,
+}
+
+/// A server that is ready.
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+    log: PathBuf,
+    /// When its process was started.
+    pub started: Instant,
+    /// How long it took until `/readyz` said yes.
+    pub ready_after: Duration,
+}
+
+impl Server {
+    /// Starts a server on a port that is free, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it ends instead or is not ready in time, with the end of its log.
+    pub fn start(place: Place<'_>) -> Result<Self> {
+        let Place { program, root, mountpoint, log } = place;
+        let mut command = Command::new(program);
+        command.args(["serve", "--host", "127.0.0.1", "--port", "0", "--root"]).arg(root);
+        if let Some(mountpoint) = mountpoint {
+            command.arg("--mount").arg(mountpoint);
+        }
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SVC_")) {
+            command.env_remove(name);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(log)?);
+        let started = Instant::now();
+        let mut child = command.spawn().with_context(|| format!("cannot start `{}`", program.display()))?;
+        let said = child.stdout.take().context("the server has no output")?;
+        let address = "127.0.0.1:0".parse()?;
+        // From here on a failure ends the process, too.
+        let mut server = Self { child, address, log: log.to_owned(), started, ready_after: START };
+        server.address = address_told(said).with_context(|| server.end_of_log())?;
+        Client::connect(server.address)?.get("/readyz").with_context(|| server.end_of_log())?;
+        server.ready_after = started.elapsed();
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until everything accepted is committed, flushed and indexed.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn until_quiet(&self) -> Result<()> {
+        machine::until_quiet(self.process())
+    }
+
+    /// Ends it as a service manager does; how long that took.
+    ///
+    /// # Errors
+    /// When it does not end well.
+    pub fn stop(mut self) -> Result<Duration> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<Duration> {
+        let asked = Instant::now();
+        if let Some(process) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            kill_process(process, Signal::TERM)?;
+        }
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return if status.success() { Ok(asked.elapsed()) } else { bail!("{status}: {}", self.end_of_log()) };
+            }
+            if asked.elapsed() > STOP {
+                self.child.kill()?;
+                self.child.wait()?;
+                bail!("the server did not stop within {} s: {}", STOP.as_secs(), self.end_of_log());
+            }
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+
+    fn end_of_log(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        format!("the server's log ends with: {}", lines[lines.len().saturating_sub(8)..].join("\n"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Ended already, in a run that went well.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // The failure that brought us here is told.
+            let _ = self.end();
+        }
+    }
+}
+
+/// The address that a server says on its standard output once it answers.
+fn address_told(said: impl std::io::Read + Send + 'static) -> Result<SocketAddr> {
+    let (sender, receiver) = mpsc::channel();
+    // Reads to the end, so that the server never writes into a pipe that nobody holds.
+    let read = move || {
+        for line in BufReader::new(said).lines().map_while(Result::ok) {
+            if let Some((_, address)) = line.split_once("http://").filter(|_| line.trim_start().starts_with("http ")) {
+                // Nobody waits any more when it took too long.
+                let _ = sender.send(address.to_owned());
+            }
+        }
+    };
+    std::thread::Builder::new().name("server-output".to_owned()).spawn(read)?;
+    let address = receiver.recv_timeout(START).context("the server did not say where it listens")?;
+    address.parse().with_context(|| format!("the server says it listens on `{address}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_is_read_from_what_the_server_says() {
+        let said =
+            "svcfs serves /x/http://y\n  http    http://127.0.0.1:4711\n  docs    http://127.0.0.1:4711/api/docs\n";
+        assert_eq!(address_told(said.as_bytes()).unwrap(), "127.0.0.1:4711".parse().unwrap());
+        assert!(address_told("svcfs: no\n".as_bytes()).is_err());
+    }
+}
