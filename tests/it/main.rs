@@ -10,7 +10,10 @@
 )]
 
 mod complete;
+mod contract;
+mod crash;
 mod doors;
 mod editors;
+mod mixed;
 mod scenarios;
 mod space;

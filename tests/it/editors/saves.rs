@@ -25,7 +25,7 @@ fn a_save_with_vim_is_one_version() {
 fn a_save_with_vim_that_keeps_a_backup_is_one_version() {
     let Some(desk) = Desk::with("vim", &[PAGE]) else { return };
     for (round, copy) in ["no", "yes", "auto"].iter().enumerate() {
-        let settings = format!("backup writebackup backupdir=. swapfile directory=. backupcopy={copy}");
+        let settings = format!("backup writebackup backupskip= backupdir=. swapfile directory=. backupcopy={copy}");
         desk.saves(&vim(&settings, &format!("normal Goround {round}")), "notes/page.md");
         assert!(desk.space.text("notes/page.md").ends_with(&format!("round {round}\n")), "backupcopy={copy}");
         assert_eq!(desk.space.shell("ls -A notes"), "page.md\npage.md~\n", "backupcopy={copy}");
@@ -36,7 +36,7 @@ fn a_save_with_vim_that_keeps_a_backup_is_one_version() {
 #[test]
 fn several_saves_in_one_vim_are_several_versions() {
     let Some(desk) = Desk::with("vim", &[PAGE]) else { return };
-    let command = "vim -u NONE -i NONE -N -es -c 'set backup writebackup backupdir=.' \
+    let command = "vim -u NONE -i NONE -N -es -c 'set backup writebackup backupskip= backupdir=.' \
         -c 'normal Goa' -c 'w' -c 'normal Gob' -c 'w' -c 'normal Goc' -c 'wq' notes/page.md";
     let versions = desk.versions_of(command);
     assert_eq!(versions.len(), 3, "{versions:?}");

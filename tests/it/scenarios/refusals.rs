@@ -8,8 +8,8 @@ use crate::doors::kernel::save;
 use crate::space::TestSpace;
 
 const GOOD: &[u8] = b"# Good\n\ngoodword\n";
-/// Pages with a lint error.
-const BAD: [&str; 2] = ["---\ntitle: [never closed\n---\n\nbadword\n", "# Bad\n\n| a | b |\n| - | - |\n| badword |\n"];
+/// Pages with a lint error that tidying cannot repair.
+const BAD: [&str; 2] = ["---\ntitle: [never closed\n---\n\nbadword\n", "# Bad\n\n```mermaid\nbadword\n```\n"];
 
 #[test]
 fn a_refused_write_leaves_everything_as_it_was() {

@@ -1,0 +1,152 @@
+//! The specification's rows, typed in, against the operation table. What does not exist yet stands in `pending.txt`, a list
+//! that may only shrink: a test fails when a row is missing and not pending, and when a pending one exists.
+
+use std::collections::BTreeSet;
+
+use schemars::generate::SchemaGenerator;
+use serde_json::{Value, json};
+use svcfs_knowledge::CATALOGUE;
+use svcfs_knowledge::kernel::Entry;
+
+use super::served;
+use crate::space::TestSpace;
+use crate::space::client::PREFIX;
+
+/// What is served beside the contract, each with its reason.
+const BEYOND: [&str; 1] = [
+    "GET /api/docs/{}", // the parts of the page at /api/docs
+];
+
+/// The rows of a table below its heading, split into columns.
+fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+    table.lines().skip(1).map(|line| line.split('\t').collect())
+}
+
+/// A method and path without the names of its parameters, which are ours to choose.
+fn nameless(method: &str, path: &str) -> String {
+    let mut out = format!("{method} ");
+    for (number, part) in path.split(['{', '}']).enumerate() {
+        out.push_str(if number % 2 == 0 { part } else { "{}" });
+    }
+    out
+}
+
+fn endpoints() -> Vec<String> {
+    rows(include_str!("endpoints.tsv")).map(|row| nameless(row[0], row[1])).collect()
+}
+
+/// An entry by method and full path.
+fn entry_at(place: &str) -> Option<&'static Entry> {
+    let entries = CATALOGUE.iter().flat_map(|area| area.operations);
+    let is_there = |entry: &&Entry| {
+        entry.http.iter().any(|route| format!("{} {PREFIX}{}", route.method.name(), route.path) == place)
+    };
+    entries.into_iter().find(is_there)
+}
+
+/// The schema of one input of what is at a place: of an operation, or of the configuration.
+fn input(place: &str, name: &str) -> Option<Value> {
+    if place == "config" {
+        let schema: Value = serde_json::from_str(&svcfs_config::schema()).unwrap();
+        return schema.pointer(&format!("/properties/{}", name.replace('.', "/properties/"))).cloned();
+    }
+    let schema = (entry_at(place)?.input)(&mut SchemaGenerator::default());
+    schema.pointer(&format!("/properties/{name}")).cloned()
+}
+
+/// Everything of the contract's lists that is not there, in the order of the lists.
+fn missing() -> Vec<String> {
+    let served: BTreeSet<String> = served().iter().map(|(method, path)| nameless(method, path)).collect();
+    let mut missing = Vec::new();
+    for row in rows(include_str!("endpoints.tsv")) {
+        if !served.contains(&nameless(row[0], row[1])) {
+            missing.push(format!("endpoint {} {}", row[0], row[1]));
+        }
+    }
+    let tools = tools();
+    for row in rows(include_str!("tools.tsv")) {
+        if !tools.contains(row[0]) {
+            missing.push(format!("tool {}", row[0]));
+        }
+    }
+    for row in rows(include_str!("limits.tsv")) {
+        if input(row[0], row[1]).is_none() {
+            missing.push(format!("limit {} {}", row[0], row[1]));
+        }
+    }
+    missing
+}
+
+fn tools() -> BTreeSet<String> {
+    let tools: Vec<Value> = serde_json::from_str(&svcfs_http::mcp::tools()).unwrap();
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_the_contract_lists_and_does_not_exist_is_pending_and_nothing_else_is() {
+    let missing = missing();
+    let pending: Vec<&str> = include_str!("pending.txt").lines().collect();
+    let exists: Vec<_> = pending.iter().filter(|line| !missing.iter().any(|missing| missing == *line)).collect();
+    let new: Vec<_> = missing.iter().filter(|line| !pending.contains(&line.as_str())).collect();
+    assert!(exists.is_empty(), "these exist (or are no rows of the contract): delete their lines in pending.txt: {exists:#?}");
+    assert!(new.is_empty(), "these are gone; pending.txt may only shrink, so bring them back: {new:#?}");
+    assert_eq!(pending, missing, "pending.txt keeps the order of the lists");
+}
+
+#[test]
+fn nothing_is_served_beyond_the_contract_without_a_reason() {
+    let contract: BTreeSet<String> = endpoints().into_iter().chain(BEYOND.map(str::to_owned)).collect();
+    let served: BTreeSet<String> = served().iter().map(|(method, path)| nameless(method, path)).collect();
+    assert_eq!(served.difference(&contract).collect::<Vec<_>>(), [] as [&String; 0]);
+    let known: BTreeSet<String> = rows(include_str!("tools.tsv")).map(|row| row[0].to_owned()).collect();
+    assert_eq!(tools().difference(&known).collect::<Vec<_>>(), [] as [&String; 0]);
+}
+
+#[test]
+fn the_lists_are_whole() {
+    let endpoints = endpoints();
+    assert_eq!(endpoints.len(), 166);
+    assert_eq!(endpoints.iter().collect::<BTreeSet<_>>().len(), 166, "a row comes twice");
+    let tools: BTreeSet<&str> = rows(include_str!("tools.tsv")).map(|row| row[0]).collect();
+    assert_eq!(tools.len(), 68, "contract 4.21: about 68 tools");
+}
+
+#[test]
+fn limits_have_the_numbers_of_the_contract() {
+    let mut checked = 0;
+    for row in rows(include_str!("limits.tsv")) {
+        let [place, name, minimum, default, maximum] = row[..] else { panic!("{row:?} has not five columns") };
+        let Some(schema) = input(place, name) else { continue };
+        let number = |text: &str| text.parse::<i64>().map_or_else(|_| json!(text), |number| json!(number));
+        let said = schema["description"].as_str().unwrap_or_default();
+        if !default.is_empty() {
+            assert_eq!(schema["default"], number(default), "{place} {name}: {schema}");
+        }
+        if !minimum.is_empty() {
+            assert_eq!(schema["minimum"], number(minimum), "{place} {name}: {schema}");
+        }
+        // More than the cap is lowered, not refused, so the schema names it in words or as a maximum.
+        if !maximum.is_empty() {
+            assert!(schema["maximum"] == number(maximum) || said.contains(maximum), "{place} {name}: {schema}");
+        }
+        checked += 1;
+    }
+    assert!(checked > 0, "no limit of the contract was checked");
+}
+
+#[test]
+fn agents_find_the_resources_of_the_contract() {
+    let space = TestSpace::new();
+    let client = space.client();
+    let mut found = BTreeSet::new();
+    for (method, member, name) in
+        [("resources/list", "resources", "uri"), ("resources/templates/list", "resourceTemplates", "uriTemplate")]
+    {
+        let answer = client.agent(method, json!({})).json();
+        let items = answer["result"][member].as_array().unwrap_or_else(|| panic!("{method}: {answer}")).clone();
+        found.extend(items.iter().map(|item| item[name].as_str().unwrap().replace("{+", "{")));
+    }
+    for row in rows(include_str!("resources.tsv")) {
+        assert!(found.contains(row[0]), "{} is not among {found:?}", row[0]);
+    }
+}

@@ -1,0 +1,26 @@
+//! The contract, held against what is served.
+
+mod hostile;
+mod lists;
+mod published;
+mod sweep;
+
+use svcfs_http::{Place, SPECIAL};
+use svcfs_knowledge::CATALOGUE;
+
+use crate::space::client::PREFIX;
+
+/// Every method and path that is served, paths as the OpenAPI document writes them.
+pub fn served() -> Vec<(String, String)> {
+    let operations = CATALOGUE.iter().flat_map(|area| area.operations).flat_map(|entry| entry.http);
+    let routes = operations.map(|route| (route.method.name().to_owned(), format!("{PREFIX}{}", route.path)));
+    let specials = SPECIAL.iter().map(|special| {
+        let path = special.path.replace("{*", "{");
+        let path = match special.place {
+            Place::Space => format!("{PREFIX}{path}"),
+            Place::Root | Place::Elsewhere => path,
+        };
+        (special.method().name().to_owned(), path)
+    });
+    routes.chain(specials).collect()
+}
