@@ -76,6 +76,19 @@ async fn preconditions_are_kept() {
     assert_eq!(put("new.md", "If-None-Match", "*").await.status, 200);
 }
 
+#[tokio::test]
+async fn a_caller_finds_what_it_just_wrote_and_no_longer_what_it_replaced() {
+    let server = TestServer::new();
+    for round in 0..20 {
+        server.put("a.md", &format!("# A\n\nword{round}\n")).await;
+        let found = async |word: usize| server.get(&format!("/api/svc/search?q=word{word}")).await.json();
+        assert_eq!(found(round).await[0]["path"], "a.md", "round {round}");
+        if round > 0 {
+            assert_eq!(found(round - 1).await, json!([]), "round {round}");
+        }
+    }
+}
+
 /// Every way to write a path that leads out of the tree, or is none.
 const HOSTILE: [&str; 9] = [
     "../a.md",
