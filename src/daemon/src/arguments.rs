@@ -180,3 +180,6 @@ fn object(value: Value) -> Option<Map<String, Value>> {
 fn usage(message: String) -> Failure {
     Failure::saying(Exit::Usage, message)
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,7 +69,7 @@ impl Asked {
             tokio::select! {
                 _ = self.interrupt.recv() => return,
                 _ = self.terminate.recv() => return,
-                _ = self.hangup.recv() => tracing::info!("SIGHUP changes nothing; restart to use new settings"),
+                _ = self.hangup.recv() => {}
             }
         }
     }

@@ -13,9 +13,9 @@ pub enum StoreError {
         /// What it said.
         source: std::io::Error,
     },
-    /// A link on the way leads out of the knowledge root, or a part of the path is a link.
-    #[error("`{0}` leads out of the knowledge root")]
-    Outside(TreePath),
+    /// A part of the path is a link, which is not followed here.
+    #[error("a part of `{0}` is a symbolic link")]
+    Linked(TreePath),
     /// libgit2 failed.
     #[error("git: {0}")]
     Git(#[from] git2::Error),
@@ -42,8 +42,8 @@ impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Disk { path, source } => Self::io(&path, source),
-            StoreError::Outside(path) => {
-                Self::invalid("path", format_args!("`{path}` leads out of the knowledge root through a link"))
+            StoreError::Linked(path) => {
+                Self::invalid("path", format_args!("a part of `{path}` is a symbolic link; use the path it leads to"))
             }
             StoreError::Unrecordable { path, reason } => {
                 Self::invalid("path", format_args!("git cannot record `{path}`: {reason}; choose another name"))

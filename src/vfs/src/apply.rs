@@ -33,7 +33,7 @@ impl Vfs {
     /// gate; `NoSpace`, `ReadOnly` when the log cannot take it: nothing has changed then. `Unavailable` when the disk does
     /// not answer.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Applied, Fault> {
-        let set = set.into();
+        let set = self.through_links(caller, set.into())?;
         self.admit(caller, &set)?; // 1
         let waiting = if self.is_structural(&set) {
             let _tree = self.core.locks.hold_tree(); // 2
@@ -46,6 +46,19 @@ impl Vfs {
             self.accept(caller, set)?
         };
         waiting.wait(&self.core, false)
+    }
+
+    /// Who reads a page through a link writes it through the link, too; doors of file protocols follow links themselves.
+    fn through_links(&self, caller: &Caller, mut set: ChangeSet) -> Result<ChangeSet, Fault> {
+        if caller.door.is_filesystem() {
+            return Ok(set);
+        }
+        for change in &mut set.changes {
+            if let Change::Put { path, kind: None, .. } = change {
+                *path = self.end_of_links(caller.door, path)?;
+            }
+        }
+        Ok(set)
     }
 
     fn admit(&self, caller: &Caller, set: &ChangeSet) -> Result<(), Fault> {

@@ -79,7 +79,7 @@ impl Vfs {
         let lock = take_lock(&root)?;
         let places = Places::new(&scratch)?;
         let tree = WorkTree::open(&root)?;
-        let (history, _) = History::open(&root)?;
+        let (history, _) = History::open(&root, &scratch)?;
         let (log, is_new_log) = Log::open(&StatePaths::of(&root))?;
         let log = Arc::new(log);
         let feed = Feed::new(Arc::clone(&log), log.last()?);

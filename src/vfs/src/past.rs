@@ -5,10 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Actor, CommitId, ETag, Fault, Seq, Timestamp, TreePath};
+use svcfs_base::{Actor, CommitId, Door, ETag, Fault, Seq, Timestamp, TreePath};
+
+use svcfs_store::PathChange;
 
 use crate::Vfs;
-use crate::feed::Event;
 
 const MAX_VERSIONS: usize = 10_000;
 const MAX_WAIT: Duration = Duration::from_secs(10);
@@ -71,7 +72,8 @@ pub struct ChangeRecord {
 pub struct Changes {
     /// One record for each path of each commit.
     pub changes: Vec<ChangeRecord>,
-    /// Commit hash to pass as `since` next time; empty when there is nothing yet.
+    /// What to pass as `since` next time: a commit hash, with `.<count>` behind it where the page ended within that commit; empty
+    /// when there is nothing yet.
     pub last_seq: String,
 }
 
@@ -148,50 +150,55 @@ impl Vfs {
         Ok(blamed)
     }
 
-    /// The change feed of the contract: what follows the commit `since`, oldest first, whole commits, at most about `limit`
-    /// records; without `since` the newest.
+    /// The change feed of the contract: at most `limit` records after `since`, oldest first and without a gap; without `since` the
+    /// newest `limit`.
+    ///
+    /// `since` is a commit hash, as `last_seq` is. Where a page ends within a commit of many paths, `last_seq` says so as
+    /// `<hash>.<records of it already given>`, and is taken back in that form.
     ///
     /// # Errors
     /// `Invalid` (`unknown sequence`) when `since` is no commit this log knows.
     pub fn changes(&self, since: Option<&str>, limit: usize) -> Result<Changes, Fault> {
         self.settled()?;
-        let records = match since {
-            Some(hash) => self.core.log.after(self.position(hash)?, limit)?,
-            None => self.core.log.newest(limit)?,
+        let found = match since {
+            Some(text) => {
+                let (seq, given) = self.position(text)?;
+                match given {
+                    Some(given) => self.core.log.changes_after(seq, given, limit)?,
+                    None => self.core.log.changes_after(seq.next(), 0, limit)?,
+                }
+            }
+            None => self.core.log.newest_changes(limit)?,
         };
-        let mut events: Vec<Event> = records.into_iter().map(Event::from).collect();
-        let last_known = since.map(str::to_owned);
-        let mut kept = 0;
-        let count = |event: &Event| event.changes.len();
-        if since.is_some() {
-            // The first commit always fits, however many paths it has: else paging would never get past it.
-            let fits = events.iter().take_while(|event| {
-                let is_first = kept == 0;
-                kept += count(event);
-                is_first || kept <= limit
-            });
-            let fitting = fits.count();
-            events.truncate(fitting);
-        } else {
-            let fitting = events.iter().rev().take_while(|event| {
-                let is_first = kept == 0;
-                kept += count(event);
-                is_first || kept <= limit
-            });
-            let dropped = events.len() - fitting.count();
-            events.drain(..dropped);
-        }
-        let last_seq = events.iter().rev().find_map(|event| event.commit).map(|commit| commit.to_string());
-        Ok(Changes {
-            changes: events.iter().flat_map(records_of).collect(),
-            last_seq: last_seq.or(last_known).unwrap_or_default(),
-        })
+        let last_seq = match found.last() {
+            Some(last) if last.ordinal + 1 < last.of => format!("{}.{}", last.commit, last.ordinal + 1),
+            Some(last) => last.commit.to_string(),
+            None => since.unwrap_or_default().to_owned(),
+        };
+        let record = |change: PathChange| ChangeRecord {
+            seq: change.commit,
+            path: change.path,
+            action: if change.is_removal { Action::Delete } else { Action::Write },
+            actor: change.actor,
+            timestamp: change.time,
+        };
+        Ok(Changes { changes: found.into_iter().map(record).collect(), last_seq })
     }
 
-    fn position(&self, hash: &str) -> Result<Seq, Fault> {
-        let unknown = || Fault::invalid("since", format_args!("unknown sequence `{}`", hash.escape_default()));
+    /// The position a `since` names, and how many records of that commit were given already, when it names a part of it.
+    fn position(&self, since: &str) -> Result<(Seq, Option<usize>), Fault> {
+        let unknown = || Fault::invalid("since", format_args!("unknown sequence `{}`", since.escape_default()));
+        let (hash, given) = match since.split_once('.') {
+            Some((hash, given)) => (hash, Some(given.parse().map_err(|_| unknown())?)),
+            None => (since, None),
+        };
         let commit = self.core.history.find(hash)?.ok_or_else(unknown)?;
-        self.core.log.position_of(commit)?.ok_or_else(unknown)
+        Ok((self.core.log.position_of(commit)?.ok_or_else(unknown)?, given))
+    }
+
+    /// Whether callers of a door see a path at all (gaps.md D4), whether or not something is there.
+    pub fn is_visible(&self, door: Door, path: &TreePath) -> bool {
+        self.core.places.is_visible(door, path)
     }
 
     /// Waits until everything accepted so far is committed and announced; the position of the newest event then.
@@ -216,16 +223,4 @@ impl Vfs {
         };
         Ok(self.core.history.leaf(head, path)?.map(|(etag, _)| etag))
     }
-}
-
-fn records_of(event: &Event) -> impl Iterator<Item = ChangeRecord> {
-    event.changes.iter().filter_map(|change| {
-        Some(ChangeRecord {
-            seq: event.commit?,
-            path: change.path.clone(),
-            action: if change.new.is_some() { Action::Write } else { Action::Delete },
-            actor: event.actor.clone(),
-            timestamp: event.time,
-        })
-    })
 }

@@ -90,7 +90,7 @@ impl From<Stat> for Attributes {
 const MAX_LINKS: usize = 40;
 
 impl Vfs {
-    /// What stands at a path; links are not followed.
+    /// What stands at a path; a link at its end is not followed.
     ///
     /// # Errors
     /// `NotFound` when nothing is there, or nothing this door may see.
@@ -101,7 +101,11 @@ impl Vfs {
                 Some(leaf) => self.pending_attributes(path, &leaf),
                 None => self.directory_attributes(path),
             },
-            None => self.core.tree.stat(path).map(Attributes::from).map_err(|error| not_there(path, error)),
+            None => match self.core.tree.stat(path) {
+                Ok(stat) => Ok(stat.into()),
+                Err(StoreError::Linked(_)) => self.stat(door, &self.led_to(door, path)?),
+                Err(error) => Err(not_there(path, error)),
+            },
         }
     }
 
@@ -115,6 +119,19 @@ impl Vfs {
             Ok(found) => found.into_iter().map(|(name, stat)| (name, Attributes::from(stat))).collect(),
             Err(StoreError::Disk { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
                 return Err(Fault::not_directory(path));
+            }
+            Err(StoreError::Linked(_)) => {
+                let place = self.led_to(door, path)?;
+                let place = match self.core.tree.read_link(&place) {
+                    Ok(target) => self.follow(&place, &target)?,
+                    Err(_) => place,
+                };
+                // Under the names the caller knows.
+                let renamed = |entry: DirectoryEntry| {
+                    let path = entry.path.moved(&place, path).unwrap_or(entry.path);
+                    DirectoryEntry { path, ..entry }
+                };
+                return Ok(self.list(door, &place)?.into_iter().map(renamed).collect());
             }
             Err(error) => return Err(not_there(path, error)),
         };
@@ -154,17 +171,21 @@ impl Vfs {
                 }
                 Some(Some(leaf)) => place = self.follow(&place, &String::from_utf8_lossy(&leaf.content))?,
                 Some(None) => return Err(Fault::file_not_found(path)),
-                None => match self.core.tree.stat(&place).map_err(|error| not_there(path, error))?.kind {
-                    StatKind::Symlink => place = self.follow(&place, &self.core.tree.read_link(&place)?)?,
-                    StatKind::Directory => return Err(Fault::is_directory(path)),
-                    StatKind::File => {
+                None => match self.core.tree.stat(&place) {
+                    Ok(stat) if stat.kind == StatKind::Symlink => {
+                        place = self.follow(&place, &self.core.tree.read_link(&place)?)?;
+                    }
+                    Ok(stat) if stat.kind == StatKind::Directory => return Err(Fault::is_directory(path)),
+                    Ok(_) => {
                         let (content, stat) = self.core.tree.read(&place).map_err(|error| not_there(path, error))?;
                         return Ok(File { etag: ETag::of(&content), content, attributes: stat.into() });
                     }
+                    Err(StoreError::Linked(_)) => place = self.led_to(door, &place)?,
+                    Err(error) => return Err(not_there(path, error)),
                 },
             }
         }
-        Err(Fault::invalid("path", format_args!("`{path}`: too many links lead to each other")))
+        Err(too_many_links(path))
     }
 
     /// The target of a symbolic link.
@@ -211,6 +232,42 @@ impl Vfs {
 
     fn see(&self, door: Door, path: &TreePath) -> Result<(), Fault> {
         if self.core.places.is_visible(door, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
+    }
+
+    /// Where the link at a path leads in the end; the path itself when it is none.
+    pub(crate) fn end_of_links(&self, door: Door, path: &TreePath) -> Result<TreePath, Fault> {
+        let mut place = path.clone();
+        for _ in 0..MAX_LINKS {
+            if path.is_root() || !self.stat(door, &place).is_ok_and(|there| there.kind == EntryKind::Symlink) {
+                return Ok(place);
+            }
+            place = self.follow(&place, &self.read_link(door, &place)?)?;
+        }
+        Err(too_many_links(path))
+    }
+
+    /// Where a path leads whose directories are, in part, links: a path of real directories that this door may see.
+    fn led_to(&self, door: Door, path: &TreePath) -> Result<TreePath, Fault> {
+        let mut place = TreePath::root();
+        let mut followed = 0;
+        let mut ahead: Vec<Name> = path.components().rev().map(Name::parse).collect::<Result<_, _>>()?;
+        while let Some(name) = ahead.pop() {
+            place = place.join(&name);
+            self.see(door, &place)?;
+            if ahead.is_empty() {
+                break;
+            }
+            if let Ok(target) = self.core.tree.read_link(&place) {
+                followed += 1;
+                if followed > MAX_LINKS {
+                    return Err(too_many_links(path));
+                }
+                let target = self.follow(&place, &target)?;
+                ahead.extend(target.components().rev().map(Name::parse).collect::<Result<Vec<_>, _>>()?);
+                place = TreePath::root();
+            }
+        }
+        Ok(place)
     }
 
     fn follow(&self, link: &TreePath, target: &str) -> Result<TreePath, Fault> {
@@ -275,6 +332,10 @@ impl Vfs {
             Ok(_) | Err(_) => Err(Fault::file_not_found(path)),
         }
     }
+}
+
+fn too_many_links(path: &TreePath) -> Fault {
+    Fault::invalid("path", format_args!("`{path}`: too many links lead to each other"))
 }
 
 /// The name of the entry of `directory` that `path`, somewhere below it, belongs to, when `path` is that entry itself.

@@ -77,6 +77,7 @@ impl Serve {
         let socket = bind(&settings.server)?;
         warn_when_open(&settings.server);
         let begins = is_new(&root);
+        stop::notify(&[NotifyState::Status("opening the root")]);
         let advice = "stop it first, or serve another root";
         let opened = Root::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
         let mut running = Running { root: opened, mount: None, http: None, announced: None };

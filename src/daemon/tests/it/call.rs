@@ -154,7 +154,7 @@ fn a_refusal_reads_the_same_and_ends_with_3_served_or_not() {
         vec!["read", "path=../../etc/passwd"],
         vec!["write", "path=index.md", "content=x", "--if-match", &stale],
         vec!["version", "path=index.md", "version=ffffffff"],
-        vec!["write", "path=bad.md", "content=---\ntitle: unclosed\n"],
+        vec!["write", "path=bad.md", "content=---\ntitle: [a\n---\n"],
     ];
     let told = |question: &Vec<&str>| refusal(&[&["call", "--root", &place.at("kb")], question.as_slice()].concat(), 3);
     let alone: Vec<String> = questions.iter().map(told).collect();

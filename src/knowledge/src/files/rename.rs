@@ -109,10 +109,9 @@ impl Plan {
     }
 
     fn into_set(self, cx: &Cx<'_>, from: &TreePath, to: &TreePath) -> ChangeSet {
-        let mut message = format!("{}: rename {from} → {to}", cx.caller.actor());
-        if self.updated_links > 0 {
-            message.push_str(&format!(" (updated {} links)", self.updated_links));
-        }
+        // Without rewritten links the set is a rename and nothing else, which has a subject of its own.
+        let message = (self.updated_links > 0)
+            .then(|| format!("{}: rename {from} → {to} (updated {} links)", cx.caller.actor(), self.updated_links));
         let mut changes = vec![Change::rename(from.clone(), to.clone()).expecting(Expect::Absent)];
         if let Some(content) = self.content {
             // At its turn the moved file stands at `to`: written only if it is still the one that was read.
@@ -121,7 +120,7 @@ impl Plan {
         for (path, etag, text) in self.pages {
             changes.push(Change::put(path, text).expecting(Expect::OneOf(vec![etag])));
         }
-        ChangeSet::new(changes).message(message)
+        ChangeSet { message, ..ChangeSet::new(changes) }
     }
 }
 

@@ -240,3 +240,24 @@ fn a_link_is_renamed_and_not_appended_to() {
     assert_eq!(space.get("readlink", json!({ "path": "m.md" }))["target"], "a.md");
     assert_eq!(space.text("a.md"), "a\n");
 }
+
+#[test]
+fn a_linked_directory_is_no_way_into_what_is_hidden() {
+    let space = TestSpace::with("", &[(".svc/config.toml", "# secret\n"), ("a.md", "a\n")]);
+    let owner = svcfs_base::Caller::new(svcfs_base::Door::Internal);
+    for (link, target) in [("dir", ".svc"), ("git", ".git")] {
+        space.space().vfs.apply(&owner, svcfs_base::Change::link(path(link), target)).unwrap();
+    }
+    for hidden in ["dir/config.toml", "dir/state/log.db", "git/HEAD"] {
+        for operation in ["read", "toc", "peek"] {
+            let outcome = space.ask(operation, json!({ "path": hidden }));
+            assert!(outcome.is_err(), "`{operation}` of `{hidden}` answered {outcome:?}");
+        }
+    }
+    for hidden in ["dir/config.toml", "git/config", "git/hooks/post-commit"] {
+        assert!(space.ask("write", json!({ "path": hidden, "content": "x" })).is_err(), "{hidden}");
+        assert!(space.ask("append", json!({ "path": hidden, "content": "x" })).is_err(), "{hidden}");
+    }
+    assert!(space.ask("tree", json!({ "path": "git" })).is_err());
+    assert!(space.ask("rename", json!({ "from": "git/HEAD", "to": "b.md" })).is_err());
+}

@@ -66,7 +66,7 @@ impl Operation for Version {
     const HTTP: &'static [Route] = &[Route::get("/version").text_of_path("content")];
     type Output = OldPage;
     fn run(self, cx: &Cx<'_>) -> Result<OldPage, Fault> {
-        super::admit(cx.caller.door, &self.path)?;
+        super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
         let content = cx.space.vfs.version(&self.path, &self.version)?;
         Ok(OldPage { path: self.path, version: self.version, content: Content(content) })
     }
@@ -97,7 +97,7 @@ impl Operation for Diff {
     const HTTP: &'static [Route] = &[Route::get("/diff").text("diff", PLAIN)];
     type Output = Difference;
     fn run(self, cx: &Cx<'_>) -> Result<Difference, Fault> {
-        super::admit(cx.caller.door, &self.path)?;
+        super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
         let diff = cx.space.vfs.diff(&self.path, &self.from, &self.to)?;
         Ok(Difference { path: self.path, diff })
     }
@@ -115,7 +115,7 @@ impl Operation for Blame {
     const HTTP: &'static [Route] = &[Route::get("/blame")];
     type Output = Vec<BlameLine>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<BlameLine>, Fault> {
-        super::admit(cx.caller.door, &self.path)?;
+        super::admit(&cx.space.vfs, cx.caller.door, &self.path)?;
         cx.space.vfs.blame(&self.path)
     }
 }
@@ -139,7 +139,7 @@ impl Operation for Changes {
     type Output = svcfs_vfs::Changes;
     fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
         let mut page = cx.space.vfs.changes(self.since.as_deref(), self.limit.get())?;
-        page.changes.retain(|record| !super::is_hidden(cx.caller.door, &record.path));
+        page.changes.retain(|record| cx.space.vfs.is_visible(cx.caller.door, &record.path));
         Ok(page)
     }
 }

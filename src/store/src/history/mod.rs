@@ -98,18 +98,18 @@ struct Writer {
 
 impl History {
     /// Opens the repository of a root, or makes one; true beside it when it was made now. A repository that is there is
-    /// used as it is: branch, configuration and hooks stay.
+    /// used as it is: branch, configuration and hooks stay. `unversioned` are globs of names that git is told to leave alone.
     ///
     /// # Errors
     /// `Git` when there is a repository that cannot be opened.
-    pub fn open(root: &Path) -> Outcome<(Self, bool)> {
+    pub fn open(root: &Path, unversioned: &[String]) -> Outcome<(Self, bool)> {
         trust_the_root();
         let (repository, is_new) = match Repository::open(root) {
             Ok(repository) => (repository, false),
             Err(error) if error.code() == ErrorCode::NotFound => (Self::init(root)?, true),
             Err(error) => return Err(error.into()),
         };
-        index::exclude_state(&repository)?;
+        index::exclude(&repository, unversioned)?;
         let writer = Mutex::new(Writer { repository, loose: Vec::new() });
         Ok((Self { root: root.to_owned(), writer, readers: Mutex::default() }, is_new))
     }

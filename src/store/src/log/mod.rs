@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
-pub use read::PathVersion;
+pub use read::{PathChange, PathVersion};
 
 use crate::{StatePaths, StoreError};
 

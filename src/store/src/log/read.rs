@@ -25,7 +25,72 @@ pub struct PathVersion {
     pub etag: Option<ETag>,
 }
 
+/// One path of one commit, as the change feed tells it.
+#[derive(Debug, Clone)]
+pub struct PathChange {
+    /// The commit.
+    pub commit: CommitId,
+    /// Which of the commit's paths this is, from 0.
+    pub ordinal: usize,
+    /// How many paths the commit has.
+    pub of: usize,
+    /// Which path.
+    pub path: TreePath,
+    /// True when the path is gone.
+    pub is_removal: bool,
+    /// Who.
+    pub actor: Actor,
+    /// When.
+    pub time: Timestamp,
+}
+
 impl Log {
+    /// At most `max` changed paths after the first `skip` paths of the set at `seq`, oldest first; sets without a commit are
+    /// left out.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn changes_after(&self, seq: Seq, skip: usize, max: usize) -> Outcome<Vec<PathChange>> {
+        self.changes(
+            "WHERE (c.seq > ?1 OR (c.seq = ?1 AND c.ordinal >= ?2)) AND s.commit_id IS NOT NULL ORDER BY c.seq, c.ordinal LIMIT ?3",
+            params![rows::number(seq), count(skip), count(max)],
+        )
+    }
+
+    /// At most `max` of the newest changed paths, oldest first.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn newest_changes(&self, max: usize) -> Outcome<Vec<PathChange>> {
+        let tail = "WHERE s.commit_id IS NOT NULL ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?1";
+        let mut changes = self.changes(tail, params![count(max)])?;
+        changes.reverse();
+        Ok(changes)
+    }
+
+    fn changes(&self, tail: &str, parameters: &[&dyn rusqlite::ToSql]) -> Outcome<Vec<PathChange>> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(&format!(
+                "SELECT s.commit_id, c.ordinal, (SELECT count(*) FROM changes o WHERE o.seq = c.seq), c.path, c.new IS NULL,
+                        s.actor, s.time
+                 FROM changes c JOIN sets s ON s.seq = c.seq {tail}"
+            ))?;
+            let found = statement.query_map(parameters, |row| {
+                let commit: Vec<u8> = row.get(0)?;
+                Ok(PathChange {
+                    commit: CommitId::try_from(&*commit).map_err(|_| rusqlite::Error::InvalidQuery)?,
+                    ordinal: usize::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
+                    of: usize::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
+                    path: rows::path(row, 3)?,
+                    is_removal: row.get(4)?,
+                    actor: Actor::new(&row.get::<_, String>(5)?),
+                    time: rows::time(row, 6)?,
+                })
+            })?;
+            found.collect()
+        })
+    }
+
     /// At most `max` records after a position, oldest first, without contents.
     ///
     /// # Errors
@@ -34,21 +99,6 @@ impl Log {
         self.with_reader(|connection| {
             let mut records =
                 select(connection, "WHERE seq > ?1 ORDER BY seq LIMIT ?2", params![rows::number(seq), count(max)])?;
-            for record in &mut records {
-                complete(connection, record)?;
-            }
-            Ok(records)
-        })
-    }
-
-    /// At most `max` of the newest records, oldest first, without contents.
-    ///
-    /// # Errors
-    /// `Database`.
-    pub fn newest(&self, max: usize) -> Outcome<Vec<Record>> {
-        self.with_reader(|connection| {
-            let mut records = select(connection, "WHERE true ORDER BY seq DESC LIMIT ?1", params![count(max)])?;
-            records.reverse();
             for record in &mut records {
                 complete(connection, record)?;
             }
@@ -88,13 +138,12 @@ impl Log {
             let found = statement.query_map(params![path.as_str(), count(max)], |row| {
                 let commit: Vec<u8> = row.get(1)?;
                 let etag: Option<Vec<u8>> = row.get(5)?;
-                let nanoseconds = i128::from(row.get::<_, i64>(4)?);
                 Ok(PathVersion {
                     seq: rows::seq(row.get(0)?),
                     commit: CommitId::try_from(&*commit).map_err(|_| rusqlite::Error::InvalidQuery)?,
                     actor: Actor::new(&row.get::<_, String>(2)?),
                     message: row.get(3)?,
-                    time: Timestamp::from_nanosecond(nanoseconds).map_err(|_| rusqlite::Error::InvalidQuery)?,
+                    time: rows::time(row, 4)?,
                     etag: etag.and_then(|bytes| ETag::try_from(&*bytes).ok()),
                 })
             })?;

@@ -60,7 +60,7 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     let commit: Option<Vec<u8>> = row.get(7)?;
     Ok(Record {
         seq: seq(row.get(0)?),
-        time: Timestamp::from_nanosecond(i128::from(row.get::<_, i64>(1)?)).map_err(|error| damaged(1, error))?,
+        time: time(row, 1)?,
         actor: Actor::new(&row.get::<_, String>(2)?),
         door: Door::parse(&row.get::<_, String>(3)?).ok_or_else(|| damaged(3, "unknown door"))?,
         message: row.get(4)?,
@@ -90,6 +90,11 @@ pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
 
 pub(super) fn path(row: &Row<'_>, column: usize) -> rusqlite::Result<TreePath> {
     TreePath::parse(&row.get::<_, String>(column)?).map_err(|fault| damaged(column, fault.message().to_owned()))
+}
+
+pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    let nanoseconds = i128::from(row.get::<_, i64>(column)?);
+    Timestamp::from_nanosecond(nanoseconds).map_err(|error| damaged(column, error))
 }
 
 fn etag(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<ETag>> {

@@ -96,7 +96,8 @@ fn versions_of_a_path_come_newest_first_and_commits_are_found() {
     assert_eq!(versions.iter().map(|version| version.seq.0).collect::<Vec<_>>(), [5, 3]);
     assert_eq!(log.position_of(CommitId::from_bytes([4; 20])).unwrap(), Some(Seq(4)));
     assert_eq!(log.position_of(CommitId::from_bytes([99; 20])).unwrap(), None);
-    assert_eq!(log.newest(2).unwrap().iter().map(|record| record.seq.0).collect::<Vec<_>>(), [4, 5]);
+    let newest = log.newest_changes(2).unwrap();
+    assert_eq!(newest.iter().map(|change| change.commit.as_bytes()[0]).collect::<Vec<_>>(), [4, 5]);
 }
 
 #[test]

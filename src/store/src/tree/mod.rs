@@ -1,7 +1,7 @@
 //! The files of a knowledge root.
 //!
-//! One rule: no path ever leaves the root. Everything is opened relative to the root's descriptor with `openat2` and
-//! `RESOLVE_BENEATH`; directories on the way to a write may not be links at all.
+//! One rule: no path ever leaves the root. Everything is opened relative to the root's descriptor with `openat2`,
+//! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`: who follows a link must say so, and look again at where it leads.
 
 mod stat;
 
@@ -99,7 +99,7 @@ impl WorkTree {
     /// # Errors
     /// `Disk` with `NotFound` when nothing (or nothing a tree can hold) is there.
     pub fn stat(&self, path: &TreePath) -> Outcome<Stat> {
-        let descriptor = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW, ResolveFlags::empty())?;
+        let descriptor = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW)?;
         let stat = sys::fstat(&descriptor).map_err(|error| disk(path, error))?;
         to_stat(&stat).ok_or_else(|| disk(path, Errno::NOENT))
     }
@@ -109,7 +109,7 @@ impl WorkTree {
     /// # Errors
     /// `Disk` when it is no directory or cannot be read.
     pub fn list(&self, path: &TreePath) -> Outcome<Vec<(Name, Stat)>> {
-        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY, ResolveFlags::empty())?;
+        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut entries = Vec::new();
         let directory = Dir::read_from(&descriptor).map_err(|error| disk(path, error))?;
         for entry in directory {
@@ -127,10 +127,10 @@ impl WorkTree {
         Ok(entries)
     }
 
-    /// The content of a regular file; links inside the root are followed.
+    /// The content of a regular file.
     ///
     /// # Errors
-    /// `Outside` when a link leads out; `Disk` with `IsADirectory`, `NotFound`, or `FileTooLarge` over 64 MiB.
+    /// `Linked` when it, or a directory on the way, is a link; `Disk` with `IsADirectory`, `NotFound`, or `FileTooLarge` over 64 MiB.
     pub fn read(&self, path: &TreePath) -> Outcome<(Bytes, Stat)> {
         self.read_with(path, OFlags::empty())
     }
@@ -150,7 +150,7 @@ impl WorkTree {
 
     fn read_with(&self, path: &TreePath, extra: OFlags) -> Outcome<(Bytes, Stat)> {
         // NONBLOCK: opening somebody's FIFO must not wait for a writer.
-        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | extra, ResolveFlags::empty())?;
+        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | extra)?;
         let raw = sys::fstat(&descriptor).map_err(|error| disk(path, error))?;
         let stat = to_stat(&raw).ok_or_else(|| disk(path, Errno::NOENT))?;
         if stat.kind == StatKind::Directory {
@@ -176,7 +176,7 @@ impl WorkTree {
     /// As [`WorkTree::read`].
     pub fn read_range(&self, path: &TreePath, offset: u64, length: usize) -> Outcome<Bytes> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-        let file = File::from(self.open_at(path, flags, ResolveFlags::empty())?);
+        let file = File::from(self.open_at(path, flags)?);
         let mut content = vec![0; length];
         let mut filled = 0;
         while filled < length {
@@ -336,7 +336,7 @@ impl WorkTree {
     /// # Errors
     /// `Disk` with what the system said.
     pub fn set_mode(&self, path: &TreePath, mode: u32) -> Outcome<()> {
-        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK, ResolveFlags::NO_SYMLINKS)?;
+        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         sys::fchmod(&descriptor, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| disk(path, error))
     }
 
@@ -393,15 +393,15 @@ impl WorkTree {
         })
     }
 
-    fn open_at(&self, path: &TreePath, flags: OFlags, resolve: ResolveFlags) -> Outcome<OwnedFd> {
+    fn open_at(&self, path: &TreePath, flags: OFlags) -> Outcome<OwnedFd> {
         let text = if path.is_root() { "." } else { path.as_str() };
-        let resolve = resolve | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         // EAGAIN: a rename elsewhere raced with the resolution; the kernel asks to try again (openat2(2)).
         for _ in 0..64 {
             match sys::openat2(&self.root, text, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
                 Ok(descriptor) => return Ok(descriptor),
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(Errno::XDEV | Errno::LOOP) => return Err(StoreError::Outside(path.clone())),
+                Err(Errno::XDEV | Errno::LOOP) => return Err(StoreError::Linked(path.clone())),
                 Err(error) => return Err(disk(path, error)),
             }
         }
@@ -411,7 +411,7 @@ impl WorkTree {
     fn parent_of<'a>(&self, path: &'a TreePath) -> Outcome<(OwnedFd, &'a str)> {
         let parent = path.parent().ok_or_else(|| disk(path, Errno::BUSY))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        Ok((self.open_at(&parent, flags, ResolveFlags::NO_SYMLINKS)?, path.name()))
+        Ok((self.open_at(&parent, flags)?, path.name()))
     }
 
     fn sweep_temporary(&self) -> Outcome<()> {
