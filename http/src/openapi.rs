@@ -62,7 +62,7 @@ pub fn document(catalogue: &[Area]) -> String {
     }
     let mut tags: Vec<Value> = catalogue.iter().map(|area| json!({ "name": area.title })).collect();
     tags.push(json!({ "name": "Server" }));
-    let document = json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": { "title": "svcfs", "version": VERSION, "description": ABOUT },
         "tags": tags,
@@ -73,6 +73,7 @@ pub fn document(catalogue: &[Area]) -> String {
             "schemas": writer.schemas(),
         },
     });
+    join_lines(&mut document);
     format!("{document:#}\n")
 }
 
@@ -269,9 +270,29 @@ fn bare(mime: &str) -> &str {
     mime.split(';').next().unwrap_or_default()
 }
 
-/// An operation's manual: the first line is the summary. The line breaks inside a paragraph are the source code's own.
+/// An operation's manual; the first line is the summary.
 pub(crate) fn manual(schema: &Value) -> String {
-    let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    joined(schema.get("description").and_then(Value::as_str).unwrap_or_default())
+}
+
+/// Takes the source code's line breaks out of every description in a document.
+pub(crate) fn join_lines(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                match member {
+                    Value::String(text) if name == "description" => *text = joined(text),
+                    member => join_lines(member),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(join_lines),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// A doc comment with each paragraph on one line; lists, tables and code stay as they are.
+fn joined(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(|paragraph| match paragraph.trim_start().starts_with(['-', '|', '`']) {
         true => paragraph.to_owned(),
         false => paragraph.replace('\n', " "),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use svcfs_knowledge::kernel::{Area, Entry, Method};
 
 use crate::bind::Inputs;
-use crate::openapi::manual;
+use crate::openapi::{join_lines, manual};
 
 /// What every tool's name begins with.
 const PREFIX: &str = "svc_";
@@ -119,5 +119,6 @@ fn object(mut schema: Schema, definitions: Map<String, Value>) -> JsonObject {
     if !definitions.is_empty() {
         object.insert("$defs".to_owned(), definitions.into());
     }
+    object.values_mut().for_each(join_lines);
     std::mem::take(object)
 }

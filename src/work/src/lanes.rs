@@ -39,11 +39,7 @@ impl fmt::Display for LaneError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy { retry_after, .. } => {
-                write!(
-                    formatter,
-                    "the server is busy; try again in {} s",
-                    retry_after.as_secs()
-                )
+                write!(formatter, "the server is busy; try again in {} s", retry_after.as_secs())
             }
             Self::Panicked(message) => write!(formatter, "panicked: {message}"),
             Self::Stopped => formatter.write_str("the server is stopping"),
@@ -70,11 +66,7 @@ impl Default for Lanes {
 impl Lanes {
     /// Lanes with this many places each, in which nobody waits for a place longer than `patience`.
     pub fn new(quick: usize, slow: usize, patience: Duration) -> Self {
-        Self {
-            quick: Arc::new(Semaphore::new(quick)),
-            slow: Arc::new(Semaphore::new(slow)),
-            patience,
-        }
+        Self { quick: Arc::new(Semaphore::new(quick)), slow: Arc::new(Semaphore::new(slow)), patience }
     }
 
     /// Runs blocking `work` once a place is free. Work that has begun runs to its end, and keeps its place, even when the
@@ -93,10 +85,7 @@ impl Lanes {
         };
         let place = tokio::time::timeout(self.patience, Arc::clone(places).acquire_owned())
             .await
-            .map_err(|_| LaneError::Busy {
-                lane,
-                retry_after: self.patience.max(Duration::from_secs(1)),
-            })?
+            .map_err(|_| LaneError::Busy { lane, retry_after: self.patience.max(Duration::from_secs(1)) })?
             .map_err(|_| LaneError::Stopped)?;
         let outcome = tokio::task::spawn_blocking(move || {
             let _held_to_the_end = place;

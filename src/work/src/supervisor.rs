@@ -46,10 +46,7 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self {
-            first: Duration::from_secs(1),
-            longest: Duration::from_secs(60),
-        }
+        Self { first: Duration::from_secs(1), longest: Duration::from_secs(60) }
     }
 }
 
@@ -132,9 +129,7 @@ impl Supervisor {
             backoff: self.backoff,
             record: Arc::clone(&record),
         };
-        let thread = std::thread::Builder::new()
-            .name(T::NAME.to_owned())
-            .spawn(move || runner.run())?;
+        let thread = std::thread::Builder::new().name(T::NAME.to_owned()).spawn(move || runner.run())?;
         self.running.lock().push(Running { signal, record, thread });
         Ok(())
     }
@@ -180,17 +175,8 @@ impl Drop for Supervisor {
 
 impl Record {
     fn new(name: &'static str) -> Self {
-        let status = Status {
-            name,
-            state: State::Idle,
-            panics: 0,
-            errors: 0,
-            last_error: None,
-        };
-        Self {
-            status: Mutex::new(status),
-            ended: Condvar::new(),
-        }
+        let status = Status { name, state: State::Idle, panics: 0, errors: 0, last_error: None };
+        Self { status: Mutex::new(status), ended: Condvar::new() }
     }
     fn enter(&self, state: State) {
         self.status.lock().state = state;
@@ -200,8 +186,7 @@ impl Record {
     }
     fn wait_for_end(&self, until: Instant) -> bool {
         let mut status = self.status.lock();
-        self.ended
-            .wait_while_until(&mut status, |status| status.state != State::Stopped, until);
+        self.ended.wait_while_until(&mut status, |status| status.state != State::Stopped, until);
         status.state == State::Stopped
     }
 }

@@ -8,10 +8,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(30);
 
 fn impatient() -> Supervisor {
-    Supervisor::backing_off(Backoff {
-        first: Duration::from_millis(1),
-        longest: Duration::from_millis(4),
-    })
+    Supervisor::backing_off(Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(4) })
 }
 
 struct Scripted<F>(F);

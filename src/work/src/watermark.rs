@@ -14,10 +14,7 @@ pub struct Watermark {
 impl Watermark {
     /// A watermark at `level`.
     pub const fn new(level: u64) -> Self {
-        Self {
-            level: Mutex::new(level),
-            risen: Condvar::new(),
-        }
+        Self { level: Mutex::new(level), risen: Condvar::new() }
     }
     /// The present level.
     pub fn level(&self) -> u64 {
@@ -34,8 +31,7 @@ impl Watermark {
     /// Waits until the level is at least this, at most that long; true when it is.
     pub fn wait(&self, level: u64, at_most: Duration) -> bool {
         let mut present = self.level.lock();
-        self.risen
-            .wait_while_for(&mut present, |present| *present < level, at_most);
+        self.risen.wait_while_for(&mut present, |present| *present < level, at_most);
         *present >= level
     }
 }
