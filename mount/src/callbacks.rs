@@ -332,7 +332,10 @@ impl Filesystem for Callbacks {
     }
 
     fn releasedir(&self, _request: &Request, _inode: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        self.door.listings.close(file);
+        for (_, line) in self.door.listings.close(file).after(0).filter(|(_, line)| !line.is_dots()) {
+            // Nodes that were listed and never looked at are known to nobody but the listing.
+            self.vfs.forget(node(line.inode), 0);
+        }
         reply.ok();
     }
 

@@ -76,8 +76,8 @@ impl Listings {
     pub(crate) fn get(&self, handle: FileHandle) -> Listing {
         self.open.lock().get(&handle.0).cloned().unwrap_or_default()
     }
-    /// Forgets a handle.
-    pub(crate) fn close(&self, handle: FileHandle) {
-        self.open.lock().remove(&handle.0);
+    /// Forgets a handle, and tells what it read.
+    pub(crate) fn close(&self, handle: FileHandle) -> Listing {
+        self.open.lock().remove(&handle.0).unwrap_or_default()
     }
 }

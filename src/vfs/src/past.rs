@@ -12,7 +12,8 @@ use svcfs_store::PathChange;
 use crate::Vfs;
 
 const MAX_VERSIONS: usize = 10_000;
-const MAX_WAIT: Duration = Duration::from_secs(10);
+/// As long as a burst of accepted saves may take to be committed on a slow disk.
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// One version of a page (contract 2.3).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

@@ -278,9 +278,18 @@ impl Vfs {
     fn publish_now(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        let Ok(path) = self.nodes.path_of(node) else {
-            return Ok(());
-        };
+        self.publish_held(caller, node, &mut shared, durability)
+    }
+
+    /// Publishes a node whose shared content is held: between the look at its name and the write nobody takes the name away.
+    pub(super) fn publish_held(
+        &self,
+        caller: &Caller,
+        node: NodeId,
+        shared: &mut Shared,
+        durability: Durability,
+    ) -> Result<(), Fault> {
+        let Ok(path) = self.nodes.path_of(node) else { return Ok(()) };
         let Some(staging) = shared.staging.take() else {
             if durability == Durability::Now {
                 self.settled()?;
@@ -305,13 +314,11 @@ impl Vfs {
         let set = ChangeSet { durability, ..ChangeSet::from(change) };
         match self.apply(caller, set) {
             Ok(_) => {
-                shared.refusal = None;
-                drop(shared);
-                self.accepted_save(&path);
+                self.accepted_save(shared, &path);
                 Ok(())
             }
             Err(fault) => {
-                self.after_refusal(&mut shared, &path, staging, &fault);
+                self.after_refusal(shared, &path, staging, &fault);
                 Err(fault)
             }
         }
@@ -342,10 +349,8 @@ impl Vfs {
     }
 
     /// An accepted save makes an earlier refusal of the same path void.
-    pub(super) fn accepted_save(&self, path: &TreePath) {
-        if let Some(shared) = self.nodes.shared_at(path) {
-            shared.lock().refusal = None;
-        }
+    pub(super) fn accepted_save(&self, shared: &mut Shared, path: &TreePath) {
+        shared.refusal = None;
         let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else {
             return;
         };
@@ -384,16 +389,6 @@ impl Vfs {
             Present::Directory => Err(Fault::is_directory(&path)),
             Present::Absent => Err(Fault::file_not_found(&path)),
         }
-    }
-
-    /// Publishes what is unpublished at or below a path, before its name changes.
-    pub(super) fn publish_below(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
-        for (node, opened) in self.nodes.opened() {
-            if opened.is_under(path) {
-                self.publish_now(caller, node, Durability::Soon)?;
-            }
-        }
-        Ok(())
     }
 
     /// Publishes everything, at the end.

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use svcfs_base::{Caller, Change, ChangeSet, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, Name, TreePath};
+use parking_lot::MutexGuard;
+use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, Expect, Fault, FileKind, Kind, Name, TreePath};
 
-use super::table::Staging;
+use super::table::{Shared, Staging};
 use super::{HandleId, NodeId};
 use crate::view::{Attributes, EntryKind};
 use crate::{Vfs, core::Present};
+
+/// A node and what its handles share, held.
+type Held<'a> = (NodeId, MutexGuard<'a, Shared>);
 
 impl Vfs {
     /// Finds a name in a directory; the node lives until it is forgotten as often as it was found.
@@ -136,7 +140,10 @@ impl Vfs {
     /// `NotFound`, `IsDirectory`.
     pub fn unlink(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(), Fault> {
         let path = self.writable(caller, parent, name)?;
-        let is_new = self.hold_content(&path)?;
+        // Held until the name is gone: a handle that closes in this moment must not publish the file again.
+        let nodes = self.nodes.shared_below(&[&path]);
+        let mut held: Vec<_> = nodes.iter().map(|(node, shared)| (*node, shared.lock())).collect();
+        let is_new = self.hold_content(&path, &mut held)?;
         match self.apply(caller, ChangeSet::from(Change::remove(path.clone())).soon()) {
             Ok(_) => {}
             // Created and removed again before anything was published.
@@ -163,11 +170,11 @@ impl Vfs {
         if from == to {
             return Ok(());
         }
-        self.publish_below(caller, &from)?;
-        if let Some(node) = self.nodes.at(&to).filter(|node| self.nodes.is_open(*node)) {
-            self.hold_content(&to)?;
-            tracing::trace!(node = node.0, "renamed over an open file");
-        }
+        // Held until the names have changed: a handle that closes in this moment must not publish under the old one.
+        let nodes = self.nodes.shared_below(&[&from, &to]);
+        let mut held: Vec<_> = nodes.iter().map(|(node, shared)| (*node, shared.lock())).collect();
+        self.publish_all_below(caller, &from, &mut held)?;
+        self.hold_content(&to, &mut held)?;
         let is_replacing_directory = self.stat(caller.door, &to).is_ok_and(|there| there.kind == EntryKind::Directory);
         let is_directory = self.stat(caller.door, &from)?.kind == EntryKind::Directory;
         if is_replacing_directory && !is_directory {
@@ -186,7 +193,10 @@ impl Vfs {
             Err(fault) if fault.kind() == Kind::PreconditionFailed => return Err(Fault::exists(&to)),
             Err(fault) => return Err(fault),
         }
-        self.accepted_save(&to);
+        let moved = self.nodes.at(&from);
+        if let Some((_, shared)) = held.iter_mut().find(|(node, _)| Some(*node) == moved) {
+            self.accepted_save(shared, &to);
+        }
         self.nodes.rename(&from, &to);
         Ok(())
     }
@@ -203,8 +213,9 @@ impl Vfs {
     ) -> Result<(), Fault> {
         let one = self.writable(caller, one_parent, one_name)?;
         let other = self.writable(caller, other_parent, other_name)?;
-        self.publish_below(caller, &one)?;
-        self.publish_below(caller, &other)?;
+        let nodes = self.nodes.shared_below(&[&one, &other]);
+        let mut held: Vec<_> = nodes.iter().map(|(node, shared)| (*node, shared.lock())).collect();
+        self.publish_all_below(caller, &TreePath::root(), &mut held)?;
         let put = |path: &TreePath, from: &TreePath| -> Result<Change, Fault> {
             match self.core.present(from)? {
                 Present::Absent => Err(Fault::file_not_found(from)),
@@ -283,21 +294,27 @@ impl Vfs {
         }
     }
 
+    /// Publishes those of the held nodes that lie at or below a path, before its name changes.
+    fn publish_all_below(&self, caller: &Caller, path: &TreePath, held: &mut [Held<'_>]) -> Result<(), Fault> {
+        for (node, shared) in held {
+            if shared.staging.is_some() && self.nodes.path_of(*node).is_ok_and(|place| place.is_under(path)) {
+                self.publish_held(caller, *node, shared, Durability::Soon)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Keeps a file's content for its open handles when its name goes; true when it was never published.
-    fn hold_content(&self, path: &TreePath) -> Result<bool, Fault> {
-        let Some(node) = self.nodes.at(path).filter(|node| self.nodes.is_open(*node)) else {
-            return Ok(false);
-        };
-        let shared = self.nodes.shared(node)?;
-        let mut shared = shared.lock();
+    fn hold_content(&self, path: &TreePath, held: &mut [Held<'_>]) -> Result<bool, Fault> {
+        let Some(node) = self.nodes.at(path).filter(|node| self.nodes.is_open(*node)) else { return Ok(false) };
+        let Some((_, shared)) = held.iter_mut().find(|(other, _)| *other == node) else { return Ok(false) };
         if let Some(staging) = &shared.staging {
             return Ok(staging.is_new);
         }
         if let Present::Leaf(leaf, _) = self.core.present(path)?
             && leaf.kind != FileKind::Symlink
-            && leaf.content.len() <= MAX_FILE_BYTES
         {
-            let attributes = self.stat(svcfs_base::Door::Internal, path)?;
+            let attributes = self.stat(Door::Internal, path)?;
             shared.staging = Some(Staging {
                 bytes: leaf.content.into(),
                 base: Some(leaf.etag),

@@ -134,13 +134,6 @@ impl Nodes {
         self.table().nodes.get(&id).map(|node| Arc::clone(&node.shared)).ok_or_else(stale)
     }
 
-    /// What the node of a path shares, if there is such a node.
-    pub(crate) fn shared_at(&self, path: &TreePath) -> Option<Arc<Mutex<Shared>>> {
-        let table = self.table();
-        let id = table.names.get(path)?;
-        table.nodes.get(id).map(|node| Arc::clone(&node.shared))
-    }
-
     /// Nodes directly below a directory that have unpublished content.
     pub(crate) fn staged_below(&self, directory: &TreePath) -> Vec<(TreePath, NodeId)> {
         let table = self.table();
@@ -227,6 +220,14 @@ impl Nodes {
                 table.names.insert(path, id);
             }
         }
+    }
+
+    /// What the known nodes at or below these paths share, in the order in which several may be locked.
+    pub(crate) fn shared_below(&self, paths: &[&TreePath]) -> Vec<(NodeId, Arc<Mutex<Shared>>)> {
+        let table = self.table();
+        let known = paths.iter().flat_map(|path| table.below(path)).filter_map(|path| table.names.get(&path).copied());
+        let ids: std::collections::BTreeSet<NodeId> = known.collect();
+        ids.into_iter().filter_map(|id| Some((id, Arc::clone(&table.nodes.get(&id)?.shared)))).collect()
     }
 
     /// Nodes with open handles, with their paths.
