@@ -13,8 +13,9 @@ use crate::space::TestSpace;
 use crate::space::client::PREFIX;
 
 /// What is served beside the contract, each with its reason.
-const BEYOND: [&str; 1] = [
-    "GET /api/docs/{}", // the parts of the page at /api/docs
+const BEYOND: [&str; 2] = [
+    "GET /api/docs/", // the page itself, to which /api/docs leads, so that its parts are found beside it
+    "GET /api/docs/{}",
 ];
 
 /// The rows of a table below its heading, split into columns.

@@ -2,7 +2,7 @@
 
 pub mod client;
 pub mod git;
-mod leftovers;
+pub mod leftovers;
 pub mod story;
 pub mod tree;
 pub mod wait;

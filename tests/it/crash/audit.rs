@@ -1,0 +1,82 @@
+//! What must be true after a crash.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use svcfs_base::ETag;
+
+use super::ledger::{Deed, Ledger, Pages};
+use crate::space::client::{Client, endpoint};
+use crate::space::git::git;
+
+/// A driver's pages are exactly those it was told, or those and all of the deed nobody answered. Search agrees.
+pub fn pages(what: &str, address: SocketAddr, ledger: &mut Ledger) {
+    let client = Client::new(address);
+    let [without, with] = ledger.possible();
+    let mut found = Pages::new();
+    for path in without.keys().chain(with.keys()) {
+        let reply = client.get(&endpoint("/file", &[("path", path)]));
+        match reply.status {
+            200 => drop(found.insert(path.clone(), reply.text())),
+            404 => {}
+            status => panic!("{what}: reading {path}: {status} {}", reply.text()),
+        }
+    }
+    let happened = found == with;
+    assert!(happened || found == without, "{what}: {}", difference(&found, &without, ledger.in_flight.as_ref()));
+    for (path, content) in found.iter().take(10) {
+        let word = content.lines().nth(2).unwrap().split(' ').next().unwrap();
+        assert!(client.found(&format!("{word} \"{path}\"")).contains(path), "{what}: {path} is not found by {word}");
+    }
+    ledger.resolve(happened);
+}
+
+fn difference(found: &Pages, expected: &Pages, in_flight: Option<&Deed>) -> String {
+    let short = |text: Option<&String>| text.map(|text| text.lines().take(3).collect::<Vec<_>>().join(" / "));
+    let paths = found.keys().chain(expected.keys()).collect::<std::collections::BTreeSet<_>>();
+    let differing = paths.into_iter().filter(|path| found.get(*path) != expected.get(*path));
+    let lines: Vec<String> = differing
+        .map(|path| format!("{path}: found {:?}, acknowledged {:?}", short(found.get(path)), short(expected.get(path))))
+        .collect();
+    format!("{}\nnot answered: {:?}", lines.join("\n"), in_flight.map(|deed| &deed.subject))
+}
+
+/// One commit as a deed: what git says was done, with hashes in place of contents.
+type Done = (String, String, BTreeMap<String, Option<String>>);
+
+/// History has every acknowledged deed once, under its author and message, and nothing else.
+pub fn history<'a>(what: &str, root: &Path, ledgers: impl Iterator<Item = &'a Ledger>) {
+    let mut expected: BTreeMap<Done, usize> = BTreeMap::new();
+    for Deed { author, subject, effects } in ledgers.flat_map(|ledger| &ledger.deeds) {
+        let hash = |content: &String| ETag::of(content.as_bytes()).to_string();
+        let effects = effects.iter().map(|(path, content)| (path.clone(), content.as_ref().map(hash))).collect();
+        *expected.entry((author.clone(), subject.clone(), effects)).or_default() += 1;
+    }
+    let mut found: BTreeMap<Done, usize> = BTreeMap::new();
+    let format = "--format=%x01%an%x02%s%x02";
+    let log = git(root, &["log", "--raw", "--no-abbrev", "--no-renames", "-z", format]);
+    for commit in log.split('\u{1}').skip(1) {
+        let done = done(commit);
+        // The seed was there before the first server.
+        if done.0 != "fswatch" || !done.2.keys().all(|path| path == "seed.md") {
+            *found.entry(done).or_default() += 1;
+        }
+    }
+    let lost: Vec<_> = expected.iter().filter(|(done, count)| found.get(*done) != Some(count)).collect();
+    let unasked: Vec<_> = found.iter().filter(|(done, count)| expected.get(*done) != Some(count)).collect();
+    assert!(lost.is_empty() && unasked.is_empty(), "{what}: not in history as acknowledged: {lost:#?}\nin history: {unasked:#?}");
+}
+
+fn done(commit: &str) -> Done {
+    let mut parts = commit.split('\u{2}');
+    let mut next = || parts.next().unwrap().to_owned();
+    let (author, subject, changes) = (next(), next(), next());
+    let words: Vec<&str> = changes.split('\0').map(str::trim_start).filter(|word| !word.is_empty()).collect();
+    // Each is `:<old mode> <new mode> <old hash> <new hash> <what>`, then the path.
+    let effects = words.chunks(2).map(|pair| {
+        let about: Vec<&str> = pair[0].split(' ').collect();
+        (pair[1].to_owned(), (about[4] != "D").then(|| about[3].to_owned()))
+    });
+    (author, subject, effects.collect())
+}

@@ -1,0 +1,165 @@
+//! Who loads the server until it is killed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use super::ledger::{Deed, Ledger};
+use super::random::Random;
+use crate::space::client::{Client, Failure, endpoint};
+use crate::space::me;
+
+/// Pages a driver has at most at a time: few, so that they are overwritten, renamed and removed often.
+const PAGES: usize = 12;
+const BULK_FILES: usize = 5;
+
+/// One client of the server, at work in a part of the tree of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// Writes, renames and removes over HTTP.
+    Http(usize),
+    /// Writes several files at once over HTTP.
+    Bulk,
+    /// Writes, renames and removes through the mount; a save is answered when `fsync` returns.
+    Mount,
+}
+
+impl Driver {
+    /// Everybody who works on one server.
+    pub fn all(with_mount: bool) -> Vec<Self> {
+        let mut all = vec![Self::Http(0), Self::Http(1), Self::Http(2), Self::Bulk];
+        all.extend(with_mount.then_some(Self::Mount));
+        all
+    }
+
+    fn folder(self) -> String {
+        match self {
+            Self::Http(number) => format!("http{number}"),
+            Self::Bulk => "bulk".to_owned(),
+            Self::Mount => "mount".to_owned(),
+        }
+    }
+
+    fn author(self) -> String {
+        match self {
+            Self::Http(_) | Self::Bulk => format!("agent:{}", self.folder()),
+            Self::Mount => me(),
+        }
+    }
+
+    /// Works until the server is gone. Before it is killed nothing may fail.
+    pub fn work(
+        self,
+        (address, mountpoint): (SocketAddr, Option<&Path>),
+        ledger: &mut Ledger,
+        mut random: Random,
+        (done, is_killed): (&AtomicUsize, &AtomicBool),
+    ) {
+        let client = Client::new(address);
+        loop {
+            ledger.serial += 1;
+            let deed = self.choose(ledger, &mut random);
+            ledger.in_flight = Some(deed.clone());
+            let outcome = match self {
+                Self::Http(_) | Self::Bulk => over_http(&client, &deed),
+                Self::Mount => through_mount(mountpoint.unwrap(), &deed).map_err(Failure::from),
+            };
+            match outcome {
+                Ok(()) => ledger.resolve(true),
+                Err(failure) => {
+                    assert!(is_killed.load(Ordering::SeqCst), "{self:?}: {deed:?} failed: {failure}");
+                    return;
+                }
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The next deed: by chance, and possible in the present state of the driver's pages.
+    fn choose(self, ledger: &Ledger, random: &mut Random) -> Deed {
+        let (pages, serial, author) = (ledger.pages(), ledger.serial, self.author());
+        let content = |path: &str| Some(format!("# Serial {serial}\n\nword{serial} of {path}\n{}", "x\n".repeat(serial % 700)));
+        let page = |number: usize| format!("{}/page {number}.md", self.folder());
+        if self == Self::Bulk {
+            let paths = (0..BULK_FILES).map(|file| page((serial + file * 3) % (PAGES * 2)));
+            let effects: BTreeMap<_, _> = paths.map(|path| (path.clone(), content(&path))).collect();
+            return Deed { subject: format!("{author}: bulk {serial}"), author, effects };
+        }
+        let standing: Vec<&String> = pages.keys().collect();
+        let chosen = random.below(standing.len().max(1));
+        match random.below(10) {
+            0 if !standing.is_empty() => {
+                let path = standing[chosen].clone();
+                Deed { subject: format!("delete: {path}"), author, effects: [(path, None)].into() }
+            }
+            1 | 2 if !standing.is_empty() => {
+                let (from, to) = (standing[chosen].clone(), format!("{}/renamed {serial}.md", self.folder()));
+                let effects = [(to.clone(), pages.get(&from).cloned()), (from.clone(), None)].into();
+                Deed { subject: format!("{author}: rename {from} → {to}"), author, effects }
+            }
+            _ => {
+                let path = page(random.below(PAGES));
+                Deed { subject: format!("{author}: {path}"), author, effects: [(path.clone(), content(&path))].into() }
+            }
+        }
+    }
+}
+
+/// Which verb a deed is.
+enum Verb<'a> {
+    Write(&'a str, &'a str),
+    Remove(&'a str),
+    Rename(&'a str, &'a str),
+    Bulk,
+}
+
+impl Deed {
+    fn verb(&self) -> Verb<'_> {
+        let effects: Vec<(&str, Option<&str>)> =
+            self.effects.iter().map(|(path, content)| (path.as_str(), content.as_deref())).collect();
+        match effects[..] {
+            [(path, Some(content))] => Verb::Write(path, content),
+            [(path, None)] => Verb::Remove(path),
+            [(to, Some(_)), (from, None)] | [(from, None), (to, Some(_))] => Verb::Rename(from, to),
+            _ => Verb::Bulk,
+        }
+    }
+}
+
+fn over_http(client: &Client, deed: &Deed) -> Result<(), Failure> {
+    let (method, target, body) = match deed.verb() {
+        Verb::Write(path, content) => ("PUT", endpoint("/file", &[("path", path)]), content.to_owned()),
+        Verb::Remove(path) => ("DELETE", endpoint("/file", &[("path", path)]), String::new()),
+        Verb::Rename(from, to) => ("POST", endpoint("/rename", &[]), json!({ "from": from, "to": to }).to_string()),
+        Verb::Bulk => {
+            let files: Vec<_> =
+                deed.effects.iter().map(|(path, content)| json!({ "path": path, "content": content })).collect();
+            ("POST", endpoint("/bulk", &[]), json!({ "files": files, "message": deed.subject }).to_string())
+        }
+    };
+    let reply = client.try_send(method, &target, &[("X-Actor", &deed.author)], body)?;
+    assert!((200..300).contains(&reply.status), "{deed:?}: {} {}", reply.status, reply.text());
+    Ok(())
+}
+
+fn through_mount(mountpoint: &Path, deed: &Deed) -> io::Result<()> {
+    let at = |path: &str| mountpoint.join(path);
+    match deed.verb() {
+        Verb::Write(path, content) => {
+            if let Some(parent) = at(path).parent() {
+                fs::create_dir_all(parent)?;
+            }
+            let mut file = File::create(at(path))?;
+            file.write_all(content.as_bytes())?;
+            file.sync_all()
+        }
+        Verb::Remove(path) => fs::remove_file(at(path)),
+        Verb::Rename(from, to) => fs::rename(at(from), at(to)),
+        Verb::Bulk => Err(io::Error::other("a mount has no bulk writes")),
+    }
+}

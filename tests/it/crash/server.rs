@@ -1,0 +1,144 @@
+//! The real program in a process of its own.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::space::wait;
+
+/// The `svcfs` program.
+pub struct Binary(PathBuf);
+
+impl Binary {
+    /// Builds the program as it is now; it lies beside the tests.
+    pub fn build() -> Self {
+        let tests = std::env::current_exe().unwrap();
+        let profile = tests.parent().and_then(Path::parent).unwrap();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "svcfs"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.status().unwrap().success(), "`{build:?}` failed");
+        let binary = profile.join("svcfs");
+        assert!(binary.is_file(), "{} is not there after `{build:?}`", binary.display());
+        Self(binary)
+    }
+
+    fn spawn(&self, root: &Path, mountpoint: Option<&Path>) -> Server {
+        let log = root.with_file_name("server.log");
+        let said = || -> Stdio { File::options().create(true).append(true).open(&log).unwrap().into() };
+        let mut command = Command::new(&self.0);
+        command.args(["serve", "--port", "0", "--root"]).arg(root).stdout(said()).stderr(said()).stdin(Stdio::null());
+        if let Some(mountpoint) = mountpoint {
+            command.arg("--mount").arg(mountpoint);
+        }
+        let child = command.spawn().unwrap();
+        Server { child: Some(child), root: root.to_owned(), mountpoint: mountpoint.map(Path::to_owned), log, address: None }
+    }
+
+    /// Starts a server and waits until it answers.
+    pub fn serve(&self, root: &Path, mountpoint: Option<&Path>) -> Server {
+        let mut server = self.spawn(root, mountpoint);
+        wait::until("the server announces itself", || {
+            server.must_be_alive();
+            server.address = server.announced();
+            server.address.is_some()
+        });
+        server
+    }
+
+    /// Starts a server and kills it once it has the root: most likely in the middle of replaying what the last one left.
+    pub fn kill_while_it_recovers(&self, root: &Path, mountpoint: Option<&Path>) {
+        let mut server = self.spawn(root, mountpoint);
+        let pid = server.pid().to_string();
+        wait::until("the server takes the root", || {
+            server.must_be_alive();
+            fs::read_to_string(root.join(".svc/state/server.lock")).is_ok_and(|text| text.trim() == pid)
+        });
+        server.kill();
+    }
+
+    /// Makes the index anew, and checks that the old one was right.
+    pub fn check_index(&self, root: &Path) {
+        let output = Command::new(&self.0).args(["reindex", "--json", "--root"]).arg(root).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(serde_json::from_str::<Value>(&said).unwrap()["equal"], true, "{said}");
+    }
+}
+
+/// A running server; killed and unmounted when dropped.
+pub struct Server {
+    child: Option<Child>,
+    root: PathBuf,
+    mountpoint: Option<PathBuf>,
+    log: PathBuf,
+    address: Option<SocketAddr>,
+}
+
+impl Server {
+    /// Where it answers HTTP.
+    pub fn address(&self) -> SocketAddr {
+        self.address.unwrap()
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// What it says of itself where other commands look for it.
+    fn announced(&self) -> Option<SocketAddr> {
+        let text = fs::read_to_string(self.root.join(".svc/state/server.json")).ok()?;
+        let served: Value = serde_json::from_str(&text).ok()?;
+        let is_ours = served["pid"] == self.pid();
+        served["url"].as_str().filter(|_| is_ours)?.strip_prefix("http://")?.parse().ok()
+    }
+
+    fn must_be_alive(&mut self) {
+        let ended = self.child.as_mut().unwrap().try_wait().unwrap();
+        assert!(ended.is_none(), "the server ended: {ended:?}; its log:\n{}", self.said());
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// SIGKILL: no chance to finish anything.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// SIGTERM, and the clean end that must follow.
+    pub fn stop(mut self) {
+        kill(Pid::from_raw(self.pid().cast_signed()), Signal::SIGTERM).unwrap();
+        let mut child = self.child.take().unwrap();
+        let mut ended = None;
+        wait::until("the server ends", || {
+            ended = child.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert!(ended.is_some_and(|status| status.success()), "{ended:?}; its log:\n{}", self.said());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            println!("the server's log:\n{}", self.said());
+            if let Some(mountpoint) = &self.mountpoint {
+                // It may be unmounted already, and a failing test has something else to say.
+                svcfs_mount::unmount(mountpoint).unwrap_or_else(|error| println!("{error}"));
+            }
+        }
+    }
+}
