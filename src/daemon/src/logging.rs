@@ -44,9 +44,7 @@ pub fn start(to: &LogOutput, usual: LevelFilter) -> Result<Logging, Failure> {
             log.with(layer().with_writer(writer).with_ansi(false)).try_init().map(|()| Some(guard))
         }
     };
-    let guard = guard.map_err(anyhow::Error::new)?;
-    std::panic::set_hook(Box::new(panicked));
-    Ok(Logging(guard))
+    Ok(Logging(guard.map_err(anyhow::Error::new)?))
 }
 
 fn opened(path: &Path) -> Result<File, Failure> {
@@ -68,7 +66,11 @@ fn filter(usual: LevelFilter) -> Result<EnvFilter, Failure> {
     })
 }
 
-/// A panic is a defect of svcfs: it is logged where everything else is, or told when there is no log.
+/// From here on a panic is logged where everything else is, or told when there is no log.
+pub fn report_panics() {
+    std::panic::set_hook(Box::new(panicked));
+}
+
 fn panicked(panic: &std::panic::PanicHookInfo<'_>) {
     let message = panic.payload_as_str().unwrap_or("no message");
     let place = panic.location().map(ToString::to_string).unwrap_or_default();

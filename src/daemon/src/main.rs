@@ -25,6 +25,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    logging::report_panics();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         // Help and version are no errors.

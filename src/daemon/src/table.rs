@@ -1,8 +1,9 @@
 //! Answers as people read them on a terminal.
 
 use serde_json::Value;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Characters a cell may have before it is cut.
+/// Columns a cell may take before it is cut.
 const WIDEST: usize = 72;
 
 /// A list of flat objects as a table with a heading, nothing for an empty list; none for everything else.
@@ -21,37 +22,54 @@ pub fn table(answer: &Value) -> Option<String> {
         }
     }
     let mut lines: Vec<Vec<String>> = vec![columns.iter().map(|name| name.to_uppercase()).collect()];
-    lines.extend(rows.iter().map(|row| columns.iter().map(|name| cell(row.get(*name))).collect()));
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
+    lines.extend(rows.iter().map(|row| columns.iter().map(|name| cell(name, row.get(*name))).collect()));
+    let width = |column: usize| lines.iter().map(|line| line[column].width()).max().unwrap_or_default();
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let mut text = String::new();
     for line in &lines {
-        let padded = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        // The formatter's own padding counts characters, and some of them take two columns.
+        let padded = line.iter().zip(&widths).map(|(cell, width)| format!("{cell}{:1$}", "", width - cell.width()));
         text.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
     }
     Some(text)
 }
 
-/// One value on one line, without the marks a browser would show.
-fn cell(value: Option<&Value>) -> String {
+/// One value on one line.
+fn cell(column: &str, value: Option<&Value>) -> String {
     let text = match value {
         None | Some(Value::Null) => return String::new(),
-        Some(Value::String(text)) => text.replace("<mark>", "").replace("</mark>", ""),
+        Some(Value::String(text)) if column == "snippet" => plain(text),
+        Some(Value::String(text)) => text.clone(),
         Some(Value::Number(number)) => match number.as_f64().filter(|_| number.is_f64()) {
             Some(number) => format!("{number:.3}"),
             None => number.to_string(),
         },
-        Some(other) => other.to_string(),
+        Some(other @ (Value::Bool(_) | Value::Array(_) | Value::Object(_))) => other.to_string(),
     };
     // Control characters of a page must not reach the terminal.
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let line = clean.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= WIDEST {
+    cut(clean.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// A snippet without what is in it for browsers (contract 4.5).
+fn plain(snippet: &str) -> String {
+    let unmarked = snippet.replace("<mark>", "").replace("</mark>", "");
+    unmarked.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
+fn cut(line: String) -> String {
+    if line.width() <= WIDEST {
         return line;
     }
-    let cut: String = line.chars().take(WIDEST - 1).collect();
-    format!("{cut}…")
+    let mut taken = 0;
+    let fits = |c: &char| {
+        taken += c.width().unwrap_or_default();
+        taken < WIDEST
+    };
+    let mut cut: String = line.chars().take_while(fits).collect();
+    cut.push('…');
+    cut
 }
 
 #[cfg(test)]
@@ -72,7 +90,22 @@ mod tests {
 
     #[test]
     fn what_a_page_says_cannot_move_the_cursor() {
-        let found = json!([{ "snippet": "a \u{1b}[2J<mark>b</mark>\nc" }]);
-        assert_eq!(table(&found).unwrap(), "SNIPPET\na [2Jb c\n");
+        let found = json!([{ "title": "a \u{1b}[2J<mark>\nc" }]);
+        assert_eq!(table(&found).unwrap(), "TITLE\na [2J<mark> c\n");
+    }
+
+    #[test]
+    fn a_snippet_is_shown_as_the_page_has_it() {
+        let found = json!([{ "snippet": "<mark>a</mark> &lt; b &amp;lt; c" }]);
+        assert_eq!(table(&found).unwrap(), "SNIPPET\na < b &lt; c\n");
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns_and_long_cells_are_cut() {
+        let found = json!([{ "a": "归档", "b": 1 }, { "a": "tar", "b": 2 }]);
+        assert_eq!(table(&found).unwrap(), "A     B\n归档  1\ntar   2\n");
+        let long = table(&json!([{ "a": "界".repeat(100) }])).unwrap();
+        let line = long.lines().nth(1).unwrap();
+        assert!(line.ends_with('…') && line.width() <= WIDEST, "{line}");
     }
 }

@@ -10,7 +10,7 @@ use clap::{Args, CommandFactory};
 use serde_json::{Map, Value};
 use svcfs_base::{Caller, ETag, Expect};
 use svcfs_config::{LogOutput, Overrides};
-use svcfs_knowledge::kernel::{Cx, Entry};
+use svcfs_knowledge::kernel::{Cx, Entry, Space};
 use tracing::level_filters::LevelFilter;
 
 use crate::arguments::Inputs;
@@ -44,8 +44,8 @@ Examples:
 /// Arguments are read as the operation's schema says: numbers, true and false, lists with commas. The answer of an operation
 /// that gives a text is that text; --json gives the exact answer of the interface instead.
 ///
-/// When a server has the root, it is asked over HTTP; else the root is opened for this one call. With --url a server is asked
-/// wherever it is.
+/// When a server has the root, it is asked over HTTP; else the root is opened for this one call, which also records what was
+/// edited in it meanwhile. With --url a server is asked wherever it is.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_flag = true)]
 pub struct Call {
@@ -139,7 +139,11 @@ impl Call {
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
         match Root::open(&path, settings, false) {
             Ok(root) => {
-                let outcome = inside(&root, entry, (arguments, Caller { expect, ..caller.clone() }, space.as_deref()));
+                let asker = Caller { expect, ..caller };
+                let outcome = chosen(&root, space.as_deref()).and_then(|space| {
+                    up_to_date(&root)?;
+                    Ok((entry.call)(arguments.into(), &Cx::new(root.server(), space, &asker))?)
+                });
                 root.close()?;
                 outcome
             }
@@ -158,26 +162,21 @@ impl Call {
     }
 }
 
-/// Runs the operation in this process.
-fn inside(
-    root: &Root,
-    entry: &Entry,
-    (arguments, caller, space): (Map<String, Value>, Caller, Option<&str>),
-) -> Result<Value, Failure> {
-    let server = root.server();
-    let space = match space {
-        None => root.space(),
-        Some(name) => {
-            let missing = || Failure::saying(Exit::Refused, format!("space not found: {}", name.escape_default()));
-            server.space(name).ok_or_else(missing)?
-        }
+/// The space of a name in this process.
+fn chosen<'r>(root: &'r Root, name: Option<&str>) -> Result<&'r Space, Failure> {
+    let Some(name) = name else {
+        return Ok(root.space());
     };
-    // Not for searching only: a rename rewrites the links that the index knows.
+    let missing = || Failure::saying(Exit::Refused, format!("space not found: {}", name.escape_default()));
+    root.server().space(name).map(|space| &**space).ok_or_else(missing)
+}
+
+/// Lets the index catch up. Not for searching only: a rename rewrites the links that the index knows.
+fn up_to_date(root: &Root) -> Result<(), Failure> {
     let watched = progress::spinner("bringing the index up to date");
     let caught_up = root.index_to_cursor(INDEX_PATIENCE, || watched.tick());
     watched.finish_and_clear();
-    caught_up?;
-    Ok((entry.call)(arguments.into(), &Cx::new(server, space, &caller))?)
+    Ok(caught_up?)
 }
 
 fn expectation(text: &str) -> Result<Expect, Failure> {

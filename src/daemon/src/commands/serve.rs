@@ -1,7 +1,7 @@
 //! `svcfs serve`
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -76,13 +76,13 @@ impl Serve {
         // Before the root is touched: a port that is taken is found out in a moment, adopting a large tree takes longer.
         let socket = bind(&settings.server)?;
         warn_when_open(&settings.server);
-        let begins = is_new(&root);
+        let doors = Doors { socket, mountpoint: mount, begins: is_new(&root) };
         stop::notify(&[NotifyState::Status("opening the root")]);
+        tracing::info!(root = %root.display(), "opening the root; a large tree that is new to svcfs takes a while");
         let advice = "stop it first, or serve another root";
         let opened = Root::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
         let mut running = Running { root: opened, mount: None, http: None, announced: None };
-        let outcome = open_doors(&mut running, begins, mount.as_deref(), (socket, &listening))
-            .map(|http| wait(&http, &listening));
+        let outcome = doors.open(&mut running, &listening).map(|http| wait(&http, &listening));
         stop::after(outcome, running, listening)
     }
 }
@@ -97,33 +97,37 @@ fn wait(http: &CancellationToken, listening: &Listening) {
     });
 }
 
-/// The reverse of the stop, once the root is open: template, mount, HTTP, announcement. What is open stands in `running` also
-/// when a later step fails. Gives the token that is cancelled when the HTTP door ends.
-fn open_doors(
-    running: &mut Running,
+/// What is opened once the root is.
+struct Doors {
+    socket: TcpListener,
+    mountpoint: Option<PathBuf>,
+    /// Whether the root begins with a template.
     begins: bool,
-    mountpoint: Option<&Path>,
-    (socket, listening): (TcpListener, &Listening),
-) -> Result<CancellationToken, Failure> {
-    let space = running.root.space();
-    if begins && let Some(template) = Template::find(templates::DEFAULT) {
-        let planted = planting::plant(space, template, &whoever(None))?;
-        tracing::info!(
-            template = template.id,
-            files = planted.written.len(),
-            "the root is new; it begins with a template"
-        );
+}
+
+impl Doors {
+    /// The reverse of the stop: template, mount, HTTP, announcement. What is open stands in `running` also when a later step
+    /// fails. Gives the token that is cancelled when the HTTP door ends.
+    fn open(self, running: &mut Running, listening: &Listening) -> Result<CancellationToken, Failure> {
+        let Self { socket, mountpoint, begins } = self;
+        let space = Arc::clone(running.root.space());
+        if begins && let Some(template) = Template::find(templates::DEFAULT) {
+            let planted = planting::plant(&space, template, &whoever(None))?;
+            let files = planted.written.len();
+            tracing::info!(template = template.id, files, "the root is new; it begins with a template");
+        }
+        if let Some(mountpoint) = mountpoint {
+            let options = mount::options(Arc::new(SystemClock));
+            running.mount = Some(Mount::start(Arc::clone(&space.vfs), &mountpoint, &options)?);
+        }
+        let url = url(&running.root.server().settings().server, &socket)?;
+        let http = answer(socket, running, listening)?;
+        let ended = http.stop.clone();
+        running.http = Some(http);
+        running.announced = Some(presence::announce(space.vfs.root(), Some(url.clone()))?);
+        tell(running, &url)?;
+        Ok(ended)
     }
-    if let Some(mountpoint) = mountpoint {
-        running.mount = Some(Mount::start(Arc::clone(&space.vfs), mountpoint, &mount::options(Arc::new(SystemClock)))?);
-    }
-    let url = url(&running.root.server().settings().server, &socket)?;
-    let http = answer(socket, running, listening)?;
-    let ended = http.stop.clone();
-    running.http = Some(http);
-    running.announced = Some(presence::announce(running.root.space().vfs.root(), Some(url.clone()))?);
-    tell(running, &url)?;
-    Ok(ended)
 }
 
 /// Starts answering requests. The door's token is cancelled also when it ends by itself.

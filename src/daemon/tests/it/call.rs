@@ -106,6 +106,19 @@ fn a_text_is_printed_as_it_is() {
 }
 
 #[test]
+fn a_file_that_is_no_text_comes_out_as_it_is() {
+    let place = Place::with_root();
+    let bytes: &[u8] = b"\x89PNG\r\n\x1a\n\0\xff";
+    std::fs::write(place.path("kb/dot.png"), bytes).unwrap();
+    let read = ["call", "read", "path=dot.png", "-r", &place.at("kb")];
+    let alone = svcfs(&read).assert().success().get_output().stdout.clone();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let served = svcfs(&read).assert().success().get_output().stdout.clone();
+    assert_eq!((alone.as_slice(), served.as_slice()), (bytes, bytes));
+    server.stop();
+}
+
+#[test]
 fn a_change_is_a_commit_by_whoever_called() {
     let place = Place::with_root();
     let author = |path: &str| place.git("kb", &["log", "-1", "--format=%an", "--", path]);

@@ -14,6 +14,8 @@ use tempfile::TempDir;
 
 /// Nothing here takes this long unless it hangs.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// Between two looks at a condition nobody announces.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The binary, in an environment in which nothing of the developer's own has an effect.
 pub fn program() -> Command {
@@ -181,7 +183,8 @@ pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_true() {
         assert!(started.elapsed() < DEADLINE, "in vain: {what}");
-        std::thread::yield_now();
+        // Between two looks; nobody unparks this thread.
+        std::thread::park_timeout(LOOK);
     }
 }
 

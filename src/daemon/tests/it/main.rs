@@ -1,5 +1,7 @@
 //! The program as its users run it: the real binary, real directories, git, signals and sockets.
 #![expect(clippy::disallowed_methods, reason = "tests put files in roots as a user does")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "the harness, too, fails by panicking")]
+#![expect(clippy::print_stdout, reason = "a test that is skipped says why")]
 
 mod call;
 mod harness;
