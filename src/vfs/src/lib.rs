@@ -134,7 +134,10 @@ impl Vfs {
             return Err(Fault::internal("the committer died"));
         }
         self.core.log.close()?;
-        drop(self.lock.lock().take());
+        if let Some(lock) = self.lock.lock().take() {
+            // Not by dropping alone: a process forked in this moment would hold on to it until it executes its program.
+            lock.unlock().map_err(Fault::internal)?;
+        }
         Ok(())
     }
 
