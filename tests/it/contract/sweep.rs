@@ -180,6 +180,10 @@ fn paths_that_lead_out_of_the_tree_are_refused_by_every_route() {
                 };
                 let mut given = all.clone();
                 given.insert(name.clone(), value);
+                if entry.name == "lint" {
+                    // A text that is handed in is looked at instead of the page.
+                    given.remove("content");
+                }
                 let reply = ask(client, entry, route, &given);
                 let what: String = format!("{entry:?} with `{name}` = {path:?}").chars().take(300).collect();
                 let said = reply.text();

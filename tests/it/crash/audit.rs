@@ -26,8 +26,8 @@ pub fn pages(what: &str, address: SocketAddr, ledger: &mut Ledger) {
     let happened = found == with;
     assert!(happened || found == without, "{what}: {}", difference(&found, &without, ledger.in_flight.as_ref()));
     for (path, content) in found.iter().take(10) {
-        let word = content.lines().nth(2).unwrap().split(' ').next().unwrap();
-        assert!(client.found(&format!("{word} \"{path}\"")).contains(path), "{what}: {path} is not found by {word}");
+        let phrase = content.lines().nth(2).unwrap();
+        assert_eq!(client.found(&format!("\"{phrase}\"")), [path.as_str()], "{what}: `{phrase}`");
     }
     ledger.resolve(happened);
 }

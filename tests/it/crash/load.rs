@@ -25,7 +25,8 @@ pub enum Driver {
     Http(usize),
     /// Writes several files at once over HTTP.
     Bulk,
-    /// Writes, renames and removes through the mount; a save is answered when `fsync` returns.
+    /// Writes, renames and removes through the mount. As on any disk, a change is safe when `fsync` of the file, or of the
+    /// directory, has returned.
     Mount,
 }
 
@@ -158,8 +159,13 @@ fn through_mount(mountpoint: &Path, deed: &Deed) -> io::Result<()> {
             file.write_all(content.as_bytes())?;
             file.sync_all()
         }
-        Verb::Remove(path) => fs::remove_file(at(path)),
-        Verb::Rename(from, to) => fs::rename(at(from), at(to)),
+        Verb::Remove(path) => fs::remove_file(at(path)).and_then(|()| synced(&at(path))),
+        Verb::Rename(from, to) => fs::rename(at(from), at(to)).and_then(|()| synced(&at(to))),
         Verb::Bulk => Err(io::Error::other("a mount has no bulk writes")),
     }
+}
+
+/// Returns when what happened to a name is safe.
+fn synced(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }

@@ -31,6 +31,7 @@ impl Binary {
     }
 
     fn spawn(&self, root: &Path, mountpoint: Option<&Path>) -> Server {
+        if let Some(m) = mountpoint { svcfs_mount::unmount(m).ok(); } // TEMPORARY
         let log = root.with_file_name("server.log");
         let said = || -> Stdio { File::options().create(true).append(true).open(&log).unwrap().into() };
         let mut command = Command::new(&self.0);

@@ -8,8 +8,28 @@ use std::process::Command;
 const ARCHIVE: &str = "foam-docs.tar.xz";
 const MADE_PAGES: usize = 300;
 
-/// Fills a root.
+/// The last line of every page at the beginning: what the first edit of a page replaces.
+pub const START: &str = "zqstart";
+
+/// Fills a root with pages that end in a line [`START`].
 pub fn unpack(root: &Path) {
+    fill(root);
+    mark(root);
+}
+
+fn mark(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            mark(&path);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(&path, format!("{}\n\n{START}\n", text.trim_end())).unwrap();
+        }
+    }
+}
+
+fn fill(root: &Path) {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
     let archive = std::env::var_os("SVCFS_CORPORA").map_or(beside, PathBuf::from).join(ARCHIVE);
     if !archive.is_file() {

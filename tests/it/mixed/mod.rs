@@ -116,9 +116,8 @@ fn two_hundred_mixed_edits_are_two_hundred_versions() {
         let word = format!("zq{number}edit");
         let text = String::from_utf8(reader.read(page).unwrap()).unwrap();
         let mut lines: Vec<&str> = text.lines().collect();
-        if last_words.get(page).is_some_and(|last| lines.last() == Some(&last.as_str())) {
-            lines.pop();
-        }
+        let last = last_words.get(page).map_or(corpus::START, String::as_str);
+        assert_eq!(lines.pop(), Some(last), "edit {number}: {page} is not as it was left");
         lines.push(&word);
         way.edit(&space, &client, page, (&format!("{}\n", lines.join("\n")), &word));
         let found = || client.found(&word) == [page];
