@@ -49,7 +49,8 @@ pub enum MountError {
 /// server died is taken away first.
 pub(crate) fn check(mountpoint: &Path, root: &Path) -> Result<PathBuf, MountError> {
     let at = canonical(mountpoint)?;
-    match fs::metadata(&at) {
+    // The filesystem itself is asked first: attributes of a mountpoint whose server has just died come from the kernel's cache.
+    match rustix::fs::statvfs(&at).map_err(io::Error::from).and_then(|_| fs::metadata(&at)) {
         Err(error) if is_dead(&error) => {
             tracing::warn!(mountpoint = %at.display(), "taking away a mount whose server is gone");
             unmount(&at).map_err(|error| match error {

@@ -7,8 +7,10 @@ use std::path::Path;
 /// Compares the files of a folder with the `mod` lines of the file that speaks for it, and goes down into its folders.
 fn compare(folder: &Path, speaker: &str, forgotten: &mut Vec<String>) {
     let text = fs::read_to_string(folder.join(speaker)).unwrap_or_default();
-    let listed: BTreeSet<&str> =
-        text.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';')).collect();
+    let listed: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'))
+        .collect();
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();

@@ -40,11 +40,61 @@ pub fn paths() -> Vec<String> {
 /// Texts that mean something to somebody: to a parser, a database, a shell, a terminal.
 pub fn texts() -> Vec<String> {
     let mut texts: Vec<String> = [
-        "", " ", "\0", "\r\n", "'", "\"", "\"unclosed", "'; DROP TABLE pages; --", "((((", "))))", "AND", "NOT NOT NOT",
-        "OR OR", "a AND", "NEAR(a b, 99999999999)", "*", "**", "^", "$", "$.", "$[", "$..*", "$.a = ", "$.a = \"",
-        "$.a.b.c.d = 1 AND", "a:b", "{}", "[]", "null", "true", "-1", "0", "1.5", "1e400", "NaN", "99999999999999999999999",
-        "-9223372036854775809", "2026-13-45", "\u{202e}evil", "\u{feff}", "🦀", "%", "%zz", "%00", "${HOME}", "$(id)", "`id`",
-        "<script>alert(1)</script>", "HEAD", "HEAD~1", "--all", "-", "@{u}", ":/", "0000000000000000000000000000000000000000",
+        "",
+        " ",
+        "\0",
+        "\r\n",
+        "'",
+        "\"",
+        "\"unclosed",
+        "'; DROP TABLE pages; --",
+        "((((",
+        "))))",
+        "AND",
+        "NOT NOT NOT",
+        "OR OR",
+        "a AND",
+        "NEAR(a b, 99999999999)",
+        "*",
+        "**",
+        "^",
+        "$",
+        "$.",
+        "$[",
+        "$..*",
+        "$.a = ",
+        "$.a = \"",
+        "$.a.b.c.d = 1 AND",
+        "a:b",
+        "{}",
+        "[]",
+        "null",
+        "true",
+        "-1",
+        "0",
+        "1.5",
+        "1e400",
+        "NaN",
+        "99999999999999999999999",
+        "-9223372036854775809",
+        "2026-13-45",
+        "\u{202e}evil",
+        "\u{feff}",
+        "🦀",
+        "%",
+        "%zz",
+        "%00",
+        "${HOME}",
+        "$(id)",
+        "`id`",
+        "<script>alert(1)</script>",
+        "HEAD",
+        "HEAD~1",
+        "--all",
+        "-",
+        "@{u}",
+        ":/",
+        "0000000000000000000000000000000000000000",
     ]
     .map(str::to_owned)
     .to_vec();
@@ -78,10 +128,20 @@ pub fn values() -> Vec<Value> {
 
 /// Bodies that are not what a JSON route reads.
 pub fn bodies() -> Vec<Vec<u8>> {
-    let mut bodies: Vec<Vec<u8>> =
-        ["", "{", "[]", "null", "1", "\"text\"", "{\"a\":1}{\"b\":2}", "{\"path\":\"a.md\",\"path\":\"b.md\"}", "\u{feff}{}", "{\"\":1}"]
-            .map(|text| text.as_bytes().to_vec())
-            .to_vec();
+    let mut bodies: Vec<Vec<u8>> = [
+        "",
+        "{",
+        "[]",
+        "null",
+        "1",
+        "\"text\"",
+        "{\"a\":1}{\"b\":2}",
+        "{\"path\":\"a.md\",\"path\":\"b.md\"}",
+        "\u{feff}{}",
+        "{\"\":1}",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec();
     bodies.push(b"{\"path\":\"\xff\xfe\"}".to_vec());
     bodies.push(b"\xff\xfe\x00".to_vec());
     bodies.push([b"[".repeat(100_000), b"]".repeat(100_000)].concat());

@@ -89,7 +89,10 @@ fn what_the_contract_lists_and_does_not_exist_is_pending_and_nothing_else_is() {
     let pending: Vec<&str> = include_str!("pending.txt").lines().collect();
     let exists: Vec<_> = pending.iter().filter(|line| !missing.iter().any(|missing| missing == *line)).collect();
     let new: Vec<_> = missing.iter().filter(|line| !pending.contains(&line.as_str())).collect();
-    assert!(exists.is_empty(), "these exist (or are no rows of the contract): delete their lines in pending.txt: {exists:#?}");
+    assert!(
+        exists.is_empty(),
+        "these exist (or are no rows of the contract): delete their lines in pending.txt: {exists:#?}"
+    );
     assert!(new.is_empty(), "these are gone; pending.txt may only shrink, so bring them back: {new:#?}");
     assert_eq!(pending, missing, "pending.txt keeps the order of the lists");
 }

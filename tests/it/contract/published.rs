@@ -29,7 +29,10 @@ fn every_documented_route_is_served_and_every_served_route_is_documented() {
         let reply = client.send(method, &target, &[("Last-Event-ID", "rubbish")], "");
         let said = reply.json()["error"].as_str().unwrap_or_default().to_owned();
         assert_ne!(reply.status, 405, "{method} {target}");
-        assert!(!said.contains("lists every endpoint"), "{method} {target} is documented, and the dispatcher says {said}");
+        assert!(
+            !said.contains("lists every endpoint"),
+            "{method} {target} is documented, and the dispatcher says {said}"
+        );
     }
 }
 

@@ -202,10 +202,22 @@ fn paths_that_lead_out_of_the_tree_are_refused_by_every_route() {
 #[test]
 fn paths_in_the_url_itself_lead_nowhere() {
     let untouched = Untouched::new();
-    for form in ["../../etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e/%2e%2e/etc/passwd", "%252e%252e%252fetc", "a%00.md",
-        "%ff%fe", ".git/config", ".svc/state/log.db", ".svc/config.toml", "%2egit/config", "a.md/..%2f..%2f.git/config"]
-    {
-        for target in [format!("/raw/{form}"), format!("/api/svc/{form}/tree"), format!("/{form}"), format!("/api/docs/{form}")] {
+    for form in [
+        "../../etc/passwd",
+        "..%2f..%2fetc%2fpasswd",
+        "%2e%2e/%2e%2e/etc/passwd",
+        "%252e%252e%252fetc",
+        "a%00.md",
+        "%ff%fe",
+        ".git/config",
+        ".svc/state/log.db",
+        ".svc/config.toml",
+        "%2egit/config",
+        "a.md/..%2f..%2f.git/config",
+    ] {
+        for target in
+            [format!("/raw/{form}"), format!("/api/svc/{form}/tree"), format!("/{form}"), format!("/api/docs/{form}")]
+        {
             let reply = untouched.client.get(&target);
             assert!((400..500).contains(&reply.status), "{target}: {} {}", reply.status, reply.text());
             assert!(reply.json()["error"].is_string(), "{target}: {}", reply.text());
@@ -222,12 +234,14 @@ fn bodies_and_queries_that_cannot_be_read_are_refused_by_every_route() {
         let target = format!("{PREFIX}{}", route.path);
         if route.accepts == Accepts::Json {
             for body in hostile::bodies() {
-                let what: String = format!("{entry:?} with {:?}", String::from_utf8_lossy(&body)).chars().take(200).collect();
+                let what: String =
+                    format!("{entry:?} with {:?}", String::from_utf8_lossy(&body)).chars().take(200).collect();
                 let reply = client.send(route.method.name(), &target, &[("Content-Type", "application/json")], body);
                 check(&what, route, &reply);
             }
         }
-        for query in ["path=a.md&path=b.md", "path=%ff", "=", "&&&&", "%", "path", "path=%zz", "a[]=1", "path=a.md;x=1"] {
+        for query in ["path=a.md&path=b.md", "path=%ff", "=", "&&&&", "%", "path", "path=%zz", "a[]=1", "path=a.md;x=1"]
+        {
             let reply = client.send(route.method.name(), &format!("{target}?{query}"), &[("If-Match", STALE)], "");
             check(&format!("{entry:?}?{query}"), route, &reply);
         }
@@ -324,7 +338,14 @@ fn rubbish_for_the_agent_protocol_is_no_failure_of_ours() {
         let what: String = String::from_utf8_lossy(&body).chars().take(100).collect();
         assert!(reply.status < 500, "{what}: {} {}", reply.status, reply.text());
     }
-    for uri in ["svc://file/../a.md", "svc://file/%2e%2e/a.md", "svc://file/.git/config", "svc://nothing", "file:///etc/passwd", ""] {
+    for uri in [
+        "svc://file/../a.md",
+        "svc://file/%2e%2e/a.md",
+        "svc://file/.git/config",
+        "svc://nothing",
+        "file:///etc/passwd",
+        "",
+    ] {
         let reply = untouched.client.agent("resources/read", json!({ "uri": uri }));
         assert!(reply.json()["error"].is_object(), "{uri}: {}", reply.text());
     }
@@ -340,7 +361,8 @@ fn every_special_page_takes_rubbish_calmly() {
         }
         for query in ["", "?path=../a.md", "?%ff=%ff", "?x=1&x=2"] {
             let target = format!("{}{query}", path.replace(['{', '}'], ""));
-            let reply = untouched.client.send(&method, &target, &[("Range", "bytes=9-1"), ("Accept", "no/thing")], "rubbish");
+            let reply =
+                untouched.client.send(&method, &target, &[("Range", "bytes=9-1"), ("Accept", "no/thing")], "rubbish");
             assert!(reply.status < 500, "{method} {target}: {} {}", reply.status, reply.text());
         }
     }

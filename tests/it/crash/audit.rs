@@ -65,7 +65,10 @@ pub fn history<'a>(what: &str, root: &Path, ledgers: impl Iterator<Item = &'a Le
     }
     let lost: Vec<_> = expected.iter().filter(|(done, count)| found.get(*done) != Some(count)).collect();
     let unasked: Vec<_> = found.iter().filter(|(done, count)| expected.get(*done) != Some(count)).collect();
-    assert!(lost.is_empty() && unasked.is_empty(), "{what}: not in history as acknowledged: {lost:#?}\nin history: {unasked:#?}");
+    assert!(
+        lost.is_empty() && unasked.is_empty(),
+        "{what}: not in history as acknowledged: {lost:#?}\nin history: {unasked:#?}"
+    );
 }
 
 fn done(commit: &str) -> Done {

@@ -84,7 +84,8 @@ impl Driver {
     /// The next deed: by chance, and possible in the present state of the driver's pages.
     fn choose(self, ledger: &Ledger, random: &mut Random) -> Deed {
         let (pages, serial, author) = (ledger.pages(), ledger.serial, self.author());
-        let content = |path: &str| Some(format!("# Serial {serial}\n\nword{serial} of {path}\n{}", "x\n".repeat(serial % 700)));
+        let content =
+            |path: &str| Some(format!("# Serial {serial}\n\nword{serial} of {path}\n{}", "x\n".repeat(serial % 700)));
         let page = |number: usize| format!("{}/page {number}.md", self.folder());
         if self == Self::Bulk {
             let paths = (0..BULK_FILES).map(|file| page((serial + file * 3) % (PAGES * 2)));

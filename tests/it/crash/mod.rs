@@ -37,7 +37,7 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
         Driver::all(mountpoint.is_some()).into_iter().map(|driver| (driver, Ledger::default())).collect();
     for round in 0..rounds {
         let mut server = binary.serve(&root, mountpoint.as_deref());
-        let target = 50 + random.below(300);
+        let target = 30 + random.below(150);
         let (done, is_killed) = (AtomicUsize::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
             for (driver, ledger) in &mut ledgers {

@@ -31,7 +31,6 @@ impl Binary {
     }
 
     fn spawn(&self, root: &Path, mountpoint: Option<&Path>) -> Server {
-        if let Some(m) = mountpoint { svcfs_mount::unmount(m).ok(); } // TEMPORARY
         let log = root.with_file_name("server.log");
         let said = || -> Stdio { File::options().create(true).append(true).open(&log).unwrap().into() };
         let mut command = Command::new(&self.0);
@@ -40,7 +39,13 @@ impl Binary {
             command.arg("--mount").arg(mountpoint);
         }
         let child = command.spawn().unwrap();
-        Server { child: Some(child), root: root.to_owned(), mountpoint: mountpoint.map(Path::to_owned), log, address: None }
+        Server {
+            child: Some(child),
+            root: root.to_owned(),
+            mountpoint: mountpoint.map(Path::to_owned),
+            log,
+            address: None,
+        }
     }
 
     /// Starts a server and waits until it answers.

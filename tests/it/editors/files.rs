@@ -54,7 +54,8 @@ fn a_cloned_repository_is_usable_and_its_own_git_directory_is_not_versioned() {
 
 #[test]
 fn a_moved_page_is_one_version_and_a_moved_folder_is_one() {
-    let Some(desk) = Desk::with("mv", &[("a.md", "# A\n"), ("b.md", "# B\n"), ("d/c.md", "# C\n"), ("d/e.md", "# E\n")])
+    let Some(desk) =
+        Desk::with("mv", &[("a.md", "# A\n"), ("b.md", "# B\n"), ("d/c.md", "# C\n"), ("d/e.md", "# E\n")])
     else {
         return;
     };

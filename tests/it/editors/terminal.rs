@@ -15,8 +15,10 @@ pub fn typed(program: &mut Command, sign: &str, keys: &str) {
     grantpt(&controller).unwrap();
     unlockpt(&controller).unwrap();
     let name = ptsname(&controller, Vec::new()).unwrap();
-    let terminal = || -> Stdio { OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap().into() };
-    let mut child = program.env("TERM", "xterm").stdin(terminal()).stdout(terminal()).stderr(terminal()).spawn().unwrap();
+    let terminal =
+        || -> Stdio { OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap().into() };
+    let mut child =
+        program.env("TERM", "xterm").stdin(terminal()).stdout(terminal()).stderr(terminal()).spawn().unwrap();
     let mut screen = File::from(controller);
     let mut shown = String::new();
     let mut room = [0; 4096];
@@ -26,7 +28,8 @@ pub fn typed(program: &mut Command, sign: &str, keys: &str) {
     }
     screen.write_all(keys.as_bytes()).unwrap();
     // A terminal that nobody reads fills up and stops the program.
-    let reader = std::thread::Builder::new().spawn(move || while screen.read(&mut room).is_ok_and(|length| length > 0) {});
+    let reader =
+        std::thread::Builder::new().spawn(move || while screen.read(&mut room).is_ok_and(|length| length > 0) {});
     let mut ended = None;
     let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         wait::until("the program on the terminal ends", || {

@@ -49,7 +49,8 @@ impl Way {
             // Both replace the last line.
             Self::Vim => {
                 let settings = "set noswapfile backup writebackup backupskip= backupdir=.";
-                let command = format!("vim -u NONE -i NONE -N -es -c '{settings}' -c '$s/.*/{word}/' -c 'wq' -- {quoted}");
+                let command =
+                    format!("vim -u NONE -i NONE -N -es -c '{settings}' -c '$s/.*/{word}/' -c 'wq' -- {quoted}");
                 drop(space.shell(&command));
             }
             Self::Sed => drop(space.shell(&format!("sed -i '$s/.*/{word}/' -- {quoted}"))),

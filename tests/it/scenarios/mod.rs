@@ -28,7 +28,9 @@ pub fn played(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) {
                 });
                 expected = Some(story);
             }
-            Some(expected) => assert_eq!(&story, expected, "the story through {kind:?} differs from the one of the vfs"),
+            Some(expected) => {
+                assert_eq!(&story, expected, "the story through {kind:?} differs from the one of the vfs")
+            }
         }
     }
 }
