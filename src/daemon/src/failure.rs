@@ -53,11 +53,16 @@ impl Failure {
     pub fn told(&self, causes: bool) -> String {
         let mut text = format!("svcfs: {}", self.error);
         if causes {
-            for cause in self.error.chain().skip(1) {
-                // A cause that is part of the sentence already says nothing new.
-                let cause = cause.to_string();
+            for cause in self.error.chain() {
+                // A fault says more to a log than to a caller, its own causes included.
+                let fault = cause.downcast_ref::<Fault>();
+                let cause = fault.map_or_else(|| cause.to_string(), |fault| format!("{fault:?}"));
+                // What is part of the sentence already says nothing new.
                 if !text.contains(&cause) {
                     let _infallible = write!(text, "\n  because: {cause}");
+                }
+                if fault.is_some() {
+                    break;
                 }
             }
         }
@@ -131,6 +136,14 @@ mod tests {
         let failure = Failure::from(fault);
         assert_eq!(failure.told(false), "svcfs: internal error: log.db is damaged");
         assert_eq!(failure.exit(), Exit::Failed);
+    }
+
+    #[test]
+    fn what_a_fault_says_to_logs_only_is_told_when_asked_for() {
+        let failure = Failure::from(Fault::unavailable("the index is busy").inside("writer lock held"));
+        assert_eq!(failure.told(false), "svcfs: the index is busy");
+        let told = "svcfs: the index is busy\n  because: Unavailable: the index is busy (writer lock held)";
+        assert_eq!(failure.told(true), told);
     }
 
     #[test]

@@ -21,7 +21,7 @@ const FILE: &str = "server.json";
 pub struct Served {
     /// Process id.
     pub pid: u32,
-    /// Address of the HTTP server without a trailing `/`; none when it only mounts.
+    /// Address of the HTTP server without a trailing `/`; none when it only mounts or talks to one agent.
     pub url: Option<String>,
 }
 
@@ -61,23 +61,32 @@ impl Drop for Announced {
     }
 }
 
+/// Who has a root.
+#[derive(Debug)]
+pub struct Holder {
+    /// Process id, as the lock tells it; empty in the moment before it is written.
+    pub pid: String,
+    /// How to reach it; none for a command that will let go in a moment, or a server that is still starting.
+    pub served: Option<Served>,
+}
+
 /// Who has a root, when opening it failed because somebody else has; none for every other fault.
-pub fn holder(root: &Path, fault: &Fault) -> Option<Served> {
+pub fn holder(root: &Path, fault: &Fault) -> Option<Holder> {
     if fault.kind() != Kind::Conflict {
         return None;
     }
-    let pid = fault.detail().get("pid")?.as_str()?.parse().ok()?;
+    let pid = fault.detail().get("pid")?.as_str()?.to_owned();
     let text = fs::read(StatePaths::of(root).directory().join(FILE)).unwrap_or_default();
-    let announced = serde_json::from_slice::<Served>(&text).ok().filter(|served| served.pid == pid);
-    Some(announced.unwrap_or(Served { pid, url: None }))
+    let announced = serde_json::from_slice::<Served>(&text).ok();
+    Some(Holder { served: announced.filter(|served| served.pid.to_string() == pid), pid })
 }
 
 /// Why a command that needs the root for itself cannot have it, and what to do.
 pub fn taken(root: &Path, fault: Fault, advice: &str) -> Failure {
-    let Some(Served { pid, url }) = holder(root, &fault) else {
+    let Some(Holder { pid, served }) = holder(root, &fault) else {
         return fault.into();
     };
-    let at = url.map(|url| format!(" at {url}")).unwrap_or_default();
+    let at = served.and_then(|served| served.url).map(|url| format!(" at {url}")).unwrap_or_default();
     let told = format!("root `{}` is served already by process {pid}{at}; {advice}", root.display());
     Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told))
 }

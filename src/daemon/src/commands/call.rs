@@ -1,15 +1,15 @@
 //! `svcfs call`
 
 use std::io::Read;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory};
 use serde_json::{Map, Value};
 use svcfs_base::{Caller, ETag, Expect};
-use svcfs_config::{LogOutput, Overrides};
+use svcfs_config::{LogOutput, Overrides, Settings};
 use svcfs_knowledge::kernel::{Cx, Entry, Space};
 use tracing::level_filters::LevelFilter;
 
@@ -17,13 +17,17 @@ use crate::arguments::Inputs;
 use crate::cli::Cli;
 use crate::client::{self, Question};
 use crate::failure::{Exit, Failure};
-use crate::presence::{self, Served};
+use crate::presence::{self, Holder, Served};
 use crate::root::{Root, must_be_initialised, settings, whoever};
 use crate::table::table;
 use crate::{logging, manual, output, progress};
 
 /// How long an index that was left behind may take to catch up before a question is answered.
 const INDEX_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long a call waits for its turn while other calls have the root, and how often it looks.
+const TURN_PATIENCE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Longest `--input`, in bytes (gaps.md 4.1: bodies).
 const MAX_INPUT_BYTES: u64 = 110 << 20;
@@ -137,8 +141,9 @@ impl Call {
         must_be_initialised(&path)?;
         let settings = settings(&path, None, Overrides::default())?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
-        match Root::open(&path, settings, false) {
-            Ok(root) => {
+        match reach(&path, &settings)? {
+            Reached::There(url) => client::ask(&url, question(arguments)),
+            Reached::Here(root) => {
                 let asker = Caller { expect, ..caller };
                 let outcome = chosen(&root, space.as_deref()).and_then(|space| {
                     up_to_date(&root)?;
@@ -147,17 +152,40 @@ impl Call {
                 root.close()?;
                 outcome
             }
-            Err(fault) => match presence::holder(&path, &fault) {
-                Some(Served { url: Some(url), .. }) => client::ask(&url, question(arguments)),
-                Some(Served { pid, url: None }) => {
-                    let path = path.display();
-                    let told = format!(
-                        "root `{path}` is used by process {pid}, which does not answer over HTTP; stop it first"
-                    );
-                    Err(Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told)))
-                }
-                None => Err(fault.into()),
-            },
+        }
+    }
+}
+
+/// Where a root answers.
+enum Reached {
+    /// In this process.
+    Here(Box<Root>),
+    /// At this address.
+    There(String),
+}
+
+/// Opens a root, or finds the server that has it. A holder that can be asked neither now nor later is refused; another call,
+/// or a server that is just starting, is waited for.
+fn reach(path: &Path, settings: &Settings) -> Result<Reached, Failure> {
+    let started = Instant::now();
+    loop {
+        let fault = match Root::open(path, settings.clone(), false) {
+            Ok(root) => return Ok(Reached::Here(Box::new(root))),
+            Err(fault) => fault,
+        };
+        match presence::holder(path, &fault) {
+            None => return Err(fault.into()),
+            Some(Holder { served: Some(Served { url: Some(url), .. }), .. }) => return Ok(Reached::There(url)),
+            Some(Holder { served: None, .. }) if started.elapsed() < TURN_PATIENCE => {
+                // Between two processes there is nothing to wait on that also has a deadline.
+                std::thread::park_timeout(LOOK);
+            }
+            Some(Holder { pid, served: Some(_) | None }) => {
+                let path = path.display();
+                let told =
+                    format!("root `{path}` is used by process {pid}, which does not answer over HTTP; stop it first");
+                return Err(Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told)));
+            }
         }
     }
 }

@@ -7,11 +7,10 @@ use clap::Args;
 use svcfs_config::Overrides;
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::{Exit, Failure};
-use crate::presence::{self, Served};
+use crate::failure::Failure;
 use crate::root::{Root, must_be_initialised, settings};
 use crate::stop::{self, Running};
-use crate::{logging, signals};
+use crate::{logging, presence, signals};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,14 +45,15 @@ impl Mcp {
         let settings = settings(&path, config.as_deref(), Overrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::WARN)?;
         let listening = signals::listen()?;
-        let root = Root::open(&path, settings, true).map_err(|fault| match presence::holder(&path, &fault) {
-            Some(Served { pid, url: Some(url) }) => {
-                let path = path.display();
-                let told = format!("root `{path}` is served already by process {pid}; let the agent use {url}/mcp");
-                Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told))
-            }
-            Some(Served { .. }) | None => presence::taken(&path, fault, "stop it first"),
+        let root = Root::open(&path, settings, true).map_err(|fault| {
+            let served = presence::holder(&path, &fault).and_then(|holder| holder.served);
+            let advice = match served.and_then(|served| served.url) {
+                Some(url) => format!("let the agent use {url}/mcp"),
+                None => "stop it first".to_owned(),
+            };
+            presence::taken(&path, fault, &advice)
         })?;
+        let announced = presence::announce(root.space().vfs.root(), None)?;
         let conversation = svcfs_http::serve_stdio(Arc::clone(root.server()), listening.end.clone());
         let outcome = listening.runtime.block_on(async {
             tokio::select! {
@@ -62,6 +62,6 @@ impl Mcp {
             }
         });
         let outcome = outcome.map_err(|error| anyhow::Error::new(error).into());
-        stop::after(outcome, Running { root, mount: None, http: None, announced: None }, listening)
+        stop::after(outcome, Running { root, mount: None, http: None, announced: Some(announced) }, listening)
     }
 }

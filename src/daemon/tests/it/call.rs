@@ -1,12 +1,13 @@
 //! `svcfs call`
 
 use std::os::unix::fs::symlink;
+use std::process::Stdio;
 
 use predicates::prelude::*;
 use predicates::str::contains;
 use serde_json::{Value, json};
 
-use crate::harness::{Place, Running, json_of, refusal, svcfs};
+use crate::harness::{Place, Running, eventually, json_of, program, refusal, svcfs};
 
 /// Asks an operation of the root `kb` of a place.
 #[track_caller]
@@ -129,6 +130,39 @@ fn a_change_is_a_commit_by_whoever_called() {
     ask(&place, &["bulk_write", "files=[{\"path\": \"d.md\", \"content\": \"# D\"}]"]);
     server.stop();
     assert_eq!(["a.md", "b.md", "c.md", "d.md"].map(author), ["tester", "tester", "agent:7", "tester"]);
+}
+
+#[test]
+fn calls_at_the_same_time_take_turns() {
+    let place = Place::with_root();
+    let names: Vec<String> = (0..6).map(|number| format!("turn-{number}.md")).collect();
+    let start = |name: &String| {
+        let mut command = program();
+        command.args(["call", "write", &format!("path={name}"), "content=# Turn", "--root", &place.at("kb")]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let children: Vec<_> = names.iter().map(start).collect();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(place.git("kb", &["rev-list", "--count", "HEAD"]), "7");
+    for name in names {
+        assert_eq!(place.git("kb", &["show", &format!("HEAD:{name}")]), "# Turn");
+    }
+}
+
+#[test]
+fn an_agents_root_is_refused_at_once() {
+    let place = Place::with_root();
+    let mut command = program();
+    command.args(["mcp", "--root", &place.at("kb")]);
+    let mut agent = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    eventually("the agent has the root", || place.has("kb/.svc/state/server.json"));
+    let told = refusal(&["call", "tree", "--root", &place.at("kb")], 3);
+    assert!(told.contains(&format!("process {}", agent.id())), "{told}");
+    drop(agent.stdin.take());
+    assert!(agent.wait().unwrap().success());
 }
 
 #[test]
