@@ -1,7 +1,6 @@
 //! How a command ends: an exit code, and a sentence on standard error.
 
 use std::error::Error;
-use std::fmt::Write;
 
 use svcfs_base::{Fault, Kind};
 use svcfs_config::Error as ConfigError;
@@ -54,19 +53,26 @@ impl Failure {
         let mut text = format!("svcfs: {}", self.error);
         if causes {
             for cause in self.error.chain() {
+                let Some(fault) = cause.downcast_ref::<Fault>() else {
+                    add(&mut text, &cause.to_string());
+                    continue;
+                };
                 // A fault says more to a log than to a caller, its own causes included.
-                let fault = cause.downcast_ref::<Fault>();
-                let cause = fault.map_or_else(|| cause.to_string(), |fault| format!("{fault:?}"));
-                // What is part of the sentence already says nothing new.
-                if !text.contains(&cause) {
-                    let _infallible = write!(text, "\n  because: {cause}");
-                }
-                if fault.is_some() {
-                    break;
-                }
+                let said = format!("{}: {}", fault.kind().name(), fault.message());
+                let full = format!("{fault:?}");
+                add(&mut text, if full == said { fault.message() } else { &full });
+                break;
             }
         }
         text
+    }
+}
+
+/// Adds a cause, unless it is part of the sentence already.
+fn add(text: &mut String, cause: &str) {
+    if !text.contains(cause) {
+        text.push_str("\n  because: ");
+        text.push_str(cause);
     }
 }
 
@@ -148,6 +154,8 @@ mod tests {
 
     #[test]
     fn causes_are_told_when_asked_for_and_never_twice() {
+        let failure = Failure::from(Fault::not_found("file not found: a.md"));
+        assert_eq!(failure.told(true), "svcfs: file not found: a.md");
         let error = anyhow::Error::new(std::io::Error::other("disk is on fire")).context("cannot open `a`");
         let failure = Failure::new(Exit::Failed, error);
         assert_eq!(failure.told(false), "svcfs: cannot open `a`");

@@ -23,13 +23,14 @@ mod table;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
 fn main() -> ExitCode {
     logging::report_panics();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
-        // Help and version are no errors.
-        Err(told) if !told.use_stderr() => told.exit(),
+        // Help and version are no errors, and the help one gets for saying nothing needs no introduction.
+        Err(told) if !told.use_stderr() || told.kind() == DisplayHelpOnMissingArgumentOrSubcommand => told.exit(),
         Err(error) => {
             let text = error.render().to_string();
             output::complain(&format!("svcfs: {}", text.trim_start_matches("error: ").trim_end()));

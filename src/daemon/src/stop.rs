@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use sd_notify::NotifyState;
-use svcfs_mount::Mount;
+use svcfs_mount::{Mount, MountError};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -67,7 +67,7 @@ fn stop(running: Running, listening: &Listening) -> Result<(), Failure> {
     tracing::info!("stopping: finishing accepted writes; a second signal ends at once");
     drop(announced);
     let accepting = http.map_or(Ok(()), |http| stop_http(http, listening)); // 1 no new requests, those in progress end
-    let unmounting = mount.map_or(Ok(()), |mount| mount.stop(MOUNT_PATIENCE)); // 2 unmount; what is open is published
+    let unmounting = mount.map_or(Ok(()), unmount); // 2 unmount; what is open is published
     if let Err(fault) = root.index_to_cursor(INDEX_PATIENCE, || {}) {
         // 3 the index reads to the end, so that the next start has nothing to catch up on
         tracing::warn!(error = ?fault, "the index is left behind; it catches up at the next start");
@@ -78,6 +78,17 @@ fn stop(running: Running, listening: &Listening) -> Result<(), Failure> {
     unmounting?;
     closing?;
     Ok(())
+}
+
+fn unmount(mount: Mount) -> Result<(), MountError> {
+    match mount.stop(MOUNT_PATIENCE) {
+        // Programs that keep files open are theirs to mend; what they wrote is saved, and the end is a good one.
+        Err(error @ MountError::StillOpen { .. }) => {
+            tracing::warn!("{error}");
+            Ok(())
+        }
+        outcome => outcome,
+    }
 }
 
 fn stop_http(http: Http, listening: &Listening) -> Result<(), Failure> {

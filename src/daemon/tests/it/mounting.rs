@@ -1,5 +1,7 @@
 //! `svcfs mount`, `svcfs unmount` and `svcfs serve --mount`
 
+use std::io::Write;
+
 use rustix::process::Signal;
 
 use crate::harness::{Place, Running, can_mount, program, refusal, request, svcfs};
@@ -29,6 +31,20 @@ fn a_save_in_the_folder_is_served_and_versioned_and_the_folder_goes_with_the_ser
     server.stop();
     assert!(!mounted(&place));
     assert_eq!(place.git("kb", &["show", "HEAD:saved.md"]), "# Saved");
+}
+
+#[test]
+fn what_a_program_holds_open_is_saved_at_the_end() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &["--mount", &place.at("mnt")]);
+    let mut open = std::fs::File::create(place.path("mnt/open.md")).unwrap();
+    open.write_all(b"# Open\n").unwrap();
+    let log = server.stop();
+    assert!(log.contains("still open for writing"), "{log}");
+    assert_eq!(place.git("kb", &["show", "HEAD:open.md"]), "# Open");
 }
 
 #[test]

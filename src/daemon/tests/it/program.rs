@@ -47,6 +47,7 @@ fn the_version_is_that_of_the_package() {
 
 #[test]
 fn a_slip_on_the_command_line_ends_with_2_and_a_hint() {
+    svcfs(&[]).assert().code(2).stdout("").stderr(contains("Commands:"));
     assert!(refusal(&["serv"], 2).contains("serve"));
     assert!(refusal(&["serve", "--rot", "x"], 2).contains("--root"));
     assert!(refusal(&["init", "--template", "wki"], 2).contains("wiki"));
