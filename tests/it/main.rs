@@ -5,7 +5,6 @@
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::unwrap_used,
-    clippy::expect_used,
     reason = "the tests stand outside: they use the tree as programs and people do"
 )]
 

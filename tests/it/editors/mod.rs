@@ -4,7 +4,8 @@ mod files;
 mod saves;
 mod terminal;
 
-use crate::space::{TestSpace, git, me};
+use crate::space::git::{self, Commit};
+use crate::space::{TestSpace, me, wait};
 
 /// Who plays: a mounted space and what is in its history so far.
 pub struct Desk {
@@ -35,6 +36,13 @@ impl Desk {
         is_missing
     }
 
+    /// Every version so far.
+    fn log(&self) -> Vec<Commit> {
+        self.space.settle();
+        let root = self.space.root();
+        if git::has_commits(&root) { git::log(&root) } else { Vec::new() }
+    }
+
     /// Runs a command and answers with what it did to history: for each new version the files it touched.
     #[track_caller]
     pub fn versions_of(&self, command: &str) -> Vec<Vec<(String, String)>> {
@@ -44,12 +52,9 @@ impl Desk {
     /// Does something and answers with what it did to history.
     #[track_caller]
     pub fn versions_while(&self, work: impl FnOnce()) -> Vec<Vec<(String, String)>> {
-        self.space.settle();
-        let root = self.space.root();
-        let before = if git::has_commits(&root) { git::log(&root).len() } else { 0 };
+        let before = self.log().len();
         work();
-        self.space.settle();
-        let new = git::log(&root).split_off(before);
+        let new = self.log().split_off(before);
         for commit in &new {
             assert_eq!(commit.author, me(), "{commit:?}");
         }
@@ -59,7 +64,12 @@ impl Desk {
     /// Runs a command that must make exactly one version, of this page.
     #[track_caller]
     pub fn saves(&self, command: &str, page: &str) {
-        let versions = self.versions_of(command);
+        let before = self.log().len();
+        let versions = self.versions_while(|| {
+            self.space.shell(command);
+            // What a program only created is saved when the kernel lets go of it, a moment after the program's close.
+            wait::until(&format!("`{command}` makes a version"), || self.log().len() > before);
+        });
         let saved = versions.len() == 1 && versions[0].iter().map(|(_, path)| path.as_str()).eq([page]);
         assert!(saved, "`{command}` should have made one version of {page}, and made {versions:?}");
     }

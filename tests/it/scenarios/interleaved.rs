@@ -4,8 +4,8 @@ use std::fs::{self, File};
 
 use crate::doors::kernel::save;
 use crate::doors::{ALL, Kind};
-use crate::space::TestSpace;
 use crate::space::client::endpoint;
+use crate::space::{TestSpace, git};
 
 #[test]
 fn what_http_writes_the_mount_reads_at_once() {
@@ -46,8 +46,9 @@ fn doors_that_take_turns_on_one_page_leave_one_version_for_each_turn() {
             assert_eq!(door.read("a.md").unwrap(), text.as_bytes(), "turn {round}, read by {:?}", ALL[reader]);
         }
     }
-    let story = space.story();
-    assert_eq!(story.log.len(), 40, "{}", story.told());
+    space.settle();
+    let expected: Vec<String> = (0..40).map(|round| format!("# Turn {round}\n")).collect();
+    assert_eq!(git::contents(&space.root(), "a.md"), expected);
 }
 
 #[test]

@@ -45,6 +45,12 @@ fn commit(text: &str) -> Commit {
     Commit { author, subject, files }
 }
 
+/// What a path held after each commit, oldest first.
+pub fn contents(folder: &Path, path: &str) -> Vec<String> {
+    let commits = git(folder, &["log", "--reverse", "--format=%H"]);
+    commits.lines().map(|commit| git(folder, &["show", &format!("{commit}:{path}")])).collect()
+}
+
 /// Every file of the newest commit with its blob hash.
 pub fn head(folder: &Path) -> BTreeMap<String, String> {
     let text = git(folder, &["ls-tree", "-r", "-z", "HEAD"]);
