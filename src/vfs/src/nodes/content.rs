@@ -367,8 +367,11 @@ impl Vfs {
     /// As [`Vfs::publish`]; the handle is closed all the same.
     pub fn release(&self, caller: &Caller, handle: HandleId) -> Result<(), Fault> {
         let node = self.nodes.handle(handle)?.node;
-        let outcome =
-            if self.nodes.is_open_elsewhere(node) { Ok(()) } else { self.publish_now(caller, node, Durability::Soon) };
+        let shared = self.nodes.shared(node)?;
+        let mut shared = shared.lock();
+        // Asked while the content is held: who opens the file and empties it in this moment waits, and is not published by us.
+        let is_last = !self.nodes.is_open_elsewhere(node);
+        let outcome = if is_last { self.publish_held(caller, node, &mut shared, Durability::Soon) } else { Ok(()) };
         self.nodes.close(handle);
         outcome
     }
