@@ -45,9 +45,12 @@ pub enum MountError {
     Unreadable { mountpoint: PathBuf, source: io::Error },
 }
 
-/// Checks that a space with this root may be mounted here, and answers with the mountpoint's canonical path. A mount of ours whose
-/// server died is taken away first.
-pub(crate) fn check(mountpoint: &Path, root: &Path) -> Result<PathBuf, MountError> {
+/// Checks that a space with this root, which need not exist yet, may be mounted here, and answers with the mountpoint's canonical
+/// path. A mount of ours whose server died is taken away first.
+///
+/// # Errors
+/// Why not: the mountpoint is missing, no directory, not empty, in use, or overlaps the root.
+pub fn check_mountpoint(mountpoint: &Path, root: &Path) -> Result<PathBuf, MountError> {
     let at = canonical(mountpoint)?;
     // The filesystem itself is asked first: attributes of a mountpoint whose server has just died come from the kernel's cache.
     match rustix::fs::statvfs(&at).map_err(io::Error::from).and_then(|_| fs::metadata(&at)) {
@@ -63,7 +66,7 @@ pub(crate) fn check(mountpoint: &Path, root: &Path) -> Result<PathBuf, MountErro
         Ok(_) if is_ours(&at)? => return Err(MountError::AlreadyMounted(at)),
         Ok(_) => {}
     }
-    let root = root.canonicalize().map_err(|source| unreadable(root, source))?;
+    let root = root.canonicalize().or_else(|_| std::path::absolute(root)).map_err(|source| unreadable(root, source))?;
     if root.starts_with(&at) || at.starts_with(&root) {
         return Err(MountError::OverlapsRoot { mountpoint: at, root });
     }

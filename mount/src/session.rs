@@ -14,7 +14,7 @@ use svcfs_vfs::Vfs;
 use crate::callbacks::Callbacks;
 use crate::door::KernelDoor;
 use crate::follower::{Follower, Progress};
-use crate::mountpoint::{FILESYSTEM_NAME, MountError, check, unmount};
+use crate::mountpoint::{FILESYSTEM_NAME, MountError, check_mountpoint, unmount};
 
 /// How a space is mounted.
 #[derive(Clone)]
@@ -47,7 +47,7 @@ impl Mount {
     /// # Errors
     /// When the directory does not serve (each variant of [`MountError`] says what to do), or the system refuses.
     pub fn start(vfs: Arc<Vfs>, mountpoint: &Path, options: &Options) -> Result<Self, MountError> {
-        let mountpoint = check(mountpoint, vfs.root())?;
+        let mountpoint = check_mountpoint(mountpoint, vfs.root())?;
         let failed = |source| MountError::Mount { mountpoint: mountpoint.clone(), source };
         let progress = Progress::at(vfs.feed().last());
         let (alive, ended) = channel();

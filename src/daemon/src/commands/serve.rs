@@ -73,8 +73,11 @@ impl Serve {
         let settings = settings(&root, config.as_deref(), Overrides { host, port, public_url })?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen()?;
-        // Before the root is touched: a port that is taken is found out in a moment, adopting a large tree takes longer.
+        // Before the root is touched: what is taken is found out in a moment, adopting a large tree takes longer.
         let socket = bind(&settings.server)?;
+        if let Some(mountpoint) = &mount {
+            svcfs_mount::check_mountpoint(mountpoint, &root)?;
+        }
         warn_when_open(&settings.server);
         let doors = Doors { socket, mountpoint: mount, begins: is_new(&root) };
         stop::notify(&[NotifyState::Status("opening the root")]);

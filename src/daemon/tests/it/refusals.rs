@@ -103,6 +103,18 @@ fn a_mountpoint_that_does_not_serve_is_refused_and_everything_is_let_go() {
 }
 
 #[test]
+fn a_root_that_is_new_is_not_begun_when_the_mountpoint_is_wrong() {
+    if !can_mount() {
+        return;
+    }
+    let place = Place::with_root();
+    place.write("full/precious.md", "do not hide me");
+    let told = refusal(&["serve", "--root", &place.at("new"), "--port", "0", "--mount", &place.at("full")], 1);
+    assert!(told.contains("is not empty"), "{told}");
+    assert!(!place.has("new"));
+}
+
+#[test]
 fn a_read_only_root_is_refused() {
     let place = Place::with_root();
     let root = place.at("kb");
