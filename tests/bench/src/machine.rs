@@ -29,34 +29,35 @@ pub fn memory(process: u32) -> Result<Memory> {
     Ok(Memory { resident: kibibytes("VmRSS:")?, most: kibibytes("VmHWM:")? })
 }
 
-/// Processor time a process has used, in the kernel's ticks.
+/// Whether any thread of a process computes, or waits for the disk.
 ///
 /// # Errors
 /// When it is gone.
-pub fn ticks(process: u32) -> Result<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name of the program comes second, in parentheses, and may hold anything.
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let fields: Vec<&str> = after_name.split_whitespace().collect();
-    let field = |at: usize| anyhow::Ok(fields.get(at).context("the kernel does not tell times")?.parse::<u64>()?);
-    Ok(field(11)? + field(12)?)
+pub fn is_working(process: u32) -> Result<bool> {
+    for thread in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        // A thread may end while it is looked at.
+        let stat = std::fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
+        // The name of the thread comes before the state, in parentheses, and may hold anything.
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        if matches!(after_name.split_whitespace().next(), Some("R" | "D")) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
-/// Waits until a process has done next to nothing for two seconds, at most two minutes.
+/// Waits until a process was not seen working for a while, at most two minutes.
 ///
 /// # Errors
 /// When it is gone, or never rests.
-pub fn until_quiet(process: u32) -> Result<()> {
-    const REST: Duration = Duration::from_secs(2);
+pub fn until_quiet(process: u32, rest: Duration) -> Result<()> {
     let limit = Instant::now() + Duration::from_secs(120);
-    let (mut since, mut used) = (Instant::now(), ticks(process)?);
-    while since.elapsed() < REST {
+    let mut since = Instant::now();
+    while since.elapsed() < rest {
         ensure!(Instant::now() < limit, "process {process} does not come to rest");
-        std::thread::park_timeout(Duration::from_millis(50));
-        let now = ticks(process)?;
-        // A look at the clock now and then costs a tick.
-        if now > used + 1 {
-            (since, used) = (Instant::now(), now);
+        std::thread::park_timeout(Duration::from_millis(5));
+        if is_working(process)? {
+            since = Instant::now();
         }
     }
     Ok(())

@@ -30,6 +30,8 @@ pub struct Place<'a> {
     pub mountpoint: Option<&'a Path>,
     /// Takes its log.
     pub log: &'a Path,
+    /// How long it must have done nothing to count as being at rest.
+    pub rest: Duration,
 }
 
 /// A server that is ready.
@@ -37,6 +39,7 @@ pub struct Server {
     child: Child,
     address: SocketAddr,
     log: PathBuf,
+    rest: Duration,
     /// When its process was started.
     pub started: Instant,
     /// How long it took until `/readyz` said yes.
@@ -49,7 +52,7 @@ impl Server {
     /// # Errors
     /// When it ends instead or is not ready in time, with the end of its log.
     pub fn start(place: Place<'_>) -> Result<Self> {
-        let Place { program, root, mountpoint, log } = place;
+        let Place { program, root, mountpoint, log, rest } = place;
         let mut command = Command::new(program);
         command.args(["serve", "--host", "127.0.0.1", "--port", "0", "--root"]).arg(root);
         if let Some(mountpoint) = mountpoint {
@@ -64,7 +67,7 @@ impl Server {
         let said = child.stdout.take().context("the server has no output")?;
         let address = "127.0.0.1:0".parse()?;
         // From here on a failure ends the process, too.
-        let mut server = Self { child, address, log: log.to_owned(), started, ready_after: START };
+        let mut server = Self { child, address, log: log.to_owned(), rest, started, ready_after: START };
         server.address = address_told(said).with_context(|| server.end_of_log())?;
         Client::connect(server.address)?.get("/readyz").with_context(|| server.end_of_log())?;
         server.ready_after = started.elapsed();
@@ -81,12 +84,12 @@ impl Server {
         self.child.id()
     }
 
-    /// Waits until everything accepted is committed, flushed and indexed.
+    /// Waits until it has nothing left to do: nothing for as long as the place says.
     ///
     /// # Errors
     /// When it is gone.
     pub fn until_quiet(&self) -> Result<()> {
-        machine::until_quiet(self.process())
+        machine::until_quiet(self.process(), self.rest)
     }
 
     /// Ends it as a service manager does; how long that took.

@@ -101,7 +101,8 @@ pub fn measure(program: &Path, plan: &Plan, scratch: &Path) -> Result<Writing> {
     git::begin(&field.git)?;
     let mut writing = Writing { no_mount: no_mount(), ..Writing::default() };
     let mountpoint = writing.no_mount.is_none().then_some(&*field.mountpoint);
-    let server = Server::start(Place { program, root: &field.root, mountpoint, log: &at("server.log") })?;
+    let server =
+        Server::start(Place { program, root: &field.root, mountpoint, log: &at("server.log"), rest: plan.rest })?;
     server.until_quiet()?;
     writing.memory_before = machine::memory(server.process())?.resident;
     for round in 0..plan.rounds {
@@ -144,9 +145,9 @@ impl Field<'_> {
         rest()?;
         writing.git_flushed.add(git::commit_each(&self.git, pages, (Flush::Everything, short), next.take())?);
         rest()?;
-        writing.bare_close.add(disk::create(&self.bare, pages, (Close::Plain, short), next.take())?);
+        writing.bare_close.add(disk::create(&self.bare, pages, (Close::Plain, plan.creating), next.take())?);
         rest()?;
-        writing.bare_fsync.add(disk::create(&self.bare, pages, (Close::Flushed, short), next.take())?);
+        writing.bare_fsync.add(disk::create(&self.bare, pages, (Close::Flushed, plan.creating), next.take())?);
         rest()?;
         let name = format!("copied-{round}");
         writing.bare_copy.add_counted(COPIED, disk::copy(&self.small, &self.bare.join(&name))?);
@@ -180,7 +181,8 @@ impl Field<'_> {
     /// New pages on the mount. What was only closed is not measured before it is committed, too.
     fn mount(&self, server: &Server, close: Close, first: usize) -> Result<Round> {
         let before = git::commits(&self.root)?;
-        let Round { latencies, elapsed } = disk::create(&self.mountpoint, self.pages, (close, self.plan.short), first)?;
+        let Round { latencies, elapsed } =
+            disk::create(&self.mountpoint, self.pages, (close, self.plan.creating), first)?;
         let elapsed = elapsed + self.settle(server)?;
         self.check_commits(server, before + latencies.len() + 1)?;
         Ok(Round { latencies, elapsed })
