@@ -119,7 +119,8 @@ fn to_entry(path: &TreePath, blob: Oid, mode: i32, stat: &std::fs::Metadata) -> 
 /// Keeps our state, and names that are never versioned, out of a person's `git status`, without touching a file of theirs: lines
 /// between two marks in `.git/info/exclude` are ours, the rest of it stays.
 pub(super) fn exclude(repository: &Repository, names: &[String]) -> Outcome<()> {
-    let file = repository.path().join("info/exclude");
+    // Of a linked work tree git reads the one of its main repository.
+    let file = repository.commondir().join("info/exclude");
     let present = match std::fs::read_to_string(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -138,7 +139,7 @@ pub(super) fn exclude(repository: &Repository, names: &[String]) -> Outcome<()> 
     }
     let wanted = format!("{before}{ours}{END}{after}");
     if wanted != present {
-        std::fs::create_dir_all(repository.path().join("info"))?;
+        std::fs::create_dir_all(repository.commondir().join("info"))?;
         std::fs::write(&file, wanted)?;
     }
     Ok(())

@@ -5,13 +5,14 @@
 
 mod foreign;
 mod index;
+mod mend;
 mod pack;
 mod read;
 
 use std::path::{Path, PathBuf};
 
 use git2::build::TreeUpdateBuilder;
-use git2::{ErrorCode, FileMode, ObjectType, Oid, Repository, RepositoryInitOptions, Signature, Tree};
+use git2::{ErrorClass, ErrorCode, FileMode, ObjectType, Oid, Repository, RepositoryInitOptions, Signature, Tree};
 use parking_lot::Mutex;
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
@@ -238,13 +239,8 @@ fn updated_tree<'r>(
             is_removing = true;
         }
     }
-    let refused = |path: &TreePath, error: git2::Error| StoreError::Unrecordable {
-        path: path.clone(),
-        reason: error.message().to_owned(),
-    };
-    let first = |edits: &[Edit<'_>]| edits.first().map_or_else(TreePath::root, |edit| edit.path().clone());
     let kept = if is_removing {
-        let id = removals.create_updated(repository, baseline).map_err(|error| refused(&first(edits), error))?;
+        let id = removals.create_updated(repository, baseline).map_err(|error| refused(edits, None, error))?;
         let kept = repository.find_tree(id)?;
         trees_on_the_way(&kept, edits, written)?;
         kept
@@ -252,7 +248,7 @@ fn updated_tree<'r>(
         baseline.clone()
     };
     let mut updates = TreeUpdateBuilder::new();
-    let mut is_updating = false;
+    let mut wanted = Vec::with_capacity(edits.len());
     for edit in edits {
         let (path, kind, blob) = match edit {
             Edit::Write { path, kind, content } => {
@@ -264,13 +260,28 @@ fn updated_tree<'r>(
             Edit::Remove { .. } => continue,
         };
         updates.upsert(path.as_str(), blob, file_mode(*kind));
-        is_updating = true;
+        wanted.push((*path, blob, file_mode(*kind)));
     }
-    if !is_updating {
+    if wanted.is_empty() {
         return Ok(kept);
     }
-    let id = updates.create_updated(repository, &kept).map_err(|error| refused(&first(edits), error))?;
+    let id = updates.create_updated(repository, &kept).map_err(|error| {
+        let alone = |(path, blob, mode): &&(&TreePath, Oid, FileMode)| {
+            TreeUpdateBuilder::new().upsert(path.as_str(), *blob, *mode).create_updated(repository, &kept).is_err()
+        };
+        refused(edits, wanted.iter().find(alone).map(|(path, ..)| *path), error)
+    })?;
     Ok(repository.find_tree(id)?)
+}
+
+/// Says which path git cannot record; the first one where none of them is to blame alone.
+fn refused(edits: &[Edit<'_>], culprit: Option<&TreePath>, error: git2::Error) -> StoreError {
+    if error.class() != ErrorClass::Tree {
+        // The disk refused, not the name.
+        return error.into();
+    }
+    let path = culprit.or(edits.first().map(Edit::path)).cloned().unwrap_or_else(TreePath::root);
+    StoreError::Unrecordable { path, reason: error.message().to_owned() }
 }
 
 fn has_leaf(tree: &Tree<'_>, path: &TreePath) -> bool {

@@ -24,13 +24,16 @@ impl History {
         objects.dedup();
         let mut builder = writer.repository.packbuilder()?;
         builder.set_threads(1);
-        for object in &objects {
+        let stored = writer.repository.odb()?;
+        // Somebody's `git gc --prune=now` may have taken one that no commit needed in the end.
+        for object in objects.iter().filter(|object| stored.exists(**object)) {
             builder.insert_object(*object, None)?;
         }
-        let directory = writer.repository.path().join("objects/pack");
+        let directory = writer.repository.commondir().join("objects/pack");
         std::fs::create_dir_all(&directory)?;
         builder.write(&directory, 0o444)?;
         drop(builder);
+        drop(stored);
         writer.loose.clear();
         Ok(Packed(objects))
     }
@@ -40,7 +43,7 @@ impl History {
     /// # Errors
     /// `State` when a file cannot be removed.
     pub fn drop_loose(&self, packed: Packed) -> Outcome<()> {
-        let objects = self.writer.lock().repository.path().join("objects");
+        let objects = self.writer.lock().repository.commondir().join("objects");
         for object in packed.0 {
             let name = object.to_string();
             let file = objects.join(&name[..2]).join(&name[2..]);

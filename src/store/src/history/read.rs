@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use git2::{BlameOptions, ErrorCode, Oid, Patch, Repository};
+use git2::{BlameOptions, ErrorCode, ObjectType, Oid, Patch, Repository, Tree};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
 use super::{History, Outcome, commit_id, etag, oid};
@@ -57,15 +57,7 @@ impl History {
                     Err(error) => return Err(error.into()),
                 }
             };
-            start.walk(git2::TreeWalkMode::PreOrder, |directory, entry| {
-                let kind = FileKind::of_git_mode(entry.filemode());
-                let path =
-                    entry.name().ok().and_then(|name| TreePath::parse(&format!("{prefix}{directory}{name}")).ok());
-                if let (Some(kind), Some(path)) = (kind, path) {
-                    found.push((path, etag(entry.id()), kind));
-                }
-                git2::TreeWalkResult::Ok
-            })?;
+            leaves_in(repository, &start, &prefix, &mut found)?;
             Ok(found)
         })
     }
@@ -143,6 +135,26 @@ impl History {
                 .collect()
         })
     }
+}
+
+/// Not libgit2's own walk, which ends at the first directory whose name is no UTF-8.
+fn leaves_in(
+    repository: &Repository,
+    tree: &Tree<'_>,
+    prefix: &str,
+    found: &mut Vec<(TreePath, ETag, FileKind)>,
+) -> Outcome<()> {
+    for entry in tree {
+        let Ok(name) = entry.name() else { continue };
+        if entry.kind() == Some(ObjectType::Tree) {
+            leaves_in(repository, &repository.find_tree(entry.id())?, &format!("{prefix}{name}/"), found)?;
+        } else if let (Some(kind), Ok(path)) =
+            (FileKind::of_git_mode(entry.filemode()), TreePath::parse(&format!("{prefix}{name}")))
+        {
+            found.push((path, etag(entry.id()), kind));
+        }
+    }
+    Ok(())
 }
 
 fn leaf_in(repository: &Repository, commit: CommitId, path: &TreePath) -> Outcome<Option<(Oid, FileKind)>> {

@@ -1,0 +1,109 @@
+//! What a crash or a power cut may leave of git: files that reached the disk without their bytes, and locks of a dead process.
+//!
+//! One rule: only what cannot be anything else is taken away. Whatever was in it, the log brings it again.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use git2::{ErrorClass, Oid, Repository};
+use svcfs_base::CommitId;
+
+use super::{History, Outcome, current_reference, head_of, oid};
+
+/// A branch is locked for milliseconds: a lock that outlives this has lost its process.
+const MAX_LOCKED: Duration = Duration::from_secs(2);
+
+impl History {
+    /// Takes away loose objects that cannot be read, so that they are written anew; libgit2 takes a name for an object. How many.
+    ///
+    /// # Errors
+    /// `State` when one cannot be removed.
+    pub fn sweep_torn_objects(&self) -> Outcome<usize> {
+        let writer = self.writer.lock();
+        let stored = writer.repository.odb()?;
+        let mut swept = 0;
+        for directory in fs::read_dir(writer.repository.commondir().join("objects"))? {
+            let directory = directory?;
+            let Some(prefix) = directory.file_name().to_str().filter(|name| name.len() == 2).map(str::to_owned) else {
+                continue;
+            };
+            for object in fs::read_dir(directory.path())? {
+                let object = object?;
+                let id = object.file_name().to_str().and_then(|rest| Oid::from_str(&format!("{prefix}{rest}")).ok());
+                if id.is_some_and(|id| stored.read(id).is_err()) {
+                    fs::remove_file(object.path())?;
+                    swept += 1;
+                }
+            }
+        }
+        Ok(swept)
+    }
+
+    /// Takes away the lock of a dead process on the branch, and puts a branch without bytes back to `settled`; true when the
+    /// branch was put back.
+    ///
+    /// # Errors
+    /// `Git` when the branch cannot be read for another reason, `State` when a lock cannot be removed.
+    pub fn mend_branch(&self, settled: Option<CommitId>) -> Outcome<bool> {
+        let writer = self.writer.lock();
+        let repository = &writer.repository;
+        let name = current_reference(repository)?;
+        let file = repository.commondir().join(&name);
+        drop_stale_lock(&repository.commondir().join(format!("{name}.lock")))?;
+        drop_stale_lock(&repository.path().join("HEAD.lock"))?;
+        match head_of(repository) {
+            Err(crate::StoreError::Git(error)) if error.class() == ErrorClass::Reference && is_without_bytes(&file) => {
+                fs::remove_file(&file)?;
+            }
+            outcome => return outcome.map(|_| false),
+        }
+        if let Some(settled) = settled {
+            repository.reference(&name, oid(settled)?, true, "svcfs: the branch was lost in a crash")?;
+        }
+        Ok(true)
+    }
+
+    /// Makes `.git/index` anew from the newest commit when it cannot be read; true when it was.
+    ///
+    /// # Errors
+    /// `Git` when it cannot be written.
+    pub fn mend_index(&self) -> Outcome<bool> {
+        let writer = self.writer.lock();
+        let repository = &writer.repository;
+        if repository.is_bare() || repository.index().is_ok() {
+            return Ok(false);
+        }
+        fs::remove_file(repository.path().join("index"))?;
+        self.readers.lock().clear();
+        rebuild_index(repository)?;
+        Ok(true)
+    }
+}
+
+fn rebuild_index(repository: &Repository) -> Outcome<()> {
+    let mut index = repository.index()?;
+    if let Some(head) = head_of(repository)? {
+        index.read_tree(&repository.find_commit(oid(head)?)?.tree()?)?;
+    }
+    index.write()?;
+    Ok(())
+}
+
+fn is_without_bytes(file: &Path) -> bool {
+    fs::read(file).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0))
+}
+
+fn drop_stale_lock(lock: &Path) -> Outcome<()> {
+    let deadline = Instant::now() + MAX_LOCKED;
+    while lock.exists() {
+        if Instant::now() >= deadline {
+            match fs::remove_file(lock) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                Ok(()) | Err(_) => return Ok(()),
+            }
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
