@@ -1,6 +1,6 @@
 //! What must be true after a crash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -10,12 +10,14 @@ use super::ledger::{Deed, Ledger, Pages};
 use crate::space::client::{Client, endpoint};
 use crate::space::git::git;
 
-/// A driver's pages are exactly those it was told, or those and all of the deed nobody answered. Search agrees.
+/// A driver's pages are exactly those it was told are safe, perhaps with some of what it did after that, in order and each
+/// deed whole. Search agrees.
 pub fn pages(what: &str, address: SocketAddr, ledger: &mut Ledger) {
     let client = Client::new(address);
-    let [without, with] = ledger.possible();
+    let states = ledger.possible();
+    let paths: BTreeSet<&String> = states.iter().flat_map(BTreeMap::keys).collect();
     let mut found = Pages::new();
-    for path in without.keys().chain(with.keys()) {
+    for path in paths {
         let reply = client.get(&endpoint("/file", &[("path", path)]));
         match reply.status {
             200 => drop(found.insert(path.clone(), reply.text())),
@@ -23,18 +25,20 @@ pub fn pages(what: &str, address: SocketAddr, ledger: &mut Ledger) {
             status => panic!("{what}: reading {path}: {status} {}", reply.text()),
         }
     }
-    let happened = found == with;
-    assert!(happened || found == without, "{what}: {}", difference(&found, &without, ledger.in_flight.as_ref()));
+    let state = states.iter().rposition(|state| *state == found);
+    let Some(state) = state else {
+        panic!("{what}: {}", difference(&found, &states[0], ledger.in_flight.as_ref()));
+    };
     for (path, content) in found.iter().take(10) {
         let phrase = content.lines().nth(2).unwrap();
         assert_eq!(client.found(&format!("\"{phrase}\"")), [path.as_str()], "{what}: `{phrase}`");
     }
-    ledger.resolve(happened);
+    ledger.resolve(state);
 }
 
 fn difference(found: &Pages, expected: &Pages, in_flight: Option<&Deed>) -> String {
     let short = |text: Option<&String>| text.map(|text| text.lines().take(3).collect::<Vec<_>>().join(" / "));
-    let paths = found.keys().chain(expected.keys()).collect::<std::collections::BTreeSet<_>>();
+    let paths = found.keys().chain(expected.keys()).collect::<BTreeSet<_>>();
     let differing = paths.into_iter().filter(|path| found.get(*path) != expected.get(*path));
     let lines: Vec<String> = differing
         .map(|path| format!("{path}: found {:?}, acknowledged {:?}", short(found.get(path)), short(expected.get(path))))

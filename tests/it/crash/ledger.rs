@@ -14,8 +14,10 @@ pub struct Deed {
 /// Everything a driver did. It works alone in its own part of the tree, one deed after the other.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// Acknowledged, in order.
+    /// Answered, in order.
     pub deeds: Vec<Deed>,
+    /// How many of them must be there after a crash, whatever happens; the others were promised for a moment later.
+    pub safe: usize,
     /// Asked for and not answered when the server died.
     pub in_flight: Option<Deed>,
     /// How many deeds were tried; makes every content unlike every other.
@@ -26,21 +28,36 @@ pub struct Ledger {
 pub type Pages = BTreeMap<String, String>;
 
 impl Ledger {
-    /// What everything acknowledged has left.
+    /// What everything answered has left.
     pub fn pages(&self) -> Pages {
         self.deeds.iter().fold(Pages::new(), after)
     }
 
-    /// Both things that may stand there after a crash: without and with the deed nobody answered.
-    pub fn possible(&self) -> [Pages; 2] {
-        let without = self.pages();
-        let with = self.in_flight.iter().fold(without.clone(), after);
-        [without, with]
+    /// Notes that the deed in flight was answered.
+    pub fn answered(&mut self, is_safe: bool) {
+        self.deeds.extend(self.in_flight.take());
+        if is_safe {
+            self.safe = self.deeds.len();
+        }
     }
 
-    /// Says whether the deed that was not answered happened.
-    pub fn resolve(&mut self, happened: bool) {
-        self.deeds.extend(self.in_flight.take().filter(|_| happened));
+    /// Everything that may stand there after a crash: what was safe, and after it the deeds that were not, in their order, up
+    /// to some point; never a later one without an earlier one.
+    pub fn possible(&self) -> Vec<Pages> {
+        let safe = self.deeds[..self.safe].iter().fold(Pages::new(), after);
+        let mut states = vec![safe];
+        for deed in self.deeds[self.safe..].iter().chain(&self.in_flight) {
+            let state = after(states[states.len() - 1].clone(), deed);
+            states.push(state);
+        }
+        states
+    }
+
+    /// Forgets what did not happen: everything after the possible state of this number.
+    pub fn resolve(&mut self, state: usize) {
+        self.deeds.extend(self.in_flight.take());
+        self.deeds.truncate(self.safe + state);
+        self.safe = self.deeds.len();
     }
 }
 

@@ -11,12 +11,15 @@ use serde_json::json;
 
 use super::ledger::{Deed, Ledger};
 use super::random::Random;
+use crate::doors::kernel::save;
 use crate::space::client::{Client, Failure, endpoint};
 use crate::space::me;
 
 /// Pages a driver has at most at a time: few, so that they are overwritten, renamed and removed often.
 const PAGES: usize = 12;
 const BULK_FILES: usize = 5;
+/// How many saves may be on their way to the disk at a time.
+const SAVES_UNTIL_FSYNC: usize = 10;
 
 /// One client of the server, at work in a part of the tree of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +31,17 @@ pub enum Driver {
     /// Writes, renames and removes through the mount. As on any disk, a change is safe when `fsync` of the file, or of the
     /// directory, has returned.
     Mount,
+    /// Writes through the mount and closes, as most programs do: safe a moment later, in order. Now and then it asks for `fsync`.
+    Close,
 }
 
 impl Driver {
     /// Everybody who works on one server.
     pub fn all(with_mount: bool) -> Vec<Self> {
         let mut all = vec![Self::Http(0), Self::Http(1), Self::Http(2), Self::Bulk];
-        all.extend(with_mount.then_some(Self::Mount));
+        if with_mount {
+            all.extend([Self::Mount, Self::Close]);
+        }
         all
     }
 
@@ -43,13 +50,14 @@ impl Driver {
             Self::Http(number) => format!("http{number}"),
             Self::Bulk => "bulk".to_owned(),
             Self::Mount => "mount".to_owned(),
+            Self::Close => "close".to_owned(),
         }
     }
 
     fn author(self) -> String {
         match self {
             Self::Http(_) | Self::Bulk => format!("agent:{}", self.folder()),
-            Self::Mount => me(),
+            Self::Mount | Self::Close => me(),
         }
     }
 
@@ -69,15 +77,18 @@ impl Driver {
             let outcome = match self {
                 Self::Http(_) | Self::Bulk => over_http(&client, &deed),
                 Self::Mount => through_mount(mountpoint.unwrap(), &deed).map_err(Failure::from),
-            };
-            match outcome {
-                Ok(()) => ledger.resolve(true),
-                Err(failure) => {
-                    assert!(is_killed.load(Ordering::SeqCst), "{self:?}: {deed:?} failed: {failure}");
-                    return;
+                Self::Close if ledger.serial.is_multiple_of(SAVES_UNTIL_FSYNC) => {
+                    through_mount(mountpoint.unwrap(), &deed).map_err(Failure::from)
                 }
+                Self::Close => closed(mountpoint.unwrap(), &deed).map_err(Failure::from),
+            };
+            if let Err(failure) = outcome {
+                assert!(is_killed.load(Ordering::SeqCst), "{self:?}: `{}` failed: {failure}", deed.subject);
+                return;
             }
-            done.fetch_add(1, Ordering::Relaxed);
+            let is_safe = self != Self::Close || ledger.serial.is_multiple_of(SAVES_UNTIL_FSYNC);
+            ledger.answered(is_safe);
+            done.fetch_add(usize::from(is_safe), Ordering::Relaxed);
         }
     }
 
@@ -94,7 +105,9 @@ impl Driver {
         }
         let standing: Vec<&String> = pages.keys().collect();
         let chosen = random.below(standing.len().max(1));
-        match random.below(10) {
+        // Who is not told what is safe only writes: no two states of such pages are then alike.
+        let kind = if self == Self::Close { 9 } else { random.below(10) };
+        match kind {
             0 if !standing.is_empty() => {
                 let path = standing[chosen].clone();
                 Deed { subject: format!("delete: {path}"), author, effects: [(path, None)].into() }
@@ -145,8 +158,16 @@ fn over_http(client: &Client, deed: &Deed) -> Result<(), Failure> {
         }
     };
     let reply = client.try_send(method, &target, &[("X-Actor", &deed.author)], body)?;
-    assert!((200..300).contains(&reply.status), "{deed:?}: {} {}", reply.status, reply.text());
+    assert!((200..300).contains(&reply.status), "`{}`: {} {}", deed.subject, reply.status, reply.text());
     Ok(())
+}
+
+/// Saves as a program does that never heard of `fsync`.
+fn closed(mountpoint: &Path, deed: &Deed) -> io::Result<()> {
+    let Verb::Write(path, content) = deed.verb() else { return Err(io::Error::other("only writes are closed")) };
+    let at = mountpoint.join(path);
+    at.parent().map_or(Ok(()), fs::create_dir_all)?;
+    save(File::create(at)?, content.as_bytes()).map_err(io::Error::other)
 }
 
 fn through_mount(mountpoint: &Path, deed: &Deed) -> io::Result<()> {

@@ -12,13 +12,32 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ledger::Ledger;
 use load::Driver;
 use random::Random;
-use server::Binary;
+use server::{Binary, Server};
 
 use crate::space::{can_mount, folder, git, leftovers, tree, wait};
 
 /// A number from the environment.
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+}
+
+/// Kills the server at the end of the load, however the load ends.
+struct Killer<'a> {
+    server: &'a mut Server,
+    is_killed: &'a AtomicBool,
+}
+
+impl Killer<'_> {
+    fn kill(&mut self) {
+        self.is_killed.store(true, Ordering::SeqCst);
+        self.server.kill();
+    }
+}
+
+impl Drop for Killer<'_> {
+    fn drop(&mut self) {
+        self.kill();
+    }
 }
 
 #[test]
@@ -37,18 +56,19 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
         Driver::all(mountpoint.is_some()).into_iter().map(|driver| (driver, Ledger::default())).collect();
     for round in 0..rounds {
         let mut server = binary.serve(&root, mountpoint.as_deref());
-        let target = 30 + random.below(150);
+        let target = 20 + random.below(100);
         let (done, is_killed) = (AtomicUsize::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
+            let address = server.address();
+            // Also when the load does not get going: its threads end only when the server does.
+            let mut killer = Killer { server: &mut server, is_killed: &is_killed };
             for (driver, ledger) in &mut ledgers {
-                let random = random.fork();
-                let at = (server.address(), mountpoint.as_deref());
+                let (random, at) = (random.fork(), (address, mountpoint.as_deref()));
                 let (done, is_killed) = (&done, &is_killed);
                 scope.spawn(move || driver.work(at, ledger, random, (done, is_killed)));
             }
             wait::until("the load gets going", || done.load(Ordering::Relaxed) >= target);
-            is_killed.store(true, Ordering::SeqCst);
-            server.kill();
+            killer.kill();
         });
         if round % 3 == 2 {
             binary.kill_while_it_recovers(&root, mountpoint.as_deref());

@@ -1,6 +1,8 @@
 //! Several doors on one page at the same time.
 
 use std::fs::{self, File};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::doors::kernel::save;
 use crate::doors::{ALL, Kind};
@@ -73,4 +75,32 @@ fn appends_of_all_doors_at_once_are_all_kept() {
         }
     }
     assert_eq!(space.story().log.len(), 61);
+}
+
+#[test]
+fn saves_without_fsync_do_not_make_other_writers_wait() {
+    let Some(space) = TestSpace::mounted() else { return };
+    let (http, page) = (Kind::Http.of(&space), space.mountpoint().join("busy.md"));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..5_000 {
+                save(File::create(&page).unwrap(), format!("# Save {number}\n").as_bytes()).unwrap();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let mut slowest = Duration::ZERO;
+        for number in 0.. {
+            let start = Instant::now();
+            http.write("other.md", format!("# Write {number}\n").as_bytes()).unwrap();
+            slowest = slowest.max(start.elapsed());
+            if is_over.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        assert!(
+            slowest < Duration::from_secs(2),
+            "a write over HTTP took {slowest:?} while a program saved through the mount"
+        );
+    });
 }

@@ -1,5 +1,6 @@
 //! Scenarios: each is played through every door, in a new space each time, and must leave the same story.
 
+mod bulk;
 mod history;
 mod interleaved;
 mod names;

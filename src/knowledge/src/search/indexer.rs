@@ -104,8 +104,12 @@ fn pages(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
     Ok(pages.map(|file| file.path).collect())
 }
 
+/// What stands at these paths. It is durable before it is indexed: a page may stand there newer than the events tell, and were
+/// that save lost with the power, the index would keep its words for ever.
 fn entries(vfs: &Vfs, paths: &[TreePath]) -> Result<Vec<Entry>, Fault> {
-    paths.iter().map(|path| entry(vfs, path)).collect()
+    let entries = paths.iter().map(|path| entry(vfs, path)).collect::<Result<_, _>>()?;
+    vfs.settled()?;
+    Ok(entries)
 }
 
 /// What stands at a path now, as the index is told of it. Links are not pages: their text is indexed where it stands.
