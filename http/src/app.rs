@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use svcfs_base::{Caller, Fault, Kind};
-use svcfs_knowledge::kernel::{Area, Cx, Entry, Server, Space};
+use svcfs_knowledge::kernel::{Answer, Area, Cx, Entry, Server, Space};
 use svcfs_work::{Lane, LaneError, Lanes};
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +68,7 @@ impl App {
         }
     }
 
-    /// Runs an operation: the one way in, for routes and tools alike.
+    /// Runs an operation.
     ///
     /// # Errors
     /// The operation's own, or `Unavailable` when the lane is full.
@@ -81,6 +81,22 @@ impl App {
     ) -> Result<serde_json::Value, Fault> {
         let server = Arc::clone(&self.server);
         let work = move || (entry.call)(arguments, &Cx::new(&server, &space, &caller));
+        self.blocking(entry.lane, work).await
+    }
+
+    /// The same, with the output in words beside it.
+    ///
+    /// # Errors
+    /// As of [`App::call`].
+    pub(crate) async fn tell(
+        &self,
+        entry: &'static Entry,
+        space: Arc<Space>,
+        caller: Caller,
+        arguments: serde_json::Value,
+    ) -> Result<Answer, Fault> {
+        let server = Arc::clone(&self.server);
+        let work = move || (entry.tell)(arguments, &Cx::new(&server, &space, &caller));
         self.blocking(entry.lane, work).await
     }
 

@@ -18,7 +18,7 @@ use warp::reply::Response;
 
 use crate::app::{App, log};
 use crate::bind::{self, Body, Parts};
-use crate::reply;
+use crate::reply::{self, Cached};
 use crate::routes::{Address, Found, Operation, Target};
 use crate::specials;
 
@@ -26,9 +26,9 @@ use crate::specials;
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Headers a browser script of an allowed origin may send and read (gaps.md 4.1, CORS).
-const MAY_SEND: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Svc-Space, \
-    Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name";
-const MAY_READ: &str = "ETag, Last-Modified, X-Permalink, X-Request-Id, Retry-After, Mcp-Session-Id";
+const MAY_SEND: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Svc-Space, X-Space, \
+    If-Modified-Since, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name";
+const MAY_READ: &str = "ETag, Last-Modified, X-Permalink, X-File-Type, X-Request-Id, Retry-After, Mcp-Session-Id";
 
 /// A request taken apart.
 pub(crate) struct Request {
@@ -170,12 +170,13 @@ impl App {
         let headers = &request.headers;
         let space = address.space(self, headers)?;
         let caller = bind::from_headers(headers, route.is_reading)?;
-        let cached = bind::header(headers, "If-None-Match")?.filter(|_| route.is_reading);
-        let texts = address.parameters.into_iter().chain(bind::pairs(&request.query)?);
+        let cached = Cached::of(headers)?;
+        let texts =
+            address.parameters.into_iter().chain(bind::pairs(&request.query)?).chain(bind::mark(route, headers));
         let content = bind::content(route, request.body).await?;
         let arguments = bind::arguments(route, inputs, texts, content)?;
         let output = self.call(entry, space, caller, arguments).await?;
-        reply::output(route, output, cached.as_deref())
+        reply::output(route, output, &cached)
     }
 }
 

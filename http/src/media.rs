@@ -10,8 +10,18 @@ pub(crate) const PLAIN: &str = "text/plain; charset=utf-8";
 /// The type of JSON answers.
 pub(crate) const JSON: &str = "application/json";
 
+/// The type of bytes nothing is known of.
+const BYTES: &str = "application/octet-stream";
+
+/// The content type of a file: by its extension, else text when it is text. More is not guessed: a browser that is told a wrong
+/// type shows what its author did not mean.
+pub(crate) fn of(path: &TreePath, content: &[u8]) -> String {
+    let of_content = || if std::str::from_utf8(content).is_ok() { PLAIN } else { BYTES }.to_owned();
+    of_path(path).unwrap_or_else(of_content)
+}
+
 /// The content type that goes with a path's extension; none when the extension is unknown or missing.
-pub(crate) fn of_path(path: &TreePath) -> Option<String> {
+fn of_path(path: &TreePath) -> Option<String> {
     if path.is_page() {
         return Some(MARKDOWN.to_owned());
     }
@@ -23,7 +33,7 @@ pub(crate) fn of_path(path: &TreePath) -> Option<String> {
 /// Sets the content type of stored content, and keeps a browser from running it: stored pages come from many hands, and a
 /// script among them would speak with the rights of whoever looks.
 pub(crate) fn describe(headers: &mut HeaderMap, mime: &str) {
-    let value = HeaderValue::from_str(mime).unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let value = HeaderValue::from_str(mime).unwrap_or(HeaderValue::from_static(BYTES));
     headers.insert(CONTENT_TYPE, value);
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let policy = match mime.split(';').next().unwrap_or_default() {

@@ -15,13 +15,18 @@ const ABOUT: &str = "Read, write, search and follow a tree of markdown pages. Ev
     `X-Actor`. A space other than the primary one is named by `X-Svc-Space` or in the path: `/api/svc/{space}/…`.";
 
 /// Parameters that stand in headers, by their name under `components`.
-const HEADERS: [(&str, &str, &str); 6] = [
+const HEADERS: [(&str, &str, &str); 7] = [
     ("Space", "X-Svc-Space", "Name of the space; beats the path. 404 when there is none of that name"),
     ("Actor", "X-Actor", "Who changes; becomes the commit author. `anonymous` when absent"),
     ("Provenance", "X-Provenance", "Where the content comes from, as `type:id`"),
     ("IfMatch", "If-Match", "ETag the page was read with, or `*`; 409 when the page has changed since"),
     ("IfNoneMatch", "If-None-Match", "`*`: create only; 412 when something is there"),
     ("IfNoneMatchRead", "If-None-Match", "ETag of a cached copy; 304 when it is still right"),
+    (
+        "IfModifiedSince",
+        "If-Modified-Since",
+        "Date of a cached copy, for callers without its ETag; 304 when it is still right",
+    ),
 ];
 
 /// Refusals by status, by their name under `components` (contract 7).
@@ -155,7 +160,7 @@ impl Writer {
             "summary": summary,
             "description": description.trim(),
             "tags": [area.title],
-            "parameters": parameters(route, schema.as_value()),
+            "parameters": parameters(entry, route, schema.as_value()),
             "responses": self.responses(entry, route),
         });
         if let Some(body) = body(route, schema.as_value()) {
@@ -177,10 +182,9 @@ impl Writer {
                 }),
             };
         }
-        if route.has_etag {
-            let schema = json!({ "type": "string" });
-            success["headers"] =
-                json!({ "ETag": { "description": "Quoted git blob hash of the content", "schema": schema } });
+        let headers = self.headers(entry, route);
+        if !headers.is_empty() {
+            success["headers"] = headers.into();
         }
         let mut responses = Map::new();
         responses.insert(route.success.to_string(), success);
@@ -193,6 +197,26 @@ impl Writer {
             }
         }
         responses.into()
+    }
+
+    /// The headers of a success, each described as the output field it repeats.
+    fn headers(&mut self, entry: &Entry, route: &Route) -> Map<String, Value> {
+        let schema = (entry.output)(&mut self.outputs);
+        let name = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
+        let definition = name.and_then(|name| self.outputs.definitions().get(name));
+        let described = |field: &str| definition?.pointer(&format!("/properties/{field}/description")).cloned();
+        let header = |description: Value| json!({ "description": description, "schema": { "type": "string" } });
+        let mut headers = Map::new();
+        if route.has_etag {
+            headers.insert("ETag".to_owned(), header("Quoted git blob hash of the stored content".into()));
+            if let Some(description) = described("modified") {
+                headers.insert("Last-Modified".to_owned(), header(description));
+            }
+        }
+        for (field, name) in route.headers {
+            headers.insert((*name).to_owned(), header(described(field).unwrap_or_default()));
+        }
+        headers
     }
 
     /// Every type that was named. A type that reads otherwise than it is written stands there twice.
@@ -222,7 +246,7 @@ fn may_answer(route: &Route, status: u16) -> bool {
     }
 }
 
-fn parameters(route: &Route, schema: &Value) -> Vec<Value> {
+fn parameters(entry: &Entry, route: &Route, schema: &Value) -> Vec<Value> {
     let required = |name: &str| {
         let names = schema.get("required").and_then(Value::as_array);
         names.is_some_and(|names| names.iter().any(|required| required == name))
@@ -255,11 +279,12 @@ fn parameters(route: &Route, schema: &Value) -> Vec<Value> {
         }
         parameters.push(parameter);
     }
-    let headers: &[&str] = match (route.is_reading, route.has_etag) {
-        (true, false) => &["Space"],
-        (true, true) => &["Space", "IfNoneMatchRead"],
-        (false, false) => &["Space", "Actor", "Provenance", "IfMatch"],
-        (false, true) => &["Space", "Actor", "Provenance", "IfMatch", "IfNoneMatch"],
+    let headers: &[&str] = match (route.is_reading, entry.is_conditional, route.has_etag) {
+        (true, _, false) => &["Space"],
+        (true, _, true) => &["Space", "IfNoneMatchRead", "IfModifiedSince"],
+        (false, false, _) => &["Space", "Actor", "Provenance"],
+        (false, true, false) => &["Space", "Actor", "Provenance", "IfMatch"],
+        (false, true, true) => &["Space", "Actor", "Provenance", "IfMatch", "IfNoneMatch"],
     };
     parameters.extend(headers.iter().map(|name| json!({ "$ref": format!("#/components/parameters/{name}") })));
     parameters
@@ -314,7 +339,10 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             let mut schema = schema.pointer(&format!("/properties/{field}")).cloned().unwrap_or_default();
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
             let text = json!({ "schema": { "type": "string" } });
-            let content = json!({ bare(media::MARKDOWN): text, "application/octet-stream": {} });
+            let mut content = json!({ bare(media::MARKDOWN): &text, "application/octet-stream": {} });
+            if let Some((mime, _)) = route.marked_by {
+                content[mime] = text;
+            }
             let mut body = json!({ "required": true, "content": content });
             if let Some(description) = description {
                 body["description"] = description;

@@ -3,13 +3,17 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED, RETRY_AFTER};
+use http::header::{
+    CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+    RETRY_AFTER,
+};
 use http::{HeaderName, StatusCode};
 use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, Timestamp, TreePath};
 use svcfs_knowledge::kernel::{Media, Route};
 use warp::reply::Response;
 
+use crate::bind::header;
 use crate::media;
 
 /// Member of a fault's detail that becomes the `Retry-After` header, in seconds.
@@ -30,28 +34,51 @@ pub(crate) fn text(mime: &'static str, body: impl Into<String>) -> Response {
     response
 }
 
-/// The output of an operation, as its route wants it told; `cached` is the request's `If-None-Match`.
+/// What a caller says of the copy it has.
+#[derive(Debug, Default)]
+pub(crate) struct Cached {
+    tags: Option<String>,
+    since: Option<Timestamp>,
+}
+
+impl Cached {
+    /// From `If-None-Match` and `If-Modified-Since`; a date that cannot be read counts as none (RFC 9110 13.1.3).
+    ///
+    /// # Errors
+    /// `Invalid` for a header that is not UTF-8.
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Fault> {
+        let date = header(headers, IF_MODIFIED_SINCE.as_str())?;
+        let since = date.and_then(|text| jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(&text).ok());
+        Ok(Self { tags: header(headers, IF_NONE_MATCH.as_str())?, since })
+    }
+
+    /// True when the copy is what `output` tells; an ETag knows better than a date.
+    fn is_right(&self, output: &Value) -> bool {
+        match (&self.tags, self.since) {
+            (Some(tags), _) => text_of(output, "etag").is_some_and(|etag| names(tags, etag)),
+            (None, Some(since)) => modified(output).is_some_and(|modified| modified.as_second() <= since.as_second()),
+            (None, None) => false,
+        }
+    }
+}
+
+/// The output of an operation, as its route wants it told.
 ///
 /// # Errors
 /// `Internal` when the output is not what the route promises.
-pub(crate) fn output(route: &Route, output: Value, cached: Option<&str>) -> Result<Response, Fault> {
-    let headers = if route.has_etag { validators(&output) } else { HeaderMap::new() };
-    let is_cached = || {
-        let etag = headers.get(ETAG).and_then(|value| value.to_str().ok());
-        route.is_reading && cached.is_some_and(|tags| etag.is_some_and(|etag| names(tags, etag)))
-    };
+pub(crate) fn output(route: &Route, output: Value, cached: &Cached) -> Result<Response, Fault> {
     let status = StatusCode::from_u16(route.success).map_err(Fault::internal)?;
-    let mut response = if is_cached() {
+    let mut response = if route.has_etag && route.is_reading && cached.is_right(&output) {
         empty(StatusCode::NOT_MODIFIED)
     } else if status == StatusCode::NO_CONTENT {
         empty(status)
     } else {
         match as_text(route, &output) {
             Some(response) => response,
-            None => json(status, &output),
+            None => json(status, route.or_json.and_then(|field| output.get(field)).unwrap_or(&output)),
         }
     };
-    response.headers_mut().extend(headers);
+    describe(route, &output, response.headers_mut());
     Ok(response)
 }
 
@@ -69,33 +96,43 @@ fn as_text(route: &Route, output: &Value) -> Option<Response> {
         Value::String(text) => Bytes::copy_from_slice(text.as_bytes()),
         other => STANDARD.decode(other.get("base64")?.as_str()?).ok()?.into(),
     };
-    let of_path = || {
-        let path = TreePath::parse(output.get("path")?.as_str()?).ok()?;
-        media::of_path(&path)
-    };
     let mime = match kind {
         Media::Is(mime) => mime.to_owned(),
-        Media::OfPath => of_path().unwrap_or_else(|| media::PLAIN.to_owned()),
+        Media::OfPath => media::of(&TreePath::parse(text_of(output, "path")?).ok()?, &body),
     };
     let mut response = Response::new(body.into());
     media::describe(response.headers_mut(), &mime);
     Some(response)
 }
 
-/// `ETag` and `Last-Modified` from the output's own members.
-fn validators(output: &Value) -> HeaderMap {
-    let mut headers = HeaderMap::new();
+/// Sets the headers a route takes from the output's own members.
+///
+/// Why `no-cache` and not an hour, as is common for pictures? Because it means "ask first": with the ETag that costs one short
+/// answer, and nobody is shown a picture that was replaced a minute ago. `/raw` is for those who prefer an hour.
+fn describe(route: &Route, output: &Value, headers: &mut HeaderMap) {
     let mut set = |name: HeaderName, text: Option<String>| {
         if let Some(value) = text.and_then(|text| HeaderValue::from_str(&text).ok()) {
             headers.insert(name, value);
         }
     };
-    let member = |name| output.get(name).and_then(Value::as_str);
-    set(ETAG, member("etag").map(|etag| format!("\"{etag}\"")));
-    let modified = member("modified").and_then(|text| text.parse::<Timestamp>().ok());
-    set(LAST_MODIFIED, modified.and_then(http_date));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers
+    for (field, name) in route.headers {
+        if let Ok(name) = HeaderName::from_bytes(name.as_bytes()) {
+            set(name, text_of(output, field).map(str::to_owned));
+        }
+    }
+    if route.has_etag {
+        set(ETAG, text_of(output, "etag").map(|etag| format!("\"{etag}\"")));
+        set(LAST_MODIFIED, modified(output).and_then(http_date));
+        set(CACHE_CONTROL, Some("no-cache".to_owned()));
+    }
+}
+
+fn text_of<'a>(output: &'a Value, field: &str) -> Option<&'a str> {
+    output.get(field).and_then(Value::as_str)
+}
+
+fn modified(output: &Value) -> Option<Timestamp> {
+    text_of(output, "modified")?.parse().ok()
 }
 
 /// A moment as HTTP writes it, to the second.
@@ -103,14 +140,14 @@ pub(crate) fn http_date(moment: Timestamp) -> Option<String> {
     jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&moment).ok()
 }
 
-/// True when an `If-None-Match` list names the (quoted) etag; quotes and weak marks are optional.
+/// True when an `If-None-Match` list names the etag; quotes and weak marks are optional.
 fn names(tags: &str, etag: &str) -> bool {
     let bare = |tag: &str| tag.trim().trim_start_matches("W/").trim_matches('"').to_owned();
-    tags.split(',').any(|tag| tag.trim() == "*" || bare(tag) == bare(etag))
+    tags.split(',').any(|tag| tag.trim() == "*" || bare(tag) == etag)
 }
 
-/// A fault (contract 7). 500 and 502 say only a generic sentence and where to look; all others their message and detail
-/// (gaps.md D14).
+/// A fault (contract 7). 500 and 502 say only a generic sentence and where to look; a full disk and all others their message
+/// and detail (gaps.md D14).
 pub(crate) fn fault(fault: &Fault, request_id: &str) -> Response {
     let status = StatusCode::from_u16(fault.kind().http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut body = Map::new();
@@ -130,7 +167,8 @@ pub(crate) fn fault(fault: &Fault, request_id: &str) -> Response {
 
 /// True when callers read only [`generic`] instead of the fault's own message.
 pub(crate) fn is_generic(kind: Kind) -> bool {
-    matches!(kind.http(), 500 | 502)
+    // A full disk is told: it is no secret, and nobody can help who does not know.
+    matches!(kind.http(), 500 | 502) && kind != Kind::NoSpace
 }
 
 /// What callers read of our own failures.

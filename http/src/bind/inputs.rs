@@ -11,7 +11,11 @@ const LIKENESS: f64 = 0.75;
 
 /// Every input of one operation.
 #[derive(Debug)]
-pub(crate) struct Inputs(Vec<Field>);
+pub(crate) struct Inputs {
+    fields: Vec<Field>,
+    /// Other names, each with the input it means.
+    aliases: &'static [(&'static str, &'static str)],
+}
 
 /// One input.
 #[derive(Debug)]
@@ -20,6 +24,8 @@ pub(crate) struct Field {
     pub name: String,
     /// Whether it may be `{"base64": …}` instead of a text.
     pub takes_bytes: bool,
+    /// Whether it may be a list, so that a query may give it more than once.
+    pub takes_list: bool,
     shape: Shape,
 }
 
@@ -44,9 +50,10 @@ impl Inputs {
         let field = |(name, schema): (&String, &Value)| Field {
             name: name.clone(),
             takes_bytes: choices(schema).any(|choice| choice.pointer("/properties/base64").is_some()),
+            takes_list: is_or_may_be_list(schema, &generator),
             shape: Shape::of(schema, &generator),
         };
-        Self(properties.into_iter().flatten().map(field).collect())
+        Self { fields: properties.into_iter().flatten().map(field).collect(), aliases: entry.aliases }
     }
 
     /// The input a parameter name means: `link-type`, `link_type` and `linkType` are the same.
@@ -57,38 +64,39 @@ impl Inputs {
         let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
         let meant = plain(given);
         self.get(given)
-            .or_else(|| self.0.iter().find(|field| plain(&field.name) == meant))
-            .ok_or_else(|| self.unknown(given))
+            .or_else(|| self.fields.iter().find(|field| plain(&field.name) == meant))
+            .ok_or_else(|| self.unknown(given, &[]))
     }
 
-    /// The input of exactly this name.
+    /// The input of exactly this name, or of this other name.
     pub(crate) fn get(&self, name: &str) -> Option<&Field> {
-        self.0.iter().find(|field| field.name == name)
+        let own = self.aliases.iter().find(|(other, _)| *other == name).map_or(name, |(_, own)| own);
+        self.fields.iter().find(|field| field.name == own)
     }
 
-    /// Checks the members of a JSON object, whose names are exact.
+    /// Checks the members of a JSON object, whose names are exact; `others` are known beside the inputs, and told when a name
+    /// is not.
     ///
     /// # Errors
     /// `Invalid`, with the nearest known name, for one that is no input.
-    pub(crate) fn check_names(&self, members: &Map<String, Value>) -> Result<(), Fault> {
+    pub(crate) fn check_names(&self, members: &Map<String, Value>, others: &[&str]) -> Result<(), Fault> {
         match members.keys().find(|name| self.get(name).is_none()) {
             None => Ok(()),
-            Some(name) => Err(self.unknown(name)),
+            Some(name) => Err(self.unknown(name, others)),
         }
     }
 
-    fn unknown(&self, given: &str) -> Fault {
-        let nearest = self
-            .0
-            .iter()
-            .map(|field| (strsim::jaro_winkler(given, &field.name), field.name.as_str()))
+    fn unknown(&self, given: &str, others: &[&str]) -> Fault {
+        let known = || self.fields.iter().map(|field| field.name.as_str()).chain(others.iter().copied());
+        let nearest = known()
+            .map(|name| (strsim::jaro_winkler(given, name), name))
             .max_by(|one, other| one.0.total_cmp(&other.0))
             .filter(|(likeness, _)| *likeness >= LIKENESS);
         let hint = match nearest {
             Some((_, name)) => format!("did you mean `{name}`?"),
-            None if self.0.is_empty() => "there are none here".to_owned(),
+            None if known().next().is_none() => "there are none here".to_owned(),
             None => {
-                let names: Vec<String> = self.0.iter().map(|field| format!("`{}`", field.name)).collect();
+                let names: Vec<String> = known().map(|name| format!("`{name}`")).collect();
                 format!("known are {}", names.join(", "))
             }
         };
@@ -164,6 +172,14 @@ impl Shape {
 fn choices(schema: &Value) -> impl Iterator<Item = &Value> {
     let lists = ["anyOf", "oneOf", "allOf"].into_iter().filter_map(|key| schema.get(key)?.as_array());
     lists.flatten()
+}
+
+/// True when a schema takes an array, whatever it takes beside.
+fn is_or_may_be_list(schema: &Value, generator: &SchemaGenerator) -> bool {
+    let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.rsplit('/').next());
+    is_type(schema, "array")
+        || target.and_then(|name| generator.definitions().get(name)).is_some_and(|it| is_or_may_be_list(it, generator))
+        || choices(schema).any(|choice| is_or_may_be_list(choice, generator))
 }
 
 /// True when a schema's `type` is, or includes, `name`.

@@ -16,6 +16,8 @@ pub(crate) use text::{decoded, pairs};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, MAX_PAGE_BYTES};
 use svcfs_knowledge::kernel::{Accepts, Route};
@@ -73,12 +75,16 @@ pub(crate) fn arguments(
         if !stands_in_query(route, &field.name) {
             return Err(Fault::invalid(&given, "belongs in the body, not in the query"));
         }
-        insert(&mut object, &field.name, field.coerce(&text)?)?;
+        let value = field.coerce(&text)?;
+        match object.get_mut(&field.name) {
+            Some(before) if field.takes_list => *before = joined(before.take(), value),
+            Some(_) | None => insert(&mut object, &field.name, value)?,
+        }
     }
     match (content, route.accepts) {
         (Content::Nothing, _) => {}
         (Content::Json(members), _) => {
-            inputs.check_names(&members)?;
+            inputs.check_names(&members, &[])?;
             for (name, value) in members {
                 insert(&mut object, &name, value)?;
             }
@@ -92,6 +98,24 @@ pub(crate) fn arguments(
         }
     }
     Ok(object.into())
+}
+
+/// A list given in several parameters of one name.
+fn joined(before: Value, next: Value) -> Value {
+    let items = |value| match value {
+        Value::Array(items) => items,
+        item => vec![item],
+    };
+    let mut all = items(before);
+    all.extend(items(next));
+    all.into()
+}
+
+/// The input a body's media type sets to true, when it is the one the route waits for.
+pub(crate) fn mark(route: &Route, headers: &HeaderMap) -> Option<(String, String)> {
+    let (mime, input) = route.marked_by?;
+    let given = headers.get(CONTENT_TYPE)?.to_str().ok()?.split(';').next()?.trim();
+    given.eq_ignore_ascii_case(mime).then(|| (input.to_owned(), true.to_string()))
 }
 
 /// A raw body as an input: text, or base64 where the input takes that.

@@ -19,6 +19,16 @@ struct Try {
     levels: Option<Vec<i64>>,
     order: Option<Order>,
     content: String,
+    r#where: Option<OneOrMore>,
+    is_link: Option<bool>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is looked at")]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -33,6 +43,7 @@ struct Nothing {}
 
 impl Operation for Try {
     const NAME: &'static str = "try";
+    const ALIASES: &'static [(&'static str, &'static str)] = &[("page", "path")];
     type Output = Nothing;
     fn run(self, _: &Cx<'_>) -> Result<Nothing, Fault> {
         Ok(Nothing {})
@@ -40,7 +51,7 @@ impl Operation for Try {
 }
 
 const GET: Route = Route::get("/try/{path}");
-const PUT: Route = Route::put("/try").raw("content");
+const PUT: Route = Route::put("/try").raw("content").marked_by("application/x-link", "is_link");
 const POST: Route = Route::post("/try").query(&["limit"]);
 
 fn bind(route: &Route, query: &str, content: Content) -> Result<Value, Fault> {
@@ -62,6 +73,46 @@ fn query_texts_become_what_the_schema_says() {
     assert_eq!(object, expected);
     let object = bind(&GET, "resolveLinks=0&path", Content::Nothing).unwrap();
     assert_eq!(object, json!({ "resolve_links": false, "path": "" }));
+}
+
+#[test]
+fn a_list_may_be_given_in_several_parameters() {
+    for (query, object) in [
+        ("where=a,b", json!({ "where": "a,b" })),
+        ("where=a,b&where=c", json!({ "where": ["a,b", "c"] })),
+        ("where=a&where=b&where=c", json!({ "where": ["a", "b", "c"] })),
+        ("tags=x,y&tags=z", json!({ "tags": ["x", "y", "z"] })),
+    ] {
+        assert_eq!(bind(&GET, query, Content::Nothing).unwrap(), object, "{query}");
+    }
+}
+
+#[test]
+fn an_input_is_known_under_its_other_name_too() {
+    assert_eq!(bind(&GET, "page=a.md", Content::Nothing).unwrap(), json!({ "path": "a.md" }));
+    let fault = bind(&GET, "page=a.md&path=b.md", Content::Nothing).unwrap_err();
+    assert_eq!(fault.message(), "`path`: is given twice");
+    let body = Content::Json(members(json!({ "page": "a.md" })));
+    assert_eq!(bind(&POST, "", body).unwrap(), json!({ "page": "a.md" }), "the operation knows the name");
+    let inputs = Inputs::of(&Entry::of::<Try>());
+    let fault = inputs.check_names(&members(json!({ "actr": "me" })), &["actor"]).unwrap_err();
+    assert_eq!(fault.message(), "there is no parameter `actr`; did you mean `actor`?");
+}
+
+#[test]
+fn the_type_of_a_body_may_say_what_it_is() {
+    for (mime, is_link) in [
+        ("application/x-link", true),
+        ("Application/X-Link; charset=utf-8", true),
+        ("application/x-links", false),
+        ("text/markdown", false),
+        ("", false),
+    ] {
+        let found = mark(&PUT, &headers(&[("Content-Type", mime.as_bytes())]));
+        assert_eq!(found, is_link.then(|| ("is_link".to_owned(), "true".to_owned())), "{mime}");
+    }
+    assert_eq!(mark(&PUT, &HeaderMap::new()), None);
+    assert_eq!(mark(&POST, &headers(&[("Content-Type", b"application/x-link")])), None);
 }
 
 #[test]

@@ -24,7 +24,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, McpError};
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::kernel::{Server, Space};
+use svcfs_knowledge::kernel::{Answer, Server, Space};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
@@ -32,13 +32,17 @@ use crate::app::{App, log};
 use crate::bind::{MAX_BODY_BYTES, from_arguments, header};
 use crate::specials::VERSION;
 use crate::{Error, edge, reply};
-use tools::Tools;
+use tools::{Known, Tools};
 
 /// Where it is served.
 pub(crate) const PATH: &str = "/mcp";
 
-const INSTRUCTIONS: &str = "A knowledge base of markdown pages. Find pages with svc_search, read them with svc_read, and pass \
-    the etag you read as if_match when you write, so that nobody's change is lost. Pages link to each other with [[name]].";
+const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown pages with YAML frontmatter, each change a version in git. Paths are \
+    relative, such as `notes/today.md`. Before writing, read the resource svc://schema (or the page SCHEMA.md): it tells what goes \
+    where. Find pages with svc_search (all words must occur) or svc_query_meta (by frontmatter), look around with svc_tree; \
+    svc_peek and svc_section show a part of a long page, svc_read all of it. svc_write replaces a whole page: read it first, and give \
+    the ETag you read as if_match, so that nobody's change is lost; svc_append adds to the end. Pages link to each other with \
+    [[name]]; svc_rename rewrites the links that lead to a page. Give your name as actor: it becomes the author of the version.";
 
 /// The tool list as it is published in `http/tools.json`; ends with a newline.
 pub fn tools() -> String {
@@ -134,14 +138,10 @@ impl Agent {
 
     async fn call(
         &self,
-        name: &str,
+        tool: &Known,
         mut arguments: Map<String, Value>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Value, Fault> {
-        let Some(tool) = self.tools.find(name) else {
-            let name = name.escape_default();
-            return Err(Fault::new(Kind::Invalid, format!("there is no tool `{name}`")));
-        };
+    ) -> Result<CallToolResult, Fault> {
         let space = self.space(context)?;
         let inputs = &tool.inputs;
         let caller = if tool.entry.is_reading() {
@@ -149,9 +149,13 @@ impl Agent {
         } else {
             from_arguments(&mut arguments, |name| inputs.get(name).is_some())?
         };
-        inputs.check_names(&arguments)?;
-        let output = self.app.call(tool.entry, space, caller, arguments.into()).await?;
-        Ok(if tool.is_wrapped { json!({ "result": output }) } else { output })
+        inputs.check_names(&arguments, &tool.attribution)?;
+        let Answer { output, words } = self.app.tell(tool.entry, space, caller, arguments.into()).await?;
+        let mut result = CallToolResult::structured(if tool.is_wrapped { json!({ "result": output }) } else { output });
+        if let Some(words) = words {
+            result.content = vec![ContentBlock::text(words)];
+        }
+        Ok(result)
     }
 }
 
@@ -177,8 +181,12 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
-        match self.call(&request.name, arguments, &context).await {
-            Ok(output) => Ok(CallToolResult::structured(output).into()),
+        let Some(tool) = self.tools.find(&request.name) else {
+            let message = format!("there is no tool `{}`; tools/list names them all", request.name.escape_default());
+            return Err(ErrorData::invalid_params(message, None));
+        };
+        match self.call(tool, arguments, &context).await {
+            Ok(result) => Ok(result.into()),
             Err(fault) => failure(&fault, &request.name),
         }
     }
@@ -222,26 +230,17 @@ impl ServerHandler for Agent {
     }
 }
 
-/// A fault as an agent sees it (architecture.md 7, last column).
+/// A fault as an agent sees it: a result it can read and act on, except our own failure.
 fn failure(fault: &Fault, tool: &str) -> Result<CallToolResponse, ErrorData> {
     let id = edge::new_request_id();
     log(fault, tool, &id);
-    if reply::is_generic(fault.kind()) {
-        return match fault.kind().mcp() {
-            McpError::Internal => Err(ErrorData::internal_error(reply::generic(&id), None)),
-            McpError::Tool | McpError::Parameters => {
-                Ok(CallToolResult::error(vec![ContentBlock::text(reply::generic(&id))]).into())
-            }
-        };
-    }
+    let is_generic = reply::is_generic(fault.kind());
+    let mut text = if is_generic { reply::generic(&id) } else { fault.message().to_owned() };
     match fault.kind().mcp() {
-        McpError::Internal => Err(ErrorData::internal_error(fault.message().to_owned(), None)),
-        McpError::Parameters => Err(ErrorData::invalid_params(fault.message().to_owned(), None)),
+        McpError::Internal => Err(ErrorData::internal_error(text, None)),
         McpError::Tool => {
-            let mut text = fault.message().to_owned();
-            let detail = fault.detail();
-            if !detail.is_empty() {
-                text.push_str(&format!("\n{}", json!(detail)));
+            if !is_generic && !fault.detail().is_empty() {
+                text.push_str(&format!("\n{}", json!(fault.detail())));
             }
             Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into())
         }

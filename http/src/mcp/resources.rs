@@ -84,7 +84,7 @@ fn schema(space: &Space) -> Result<ResourceContents, Fault> {
 
 fn file(space: &Space, path: &TreePath, uri: &str) -> Result<ResourceContents, Fault> {
     let content = space.vfs.read(Door::Mcp, path)?.content;
-    let mime = media::of_path(path).unwrap_or_else(|| media::PLAIN.to_owned());
+    let mime = media::of(path, &content);
     let mime = mime.split(';').next().unwrap_or_default().to_owned();
     let contents = match std::str::from_utf8(&content) {
         Ok(text) => ResourceContents::text(text, uri),

@@ -14,12 +14,18 @@ use crate::openapi::{join_lines, manual};
 /// What every tool's name begins with.
 const PREFIX: &str = "svc_";
 
-/// What a writing tool takes beside the operation's own inputs.
+/// What a writing tool takes beside the operation's own inputs; the last one only when a condition says something about it.
 const ATTRIBUTION: [(&str, &str); 3] = [
     ("actor", "Name the change is attributed to; becomes the commit author. `mcp-agent` when absent"),
     ("provenance", "Where the content comes from, as `type:id`, such as `run:249`; recorded in the page's frontmatter"),
-    ("if_match", "ETag the page was read with; the write is refused when the page has changed since"),
+    (
+        CONDITION,
+        "ETag the file was read with; the change is refused when somebody changed the file since. `*` means that it must exist",
+    ),
 ];
+
+/// The condition among them.
+const CONDITION: &str = "if_match";
 
 /// Every tool.
 pub(super) struct Tools(Vec<Known>);
@@ -30,6 +36,8 @@ pub(super) struct Known {
     pub entry: &'static Entry,
     /// What it reads.
     pub inputs: Inputs,
+    /// What it takes beside that.
+    pub attribution: Vec<&'static str>,
     /// Whether the output is no object, and is answered as `{"result": …}`.
     pub is_wrapped: bool,
     tool: Tool,
@@ -65,7 +73,8 @@ impl Known {
         let tool = Tool::new(format!("{PREFIX}{}", entry.name), manual, Arc::new(input))
             .with_raw_output_schema(Arc::new(output))
             .with_annotations(annotations);
-        Self { entry, inputs: Inputs::of(entry), is_wrapped, tool }
+        let attribution = attribution(entry).map(|(name, _)| name).collect();
+        Self { entry, inputs: Inputs::of(entry), attribution, is_wrapped, tool }
     }
 }
 
@@ -77,15 +86,34 @@ fn input(entry: &Entry) -> (JsonObject, String) {
     let mut object = object(schema, generator.take_definitions(true));
     object.remove("description");
     object.remove("title");
-    if !entry.is_reading() {
-        let properties = object.entry("properties").or_insert_with(|| json!({}));
-        for (name, description) in ATTRIBUTION {
-            if let Some(properties) = properties.as_object_mut().filter(|properties| !properties.contains_key(name)) {
-                properties.insert(name.to_owned(), json!({ "type": "string", "description": description }));
-            }
+    if let Some(properties) = object.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
+        for (name, description) in attribution(entry) {
+            let described = || json!({ "type": "string", "description": description });
+            properties.entry(name).or_insert_with(described);
+        }
+        for (other, own) in entry.aliases {
+            *properties = renamed(std::mem::take(properties), own, other);
         }
     }
+    if let Some(required) = object.get_mut("required").and_then(Value::as_array_mut) {
+        for (other, own) in entry.aliases {
+            required.iter_mut().filter(|name| *name == own).for_each(|name| *name = json!(other));
+        }
+    }
+    // An unknown argument is refused; a client that knows so does not send it.
+    object.insert("additionalProperties".to_owned(), false.into());
     (object, manual)
+}
+
+/// What a tool takes beside its operation's inputs.
+fn attribution(entry: &Entry) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let (writes, is_conditional) = (!entry.is_reading(), entry.is_conditional);
+    ATTRIBUTION.into_iter().filter(move |(name, _)| writes && (is_conditional || *name != CONDITION))
+}
+
+/// The same members in the same order, one of them under another name.
+fn renamed(members: Map<String, Value>, from: &str, to: &str) -> Map<String, Value> {
+    members.into_iter().map(|(name, value)| if name == from { (to.to_owned(), value) } else { (name, value) }).collect()
 }
 
 /// The schema of a tool's result, which must be an object; anything else is wrapped.

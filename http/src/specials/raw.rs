@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, HeaderValue, LAST_MODIFIED};
-use svcfs_base::{Door, Fault, Timestamp, TreePath};
+use svcfs_base::{Door, Fault, Kind, Timestamp, TreePath};
 use svcfs_knowledge::kernel::Space;
 use svcfs_work::Lane;
 use warp::reply::Response;
@@ -14,17 +14,19 @@ use crate::{media, reply};
 /// The bytes of a file that is not below a dot directory.
 ///
 /// # Errors
-/// `Invalid` for a path that is denied, `NotFound` when nothing is there or it is a dot file.
+/// `Invalid` for a path that is denied, `NotFound` when nothing is there, or a directory or a dot file is.
 pub(super) async fn raw(app: &App, space: Arc<Space>, path: &str) -> Result<Response, Fault> {
     let path = TreePath::parse(path)?;
     if path.is_dotted() {
         return Err(Fault::file_not_found(&path));
     }
     let wanted = path.clone();
-    let file = app.blocking(Lane::Quick, move || space.vfs.read(Door::Http, &wanted)).await?;
+    let file = app.blocking(Lane::Quick, move || space.vfs.read(Door::Http, &wanted)).await;
+    let file =
+        file.map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(&path) } else { fault })?;
+    let mime = media::of(&path, &file.content);
     let mut response = Response::new(file.content.into());
     let headers = response.headers_mut();
-    let mime = media::of_path(&path).unwrap_or_else(|| "application/octet-stream".to_owned());
     media::describe(headers, &mime);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600, must-revalidate"));
     let modified = Timestamp::try_from(file.attributes.modified).ok().and_then(reply::http_date);

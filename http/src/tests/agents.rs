@@ -89,7 +89,9 @@ async fn a_tool_writes_under_the_agents_name_and_precondition() {
     let read = call(&door, "svc_read", json!({ "path": "a.md" })).await;
     assert_eq!(read["result"]["structuredContent"]["content"], "# B\n");
     let text = read["result"]["content"][0]["text"].as_str().unwrap();
-    assert_eq!(serde_json::from_str::<Value>(text).unwrap(), read["result"]["structuredContent"]);
+    assert_eq!(text, format!("[ETag: {}]\n\n# B\n", read["result"]["structuredContent"]["etag"].as_str().unwrap()));
+    let text = versions["result"]["content"][0]["text"].as_str().unwrap();
+    assert_eq!(serde_json::from_str::<Value>(text).unwrap(), versions["result"]["structuredContent"]);
     assert!(door.stopped().await);
 }
 
@@ -107,18 +109,30 @@ async fn a_tool_is_of_the_space_the_header_names() {
 #[tokio::test(flavor = "multi_thread")]
 async fn refusals_have_the_shape_of_their_kind() {
     let door = Listening::on(TestServer::new()).await;
+    // A model reads results, not protocol errors: what it can mend comes as a result.
     for (name, arguments, message) in [
         ("svc_read", json!({}), "path is required"),
-        ("svc_read", json!({ "path": "../a.md" }), "`path`: path denied: `..` in `..`"),
+        ("svc_read", json!({ "path": "../a.md" }), "path denied: `..` in `..`"),
         ("svc_read", json!({ "pat": "a.md" }), "there is no parameter `pat`; did you mean `path`?"),
         ("svc_read", json!({ "path": "a.md", "actor": "me" }), "there is no parameter `actor`; known are"),
         ("svc_write", json!({ "path": "a.md", "content": "x", "if_match": "old" }), "`if_match`: "),
-        ("svc_nothing", json!({}), "there is no tool `svc_nothing`"),
-        ("read", json!({}), "there is no tool `read`"),
+        (
+            "svc_write",
+            json!({ "path": "a.md", "content": "x", "if_mach": "*" }),
+            "there is no parameter `if_mach`; did you mean",
+        ),
+        ("svc_bulk_write", json!({ "files": [], "if_match": "*" }), "`If-Match`: `bulk_write` does not change one"),
+        ("svc_search", json!({ "query": "a", "limit": "five" }), "`limit`: "),
     ] {
         let answer = call(&door, name, arguments).await;
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        assert!(answer["result"]["content"][0]["text"].as_str().unwrap().starts_with(message), "{answer}");
+    }
+    for name in ["svc_nothing", "read"] {
+        let answer = call(&door, name, json!({})).await;
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
-        assert!(answer["error"]["message"].as_str().unwrap().starts_with(message), "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("there is no tool `{name}`")), "{answer}");
     }
     let missing = call(&door, "svc_read", json!({ "path": "a.md" })).await;
     assert_eq!(missing["result"]["content"][0]["text"], "file not found: a.md");

@@ -41,6 +41,84 @@ async fn a_page_is_written_read_and_cached() {
 }
 
 #[tokio::test]
+async fn a_copy_with_a_date_is_right_until_the_file_changes() {
+    let server = TestServer::new();
+    let etag = server.put("a.md", "# A\n").await;
+    let modified = server.get("/api/svc/file?path=a.md").await.header("last-modified").to_owned();
+    let ask = async |headers: &[(&str, &str)]| server.ask("GET /api/svc/file?path=a.md", headers, "").await;
+    for date in [&*modified, "Tue, 31 Dec 2999 23:59:59 GMT"] {
+        let cached = ask(&[("If-Modified-Since", date)]).await;
+        assert!(cached.is_empty(StatusCode::NOT_MODIFIED), "{date}: {}", cached.status);
+        assert_eq!((cached.header("last-modified"), cached.header("etag")), (&*modified, &*format!("\"{etag}\"")));
+    }
+    for date in ["Thu, 01 Jan 1970 00:00:01 GMT", "yesterday", ""] {
+        assert_eq!(ask(&[("If-Modified-Since", date)]).await.status, 200, "{date}");
+    }
+    let both = ask(&[("If-Modified-Since", &modified), ("If-None-Match", "\"another\"")]).await;
+    assert_eq!(both.status, 200, "an ETag knows better than a date");
+}
+
+#[tokio::test]
+async fn a_link_is_made_by_the_type_of_its_body_and_told_by_a_header() {
+    let server = TestServer::of(CATALOGUE, "[server]\npublic_url = \"https://notes.example\"\n");
+    server.put("a.md", "# A\n").await;
+    let link = [("Content-Type", "application/x-symlink")];
+    let made = server.ask("PUT /api/svc/file?path=l.md", &link, "a.md").await;
+    assert_eq!((made.status, &made.json()["type"]), (200, &json!("symlink")), "{}", made.text());
+    assert_eq!(server.get("/api/svc/readlink?path=l.md").await.text(), "a.md");
+    let read = server.get("/api/svc/file?path=l.md").await;
+    assert_eq!((read.text(), read.header("x-file-type")), ("# A\n", "symlink"));
+    assert_eq!(read.header("x-permalink"), "https://notes.example/page/l.md");
+    let page = server.get("/api/svc/file?path=a.md").await;
+    assert!(page.headers.get("x-file-type").is_none() && page.header("x-permalink").ends_with("/page/a.md"));
+    for target in ["/etc/passwd", "../../x", ""] {
+        let refused = server.ask("PUT /api/svc/file?path=m.md", &link, target).await;
+        assert!(refused.error(400).starts_with("the target of the link cannot be used: "), "{}", refused.text());
+    }
+    let twice = server.ask("PUT /api/svc/file?path=l.md&symlink=false", &link, "a.md").await;
+    assert_eq!(twice.error(400), "`symlink`: is given twice");
+}
+
+#[tokio::test]
+async fn the_frontmatter_alone_is_an_object_with_the_pages_etag() {
+    let server = TestServer::new();
+    let etag = server.put("a.md", "---\ntitle: A\ntags: [x]\n---\n\ntext\n").await;
+    let answer = server.get("/api/svc/file?path=a.md&metadata_only=true").await;
+    assert_eq!(answer.json(), json!({ "title": "A", "tags": ["x"] }));
+    assert_eq!(answer.header("etag"), format!("\"{etag}\""));
+}
+
+#[tokio::test]
+async fn conditions_on_frontmatter_are_given_in_one_parameter_each() {
+    let server = TestServer::new();
+    server.put("a.md", "---\nkind: x\nn: 1\n---\n").await;
+    server.put("b.md", "---\nkind: x\nn: 2\n---\n").await;
+    let found = server.get("/api/svc/meta?where=$.kind=x&where=$.n%3E1").await.json();
+    assert_eq!((found.as_array().unwrap().len(), &found[0]["path"]), (1, &json!("b.md")), "{found}");
+    let either = server.get("/api/svc/meta?where=$.kind=x&or=$.n=1&or=$.n=2").await.json();
+    assert_eq!(either.as_array().unwrap().len(), 2, "{either}");
+    assert_eq!(server.get("/api/svc/meta").await.error(400), "where is required");
+}
+
+#[tokio::test]
+async fn a_file_without_a_known_extension_is_text_when_it_is_text() {
+    let server = TestServer::new();
+    for (path, bytes, mime) in [
+        ("LICENSE", &b"text\n"[..], "text/plain; charset=utf-8"),
+        ("blob", b"\xff\x00", "application/octet-stream"),
+        ("x.unknownextension", b"\xff\x00", "application/octet-stream"),
+    ] {
+        assert_eq!(server.ask(&format!("PUT /api/svc/file?path={path}"), &[], bytes).await.status, 200);
+        for uri in [format!("/api/svc/file?path={path}"), format!("/raw/{path}")] {
+            let read = server.get(&uri).await;
+            assert_eq!((&*read.body, read.header("content-type")), (bytes, mime), "{uri}");
+        }
+    }
+    server.put("d/a.md", "a\n").await;
+    assert_eq!(server.get("/raw/d").await.error(404), "file not found: d");
+}
+
+#[tokio::test]
 async fn bytes_that_are_no_text_travel_unharmed() {
     let server = TestServer::new();
     let bytes = b"\x89PNG\r\n\x1a\n\x00\xff".as_slice();

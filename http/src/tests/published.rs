@@ -98,10 +98,35 @@ fn every_tool_takes_and_gives_objects() {
                 assert!(tool[schema].pointer(&target[1..]).is_some(), "{name}: {target} leads nowhere");
             }
         }
+        assert_eq!(tool["inputSchema"]["additionalProperties"], false, "{name}");
         let writes = tool["annotations"]["readOnlyHint"] == false;
         let has_actor = tool["inputSchema"]["properties"].get("actor").is_some();
         assert!(!writes || has_actor, "{name} writes and takes no actor");
     }
+}
+
+#[test]
+fn agents_see_the_names_they_know_and_conditions_only_where_they_hold() {
+    let schema = |name: &str| tools().into_iter().find(|tool| tool["name"] == name).unwrap()["inputSchema"].clone();
+    let search = schema("svc_search");
+    assert_eq!(search["required"], serde_json::json!(["query"]));
+    assert!(search["properties"]["query"].is_object() && search["properties"].get("q").is_none(), "{search}");
+    assert!(schema("svc_write")["properties"].get("if_match").is_some());
+    assert!(schema("svc_bulk_write")["properties"].get("if_match").is_none());
+}
+
+#[test]
+fn headers_are_documented_where_they_are_sent() {
+    let document = document();
+    let file = &document["paths"]["/api/svc/file"];
+    let sent = |method: &str| -> Vec<String> {
+        file[method]["responses"]["200"]["headers"].as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(sent("get"), ["ETag", "Last-Modified", "X-Permalink", "X-File-Type"]);
+    assert_eq!(sent("put"), ["ETag"]);
+    assert!(file["put"]["requestBody"]["content"]["application/x-symlink"].is_object());
+    let asked = |path: &str| document["paths"][path]["post"]["parameters"].to_string();
+    assert!(asked("/api/svc/rename").contains("IfMatch") && !asked("/api/svc/bulk").contains("IfMatch"));
 }
 
 #[test]

@@ -74,7 +74,7 @@ async fn raw_files_are_described_and_cannot_run() {
             "text/html; charset=utf-8",
             "sandbox; default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'",
         ),
-        ("f", "application/octet-stream", ""),
+        ("f", "text/plain; charset=utf-8", ""),
         ("é ü.md", "text/markdown; charset=utf-8", ""),
     ] {
         let encoded = path.replace(' ', "%20");

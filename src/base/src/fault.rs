@@ -18,13 +18,14 @@ pub enum Level {
     Error,
 }
 
-/// How a fault is told to an agent (architecture.md 7, last column).
+/// How a fault is told to an agent.
+///
+/// Why are wrong arguments no JSON-RPC error −32602? Because clients show protocol errors to their user, and results to the model,
+/// which is the one that can mend its arguments (gaps.md 4.21; the protocol's own text asks for the same).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum McpError {
     /// A tool result with `isError`.
     Tool,
-    /// JSON-RPC error −32602, invalid parameters.
-    Parameters,
     /// JSON-RPC error −32603, internal error.
     Internal,
 }
@@ -66,7 +67,7 @@ faults! {
     /// `If-None-Match: *` on a path that exists (gaps.md D2).
     PreconditionFailed 412  17    17 "PreconditionFailed" Info  Tool
     /// The request itself is malformed.
-    Invalid            400  22    22 "InvalidArgument"    Info  Parameters
+    Invalid            400  22    22 "InvalidArgument"    Info  Tool
     /// A gate (lint, schema) refused the content.
     Rejected           422  22    22 "InvalidRequest"     Info  Tool
     /// No or wrong credentials.
@@ -82,7 +83,7 @@ faults! {
     /// The directory still has entries.
     NotEmpty           409  39    66 "BucketNotEmpty"     Info  Tool
     /// A path component over 255 bytes, or a path over 4,096.
-    NameTooLong        400  36    63 "KeyTooLongError"    Info  Parameters
+    NameTooLong        400  36    63 "KeyTooLongError"    Info  Tool
     /// The body or file is over its limit.
     TooLarge           413  27    27 "EntityTooLarge"     Info  Tool
     /// Too many requests.

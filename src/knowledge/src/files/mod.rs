@@ -5,6 +5,7 @@
 
 mod content;
 mod follow;
+mod link;
 mod operations;
 mod read;
 mod rename;

@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use svcfs_base::{Actor, Caller, ETag, Expect, Fault, Limit, Settled, Timestamp, TreePath};
+use svcfs_base::{Actor, Caller, Door, ETag, Expect, Fault, Limit, Settled, Timestamp, TreePath};
 
 use super::content::Content;
 use super::rename::Renamed;
 use super::tree::Node;
-use super::{read, rename, tree, write};
+use super::{link, read, rename, tree, write};
 use crate::kernel::{Area, Cx, Entry, Operation, Route};
 
 /// The operations of this area.
@@ -35,10 +35,14 @@ pub struct Tree {
     #[serde(default = "TreePath::root")]
     #[schemars(default = "root")]
     pub path: TreePath,
-    /// Levels of directories to go down
+    /// Levels of directories to go down, at most 20; when absent 3 for an agent and 20 for everybody else. A directory at the
+    /// deepest level is shown without what lies inside
     #[serde(default)]
-    pub depth: Limit<20, 20>,
+    pub depth: Option<Limit<20, 20>>,
 }
+
+/// Levels an agent is shown unasked (gaps.md 4.21): its reader's memory is short.
+const AGENT_DEPTH: usize = 3;
 
 fn root() -> &'static str {
     "/"
@@ -50,13 +54,22 @@ impl Operation for Tree {
     const TOOL: bool = true;
     type Output = Vec<Node>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Node>, Fault> {
-        tree::nodes(&cx.space.vfs, cx.caller.door, &self.path, self.depth.get())
+        let depth = match (self.depth, cx.caller.door) {
+            (Some(depth), _) => depth.get(),
+            (None, Door::Mcp) => AGENT_DEPTH,
+            (None, _) => Limit::<20, 20>::default().get(),
+        };
+        tree::nodes(cx, &self.path, depth)
+    }
+    fn words(nodes: &Vec<Node>) -> Option<String> {
+        Some(tree::listing(nodes))
     }
 }
 
 /// Read a page or any other file
 ///
-/// The answer carries the file's ETag: pass it as `if_match` when you write, so that nobody's change is lost.
+/// The answer carries the file's ETag: give it back when you write the file, as `if_match` (header `If-Match`), so that nobody's
+/// change is lost. A symbolic link is followed.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Read {
     /// Which file, such as `notes/today.md`
@@ -83,6 +96,12 @@ pub struct Page {
     pub modified: Timestamp,
     /// Length in bytes
     pub size: u64,
+    /// `symlink` when the path is a symbolic link; absent for an ordinary file
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<FileType>,
+    /// Where people read the page; absent without `server.public_url`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permalink: Option<String>,
     /// True when the file still has the ETag given as `if_not_etag`
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_modified: bool,
@@ -94,9 +113,21 @@ pub struct Page {
     pub frontmatter: Option<Map<String, Value>>,
 }
 
+/// What a file is, when it is no ordinary one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FileType {
+    /// A symbolic link.
+    Symlink,
+}
+
 impl Operation for Read {
     const NAME: &'static str = "read";
-    const HTTP: &'static [Route] = &[Route::get("/file").text_of_path("content").etag()];
+    const HTTP: &'static [Route] = &[Route::get("/file")
+        .text_of_path("content")
+        .or_json("frontmatter")
+        .headers(&[("permalink", "X-Permalink"), ("type", "X-File-Type")])
+        .etag()];
     const TOOL: bool = true;
     type Output = Page;
     fn run(self, cx: &Cx<'_>) -> Result<Page, Fault> {
@@ -105,6 +136,8 @@ impl Operation for Read {
             etag: file.etag,
             modified: read::moment(file.attributes.modified),
             size: file.content.len() as u64,
+            kind: link::is_link(cx, &self.path).then_some(FileType::Symlink),
+            permalink: read::permalink(cx, &self.path),
             not_modified: self.if_not_etag == Some(file.etag),
             content: None,
             frontmatter: None,
@@ -121,6 +154,16 @@ impl Operation for Read {
             page.content = Some(Content(file.content));
         }
         Ok(page)
+    }
+    fn words(page: &Page) -> Option<String> {
+        if page.not_modified {
+            return Some(format!("not modified (etag: {})", page.etag));
+        }
+        match (&page.frontmatter, page.content.as_ref().and_then(Content::text)) {
+            (Some(frontmatter), _) => serde_json::to_string(frontmatter).ok(),
+            (None, Some(text)) => Some(format!("[ETag: {}]\n\n{text}", page.etag)),
+            (None, None) => None,
+        }
     }
 }
 
@@ -160,6 +203,10 @@ pub struct Write {
     pub path: TreePath,
     /// The whole new content, of a page markdown with optional YAML frontmatter; at most 32 MiB
     pub content: Content,
+    /// Make a symbolic link: the content is its target, relative to the directory the link is in and inside the tree. Over HTTP,
+    /// `Content-Type: application/x-symlink` says the same
+    #[serde(default)]
+    pub symlink: bool,
 }
 
 /// A file that was written.
@@ -169,6 +216,9 @@ pub struct Written {
     pub path: TreePath,
     /// Hash of the stored content
     pub etag: ETag,
+    /// `symlink` for a symbolic link; absent for an ordinary file
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<FileType>,
 }
 
 impl TryFrom<Settled> for Written {
@@ -176,17 +226,27 @@ impl TryFrom<Settled> for Written {
     fn try_from(settled: Settled) -> Result<Self, Fault> {
         let Settled { path, etag } = settled;
         let etag = etag.ok_or_else(|| Fault::internal(format!("`{path}` was written and is gone")))?;
-        Ok(Self { path, etag })
+        Ok(Self { path, etag, kind: None })
     }
 }
 
 impl Operation for Write {
     const NAME: &'static str = "write";
-    const HTTP: &'static [Route] = &[Route::put("/file").raw("content").etag()];
+    const HTTP: &'static [Route] =
+        &[Route::put("/file").raw("content").marked_by("application/x-symlink", "symlink").etag()];
     const TOOL: bool = true;
+    const CONDITIONAL: bool = true;
     type Output = Written;
     fn run(self, cx: &Cx<'_>) -> Result<Written, Fault> {
-        write::write(cx, super::named(self.path)?, self.content.0)?.try_into()
+        let path = super::named(self.path)?;
+        if !self.symlink {
+            return write::write(cx, path, self.content.0)?.try_into();
+        }
+        let written: Written = link::make(cx, path, &self.content.0)?.try_into()?;
+        Ok(Written { kind: Some(FileType::Symlink), ..written })
+    }
+    fn words(written: &Written) -> Option<String> {
+        Some(format!("Written {} (ETag: {})", written.path, written.etag))
     }
 }
 
@@ -210,18 +270,24 @@ impl Operation for Delete {
     const NAME: &'static str = "delete";
     const HTTP: &'static [Route] = &[Route::delete("/file")];
     const TOOL: bool = true;
+    const CONDITIONAL: bool = true;
     type Output = Deleted;
     fn run(self, cx: &Cx<'_>) -> Result<Deleted, Fault> {
         write::remove(cx, super::named(self.path)?).map(|deleted| Deleted { deleted })
     }
+    fn words(gone: &Deleted) -> Option<String> {
+        Some(format!("Deleted {}", gone.deleted))
+    }
 }
 
 /// Write many files in one commit, all or none
+///
+/// Any refusal (one `if_match` that does not hold, one page that lint refuses) leaves all of them as they were.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct BulkWrite {
     /// The files; each path once
     pub files: Vec<BulkFile>,
-    /// Name the change is attributed to; beats the header `X-Actor`
+    /// Name the change is attributed to and the commit's author; over HTTP it beats the header `X-Actor`
     #[serde(default)]
     pub actor: Option<Actor>,
     /// Subject of the commit; `<actor>: bulk write — N files` when absent
@@ -231,6 +297,7 @@ pub struct BulkWrite {
 
 /// One file of a bulk write.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct BulkFile {
     /// Which file
     pub path: TreePath,
@@ -256,16 +323,16 @@ impl Operation for BulkWrite {
     const TOOL: bool = true;
     type Output = BulkWritten;
     fn run(self, cx: &Cx<'_>) -> Result<BulkWritten, Fault> {
-        if cx.caller.expect != Expect::Any {
-            let why = "a bulk write has one condition for each file: give `files[i].if_match`";
-            return Err(Fault::invalid("If-Match", why));
-        }
         let mut caller: Caller = cx.caller.clone();
         caller.actor = self.actor.or(caller.actor);
         let entries = self.files.into_iter().enumerate().map(|(index, file)| file.entry(index));
         let applied = write::bulk(cx, &caller, entries.collect::<Result<_, _>>()?, self.message)?;
         let files: Vec<Written> = applied.files.into_iter().map(Written::try_from).collect::<Result<_, _>>()?;
         Ok(BulkWritten { count: files.len(), files })
+    }
+    fn words(written: &BulkWritten) -> Option<String> {
+        let files = written.files.iter().map(|file| format!("\n- {} (ETag: {})", file.path, file.etag));
+        Some(format!("Written {} files{}", written.count, files.collect::<String>()))
     }
 }
 
@@ -302,9 +369,13 @@ impl Operation for Append {
     const NAME: &'static str = "append";
     const HTTP: &'static [Route] = &[Route::post("/file/append").raw("content").etag()];
     const TOOL: bool = true;
+    const CONDITIONAL: bool = true;
     type Output = Written;
     fn run(self, cx: &Cx<'_>) -> Result<Written, Fault> {
         write::append(cx, &super::named(self.path)?, &self.separator, &self.content.0)?.try_into()
+    }
+    fn words(written: &Written) -> Option<String> {
+        Some(format!("Appended to {} (ETag: {})", written.path, written.etag))
     }
 }
 
@@ -330,8 +401,13 @@ impl Operation for Rename {
     const NAME: &'static str = "rename";
     const HTTP: &'static [Route] = &[Route::post("/rename").query(&["update_links"]).etag()];
     const TOOL: bool = true;
+    const CONDITIONAL: bool = true;
     type Output = Renamed;
     fn run(self, cx: &Cx<'_>) -> Result<Renamed, Fault> {
         rename::rename(cx, self.from, self.to, self.update_links)
+    }
+    fn words(renamed: &Renamed) -> Option<String> {
+        let Renamed { from, to, etag, updated_links } = renamed;
+        Some(format!("Renamed {from} → {to} (ETag: {etag}), {updated_links} links updated"))
     }
 }

@@ -76,6 +76,11 @@ fn brackets(text: &str, link: &Link) -> Option<(usize, usize)> {
     Some((start, end))
 }
 
+/// The address under which people read a page; none without a public address in the settings.
+pub fn permalink(cx: &Cx<'_>, path: &TreePath) -> Option<String> {
+    cx.settings().server.public_url.as_ref().map(|site| address(site.as_str(), path, None))
+}
+
 /// The address under which people read a page (gaps.md 4.3, permalink).
 fn address(site: &str, path: &TreePath, heading: Option<&str>) -> String {
     let mut address = format!("{site}/page");

@@ -1,11 +1,13 @@
 use serde_json::json;
-use svcfs_base::{ETag, Expect};
+use svcfs_base::{Caller, Door, ETag, Expect};
 
 use super::Content;
+use crate::kernel::Entry;
 use crate::spaces::test_space::{TestSpace, expecting, from_run, path, told};
 
 mod appending;
 mod bulk;
+mod linking;
 mod renaming;
 
 #[test]
@@ -21,6 +23,42 @@ fn content_travels_as_text_or_as_base64() {
     {
         assert!(serde_json::from_value::<Content>(wrong.clone()).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn an_agent_is_shown_three_levels_unless_it_asks_for_more() {
+    let space = TestSpace::with("", &[("a/b/c/d.md", "# d\n")]);
+    let agent = Caller::new(Door::Mcp);
+    let told = |arguments| {
+        let entry = Entry::of::<super::operations::Tree>();
+        (entry.tell)(arguments, &space.cx(&agent)).unwrap().words.unwrap()
+    };
+    assert_eq!(told(json!({})), "a/\n  b/\n    c/\n");
+    assert_eq!(told(json!({ "depth": 4 })), "a/\n  b/\n    c/\n      d.md (4 bytes)\n");
+    assert_eq!(told(json!({ "path": "a/b", "depth": 2 })), "c/\n  d.md (4 bytes)\n");
+    assert!(space.get("tree", json!({})).to_string().contains("d.md"), "everybody else is shown all of them");
+}
+
+#[test]
+fn permalinks_are_told_where_there_is_a_public_address() {
+    let space = TestSpace::with("[server]\npublic_url = \"https://notes.example\"\n", &[("a b/ä.md", "x\n")]);
+    let permalink = "https://notes.example/page/a%20b/%C3%A4.md";
+    assert_eq!(space.get("read", json!({ "path": "a b/ä.md" }))["permalink"], permalink);
+    let tree = space.get("tree", json!({}));
+    assert_eq!((tree[0].get("permalink"), &tree[0]["children"][0]["permalink"]), (None, &json!(permalink)));
+    let space = TestSpace::with("", &[("a.md", "x\n")]);
+    assert_eq!(space.get("read", json!({ "path": "a.md" })).get("permalink"), None);
+}
+
+#[test]
+fn an_etag_is_no_condition_for_a_directory() {
+    let space = TestSpace::new();
+    space.put("d/a.md", "a\n");
+    space.get("delete", json!({ "path": "d/a.md" }));
+    let stale = expecting(Expect::OneOf(vec![ETag::of(b"x")]));
+    let (status, message) = told(space.ask_as(&stale, "delete", json!({ "path": "d" })));
+    assert_eq!((status, message.as_str()), (400, "`If-Match`: `d` is a directory, which has no ETag"));
+    assert!(space.ask_as(&expecting(Expect::Present), "delete", json!({ "path": "d" })).is_ok());
 }
 
 #[test]
@@ -74,7 +112,7 @@ fn what_cannot_be_read_is_said_in_the_contract_s_words() {
         (json!({ "path": "dir" }), 404, "file not found: dir"),
         (json!({ "path": ".git/HEAD" }), 404, "file not found: .git/HEAD"),
         (json!({ "path": ".svc/config.toml" }), 404, "file not found: .svc/config.toml"),
-        (json!({ "path": "dir/%2e%2e/x" }), 400, "`path`: path denied: `..` in `%2e%2e`"),
+        (json!({ "path": "dir/%2e%2e/x" }), 400, "path denied: `..` in `%2e%2e`"),
     ] {
         assert_eq!(space.refusal("read", argument), (status, message.to_owned()));
     }

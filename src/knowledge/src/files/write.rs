@@ -74,10 +74,15 @@ pub fn bulk(cx: &Cx<'_>, caller: &Caller, entries: Vec<Entry>, message: Option<S
 /// Removes a file, a link or an empty directory.
 ///
 /// # Errors
-/// `NotFound` when nothing is there and no condition was given; those of [`svcfs_vfs::Vfs::apply`].
+/// `NotFound` when nothing is there and no condition was given; `Invalid` for a directory and an ETag; those of [`svcfs_vfs::Vfs::apply`].
 pub fn remove(cx: &Cx<'_>, path: TreePath) -> Result<TreePath, Fault> {
     let change = match cx.space.vfs.stat(cx.caller.door, &path) {
-        Ok(attributes) if attributes.kind == EntryKind::Directory => Change::RemoveDir { path: path.clone() },
+        Ok(attributes) if attributes.kind == EntryKind::Directory => match &cx.caller.expect {
+            Expect::Any | Expect::Present => Change::RemoveDir { path: path.clone() },
+            Expect::Absent | Expect::OneOf(_) => {
+                return Err(Fault::invalid("If-Match", format_args!("`{path}` is a directory, which has no ETag")));
+            }
+        },
         Err(fault) if cx.caller.expect == Expect::Any => return Err(fault),
         Ok(_) | Err(_) => Change::remove(path.clone()).expecting(cx.caller.expect.clone()),
     };

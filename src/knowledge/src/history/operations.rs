@@ -125,7 +125,7 @@ impl Operation for Blame {
 /// Pass `last_seq` of the answer as `since` to read on; no change is ever left out. A rename is a `delete` and a `write`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Changes {
-    /// Commit hash after which to start; the newest changes when absent
+    /// Commit hash after which to start; the newest changes when absent or empty
     #[serde(default)]
     pub since: Option<String>,
     #[serde(default)]
@@ -138,7 +138,9 @@ impl Operation for Changes {
     const TOOL: bool = true;
     type Output = svcfs_vfs::Changes;
     fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
-        let mut page = cx.space.vfs.changes(self.since.as_deref(), self.limit.get())?;
+        // `last_seq` of a history without commits is empty, and comes back as it was told.
+        let since = self.since.filter(|since| !since.is_empty());
+        let mut page = cx.space.vfs.changes(since.as_deref(), self.limit.get())?;
         page.changes.retain(|record| cx.space.vfs.is_visible(cx.caller.door, &record.path));
         Ok(page)
     }

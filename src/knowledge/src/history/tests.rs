@@ -72,6 +72,16 @@ fn the_server_s_own_files_have_no_history_for_callers() {
 }
 
 #[test]
+fn a_follower_begins_with_what_it_was_told_before_there_was_anything() {
+    let space = TestSpace::new();
+    let nothing = space.get("changes", json!({}));
+    assert_eq!(nothing, json!({ "changes": [], "last_seq": "" }));
+    space.put("a.md", "a\n");
+    let some = space.get("changes", json!({ "since": nothing["last_seq"] }));
+    assert_eq!(some["changes"][0]["path"], "a.md");
+}
+
+#[test]
 fn changes_are_paged_oldest_first_without_a_gap() {
     let space = TestSpace::new();
     for page in ["a.md", "b.md", "c.md"] {

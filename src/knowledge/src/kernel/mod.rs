@@ -14,7 +14,7 @@ mod route;
 mod tests;
 
 pub use context::{Cx, Server, Space};
-pub use operation::{Area, Entry, Operation};
+pub use operation::{Answer, Area, Entry, Operation};
 pub use route::{Accepts, Media, Method, Route};
 
 /// What [`Space::vfs`] answers doors with.

@@ -4,7 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use svcfs_base::Fault;
+use svcfs_base::{Expect, Fault};
 use svcfs_work::Lane;
 
 use super::arguments;
@@ -23,6 +23,12 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     const TOOL: bool = false;
     /// How long it may take.
     const LANE: Lane = Lane::Quick;
+    /// Whether a condition (`If-Match`, `if_match`) says something about it: what it changes is one file. A condition on any other
+    /// operation that changes something is refused, because a caller who gives one relies on it.
+    const CONDITIONAL: bool = false;
+    /// Other names of inputs, each with the input it means. Every door takes both; agents are shown the other name, because
+    /// that is the one they know (gaps.md 4.21).
+    const ALIASES: &'static [(&'static str, &'static str)] = &[];
     /// What it answers.
     type Output: Serialize + JsonSchema;
     /// Does it.
@@ -30,6 +36,19 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// # Errors
     /// The refusal or failure, as the caller should read it.
     fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault>;
+    /// An output in words, for a reader who takes text (gaps.md 4.21); none when its JSON says it best.
+    fn words(_output: &Self::Output) -> Option<String> {
+        None
+    }
+}
+
+/// What an operation answered.
+#[derive(Debug)]
+pub struct Answer {
+    /// The output as JSON.
+    pub output: Value,
+    /// The output in words, see [`Operation::words`].
+    pub words: Option<String>,
 }
 
 /// An operation with its type erased, so that tables can hold it.
@@ -43,12 +62,18 @@ pub struct Entry {
     pub tool: bool,
     /// [`Operation::LANE`]
     pub lane: Lane,
+    /// [`Operation::CONDITIONAL`]
+    pub is_conditional: bool,
+    /// [`Operation::ALIASES`]
+    pub aliases: &'static [(&'static str, &'static str)],
     /// Schema of the inputs, as one object; nested types go to the generator's definitions.
     pub input: fn(&mut SchemaGenerator) -> Schema,
     /// Schema of the output, possibly a reference into the generator's definitions.
     pub output: fn(&mut SchemaGenerator) -> Schema,
     /// Reads the inputs from a JSON object, runs the operation and writes its output as JSON.
     pub call: fn(Value, &Cx<'_>) -> Result<Value, Fault>,
+    /// The same, with the output in words beside it.
+    pub tell: fn(Value, &Cx<'_>) -> Result<Answer, Fault>,
     type_name: fn() -> &'static str,
 }
 
@@ -60,9 +85,12 @@ impl Entry {
             http: O::HTTP,
             tool: O::TOOL,
             lane: O::LANE,
+            is_conditional: O::CONDITIONAL,
+            aliases: O::ALIASES,
             input: O::json_schema,
             output: output::<O>,
             call: call::<O>,
+            tell: tell::<O>,
             type_name: std::any::type_name::<O>,
         }
     }
@@ -92,8 +120,26 @@ fn output<O: Operation>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 fn call<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Value, Fault> {
-    let operation: O = arguments::read(arguments)?;
-    serde_json::to_value(operation.run(cx)?).map_err(Fault::internal)
+    serde_json::to_value(run::<O>(arguments, cx)?).map_err(Fault::internal)
+}
+
+fn tell<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Answer, Fault> {
+    let output = run::<O>(arguments, cx)?;
+    let words = O::words(&output);
+    Ok(Answer { output: serde_json::to_value(output).map_err(Fault::internal)?, words })
+}
+
+fn run<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<O::Output, Fault> {
+    let operation: O = arguments::read(arguments, O::ALIASES)?;
+    if !O::CONDITIONAL && !Entry::of::<O>().is_reading() && cx.caller.expect != Expect::Any {
+        let why = format!(
+            "`{}` does not change one single file, so no condition can be held against it; where it takes several files, \
+             each of them takes an `if_match` of its own",
+            O::NAME
+        );
+        return Err(Fault::invalid("If-Match", why));
+    }
+    operation.run(cx)
 }
 
 /// A group of operations over one subject; one folder of this crate.

@@ -57,13 +57,19 @@ pub struct Route {
     pub path: &'static str,
     /// What the body is.
     pub accepts: Accepts,
+    /// A media type and a boolean input: a body sent as that type sets the input to true.
+    pub marked_by: Option<(&'static str, &'static str)>,
     /// Inputs of a JSON route that may (also) stand in the query.
     pub in_query: &'static [&'static str],
     /// The output field that is the response body as text of this type, when the response is not JSON. An output without
     /// that field is answered as JSON.
     pub answers: Option<(&'static str, Media)>,
-    /// Whether the output's `etag` becomes the `ETag` header (and a reading route answers 304), and its `modified`, when it has
-    /// one, `Last-Modified`.
+    /// The output field that is the whole JSON answer when the output has it and not the field of [`Route::answers`].
+    pub or_json: Option<&'static str>,
+    /// Output fields, texts all of them, that also stand in a header: field and header. An absent field gives no header.
+    pub headers: &'static [(&'static str, &'static str)],
+    /// Whether the output's `etag` becomes the `ETag` header and its `modified`, when it has one, `Last-Modified`; a reading route
+    /// then answers 304 to a caller whose copy is still right.
     pub has_etag: bool,
     /// Status of a success: 200, 201 or 204.
     pub success: u16,
@@ -77,8 +83,11 @@ impl Route {
             method,
             path,
             accepts,
+            marked_by: None,
             in_query: &[],
             answers: None,
+            or_json: None,
+            headers: &[],
             has_etag: false,
             success: 200,
             is_reading: matches!(method, Method::Get),
@@ -110,6 +119,12 @@ impl Route {
         self.accepts = Accepts::Raw(field);
         self
     }
+    /// A body of the media type `mime` sets the boolean `input` to true.
+    #[must_use]
+    pub const fn marked_by(mut self, mime: &'static str, input: &'static str) -> Self {
+        self.marked_by = Some((mime, input));
+        self
+    }
     /// These inputs of a JSON route may stand in the query.
     #[must_use]
     pub const fn query(mut self, inputs: &'static [&'static str]) -> Self {
@@ -126,6 +141,18 @@ impl Route {
     #[must_use]
     pub const fn text_of_path(mut self, field: &'static str) -> Self {
         self.answers = Some((field, Media::OfPath));
+        self
+    }
+    /// The whole answer is the output's `field` as JSON, when the output has it and no text.
+    #[must_use]
+    pub const fn or_json(mut self, field: &'static str) -> Self {
+        self.or_json = Some(field);
+        self
+    }
+    /// These output fields also stand in headers: field and header.
+    #[must_use]
+    pub const fn headers(mut self, headers: &'static [(&'static str, &'static str)]) -> Self {
+        self.headers = headers;
         self
     }
     /// The output's `etag` becomes the `ETag` header, and its `modified` (RFC 3339), if any, `Last-Modified`.

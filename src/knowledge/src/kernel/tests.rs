@@ -3,10 +3,11 @@ use std::collections::BTreeSet;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_base::{Caller, Door, Expect, Fault, Kind, TreePath};
 
 use super::*;
 use crate::CATALOGUE;
+use crate::spaces::test_space::TestSpace;
 
 /// Greet a page
 #[derive(Deserialize, JsonSchema)]
@@ -16,6 +17,8 @@ struct Greet {
     loudly: bool,
     #[serde(default)]
     others: Vec<Other>,
+    #[serde(default)]
+    times: usize,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -33,19 +36,23 @@ impl Operation for Greet {
     const NAME: &'static str = "greet";
     const HTTP: &'static [Route] = &[Route::get("/greet").text("text", "text/plain"), Route::post("/greet").created()];
     const TOOL: bool = true;
+    const ALIASES: &'static [(&'static str, &'static str)] = &[("page", "path")];
     type Output = Greeting;
     fn run(self, _: &Cx<'_>) -> Result<Greeting, Fault> {
         let mark = if self.loudly { "!" } else { "." };
         let names: Vec<&str> = self.others.iter().map(|other| other.path.as_str()).collect();
-        let text = format!("hello {} and {names:?}{mark}", self.path);
+        let text = format!("hello {} and {names:?}{mark}", self.path).repeat(self.times.max(1));
         Ok(Greeting { text })
+    }
+    fn words(greeting: &Greeting) -> Option<String> {
+        Some(greeting.text.to_uppercase())
     }
 }
 
 const TABLE: &[Entry] = &[Entry::of::<Greet>()];
 
 fn refusal(arguments: serde_json::Value) -> Fault {
-    arguments::read::<Greet>(arguments).err().unwrap()
+    arguments::read::<Greet>(arguments, Greet::ALIASES).err().unwrap()
 }
 
 #[test]
@@ -66,13 +73,65 @@ fn a_refused_input_names_its_field() {
     for (arguments, message) in [
         (json!({}), "path is required"),
         (json!({"path": "a.md", "others": [{"path": "b"}, {}]}), "others[1].path is required"),
-        (json!({"path": "a.md", "others": [{"path": "b", "pth": 1}]}), "`others[0].pth`: there is no such field"),
-        (json!({"path": "../a.md"}), "`path`: path denied: `..` in `..`"),
-        (json!({"path": "a.md", "loudly": "yes"}), "`loudly`: invalid type: string \"yes\", expected a boolean"),
+        (
+            json!({"path": "a.md", "others": [{"path": "b", "pth": 1}]}),
+            "`others[0].pth`: there is no such field; known: `path`",
+        ),
+        (json!({"path": "../a.md"}), "path denied: `..` in `..`"),
+        (json!({"path": "a", "others": [{"path": "../a"}]}), "`others[0].path`: path denied: `..` in `..`"),
+        (json!({"path": "a.md", "loudly": "yes"}), "`loudly`: invalid type: string \"yes\", expected true or false"),
+        (
+            json!({"path": "a.md", "times": -1}),
+            "`times`: invalid value: integer `-1`, expected a whole number, 0 or more",
+        ),
+        (json!({"path": "a.md", "others": 1}), "`others`: invalid type: integer `1`, expected a list"),
+        (json!({"path": "a.md", "page": "b.md"}), "`page`: is the same as `path`; give one of them"),
     ] {
         let fault = refusal(arguments);
         assert_eq!((fault.kind(), fault.message()), (Kind::Invalid, message));
     }
+}
+
+#[test]
+fn an_input_may_come_under_its_other_name() {
+    let greet: Greet = arguments::read(json!({"page": "a.md"}), Greet::ALIASES).unwrap();
+    assert_eq!(greet.path.as_str(), "a.md");
+}
+
+/// Change several pages
+#[derive(Deserialize, JsonSchema)]
+struct Several {}
+
+impl Operation for Several {
+    const NAME: &'static str = "several";
+    const HTTP: &'static [Route] = &[Route::post("/several")];
+    type Output = Greeting;
+    fn run(self, _: &Cx<'_>) -> Result<Greeting, Fault> {
+        Ok(Greeting { text: "done".to_owned() })
+    }
+}
+
+#[test]
+fn a_condition_that_cannot_be_held_is_refused_and_never_ignored() {
+    let space = TestSpace::new();
+    let ask = |entry: &Entry, expect: Expect| {
+        let caller = Caller { expect, ..Caller::new(Door::Http) };
+        (entry.call)(json!({"path": "a.md"}), &space.cx(&caller))
+    };
+    let several = Entry::of::<Several>();
+    let fault = ask(&several, Expect::Present).unwrap_err();
+    assert!(fault.kind() == Kind::Invalid && fault.message().starts_with("`If-Match`: `several` "), "{fault}");
+    assert_eq!(ask(&several, Expect::Any).unwrap(), json!({"text": "done"}));
+    assert!(ask(&TABLE[0], Expect::Present).is_ok(), "a question has nothing to lose");
+}
+
+#[test]
+fn an_output_is_told_in_words_beside_its_json() {
+    let space = TestSpace::new();
+    let caller = Caller::new(Door::Mcp);
+    let told = (TABLE[0].tell)(json!({"path": "a"}), &space.cx(&caller)).unwrap();
+    assert_eq!((told.output, told.words.unwrap()), (json!({"text": "hello a and []."}), "HELLO A AND [].".to_owned()));
+    assert_eq!((Entry::of::<Several>().tell)(json!({}), &space.cx(&caller)).unwrap().words, None);
 }
 
 fn entries() -> impl Iterator<Item = &'static Entry> {
@@ -129,6 +188,16 @@ fn what_a_route_names_exists_in_the_schemas() {
     for entry in entries() {
         let input = (entry.input)(&mut SchemaGenerator::default());
         let has_input = |name: &str| input.pointer(&format!("/properties/{name}")).is_some();
+        let mut outputs = SchemaGenerator::default();
+        let output = (entry.output)(&mut outputs);
+        let name = output.get("$ref").and_then(|target| target.as_str()?.rsplit('/').next()).unwrap_or_default();
+        let has_output = |name_of_field: &str| {
+            let definition = outputs.definitions().get(name);
+            definition.is_some_and(|output| output.pointer(&format!("/properties/{name_of_field}")).is_some())
+        };
+        for (other, own) in entry.aliases {
+            assert!(has_input(own) && !has_input(other), "{entry:?}: `{other}` cannot mean `{own}`");
+        }
         for route in entry.http {
             assert!(route.path.starts_with('/'), "{entry:?}: {}", route.path);
             for parameter in route.path.split(['{', '}']).skip(1).step_by(2) {
@@ -139,6 +208,13 @@ fn what_a_route_names_exists_in_the_schemas() {
             }
             if let Accepts::Raw(field) = route.accepts {
                 assert!(has_input(field), "{entry:?}: no input `{field}` for the body");
+            }
+            if let Some((mime, input)) = route.marked_by {
+                assert!(has_input(input), "{entry:?}: no input `{input}` for {mime}");
+            }
+            let answers = route.answers.map(|(field, _)| field).into_iter().chain(route.or_json);
+            for field in answers.chain(route.headers.iter().map(|(field, _)| *field)) {
+                assert!(has_output(field), "{entry:?}: no output `{field}` for the answer");
             }
         }
         assert!(entry.tool || !entry.http.is_empty(), "{entry:?} cannot be reached");

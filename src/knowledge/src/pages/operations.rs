@@ -226,4 +226,7 @@ impl Operation for Lint {
         };
         Ok(Issues { issues })
     }
+    fn words(found: &Issues) -> Option<String> {
+        found.issues.is_empty().then(|| "No issues found".to_owned())
+    }
 }

@@ -7,6 +7,7 @@ mod operations;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use indexer::{Indexer, Report, reindex};
 pub use operations::AREA;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use svcfs_base::{Fault, Kind, Timestamp, TreePath};
 use svcfs_index::{AnswerLimit, Condition, Hit, MetaQuery, MetaRow, SearchQuery, SortKey};
 
-use super::suggest;
+use super::{suggest, words};
 use crate::kernel::{Area, Cx, Entry, Operation, Route};
 
 /// The operations of this area.
@@ -38,10 +38,25 @@ pub struct Search {
     /// Only pages changed after this moment (RFC 3339)
     #[serde(default)]
     pub modified_after: Option<Timestamp>,
+    /// `none` when the standing of a page shall not matter to its place
+    #[serde(default)]
+    pub boost: Boost,
     /// When nothing is found, search again for the known words most like the unknown ones: the least likeness, 0 to 1, such
     /// as 0.7. Pages found in this way carry `did_you_mean`
     #[serde(default)]
     pub suggest_threshold: Option<f64>,
+}
+
+/// Whether trusted pages come higher.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Boost {
+    /// A little.
+    #[default]
+    Trust,
+    /// Not at all.
+    #[serde(alias = "off")]
+    None,
 }
 
 /// A page that was found.
@@ -64,6 +79,7 @@ impl Operation for Search {
     const NAME: &'static str = "search";
     const HTTP: &'static [Route] = &[Route::get("/search")];
     const TOOL: bool = true;
+    const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
     type Output = Vec<Found>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Found>, Fault> {
         let threshold = self.suggest_threshold;
@@ -73,7 +89,10 @@ impl Operation for Search {
             offset: self.offset,
             below: self.path_prefix,
             modified_after: self.modified_after,
-            trust: svcfs_index::Trust::Soft,
+            trust: match self.boost {
+                Boost::Trust => svcfs_index::Trust::Soft,
+                Boost::None => svcfs_index::Trust::Off,
+            },
         };
         let suggest::Answer { hits, instead } = suggest::search(cx.index(), query, threshold)?;
         let found = |hit: Hit| Found {
@@ -84,6 +103,9 @@ impl Operation for Search {
             did_you_mean: instead.clone(),
         };
         Ok(hits.into_iter().map(found).collect())
+    }
+    fn words(found: &Vec<Found>) -> Option<String> {
+        Some(words::words(found))
     }
 }
 
@@ -134,6 +156,7 @@ pub struct Trust {
 impl Operation for SearchVerified {
     const NAME: &'static str = "search_verified";
     const HTTP: &'static [Route] = &[Route::get("/search/verified")];
+    const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
     type Output = Vec<FoundVerified>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<FoundVerified>, Fault> {
         let query = SearchQuery {
@@ -164,11 +187,13 @@ fn question(q: String) -> Result<String, Fault> {
 
 /// Find pages by their frontmatter
 ///
-/// Numbers, booleans and dates compare as what they are. With `or`, all of `where` and one of `or` must be true.
+/// A condition is `$.` and a field, one of `=`, `!=`, `<`, `<=`, `>`, `>=`, `like`, `not like` (with `%` for any text), and a value
+/// without quotes; `[*]` means any item of a list. Numbers, booleans and dates compare as what they are. With `or`, all conditions
+/// and one of `or` must be true.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct QueryMeta {
     /// What must be true, such as `$.status=published`, `$.priority>=3`, `$.tags[*]=oauth` or `$.owner like %team%`; one
-    /// condition, or a list of them that must all be true
+    /// condition, or a list of them that must all be true. In a query string the parameter is repeated
     #[serde(rename = "where")]
     pub conditions: OneOrMore,
     /// Conditions of which one must be true
@@ -247,6 +272,7 @@ impl Operation for QueryMeta {
     const NAME: &'static str = "query_meta";
     const HTTP: &'static [Route] = &[Route::get("/meta")];
     const TOOL: bool = true;
+    const ALIASES: &'static [(&'static str, &'static str)] = &[("filters", "where")];
     type Output = Vec<FoundMeta>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<FoundMeta>, Fault> {
         let query = MetaQuery {

@@ -45,6 +45,47 @@ fn a_question_is_required_and_a_blank_one_finds_nothing() {
 }
 
 #[test]
+fn a_question_is_taken_under_either_of_its_names() {
+    let space = TestSpace::new();
+    space.put("a.md", "---\ntitle: A\n---\n\nfox\n");
+    for name in ["search", "search_verified"] {
+        assert_eq!(space.get(name, json!({ "query": "fox" })), space.get(name, json!({ "q": "fox" })), "{name}");
+    }
+    assert_eq!(paths(&space.get("query_meta", json!({ "filters": ["$.title=A"] }))), ["a.md"]);
+    assert_eq!(space.refusal("search", json!({ "q": "fox", "query": "fox" })).0, 400);
+}
+
+#[test]
+fn standing_matters_to_a_search_unless_it_is_switched_off() {
+    let space = TestSpace::new();
+    space.put("a.md", "---\nstatus: outdated\n---\n\ntoken token token\n");
+    space.put("b.md", "---\nstatus: verified\n---\n\ntoken and other words\n");
+    assert_eq!(paths(&space.get("search", json!({ "q": "token" }))), ["b.md", "a.md"]);
+    for boost in ["none", "off"] {
+        assert_eq!(paths(&space.get("search", json!({ "q": "token", "boost": boost }))), ["a.md", "b.md"], "{boost}");
+    }
+}
+
+#[test]
+fn what_was_found_is_told_as_a_numbered_list() {
+    let space = TestSpace::new();
+    space.put("d/a.md", "---\ntitle: The fox\n---\n\nA quick fox.\n");
+    let caller = svcfs_base::Caller::new(svcfs_base::Door::Mcp);
+    let told = |arguments| {
+        let entry = crate::kernel::Entry::of::<super::operations::Search>();
+        (entry.tell)(arguments, &space.cx(&caller)).unwrap().words.unwrap()
+    };
+    let text = told(json!({ "query": "fox" }));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("1. d/a.md (score: ") && lines[1] == "   The fox", "{text}");
+    assert!(lines[2].contains("<mark>fox</mark>"), "{text}");
+    assert!(
+        told(json!({ "query": "quik", "suggest_threshold": 0.5 })).starts_with("Nothing fits; these pages fit `quick`")
+    );
+    assert!(told(json!({ "query": "zebra" })).starts_with("No pages found"));
+}
+
+#[test]
 fn pages_found_with_other_words_say_so() {
     let space = TestSpace::new();
     space.put("a.md", "How authentication works.\n");

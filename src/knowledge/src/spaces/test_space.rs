@@ -67,6 +67,11 @@ impl TestSpace {
         self.server.primary()
     }
 
+    /// The context of a call by this caller.
+    pub(crate) fn cx<'a>(&'a self, caller: &'a Caller) -> Cx<'a> {
+        Cx::new(&self.server, self.space(), caller)
+    }
+
     /// Where the root is on the disk.
     pub(crate) fn root(&self) -> &Path {
         self._root.path()
@@ -88,7 +93,7 @@ impl TestSpace {
     pub(crate) fn ask_as(&self, caller: &Caller, name: &str, arguments: Value) -> Result<Value, Fault> {
         let entry = CATALOGUE.iter().flat_map(|area| area.operations).find(|entry| entry.name == name);
         let entry = entry.unwrap_or_else(|| panic!("no operation is named `{name}`"));
-        (entry.call)(arguments, &Cx::new(&self.server, self.space(), caller))
+        (entry.call)(arguments, &self.cx(caller))
     }
 
     /// Asks an operation by name, over HTTP.

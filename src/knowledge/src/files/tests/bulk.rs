@@ -78,6 +78,6 @@ fn a_refused_bulk_names_the_entry() {
     let conditional = expecting(Expect::Present);
     let (status, message) = told(space.ask_as(&conditional, "bulk_write", json!({ "files": [good] })));
     assert_eq!(status, 400);
-    assert!(message.contains("files[i].if_match"), "{message}");
+    assert!(message.contains("each of them takes an `if_match` of its own"), "{message}");
     assert_eq!(space.get("tree", json!({})), json!([]));
 }
