@@ -265,6 +265,7 @@ fn parameters(entry: &Entry, route: &Route, schema: &Value) -> Vec<Value> {
         }
         let mut schema = schema.clone();
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+        let example = example(&mut schema);
         let mut parameter = json!({
             "name": name,
             "in": if is_in_path { "path" } else { "query" },
@@ -273,6 +274,9 @@ fn parameters(entry: &Entry, route: &Route, schema: &Value) -> Vec<Value> {
         });
         if let Some(description) = description {
             parameter["description"] = description;
+        }
+        if let Some(example) = example {
+            parameter["example"] = example;
         }
         if schema_is_list(&parameter["schema"]) {
             parameter["explode"] = false.into();
@@ -325,6 +329,12 @@ fn joined(text: &str) -> String {
     paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
+/// Takes the first example out of a schema: documentation browsers fill a form with an example that stands beside it.
+fn example(schema: &mut Value) -> Option<Value> {
+    let examples = schema.as_object_mut()?.remove("examples")?;
+    examples.get(0).cloned()
+}
+
 /// Lists in a query are written with commas.
 fn schema_is_list(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| {
@@ -338,10 +348,14 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
         Accepts::Raw(field) => {
             let mut schema = schema.pointer(&format!("/properties/{field}")).cloned().unwrap_or_default();
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-            let text = json!({ "schema": { "type": "string" } });
-            let mut content = json!({ bare(media::MARKDOWN): &text, "application/octet-stream": {} });
+            let mut text = json!({ "schema": { "type": "string" } });
+            let link = text.clone();
+            if let Some(example) = example(&mut schema) {
+                text["example"] = example;
+            }
+            let mut content = json!({ bare(media::MARKDOWN): text, "application/octet-stream": {} });
             if let Some((mime, _)) = route.marked_by {
-                content[mime] = text;
+                content[mime] = link;
             }
             let mut body = json!({ "required": true, "content": content });
             if let Some(description) = description {
@@ -355,7 +369,12 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 object.remove("title");
                 object.remove("description");
             }
-            Some(json!({ "required": true, "content": { media::JSON: { "schema": schema } } }))
+            let example = example(&mut schema);
+            let mut content = json!({ "schema": schema });
+            if let Some(example) = example {
+                content["example"] = example;
+            }
+            Some(json!({ "required": true, "content": { media::JSON: content } }))
         }
     }
 }

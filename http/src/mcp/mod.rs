@@ -150,6 +150,9 @@ impl Agent {
             from_arguments(&mut arguments, |name| inputs.get(name).is_some())?
         };
         inputs.check_names(&arguments, &tool.attribution)?;
+        if let Some(missing) = tool.missing(&arguments) {
+            return Err(Fault::new(Kind::Invalid, format!("{missing} is required")));
+        }
         let Answer { output, words } = self.app.tell(tool.entry, space, caller, arguments.into()).await?;
         let mut result = CallToolResult::structured(if tool.is_wrapped { json!({ "result": output }) } else { output });
         if let Some(words) = words {

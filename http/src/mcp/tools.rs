@@ -78,6 +78,16 @@ impl Known {
     }
 }
 
+impl Known {
+    /// A required argument that is not there, under the name the agent knows.
+    pub(super) fn missing(&self, arguments: &Map<String, Value>) -> Option<&str> {
+        let required = self.tool.input_schema.get("required").and_then(Value::as_array);
+        let names = required.into_iter().flatten().filter_map(Value::as_str);
+        let own = |name| self.entry.aliases.iter().find(|(other, _)| *other == name).map_or(name, |(_, own)| *own);
+        names.into_iter().find(|name| !arguments.contains_key(*name) && !arguments.contains_key(own(name)))
+    }
+}
+
 /// The schema of a tool's arguments, and the manual that stood in it.
 fn input(entry: &Entry) -> (JsonObject, String) {
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();

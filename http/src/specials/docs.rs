@@ -31,8 +31,9 @@ pub(super) fn redirect() -> Response {
 /// # Errors
 /// `NotFound` when there is no such part.
 pub(super) fn file(name: &str) -> Result<Response, Fault> {
-    // Its default asks a server on the internet to validate the description.
-    let config = Arc::new(Config::from("/api/openapi.json").validator_url("none"));
+    // Its default asks a server on the internet to validate the description, and its usual layout has a bar that loads others'.
+    let config = Config::from("/api/openapi.json").validator_url("none").use_base_layout().try_it_out_enabled(true);
+    let config = Arc::new(config.display_request_duration(true));
     let part = utoipa_swagger_ui::serve(name, config).map_err(|error| Fault::internal(error.to_string()))?;
     let part = part.ok_or_else(|| Fault::not_found(format!("not found: `{}`", name.escape_default())))?;
     let mut response = Response::new(part.bytes.into_owned().into());

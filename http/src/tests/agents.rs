@@ -112,6 +112,7 @@ async fn refusals_have_the_shape_of_their_kind() {
     // A model reads results, not protocol errors: what it can mend comes as a result.
     for (name, arguments, message) in [
         ("svc_read", json!({}), "path is required"),
+        ("svc_search", json!({}), "query is required"),
         ("svc_read", json!({ "path": "../a.md" }), "path denied: `..` in `..`"),
         ("svc_read", json!({ "pat": "a.md" }), "there is no parameter `pat`; did you mean `path`?"),
         ("svc_read", json!({ "path": "a.md", "actor": "me" }), "there is no parameter `actor`; known are"),

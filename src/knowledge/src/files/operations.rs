@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use svcfs_base::{Actor, Caller, Door, ETag, Expect, Fault, Limit, Settled, Timestamp, TreePath};
 
 use super::content::Content;
@@ -73,6 +73,7 @@ impl Operation for Tree {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Read {
     /// Which file, such as `notes/today.md`
+    #[schemars(example = "index.md")]
     pub path: TreePath,
     /// Turn wiki links that lead somewhere into markdown links with full addresses; needs `server.public_url`
     #[serde(default)]
@@ -200,8 +201,10 @@ impl Operation for Readlink {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Write {
     /// Which file, such as `notes/today.md`; directories above it are made as needed
+    #[schemars(example = "notes/today.md")]
     pub path: TreePath,
     /// The whole new content, of a page markdown with optional YAML frontmatter; at most 32 MiB
+    #[schemars(example = "---\ntitle: Today\n---\n\nSee [[index]].\n")]
     pub content: Content,
     /// Make a symbolic link: the content is its target, relative to the directory the link is in and inside the tree. Over HTTP,
     /// `Content-Type: application/x-symlink` says the same
@@ -284,6 +287,7 @@ impl Operation for Delete {
 ///
 /// Any refusal (one `if_match` that does not hold, one page that lint refuses) leaves all of them as they were.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(example = json!({ "files": [{ "path": "notes/a.md", "content": "# A\n" }, { "path": "notes/b.md", "content": "# B\n" }] }))]
 pub struct BulkWrite {
     /// The files; each path once
     pub files: Vec<BulkFile>,
@@ -353,8 +357,10 @@ impl BulkFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Append {
     /// Which file
+    #[schemars(example = "log.md")]
     pub path: TreePath,
     /// What to add; at most 32 MiB, and the whole file at most 64 MiB
+    #[schemars(example = "- one more line\n")]
     pub content: Content,
     /// What to put between the present content and the addition; a new or empty file gets none
     #[serde(default = "newline")]
@@ -383,6 +389,7 @@ impl Operation for Append {
 ///
 /// File and rewritten pages change in one commit. A name that is taken is refused; the same name twice changes nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(example = json!({ "from": "notes/today.md", "to": "notes/yesterday.md" }))]
 pub struct Rename {
     /// The present path
     pub from: TreePath,

@@ -15,6 +15,7 @@ pub const AREA: Area = Area { title: "Graph", operations: &[Entry::of::<Backlink
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Backlinks {
     /// The page linked to
+    #[schemars(example = "index.md")]
     pub path: TreePath,
 }
 

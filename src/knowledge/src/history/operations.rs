@@ -28,6 +28,7 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Versions {
     /// Which page, such as `notes/today.md`
+    #[schemars(example = "index.md")]
     pub path: TreePath,
 }
 
@@ -107,6 +108,7 @@ impl Operation for Diff {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Blame {
     /// Which page
+    #[schemars(example = "index.md")]
     pub path: TreePath,
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_text::lint::{self, Issue};
 use svcfs_text::sections::{Select, section};
@@ -33,6 +34,7 @@ const MAX_LINKS: usize = 1000;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Toc {
     /// Which page
+    #[schemars(example = "index.md")]
     pub path: TreePath,
 }
 
@@ -50,6 +52,7 @@ impl Operation for Toc {
 ///
 /// Tried in this order: full path, end of a path, file name, `aliases`, title; the nearest directory wins.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(example = json!({ "links": ["welcome", "concepts/auth#tokens"] }))]
 pub struct ResolveLinks {
     /// The links, such as `auth`, `concepts/auth#tokens` or `[[auth|Sign-in]]`; at most 1,000
     pub links: Vec<String>,
@@ -114,6 +117,7 @@ impl Operation for ResolveLinks {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Peek {
     /// Which page
+    #[schemars(example = "index.md")]
     pub path: TreePath,
 }
 
@@ -133,6 +137,7 @@ impl Operation for Peek {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Section {
     /// Which page
+    #[schemars(example = "index.md")]
     pub path: TreePath,
     /// Words of its heading, in any case, in full or in part; `Parent > Child` for a heading below another one
     #[serde(default)]
@@ -197,6 +202,7 @@ impl Operation for Section {
 ///
 /// Errors would refuse a write; warnings never do. Give `path` or `content`; `content` wins when both are given.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(example = json!({ "content": "# A\n\n| x | y |\n|---|\n" }))]
 pub struct Lint {
     /// Which page
     #[serde(default)]

@@ -25,6 +25,7 @@ pub const AREA: Area = Area {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Search {
     /// What to look for, such as `oauth AND "refresh token"`; at most 4,096 bytes
+    #[schemars(example = "markdown AND frontmatter")]
     pub q: String,
     /// Pages in the answer
     #[serde(default)]
@@ -116,6 +117,7 @@ impl Operation for Search {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct SearchVerified {
     /// What to look for, as in `search`; at most 4,096 bytes
+    #[schemars(example = "markdown AND frontmatter")]
     pub q: String,
     /// Pages in the answer
     #[serde(default)]
@@ -195,6 +197,7 @@ pub struct QueryMeta {
     /// What must be true, such as `$.status=published`, `$.priority>=3`, `$.tags[*]=oauth` or `$.owner like %team%`; one
     /// condition, or a list of them that must all be true. In a query string the parameter is repeated
     #[serde(rename = "where")]
+    #[schemars(example = "$.tags[*]=meta")]
     pub conditions: OneOrMore,
     /// Conditions of which one must be true
     #[serde(default)]
