@@ -7,13 +7,33 @@ use tracing::{debug, warn};
 
 use super::Committer;
 
+/// Loose objects are packed when there are so many. Not at every checkpoint: a file system such as ext4 does not give the inode of
+/// a removed file out again for some seconds, and looking for others was two thirds of the committer's time (docs/benchmarks.md).
+const MANY_LOOSE: usize = 8_000;
+
 impl Committer {
+    /// Packs what is loose, at the end, when nobody waits.
+    pub(super) fn tidy(&self) {
+        let tidied = || -> Result<(), StoreError> {
+            if self.core.history.loose_count() > 0 {
+                let packed = self.core.history.pack()?;
+                self.core.tree.flush()?;
+                self.core.history.drop_loose(packed)?;
+            }
+            Ok(())
+        };
+        if let Err(error) = tidied() {
+            warn!(%error, "git objects could not be packed; they stay loose, which is as good");
+        }
+    }
+
     /// Flushes tree and objects, brings `.git/index` up to date, and lets go of contents in the log.
     pub(super) fn checkpoint(&mut self) {
         if let Err(error) = self.follow_head() {
             warn!(%error, "commits of others could not be recorded");
         }
-        if !self.is_unsettled {
+        // What the disk refused until the end stays in the log for the next opening.
+        if !self.is_unsettled || self.left.is_some() {
             return;
         }
         let started = Instant::now();
@@ -26,14 +46,17 @@ impl Committer {
     }
 
     fn try_checkpoint(&mut self) -> Result<(), StoreError> {
-        let packed = self.core.history.pack()?;
+        let is_worth_it = self.core.history.loose_count() >= MANY_LOOSE;
+        let packed = is_worth_it.then(|| self.core.history.pack()).transpose()?;
         match self.core.history.refresh_index(self.touched.iter()) {
             Ok(()) => self.touched.clear(),
             // A person's git holds the index; it is refreshed at the next checkpoint.
             Err(error) => warn!(%error, "`.git/index` could not be refreshed"),
         }
         self.core.tree.flush()?;
-        self.core.history.drop_loose(packed)?;
+        if let Some(packed) = packed {
+            self.core.history.drop_loose(packed)?;
+        }
         self.core.log.settle(self.last, self.head)?;
         self.unsettled_bytes = 0;
         self.is_unsettled = !self.touched.is_empty();
