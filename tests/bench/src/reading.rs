@@ -85,7 +85,10 @@ pub fn measure(program: &Path, plan: &Plan, scratch: &Path) -> Result<Reading> {
     std::fs::create_dir(&root)?;
     let (name, questions) = unpack(plan, &root)?;
     let count = machine::run(Command::new("find").arg(&root).args(["-name", "*.md"]))?.lines().count();
-    let corpus = format!("{name}, {count} pages, {:.1} MiB", machine::size_on_disk(&root)? as f64 / f64::from(1 << 20));
+    let corpus = format!(
+        "{name}, {count} pages, {:.0} MiB on the disk",
+        machine::size_on_disk(&root)? as f64 / f64::from(1 << 20)
+    );
     let place = Place { program, root: &root, mountpoint: None, log: &scratch.join("corpus.log"), rest: plan.rest };
     let (rare, expected) = (questions[0], grep(&root, questions[0].grep)?);
     machine::flush_disk_of(scratch)?;
