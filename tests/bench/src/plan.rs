@@ -38,7 +38,7 @@ impl Plan {
             rounds: 3,
             short: bound(100_000, 3),
             creating: bound(1_000, 3),
-            long: bound(1_000_000, 12),
+            long: bound(1_000_000, 20),
             rest: Duration::from_secs(2),
             searches: bound(2_000, 10),
             greps: bound(10, 10),
