@@ -1,5 +1,9 @@
 //! What can go wrong on the disk.
 
+use std::error::Error;
+use std::io;
+
+use rusqlite::ErrorCode;
 use svcfs_base::{Fault, Kind, TreePath};
 
 /// A failure of the disk, of git or of SQLite.
@@ -11,7 +15,7 @@ pub enum StoreError {
         /// Which path.
         path: TreePath,
         /// What it said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A part of the path is a link, which is not followed here.
     #[error("a part of `{0}` is a symbolic link")]
@@ -32,7 +36,7 @@ pub enum StoreError {
     Database(#[from] rusqlite::Error),
     /// A file of our own state could not be read or written.
     #[error("state: {0}")]
-    State(#[from] std::io::Error),
+    State(#[from] io::Error),
     /// A stored value makes no sense.
     #[error("state is damaged: {0}")]
     Damaged(String),
@@ -48,32 +52,77 @@ impl From<StoreError> for Fault {
             StoreError::Unrecordable { path, reason } => {
                 Self::invalid("path", format_args!("git cannot record `{path}`: {reason}; choose another name"))
             }
-            StoreError::Database(source) if is_full(&source) => no_space(source),
-            StoreError::State(source) if source.kind() == std::io::ErrorKind::StorageFull => no_space(source),
-            StoreError::State(source) if source.kind() == std::io::ErrorKind::ReadOnlyFilesystem => read_only(source),
-            StoreError::Database(source) if source.sqlite_error_code() == Some(rusqlite::ErrorCode::ReadOnly) => {
-                read_only(source)
-            }
-            StoreError::Git(source)
-                if source.class() == git2::ErrorClass::Os && source.message().contains("No space left") =>
-            {
-                no_space(source)
-            }
-            other @ (StoreError::Git(_) | StoreError::Database(_) | StoreError::State(_) | StoreError::Damaged(_)) => {
-                Self::internal(other)
-            }
+            StoreError::State(source) => of_state(source),
+            StoreError::Database(source) => match source.sqlite_error_code() {
+                Some(ErrorCode::DiskFull) => no_space(source),
+                Some(ErrorCode::ReadOnly) => read_only(source),
+                _ => Self::internal(StoreError::Database(source)),
+            },
+            // libgit2 keeps the system's words and not its number.
+            StoreError::Git(source) => match source.message() {
+                text if text.contains("No space left on device") || text.contains("Disk quota exceeded") => {
+                    no_space(source)
+                }
+                text if text.contains("Read-only file system") => read_only(source),
+                text if text.contains("Permission denied") => no_permission(source),
+                _ => Self::internal(StoreError::Git(source)),
+            },
+            StoreError::Damaged(text) => Self::internal(StoreError::Damaged(text)),
         }
     }
 }
 
-fn is_full(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+/// What the system said about a file of our own.
+fn of_state(source: io::Error) -> Fault {
+    use io::ErrorKind as E;
+    match source.kind() {
+        E::StorageFull | E::QuotaExceeded => no_space(source),
+        E::ReadOnlyFilesystem => read_only(source),
+        E::PermissionDenied => no_permission(source),
+        _ => Fault::internal(StoreError::State(source)),
+    }
 }
 
-fn no_space(source: impl std::error::Error + Send + Sync + 'static) -> Fault {
+fn no_space(source: impl Error + Send + Sync + 'static) -> Fault {
     Fault::new(Kind::NoSpace, "no space left on the server's disk; nothing was written").caused_by(source)
 }
 
-fn read_only(source: impl std::error::Error + Send + Sync + 'static) -> Fault {
+fn read_only(source: impl Error + Send + Sync + 'static) -> Fault {
     Fault::new(Kind::ReadOnly, "the server's disk is read-only; nothing was written").caused_by(source)
+}
+
+fn no_permission(source: impl Error + Send + Sync + 'static) -> Fault {
+    let text = "permission denied on the server's disk; the server must be allowed to write `.svc/state` and `.git` in its root";
+    Fault::new(Kind::Forbidden, text).caused_by(source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_disk_refuses_is_told_as_what_it_is_whoever_was_refused() {
+        let git = |text: &str| StoreError::Git(git2::Error::new(git2::ErrorCode::GenericError, git2::ErrorClass::Os, text));
+        let state = |errno| StoreError::State(io::Error::from_raw_os_error(errno));
+        let database = |code| StoreError::Database(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
+        for (error, kind) in [
+            (git("failed to make directory 'objects/39': No space left on device"), Kind::NoSpace),
+            (git("could not create 'index.lock': Read-only file system"), Kind::ReadOnly),
+            (git("could not open 'HEAD.lock': Permission denied"), Kind::Forbidden),
+            (git("object not found"), Kind::Internal),
+            (state(28), Kind::NoSpace),
+            (state(122), Kind::NoSpace),
+            (state(30), Kind::ReadOnly),
+            (state(13), Kind::Forbidden),
+            (state(5), Kind::Internal),
+            (database(rusqlite::ffi::SQLITE_FULL), Kind::NoSpace),
+            (database(rusqlite::ffi::SQLITE_READONLY), Kind::ReadOnly),
+            (database(rusqlite::ffi::SQLITE_CORRUPT), Kind::Internal),
+        ] {
+            let told = error.to_string();
+            let fault = Fault::from(error);
+            assert_eq!(fault.kind(), kind, "{told}");
+            assert!(!fault.message().contains("objects/39"), "a caller reads where the server keeps things: {fault}");
+        }
+    }
 }

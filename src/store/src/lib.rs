@@ -9,6 +9,7 @@ mod error;
 mod history;
 mod log;
 mod paths;
+mod probe;
 mod tree;
 
 pub use error::StoreError;

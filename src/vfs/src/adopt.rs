@@ -6,12 +6,13 @@
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
-use svcfs_base::{Actor, Announcement, Door, Durability, Fault, FileKind, TreePath};
+use svcfs_base::{Actor, Announcement, Door, Durability, Fault, TreePath};
 use svcfs_store::StatKind;
+use tracing::warn;
 
 use crate::Vfs;
 use crate::apply::many_message;
-use crate::core::{Core, Present};
+use crate::core::{Core, is_missing};
 use crate::queue::{After, Before, Effect, Prepared, Receipt};
 
 /// How much one commit adopts at most: bounds memory when a large tree is opened for the first time.
@@ -35,6 +36,10 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::rescan`].
     pub fn adopt(&self, paths: &[TreePath]) -> Result<usize, Fault> {
+        if paths.iter().any(|path| self.core.overlay.get(path).is_some()) {
+            // An edit over our own write in this moment brings no second event.
+            self.settled()?;
+        }
         let mut count = 0;
         let mut effects = Vec::new();
         let mut bytes = 0;
@@ -103,7 +108,16 @@ impl Vfs {
         directory: &TreePath,
         leaves: &mut std::collections::BTreeSet<TreePath>,
     ) -> Result<(), Fault> {
-        for (name, stat) in self.core.tree.list(directory)? {
+        let entries = match self.core.tree.list(directory) {
+            Ok(entries) => entries,
+            Err(error) => {
+                if !is_missing(&error) {
+                    warn!(page.path = %directory, %error, "a directory cannot be read; edits below it are not recorded");
+                }
+                return Ok(());
+            }
+        };
+        for (name, stat) in entries {
             let path = directory.join(&name);
             if !self.core.places.of(&path).is_versioned() {
                 continue;
@@ -128,16 +142,20 @@ impl Vfs {
             Some(head) => self.core.history.leaf(head, path)?,
             None => None,
         };
-        let present = match self.core.present(path)? {
-            Present::Leaf(leaf, _) => Some(leaf),
-            Present::Absent | Present::Directory => None,
+        let present = match self.core.standing(path) {
+            Ok(standing) => standing,
+            Err(error) => {
+                // One file nobody can read, or too large a one, must not keep the others from being recorded.
+                warn!(page.path = %path, %error, "an edit behind the server cannot be recorded");
+                return Ok(None);
+            }
         };
         let now = present.as_ref().map(|leaf| (leaf.etag, leaf.kind));
         if now == known || (known.is_none() && self.core.history.is_ignored(path)?) {
             return Ok(None);
         }
         // An executable bit alone says nothing where the disk keeps none.
-        let before = known.map(|(etag, kind): (_, FileKind)| Before { etag, kind, seen: None });
+        let before = known.map(Before::from);
         Ok(Some(Effect { path: path.clone(), before, after: present.map(After::Leaf) }))
     }
 }
@@ -149,17 +167,12 @@ pub(crate) fn adopted(
     answer: Option<SyncSender<Result<Receipt, Fault>>>,
 ) -> Prepared {
     let actor = Actor::new(Door::Direct.default_actor());
-    let message = match &effects[..] {
-        [effect] if effect.after.is_none() => format!("delete: {}", effect.path),
-        [effect] => format!("{actor}: {}", effect.path),
-        _ => many_message(&format!("{actor}: {} files", effects.len()), effects.iter().map(|effect| &effect.path)),
-    };
     Prepared {
+        message: adoption_message(&actor, &effects),
         actor,
         door: Door::Direct,
         provenance: None,
         announcement: Announcement::Files,
-        message,
         durability: if answer.is_some() { Durability::Now } else { Durability::Soon },
         stamp: core.stamp(),
         moves: Vec::new(),
@@ -167,5 +180,14 @@ pub(crate) fn adopted(
         spent: Vec::new(),
         is_adopted: true,
         answer,
+    }
+}
+
+/// The message of a commit of edits that are in the tree already.
+pub(crate) fn adoption_message(actor: &Actor, effects: &[Effect]) -> String {
+    match effects {
+        [effect] if effect.after.is_none() => format!("delete: {}", effect.path),
+        [effect] => format!("{actor}: {}", effect.path),
+        _ => many_message(&format!("{actor}: {} files", effects.len()), effects.iter().map(|effect| &effect.path)),
     }
 }

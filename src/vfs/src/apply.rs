@@ -37,7 +37,7 @@ impl Vfs {
         self.admit(caller, &set)?; // 1
         let waiting = if self.is_structural(&set) {
             let _tree = self.core.locks.hold_tree(); // 2
-            self.core.queue.settle(MAX_WAIT);
+            self.core.wait_settled(MAX_WAIT)?;
             let accepted = self.accept(caller, set)?;
             // A directory rename shows in the tree only once it is done: nobody may look in between.
             return accepted.wait(&self.core, true);
@@ -98,15 +98,29 @@ impl Vfs {
 
     /// Steps 3 to 5, and a place in the queue.
     fn accept(&self, caller: &Caller, set: ChangeSet) -> Result<Waiting, Fault> {
-        if let Some(trouble) = self.core.trouble.lock().as_ref().filter(|_| set.durability == Durability::Soon) {
-            return Err(trouble.again());
+        let mut is_awaited = set.durability == Durability::Now;
+        if !is_awaited && let Some(trouble) = self.core.trouble.lock().as_ref() {
+            // The committer is busy completing what is logged, and tells when it is not.
+            if trouble.kind() == Kind::Unavailable {
+                return Err(trouble.again());
+            }
+            // What the disk refused a moment ago it may take now: nothing is promised before it did.
+            is_awaited = true;
         }
         let message = set.message.clone().unwrap_or_else(|| default_message(caller, &set.changes, &self.core));
+        let is_alone = set.changes.len() == 1;
         let mut plan = Plan::new(&self.core, &self.gates, caller);
         for change in set.changes {
-            plan.add(change)?; // 3, 4
+            if let Err(fault) = plan.add(change) {
+                plan.give_back();
+                return Err(fault);
+            } // 3, 4
         }
         plan.without_noise();
+        if !plan.moves.is_empty() && !is_alone {
+            plan.give_back();
+            return Err(Fault::new(Kind::Invalid, "a directory is renamed in a set of its own; send it alone"));
+        }
         let Plan { effects, directs, spent, moves, departures, files, .. } = plan;
         self.core.departures.lock().extend(departures);
         for direct in directs {
@@ -118,11 +132,19 @@ impl Vfs {
             }
             return Ok(Waiting { answer: None, files, was_needed: false });
         }
+        for (_, to) in &moves {
+            self.core.make_room(to)?;
+        }
         for effect in effects.iter().filter(|effect| effect.after.is_some() && moves.is_empty()) {
             self.core.make_room(&effect.path)?;
         }
+        // Once it is logged it must be possible: a set that the tree can never take would hold up all that come after it.
+        let removed = spent.iter().chain(moves.iter().flat_map(|(from, to)| [from, to]));
+        for path in effects.iter().map(|effect| &effect.path).chain(removed) {
+            self.core.tree.may_change(path)?;
+        }
         let (sender, receiver) = mpsc::sync_channel(1);
-        let is_awaited = set.durability == Durability::Now || !moves.is_empty();
+        is_awaited |= !moves.is_empty();
         let prepared = Prepared {
             actor: caller.actor(),
             door: caller.door,
@@ -153,7 +175,7 @@ impl Waiting {
     fn wait(self, core: &Core, must: bool) -> Result<Applied, Fault> {
         let Some(answer) = self.answer else {
             if must && self.was_needed {
-                core.queue.settle(MAX_WAIT);
+                core.wait_settled(MAX_WAIT)?;
             }
             return Ok(Applied { seq: core.feed.last(), commit: None, files: self.files });
         };
@@ -167,7 +189,7 @@ impl Waiting {
 
 impl Core {
     /// Shows a set to every reader, from its place in the queue's order on.
-    fn show(&self, prepared: &Prepared) {
+    pub(crate) fn show(&self, prepared: &Prepared) {
         if !prepared.moves.is_empty() {
             return;
         }
@@ -190,7 +212,7 @@ impl Core {
             Err(StoreError::Disk { source, .. })
                 if source.kind() == ErrorKind::NotADirectory && !self.overlay.is_empty() =>
             {
-                self.queue.settle(MAX_WAIT);
+                self.wait_settled(MAX_WAIT)?;
                 Ok(self.tree.make_parents(path)?)
             }
             outcome => Ok(outcome?),
@@ -199,22 +221,34 @@ impl Core {
 
     fn carry_out(&self, direct: Direct) -> Result<(), Fault> {
         match direct {
-            Direct::Install(path, leaf) => self.install(&path, &leaf)?,
-            Direct::Remove(path) => self.tree.remove(&path)?,
+            Direct::Install(path, leaf) => {
+                self.wait_for(&path)?;
+                self.install(&path, &leaf)?;
+            }
+            Direct::Remove(path) => {
+                self.wait_for(&path)?;
+                self.tree.remove(&path)?;
+            }
             Direct::Rename(from, to) => {
                 if !self.overlay.is_empty() {
-                    self.queue.settle(MAX_WAIT);
+                    self.wait_settled(MAX_WAIT)?;
                 }
                 self.tree.make_parents(&to)?;
                 self.tree.rename(&from, &to, true)?;
             }
             Direct::MakeDirectory(path) => {
+                self.wait_for(&path)?;
                 self.make_room(&path)?;
                 self.tree.make_directory(&path, 0o755)?;
             }
             Direct::RemoveDirectory(path) => self.tree.remove_directory(&path)?,
         }
         Ok(())
+    }
+
+    /// What is done to the tree directly comes after what is accepted for the same path.
+    fn wait_for(&self, path: &TreePath) -> Result<(), Fault> {
+        if self.overlay.get(path).is_some() { self.wait_settled(MAX_WAIT) } else { Ok(()) }
     }
 
     pub(crate) fn install(&self, path: &TreePath, leaf: &Leaf) -> Result<(), StoreError> {

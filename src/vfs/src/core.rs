@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use svcfs_base::{Actor, Clock, DiskAttributes, Door, Fault, FileKind, TreePath};
+use svcfs_base::{Actor, Clock, DiskAttributes, Door, Fault, FileKind, Kind, TreePath};
 use svcfs_store::{History, Log, StatKind, StoreError, WorkTree};
+use tracing::warn;
 
 use crate::feed::Feed;
 use crate::locks::Locks;
@@ -19,6 +20,9 @@ use crate::queue::{Before, Queue};
 /// How long a page renamed to a scratch name may be missing before its removal is recorded: an editor that keeps a backup
 /// writes the page anew within this time, and one save is then one version.
 pub(crate) const DEPARTURE: Duration = Duration::from_secs(2);
+
+/// How often somebody who waits for the disk looks whether it refuses.
+const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) struct Core {
     pub(crate) root: PathBuf,
@@ -95,6 +99,52 @@ impl Core {
         }
     }
 
+    /// The file or link that stands in the tree at a path, accepted changes not counted; links on the way are not followed.
+    pub(crate) fn standing(&self, path: &TreePath) -> Result<Option<Leaf>, StoreError> {
+        match self.tree.read_leaf(path) {
+            Ok((content, stat)) => Ok(Some(Leaf::new(content, stat.file_kind().unwrap_or(FileKind::Regular)))),
+            Err(error) if is_missing(&error) || is_in_the_way(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Installs what is logged. An empty directory gives way: it is nobody's work.
+    ///
+    /// # Errors
+    /// What the disk said; something of another kind that a person put there is kept and no error.
+    pub(crate) fn put_in_place(&self, path: &TreePath, leaf: &Leaf) -> Result<(), StoreError> {
+        match self.install(path, leaf) {
+            Err(error) if is_in_the_way(&error) => {
+                let cleared = self.tree.remove_directory(path).and_then(|()| self.install(path, leaf));
+                kept_if_in_the_way(path, cleared.map_err(|_| error))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Waits until everything accepted so far is committed and announced.
+    ///
+    /// # Errors
+    /// `NoSpace`, `ReadOnly` when the disk takes nothing now; `Unavailable` when it does not answer in time.
+    pub(crate) fn wait_settled(&self, at_most: Duration) -> Result<(), Fault> {
+        let deadline = Instant::now() + at_most;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if self.queue.settle(left.min(LOOK)) {
+                return Ok(());
+            }
+            let trouble = self.trouble.lock().as_ref().map(Fault::again);
+            match trouble {
+                // It may last for hours.
+                Some(fault) if matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly) => return Err(fault),
+                trouble if left.is_zero() => {
+                    return Err(trouble.unwrap_or_else(|| Fault::unavailable("the disk does not answer")));
+                }
+                Some(_) | None => {}
+            }
+        }
+    }
+
     /// The moment a change happens, for a file's modification time.
     pub(crate) fn file_time(&self) -> SystemTime {
         self.clock.now().into()
@@ -105,4 +155,32 @@ impl Core {
 pub(crate) fn is_missing(error: &StoreError) -> bool {
     use std::io::ErrorKind as E;
     matches!(error, StoreError::Disk { source, .. } if matches!(source.kind(), E::NotFound | E::NotADirectory))
+}
+
+/// Something of another kind stands there or on the way: a directory, a file, a link.
+pub(crate) fn is_in_the_way(error: &StoreError) -> bool {
+    use std::io::ErrorKind as E;
+    match error {
+        StoreError::Linked(_) => true,
+        StoreError::Disk { source, .. } => {
+            matches!(source.kind(), E::IsADirectory | E::NotADirectory | E::DirectoryNotEmpty)
+        }
+        StoreError::Git(_)
+        | StoreError::Unrecordable { .. }
+        | StoreError::Database(_)
+        | StoreError::State(_)
+        | StoreError::Damaged(_) => false,
+    }
+}
+
+/// Somebody put something of another kind where a logged change belongs. History has the change; theirs is an edit on top of it,
+/// which the next look at the tree records.
+pub(crate) fn kept_if_in_the_way(path: &TreePath, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+    match outcome {
+        Err(error) if is_in_the_way(&error) => {
+            warn!(page.path = %path, %error, "something made behind the server is in the way; it is kept");
+            Ok(())
+        }
+        outcome => outcome,
+    }
 }

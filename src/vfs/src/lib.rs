@@ -183,23 +183,28 @@ impl Drop for Vfs {
 }
 
 fn prepare_root(root: &Path) -> Result<PathBuf, Fault> {
-    let told = |error: std::io::Error| {
-        use std::io::ErrorKind as E;
-        let text = root.display();
-        match error.kind() {
-            E::ReadOnlyFilesystem => Fault::new(Kind::ReadOnly, format!("root `{text}` lies on a read-only disk")),
-            E::PermissionDenied => Fault::new(Kind::Forbidden, format!("root `{text}`: permission denied")),
-            E::StorageFull => Fault::new(Kind::NoSpace, format!("root `{text}`: no space left on the disk")),
-            E::NotADirectory | E::AlreadyExists => {
-                Fault::new(Kind::NotDirectory, format!("root `{text}` is a file, not a directory; name a directory"))
-            }
-            _ => Fault::invalid("root", format_args!("`{text}`: {error}")),
-        }
-    };
+    let told = |error| refused(root, error);
     fs::create_dir_all(root).map_err(told)?;
     let root = root.canonicalize().map_err(told)?;
     fs::create_dir_all(StatePaths::of(&root).directory()).map_err(told)?;
     Ok(root)
+}
+
+/// Why a root cannot be used, by what the system said of it or of the state below it.
+fn refused(root: &Path, error: std::io::Error) -> Fault {
+    use std::io::ErrorKind as E;
+    let text = root.display();
+    match error.kind() {
+        E::ReadOnlyFilesystem => Fault::new(Kind::ReadOnly, format!("root `{text}` lies on a read-only disk")),
+        E::PermissionDenied => Fault::new(Kind::Forbidden, format!("root `{text}`: permission denied")),
+        E::StorageFull | E::QuotaExceeded => {
+            Fault::new(Kind::NoSpace, format!("root `{text}`: no space left on the disk"))
+        }
+        E::NotADirectory | E::AlreadyExists => {
+            Fault::new(Kind::NotDirectory, format!("root `{text}` is a file, not a directory; name a directory"))
+        }
+        _ => Fault::invalid("root", format_args!("`{text}`: {error}")),
+    }
 }
 
 fn take_lock(root: &Path) -> Result<fs::File, Fault> {
@@ -210,7 +215,7 @@ fn take_lock(root: &Path) -> Result<fs::File, Fault> {
         .create(true)
         .truncate(false)
         .open(&path)
-        .map_err(svcfs_store::StoreError::State)?;
+        .map_err(|error| refused(root, error))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -225,7 +230,7 @@ fn take_lock(root: &Path) -> Result<fs::File, Fault> {
         }
         Err(TryLockError::Error(error)) => return Err(Fault::internal(error)),
     }
-    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(svcfs_store::StoreError::State)?;
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| refused(root, error))?;
     Ok(file)
 }
 

@@ -43,8 +43,12 @@ impl Overlay {
         self.entries.read().get(path).cloned()
     }
 
+    /// Shows a change, unless a later one to the same path is shown.
     pub(crate) fn put(&self, path: TreePath, pending: Pending) {
-        self.entries.write().insert(path, pending);
+        let mut entries = self.entries.write();
+        if entries.get(&path).is_none_or(|shown| shown.stamp <= pending.stamp) {
+            entries.insert(path, pending);
+        }
     }
 
     /// Forgets a path, unless a later change has taken its place.

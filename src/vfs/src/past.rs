@@ -207,10 +207,7 @@ impl Vfs {
     /// # Errors
     /// `Unavailable` when the disk does not answer in time.
     pub fn settled(&self) -> Result<Seq, Fault> {
-        if !self.core.queue.settle(MAX_WAIT) {
-            let trouble = self.core.trouble.lock().as_ref().map(Fault::again);
-            return Err(trouble.unwrap_or_else(|| Fault::unavailable("the disk does not answer")));
-        }
+        self.core.wait_settled(MAX_WAIT)?;
         Ok(self.core.feed.last())
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) spent: Vec<TreePath>,
     pub(crate) moves: Vec<(TreePath, TreePath)>,
     pub(crate) departures: Vec<(TreePath, Departure)>,
+    /// Departures that this set ends, to be given back if it is refused.
+    ended: Vec<(TreePath, Departure)>,
     pub(crate) files: Vec<Settled>,
 }
 
@@ -54,6 +56,7 @@ impl<'a> Plan<'a> {
             spent: Vec::new(),
             moves: Vec::new(),
             departures: Vec::new(),
+            ended: Vec::new(),
             files: Vec::new(),
         }
     }
@@ -61,6 +64,7 @@ impl<'a> Plan<'a> {
     pub(crate) fn add(&mut self, change: Change) -> Result<(), Fault> {
         match change {
             Change::Put { path, content, expect, kind, disk } => {
+                self.check_above(&path)?;
                 let present = self.present(&path)?;
                 let before = leaf_of(&path, present)?;
                 check(&path, before.as_ref().map(|(leaf, _)| leaf.etag), &expect)?;
@@ -83,10 +87,14 @@ impl<'a> Plan<'a> {
             Change::Move { from, to, expect } => match self.present(&from)? {
                 Present::Absent => Err(Fault::file_not_found(&from)),
                 Present::Directory => self.move_directory(from, to, &expect),
-                Present::Leaf(leaf, seen) => self.move_file(from, to, (leaf, seen), &expect),
+                Present::Leaf(leaf, seen) => {
+                    self.check_above(&to)?;
+                    self.move_file(from, to, (leaf, seen), &expect)
+                }
             },
             Change::MakeDir { path } => match self.present(&path)? {
                 Present::Absent => {
+                    self.check_above(&path)?;
                     self.directs.push(Direct::MakeDirectory(path));
                     Ok(())
                 }
@@ -109,6 +117,20 @@ impl<'a> Plan<'a> {
             Some(None) => Ok(Present::Absent),
             None => self.core.present(path),
         }
+    }
+
+    /// Nothing stands below a file, neither below one that is only accepted; the tree itself is asked when room is made.
+    fn check_above(&self, path: &TreePath) -> Result<(), Fault> {
+        for above in path.ancestors().filter(|above| !above.is_root()) {
+            let is_file = match self.ahead.get(&above) {
+                Some(ahead) => ahead.is_some(),
+                None => self.core.overlay.get(&above).is_some_and(|pending| pending.leaf.is_some()),
+            };
+            if is_file {
+                return Err(Fault::not_directory(&above));
+            }
+        }
+        Ok(())
     }
 
     fn gated(
@@ -144,18 +166,33 @@ impl<'a> Plan<'a> {
                 Ok(())
             }
             None => {
-                let departed = self.core.departures.lock().remove(&path);
-                match departed {
-                    Some(gone) if is_same(gone.before.etag, gone.before.kind) => {
+                match self.end_departure(&path) {
+                    Some(gone) if is_same(gone.etag, gone.kind) => {
                         self.directs.push(Direct::Install(path.clone(), leaf.clone()));
                         self.ahead.insert(path, Some(leaf));
                     }
-                    Some(gone) => self.effect(path, Some(gone.before), Some(leaf)),
+                    Some(gone) => self.effect(path, Some(gone), Some(leaf)),
                     None => self.effect(path, None, Some(leaf)),
                 }
                 Ok(())
             }
         }
+    }
+
+    /// What stood at a path before it left under a scratch name, in this set or a moment ago; it is back now.
+    fn end_departure(&mut self, path: &TreePath) -> Option<Before> {
+        if let Some(at) = self.departures.iter().position(|(departed, _)| departed == path) {
+            return Some(self.departures.swap_remove(at).1.before);
+        }
+        let gone = self.core.departures.lock().remove(path)?;
+        let before = gone.before.clone();
+        self.ended.push((path.clone(), gone));
+        Some(before)
+    }
+
+    /// The set is refused: what had departed before it is departed still.
+    pub(crate) fn give_back(&mut self) {
+        self.core.departures.lock().extend(self.ended.drain(..));
     }
 
     fn remove(&mut self, path: TreePath, leaf: Leaf, seen: bool) {
@@ -191,17 +228,17 @@ impl<'a> Plan<'a> {
         match (is_from_versioned, is_to_versioned) {
             (false, false) => {
                 self.files.push(Settled { path: to.clone(), etag: Some(leaf.etag) });
-                self.directs.push(Direct::Rename(from, to));
+                self.rename(from, to, leaf);
                 Ok(())
             }
             (true, false) => {
                 // An editor keeps the old text under a backup name and will write the page anew: see DEPARTURE.
                 self.files.push(Settled { path: to.clone(), etag: Some(leaf.etag) });
-                let before = before_of(leaf, seen);
+                let before = before_of(leaf.clone(), seen);
                 let (actor, door) = (self.caller.actor(), self.caller.door);
                 let due = std::time::Instant::now() + crate::core::DEPARTURE;
                 self.departures.push((from.clone(), Departure { before, actor, door, due }));
-                self.directs.push(Direct::Rename(from, to));
+                self.rename(from, to, leaf);
                 Ok(())
             }
             (false, true) => {
@@ -214,6 +251,12 @@ impl<'a> Plan<'a> {
                 self.put(to, moved, target)
             }
         }
+    }
+
+    fn rename(&mut self, from: TreePath, to: TreePath, leaf: Leaf) {
+        self.ahead.insert(from.clone(), None);
+        self.ahead.insert(to.clone(), Some(leaf));
+        self.directs.push(Direct::Rename(from, to));
     }
 
     /// The tree is held exclusively and nothing is pending here, so history has every file that is versioned.
@@ -231,7 +274,8 @@ impl<'a> Plan<'a> {
             Present::Directory if !self.core.tree.list(&to)?.is_empty() => {
                 return Err(Fault::new(Kind::NotEmpty, format!("directory `{to}` is not empty")));
             }
-            Present::Directory => {}
+            // The disk knows better whether it is empty: a listing leaves out what no tree can hold.
+            Present::Directory => self.directs.push(Direct::RemoveDirectory(to.clone())),
         }
         let is_scratch = |path: &TreePath| !self.core.places.of(path).is_versioned();
         if is_scratch(&from) && !is_scratch(&to) {
@@ -243,9 +287,11 @@ impl<'a> Plan<'a> {
         if let Some(head) = self.core.history.head()? {
             for (path, blob, kind) in self.core.history.leaves(head, &from)? {
                 let Some(target) = path.moved(&from, &to) else { continue };
-                let before = || Before { etag: blob, kind, seen: None };
-                self.effects.push(Effect { path: path.clone(), before: Some(before()), after: None });
-                if !is_scratch(&target) {
+                let before = Some(Before { etag: blob, kind, seen: None });
+                // A page that left a moment ago under a scratch name is not there to be moved.
+                let is_departed = self.end_departure(&path).is_some();
+                self.effects.push(Effect { path, before, after: None });
+                if !is_scratch(&target) && !is_departed {
                     self.files.push(Settled { path: target.clone(), etag: Some(blob) });
                     self.effects.push(Effect { path: target, before: None, after: Some(After::Blob(blob, kind)) });
                 }

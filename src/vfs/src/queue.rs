@@ -16,6 +16,8 @@ const MAX_BATCH_BYTES: usize = 32 << 20;
 /// Bounds of the queue; a writer waits for room (architecture.md 8).
 const MAX_QUEUED_SETS: usize = 4096;
 const MAX_QUEUED_BYTES: usize = 256 << 20;
+/// Bound for writers who do not wait for the disk: how far they may run ahead of it, and so how long others wait behind them.
+const MAX_QUEUED_SOON: usize = 256;
 const MAX_WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
 /// How long a change that nobody waits for may stay unflushed (architecture.md 3).
 const SOON: Duration = Duration::from_millis(50);
@@ -48,11 +50,18 @@ pub(crate) struct Effect {
 }
 
 /// What stood at a path when its change was accepted.
+#[derive(Clone)]
 pub(crate) struct Before {
     pub(crate) etag: ETag,
     pub(crate) kind: FileKind,
     /// The content, when it was read from the tree: history may not have it yet.
     pub(crate) seen: Option<Bytes>,
+}
+
+impl From<(ETag, FileKind)> for Before {
+    fn from((etag, kind): (ETag, FileKind)) -> Self {
+        Self { etag, kind, seen: None }
+    }
 }
 
 /// What will stand at a path.
@@ -130,8 +139,12 @@ impl Queue {
     pub(crate) fn push(&self, prepared: Prepared, accepted: impl FnOnce(&Prepared)) -> Result<(), Fault> {
         let size = prepared.size();
         let deadline = Instant::now() + MAX_WAIT_FOR_ROOM;
+        let most = if prepared.durability == Durability::Now { MAX_QUEUED_SETS } else { MAX_QUEUED_SOON };
         let mut state = self.state.lock();
-        while !state.is_closed && (state.waiting.len() >= MAX_QUEUED_SETS || state.bytes >= MAX_QUEUED_BYTES) {
+        while !state.is_closed && (state.waiting.len() >= most || state.bytes >= MAX_QUEUED_BYTES) {
+            // Whoever waits for room makes what is queued urgent.
+            state.is_urgent = true;
+            self.arrived.notify_one();
             if self.left.wait_until(&mut state, deadline).timed_out() {
                 return Err(Fault::unavailable("too many writes are waiting for the disk; try again in a few seconds"));
             }
@@ -189,6 +202,11 @@ impl Queue {
             state.is_urgent = false;
         }
         batch
+    }
+
+    /// Counts sets as accepted that do not come through the queue.
+    pub(crate) fn count(&self, count: usize) {
+        self.state.lock().accepted += count as u64;
     }
 
     /// Counts sets that are settled or refused, and lets those who wait go on.

@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod hostile;
+
 /// A space in a temporary directory that can be closed and opened again.
 pub(crate) struct TestSpace {
     pub(crate) directory: TempDir,

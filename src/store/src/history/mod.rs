@@ -310,7 +310,11 @@ fn trees_on_the_way(tree: &Tree<'_>, edits: &[Edit<'_>], written: &mut Vec<Oid>)
 
 fn head_of(repository: &Repository) -> Outcome<Option<CommitId>> {
     match repository.head() {
-        Ok(reference) => Ok(Some(commit_id(reference.peel_to_commit()?.id()))),
+        // Not peeled where it need not be: after a power cut the commit may be missing, and be made again.
+        Ok(reference) => match reference.target() {
+            Some(target) => Ok(Some(commit_id(target))),
+            None => Ok(Some(commit_id(reference.peel_to_commit()?.id()))),
+        },
         Err(error) if matches!(error.code(), ErrorCode::UnbornBranch | ErrorCode::NotFound) => Ok(None),
         Err(error) => Err(error.into()),
     }

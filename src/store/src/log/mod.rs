@@ -9,17 +9,17 @@ mod rows;
 
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
 pub use read::{PathChange, PathVersion};
 
-use crate::{StatePaths, StoreError};
+use crate::{StatePaths, StoreError, probe};
 
 /// Contents above this many bytes go to a spool file of their own instead of the database.
 const SPOOL_ABOVE: usize = 1 << 20;
@@ -84,8 +84,12 @@ impl Log {
     /// Opens the log, making it when absent; true beside it when it was made now.
     ///
     /// # Errors
-    /// `Database` when the file is damaged or belongs to a newer svcfs.
+    /// `Database` when the file is damaged, `Damaged` when it belongs to a newer svcfs, `State` when the disk refuses.
     pub fn open(paths: &StatePaths) -> Outcome<(Self, bool)> {
+        Self::open_database(paths).map_err(|error| explained(error, &paths.spool()))
+    }
+
+    fn open_database(paths: &StatePaths) -> Outcome<(Self, bool)> {
         let file = paths.log();
         let writer = Connection::open(&file)?;
         writer.pragma_update(None, "journal_mode", "wal")?;
@@ -116,7 +120,7 @@ impl Log {
     /// `Database` or `State`; the log is then as it was.
     pub fn append(&self, records: &[Record]) -> Outcome<()> {
         let spooled = self.spool_large(records);
-        let outcome = spooled.and_then(|()| self.append_rows(records));
+        let outcome = spooled.and_then(|()| self.append_rows(records)).map_err(|error| explained(error, &self.spool));
         if outcome.is_err() {
             for (name, _) in large(records) {
                 // Best effort: a spool file without a row is swept at the next checkpoint.
@@ -148,6 +152,14 @@ impl Log {
             File::open(&self.spool)?.sync_all()?;
         }
         Ok(())
+    }
+
+    /// Whether the disk takes writes again after it refused one.
+    ///
+    /// # Errors
+    /// `State` with what the disk says now.
+    pub fn probe(&self) -> Outcome<()> {
+        Ok(probe::write(&self.spool)?)
     }
 
     /// Declares everything up to `seq` flushed and committed, with `head` the newest commit of ours or adopted: its contents
@@ -257,8 +269,23 @@ impl Log {
     /// `Database`.
     pub fn close(&self) -> Outcome<()> {
         self.readers.lock().clear();
-        self.writer.lock().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-        Ok(())
+        let flushed = self.writer.lock().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        flushed.map_err(|error| explained(error.into(), &self.spool))
+    }
+}
+
+/// SQLite calls most of what a disk refuses an I/O error, or a file that cannot be opened: the disk itself is asked why.
+fn explained(error: StoreError, directory: &Path) -> StoreError {
+    let is_vague = matches!(&error, StoreError::Database(source) if matches!(
+        source.sqlite_error_code(),
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly)
+    ));
+    if !is_vague {
+        return error;
+    }
+    match probe::write(directory) {
+        Err(source) => StoreError::State(source),
+        Ok(()) => error,
     }
 }
 

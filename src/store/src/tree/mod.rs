@@ -17,7 +17,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fs::{
-    self as sys, AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps, Uid,
+    self as sys, Access, AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
 use svcfs_base::{DiskAttributes, FileKind, MAX_FILE_BYTES, Name, TreePath};
@@ -317,6 +317,20 @@ impl WorkTree {
                 }
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Whether names in the directory of a path may be changed: by the permissions of the directory and of its disk, which
+    /// may be another one than the root's. A directory that is not there yet may.
+    ///
+    /// # Errors
+    /// `Disk` with `ReadOnlyFilesystem` or `PermissionDenied`.
+    pub fn may_change(&self, path: &TreePath) -> Outcome<()> {
+        let Ok((parent, _)) = self.parent_of(path) else { return Ok(()) };
+        match sys::accessat(&parent, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
+            Err(error @ (Errno::ROFS | Errno::ACCESS)) => Err(disk(path, error)),
+            // Whatever else is wrong is told by who makes the change.
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 

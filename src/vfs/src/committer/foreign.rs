@@ -10,6 +10,11 @@ use crate::feed::Event;
 impl Committer {
     /// Records commits that somebody else put on the branch since the last one of ours.
     pub(super) fn follow_head(&mut self) -> Result<(), StoreError> {
+        let below = std::mem::take(&mut self.theirs);
+        if let Err(error) = self.record_foreign(&below) {
+            self.theirs = below;
+            return Err(error);
+        }
         let head = self.core.history.head()?;
         let Some(theirs) = head.filter(|_| head != self.head) else {
             if head.is_none() && self.head.is_some() {
@@ -17,39 +22,37 @@ impl Committer {
             }
             return Ok(());
         };
-        let mut records = foreign_records(&self.core, self.head, theirs, self.last)?;
+        let records = foreign_records(&self.core, self.head, theirs)?;
+        self.record_foreign(&records)?;
         self.head = Some(theirs);
-        self.record_foreign(&mut records)
+        Ok(())
     }
 
-    pub(super) fn record_foreign(&mut self, records: &mut Vec<Record>) -> Result<(), StoreError> {
-        if records.is_empty() {
-            return Ok(());
-        }
-        self.core.log.append(records)?;
-        if let Some(newest) = records.last() {
-            self.last = newest.seq;
-        }
+    /// Logs and announces commits of others; their place in the log is given here.
+    fn record_foreign(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        let records = numbered(records, self.last);
+        let Some(newest) = records.last() else { return Ok(()) };
+        self.core.log.append(&records)?;
+        self.last = newest.seq;
         self.is_unsettled = true;
         self.touched.extend(records.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
-        self.core.feed.publish(records.drain(..).map(Event::from));
+        self.core.feed.publish(records.into_iter().map(Event::from));
         Ok(())
     }
 }
 
-/// Records for the commits that lead from one head to another.
-pub(crate) fn foreign_records(
-    core: &Core,
-    from: Option<CommitId>,
-    to: CommitId,
-    last: Seq,
-) -> Result<Vec<Record>, StoreError> {
-    let mut seq = last;
+/// The same records with the places in the log that follow `last`.
+pub(crate) fn numbered(records: &[Record], last: Seq) -> Vec<Record> {
+    let places = std::iter::successors(Some(last.next()), |seq| Some(seq.next()));
+    records.iter().zip(places).map(|(record, seq)| Record { seq, ..record.clone() }).collect()
+}
+
+/// Records for the commits that lead from one head to another, without a place in the log yet.
+pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId) -> Result<Vec<Record>, StoreError> {
     let commits = core.history.between(from, to)?;
     Ok(commits
         .into_iter()
         .map(|commit| {
-            seq = seq.next();
             let entry = |entry: ForeignEntry| Entry {
                 path: entry.path,
                 old: entry.old,
@@ -59,7 +62,7 @@ pub(crate) fn foreign_records(
                 modified: None,
             };
             Record {
-                seq,
+                seq: Seq(0),
                 time: commit.time,
                 actor: commit.actor,
                 door: Door::Direct,

@@ -13,14 +13,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Announcement, CommitId, Durability, Fault, Seq, TreePath};
+use svcfs_base::{CommitId, Fault, Seq, TreePath};
 use svcfs_store::Record;
-use tracing::error;
+use tracing::{error, info, warn};
 
-pub(crate) use foreign::foreign_records;
+pub(crate) use foreign::{foreign_records, numbered};
 
-use crate::core::Core;
-use crate::queue::{Effect, Next, Prepared};
+use crate::adopt::adopted;
+use crate::core::{Core, Departure};
+use crate::queue::{After, Before, Effect, Next, Prepared};
 
 /// A checkpoint comes after this long without writes, or when this much waits in the log.
 const IDLE: Duration = Duration::from_secs(1);
@@ -41,6 +42,10 @@ pub(crate) struct Committer {
     pub(crate) is_unsettled: bool,
     /// Sets that nobody waits for and that the log could not take yet.
     pub(crate) held: Vec<Prepared>,
+    /// The newest commit that is logged and not on the branch: the disk refused until the end, and the next opening goes on.
+    pub(crate) left: Option<CommitId>,
+    /// Commits of others that lie below ours and are yet to be recorded.
+    pub(crate) theirs: Vec<Record>,
     pub(crate) last_work: Instant,
 }
 
@@ -48,9 +53,27 @@ pub(crate) struct Committer {
 struct Planned {
     prepared: Prepared,
     record: Record,
+    /// Made here for an edit behind us that another set covers.
+    is_extra: bool,
 }
 
 impl Committer {
+    /// A committer that stands at a position and has nothing to do.
+    pub(crate) fn at(core: Arc<Core>, last: Seq, head: Option<CommitId>) -> Self {
+        Self {
+            core,
+            head,
+            last,
+            touched: BTreeSet::new(),
+            unsettled_bytes: 0,
+            is_unsettled: false,
+            held: Vec::new(),
+            left: None,
+            theirs: Vec::new(),
+            last_work: Instant::now(),
+        }
+    }
+
     pub(crate) fn run(mut self) {
         loop {
             match self.core.queue.take(self.deadline()) {
@@ -71,7 +94,8 @@ impl Committer {
     fn deadline(&self) -> Option<Instant> {
         let departure = self.core.departures.lock().values().map(|departure| departure.due).min();
         let checkpoint = self.is_unsettled.then(|| self.last_work + IDLE);
-        let retry = (!self.held.is_empty()).then(|| Instant::now() + RETRY);
+        let is_troubled = !self.held.is_empty() || self.core.trouble.lock().is_some();
+        let retry = is_troubled.then(|| Instant::now() + RETRY);
         // Departures are entered without waking this thread: it looks often enough for their two seconds.
         let look = Instant::now() + IDLE;
         [departure, checkpoint, retry, Some(look)].into_iter().flatten().min()
@@ -81,10 +105,20 @@ impl Committer {
         if !self.held.is_empty() {
             let held = std::mem::take(&mut self.held);
             self.process(held);
+        } else if self.core.trouble.lock().is_some() {
+            self.look_again();
         }
         self.record_departures(Instant::now());
         if self.is_unsettled && self.last_work.elapsed() >= IDLE {
             self.checkpoint();
+        }
+    }
+
+    /// The trouble is over once the disk takes writes again: nobody need dare one to find out.
+    fn look_again(&mut self) {
+        if self.follow_head().and_then(|()| self.core.log.probe()).is_ok() {
+            *self.core.trouble.lock() = None;
+            info!("the disk takes writes again");
         }
     }
 
@@ -98,6 +132,7 @@ impl Committer {
             error!(message = %prepared.message, "an accepted write could not be logged before the end");
         }
         self.checkpoint();
+        self.tidy();
         self.core.feed.close();
     }
 
@@ -109,47 +144,50 @@ impl Committer {
                 departures.iter().filter(|(_, gone)| gone.due <= now).map(|(path, _)| path.clone()).collect();
             paths.into_iter().filter_map(|path| departures.remove(&path).map(|gone| (path, gone))).collect()
         };
-        let sets: Vec<_> = due
-            .into_iter()
-            .map(|(path, gone)| Prepared {
-                actor: gone.actor,
-                door: gone.door,
-                provenance: None,
-                announcement: Announcement::Files,
-                message: format!("delete: {path}"),
-                durability: Durability::Soon,
-                stamp: self.core.stamp(),
-                moves: Vec::new(),
-                effects: vec![Effect { path, before: Some(gone.before), after: None }],
-                spent: Vec::new(),
-                is_adopted: true,
-                answer: None,
-            })
-            .collect();
-        if !sets.is_empty() {
-            self.process_uncounted(sets);
+        let departed: Vec<_> = due.into_iter().filter_map(|(path, gone)| self.departed(path, gone)).collect();
+        if !departed.is_empty() {
+            self.core.queue.count(departed.len());
+            let mut sets = std::mem::take(&mut self.held);
+            sets.extend(departed);
+            self.process(sets);
         }
+    }
+
+    /// The removal of a page that departed; what a person put in its place meanwhile is kept as an edit of theirs.
+    fn departed(&self, path: TreePath, gone: Departure) -> Option<Prepared> {
+        if self.core.overlay.get(&path).is_some() {
+            return None;
+        }
+        let after = match self.core.standing(&path) {
+            Ok(standing) => standing.map(After::Leaf),
+            Err(error) => {
+                warn!(page.path = %path, %error, "what stands where a page left cannot be read");
+                return None;
+            }
+        };
+        let recorded = self.head.map_or(Ok(None), |head| self.core.history.leaf(head, &path));
+        let before = match recorded {
+            Ok(recorded) => recorded.map(Before::from),
+            Err(_) => Some(gone.before),
+        };
+        let is_back = after.is_some();
+        let set = adopted(&self.core, vec![Effect { path, before, after }], None);
+        Some(if is_back { set } else { Prepared { actor: gone.actor, door: gone.door, ..set } })
     }
 
     fn process(&mut self, sets: Vec<Prepared>) {
         let count = sets.len();
-        let held_before = self.held.len();
-        self.process_uncounted(sets);
-        // Held sets are still pending: they are counted when they leave.
-        self.core.queue.done(count - (self.held.len() - held_before));
-    }
-
-    fn process_uncounted(&mut self, sets: Vec<Prepared>) {
         self.last_work = Instant::now();
         match self.log_all(sets) {
             Ok(planned) => {
-                if !planned.is_empty() {
-                    self.settle(planned);
+                if planned.is_empty() || self.settle(planned) {
+                    *self.core.trouble.lock() = None;
                 }
-                *self.core.trouble.lock() = None;
             }
             Err((sets, fault)) => self.refuse(sets, &fault),
         }
+        // Held sets are still pending: they are counted when they leave.
+        self.core.queue.done(count - self.held.len());
     }
 
     /// Nothing was logged. Those who wait are told; what nobody waits for was accepted and is tried again.
@@ -165,6 +203,10 @@ impl Committer {
                 }
                 None => self.held.push(prepared),
             }
+        }
+        // A refused change may have covered a held one.
+        for prepared in self.held.iter().filter(|prepared| !prepared.is_adopted) {
+            self.core.show(prepared);
         }
     }
 

@@ -5,9 +5,9 @@ use svcfs_store::{Author, Edit, Entry, Record, StoreError};
 use tracing::error;
 
 use super::{Committer, Planned};
-use crate::adopt::adopted;
+use crate::adopt::{adopted, adoption_message};
 use crate::overlay::Leaf;
-use crate::queue::{After, Before, Effect, Prepared};
+use crate::queue::{After, Before, Effect, Prepared, Receipt};
 
 /// Where the next commit and the next record go.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ impl Committer {
             return Err((sets, error.into()));
         }
         let mut planned: Vec<Planned> = Vec::with_capacity(sets.len());
-        let mut tip = Tip { commit: self.head, seq: self.last };
+        let mut tip = Tip { commit: self.left.or(self.head), seq: self.last };
         let mut sets = sets.into_iter();
         while let Some(prepared) = sets.next() {
             let refused = match self.plan(prepared, &mut tip) {
@@ -36,8 +36,7 @@ impl Committer {
             match *refused {
                 (prepared, StoreError::Unrecordable { path, reason }) => self.refuse_name(&prepared, path, reason),
                 (prepared, error) => {
-                    let all = planned.into_iter().map(|planned| planned.prepared);
-                    return Err((all.chain([prepared]).chain(sets).collect(), error.into()));
+                    return Err((asked(planned).chain([prepared]).chain(sets).collect(), error.into()));
                 }
             }
         }
@@ -46,7 +45,7 @@ impl Committer {
             return Ok(planned);
         }
         if let Err(error) = self.core.log.append(&records) {
-            return Err((planned.into_iter().map(|planned| planned.prepared).collect(), error.into()));
+            return Err((asked(planned).collect(), error.into()));
         }
         self.last = tip.seq;
         self.is_unsettled = true;
@@ -74,31 +73,73 @@ impl Committer {
     }
 
     /// Makes a set's commit, unreferenced, and its record; before them, those of edits behind us that the set would cover.
-    fn plan(&self, prepared: Prepared, tip: &mut Tip) -> Result<Vec<Planned>, Box<(Prepared, StoreError)>> {
+    fn plan(&self, mut prepared: Prepared, tip: &mut Tip) -> Result<Vec<Planned>, Box<(Prepared, StoreError)>> {
+        if prepared.is_adopted {
+            return match self.plan_adopted(&mut prepared, tip) {
+                Ok(Some(record)) => Ok(vec![Planned { prepared, record, is_extra: false }]),
+                Ok(None) => {
+                    if let Some(answer) = &prepared.answer {
+                        // Whoever asked may have given up waiting.
+                        let _ = answer.send(Ok(Receipt { seq: tip.seq, commit: None }));
+                    }
+                    Ok(Vec::new())
+                }
+                Err(error) => Err(Box::new((prepared, error))),
+            };
+        }
         let mut ahead = *tip;
         let before = match self.unseen(&prepared, ahead.commit) {
             Ok(None) => Ok(None),
             Ok(Some(unseen)) => {
-                self.build(&unseen, &mut ahead).map(|record| Some(Planned { prepared: unseen, record }))
+                // Its content will be covered: the log keeps it.
+                let built = self.build(&unseen, &mut ahead, true);
+                built.map(|record| Some(Planned { prepared: unseen, record, is_extra: true }))
             }
             Err(error) => Err(error),
         };
-        let built = before.and_then(|before| Ok((before, self.build(&prepared, &mut ahead)?)));
+        let built = before.and_then(|before| Ok((before, self.build(&prepared, &mut ahead, true)?)));
         match built {
             Ok((before, record)) => {
                 *tip = ahead;
-                Ok(before.into_iter().chain([Planned { prepared, record }]).collect())
+                Ok(before.into_iter().chain([Planned { prepared, record, is_extra: false }]).collect())
             }
             Err(error) => Err(Box::new((prepared, error))),
         }
     }
 
-    fn build(&self, prepared: &Prepared, tip: &mut Tip) -> Result<Record, StoreError> {
+    /// A set of edits behind us, without those that were recorded since they were seen, and without what git cannot record:
+    /// that is on the disk only. None when nothing is left.
+    fn plan_adopted(&self, prepared: &mut Prepared, tip: &mut Tip) -> Result<Option<Record>, StoreError> {
+        let mut fresh = Vec::with_capacity(prepared.effects.len());
+        for effect in prepared.effects.drain(..) {
+            let known = tip.commit.map_or(Ok(None), |commit| self.core.history.leaf(commit, &effect.path))?;
+            let before = effect.before.as_ref().map(|before| (before.etag, before.kind));
+            let after = effect.after.as_ref().map(|after| (after.etag(), after.kind()));
+            if known == before && known != after {
+                fresh.push(effect);
+            }
+        }
+        prepared.effects = fresh;
+        while !prepared.effects.is_empty() {
+            prepared.message = adoption_message(&prepared.actor, &prepared.effects);
+            match self.build(prepared, tip, false) {
+                Err(StoreError::Unrecordable { path, reason })
+                    if prepared.effects.iter().any(|effect| effect.path == path) =>
+                {
+                    error!(page.path = %path, reason, "git cannot record this path; the file is on the disk only");
+                    prepared.effects.retain(|effect| effect.path != path);
+                }
+                outcome => return outcome.map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    fn build(&self, prepared: &Prepared, tip: &mut Tip, is_kept: bool) -> Result<Record, StoreError> {
         let time = self.core.clock.now();
         let author = Author { actor: &prepared.actor, time, message: &prepared.message };
         let edits: Vec<_> = prepared.effects.iter().map(edit_of).collect();
         let staged = self.core.history.stage(tip.commit, &edits, &author)?;
-        let is_kept = !prepared.is_adopted;
         let entry = |effect: &Effect| {
             let leaf = match &effect.after {
                 Some(After::Leaf(leaf)) if is_kept => Some(leaf),
@@ -133,9 +174,6 @@ impl Committer {
     /// What stood in the tree when the set was accepted and history has never seen: somebody edited behind us, and the set is
     /// about to cover it. Both versions are kept.
     fn unseen(&self, prepared: &Prepared, parent: Option<CommitId>) -> Result<Option<Prepared>, StoreError> {
-        if prepared.is_adopted {
-            return Ok(None);
-        }
         let mut effects = Vec::new();
         for effect in &prepared.effects {
             let Some(Before { etag, kind, seen: Some(content) }) = &effect.before else {
@@ -148,13 +186,18 @@ impl Committer {
             if known != Some((*etag, *kind)) {
                 effects.push(Effect {
                     path: effect.path.clone(),
-                    before: known.map(|(etag, kind)| Before { etag, kind, seen: None }),
+                    before: known.map(Before::from),
                     after: Some(After::Leaf(Leaf::new(content.clone(), *kind))),
                 });
             }
         }
         Ok((!effects.is_empty()).then(|| adopted(&self.core, effects, None)))
     }
+}
+
+/// The sets that writers asked for; those made for edits behind us are made again when their time comes.
+fn asked(planned: Vec<Planned>) -> impl Iterator<Item = Prepared> {
+    planned.into_iter().filter(|planned| !planned.is_extra).map(|planned| planned.prepared)
 }
 
 pub(super) fn edit_of(effect: &Effect) -> Edit<'_> {

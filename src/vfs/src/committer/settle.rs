@@ -10,13 +10,18 @@ use tracing::{debug, error, warn};
 use super::foreign::{foreign_records, no_branch};
 use super::record::edit_of;
 use super::{Committer, Planned, RETRY};
-use crate::core::is_missing;
+use crate::core::{is_missing, kept_if_in_the_way};
 use crate::feed::Event;
 use crate::queue::{After, Receipt};
 
 impl Committer {
-    /// Steps 7 to 9, tried until they are done: what is logged will happen.
-    pub(super) fn settle(&mut self, mut planned: Vec<Planned>) {
+    /// Steps 7 to 9, tried until they are done: what is logged will happen. False when that is left to the next opening.
+    pub(super) fn settle(&mut self, mut planned: Vec<Planned>) -> bool {
+        if self.left.is_some() {
+            // Nothing overtakes what is left.
+            self.leave(&planned);
+            return false;
+        }
         let mut is_closing = false;
         loop {
             match self.try_settle(&mut planned) {
@@ -24,7 +29,8 @@ impl Committer {
                 Err(error) if is_closing => {
                     // The log has it; the next opening completes it.
                     error!(%error, "logged changes are not in place yet; they will be when the space is opened again");
-                    return;
+                    self.leave(&planned);
+                    return false;
                 }
                 Err(error) => {
                     warn!(%error, "logged changes are not in place yet; trying again");
@@ -37,7 +43,7 @@ impl Committer {
             }
         }
         self.core.feed.publish(planned.iter().map(|planned| Event::from(planned.record.clone())));
-        for Planned { prepared, record } in &planned {
+        for Planned { prepared, record, .. } in &planned {
             self.forget(prepared);
             if let Some(answer) = &prepared.answer {
                 // The writer may have given up waiting.
@@ -45,10 +51,16 @@ impl Committer {
             }
         }
         self.last_work = Instant::now();
+        true
+    }
+
+    fn leave(&mut self, planned: &[Planned]) {
+        self.left = planned.last().and_then(|planned| planned.record.commit).or(self.left);
     }
 
     fn try_settle(&mut self, planned: &mut [Planned]) -> Result<(), StoreError> {
         self.install(planned)?; // 7
+        self.touched.extend(planned.iter().flat_map(|planned| &planned.record.entries).map(|entry| entry.path.clone()));
         let Some(target) = planned.last().and_then(|planned| planned.record.commit) else {
             return Ok(());
         };
@@ -62,7 +74,6 @@ impl Committer {
             return self.rebuild(planned);
         }
         self.head = Some(target); // 8
-        self.touched.extend(planned.iter().flat_map(|planned| &planned.record.entries).map(|entry| entry.path.clone()));
         Ok(())
     }
 
@@ -82,7 +93,7 @@ impl Committer {
             }
             for effect in prepared.effects.iter().filter(|effect| newest[&effect.path] == at) {
                 match &effect.after {
-                    Some(After::Leaf(leaf)) => self.core.install(&effect.path, leaf)?,
+                    Some(After::Leaf(leaf)) => self.core.put_in_place(&effect.path, leaf)?,
                     Some(After::Blob(..)) => {}
                     None => self.remove(&effect.path)?,
                 }
@@ -97,8 +108,8 @@ impl Committer {
     fn move_directory(&self, from: &TreePath, to: &TreePath) -> Result<(), StoreError> {
         match self.core.tree.stat(from) {
             Ok(_) => {
-                self.core.tree.make_parents(to)?;
-                self.core.tree.rename(from, to, true)
+                let moved = self.core.tree.make_parents(to).and_then(|()| self.core.tree.rename(from, to, true));
+                kept_if_in_the_way(to, moved)
             }
             // Done in an earlier attempt.
             Err(error) if is_missing(&error) => Ok(()),
@@ -109,7 +120,7 @@ impl Committer {
     fn remove(&self, path: &TreePath) -> Result<(), StoreError> {
         match self.core.tree.remove(path) {
             Err(error) if is_missing(&error) => Ok(()),
-            outcome => outcome,
+            outcome => kept_if_in_the_way(path, outcome),
         }
     }
 
@@ -122,23 +133,27 @@ impl Committer {
         let Some(theirs) = self.core.history.head()? else {
             return Err(no_branch());
         };
-        let mut parent = Some(theirs);
-        for Planned { prepared, record } in planned.iter_mut() {
+        let mut parent = theirs;
+        for Planned { prepared, record, .. } in planned.iter_mut() {
             let edits: Vec<_> = prepared.effects.iter().map(edit_of).collect();
             let author = Author { actor: &record.actor, time: record.time, message: &record.message };
-            let staged = self.core.history.stage(parent, &edits, &author)?;
-            record.commit = Some(staged.commit);
-            parent = Some(staged.commit);
+            match self.core.history.stage(Some(parent), &edits, &author) {
+                Ok(staged) => parent = staged.commit,
+                Err(StoreError::Unrecordable { path, reason }) => {
+                    error!(page.path = %path, reason, "a logged change has no place beside another's commit; theirs stands");
+                }
+                Err(error) => return Err(error),
+            }
+            record.commit = Some(parent);
         }
         let commits: Vec<_> =
             planned.iter().filter_map(|planned| Some((planned.record.seq, planned.record.commit?))).collect();
         self.core.log.set_commits(&commits)?;
-        if let Some(target) = parent {
-            self.core.history.advance(Some(theirs), target)?;
-        }
-        // Their commits are recorded after ours in the log, which never changes the past.
-        let mut records = foreign_records(&self.core, self.head, theirs, self.last)?;
-        self.head = parent;
-        self.record_foreign(&mut records)
+        let below = foreign_records(&self.core, self.head, theirs)?;
+        self.core.history.advance(Some(theirs), parent)?;
+        self.head = Some(parent);
+        // Recorded after ours, which are in the log and not announced yet: the feed keeps the log's order.
+        self.theirs.extend(below);
+        Ok(())
     }
 }

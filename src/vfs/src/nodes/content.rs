@@ -192,11 +192,21 @@ impl Vfs {
     /// Writes at an offset or at the end; not in history until published.
     ///
     /// # Errors
-    /// `TooLarge` when the file would exceed 64 MiB; `Forbidden` for a handle opened to read; `Stale`.
+    /// `TooLarge` when the file would exceed 64 MiB; `Forbidden` for a handle opened to read; `Stale`; `NoSpace` and `ReadOnly`
+    /// while the disk is known to refuse.
     pub fn write_node(&self, handle: HandleId, at: WriteAt, data: &[u8]) -> Result<usize, Fault> {
         let handle = self.nodes.handle(handle)?;
         if !handle.is_writing {
             return Err(Fault::new(Kind::Forbidden, "the file was opened to read only"));
+        }
+        // Told at once where it is known: many programs look at the outcome of `write`, and few at that of `close`.
+        let trouble = self.core.trouble.lock().as_ref().map(Fault::again);
+        if let Some(fault) = trouble.filter(|fault| matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly)) {
+            // Half a save is nobody's version: closing the file leaves the page as it was.
+            if let Some(staging) = &mut self.nodes.shared(handle.node)?.lock().staging {
+                staging.is_refused = true;
+            }
+            return Err(fault);
         }
         self.stage(handle.node, true, |staging, now| {
             let length = staging.bytes.len();
@@ -232,7 +242,11 @@ impl Vfs {
             shared.staging = Some(self.staged(&self.nodes.path_of(node)?, is_based)?);
         }
         match &mut shared.staging {
-            Some(staging) => change(staging, now),
+            Some(staging) => {
+                change(staging, now)?;
+                staging.is_refused = false;
+                Ok(())
+            }
             None => Ok(()),
         }
     }
@@ -250,6 +264,7 @@ impl Vfs {
             is_changed: false,
             is_written: false,
             is_new: false,
+            is_refused: false,
             mode: None,
             uid: attributes.uid,
             gid: attributes.gid,
@@ -296,7 +311,7 @@ impl Vfs {
             }
             return Ok(());
         };
-        if !staging.is_changed && !staging.is_new {
+        if staging.is_refused || !staging.is_changed && !staging.is_new {
             return Ok(());
         }
         let kind = staging.mode.map(|mode| if mode & 0o100 != 0 { FileKind::Executable } else { FileKind::Regular });
@@ -372,6 +387,10 @@ impl Vfs {
         // Asked while the content is held: who opens the file and empties it in this moment waits, and is not published by us.
         let is_last = !self.nodes.is_open_elsewhere(node);
         let outcome = if is_last { self.publish_held(caller, node, &mut shared, Durability::Soon) } else { Ok(()) };
+        if is_last && outcome.is_err() {
+            // Whoever saved was told. Were the bytes kept, the next one to open the file would publish them unawares.
+            shared.staging = None;
+        }
         self.nodes.close(handle);
         outcome
     }

@@ -22,6 +22,8 @@ pub(crate) struct Staging {
     pub(crate) is_written: bool,
     /// The file is not in the tree yet.
     pub(crate) is_new: bool,
+    /// The disk refused the last write, and its writer knows: what is here is half a save.
+    pub(crate) is_refused: bool,
     pub(crate) mode: Option<u32>,
     pub(crate) uid: u32,
     pub(crate) gid: u32,

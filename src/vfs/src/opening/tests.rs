@@ -13,14 +13,14 @@ use crate::Vfs;
 use crate::tests::{TestSpace, at, eve, options};
 
 /// A copy of the root as a crash would leave it: the log is flushed, nothing was closed.
-fn crashed(space: &TestSpace) -> TempDir {
+pub(crate) fn crashed(space: &TestSpace) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
     let from = format!("{}/.", space.directory.path().display());
     assert!(Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap().success());
     copy
 }
 
-fn reopened(directory: TempDir) -> TestSpace {
+pub(crate) fn reopened(directory: TempDir) -> TestSpace {
     let vfs: Arc<Vfs> = Vfs::open(options(directory.path(), false)).unwrap();
     TestSpace { directory, vfs }
 }
@@ -54,7 +54,7 @@ fn assert_whole(space: &TestSpace, log: &[String]) {
     space.git(&["fsck", "--strict"]);
 }
 
-fn remove_tree(root: &Path) {
+pub(crate) fn remove_tree(root: &Path) {
     for entry in fs::read_dir(root).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -66,7 +66,7 @@ fn remove_tree(root: &Path) {
     }
 }
 
-fn remove_loose_objects(root: &Path) {
+pub(crate) fn remove_loose_objects(root: &Path) {
     for entry in fs::read_dir(root.join(".git/objects")).unwrap() {
         let path = entry.unwrap().path();
         if path.file_name().unwrap().len() == 2 {
@@ -133,4 +133,203 @@ fn opening_twice_after_a_crash_changes_nothing_more() {
     let again = reopened(crashed(&space));
     let twice = reopened(crashed(&again));
     assert_whole(&twice, &space.log());
+}
+
+/// Takes a copy back to the state of its first commit, as far as git goes.
+fn lose_history_since_the_first_commit(space: &TestSpace, copy: &Path) {
+    let settled = space.git(&["rev-list", "--max-parents=0", "HEAD"]);
+    fs::write(copy.join(".git/refs/heads/main"), settled).unwrap();
+    remove_loose_objects(copy);
+}
+
+/// A space whose log is settled up to a first commit, with one page in it.
+fn settled_space() -> TestSpace {
+    let mut space = TestSpace::new();
+    space.put("first.md", "first");
+    space.reopen();
+    space
+}
+
+#[test]
+fn a_file_that_gave_way_to_a_directory_survives_a_crash() {
+    let space = settled_space();
+    space.put("x", "file");
+    space.vfs.apply(&eve(), Change::remove(at("x"))).unwrap();
+    space.put("x/y.md", "below");
+    let again = reopened(crashed(&space));
+    assert_eq!(again.text("x/y.md"), "below");
+    assert_eq!(again.log(), space.log());
+    let copy = crashed(&space);
+    remove_tree(copy.path());
+    fs::write(copy.path().join("x"), "file").unwrap();
+    fs::write(copy.path().join("first.md"), "first").unwrap();
+    let again = reopened(copy);
+    assert_eq!(again.text("x/y.md"), "below");
+    assert_eq!(again.log(), space.log());
+}
+
+#[test]
+fn a_directory_that_gave_way_to_a_file_survives_a_crash() {
+    let space = settled_space();
+    space.put("x/y.md", "below");
+    space.vfs.apply(&eve(), Change::remove(at("x/y.md"))).unwrap();
+    space.vfs.apply(&eve(), Change::RemoveDir { path: at("x") }).unwrap();
+    space.put("x", "file");
+    let copy = crashed(&space);
+    fs::remove_file(copy.path().join("x")).unwrap();
+    fs::create_dir(copy.path().join("x")).unwrap();
+    fs::write(copy.path().join("x/y.md"), "below").unwrap();
+    let again = reopened(copy);
+    assert_eq!(again.text("x"), "file");
+    assert_eq!(again.log(), space.log());
+}
+
+#[test]
+fn renames_of_directories_are_not_done_twice_after_a_crash() {
+    let space = settled_space();
+    space.put("d/a.md", "one");
+    space.vfs.apply(&eve(), Change::rename(at("d"), at("e"))).unwrap();
+    space.vfs.apply(&eve(), Change::rename(at("e"), at("f"))).unwrap();
+    space.put("d/new.md", "another");
+    let again = reopened(crashed(&space));
+    assert_eq!(again.log(), space.log());
+    assert_eq!(again.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "d/new.md\nf/a.md\nfirst.md\n");
+    assert!(!again.directory.path().join("e").exists());
+}
+
+#[test]
+fn a_file_with_the_old_name_of_a_directory_survives_a_crash() {
+    let space = settled_space();
+    space.put("d/a.md", "one");
+    space.vfs.apply(&eve(), Change::rename(at("d"), at("e"))).unwrap();
+    space.put("d", "a file now");
+    let again = reopened(crashed(&space));
+    assert_eq!((again.text("d").as_str(), again.text("e/a.md").as_str()), ("a file now", "one"));
+    assert_eq!(again.log(), space.log());
+}
+
+#[test]
+fn a_rename_of_a_directory_that_never_reached_the_disk_is_done_again() {
+    let space = settled_space();
+    space.put("d/a.md", "one");
+    space.put("d/a.md~", "scratch");
+    space.vfs.apply(&eve(), Change::rename(at("d"), at("e"))).unwrap();
+    let copy = crashed(&space);
+    fs::rename(copy.path().join("e"), copy.path().join("d")).unwrap();
+    let again = reopened(copy);
+    assert_eq!((again.text("e/a.md").as_str(), again.text("e/a.md~").as_str()), ("one", "scratch"));
+    assert!(!again.directory.path().join("d").exists());
+    assert_eq!(again.log(), space.log());
+}
+
+#[test]
+fn an_edit_behind_us_that_was_covered_survives_the_loss_of_its_objects() {
+    let space = settled_space();
+    space.put("a.md", "one");
+    fs::write(space.directory.path().join("a.md"), "behind").unwrap();
+    space.put("a.md", "two");
+    let copy = crashed(&space);
+    lose_history_since_the_first_commit(&space, copy.path());
+    let again = reopened(copy);
+    assert_eq!(again.log(), space.log());
+    assert_eq!(again.git(&["show", "HEAD^:a.md"]), "behind");
+}
+
+#[test]
+fn an_adopted_edit_that_is_lost_with_the_power_does_not_keep_a_space_from_opening() {
+    let space = settled_space();
+    fs::write(space.directory.path().join("a.md"), "behind").unwrap();
+    space.vfs.rescan().unwrap();
+    space.put("b.md", "ours");
+    for is_branch_lost in [true, false] {
+        let copy = crashed(&space);
+        if is_branch_lost {
+            lose_history_since_the_first_commit(&space, copy.path());
+        } else {
+            remove_loose_objects(copy.path());
+        }
+        fs::remove_file(copy.path().join("a.md")).unwrap();
+        let again = reopened(copy);
+        assert_eq!(again.text("b.md"), "ours");
+        assert_eq!(again.git(&["show", "HEAD:b.md"]), "ours");
+        again.git(&["fsck", "--strict", "--no-reflogs"]);
+    }
+}
+
+#[test]
+fn objects_that_reached_the_disk_without_their_bytes_are_made_again() {
+    let space = settled_space();
+    space.put("d/a.md", "one");
+    space.put("d/a.md", "two");
+    let copy = crashed(&space);
+    for entry in fs::read_dir(copy.path().join(".git/objects")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().len() == 2 {
+            for object in fs::read_dir(path).unwrap() {
+                let object = object.unwrap().path();
+                fs::remove_file(&object).unwrap();
+                fs::write(&object, "").unwrap();
+            }
+        }
+    }
+    let again = reopened(copy);
+    assert_eq!(again.log(), space.log());
+    assert_eq!(again.git(&["show", "HEAD:d/a.md"]), "two");
+    again.git(&["fsck", "--strict"]);
+}
+
+#[test]
+fn a_branch_and_an_index_without_their_bytes_are_made_again() {
+    let space = settled_space();
+    space.put("a.md", "one");
+    let copy = crashed(&space);
+    fs::write(copy.path().join(".git/refs/heads/main"), "").unwrap();
+    fs::write(copy.path().join(".git/index"), "").unwrap();
+    let mut again = reopened(copy);
+    assert_eq!(again.log(), space.log());
+    again.reopen();
+    assert_eq!(again.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn an_execute_bit_that_never_reached_the_disk_is_set_again() {
+    use std::os::unix::fs::PermissionsExt;
+    let space = settled_space();
+    space.put("run", "#!/bin/sh\n");
+    let change = Change::Put {
+        path: at("run"),
+        content: "#!/bin/sh\n".into(),
+        expect: svcfs_base::Expect::Any,
+        kind: Some(svcfs_base::FileKind::Executable),
+        disk: svcfs_base::DiskAttributes::default(),
+    };
+    space.vfs.apply(&eve(), change).unwrap();
+    let copy = crashed(&space);
+    fs::set_permissions(copy.path().join("run"), fs::Permissions::from_mode(0o644)).unwrap();
+    let again = reopened(copy);
+    assert_eq!(again.log(), space.log());
+    assert_eq!(again.git(&["ls-tree", "HEAD", "run"]).split(' ').next(), Some("100755"));
+}
+
+#[test]
+fn a_link_taken_into_a_place_that_a_crash_left_unsettled_does_not_keep_a_space_from_opening() {
+    let space = settled_space();
+    space.put("d/a.md", "one");
+    let copy = crashed(&space);
+    fs::remove_dir_all(copy.path().join("d")).unwrap();
+    std::os::unix::fs::symlink("first.md", copy.path().join("d")).unwrap();
+    let again = reopened(copy);
+    assert_eq!(again.text("d"), "first");
+    assert_eq!(again.vfs.versions(&at("d/a.md")).unwrap().len(), 2);
+}
+
+#[test]
+fn a_branch_a_person_took_back_stays_back_after_a_crash() {
+    let space = settled_space();
+    space.put("a.md", "one");
+    space.git(&["reset", "-q", "--hard", "HEAD~1"]);
+    space.put("b.md", "two");
+    let again = reopened(crashed(&space));
+    assert_eq!(again.log(), space.log());
+    assert_eq!(again.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "b.md\nfirst.md\n");
 }

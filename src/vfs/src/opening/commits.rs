@@ -1,0 +1,159 @@
+//! The commits of the log's unsettled end, built again.
+
+use std::collections::HashSet;
+
+use svcfs_base::{CommitId, ETag, Fault, Seq, TreePath};
+use svcfs_store::{Author, Edit, Record, StoreError};
+use tracing::{error, warn};
+
+use crate::core::Core;
+
+/// Where the log ends in git.
+pub(super) struct Completed {
+    /// The newest commit that the log knows.
+    pub(super) newest: Option<CommitId>,
+    /// Every commit that the log knows after the last checkpoint.
+    pub(super) known: HashSet<CommitId>,
+}
+
+/// Builds the commits of `records` again and brings the branch to the newest.
+pub(super) fn complete(core: &Core, settled: Option<CommitId>, records: &[Record]) -> Result<Completed, Fault> {
+    // Writes every object of theirs again, whatever the branch shows.
+    let built = rebuild(core, settled, records)?;
+    let mut known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
+    let Some(ours) = built.tip else { return Ok(Completed { newest: settled, known }) };
+    match core.history.head()? {
+        Some(head) if core.history.find(&head.to_string())?.is_none() => {
+            warn!(commit.id = %head, "the branch shows a commit that was lost in a crash; it is built again");
+            core.history.advance(Some(head), ours)?;
+        }
+        Some(head) if core.history.contains(head, ours)? => {}
+        Some(head) if core.history.contains(ours, head)? => core.history.advance(Some(head), ours)?,
+        None => core.history.advance(None, ours)?,
+        Some(head) => {
+            // Somebody committed on what ours stood on: those that are not there yet come on top of theirs.
+            warn!(commit.id = %head, "the branch was moved while changes were unsettled; building on it");
+            let (newest, built) = on_top(core, settled, head, records)?;
+            known.extend(built.commits.iter().map(|(_, commit)| *commit));
+            core.log.set_commits(&built.commits)?;
+            return Ok(Completed { newest, known });
+        }
+    }
+    core.log.set_commits(&built.commits)?;
+    Ok(Completed { newest: Some(ours), known })
+}
+
+/// Builds those records that a branch does not have on top of it; beside them the newest commit of the log that it has.
+fn on_top(
+    core: &Core,
+    settled: Option<CommitId>,
+    head: CommitId,
+    records: &[Record],
+) -> Result<(Option<CommitId>, Rebuilt), Fault> {
+    let mut missing = Vec::new();
+    let mut newest = settled;
+    for record in records {
+        let is_there = match record.commit {
+            // A commit whose object is lost is on no branch.
+            Some(commit) => core.history.contains(head, commit).unwrap_or(false),
+            None => true,
+        };
+        if is_there {
+            newest = record.commit.or(newest);
+        } else if !record.foreign {
+            missing.push(record.clone());
+        }
+    }
+    let built = rebuild(core, Some(head), &missing)?;
+    if let Some(ours) = built.tip.filter(|ours| *ours != head) {
+        core.history.advance(Some(head), ours)?;
+    }
+    Ok((newest, built))
+}
+
+/// What a replay of records gave.
+struct Rebuilt {
+    /// The commit of each of our records.
+    commits: Vec<(Seq, CommitId)>,
+    /// The newest commit, ours or another's.
+    tip: Option<CommitId>,
+}
+
+fn rebuild(core: &Core, parent: Option<CommitId>, records: &[Record]) -> Result<Rebuilt, Fault> {
+    let mut tip = parent;
+    let mut commits = Vec::with_capacity(records.len());
+    // Records of others up to here lie below ours already.
+    let mut passed = 0;
+    for (at, record) in records.iter().enumerate() {
+        if record.foreign {
+            if at >= passed {
+                tip = record.commit;
+            }
+            continue;
+        }
+        let mut commit = stage(core, tip, record, records)?;
+        if commit != record.commit
+            && let Some((theirs, after)) = next_of_others(records, at)
+            && let Ok(other) = stage(core, Some(theirs), record, records)
+            && other == record.commit
+        {
+            // The branch was moved under ours after they were logged: the others' commits, recorded later, lie below.
+            commit = other;
+            passed = after;
+        }
+        tip = commit.or(tip);
+        commits.extend(tip.map(|commit| (record.seq, commit)));
+    }
+    Ok(Rebuilt { commits, tip })
+}
+
+/// The newest of the first commits of others that are recorded after a position, and the position behind them.
+fn next_of_others(records: &[Record], at: usize) -> Option<(CommitId, usize)> {
+    let first = at + records[at..].iter().position(|record| record.foreign)?;
+    let count = records[first..].iter().take_while(|record| record.foreign).count();
+    Some((records[first + count - 1].commit?, first + count))
+}
+
+/// Builds the commit of one record; none when git has no place for it there.
+fn stage(
+    core: &Core,
+    parent: Option<CommitId>,
+    record: &Record,
+    records: &[Record],
+) -> Result<Option<CommitId>, Fault> {
+    let mut contents = Vec::with_capacity(record.entries.len());
+    for entry in &record.entries {
+        contents.push(match (&entry.content, entry.new) {
+            (Some(content), _) => Some(content.clone()),
+            (None, Some(blob)) => super::files::content_of(core, &entry.path, blob, records)?,
+            (None, None) => None,
+        });
+    }
+    let edits: Vec<_> = record
+        .entries
+        .iter()
+        .zip(&contents)
+        .filter_map(|(entry, content)| match (content, entry.new) {
+            (Some(content), _) => Some(Edit::Write { path: &entry.path, kind: entry.kind, content }),
+            (None, None) => Some(Edit::Remove { path: &entry.path }),
+            (None, Some(blob)) => {
+                lost(&entry.path, blob);
+                None
+            }
+        })
+        .collect();
+    let author = Author { actor: &record.actor, time: record.time, message: &record.message };
+    match core.history.stage(parent, &edits, &author) {
+        Ok(staged) => Ok(Some(staged.commit)),
+        Err(StoreError::Unrecordable { path, reason }) => {
+            error!(page.path = %path, reason, "a logged change has no place beside another's commit; theirs stands");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Only edits behind the server are logged without their content: nobody was promised them.
+fn lost(path: &TreePath, blob: ETag) {
+    error!(page.path = %path, %blob, "a version made behind the server was lost with the power; the others are whole");
+}

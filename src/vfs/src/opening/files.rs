@@ -1,0 +1,153 @@
+//! The files of the log's unsettled end, put in place again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use svcfs_base::{CommitId, DiskAttributes, ETag, Fault, FileKind, TreePath};
+use svcfs_store::{Entry, Record, StoreError};
+use tracing::warn;
+
+use crate::core::{Core, is_missing, kept_if_in_the_way};
+use crate::overlay::Leaf;
+
+/// What may stand at a path without anybody having edited it: content and kind, or nothing.
+type State = Option<(ETag, FileKind)>;
+
+/// Puts the last logged state of each path in place, unless somebody edited the file after it was logged.
+pub(super) fn complete(core: &Core, settled: Option<CommitId>, records: &[Record]) -> Result<(), Fault> {
+    rename_directories(core, records)?;
+    let newest = newest_by_path(records);
+    let mut changed = Vec::new();
+    for (path, states) in known_states(core, settled, records)? {
+        let Some(entry) = newest.get(path) else { continue };
+        let present = match core.standing(path) {
+            Ok(standing) => standing.map(|leaf| (leaf.etag, leaf.kind)),
+            Err(error) => {
+                warn!(page.path = %path, %error, "what stands here cannot be read; it is kept");
+                continue;
+            }
+        };
+        if present == entry.new.map(|blob| (blob, entry.kind)) {
+            continue;
+        }
+        if states.contains(&present) {
+            changed.push(*entry);
+        } else {
+            warn!(page.path = %path, "edited behind the server after its last write; the edit is kept and recorded");
+        }
+    }
+    // Removals first: a file may have given way to a directory, or a directory to a file.
+    for entry in changed.iter().filter(|entry| entry.new.is_none()) {
+        remove(core, &entry.path)?;
+    }
+    for entry in &changed {
+        if let Some(blob) = entry.new {
+            install(core, entry, blob, records)?;
+        }
+    }
+    Ok(())
+}
+
+/// Renames directories whose rename did not reach the disk. Where a later record has to do with either name, it did: what
+/// stands there now is another directory.
+fn rename_directories(core: &Core, records: &[Record]) -> Result<(), Fault> {
+    for (at, record) in records.iter().enumerate() {
+        for (from, to) in &record.moves {
+            let is_used_later = records[at + 1..].iter().any(|later| {
+                let entries = later.entries.iter().map(|entry| &entry.path);
+                let moves = later.moves.iter().flat_map(|(one, other)| [one, other]);
+                entries
+                    .chain(moves)
+                    .any(|path| [from, to].iter().any(|name| path.is_under(name) || name.is_under(path)))
+            });
+            if is_used_later || core.tree.stat(to).is_ok() || core.tree.stat(from).is_err() {
+                continue;
+            }
+            let moved = core.tree.make_parents(to).and_then(|()| core.tree.rename(from, to, false));
+            kept_if_in_the_way(to, moved)?;
+        }
+    }
+    Ok(())
+}
+
+fn newest_by_path(records: &[Record]) -> BTreeMap<&TreePath, &Entry> {
+    records.iter().flat_map(|record| &record.entries).map(|entry| (&entry.path, entry)).collect()
+}
+
+fn known_states<'r>(
+    core: &Core,
+    settled: Option<CommitId>,
+    records: &'r [Record],
+) -> Result<BTreeMap<&'r TreePath, Vec<State>>, Fault> {
+    let mut known: BTreeMap<&TreePath, Vec<State>> = BTreeMap::new();
+    for entry in records.iter().flat_map(|record| &record.entries) {
+        let states = known.entry(&entry.path).or_default();
+        states.push(entry.old.map(|blob| (blob, entry.kind)));
+        states.push(entry.new.map(|blob| (blob, entry.kind)));
+    }
+    if let Some(settled) = settled {
+        for (path, states) in &mut known {
+            states.push(core.history.leaf(settled, path)?);
+        }
+    }
+    Ok(known)
+}
+
+fn remove(core: &Core, path: &TreePath) -> Result<(), Fault> {
+    match core.tree.remove(path) {
+        Err(error) if is_missing(&error) => {}
+        outcome => kept_if_in_the_way(path, outcome)?,
+    }
+    Ok(())
+}
+
+fn install(core: &Core, entry: &Entry, blob: ETag, records: &[Record]) -> Result<(), Fault> {
+    let path = &entry.path;
+    let content = match &entry.content {
+        Some(content) => Some(content.clone()),
+        None => content_of(core, path, blob, records)?,
+    };
+    let Some(content) = content else { return Ok(()) };
+    let disk = DiskAttributes { modified: entry.modified, ..DiskAttributes::default() };
+    clear_empty_directories(core, path);
+    core.put_in_place(path, &Leaf { disk, ..Leaf::new(content, entry.kind) })?;
+    Ok(())
+}
+
+/// Directories that hold nothing any more give way to a file of their name.
+fn clear_empty_directories(core: &Core, path: &TreePath) {
+    let mut open = vec![path.clone()];
+    let mut seen = BTreeSet::new();
+    while let Some(directory) = open.last().cloned() {
+        let below = core.tree.list(&directory).unwrap_or_default();
+        if seen.insert(directory.clone()) && !below.is_empty() {
+            open.extend(below.iter().map(|(name, _)| directory.join(name)));
+        } else {
+            // What cannot be removed is not empty, and stays.
+            let _ = core.tree.remove_directory(&directory);
+            open.pop();
+        }
+    }
+}
+
+/// Content that the log may not hold itself: of an adopted edit or a directory rename. None when it is nowhere.
+pub(super) fn content_of(
+    core: &Core,
+    path: &TreePath,
+    blob: ETag,
+    records: &[Record],
+) -> Result<Option<Bytes>, StoreError> {
+    let logged = records
+        .iter()
+        .flat_map(|record| &record.entries)
+        .find(|entry| entry.new == Some(blob) && entry.content.is_some());
+    if let Some(content) = logged.and_then(|entry| entry.content.clone()) {
+        return Ok(Some(content));
+    }
+    if let Ok(Some(leaf)) = core.standing(path)
+        && leaf.etag == blob
+    {
+        return Ok(Some(leaf.content));
+    }
+    core.history.blob(blob)
+}

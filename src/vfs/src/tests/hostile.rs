@@ -1,0 +1,295 @@
+//! What a root may hold, and what may happen behind the server, without keeping it from opening or from writing.
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::opening::tests::{crashed, reopened};
+
+fn fifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+fn soon(space: &TestSpace, change: Change) -> Result<Applied, Fault> {
+    space.vfs.apply(&eve(), ChangeSet::from(change).soon())
+}
+
+fn paths_in_head(space: &TestSpace) -> Vec<String> {
+    space.git(&["ls-tree", "-r", "--name-only", "HEAD"]).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn what_cannot_be_recorded_never_keeps_a_space_from_opening() {
+    let mut space = TestSpace::new();
+    space.put("a.md", "one");
+    let root = space.directory.path().to_owned();
+    fifo(&root.join("pipe"));
+    fs::File::create(root.join("huge")).unwrap().set_len((64 << 20) + 1).unwrap();
+    fs::write(root.join("git~1"), "git refuses this name").unwrap();
+    symlink(std::ffi::OsStr::from_bytes(b"\xff"), root.join("odd-link")).unwrap();
+    fs::write(root.join(std::ffi::OsStr::from_bytes(b"odd-\xff")), "no UTF-8").unwrap();
+    fs::write(root.join("odd\u{1}"), "a control character").unwrap();
+    fs::create_dir(root.join("d")).unwrap();
+    fs::write(root.join("d/GIT~1"), "nor this").unwrap();
+    fs::write(root.join("d/new.md"), "two").unwrap();
+    space.reopen();
+    assert_eq!(paths_in_head(&space), ["a.md", "d/new.md"]);
+    space.put("b.md", "still works");
+    space.reopen();
+    assert_eq!(space.log(), ["eve|eve: b.md", "fswatch|fswatch: d/new.md", "eve|eve: a.md"]);
+}
+
+#[test]
+fn a_directory_replaced_by_a_link_behind_us_is_adopted() {
+    let mut space = TestSpace::new();
+    space.put("d/a.md", "one");
+    let root = space.directory.path();
+    fs::rename(root.join("d"), root.join("e")).unwrap();
+    symlink("e", root.join("d")).unwrap();
+    space.reopen();
+    assert_eq!(paths_in_head(&space), ["d", "e/a.md"]);
+    assert_eq!(space.text("d/a.md"), "one");
+}
+
+#[test]
+fn a_file_cannot_be_put_below_one_that_is_still_on_its_way() {
+    let space = TestSpace::new();
+    soon(&space, Change::put(at("p"), "file")).unwrap();
+    assert_eq!(space.vfs.apply(&eve(), Change::put(at("p/q"), "x")).unwrap_err().kind(), Kind::NotDirectory);
+    let set = vec![Change::put(at("r"), "file"), Change::put(at("r/s"), "x")];
+    assert_eq!(space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap_err().kind(), Kind::NotDirectory);
+    space.put("b.md", "still works");
+    assert_eq!(space.text("p"), "file");
+    assert_eq!(paths_in_head(&space), ["b.md", "p"]);
+}
+
+#[test]
+fn a_directory_made_behind_us_where_a_file_is_on_its_way_is_an_edit_on_top_of_it() {
+    let mut space = TestSpace::new();
+    soon(&space, Change::put(at("p"), "file")).unwrap();
+    fs::create_dir(space.directory.path().join("p")).unwrap();
+    fs::write(space.directory.path().join("p/theirs.md"), "theirs").unwrap();
+    space.put("b.md", "still works");
+    space.reopen();
+    assert_eq!(paths_in_head(&space), ["b.md", "p/theirs.md"]);
+    assert_eq!(space.vfs.versions(&at("p")).unwrap().len(), 2);
+}
+
+#[test]
+fn an_empty_directory_in_the_way_of_a_set_gives_way() {
+    let space = TestSpace::new();
+    let set = vec![Change::MakeDir { path: at("p") }, Change::put(at("p"), "file")];
+    let _ = space.vfs.apply(&eve(), ChangeSet::new(set));
+    space.put("b.md", "still works");
+}
+
+#[test]
+fn a_directory_may_be_made_where_a_file_was_removed_a_moment_ago() {
+    let space = TestSpace::new();
+    space.put("d", "file");
+    soon(&space, Change::remove(at("d"))).unwrap();
+    space.vfs.apply(&eve(), Change::MakeDir { path: at("d") }).unwrap();
+    assert_eq!(space.vfs.stat(Door::Http, &at("d")).unwrap().kind, EntryKind::Directory);
+}
+
+#[test]
+fn a_directory_with_nothing_but_a_pipe_is_not_empty() {
+    let space = TestSpace::new();
+    space.put("d/a.md", "one");
+    fs::create_dir(space.directory.path().join("e")).unwrap();
+    fifo(&space.directory.path().join("e/pipe"));
+    assert_eq!(space.vfs.apply(&eve(), Change::rename(at("d"), at("e"))).unwrap_err().kind(), Kind::NotEmpty);
+    assert_eq!(space.text("d/a.md"), "one");
+    space.put("b.md", "still works");
+}
+
+#[test]
+fn a_directory_is_not_moved_below_a_scratch_file() {
+    let space = TestSpace::new();
+    space.put("d/a.md", "one");
+    space.put("f~", "scratch");
+    assert_eq!(space.vfs.apply(&eve(), Change::rename(at("d"), at("f~/d"))).unwrap_err().kind(), Kind::NotDirectory);
+    assert_eq!(space.text("d/a.md"), "one");
+    space.put("b.md", "still works");
+}
+
+#[test]
+fn a_directory_moves_in_a_set_of_its_own() {
+    let space = TestSpace::new();
+    space.put("d/a.md", "one");
+    let set = vec![Change::rename(at("d"), at("e")), Change::put(at("b.md"), "two")];
+    assert_eq!(space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(space.text("d/a.md"), "one");
+}
+
+#[test]
+fn what_a_person_puts_back_where_a_backup_rename_left_is_kept() {
+    let mut space = TestSpace::new();
+    space.put("a.md", "old");
+    space.vfs.apply(&eve(), Change::rename(at("a.md"), at("a.md~"))).unwrap();
+    fs::write(space.directory.path().join("a.md"), "by hand").unwrap();
+    space.reopen();
+    assert_eq!(space.text("a.md"), "by hand");
+    assert_eq!(space.vfs.recorded(&at("a.md")).unwrap(), Some(ETag::of(b"by hand")));
+    assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 2);
+}
+
+#[test]
+fn a_page_that_left_under_a_scratch_name_does_not_come_back_with_its_directory() {
+    let space = TestSpace::new();
+    space.put("d/a.md", "old");
+    space.put("d/b.md", "other");
+    space.vfs.apply(&eve(), Change::rename(at("d/a.md"), at("d/a.md~"))).unwrap();
+    space.vfs.apply(&eve(), Change::rename(at("d"), at("e"))).unwrap();
+    assert_eq!(paths_in_head(&space), ["e/b.md"]);
+    assert_eq!(space.text("e/a.md~"), "old");
+}
+
+#[test]
+fn a_refused_set_leaves_a_departed_page_departed() {
+    let mut space = TestSpace::new();
+    space.put("a.md", "old");
+    space.vfs.apply(&eve(), Change::rename(at("a.md"), at("a.md~"))).unwrap();
+    let set = vec![Change::put(at("a.md"), "new"), Change::put(at("b.md"), "refuse")];
+    assert_eq!(space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap_err().kind(), Kind::Rejected);
+    space.vfs.close().unwrap();
+    assert_eq!(space.log()[0], "eve|delete: a.md");
+    space.vfs = Vfs::open(options(space.directory.path(), false)).unwrap();
+}
+
+#[test]
+fn a_page_that_leaves_and_comes_back_in_one_set_stays_in_history() {
+    let mut space = TestSpace::new();
+    space.put("a.md", "old");
+    let set = vec![Change::rename(at("a.md"), at("a.md~")), Change::put(at("a.md"), "new")];
+    space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap();
+    space.reopen();
+    assert_eq!(space.text("a.md"), "new");
+    assert_eq!(space.text("a.md~"), "old");
+    assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 2);
+}
+
+#[test]
+fn a_scratch_file_written_anew_after_it_became_a_page_is_kept() {
+    let space = TestSpace::new();
+    space.put("a.md~", "page");
+    soon(&space, Change::rename(at("a.md~"), at("a.md"))).unwrap();
+    space.put("a.md~", "scratch again");
+    space.vfs.settled().unwrap();
+    assert_eq!(space.text("a.md"), "page");
+    assert_eq!(space.text("a.md~"), "scratch again");
+}
+
+#[test]
+fn a_set_that_the_log_refuses_over_an_edit_behind_us_is_written_later() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    let spool = space.directory.path().join(".svc/state/spool");
+    fs::write(space.directory.path().join("a.md"), "behind").unwrap();
+    fs::rename(&spool, spool.with_extension("away")).unwrap();
+    soon(&space, Change::put(at("a.md"), "x".repeat(2 << 20))).unwrap();
+    space.wait_until("the log has refused it", |space| space.vfs.health().is_err());
+    fs::rename(spool.with_extension("away"), &spool).unwrap();
+    space.wait_until("it is written", |space| space.vfs.health().is_ok());
+    space.vfs.settled().unwrap();
+    assert_eq!(space.log(), ["eve|eve: a.md", "fswatch|fswatch: a.md", "eve|eve: a.md"]);
+    assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 3);
+}
+
+#[test]
+fn a_server_stopped_while_the_disk_refuses_loses_nothing() {
+    let mut space = TestSpace::new();
+    space.put("a.md", "one");
+    let temporary = space.directory.path().join(".svc/state/tmp");
+    fs::remove_dir(&temporary).unwrap();
+    soon(&space, Change::put(at("a.md"), "two")).unwrap();
+    space.wait_until("the tree has refused it", |space| space.vfs.health().is_err());
+    let late = soon(&space, Change::put(at("b.md"), "late"));
+    assert_eq!(late.unwrap_err().kind(), Kind::Unavailable);
+    space.vfs.close().unwrap();
+    space.vfs = Vfs::open(options(space.directory.path(), false)).unwrap();
+    assert_eq!(space.text("a.md"), "two");
+    assert_eq!(space.log(), ["eve|eve: a.md", "eve|eve: a.md"]);
+}
+
+#[test]
+fn a_root_inside_another_repository_gets_its_own() {
+    let outer = tempfile::tempdir().unwrap();
+    assert!(Command::new("git").arg("-C").arg(outer.path()).args(["init", "-q"]).status().unwrap().success());
+    let inner = outer.path().join("inner");
+    let vfs = Vfs::open(options(&inner, false)).unwrap();
+    vfs.apply(&eve(), Change::put(at("a.md"), "one")).unwrap();
+    vfs.close().unwrap();
+    assert!(inner.join(".git/HEAD").exists());
+    assert!(!outer.path().join(".git/refs/heads/main").exists());
+}
+
+#[test]
+fn a_work_tree_of_another_repository_is_served_and_packed() {
+    let main = tempfile::tempdir().unwrap();
+    let git = |arguments: &[&str]| {
+        assert!(Command::new("git").arg("-C").arg(main.path()).args(arguments).status().unwrap().success());
+    };
+    git(&["init", "-q"]);
+    git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "--allow-empty", "-m", "first"]);
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("tree");
+    git(&["worktree", "add", "-q", "-b", "side", root.to_str().unwrap()]);
+    let vfs = Vfs::open(options(&root, false)).unwrap();
+    vfs.apply(&eve(), Change::put(at("a.md"), "one")).unwrap();
+    vfs.apply(&eve(), Change::put(at("a.md~"), "scratch")).unwrap();
+    vfs.close().unwrap();
+    let status = Command::new("git").arg("-C").arg(&root).args(["status", "--porcelain"]).output().unwrap();
+    assert_eq!(String::from_utf8(status.stdout).unwrap(), "");
+    assert!(fs::read_dir(main.path().join(".git/objects/pack")).unwrap().count() > 0);
+    git(&["fsck", "--strict"]);
+}
+
+#[test]
+fn a_detached_head_moves_along_and_no_branch_does() {
+    let mut space = TestSpace::new();
+    space.put("a.md", "one");
+    space.vfs.close().unwrap();
+    space.git(&["checkout", "-q", "--detach"]);
+    space.vfs = Vfs::open(options(space.directory.path(), false)).unwrap();
+    space.put("a.md", "two");
+    assert_eq!(space.git(&["show", "HEAD:a.md"]), "two");
+    assert_eq!(space.git(&["show", "main:a.md"]), "one");
+}
+
+#[test]
+fn history_with_names_that_are_no_text_is_read_and_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let odd = root.join("d").join(std::ffi::OsStr::from_bytes(b"odd-\xff"));
+    fs::create_dir_all(&odd).unwrap();
+    fs::write(odd.join("x.md"), "odd").unwrap();
+    fs::write(root.join("d/a.md"), "one").unwrap();
+    for arguments in [
+        &["init", "-q"][..],
+        &["add", "."],
+        &["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "-m", "old", "--date=@-5000000000"],
+    ] {
+        assert!(Command::new("git").arg("-C").arg(root).args(arguments).status().unwrap().success());
+    }
+    let vfs = Vfs::open(options(root, false)).unwrap();
+    let space = TestSpace { directory, vfs };
+    space.vfs.apply(&eve(), Change::rename(at("d"), at("e"))).unwrap();
+    assert_eq!(space.text("e/a.md"), "one");
+    assert_eq!(space.vfs.recorded(&at("e/a.md")).unwrap(), Some(ETag::of(b"one")));
+    assert_eq!(reopened(crashed(&space)).text("e/a.md"), "one");
+}
+
+#[test]
+fn an_edit_in_a_renamed_directory_is_recorded_under_its_new_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let vfs = Vfs::open(options(directory.path(), true)).unwrap();
+    let space = TestSpace { directory, vfs };
+    space.put("d/x/a.md", "one");
+    space.vfs.apply(&eve(), Change::rename(at("d"), at("e"))).unwrap();
+    space.vfs.apply(&eve(), Change::MakeDir { path: at("d") }).unwrap();
+    space.wait_until("the new name is watched", |space| {
+        fs::write(space.directory.path().join("e/x/a.md"), "behind").unwrap();
+        space.vfs.recorded(&at("e/x/a.md")).unwrap() == Some(ETag::of(b"behind"))
+    });
+}
