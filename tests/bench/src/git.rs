@@ -45,18 +45,18 @@ pub fn begin(tree: &Path) -> Result<()> {
 /// # Errors
 /// When git fails.
 pub fn commit_each(tree: &Path, pages: Pages, (flush, bound): (Flush, Bound), first: usize) -> Result<Round> {
-    let flushing = match flush {
-        Flush::AsGitComes => "core.fsync=default",
-        Flush::Everything => "core.fsync=all",
+    let flushing: &[&str] = match flush {
+        Flush::AsGitComes => &[],
+        Flush::Everything => &["-c", "core.fsync=all"],
     };
     timed(bound, |at| {
         let write = first + at;
         let page = pages.scattered(write);
         let path = pages.path(page);
         std::fs::write(tree.join(&path), pages.text(page, write + 1))?;
-        run(git(tree).args(["-c", flushing, "add", "--", &path]))?;
+        run(git(tree).args(flushing).args(["add", "--", &path]))?;
         let author = format!("--author=agent-{} <agent@localhost>", write % ACTORS);
-        run(git(tree).args(["-c", flushing, "commit", "--quiet", &author, "--message", &path])).map(drop)
+        run(git(tree).args(flushing).args(["commit", "--quiet", &author, "--message", &path])).map(drop)
     })
 }
 
