@@ -191,3 +191,6 @@ pub(crate) fn adoption_message(actor: &Actor, effects: &[Effect]) -> String {
         _ => many_message(&format!("{actor}: {} files", effects.len()), effects.iter().map(|effect| &effect.path)),
     }
 }
+
+#[cfg(test)]
+mod tests;

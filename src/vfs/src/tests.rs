@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use super::*;
 
 mod hostile;
+mod model;
 
 /// A space in a temporary directory that can be closed and opened again.
 pub(crate) struct TestSpace {

@@ -1,0 +1,49 @@
+//! Edits behind the server that meet writes of its own.
+#![expect(clippy::disallowed_methods, reason = "edits behind the server are made as a person makes them")]
+
+use std::fs;
+
+use svcfs_base::Change;
+
+use crate::tests::{TestSpace, at, eve};
+
+#[test]
+fn an_edit_that_a_write_covered_before_it_was_submitted_is_recorded_once_and_below_it() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    fs::write(space.directory.path().join("a.md"), "behind").unwrap();
+    let seen = space.vfs.difference(&at("a.md")).unwrap().unwrap();
+    space.put("a.md", "two");
+    let answer = space.vfs.submit(vec![seen]).unwrap();
+    answer.recv().unwrap().unwrap();
+    assert_eq!(space.log(), ["eve|eve: a.md", "fswatch|fswatch: a.md", "eve|eve: a.md"]);
+    assert_eq!(space.git(&["show", "HEAD:a.md"]), "two");
+    assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 3);
+}
+
+#[test]
+fn an_edit_that_was_noticed_twice_is_one_version() {
+    let space = TestSpace::new();
+    fs::write(space.directory.path().join("a.md"), "behind").unwrap();
+    let answers: Vec<_> = [(), ()]
+        .map(|()| space.vfs.difference(&at("a.md")).unwrap().unwrap())
+        .into_iter()
+        .map(|seen| space.vfs.submit(vec![seen]).unwrap())
+        .collect();
+    for answer in answers {
+        answer.recv().unwrap().unwrap();
+    }
+    assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 1);
+    assert_eq!(space.vfs.feed().after(svcfs_base::Seq(0), 10).unwrap().len(), 1);
+}
+
+#[test]
+fn a_removal_behind_us_that_a_write_undid_is_not_recorded() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    fs::remove_file(space.directory.path().join("a.md")).unwrap();
+    let seen = space.vfs.difference(&at("a.md")).unwrap().unwrap();
+    space.vfs.apply(&eve(), Change::put(at("a.md"), "two")).unwrap();
+    space.vfs.submit(vec![seen]).unwrap().recv().unwrap().unwrap();
+    assert_eq!(space.git(&["show", "HEAD:a.md"]), "two");
+}

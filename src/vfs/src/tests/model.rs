@@ -1,0 +1,384 @@
+//! Random days of work against a model (habit H13): the tree, the newest commit, the versions of each path and the change feed
+//! agree with what was asked, whatever was closed, killed or edited behind the server in between.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::opening::tests::{crashed, reopened};
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Leaf {
+    File(String),
+    Link(String),
+}
+
+/// One thing that happens. Numbers pick a path, or one of those that are there, modulo how many there are.
+#[derive(Debug, Clone)]
+enum Step {
+    Write { path: usize, text: u8, is_soon: bool },
+    Link { path: usize, to: usize },
+    Remove { which: usize, is_soon: bool },
+    Rename { which: usize, to: usize, is_soon: bool },
+    RenameDirectory { which: usize, to: usize },
+    MakeDirectory { path: usize },
+    RemoveDirectory { which: usize },
+    Many { writes: Vec<(usize, u8)>, removed: usize, renamed: (usize, usize) },
+    EditBehind { path: usize, text: u8 },
+    RemoveBehind { which: usize },
+    CommitBehind { path: usize, text: u8 },
+    Reopen,
+    Crash,
+}
+
+const DIRECTORIES: [&str; 5] = ["", "d/", "d/x/", "e/", "e-e/"];
+const NAMES: [&str; 6] = ["a.md", "b.md", "d", "e", "x", "c~"];
+
+fn path_of(number: usize) -> TreePath {
+    let directory = DIRECTORIES[number / NAMES.len() % DIRECTORIES.len()];
+    at(&format!("{directory}{}", NAMES[number % NAMES.len()]))
+}
+
+fn text_of(number: u8) -> String {
+    format!("text {}\n", number % 6)
+}
+
+fn is_versioned(path: &TreePath) -> bool {
+    path.components().all(|part| !part.ends_with('~'))
+}
+
+/// What should be there.
+#[derive(Debug, Clone, Default)]
+struct Model {
+    leaves: BTreeMap<TreePath, Leaf>,
+    /// The versions each path should have, oldest first; none for a removal.
+    versions: BTreeMap<TreePath, Vec<Option<ETag>>>,
+}
+
+impl Model {
+    fn pick(&self, number: usize) -> Option<TreePath> {
+        self.leaves.keys().nth(number.checked_rem(self.leaves.len())?).cloned()
+    }
+    fn pick_directory(&self, number: usize) -> Option<TreePath> {
+        let all: BTreeSet<_> =
+            self.leaves.keys().flat_map(TreePath::ancestors).filter(|directory| !directory.is_root()).collect();
+        all.iter().nth(number.checked_rem(all.len())?).cloned()
+    }
+    fn below(&self, directory: &TreePath) -> Vec<TreePath> {
+        self.leaves.keys().filter(|path| path.is_under(directory)).cloned().collect()
+    }
+    fn state(&self, path: &TreePath) -> Option<ETag> {
+        self.leaves.get(path).filter(|_| is_versioned(path)).map(|leaf| match leaf {
+            Leaf::File(text) | Leaf::Link(text) => ETag::of(text.as_bytes()),
+        })
+    }
+    /// Does something, and notes a version of each path that stands differently after it.
+    fn commit(&mut self, change: impl FnOnce(&mut BTreeMap<TreePath, Leaf>)) {
+        let before = self.clone();
+        change(&mut self.leaves);
+        let paths: BTreeSet<_> = before.leaves.keys().chain(self.leaves.keys()).cloned().collect();
+        for path in paths {
+            let is_same_kind = before.leaves.get(&path).map(std::mem::discriminant)
+                == self.leaves.get(&path).map(std::mem::discriminant);
+            if before.state(&path) != self.state(&path) || (is_versioned(&path) && !is_same_kind) {
+                let state = self.state(&path);
+                self.versions.entry(path).or_default().push(state);
+            }
+        }
+    }
+}
+
+/// The program under test beside its model.
+struct World {
+    space: TestSpace,
+    model: Model,
+}
+
+impl World {
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Write { path, text, is_soon } => {
+                let (path, text) = (path_of(*path), text_of(*text));
+                self.apply(vec![Change::put(path.clone(), text.clone())], *is_soon, |leaves| {
+                    leaves.insert(path, Leaf::File(text));
+                });
+            }
+            Step::Link { path, to } => {
+                let (path, target) = (path_of(*path), path_of(*to).as_str().to_owned());
+                if is_versioned(&path) {
+                    self.apply(vec![Change::link(path.clone(), &target)], true, |leaves| {
+                        leaves.insert(path, Leaf::Link(target));
+                    });
+                }
+            }
+            Step::Remove { which, is_soon } => {
+                let Some(path) = self.model.pick(*which) else { return };
+                self.apply(vec![Change::remove(path.clone())], *is_soon, |leaves| {
+                    leaves.remove(&path);
+                });
+            }
+            Step::Rename { which, to, is_soon } => {
+                let (Some(from), to) = (self.model.pick(*which), path_of(*to)) else { return };
+                // A page that leaves under a scratch name is another story: see DEPARTURE.
+                if is_versioned(&from) && !is_versioned(&to) {
+                    return;
+                }
+                self.apply(vec![Change::rename(from.clone(), to.clone())], *is_soon, |leaves| {
+                    rename(leaves, &from, &to)
+                });
+            }
+            Step::RenameDirectory { which, to } => {
+                let (Some(from), to) = (self.model.pick_directory(*which), path_of(*to)) else { return };
+                if !is_versioned(&to) {
+                    return;
+                }
+                self.apply(vec![Change::rename(from.clone(), to.clone())], false, |leaves| rename(leaves, &from, &to));
+            }
+            Step::MakeDirectory { path } => {
+                let change = Change::MakeDir { path: path_of(*path) };
+                self.apply(vec![change], false, |_| {});
+            }
+            Step::RemoveDirectory { which } => self.remove_directory(&path_of(*which)),
+            Step::Many { writes, removed, renamed } => self.many(writes, *removed, *renamed),
+            Step::EditBehind { path, text } => self.edit_behind(&path_of(*path), *text),
+            Step::RemoveBehind { which } => {
+                let Some(path) = self.model.pick(*which) else { return };
+                self.space.vfs.settled().unwrap();
+                fs::remove_file(self.on_disk(&path)).unwrap();
+                self.model.commit(|leaves| {
+                    leaves.remove(&path);
+                });
+                self.space.vfs.rescan().unwrap();
+            }
+            Step::CommitBehind { path, text } => self.commit_behind(&path_of(*path), *text),
+            Step::Reopen => self.space.reopen(),
+            Step::Crash => {
+                self.space.vfs.settled().unwrap();
+                self.space = reopened(crashed(&self.space));
+            }
+        }
+    }
+
+    /// Applies a set; the model follows if it was taken.
+    fn apply(
+        &mut self,
+        changes: Vec<Change>,
+        is_soon: bool,
+        model: impl FnOnce(&mut BTreeMap<TreePath, Leaf>),
+    ) -> bool {
+        let set = if is_soon { ChangeSet::new(changes).soon() } else { ChangeSet::new(changes) };
+        let outcome = self.space.vfs.apply(&fuse(), set);
+        if let Err(fault) = &outcome {
+            assert!(
+                !matches!(fault.kind(), Kind::Internal | Kind::Unavailable | Kind::NoSpace | Kind::ReadOnly),
+                "{fault:?}"
+            );
+        } else {
+            self.model.commit(model);
+        }
+        outcome.is_ok()
+    }
+
+    fn many(&mut self, writes: &[(usize, u8)], removed: usize, renamed: (usize, usize)) {
+        let mut ahead = self.model.leaves.clone();
+        let mut changes = Vec::new();
+        if let Some(path) = self.model.pick(removed) {
+            ahead.remove(&path);
+            changes.push(Change::remove(path));
+        }
+        for (path, text) in writes {
+            let (path, text) = (path_of(*path), text_of(*text));
+            ahead.insert(path.clone(), Leaf::File(text.clone()));
+            changes.push(Change::put(path, text));
+        }
+        // Of what the set itself made.
+        let from = writes.get(renamed.0.checked_rem(writes.len()).unwrap_or(0)).map(|(path, _)| path_of(*path));
+        if let Some(from) = from {
+            let to = path_of(renamed.1);
+            if is_versioned(&from) && is_versioned(&to) {
+                rename(&mut ahead, &from, &to);
+                changes.push(Change::rename(from, to));
+            }
+        }
+        if !changes.is_empty() {
+            self.apply(changes, false, |leaves| *leaves = ahead);
+        }
+    }
+
+    fn remove_directory(&mut self, path: &TreePath) {
+        let is_removed = self.apply(vec![Change::RemoveDir { path: path.clone() }], false, |_| {});
+        assert!(!is_removed || self.model.below(path).is_empty(), "`{path}` was removed with files in it");
+    }
+
+    fn edit_behind(&mut self, path: &TreePath, text: u8) {
+        self.space.vfs.settled().unwrap();
+        let file = self.on_disk(path);
+        if file.is_dir() || file.is_symlink() || fs::create_dir_all(file.parent().unwrap()).is_err() {
+            return;
+        }
+        let is_written = self.is_real(path) && fs::write(&file, text_of(text)).is_ok();
+        if is_written {
+            self.model.commit(|leaves| {
+                leaves.insert(path.clone(), Leaf::File(text_of(text)));
+            });
+            self.space.vfs.rescan().unwrap();
+        }
+    }
+
+    /// True when no directory above a path is a link.
+    fn is_real(&self, path: &TreePath) -> bool {
+        path.ancestors().all(|above| !self.on_disk(&above).is_symlink() || above.is_root())
+    }
+
+    fn commit_behind(&mut self, path: &TreePath, text: u8) {
+        if !is_versioned(path) || matches!(self.model.leaves.get(path), Some(Leaf::Link(_))) {
+            return;
+        }
+        self.space.vfs.settled().unwrap();
+        let file = self.on_disk(path);
+        let before = self.model.state(path);
+        if file.is_dir()
+            || !self.is_real(path)
+            || before == Some(ETag::of(text_of(text).as_bytes()))
+            || fs::create_dir_all(file.parent().unwrap()).is_err()
+            || fs::write(&file, text_of(text)).is_err()
+        {
+            return;
+        }
+        self.space.git(&["add", "--", path.as_str()]);
+        self.space.git(&[
+            "-c",
+            "user.name=Ann",
+            "-c",
+            "user.email=a@x",
+            "commit",
+            "-q",
+            "-m",
+            "by hand",
+            "--",
+            path.as_str(),
+        ]);
+        self.model.commit(|leaves| {
+            leaves.insert(path.clone(), Leaf::File(text_of(text)));
+        });
+        // Something of ours, so that theirs is followed.
+        let stamp = ETag::of(format!("{:?}", self.model.versions).as_bytes()).to_string();
+        self.apply(vec![Change::put(at("last.md"), stamp.clone())], false, |leaves| {
+            leaves.insert(at("last.md"), Leaf::File(stamp));
+        });
+    }
+
+    fn on_disk(&self, path: &TreePath) -> std::path::PathBuf {
+        self.space.directory.path().join(path.as_str())
+    }
+
+    /// What every reader sees at this moment.
+    fn agrees_at_once(&self) {
+        for number in 0..DIRECTORIES.len() * NAMES.len() {
+            let path = path_of(number);
+            let seen = match self.space.vfs.stat(Door::Fuse, &path) {
+                Ok(there) if there.kind == EntryKind::Directory => None,
+                Ok(there) if there.kind == EntryKind::Symlink && self.is_real(&path) => {
+                    Some(Leaf::Link(self.space.vfs.read_link(Door::Fuse, &path).unwrap()))
+                }
+                Ok(_) if self.is_real(&path) => Some(Leaf::File(self.space.text(path.as_str()))),
+                Ok(_) | Err(_) => None,
+            };
+            assert_eq!(seen.as_ref(), self.model.leaves.get(&path).filter(|_| self.is_real(&path)), "`{path}`");
+        }
+    }
+
+    /// Tree, newest commit, versions and feed.
+    fn agrees_when_settled(&self) {
+        self.space.vfs.settled().unwrap();
+        let listed = self.space.vfs.walk(Door::Fuse, &TreePath::root()).unwrap();
+        let listed: Vec<_> = listed.into_iter().map(|entry| entry.path).collect();
+        let versioned: Vec<_> = self.model.leaves.keys().filter(|path| is_versioned(path)).cloned().collect();
+        assert_eq!(listed, versioned, "the tree");
+        let head = self.space.vfs.core.history.head().unwrap();
+        let leaves = head.map(|head| self.space.git(&["ls-tree", "-r", &head.to_string()])).unwrap_or_default();
+        let wanted: String = self.model.leaves.iter().filter(|(path, _)| is_versioned(path)).map(in_head).collect();
+        assert_eq!(leaves, wanted, "the newest commit");
+        let mut told: BTreeMap<TreePath, Vec<Option<ETag>>> = BTreeMap::new();
+        for event in self.space.vfs.feed().after(Seq(0), usize::MAX).unwrap() {
+            for change in &event.changes {
+                told.entry(change.path.clone()).or_default().push(change.new);
+            }
+        }
+        assert_eq!(told, self.model.versions, "the feed");
+        for (path, versions) in &self.model.versions {
+            assert_eq!(self.space.vfs.versions(path).unwrap().len(), versions.len(), "versions of `{path}`");
+        }
+        let total: usize = self.model.versions.values().map(Vec::len).sum();
+        assert_eq!(self.space.vfs.changes(None, 10_000).unwrap().changes.len(), total, "`changes`");
+    }
+}
+
+fn in_head((path, leaf): (&TreePath, &Leaf)) -> String {
+    let (mode, text) = match leaf {
+        Leaf::File(text) => ("100644", text),
+        Leaf::Link(target) => ("120000", target),
+    };
+    format!("{mode} blob {}\t{path}\n", ETag::of(text.as_bytes()))
+}
+
+/// A file, or a directory with what is below it.
+fn rename(leaves: &mut BTreeMap<TreePath, Leaf>, from: &TreePath, to: &TreePath) {
+    let moved: Vec<_> = leaves.keys().filter(|path| path.is_under(from)).cloned().collect();
+    let taken: Vec<_> =
+        moved.into_iter().filter_map(|path| Some((path.moved(from, to)?, leaves.remove(&path)?))).collect();
+    leaves.extend(taken);
+}
+
+/// A door that keeps bytes and follows no links.
+fn fuse() -> Caller {
+    Caller::new(Door::Fuse).named(Actor::new("eve"))
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let path = 0..DIRECTORIES.len() * NAMES.len();
+    let which = 0..64_usize;
+    prop_oneof![
+        8 => (path.clone(), any::<u8>(), any::<bool>()).prop_map(|(path, text, is_soon)| Step::Write { path, text, is_soon }),
+        1 => (path.clone(), path.clone()).prop_map(|(path, to)| Step::Link { path, to }),
+        3 => (which.clone(), any::<bool>()).prop_map(|(which, is_soon)| Step::Remove { which, is_soon }),
+        3 => (which.clone(), path.clone(), any::<bool>())
+            .prop_map(|(which, to, is_soon)| Step::Rename { which, to, is_soon }),
+        3 => (which.clone(), path.clone()).prop_map(|(which, to)| Step::RenameDirectory { which, to }),
+        1 => path.clone().prop_map(|path| Step::MakeDirectory { path }),
+        2 => path.clone().prop_map(|which| Step::RemoveDirectory { which }),
+        2 => (prop::collection::vec((path.clone(), any::<u8>()), 0..4), which.clone(), (which.clone(), path.clone()))
+            .prop_map(|(writes, removed, renamed)| Step::Many { writes, removed, renamed }),
+        2 => (path.clone(), any::<u8>()).prop_map(|(path, text)| Step::EditBehind { path, text }),
+        1 => which.prop_map(|which| Step::RemoveBehind { which }),
+        1 => (path, any::<u8>()).prop_map(|(path, text)| Step::CommitBehind { path, text }),
+        1 => Just(Step::Reopen),
+        2 => Just(Step::Crash),
+    ]
+}
+
+fn run(steps: &[Step]) {
+    let mut world = World { space: TestSpace::new(), model: Model::default() };
+    for step in steps {
+        world.take(step);
+        world.agrees_at_once();
+    }
+    world.agrees_when_settled();
+    world.space = reopened(crashed(&world.space));
+    world.agrees_when_settled();
+    world.space.git(&["fsck", "--strict"]);
+}
+
+fn cases() -> u32 {
+    std::env::var("SVCFS_MODEL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(64)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn whatever_happens_the_tree_history_and_feed_agree(steps in prop::collection::vec(step(), 1..30)) {
+        run(&steps);
+    }
+}
