@@ -33,7 +33,9 @@ pub(super) fn read<T: DeserializeOwned>(arguments: Value, aliases: &[(&str, &str
             return Fault::new(Kind::Invalid, format!("{} is required", below(path, field)));
         }
         if let Some(field) = quoted(&said, "unknown field `") {
-            let known = said.split_once(", expected ").map_or(String::new(), |(_, known)| format!("; known: {known}"));
+            let known = said
+                .split_once(", expected ")
+                .map_or(String::new(), |(_, known)| format!("; known: {}", known.trim_start_matches("one of ")));
             return Fault::invalid(&below(path, field), format_args!("there is no such field{known}"));
         }
         let is_inside = path.iter().count() > 1;
