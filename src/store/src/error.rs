@@ -102,9 +102,11 @@ mod tests {
 
     #[test]
     fn what_the_disk_refuses_is_told_as_what_it_is_whoever_was_refused() {
-        let git = |text: &str| StoreError::Git(git2::Error::new(git2::ErrorCode::GenericError, git2::ErrorClass::Os, text));
+        let git =
+            |text: &str| StoreError::Git(git2::Error::new(git2::ErrorCode::GenericError, git2::ErrorClass::Os, text));
         let state = |errno| StoreError::State(io::Error::from_raw_os_error(errno));
-        let database = |code| StoreError::Database(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
+        let database =
+            |code| StoreError::Database(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
         for (error, kind) in [
             (git("failed to make directory 'objects/39': No space left on device"), Kind::NoSpace),
             (git("could not create 'index.lock': Read-only file system"), Kind::ReadOnly),

@@ -78,9 +78,9 @@ impl Vfs {
         let root = prepare_root(&root)?;
         let lock = take_lock(&root)?;
         let places = Places::new(&scratch)?;
-        let tree = WorkTree::open(&root)?;
-        let (history, _) = History::open(&root, &scratch)?;
-        let (log, is_new_log) = Log::open(&StatePaths::of(&root))?;
+        let tree = WorkTree::open(&root).map_err(|error| at_root(&root, error))?;
+        let (history, _) = History::open(&root, &scratch).map_err(|error| at_root(&root, error))?;
+        let (log, is_new_log) = Log::open(&StatePaths::of(&root)).map_err(|error| at_root(&root, error))?;
         let log = Arc::new(log);
         let feed = Feed::new(Arc::clone(&log), log.last()?);
         let core = Arc::new(Core {
@@ -98,7 +98,7 @@ impl Vfs {
             trouble: Mutex::default(),
             stamps: AtomicU64::new(1),
         });
-        let committer = opening::recover(&core, is_new_log)?;
+        let committer = opening::recover(&core, is_new_log).map_err(|fault| at_root(&core.root, fault))?;
         core.feed.restart(committer.last);
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
@@ -203,8 +203,18 @@ fn refused(root: &Path, error: std::io::Error) -> Fault {
         E::NotADirectory | E::AlreadyExists => {
             Fault::new(Kind::NotDirectory, format!("root `{text}` is a file, not a directory; name a directory"))
         }
-        _ => Fault::invalid("root", format_args!("`{text}`: {error}")),
+        E::InvalidFilename | E::NotFound | E::InvalidInput => Fault::invalid("root", format_args!("`{text}`: {error}")),
+        _ => Fault::internal(error).inside(format!("root `{text}`")),
     }
+}
+
+/// What the disk refuses while a root is opened is told with the root: one command may open many.
+fn at_root(root: &Path, error: impl Into<Fault>) -> Fault {
+    let fault = error.into();
+    if !matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::Forbidden) {
+        return fault;
+    }
+    Fault::new(fault.kind(), format!("root `{}`: {fault}", root.display())).caused_by(fault)
 }
 
 fn take_lock(root: &Path) -> Result<fs::File, Fault> {

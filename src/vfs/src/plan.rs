@@ -6,10 +6,11 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use svcfs_base::{Caller, Change, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, Settled, TreePath};
+use svcfs_store::StatKind;
 
-use crate::core::{Core, Departure, Present};
+use crate::core::{Core, Departure, Present, is_missing};
 use crate::gate::{Gate, Proposal};
-use crate::overlay::Leaf;
+use crate::overlay::{Leaf, Pending};
 use crate::place::Place;
 use crate::queue::{After, Before, Effect};
 
@@ -119,15 +120,23 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Nothing stands below a file, neither below one that is only accepted; the tree itself is asked when room is made.
+    /// Nothing stands below a file, neither below one that is only accepted.
     fn check_above(&self, path: &TreePath) -> Result<(), Fault> {
         for above in path.ancestors().filter(|above| !above.is_root()) {
-            let is_file = match self.ahead.get(&above) {
-                Some(ahead) => ahead.is_some(),
-                None => self.core.overlay.get(&above).is_some_and(|pending| pending.leaf.is_some()),
-            };
-            if is_file {
+            if let Some(Some(_)) = self.ahead.get(&above) {
                 return Err(Fault::not_directory(&above));
+            }
+            match self.core.overlay.get(&above) {
+                Some(Pending { leaf: Some(_), .. }) => return Err(Fault::not_directory(&above)),
+                // A file that is about to give way.
+                Some(Pending { leaf: None, .. }) => continue,
+                None => {}
+            }
+            match self.core.tree.stat(&above) {
+                Ok(stat) if stat.kind == StatKind::Directory => return Ok(()),
+                Ok(_) => return Err(Fault::not_directory(&above)),
+                Err(error) if is_missing(&error) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())

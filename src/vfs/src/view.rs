@@ -115,6 +115,8 @@ impl Vfs {
     /// `NotFound`, or `NotDirectory`.
     pub fn list(&self, door: Door, path: &TreePath) -> Result<Vec<DirectoryEntry>, Fault> {
         self.see(door, path)?;
+        // Before the tree: what is installed between the two looks is then seen twice, not missed.
+        let pending = self.core.overlay.below(path);
         let mut entries: BTreeMap<Name, Attributes> = match self.core.tree.list(path) {
             Ok(found) => found.into_iter().map(|(name, stat)| (name, Attributes::from(stat))).collect(),
             Err(StoreError::Disk { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
@@ -135,7 +137,7 @@ impl Vfs {
             }
             Err(error) => return Err(not_there(path, error)),
         };
-        for (pending_path, pending) in self.core.overlay.below(path) {
+        for (pending_path, pending) in pending {
             let Some(name) = child_name(path, &pending_path) else {
                 continue;
             };

@@ -28,6 +28,9 @@ const RESCAN: Duration = Duration::from_secs(3600);
 /// A git command of a person is given this long to finish before we look at what it wrote.
 const GIT_BUSY: Duration = Duration::from_millis(500);
 
+/// Nor longer than this: a command that died leaves its lock behind.
+const GIT_BUSY_AT_MOST: Duration = Duration::from_secs(60);
+
 /// Watches a root until dropped.
 pub(crate) struct Watcher {
     /// Events end when it is taken.
@@ -94,7 +97,8 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         drop(self.notifier.lock().take());
         let _ = self.stop.send(Message::Stop);
-        if let Some(thread) = self.thread.take()
+        // Dropped by its own thread when that held the space last: it ends by itself then.
+        if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id())
             && thread.join().is_err()
         {
             warn!("the watcher died");
@@ -135,8 +139,12 @@ impl Follower {
             let Some(vfs) = self.vfs.upgrade() else { return };
             if self.is_git_busy() {
                 // A checkout or merge is writing; what it leaves is looked at when it is done.
-                if matches!(messages.recv_timeout(GIT_BUSY), Ok(Message::Stop)) {
-                    return;
+                drop(vfs);
+                match messages.recv_timeout(GIT_BUSY) {
+                    Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                    Ok(Message::Seen(Ok(event))) => self.note(event),
+                    Ok(Message::Seen(Err(_))) => rescan_due = Instant::now(),
+                    Err(RecvTimeoutError::Timeout) => {}
                 }
                 continue;
             }
@@ -204,7 +212,10 @@ impl Follower {
         }
     }
 
+    /// A lock that has been there for long has lost its process, and keeps nobody waiting.
     fn is_git_busy(&self) -> bool {
-        self.root.join(".git/index.lock").exists()
+        let lock = std::fs::symlink_metadata(self.root.join(".git/index.lock"));
+        let taken = lock.and_then(|lock| lock.modified());
+        taken.is_ok_and(|taken| taken.elapsed().is_ok_and(|age| age < GIT_BUSY_AT_MOST))
     }
 }

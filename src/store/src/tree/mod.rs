@@ -17,7 +17,8 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fs::{
-    self as sys, Access, AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps, Uid,
+    self as sys, Access, AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps,
+    Uid,
 };
 use rustix::io::Errno;
 use svcfs_base::{DiskAttributes, FileKind, MAX_FILE_BYTES, Name, TreePath};
@@ -389,6 +390,12 @@ impl WorkTree {
     /// `State` with what the system said: nothing may be taken for flushed then.
     pub fn flush(&self) -> Outcome<()> {
         sys::syncfs(self.temporary.as_fd()).map_err(|error| StoreError::State(error.into()))
+    }
+
+    /// When the machine was started: what was changed before it may have lost its bytes with the power.
+    pub fn started(&self) -> SystemTime {
+        let up = u64::try_from(rustix::system::sysinfo().uptime).unwrap_or(0);
+        SystemTime::now().checked_sub(std::time::Duration::from_secs(up + 1)).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     /// Size and free space of the disk.

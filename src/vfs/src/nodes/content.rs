@@ -93,20 +93,27 @@ impl Vfs {
     }
 
     fn set_mode(&self, caller: &Caller, path: &TreePath, mode: u32) -> Result<(), Fault> {
-        if let Present::Leaf(leaf, _) = self.core.present(path)?
+        while let Present::Leaf(leaf, _) = self.core.present(path)?
             && leaf.kind != FileKind::Symlink
         {
             let kind = if mode & 0o100 != 0 { FileKind::Executable } else { FileKind::Regular };
-            if kind != leaf.kind {
-                let disk = DiskAttributes { mode: Some(mode), ..leaf.disk };
-                let change = Change::Put {
-                    path: path.clone(),
-                    content: leaf.content,
-                    expect: Expect::Any,
-                    kind: Some(kind),
-                    disk,
-                };
-                self.apply(caller, change)?;
+            if kind == leaf.kind {
+                break;
+            }
+            let change = Change::Put {
+                path: path.clone(),
+                content: leaf.content,
+                // A bit must not bring back what somebody else replaces in this moment.
+                expect: Expect::OneOf(vec![leaf.etag]),
+                kind: Some(kind),
+                disk: DiskAttributes { mode: Some(mode), ..leaf.disk },
+            };
+            match self.apply(caller, change) {
+                Err(fault) if fault.kind() == Kind::Conflict => {}
+                outcome => {
+                    outcome?;
+                    break;
+                }
             }
         }
         Ok(self.core.tree.set_mode(path, mode)?)

@@ -7,6 +7,7 @@ use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, Expect, Fault, Fil
 
 use super::table::{Shared, Staging};
 use super::{HandleId, NodeId};
+use crate::overlay::Leaf;
 use crate::view::{Attributes, EntryKind};
 use crate::{Vfs, core::Present};
 
@@ -217,22 +218,23 @@ impl Vfs {
         let nodes = self.nodes.shared_below(&[&one, &other]);
         let mut held: Vec<_> = nodes.iter().map(|(node, shared)| (*node, shared.lock())).collect();
         self.publish_all_below(caller, &TreePath::root(), &mut held)?;
-        let put = |path: &TreePath, from: &TreePath| -> Result<Change, Fault> {
-            match self.core.present(from)? {
-                Present::Absent => Err(Fault::file_not_found(from)),
-                Present::Directory => {
-                    Err(Fault::invalid("path", format_args!("`{from}` is a directory; only files are exchanged")))
-                }
-                Present::Leaf(leaf, _) => Ok(Change::Put {
-                    path: path.clone(),
-                    content: leaf.content,
-                    expect: Expect::Any,
-                    kind: Some(leaf.kind),
-                    disk: leaf.disk,
-                }),
+        let leaf_at = |path: &TreePath| match self.core.present(path)? {
+            Present::Absent => Err(Fault::file_not_found(path)),
+            Present::Directory => {
+                Err(Fault::invalid("path", format_args!("`{path}` is a directory; only files are exchanged")))
             }
+            Present::Leaf(leaf, _) => Ok(leaf),
         };
-        let set = ChangeSet::new(vec![put(&one, &other)?, put(&other, &one)?]);
+        let (first, second) = (leaf_at(&one)?, leaf_at(&other)?);
+        let put = |path: &TreePath, now: &Leaf, new: &Leaf| Change::Put {
+            path: path.clone(),
+            content: new.content.clone(),
+            // Whoever writes one of them in this moment is not covered by what the other was.
+            expect: Expect::OneOf(vec![now.etag]),
+            kind: Some(new.kind),
+            disk: new.disk,
+        };
+        let set = ChangeSet::new(vec![put(&one, &first, &second), put(&other, &second, &first)]);
         let message = format!("{}: exchange {one} and {other}", caller.actor());
         self.apply(caller, set.message(message))?;
         self.nodes.exchange(&one, &other);

@@ -1,7 +1,6 @@
 //! Which node has which name, and what is open.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -136,16 +135,14 @@ impl Nodes {
         self.table().nodes.get(&id).map(|node| Arc::clone(&node.shared)).ok_or_else(stale)
     }
 
-    /// Nodes directly below a directory that have unpublished content.
+    /// Open nodes directly below a directory, which may have unpublished content.
     pub(crate) fn staged_below(&self, directory: &TreePath) -> Vec<(TreePath, NodeId)> {
         let table = self.table();
-        table
-            .names
-            .range((Bound::Excluded(directory.clone()), Bound::Unbounded))
-            .take_while(|(path, _)| directory.is_root() || path.as_str().starts_with(directory.as_str()))
-            .filter(|(path, _)| path.parent().as_ref() == Some(directory))
-            .filter(|(_, id)| table.nodes.get(id).is_some_and(|node| node.open > 0))
-            .map(|(path, id)| (path.clone(), *id))
+        let open: std::collections::BTreeSet<NodeId> = table.handles.values().map(|handle| handle.node).collect();
+        open.into_iter()
+            .filter_map(|id| Some((table.nodes.get(&id)?, id)))
+            .filter(|(node, _)| !node.is_gone && node.path.parent().as_ref() == Some(directory))
+            .map(|(node, id)| (node.path.clone(), id))
             .collect()
     }
 
@@ -198,10 +195,11 @@ impl Nodes {
         let mut table = self.table();
         let moved = table.below(from);
         for path in table.below(to) {
-            if let Some(id) = table.names.remove(&path)
-                && let Some(node) = table.nodes.get_mut(&id)
-            {
-                node.is_gone = true;
+            if let Some(id) = table.names.remove(&path) {
+                if let Some(node) = table.nodes.get_mut(&id) {
+                    node.is_gone = true;
+                }
+                table.sweep(id);
             }
         }
         for path in moved {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use svcfs_base::{CommitId, DiskAttributes, ETag, Fault, FileKind, TreePath};
-use svcfs_store::{Entry, Record, StoreError};
+use svcfs_store::{Entry, Record, StatKind, StoreError};
 use tracing::warn;
 
 use crate::core::{Core, is_missing, kept_if_in_the_way};
@@ -30,7 +30,7 @@ pub(super) fn complete(core: &Core, settled: Option<CommitId>, records: &[Record
         if present == entry.new.map(|blob| (blob, entry.kind)) {
             continue;
         }
-        if states.contains(&present) {
+        if states.contains(&present) || is_left_torn(core, path, records)? {
             changed.push(*entry);
         } else {
             warn!(page.path = %path, "edited behind the server after its last write; the edit is kept and recorded");
@@ -68,6 +68,28 @@ fn rename_directories(core: &Core, records: &[Record]) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+/// Whether a file is what a power cut left of one of ours: it was renamed into place before its bytes reached the disk, and
+/// nobody touched it since the machine was started.
+fn is_left_torn(core: &Core, path: &TreePath, records: &[Record]) -> Result<bool, StoreError> {
+    let Ok((present, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
+    if stat.kind != StatKind::File || stat.changed >= core.tree.started() {
+        return Ok(false);
+    }
+    let written = records.iter().flat_map(|record| &record.entries).filter(|entry| entry.path == *path);
+    for blob in written.filter_map(|entry| entry.new) {
+        if content_of(core, path, blob, records)?.is_some_and(|content| is_torn(&present, &content)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A beginning of the content, with zeros for what follows of it, or with nothing.
+fn is_torn(present: &[u8], content: &[u8]) -> bool {
+    let zeros = present.iter().rev().take_while(|byte| **byte == 0).count();
+    present.len() <= content.len() && content.starts_with(&present[..present.len() - zeros])
 }
 
 fn newest_by_path(records: &[Record]) -> BTreeMap<&TreePath, &Entry> {
@@ -150,4 +172,20 @@ pub(super) fn content_of(
         return Ok(Some(leaf.content));
     }
     core.history.blob(blob)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_file_is_told_from_an_edited_one() {
+        let content = b"one\ntwo\n";
+        for torn in [&b""[..], b"one\n", b"one\n\0\0\0\0", b"\0\0\0"] {
+            assert!(is_torn(torn, content), "{torn:?}");
+        }
+        for edited in [&b"two\n"[..], b"one\ntwo\nthree\n", b"one\n\0\0\0\0\0", b"on\0x"] {
+            assert!(!is_torn(edited, content), "{edited:?}");
+        }
+    }
 }

@@ -293,3 +293,53 @@ fn an_edit_in_a_renamed_directory_is_recorded_under_its_new_name() {
         space.vfs.recorded(&at("e/x/a.md")).unwrap() == Some(ETag::of(b"behind"))
     });
 }
+
+#[test]
+fn a_set_refused_for_a_file_in_the_way_writes_no_scratch_file_either() {
+    let space = TestSpace::new();
+    space.put("e", "file");
+    let set = vec![Change::put(at("d/c~"), "scratch"), Change::put(at("e/a.md"), "below a file")];
+    assert_eq!(space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap_err().kind(), Kind::NotDirectory);
+    assert_eq!(space.vfs.stat(Door::Http, &at("d/c~")).unwrap_err().kind(), Kind::NotFound);
+}
+
+/// Lets a person commit at the moment a set is being built, between the look at the branch and its advance.
+struct Interrupted {
+    root: std::path::PathBuf,
+    is_armed: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Clock for Interrupted {
+    fn now(&self) -> Timestamp {
+        let is_committer = std::thread::current().name() == Some("committer");
+        if is_committer && self.is_armed.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            let git = ["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "--allow-empty", "-m", "by hand"];
+            assert!(Command::new("git").arg("-C").arg(&self.root).args(git).status().unwrap().success());
+        }
+        Timestamp::now()
+    }
+}
+
+#[test]
+fn a_commit_made_while_ours_is_built_lies_below_it_in_the_feed_in_git_and_after_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let is_armed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let clock = Interrupted { root: directory.path().to_owned(), is_armed: Arc::clone(&is_armed) };
+    let mut opened = options(directory.path(), false);
+    opened.clock = Arc::new(clock);
+    let vfs = Vfs::open(opened).unwrap();
+    let space = TestSpace { directory, vfs };
+    space.put("a.md", "one");
+    space.wait_until("a checkpoint is made", |space| space.vfs.core.log.settled().unwrap().0 == space.vfs.last_seq());
+    is_armed.store(true, std::sync::atomic::Ordering::SeqCst);
+    let applied = space.put("b.md", "two");
+    space.put("c.md", "three");
+    assert_eq!(space.log(), ["eve|eve: c.md", "eve|eve: b.md", "Ann|by hand", "eve|eve: a.md"]);
+    assert_eq!(applied.commit.unwrap().to_string(), space.git(&["rev-parse", "HEAD^"]).trim());
+    let seqs: Vec<u64> = space.vfs.feed().after(Seq(0), 10).unwrap().iter().map(|event| event.seq.0).collect();
+    assert_eq!(seqs, [1, 2, 3, 4]);
+    let again = reopened(crashed(&space));
+    assert_eq!(again.log(), space.log());
+    assert_eq!(again.vfs.feed().after(Seq(0), 10).unwrap().len(), 4);
+    assert_eq!(again.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "a.md\nb.md\nc.md\n");
+}

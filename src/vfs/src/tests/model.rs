@@ -193,7 +193,7 @@ impl World {
             ahead.insert(path.clone(), Leaf::File(text.clone()));
             changes.push(Change::put(path, text));
         }
-        // Of what the set itself made.
+        // A path of its own making.
         let from = writes.get(renamed.0.checked_rem(writes.len()).unwrap_or(0)).map(|(path, _)| path_of(*path));
         if let Some(from) = from {
             let to = path_of(renamed.1);
