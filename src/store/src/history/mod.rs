@@ -146,6 +146,14 @@ impl History {
         Ok(staged)
     }
 
+    /// Whether git can record a path at all; `git~1` is one it cannot.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn can_record(&self, path: &TreePath) -> Outcome<bool> {
+        is_name_of_git(&self.writer.lock().repository, path)
+    }
+
     /// Moves the current branch from one commit to another, if it still stands at the first.
     ///
     /// # Errors
@@ -260,18 +268,36 @@ fn updated_tree<'r>(
             Edit::Remove { .. } => continue,
         };
         updates.upsert(path.as_str(), blob, file_mode(*kind));
-        wanted.push((*path, blob, file_mode(*kind)));
+        wanted.push(*path);
     }
     if wanted.is_empty() {
         return Ok(kept);
     }
     let id = updates.create_updated(repository, &kept).map_err(|error| {
-        let alone = |(path, blob, mode): &&(&TreePath, Oid, FileMode)| {
-            TreeUpdateBuilder::new().upsert(path.as_str(), *blob, *mode).create_updated(repository, &kept).is_err()
-        };
-        refused(edits, wanted.iter().find(alone).map(|(path, ..)| *path), error)
+        let is_culprit =
+            |path: &&TreePath| is_in_the_way(&kept, path) || !is_name_of_git(repository, path).unwrap_or(true);
+        refused(edits, wanted.into_iter().find(is_culprit), error)
     })?;
     Ok(repository.find_tree(id)?)
+}
+
+/// Whether git takes a path at all, whatever else is in the tree: asked of a tree that has nothing else.
+fn is_name_of_git(repository: &Repository, path: &TreePath) -> Outcome<bool> {
+    let empty = repository.find_tree(repository.treebuilder(None)?.write()?)?;
+    let mut update = TreeUpdateBuilder::new();
+    // A tree is checked to have what it names: the one object that is certainly there is the empty tree itself.
+    update.upsert(path.as_str(), empty.id(), FileMode::Tree);
+    Ok(update.create_updated(repository, &empty).is_ok())
+}
+
+/// Whether a tree has a file above a path, or a directory at it.
+fn is_in_the_way(tree: &Tree<'_>, path: &TreePath) -> bool {
+    let at = |path: &TreePath| tree.get_path(Path::new(path.as_str())).ok().and_then(|entry| entry.kind());
+    at(path) == Some(ObjectType::Tree)
+        || path
+            .ancestors()
+            .filter(|above| !above.is_root())
+            .any(|above| at(&above).is_some_and(|kind| kind != ObjectType::Tree))
 }
 
 /// Says which path git cannot record; the first one where none of them is to blame alone.

@@ -126,8 +126,16 @@ impl Committer {
                 Err(StoreError::Unrecordable { path, reason })
                     if prepared.effects.iter().any(|effect| effect.path == path) =>
                 {
-                    error!(page.path = %path, reason, "git cannot record this path; the file is on the disk only");
-                    prepared.effects.retain(|effect| effect.path != path);
+                    let mut kept = Vec::with_capacity(prepared.effects.len());
+                    // All that have such a name at once: a tree made elsewhere may have many.
+                    for effect in prepared.effects.drain(..) {
+                        if effect.path != path && self.core.history.can_record(&effect.path)? {
+                            kept.push(effect);
+                        } else {
+                            error!(page.path = %effect.path, reason, "git cannot record this path; the file is on the disk only");
+                        }
+                    }
+                    prepared.effects = kept;
                 }
                 outcome => return outcome.map(Some),
             }

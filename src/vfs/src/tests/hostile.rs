@@ -343,3 +343,67 @@ fn a_commit_made_while_ours_is_built_lies_below_it_in_the_feed_in_git_and_after_
     assert_eq!(again.vfs.feed().after(Seq(0), 10).unwrap().len(), 4);
     assert_eq!(again.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "a.md\nb.md\nc.md\n");
 }
+
+fn repository(attributes: &str) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join(".gitattributes"), attributes).unwrap();
+    fs::write(directory.path().join("a.md"), "one\r\ntwo\r\n").unwrap();
+    for arguments in [
+        &["init", "-q"][..],
+        &["add", "."],
+        &["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "-m", "theirs"],
+    ] {
+        git_in(directory.path(), arguments);
+    }
+    directory
+}
+
+fn git_in(root: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git").arg("-C").arg(root).args(arguments).output().unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_repository_that_converts_line_ends_is_opened_without_a_change() {
+    let directory = repository("* text=auto eol=crlf\n");
+    let vfs = Vfs::open(options(directory.path(), false)).unwrap();
+    let mut space = TestSpace { directory, vfs };
+    space.put("b.md", "b\r\n");
+    space.reopen();
+    assert_eq!(space.log(), ["eve|eve: b.md", "Ann|theirs"]);
+    assert_eq!(space.text("a.md"), "one\r\ntwo\r\n");
+}
+
+#[test]
+fn a_repository_with_another_inside_is_opened_and_leaves_that_one_alone() {
+    let other = repository("");
+    let directory = repository("");
+    let source = other.path().to_str().unwrap();
+    git_in(directory.path(), &["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", source, "sub"]);
+    git_in(directory.path(), &["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "-m", "sub"]);
+    let vfs = Vfs::open(options(directory.path(), true)).unwrap();
+    let mut space = TestSpace { directory, vfs };
+    fs::write(space.directory.path().join("sub/new.md"), "inside").unwrap();
+    fs::write(space.directory.path().join("new.md"), "outside").unwrap();
+    space.wait_until("the edit is recorded", |space| space.vfs.recorded(&at("new.md")).unwrap().is_some());
+    let _ = space.vfs.apply(&eve(), Change::put(at("sub/b.md"), "git has no place for it"));
+    space.reopen();
+    assert_eq!(space.git(&["ls-tree", "HEAD", "sub"]).split(' ').next(), Some("160000"));
+    space.put("b.md", "still works");
+}
+
+#[test]
+fn many_names_that_git_refuses_are_left_out_at_once() {
+    let mut space = TestSpace::new();
+    for number in 0..300 {
+        let below = space.directory.path().join(format!("d{number}"));
+        fs::create_dir(&below).unwrap();
+        fs::write(below.join("git~1"), "refused").unwrap();
+        fs::write(below.join("a.md"), format!("{number}")).unwrap();
+    }
+    let started = Instant::now();
+    space.reopen();
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert_eq!(paths_in_head(&space).len(), 300);
+}
