@@ -2,7 +2,8 @@
 //!
 //! One rule: a plan writes nothing. Every condition and every gate is passed here, so that a set is refused whole.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
 use bytes::Bytes;
 use svcfs_base::{Caller, Change, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, Settled, TreePath};
@@ -32,7 +33,7 @@ pub(crate) struct Plan<'a> {
     gates: &'a [Box<dyn Gate>],
     caller: &'a Caller,
     /// The paths of this set as they will stand, for the changes that follow in it.
-    ahead: HashMap<TreePath, Option<Leaf>>,
+    ahead: BTreeMap<TreePath, Option<Leaf>>,
     at: HashMap<TreePath, usize>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) directs: Vec<Direct>,
@@ -50,7 +51,7 @@ impl<'a> Plan<'a> {
             core,
             gates,
             caller,
-            ahead: HashMap::new(),
+            ahead: BTreeMap::new(),
             at: HashMap::new(),
             effects: Vec::new(),
             directs: Vec::new(),
@@ -66,6 +67,7 @@ impl<'a> Plan<'a> {
         match change {
             Change::Put { path, content, expect, kind, disk } => {
                 self.check_above(&path)?;
+                self.check_below(&path)?;
                 let present = self.present(&path)?;
                 let before = leaf_of(&path, present)?;
                 check(&path, before.as_ref().map(|(leaf, _)| leaf.etag), &expect)?;
@@ -90,6 +92,7 @@ impl<'a> Plan<'a> {
                 Present::Directory => self.move_directory(from, to, &expect),
                 Present::Leaf(leaf, seen) => {
                     self.check_above(&to)?;
+                    self.check_below(&to)?;
                     self.move_file(from, to, (leaf, seen), &expect)
                 }
             },
@@ -138,6 +141,18 @@ impl<'a> Plan<'a> {
                 Err(error) if is_missing(&error) => {}
                 Err(error) => return Err(error.into()),
             }
+        }
+        Ok(())
+    }
+
+    /// No file stands where an earlier change of this set put something below.
+    fn check_below(&self, path: &TreePath) -> Result<(), Fault> {
+        let mut after = self
+            .ahead
+            .range((Bound::Excluded(path), Bound::Unbounded))
+            .take_while(|(other, _)| other.as_str().starts_with(path.as_str()));
+        if after.any(|(other, leaf)| leaf.is_some() && other.is_under(path)) {
+            return Err(Fault::is_directory(path));
         }
         Ok(())
     }

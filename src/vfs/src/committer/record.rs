@@ -147,7 +147,10 @@ impl Committer {
         let time = self.core.clock.now();
         let author = Author { actor: &prepared.actor, time, message: &prepared.message };
         let edits: Vec<_> = prepared.effects.iter().map(edit_of).collect();
-        let staged = self.core.history.stage(tip.commit, &edits, &author)?;
+        let staged = self.core.history.stage(tip.commit, &edits, &author).map_err(|error| {
+            let content = |edit: &Edit<'_>| if let Edit::Write { content, .. } = edit { content.len() } else { 0 };
+            self.core.log.explained(error, edits.iter().map(content).sum())
+        })?;
         let entry = |effect: &Effect| {
             let leaf = match &effect.after {
                 Some(After::Leaf(leaf)) if is_kept => Some(leaf),

@@ -64,6 +64,16 @@ fn a_file_cannot_be_put_below_one_that_is_still_on_its_way() {
 }
 
 #[test]
+fn a_file_cannot_be_put_where_the_same_set_puts_one_below() {
+    let space = TestSpace::new();
+    let set = vec![Change::put(at("d/a.md"), "a"), Change::put(at("d"), "d"), Change::rename(at("d"), at("e"))];
+    assert_eq!(space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap_err().kind(), Kind::IsDirectory);
+    let set = vec![Change::put(at("f"), "f"), Change::put(at("d/a.md"), "a"), Change::rename(at("f"), at("d"))];
+    assert_eq!(space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap_err().kind(), Kind::IsDirectory);
+    assert!(space.vfs.stat(Door::Http, &at("d")).is_err());
+}
+
+#[test]
 fn a_directory_made_behind_us_where_a_file_is_on_its_way_is_an_edit_on_top_of_it() {
     let mut space = TestSpace::new();
     soon(&space, Change::put(at("p"), "file")).unwrap();
