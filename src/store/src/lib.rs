@@ -13,7 +13,7 @@ mod probe;
 mod tree;
 
 pub use error::StoreError;
-pub use history::{Author, BlameHunk, Edit, ForeignCommit, ForeignEntry, History, Packed, Staged};
+pub use history::{Author, BlameHunk, Edit, ForeignCommit, ForeignEntry, History, Staged};
 pub use log::{Entry, Log, PathChange, PathVersion, Record};
 pub use paths::{STATE_DIRECTORY, StatePaths};
 pub use tree::{Disk, Install, Stat, StatKind, WorkTree};

@@ -1,23 +1,23 @@
 //! git: what the tree was, commit by commit.
 //!
-//! One rule: a commit is built from its parent's tree in memory, without an index file and without a subprocess. Objects are
-//! written loose and unflushed at first; a checkpoint packs them, and the log holds everything until then.
+//! One rule: a commit is built from its parent's tree in memory, without an index file and without a subprocess. A batch of them
+//! is published as one pack, unflushed; the log holds everything until a checkpoint flushes it.
 
 mod foreign;
 mod index;
 mod mend;
+mod object;
 mod pack;
 mod read;
+mod tree;
 
 use std::path::{Path, PathBuf};
 
-use git2::build::TreeUpdateBuilder;
-use git2::{ErrorClass, ErrorCode, FileMode, ObjectType, Oid, Repository, RepositoryInitOptions, Signature, Tree};
+use git2::{ErrorCode, FileMode, Oid, Repository, RepositoryInitOptions};
 use parking_lot::Mutex;
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
 pub use foreign::{ForeignCommit, ForeignEntry};
-pub use pack::Packed;
 pub use read::BlameHunk;
 
 use crate::StoreError;
@@ -93,8 +93,8 @@ pub struct History {
 
 struct Writer {
     repository: Repository,
-    /// Objects written since the last pack, in the order written.
-    loose: Vec<Oid>,
+    objects: object::Objects,
+    packs: pack::Packs,
 }
 
 impl History {
@@ -111,7 +111,8 @@ impl History {
             Err(error) => return Err(error.into()),
         };
         index::exclude(&repository, unversioned)?;
-        let writer = Mutex::new(Writer { repository, loose: Vec::new() });
+        let writer =
+            Mutex::new(Writer { repository, objects: object::Objects::default(), packs: pack::Packs::default() });
         Ok((Self { root: root.to_owned(), writer, readers: Mutex::default() }, is_new))
     }
 
@@ -135,15 +136,50 @@ impl History {
         head_of(&self.writer.lock().repository)
     }
 
-    /// Builds a commit on `parent` with `edits`, and writes its objects. No reference moves.
+    /// Builds a commit on `parent` with `edits`. Its objects are in memory until [`History::publish`]; no reference moves.
     ///
     /// # Errors
-    /// `Unrecordable` for a path git refuses; `Git` when an object cannot be written.
+    /// `Unrecordable` for a path git refuses; `Git` when the parent cannot be read.
     pub fn stage(&self, parent: Option<CommitId>, edits: &[Edit<'_>], author: &Author<'_>) -> Outcome<Staged> {
         let mut writer = self.writer.lock();
-        let (staged, written) = stage_in(&writer.repository, parent, edits, author)?;
-        writer.loose.extend(written);
-        Ok(staged)
+        let Writer { repository, objects, .. } = &mut *writer;
+        let mut branch = tree::Branch::default();
+        for edit in edits {
+            let blob = match edit {
+                Edit::Write { kind, content, .. } => Some((*kind, objects.blob(repository, content)?)),
+                Edit::Place { kind, blob, .. } => Some((*kind, Oid::from_bytes(blob.as_bytes())?)),
+                Edit::Remove { .. } => None,
+            };
+            branch.set(edit.path(), blob);
+        }
+        let parent_tree = match parent {
+            Some(parent) => Some(objects.tree_of(repository, oid(parent)?)?),
+            None => None,
+        };
+        let tree = match tree::grown(objects, repository, parent_tree, &branch)? {
+            Some(tree) => tree,
+            None => objects.tree(Vec::new())?,
+        };
+        if let Some(parent) = parent.filter(|_| Some(tree) == parent_tree) {
+            return Ok(Staged { commit: parent, is_new: false });
+        }
+        let parent = match parent {
+            Some(parent) => Some(oid(parent)?),
+            None => None,
+        };
+        let commit = objects.commit(tree, commit_text(tree, parent, author).as_bytes())?;
+        Ok(Staged { commit: commit_id(commit), is_new: true })
+    }
+
+    /// What a commit has at a path, also one that is staged and not published.
+    ///
+    /// # Errors
+    /// `Git` when the commit or a tree of it cannot be read.
+    pub fn staged_leaf(&self, commit: CommitId, path: &TreePath) -> Outcome<Option<(ETag, FileKind)>> {
+        let mut writer = self.writer.lock();
+        let Writer { repository, objects, .. } = &mut *writer;
+        let tree = objects.tree_of(repository, oid(commit)?)?;
+        Ok(tree::leaf(objects, repository, tree, path)?.map(|(id, kind)| (etag(id), kind)))
     }
 
     /// Whether git can record a path at all; `git~1` is one it cannot.
@@ -151,14 +187,21 @@ impl History {
     /// # Errors
     /// `Git`.
     pub fn can_record(&self, path: &TreePath) -> Outcome<bool> {
-        is_name_of_git(&self.writer.lock().repository, path)
+        let writer = self.writer.lock();
+        for name in path.components() {
+            if tree::refusal_of(&writer.repository, name)?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
-    /// Moves the current branch from one commit to another, if it still stands at the first.
+    /// Publishes what was staged, then moves the current branch from one commit to another, if it still stands at the first.
     ///
     /// # Errors
     /// `Git` with code `Modified` or `Locked` when somebody else moved or holds it.
     pub fn advance(&self, from: Option<CommitId>, to: CommitId) -> Outcome<()> {
+        self.publish()?;
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let name = current_reference(repository)?;
@@ -170,18 +213,29 @@ impl History {
         Ok(())
     }
 
-    fn reader<T>(&self, question: impl FnOnce(&Repository) -> Outcome<T>) -> Outcome<T> {
+    fn reader<T>(&self, question: impl Fn(&Repository) -> Outcome<T>) -> Outcome<T> {
         let idle = self.readers.lock().pop();
-        let repository = match idle {
-            Some(repository) => repository,
-            None => Repository::open(&self.root)?,
-        };
+        if let Some(repository) = idle {
+            match question(&repository) {
+                // A pack it knew may have been merged into another at this moment: asked again with fresh eyes.
+                Err(StoreError::Git(_)) => {}
+                outcome => {
+                    self.keep_reader(repository);
+                    return outcome;
+                }
+            }
+        }
+        let repository = Repository::open(&self.root)?;
         let outcome = question(&repository);
+        self.keep_reader(repository);
+        outcome
+    }
+
+    fn keep_reader(&self, repository: Repository) {
         let mut readers = self.readers.lock();
         if readers.len() < 8 {
             readers.push(repository);
         }
-        outcome
     }
 }
 
@@ -197,141 +251,24 @@ fn trust_the_root() {
         unsafe {
             let _ = git2::opts::set_verify_owner_validation(false);
         }
+        // Names are checked in trees whose objects are not written yet.
+        git2::opts::strict_object_creation(false);
     });
 }
 
-fn stage_in(
-    repository: &Repository,
-    parent: Option<CommitId>,
-    edits: &[Edit<'_>],
-    author: &Author<'_>,
-) -> Outcome<(Staged, Vec<Oid>)> {
-    let parent = match parent {
-        Some(id) => Some(repository.find_commit(oid(id)?)?),
-        None => None,
-    };
-    let baseline = match &parent {
-        Some(commit) => commit.tree()?,
-        None => repository.find_tree(repository.treebuilder(None)?.write()?)?,
-    };
-    let mut written = Vec::with_capacity(edits.len() * 4);
-    if parent.is_none() {
-        written.push(baseline.id());
+fn commit_text(tree: Oid, parent: Option<Oid>, author: &Author<'_>) -> String {
+    use std::fmt::Write;
+    let mut text = format!("tree {tree}\n");
+    // Writing to a string cannot fail.
+    if let Some(parent) = parent {
+        let _ = writeln!(text, "parent {parent}");
     }
-    let tree = updated_tree(repository, &baseline, edits, &mut written)?;
-    if let Some(parent) = parent.as_ref().filter(|_| tree.id() == baseline.id()) {
-        return Ok((Staged { commit: commit_id(parent.id()), is_new: false }, written));
+    let seconds = author.time.as_second().max(0);
+    for role in ["author", "committer"] {
+        let _ = writeln!(text, "{role} {} <{EMAIL}> {seconds} +0000", author.actor);
     }
-    trees_on_the_way(&tree, edits, &mut written)?;
-    let signature = Signature::new(author.actor.as_str(), EMAIL, &git2::Time::new(author.time.as_second(), 0))?;
-    let parents: Vec<_> = parent.iter().collect();
-    let commit = repository.commit(None, &signature, &signature, author.message, &tree, &parents)?;
-    written.push(commit);
-    Ok((Staged { commit: commit_id(commit), is_new: true }, written))
-}
-
-fn updated_tree<'r>(
-    repository: &'r Repository,
-    baseline: &Tree<'r>,
-    edits: &[Edit<'_>],
-    written: &mut Vec<Oid>,
-) -> Outcome<Tree<'r>> {
-    // Removals first: a file may give way to a directory of its name, which one update cannot express.
-    let mut removals = TreeUpdateBuilder::new();
-    let mut is_removing = false;
-    for edit in edits {
-        if let Edit::Remove { path } = edit
-            && has_leaf(baseline, path)
-        {
-            removals.remove(path.as_str());
-            is_removing = true;
-        }
-    }
-    let kept = if is_removing {
-        let id = removals.create_updated(repository, baseline).map_err(|error| refused(edits, None, error))?;
-        let kept = repository.find_tree(id)?;
-        trees_on_the_way(&kept, edits, written)?;
-        kept
-    } else {
-        baseline.clone()
-    };
-    let mut updates = TreeUpdateBuilder::new();
-    let mut wanted = Vec::with_capacity(edits.len());
-    for edit in edits {
-        let (path, kind, blob) = match edit {
-            Edit::Write { path, kind, content } => {
-                let blob = repository.blob(content)?;
-                written.push(blob);
-                (path, kind, blob)
-            }
-            Edit::Place { path, kind, blob } => (path, kind, Oid::from_bytes(blob.as_bytes())?),
-            Edit::Remove { .. } => continue,
-        };
-        updates.upsert(path.as_str(), blob, file_mode(*kind));
-        wanted.push(*path);
-    }
-    if wanted.is_empty() {
-        return Ok(kept);
-    }
-    let id = updates.create_updated(repository, &kept).map_err(|error| {
-        let is_culprit =
-            |path: &&TreePath| is_in_the_way(&kept, path) || !is_name_of_git(repository, path).unwrap_or(true);
-        refused(edits, wanted.into_iter().find(is_culprit), error)
-    })?;
-    Ok(repository.find_tree(id)?)
-}
-
-/// Whether git takes a path at all, whatever else is in the tree: asked of a tree that has nothing else.
-fn is_name_of_git(repository: &Repository, path: &TreePath) -> Outcome<bool> {
-    let empty = repository.find_tree(repository.treebuilder(None)?.write()?)?;
-    let mut update = TreeUpdateBuilder::new();
-    // A tree is checked to have what it names: the one object that is certainly there is the empty tree itself.
-    update.upsert(path.as_str(), empty.id(), FileMode::Tree);
-    Ok(update.create_updated(repository, &empty).is_ok())
-}
-
-/// Whether a tree has a file above a path, or a directory at it.
-fn is_in_the_way(tree: &Tree<'_>, path: &TreePath) -> bool {
-    let at = |path: &TreePath| tree.get_path(Path::new(path.as_str())).ok().and_then(|entry| entry.kind());
-    at(path) == Some(ObjectType::Tree)
-        || path
-            .ancestors()
-            .filter(|above| !above.is_root())
-            .any(|above| at(&above).is_some_and(|kind| kind != ObjectType::Tree))
-}
-
-/// Says which path git cannot record; the first one where none of them is to blame alone.
-fn refused(edits: &[Edit<'_>], culprit: Option<&TreePath>, error: git2::Error) -> StoreError {
-    if error.class() != ErrorClass::Tree {
-        // The disk refused, not the name.
-        return error.into();
-    }
-    let path = culprit.or(edits.first().map(Edit::path)).cloned().unwrap_or_else(TreePath::root);
-    StoreError::Unrecordable { path, reason: error.message().to_owned() }
-}
-
-fn has_leaf(tree: &Tree<'_>, path: &TreePath) -> bool {
-    tree.get_path(Path::new(path.as_str())).is_ok_and(|entry| entry.kind() != Some(ObjectType::Tree))
-}
-
-/// The trees an update may have written: those from the root down to each edited path.
-fn trees_on_the_way(tree: &Tree<'_>, edits: &[Edit<'_>], written: &mut Vec<Oid>) -> Outcome<()> {
-    written.push(tree.id());
-    let mut seen = std::collections::BTreeSet::new();
-    for edit in edits {
-        for directory in edit.path().ancestors().filter(|directory| !directory.is_root()) {
-            if !seen.insert(directory.clone()) {
-                break;
-            }
-            match tree.get_path(Path::new(directory.as_str())) {
-                Ok(entry) => written.push(entry.id()),
-                // The last file below it was removed, and git keeps no empty directories.
-                Err(error) if error.code() == ErrorCode::NotFound => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-    Ok(())
+    let _ = write!(text, "\n{}", author.message.replace('\0', ""));
+    text
 }
 
 fn head_of(repository: &Repository) -> Outcome<Option<CommitId>> {

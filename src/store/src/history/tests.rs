@@ -101,19 +101,87 @@ fn the_branch_moves_only_from_where_it_was_expected() {
 }
 
 #[test]
-fn packing_keeps_every_object_and_drops_the_loose_ones() {
+fn many_batches_are_few_packs_and_stock_git_reads_them_all() {
     let fixture = fixture();
     let mut head = None;
-    for n in 0..25 {
+    for n in 0..300 {
         let path = at(&format!("d{}/{n}.md", n % 3));
         head = Some(fixture.commit(head, &[write(&path, &format!("page {n}"))]));
     }
-    let packed = fixture.history.pack().unwrap();
-    fixture.history.drop_loose(packed).unwrap();
-    assert_eq!(fixture.history.loose_count(), 0);
-    assert!(fixture.git(&["count-objects", "-v"]).starts_with("count: 0\n"));
+    let counted = fixture.git(&["count-objects", "-v"]);
+    assert!(counted.starts_with("count: 0\n"), "{counted}");
+    let packs: usize = counted.lines().find_map(|line| line.strip_prefix("packs: ")).unwrap().parse().unwrap();
+    assert!(packs <= 36, "{counted}");
+    assert!(counted.contains("garbage: 0\n") && counted.contains("prune-packable: 0\n"), "{counted}");
+    fixture.git(&["fsck", "--strict", "--full"]);
+    for index in std::fs::read_dir(fixture.directory.path().join(".git/objects/pack")).unwrap() {
+        let index = index.unwrap().path();
+        if index.extension().is_some_and(|extension| extension == "idx") {
+            fixture.git(&["verify-pack", index.to_str().unwrap()]);
+        }
+    }
+    assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), "300");
+    assert_eq!(fixture.git(&["show", "HEAD:d2/299.md"]), "page 299");
+    fixture.git(&["gc", "-q", "--prune=now"]);
+    let path = at("after.md");
+    fixture.commit(head, &[write(&path, "gc")]);
+    fixture.git(&["fsck", "--strict", "--full"]);
+}
+
+#[test]
+fn trees_are_in_the_order_git_gives_them() {
+    let fixture = fixture();
+    let names = ["a", "a.md", "a/b", "a-b", "a0", "ab/c", "ab.c", "Z", "é", "b/x/y/z", "b.x", "b-", "b0/q"];
+    let paths: Vec<_> = names.iter().filter(|name| **name != "a").map(|name| at(name)).collect();
+    let edits: Vec<_> = paths.iter().map(|path| write(path, path.as_str())).collect();
+    let all = fixture.commit(None, &edits);
+    fixture.git(&["read-tree", "HEAD"]);
+    let tree = fixture.git(&["rev-parse", "HEAD^{tree}"]);
+    assert_eq!(fixture.git(&["write-tree"]), tree);
+    let mut head = all;
+    for path in &paths {
+        head = fixture.commit(Some(head), &[Edit::Remove { path }]);
+        fixture.git(&["read-tree", "HEAD"]);
+        assert_eq!(fixture.git(&["write-tree"]), fixture.git(&["rev-parse", "HEAD^{tree}"]), "without {path}");
+    }
+    assert_eq!(fixture.git(&["ls-tree", "-r", "HEAD"]), "");
     fixture.git(&["fsck", "--strict"]);
-    assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), "25");
+}
+
+#[test]
+fn what_is_staged_is_seen_by_the_next_set_and_by_nobody_else_until_published() {
+    let fixture = fixture();
+    let (one, two) = (at("a/one.md"), at("a/two.md"));
+    let first = fixture.history.stage(None, &[write(&one, "1")], &author(&Actor::new("eve"))).unwrap().commit;
+    let second = fixture.history.stage(Some(first), &[write(&two, "2")], &author(&Actor::new("eve"))).unwrap().commit;
+    let leaf = fixture.history.staged_leaf(second, &one).unwrap();
+    assert_eq!(leaf, Some((svcfs_base::ETag::of(b"1"), FileKind::Regular)));
+    assert_eq!(fixture.history.staged_leaf(second, &at("a/none.md")).unwrap(), None);
+    assert_eq!(fixture.history.staged_leaf(second, &at("a")).unwrap(), None);
+    assert!(fixture.history.leaf(second, &one).is_err());
+    fixture.history.publish().unwrap();
+    assert_eq!(fixture.history.leaf(second, &one).unwrap(), leaf);
+}
+
+#[test]
+fn a_pack_without_all_its_bytes_is_taken_away_and_a_whole_one_stays() {
+    let fixture = fixture();
+    let path = at("a.md");
+    let first = fixture.commit(None, &[write(&path, "1")]);
+    let packs = || {
+        let found = std::fs::read_dir(fixture.directory.path().join(".git/objects/pack")).unwrap();
+        found.map(|entry| entry.unwrap().path()).filter(|path| path.extension().unwrap() == "pack").collect::<Vec<_>>()
+    };
+    let whole = packs();
+    fixture.history.stage(Some(first), &[write(&path, "2")], &author(&Actor::new("eve"))).unwrap();
+    fixture.history.publish().unwrap();
+    let torn = packs().into_iter().find(|pack| !whole.contains(pack)).unwrap();
+    let bytes = std::fs::read(&torn).unwrap();
+    std::fs::remove_file(&torn).unwrap();
+    std::fs::write(&torn, &bytes[..bytes.len() - 9]).unwrap();
+    assert_eq!(fixture.history.sweep_torn_packs().unwrap(), 1);
+    assert_eq!(packs(), whole);
+    fixture.git(&["fsck", "--strict"]);
 }
 
 #[test]
@@ -142,6 +210,7 @@ fn a_head_that_was_rewritten_is_told_as_one_difference() {
     let ours = fixture.commit(None, &[write(&one, "1")]);
     fixture.git(&["reset", "-q", "--hard"]);
     let other = fixture.history.stage(None, &[write(&two, "2")], &author(&Actor::new("ann"))).unwrap().commit;
+    fixture.history.publish().unwrap();
     let between = fixture.history.between(Some(ours), other).unwrap();
     assert_eq!(between.len(), 1);
     assert_eq!(between[0].entries.len(), 2);

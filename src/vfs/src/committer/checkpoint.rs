@@ -7,26 +7,7 @@ use tracing::{debug, warn};
 
 use super::Committer;
 
-/// Loose objects are packed when there are so many. Not at every checkpoint: a file system such as ext4 does not give the inode of
-/// a removed file out again for some seconds, and looking for others was two thirds of the committer's time (docs/benchmarks.md).
-const MANY_LOOSE: usize = 8_000;
-
 impl Committer {
-    /// Packs what is loose, at the end, when nobody waits.
-    pub(super) fn tidy(&self) {
-        let tidied = || -> Result<(), StoreError> {
-            if self.core.history.loose_count() > 0 {
-                let packed = self.core.history.pack()?;
-                self.core.tree.flush()?;
-                self.core.history.drop_loose(packed)?;
-            }
-            Ok(())
-        };
-        if let Err(error) = tidied() {
-            warn!(%error, "git objects could not be packed; they stay loose, which is as good");
-        }
-    }
-
     /// Flushes tree and objects, brings `.git/index` up to date, and lets go of contents in the log.
     pub(super) fn checkpoint(&mut self) {
         if let Err(error) = self.follow_head() {
@@ -46,17 +27,12 @@ impl Committer {
     }
 
     fn try_checkpoint(&mut self) -> Result<(), StoreError> {
-        let is_worth_it = self.core.history.loose_count() >= MANY_LOOSE;
-        let packed = is_worth_it.then(|| self.core.history.pack()).transpose()?;
         match self.core.history.refresh_index(self.touched.iter()) {
             Ok(()) => self.touched.clear(),
             // A person's git holds the index; it is refreshed at the next checkpoint.
             Err(error) => warn!(%error, "`.git/index` could not be refreshed"),
         }
         self.core.tree.flush()?;
-        if let Some(packed) = packed {
-            self.core.history.drop_loose(packed)?;
-        }
         self.core.log.settle(self.last, self.head)?;
         self.unsettled_bytes = 0;
         self.is_unsettled = !self.touched.is_empty();

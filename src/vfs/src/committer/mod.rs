@@ -26,7 +26,6 @@ use crate::queue::{After, Before, Effect, Next, Prepared};
 /// A checkpoint comes after this long without writes, or when this much waits in the log.
 const IDLE: Duration = Duration::from_secs(1);
 const MAX_UNSETTLED_BYTES: usize = 64 << 20;
-const MAX_LOOSE_OBJECTS: usize = 20_000;
 /// How long the disk is left alone after it refused.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -85,7 +84,7 @@ impl Committer {
                 Next::Idle => self.idle(),
                 Next::Closed => return self.finish(),
             }
-            if self.unsettled_bytes > MAX_UNSETTLED_BYTES || self.core.history.loose_count() > MAX_LOOSE_OBJECTS {
+            if self.unsettled_bytes > MAX_UNSETTLED_BYTES {
                 self.checkpoint();
             }
         }
@@ -132,7 +131,6 @@ impl Committer {
             error!(message = %prepared.message, "an accepted write could not be logged before the end");
         }
         self.checkpoint();
-        self.tidy();
         self.core.feed.close();
     }
 

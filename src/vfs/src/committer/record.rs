@@ -112,7 +112,7 @@ impl Committer {
     fn plan_adopted(&self, prepared: &mut Prepared, tip: &mut Tip) -> Result<Option<Record>, StoreError> {
         let mut fresh = Vec::with_capacity(prepared.effects.len());
         for effect in prepared.effects.drain(..) {
-            let known = tip.commit.map_or(Ok(None), |commit| self.core.history.leaf(commit, &effect.path))?;
+            let known = tip.commit.map_or(Ok(None), |commit| self.core.history.staged_leaf(commit, &effect.path))?;
             let before = effect.before.as_ref().map(|before| (before.etag, before.kind));
             let after = effect.after.as_ref().map(|after| (after.etag(), after.kind()));
             if known == before && known != after {
@@ -191,7 +191,7 @@ impl Committer {
                 continue;
             };
             let known = match parent {
-                Some(parent) => self.core.history.leaf(parent, &effect.path)?,
+                Some(parent) => self.core.history.staged_leaf(parent, &effect.path)?,
                 None => None,
             };
             if known != Some((*etag, *kind)) {

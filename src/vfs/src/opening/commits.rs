@@ -104,6 +104,7 @@ fn rebuild(core: &Core, parent: Option<CommitId>, records: &[Record]) -> Result<
         tip = commit.or(tip);
         commits.extend(tip.map(|commit| (record.seq, commit)));
     }
+    core.history.publish()?;
     Ok(Rebuilt { commits, tip })
 }
 

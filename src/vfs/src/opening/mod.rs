@@ -26,7 +26,7 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool) -> Result<Committer, F
     let mut known = HashSet::new();
     if !unsettled.is_empty() {
         info!(sets = unsettled.len(), "completing changes that were logged and not settled");
-        let torn = core.history.sweep_torn_objects()?;
+        let torn = core.history.sweep_torn_objects()? + core.history.sweep_torn_packs()?;
         if torn > 0 {
             warn!(objects = torn, "objects of git without their bytes are written anew");
         }

@@ -1,0 +1,160 @@
+//! Objects on their way into git: hashed and deflated in memory, on disk when their batch is published as a pack.
+//!
+//! Why not libgit2's own object writers? Loose objects cost a file each, and packs made by its builder cost a delta search; a
+//! commit is four small objects, and what a batch of them needs is one file.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+use std::sync::Arc;
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use git2::{ObjectType, OdbLookupFlags, Oid, Repository};
+use sha1::{Digest, Sha1};
+
+use super::Outcome;
+use crate::StoreError;
+
+/// Trees kept in memory for the next commit on top of them, in bytes.
+const MAX_KEPT_TREES: usize = 16 << 20;
+const MAX_KEPT_COMMITS: usize = 4096;
+
+/// One deflated object, as it stands in a pack.
+pub(super) struct Deflated {
+    pub(super) id: Oid,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Objects that no pack has yet, and what the next ones are made from.
+#[derive(Default)]
+pub(super) struct Objects {
+    fresh: Vec<Deflated>,
+    /// Objects that stand in a pack of ours, or will.
+    known: HashSet<Oid>,
+    trees: HashMap<Oid, Arc<[u8]>>,
+    kept_bytes: usize,
+    /// Trees of recent commits.
+    commits: HashMap<Oid, Oid>,
+}
+
+impl Objects {
+    /// Adds a blob, unless git has it.
+    pub(super) fn blob(&mut self, repository: &Repository, content: &[u8]) -> Outcome<Oid> {
+        let id = hash(ObjectType::Blob, content);
+        if !self.known.contains(&id) && !repository.odb()?.exists_ext(id, OdbLookupFlags::NO_REFRESH) {
+            self.add(id, ObjectType::Blob, content)?;
+        }
+        Ok(id)
+    }
+
+    /// Adds a tree in git's own form.
+    pub(super) fn tree(&mut self, raw: Vec<u8>) -> Outcome<Oid> {
+        let id = hash(ObjectType::Tree, &raw);
+        self.add(id, ObjectType::Tree, &raw)?;
+        self.keep_tree(id, raw.into());
+        Ok(id)
+    }
+
+    /// Adds a commit in git's own form.
+    pub(super) fn commit(&mut self, tree: Oid, raw: &[u8]) -> Outcome<Oid> {
+        let id = hash(ObjectType::Commit, raw);
+        self.add(id, ObjectType::Commit, raw)?;
+        if self.commits.len() >= MAX_KEPT_COMMITS {
+            self.commits.clear();
+        }
+        self.commits.insert(id, tree);
+        Ok(id)
+    }
+
+    fn add(&mut self, id: Oid, kind: ObjectType, content: &[u8]) -> Outcome<()> {
+        if self.known.insert(id) {
+            self.fresh.push(Deflated { id, bytes: deflated(kind, content)? });
+        }
+        Ok(())
+    }
+
+    /// A tree in git's own form, published or not.
+    pub(super) fn raw_tree(&mut self, repository: &Repository, id: Oid) -> Outcome<Arc<[u8]>> {
+        if let Some(raw) = self.trees.get(&id) {
+            return Ok(Arc::clone(raw));
+        }
+        let stored = repository.odb()?;
+        let object = stored.read(id)?;
+        if object.kind() != ObjectType::Tree {
+            return Err(StoreError::Damaged(format!("git object {id} should be a tree")));
+        }
+        let raw: Arc<[u8]> = object.data().into();
+        self.keep_tree(id, Arc::clone(&raw));
+        Ok(raw)
+    }
+
+    fn keep_tree(&mut self, id: Oid, raw: Arc<[u8]>) {
+        if self.kept_bytes + raw.len() > MAX_KEPT_TREES {
+            self.trees.clear();
+            self.kept_bytes = 0;
+        }
+        self.kept_bytes += raw.len();
+        self.trees.insert(id, raw);
+    }
+
+    /// The tree of a commit, published or not.
+    pub(super) fn tree_of(&self, repository: &Repository, commit: Oid) -> Outcome<Oid> {
+        match self.commits.get(&commit) {
+            Some(tree) => Ok(*tree),
+            None => Ok(repository.find_commit(commit)?.tree_id()),
+        }
+    }
+
+    /// Hands over what no pack has yet.
+    pub(super) fn take_fresh(&mut self) -> Vec<Deflated> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// Takes back what could not be published.
+    pub(super) fn put_back(&mut self, objects: Vec<Deflated>) {
+        self.fresh.splice(0..0, objects);
+    }
+
+    /// How many objects stand in packs of ours, or will.
+    pub(super) fn count(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Forgets which objects stand in packs; those that wait for one are still known.
+    pub(super) fn forget_published(&mut self) {
+        self.known = self.fresh.iter().map(|object| object.id).collect();
+    }
+}
+
+fn hash(kind: ObjectType, content: &[u8]) -> Oid {
+    let mut hasher = Sha1::new();
+    hasher.update(format!("{} {}\0", kind.str(), content.len()).as_bytes());
+    hasher.update(content);
+    // Twenty bytes are what an object id is.
+    Oid::from_bytes(&hasher.finalize()).unwrap_or(Oid::ZERO_SHA1)
+}
+
+/// The pack entry of an object (gitformat-pack(5)): kind and length, then the content, deflated.
+fn deflated(kind: ObjectType, content: &[u8]) -> Outcome<Vec<u8>> {
+    let kind_bits: u8 = match kind {
+        ObjectType::Commit => 1,
+        ObjectType::Tree => 2,
+        _ => 3,
+    };
+    let mut bytes = Vec::with_capacity(content.len() / 2 + 32);
+    let mut rest = content.len();
+    #[expect(clippy::cast_possible_truncation, reason = "masked to the bits that are kept")]
+    let mut byte = (kind_bits << 4) | (rest & 0x0f) as u8;
+    rest >>= 4;
+    while rest > 0 {
+        bytes.push(byte | 0x80);
+        #[expect(clippy::cast_possible_truncation, reason = "masked to the bits that are kept")]
+        let low = (rest & 0x7f) as u8;
+        byte = low;
+        rest >>= 7;
+    }
+    bytes.push(byte);
+    let mut encoder = ZlibEncoder::new(bytes, Compression::fast());
+    encoder.write_all(content)?;
+    Ok(encoder.finish()?)
+}
