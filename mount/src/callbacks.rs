@@ -212,9 +212,13 @@ impl Filesystem for Callbacks {
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (node, caller, mode) = (node(inode), self.caller(request), open_mode(flags));
         answer("open", reply, || {
-            let handle = self.vfs.open_node(&caller, node, mode)?;
+            let handle = match self.vfs.open_node(&caller, node, mode) {
+                // The kernel remembered a name that is gone. It looks again, and makes the file when it was asked to.
+                Err(fault) if fault.kind() == Kind::NotFound => return Err(Refusal::Word(Errno::ESTALE)),
+                outcome => outcome?,
+            };
             let writer = mode.write.then(|| Writer { node, uid: request.uid() });
-            Ok::<_, Fault>(self.door.opened(handle, writer, self.bypass))
+            Ok::<_, Refusal>(self.door.opened(handle, writer, self.bypass))
         });
     }
 

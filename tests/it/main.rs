@@ -11,6 +11,7 @@
 mod complete;
 mod contract;
 mod crash;
+mod disk;
 mod doors;
 mod editors;
 mod mixed;

@@ -1,6 +1,6 @@
 //! What can go wrong in the index.
 
-use svcfs_base::Fault;
+use svcfs_base::{Fault, Kind};
 
 /// Why the index did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +38,12 @@ impl From<IndexError> for Fault {
     fn from(error: IndexError) -> Self {
         match error {
             IndexError::Invalid { field, why } => Self::invalid(field, why),
+            IndexError::Database(source) if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
+                Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").caused_by(source)
+            }
+            IndexError::Disk(source) if source.kind() == std::io::ErrorKind::StorageFull => {
+                Self::new(Kind::NoSpace, "no space left on the server's disk for the search index").caused_by(source)
+            }
             IndexError::Database(_) | IndexError::Disk(_) | IndexError::Source(_) | IndexError::Damaged(_) => {
                 Self::unavailable("search index not available").inside(error.to_string()).caused_by(error)
             }

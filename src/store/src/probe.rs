@@ -1,26 +1,58 @@
-//! Whether a disk takes writes: SQLite tells no more than "disk I/O error", whatever the disk said.
+//! Whether a disk takes writes: SQLite tells no more than "disk I/O error", libgit2 at times nothing, whatever the disk said.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
+use git2::ErrorClass;
+use rusqlite::ErrorCode;
+
+use crate::StoreError;
+
 /// Room that must be left: what a small page needs in the log, in git and in the tree.
-const ROOM: usize = 64 << 10;
+pub(crate) const ROOM: usize = 64 << 10;
 
 /// Name of the file that is written and removed; a leftover is swept with the spool.
 const NAME: &str = "probe";
 
-/// Writes, flushes and removes a small file in `directory`.
+/// Writes, flushes and removes a file of `size` bytes in `directory`.
 ///
 /// # Errors
 /// What the disk said: `StorageFull`, `ReadOnlyFilesystem`, `PermissionDenied`, …
-pub(crate) fn write(directory: &Path) -> io::Result<()> {
+pub(crate) fn write(directory: &Path, size: usize) -> io::Result<()> {
     let path = directory.join(NAME);
     let written = File::create(&path).and_then(|mut file| {
-        file.write_all(&[0; ROOM])?;
+        file.write_all(&vec![0; size])?;
         file.sync_all()
     });
     // The first failure is the one that tells.
     let removed = fs::remove_file(&path);
     written.and(removed)
+}
+
+/// An error that does not say what the disk refused becomes what the disk says to a file of `size` bytes.
+pub(crate) fn explained(error: StoreError, directory: &Path, size: usize) -> StoreError {
+    let is_vague = match &error {
+        StoreError::Database(source) => matches!(
+            source.sqlite_error_code(),
+            Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly)
+        ),
+        // libgit2 forgets the reason when a write into its buffer fails, or misses what it could not write a moment ago.
+        StoreError::Git(source) => {
+            source.class() == ErrorClass::None
+                || source.class() == ErrorClass::Odb && source.code() == git2::ErrorCode::NotFound
+        }
+        StoreError::Disk { .. }
+        | StoreError::Linked(_)
+        | StoreError::Unrecordable { .. }
+        | StoreError::State(_)
+        | StoreError::Damaged(_) => false,
+    };
+    if !is_vague {
+        return error;
+    }
+    match write(directory, size) {
+        Err(source) => StoreError::State(source),
+        Ok(()) => error,
+    }
 }

@@ -4,7 +4,7 @@ mod audit;
 mod ledger;
 mod load;
 mod random;
-mod server;
+pub mod server;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -30,6 +30,11 @@ impl Binary {
         Self(binary)
     }
 
+    /// The program itself, to be started in other ways.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     fn spawn(&self, root: &Path, mountpoint: Option<&Path>) -> Server {
         let log = root.with_file_name("server.log");
         let said = || -> Stdio { File::options().create(true).append(true).open(&log).unwrap().into() };

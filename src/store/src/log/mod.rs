@@ -9,12 +9,12 @@ mod rows;
 
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
 pub use read::{PathChange, PathVersion};
@@ -86,7 +86,7 @@ impl Log {
     /// # Errors
     /// `Database` when the file is damaged, `Damaged` when it belongs to a newer svcfs, `State` when the disk refuses.
     pub fn open(paths: &StatePaths) -> Outcome<(Self, bool)> {
-        Self::open_database(paths).map_err(|error| explained(error, &paths.spool()))
+        Self::open_database(paths).map_err(|error| probe::explained(error, &paths.spool(), probe::ROOM))
     }
 
     fn open_database(paths: &StatePaths) -> Outcome<(Self, bool)> {
@@ -120,7 +120,7 @@ impl Log {
     /// `Database` or `State`; the log is then as it was.
     pub fn append(&self, records: &[Record]) -> Outcome<()> {
         let spooled = self.spool_large(records);
-        let outcome = spooled.and_then(|()| self.append_rows(records)).map_err(|error| explained(error, &self.spool));
+        let outcome = spooled.and_then(|()| self.append_rows(records)).map_err(|error| self.explained(error, 0));
         if outcome.is_err() {
             for (name, _) in large(records) {
                 // Best effort: a spool file without a row is swept at the next checkpoint.
@@ -159,7 +159,12 @@ impl Log {
     /// # Errors
     /// `State` with what the disk says now.
     pub fn probe(&self) -> Outcome<()> {
-        Ok(probe::write(&self.spool)?)
+        Ok(probe::write(&self.spool, probe::ROOM)?)
+    }
+
+    /// What a failed write of some bytes means: where git or SQLite do not say what the disk refused, the disk is asked.
+    pub fn explained(&self, error: StoreError, bytes: usize) -> StoreError {
+        probe::explained(error, &self.spool, bytes.max(probe::ROOM))
     }
 
     /// Declares everything up to `seq` flushed and committed, with `head` the newest commit of ours or adopted: its contents
@@ -270,22 +275,7 @@ impl Log {
     pub fn close(&self) -> Outcome<()> {
         self.readers.lock().clear();
         let flushed = self.writer.lock().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        flushed.map_err(|error| explained(error.into(), &self.spool))
-    }
-}
-
-/// SQLite calls most of what a disk refuses an I/O error, or a file that cannot be opened: the disk itself is asked why.
-fn explained(error: StoreError, directory: &Path) -> StoreError {
-    let is_vague = matches!(&error, StoreError::Database(source) if matches!(
-        source.sqlite_error_code(),
-        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly)
-    ));
-    if !is_vague {
-        return error;
-    }
-    match probe::write(directory) {
-        Err(source) => StoreError::State(source),
-        Ok(()) => error,
+        flushed.map_err(|error| self.explained(error.into(), 0))
     }
 }
 
