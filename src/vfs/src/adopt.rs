@@ -6,7 +6,7 @@
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
 
-use svcfs_base::{Actor, Announcement, Door, Durability, Fault, TreePath};
+use svcfs_base::{Actor, Announcement, Door, Durability, ETag, Fault, FileKind, TreePath};
 use svcfs_store::StatKind;
 use tracing::warn;
 
@@ -44,9 +44,13 @@ impl Vfs {
         let mut effects = Vec::new();
         let mut bytes = 0;
         let mut answers = Vec::new();
-        for path in self.leaves_at(paths)? {
+        let leaves = self.leaves_at(paths)?;
+        let head = self.core.history.head()?;
+        // What is recorded between this look and the submission is left out by the committer.
+        let recorded = self.core.history.leaves_at(head, &leaves.iter().collect::<Vec<_>>())?;
+        for (path, known) in leaves.iter().zip(recorded) {
             let _held = self.core.locks.hold([path.clone()].into());
-            let Some(effect) = self.difference(&path)? else {
+            let Some(effect) = self.difference(path, known)? else {
                 continue;
             };
             if let Some(After::Leaf(leaf)) = &effect.after {
@@ -132,16 +136,12 @@ impl Vfs {
         Ok(())
     }
 
-    /// What the tree has at a path where the newest commit has something else. The path is held.
-    fn difference(&self, path: &TreePath) -> Result<Option<Effect>, Fault> {
+    /// What the tree has at a path where history has something else. The path is held.
+    fn difference(&self, path: &TreePath, known: Option<(ETag, FileKind)>) -> Result<Option<Effect>, Fault> {
         if self.core.overlay.get(path).is_some() || self.core.departures.lock().contains_key(path) {
             // Our own change is on its way; what follows it will be seen then.
             return Ok(None);
         }
-        let known = match self.core.history.head()? {
-            Some(head) => self.core.history.leaf(head, path)?,
-            None => None,
-        };
         let present = match self.core.standing(path) {
             Ok(standing) => standing,
             Err(error) => {

@@ -1,9 +1,12 @@
 //! `.git/index` and the work tree: what a person's `git status` sees.
 
+use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use git2::{IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow};
+use git2::{
+    IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow, Tree, TreeWalkMode, TreeWalkResult,
+};
 use svcfs_base::{ETag, FileKind, TreePath};
 
 use super::{History, Outcome, etag, head_of, oid};
@@ -49,7 +52,7 @@ impl History {
     ///
     /// # Errors
     /// `Git` when the index cannot be written, such as while a person's `git` holds its lock.
-    pub fn refresh_index<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) -> Outcome<()> {
+    pub fn refresh_index<'a>(&self, paths: impl ExactSizeIterator<Item = &'a TreePath>) -> Outcome<()> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let Some(head) = head_of(repository)? else {
@@ -58,15 +61,15 @@ impl History {
         let tree = repository.find_commit(oid(head)?)?.tree()?;
         let mut index = repository.index()?;
         index.read(false)?;
+        let mut present = super::read::Finder::new(repository, tree);
         for path in paths {
-            let place = Path::new(path.as_str());
-            match tree.get_path(place) {
-                Ok(entry) => {
-                    if let Some(entry) = self.index_entry(path, entry.id(), entry.filemode())? {
+            match present.entry(path)? {
+                Some((id, mode)) => {
+                    if let Some(entry) = self.index_entry(path, id, mode)? {
                         index.add(&entry)?;
                     }
                 }
-                Err(_) => index.remove_path(place)?,
+                None => index.remove_path(Path::new(path.as_str()))?,
             }
         }
         index.write()?;

@@ -5,14 +5,22 @@ use std::fs;
 
 use svcfs_base::Change;
 
+use crate::queue::Effect;
 use crate::tests::{TestSpace, at, eve};
+
+/// What adoption would record of `a.md` now.
+fn seen(space: &TestSpace) -> Effect {
+    let head = space.vfs.core.history.head().unwrap();
+    let known = space.vfs.core.history.leaves_at(head, &[&at("a.md")]).unwrap()[0];
+    space.vfs.difference(&at("a.md"), known).unwrap().unwrap()
+}
 
 #[test]
 fn an_edit_that_a_write_covered_before_it_was_submitted_is_recorded_once_and_below_it() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     fs::write(space.directory.path().join("a.md"), "behind").unwrap();
-    let seen = space.vfs.difference(&at("a.md")).unwrap().unwrap();
+    let seen = seen(&space);
     space.put("a.md", "two");
     let answer = space.vfs.submit(vec![seen]).unwrap();
     answer.recv().unwrap().unwrap();
@@ -25,11 +33,8 @@ fn an_edit_that_a_write_covered_before_it_was_submitted_is_recorded_once_and_bel
 fn an_edit_that_was_noticed_twice_is_one_version() {
     let space = TestSpace::new();
     fs::write(space.directory.path().join("a.md"), "behind").unwrap();
-    let answers: Vec<_> = [(), ()]
-        .map(|()| space.vfs.difference(&at("a.md")).unwrap().unwrap())
-        .into_iter()
-        .map(|seen| space.vfs.submit(vec![seen]).unwrap())
-        .collect();
+    let answers: Vec<_> =
+        [(), ()].map(|()| seen(&space)).into_iter().map(|seen| space.vfs.submit(vec![seen]).unwrap()).collect();
     for answer in answers {
         answer.recv().unwrap().unwrap();
     }
@@ -42,7 +47,7 @@ fn a_removal_behind_us_that_a_write_undid_is_not_recorded() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     fs::remove_file(space.directory.path().join("a.md")).unwrap();
-    let seen = space.vfs.difference(&at("a.md")).unwrap().unwrap();
+    let seen = seen(&space);
     space.vfs.apply(&eve(), Change::put(at("a.md"), "two")).unwrap();
     space.vfs.submit(vec![seen]).unwrap().recv().unwrap().unwrap();
     assert_eq!(space.git(&["show", "HEAD:a.md"]), "two");

@@ -107,10 +107,10 @@ fn known_states<'r>(
         states.push(entry.old.map(|blob| (blob, entry.kind)));
         states.push(entry.new.map(|blob| (blob, entry.kind)));
     }
-    if let Some(settled) = settled {
-        for (path, states) in &mut known {
-            states.push(core.history.leaf(settled, path)?);
-        }
+    let paths: Vec<_> = known.keys().copied().collect();
+    let recorded = core.history.leaves_at(settled, &paths)?;
+    for (states, state) in known.values_mut().zip(recorded) {
+        states.push(state);
     }
     Ok(known)
 }
