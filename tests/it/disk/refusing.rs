@@ -28,7 +28,7 @@ fn check_refusals(image: &Image, client: &Client, (status, errno, reason): (u16,
     }
     let told = client.tool("svc_write", json!({ "path": "agent.md", "content": "# Refused\n\nzebra\n" })).unwrap_err();
     assert!(told.contains(reason), "an agent is told: {told}");
-    let told = trouble(client).expect("a server that cannot write is not ready");
+    let told = trouble(client).unwrap_or_else(|| panic!("a server that cannot write is not ready"));
     assert!(told.contains(reason), "/readyz: {told}");
     if can_mount() {
         let at = |path: &str| image.mountpoint().join(path);
