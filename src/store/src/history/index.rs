@@ -1,12 +1,9 @@
 //! `.git/index` and the work tree: what a person's `git status` sees.
 
-use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use git2::{
-    IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow, Tree, TreeWalkMode, TreeWalkResult,
-};
+use git2::{IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow};
 use svcfs_base::{ETag, FileKind, TreePath};
 
 use super::{History, Outcome, etag, head_of, oid};
