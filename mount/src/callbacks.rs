@@ -217,7 +217,7 @@ impl Filesystem for Callbacks {
                 Err(fault) if fault.kind() == Kind::NotFound => return Err(Refusal::Word(Errno::ESTALE)),
                 outcome => outcome?,
             };
-            let writer = mode.write.then(|| Writer { node, uid: request.uid() });
+            let writer = mode.write.then(|| Writer { node, uid: request.uid(), thread: None });
             Ok::<_, Refusal>(self.door.opened(handle, writer, self.bypass))
         });
     }
@@ -235,7 +235,7 @@ impl Filesystem for Callbacks {
         answer("create", reply, || {
             match self.door.create(request, node(parent), &name(entry)?, mode & PERMISSIONS) {
                 Ok((attributes, handle)) => {
-                    let writer = Writer { node: node(attributes.ino), uid: request.uid() };
+                    let writer = Writer { node: node(attributes.ino), uid: request.uid(), thread: None };
                     let (file, flags) = self.door.opened(handle, Some(writer), self.bypass);
                     Ok((attributes, file, flags))
                 }
@@ -265,7 +265,7 @@ impl Filesystem for Callbacks {
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         _inode: INodeNo,
         file: FileHandle,
         offset: u64,
@@ -277,11 +277,16 @@ impl Filesystem for Callbacks {
     ) {
         answer("write", reply, || {
             let written = self.vfs.write_node(handle(file), write_at(offset, flags, write_flags), data)?;
+            self.door.writers.wrote(file, request.pid());
             u32::try_from(written).map_err(Fault::internal)
         });
     }
 
-    fn flush(&self, request: &Request, inode: INodeNo, _file: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, request: &Request, inode: INodeNo, file: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        if !self.door.writers.is_own_close(file, request.pid()) {
+            // Half a save is nobody's version; the writer's own close, or the last one, publishes it.
+            return reply.ok();
+        }
         let caller = self.caller(request);
         answer("flush", reply, || self.vfs.publish(&caller, node(inode), Durability::Soon));
     }

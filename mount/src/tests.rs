@@ -71,6 +71,6 @@ fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
     };
     assert_eq!(flags(&before, None), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
     assert_eq!(flags(&after, None), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
-    assert_eq!(flags(&after, Some(Writer { node: NodeId(2), uid: 0 })), FopenFlags::FOPEN_KEEP_CACHE);
+    assert_eq!(flags(&after, Some(Writer { node: NodeId(2), uid: 0, thread: None })), FopenFlags::FOPEN_KEEP_CACHE);
     vfs.close().unwrap();
 }

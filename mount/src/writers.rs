@@ -13,6 +13,8 @@ pub(crate) struct Writer {
     pub(crate) node: NodeId,
     /// Who opened it: the kernel's RELEASE names nobody, and at the end of the session there is no request at all.
     pub(crate) uid: u32,
+    /// The thread that wrote last, once something was written.
+    pub(crate) thread: Option<u32>,
 }
 
 /// The handles open for writing.
@@ -28,8 +30,34 @@ impl Writers {
     pub(crate) fn remove(&self, handle: FileHandle) -> Option<Writer> {
         self.0.lock().remove(&handle.0)
     }
+    /// Notes which thread wrote last through a handle.
+    pub(crate) fn wrote(&self, handle: FileHandle, thread: u32) {
+        if let Some(writer) = self.0.lock().get_mut(&handle.0) {
+            writer.thread = Some(thread);
+        }
+    }
+    /// Whether the process of a thread closes its own writing, and not a copy of the descriptor that it got by being forked in
+    /// the middle of somebody else's save.
+    pub(crate) fn is_own_close(&self, handle: FileHandle, thread: u32) -> bool {
+        let wrote = self.0.lock().get(&handle.0).and_then(|writer| writer.thread);
+        wrote.is_none_or(|wrote| wrote == thread || is_one_process(wrote, thread))
+    }
     /// Those still open.
     pub(crate) fn all(&self) -> Vec<Writer> {
         self.0.lock().values().copied().collect()
     }
+}
+
+/// Whether two threads belong to one process; also when that cannot be told any more.
+fn is_one_process(one: u32, other: u32) -> bool {
+    match (process_of(one), process_of(other)) {
+        (Some(one), Some(other)) => one == other,
+        (Some(_) | None, _) => true,
+    }
+}
+
+/// The process of a thread (proc_pid_status(5)).
+fn process_of(thread: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
 }

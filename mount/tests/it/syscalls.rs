@@ -53,6 +53,20 @@ fn a_file_removed_while_open_goes_on_working() {
 }
 
 #[test]
+fn a_program_started_in_the_middle_of_a_save_does_not_end_the_save() {
+    let Some(space) = Mounted::new() else { return };
+    let mut file = File::create(space.at("a.md")).unwrap();
+    file.write_all(b"first half, ").unwrap();
+    // The child's copy of the descriptor is closed when it becomes another program.
+    assert!(std::process::Command::new("true").status().unwrap().success());
+    file.write_all(b"second half").unwrap();
+    drop(file);
+    let path = TreePath::parse("a.md").unwrap();
+    assert_eq!(space.vfs.versions(&path).unwrap().len(), 1);
+    assert_eq!(space.vfs.read(Door::Http, &path).unwrap().content, "first half, second half");
+}
+
+#[test]
 fn a_hole_reads_as_zeros_and_truncation_cuts_and_grows() {
     let Some(space) = Mounted::new() else { return };
     let file = File::options().read(true).write(true).create_new(true).open(space.at("a.md")).unwrap();

@@ -16,20 +16,12 @@ pub struct Finding {
 impl Finding {
     /// About a whole file.
     pub fn about(path: &str, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line: None,
-            message: message.into(),
-        }
+        Self { path: path.to_owned(), line: None, message: message.into() }
     }
 
     /// About one line of a file, counted from 1.
     pub fn at(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line: Some(line),
-            message: message.into(),
-        }
+        Self { path: path.to_owned(), line: Some(line), message: message.into() }
     }
 }
 

@@ -22,10 +22,7 @@ const OUTPUTS: &[Output] = &[
 ];
 
 /// Write every file that is out of date, and say which.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "writes files of this repository, not of a knowledge root"
-)]
+#[expect(clippy::disallowed_methods, reason = "writes files of this repository, not of a knowledge root")]
 pub fn write(root: &Path) -> anyhow::Result<Vec<Finding>> {
     for Output { path, make } in OUTPUTS {
         let made = make().with_context(|| format!("making `{path}`"))?;
@@ -92,21 +89,14 @@ mod tests {
             ("", "1\n", "a.json:1: is out of date: nothing should be `1`"),
             ("1\n2\n", "1\n", "a.json:2: is out of date: `2` should be nothing"),
         ] {
-            assert_eq!(
-                difference("a.json", current, made).unwrap().to_string(),
-                format!("{expected}; {advice}")
-            );
+            assert_eq!(difference("a.json", current, made).unwrap().to_string(), format!("{expected}; {advice}"));
         }
     }
 
     #[test]
     fn every_output_is_missing_from_an_empty_root_and_none_fails() {
         let root = tempfile::tempdir().unwrap();
-        let paths: Vec<_> = compare(root.path())
-            .unwrap()
-            .into_iter()
-            .map(|finding| finding.path)
-            .collect();
+        let paths: Vec<_> = compare(root.path()).unwrap().into_iter().map(|finding| finding.path).collect();
         assert_eq!(paths, OUTPUTS.iter().map(|output| output.path).collect::<Vec<_>>());
     }
 

@@ -20,37 +20,16 @@ use MayUse::{Everything, Only};
 
 const ROOMS: &[Room] = &[
     // 0
-    Room {
-        name: "svcfs-base",
-        may_use: Only(&[]),
-    },
-    Room {
-        name: "svcfs-work",
-        may_use: Only(&[]),
-    },
+    Room { name: "svcfs-base", may_use: Only(&[]) },
+    Room { name: "svcfs-work", may_use: Only(&[]) },
     // 1
-    Room {
-        name: "svcfs-config",
-        may_use: Only(&["svcfs-base", "svcfs-work"]),
-    },
-    Room {
-        name: "svcfs-text",
-        may_use: Only(&["svcfs-base", "svcfs-work"]),
-    },
+    Room { name: "svcfs-config", may_use: Only(&["svcfs-base", "svcfs-work"]) },
+    Room { name: "svcfs-text", may_use: Only(&["svcfs-base", "svcfs-work"]) },
     // 2: index is handed documents and never sees store
-    Room {
-        name: "svcfs-store",
-        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text"]),
-    },
-    Room {
-        name: "svcfs-index",
-        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text"]),
-    },
+    Room { name: "svcfs-store", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text"]) },
+    Room { name: "svcfs-index", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-text"]) },
     // 3
-    Room {
-        name: "svcfs-vfs",
-        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-store"]),
-    },
+    Room { name: "svcfs-vfs", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-store"]) },
     // 4
     Room {
         name: "svcfs-knowledge",
@@ -65,32 +44,14 @@ const ROOMS: &[Room] = &[
         ]),
     },
     // 5: doors know nothing of each other
-    Room {
-        name: "svcfs-mount",
-        may_use: Only(&["svcfs-base", "svcfs-vfs"]),
-    },
-    Room {
-        name: "svcfs-http",
-        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-knowledge"]),
-    },
+    Room { name: "svcfs-mount", may_use: Only(&["svcfs-base", "svcfs-vfs"]) },
+    Room { name: "svcfs-http", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-knowledge"]) },
     // 6
-    Room {
-        name: "svcfs",
-        may_use: Everything,
-    },
-    Room {
-        name: "svcfs-tests",
-        may_use: Everything,
-    },
+    Room { name: "svcfs", may_use: Everything },
+    Room { name: "svcfs-tests", may_use: Everything },
     // It drives the built program from outside, as a user would.
-    Room {
-        name: "svcfs-bench",
-        may_use: Only(&[]),
-    },
-    Room {
-        name: "xtask",
-        may_use: Everything,
-    },
+    Room { name: "svcfs-bench", may_use: Only(&[]) },
+    Room { name: "xtask", may_use: Everything },
 ];
 
 /// A crate from outside, and the only crates of this workspace that may use it outside their tests.
@@ -131,10 +92,7 @@ pub fn check(packages: &[Package]) -> Vec<Finding> {
     for package in packages {
         let Some(room) = ROOMS.iter().find(|room| room.name == package.name) else {
             let message = "is in no layer; add it to `ROOMS` in scripts/xtask/src/layers.rs and to ARCHITECTURE.md";
-            findings.push(Finding::about(
-                &package.manifest,
-                format!("`{}` {message}", package.name),
-            ));
+            findings.push(Finding::about(&package.manifest, format!("`{}` {message}", package.name)));
             continue;
         };
         for dependency in &package.dependencies {
@@ -150,10 +108,7 @@ fn objection(room: &Room, dependency: &str) -> Option<String> {
     if let Some((_, owners)) = OWNED.iter().find(|(owned, _)| *owned == dependency) {
         let allowed = name == TESTS || owners.contains(&name);
         return (!allowed).then(|| {
-            format!(
-                "`{name}` uses `{dependency}`, which belongs to `{}`; ask that crate instead",
-                owners.join("`, `")
-            )
+            format!("`{name}` uses `{dependency}`, which belongs to `{}`; ask that crate instead", owners.join("`, `"))
         });
     }
     let is_ours = ROOMS.iter().any(|room| room.name == dependency);
@@ -180,18 +135,12 @@ mod tests {
     }
 
     fn messages(name: &str, dependencies: &[&str]) -> Vec<String> {
-        check(&[package(name, dependencies)])
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        check(&[package(name, dependencies)]).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn downward_dependencies_and_free_crates_are_fine() {
-        assert_eq!(
-            messages("svcfs-vfs", &["svcfs-base", "svcfs-store", "notify", "serde"]),
-            [""; 0]
-        );
+        assert_eq!(messages("svcfs-vfs", &["svcfs-base", "svcfs-store", "notify", "serde"]), [""; 0]);
         assert_eq!(messages("svcfs", &["svcfs-http", "svcfs-mount", "clap"]), [""; 0]);
         assert_eq!(messages("svcfs-tests", &["git2", "svcfs-store"]), [""; 0]);
     }
@@ -222,11 +171,7 @@ mod tests {
         for (position, room) in ROOMS.iter().enumerate() {
             if let super::Only(allowed) = &room.may_use {
                 for name in *allowed {
-                    assert!(
-                        ROOMS.iter().take(position).any(|lower| lower.name == *name),
-                        "{} -> {name}",
-                        room.name
-                    );
+                    assert!(ROOMS.iter().take(position).any(|lower| lower.name == *name), "{} -> {name}", room.name);
                 }
             }
         }

@@ -3,11 +3,7 @@
 //! One rule: a finding reads like help. It names the place, what is wrong and what to do; the tables that decide are
 //! `layers::ROOMS`, `words::REFUSED` and `generate::OUTPUTS`.
 
-#![expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command-line tool talks to a person"
-)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to a person")]
 
 mod finding;
 mod generate;
@@ -68,10 +64,7 @@ fn main() -> ExitCode {
 
 /// The root of the workspace; this crate stands two folders below it.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .components()
-        .collect::<PathBuf>()
-        .join("../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).components().collect::<PathBuf>().join("../..")
 }
 
 /// Everything `check` looks at.

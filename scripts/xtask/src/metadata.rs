@@ -28,29 +28,21 @@ impl Package {
             .output()
             .context("`cargo metadata` could not be started")?;
         if !output.status.success() {
-            bail!(
-                "`cargo metadata` failed: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
+            bail!("`cargo metadata` failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
         let metadata: Value = serde_json::from_slice(&output.stdout).context("what `cargo metadata` printed")?;
-        let packages = metadata["packages"]
-            .as_array()
-            .context("`cargo metadata` printed no packages")?;
+        let packages = metadata["packages"].as_array().context("`cargo metadata` printed no packages")?;
         packages.iter().map(|package| Self::parse(package, root)).collect()
     }
 
     fn parse(package: &Value, root: &Path) -> anyhow::Result<Self> {
         let name = text(package, "name")?;
         let relative = |path: String| -> anyhow::Result<String> {
-            let below = Path::new(&path)
-                .strip_prefix(root)
-                .with_context(|| format!("`{name}` lies outside the workspace"))?;
+            let below =
+                Path::new(&path).strip_prefix(root).with_context(|| format!("`{name}` lies outside the workspace"))?;
             Ok(below.to_string_lossy().into_owned())
         };
-        let dependencies = package["dependencies"]
-            .as_array()
-            .context("a package without dependencies")?;
+        let dependencies = package["dependencies"].as_array().context("a package without dependencies")?;
         let targets = package["targets"].as_array().context("a package without targets")?;
         Ok(Self {
             manifest: relative(text(package, "manifest_path")?)?,
@@ -59,18 +51,13 @@ impl Package {
                 .filter(|dependency| dependency["kind"] != "dev")
                 .map(|dependency| text(dependency, "name"))
                 .collect::<anyhow::Result<_>>()?,
-            targets: targets
-                .iter()
-                .map(|target| relative(text(target, "src_path")?))
-                .collect::<anyhow::Result<_>>()?,
+            targets: targets.iter().map(|target| relative(text(target, "src_path")?)).collect::<anyhow::Result<_>>()?,
             name,
         })
     }
 }
 
 fn text(value: &Value, key: &str) -> anyhow::Result<String> {
-    let text = value[key]
-        .as_str()
-        .with_context(|| format!("`cargo metadata` printed no `{key}`"))?;
+    let text = value[key].as_str().with_context(|| format!("`cargo metadata` printed no `{key}`"))?;
     Ok(text.to_owned())
 }

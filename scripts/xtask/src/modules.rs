@@ -9,11 +9,7 @@ use crate::sources::SourceFile;
 /// Files that cannot be reached from the root of any target.
 pub fn check(files: &[SourceFile], packages: &[Package]) -> Vec<Finding> {
     let by_path: HashMap<&str, &SourceFile> = files.iter().map(|file| (file.path.as_str(), file)).collect();
-    let roots: BTreeSet<&str> = packages
-        .iter()
-        .flat_map(|package| &package.targets)
-        .map(String::as_str)
-        .collect();
+    let roots: BTreeSet<&str> = packages.iter().flat_map(|package| &package.targets).map(String::as_str).collect();
     let mut reached: BTreeSet<&str> = BTreeSet::new();
     let mut waiting: Vec<&str> = roots.iter().copied().collect();
     while let Some(path) = waiting.pop() {
@@ -23,12 +19,8 @@ pub fn check(files: &[SourceFile], packages: &[Package]) -> Vec<Finding> {
         }
         for module in modules(&file.text) {
             let candidates = module.files(path, roots.contains(path));
-            waiting.extend(
-                candidates
-                    .iter()
-                    .filter_map(|path| by_path.get(path.as_str()))
-                    .map(|file| file.path.as_str()),
-            );
+            waiting
+                .extend(candidates.iter().filter_map(|path| by_path.get(path.as_str())).map(|file| file.path.as_str()));
         }
     }
     let forgotten = files.iter().filter(|file| !reached.contains(file.path.as_str()));
@@ -52,29 +44,17 @@ struct Module<'a> {
 impl Module<'_> {
     /// Where its file may be, given the file that mentions it.
     fn files(&self, parent: &str, parent_is_root: bool) -> Vec<String> {
-        let (folder, file) = parent
-            .rsplit_once('/')
-            .map_or(("", parent), |(folder, file)| (folder, file));
+        let (folder, file) = parent.rsplit_once('/').map_or(("", parent), |(folder, file)| (folder, file));
         let stem = file.trim_end_matches(".rs");
         let beside = |path: &str| {
-            if folder.is_empty() {
-                path.to_owned()
-            } else {
-                format!("{folder}/{path}")
-            }
+            if folder.is_empty() { path.to_owned() } else { format!("{folder}/{path}") }
         };
         match self.path {
             Some(path) => vec![beside(path)],
             None if parent_is_root || stem == "mod" => {
-                vec![
-                    beside(&format!("{}.rs", self.name)),
-                    beside(&format!("{}/mod.rs", self.name)),
-                ]
+                vec![beside(&format!("{}.rs", self.name)), beside(&format!("{}/mod.rs", self.name))]
             }
-            None => vec![
-                beside(&format!("{stem}/{}.rs", self.name)),
-                beside(&format!("{stem}/{}/mod.rs", self.name)),
-            ],
+            None => vec![beside(&format!("{stem}/{}.rs", self.name)), beside(&format!("{stem}/{}/mod.rs", self.name))],
         }
     }
 }
@@ -87,10 +67,7 @@ fn modules(text: &str) -> Vec<Module<'_>> {
         if let Some(rest) = line.strip_prefix("#[path = \"") {
             path = rest.split('"').next();
         } else if let Some(name) = module_name(line) {
-            found.push(Module {
-                name,
-                path: path.take(),
-            });
+            found.push(Module { name, path: path.take() });
         }
     }
     found
@@ -99,10 +76,7 @@ fn modules(text: &str) -> Vec<Module<'_>> {
 /// The name in `mod name;`, whatever its visibility.
 fn module_name(line: &str) -> Option<&str> {
     let declaration = match line.strip_prefix("pub") {
-        Some(rest) => rest
-            .strip_prefix('(')
-            .and_then(|rest| rest.split_once(") "))
-            .map_or(rest, |(_, rest)| rest),
+        Some(rest) => rest.strip_prefix('(').and_then(|rest| rest.split_once(") ")).map_or(rest, |(_, rest)| rest),
         None => line,
     };
     let name = declaration.trim_start().strip_prefix("mod ")?.strip_suffix(';')?;
@@ -124,24 +98,15 @@ mod tests {
         };
         let files: Vec<_> = files
             .iter()
-            .map(|(path, text)| SourceFile {
-                path: (*path).to_owned(),
-                text: (*text).to_owned(),
-            })
+            .map(|(path, text)| SourceFile { path: (*path).to_owned(), text: (*text).to_owned() })
             .collect();
-        check(&files, &[package])
-            .into_iter()
-            .map(|finding| finding.path)
-            .collect()
+        check(&files, &[package]).into_iter().map(|finding| finding.path).collect()
     }
 
     #[test]
     fn files_are_followed_from_the_targets_through_both_kinds_of_modules() {
         let files = [
-            (
-                "a/src/lib.rs",
-                "mod one;\npub(crate) mod two;\n#[path = \"odd/name.rs\"]\nmod three;\n",
-            ),
+            ("a/src/lib.rs", "mod one;\npub(crate) mod two;\n#[path = \"odd/name.rs\"]\nmod three;\n"),
             ("a/src/one.rs", "#[cfg(test)]\nmod tests;\n"),
             ("a/src/one/tests.rs", ""),
             ("a/src/two/mod.rs", "mod tests;\n"),
@@ -156,11 +121,7 @@ mod tests {
 
     #[test]
     fn a_forgotten_test_file_is_found() {
-        let files = [
-            ("a/src/lib.rs", "mod one;\n"),
-            ("a/src/one.rs", "// mod tests;\n"),
-            ("a/src/one/tests.rs", ""),
-        ];
+        let files = [("a/src/lib.rs", "mod one;\n"), ("a/src/one.rs", "// mod tests;\n"), ("a/src/one/tests.rs", "")];
         assert_eq!(forgotten(&files), ["a/src/one/tests.rs"]);
     }
 
@@ -169,14 +130,7 @@ mod tests {
         assert_eq!(module_name("mod a;"), Some("a"));
         assert_eq!(module_name("pub mod a_1;"), Some("a_1"));
         assert_eq!(module_name("pub(in crate::b) mod a;"), Some("a"));
-        for other in [
-            "mod a {",
-            "// mod a;",
-            "model a;",
-            "mod ;",
-            "use a::mod;",
-            "pub fn a();",
-        ] {
+        for other in ["mod a {", "// mod a;", "model a;", "mod ;", "use a::mod;", "pub fn a();"] {
             assert_eq!(module_name(other), None, "{other}");
         }
     }

@@ -36,10 +36,7 @@ impl SourceFile {
 }
 
 fn collect(folder: &Path, below: &str, files: &mut Vec<SourceFile>) -> anyhow::Result<()> {
-    for entry in folder
-        .read_dir()
-        .with_context(|| format!("reading `{}`", folder.display()))?
-    {
+    for entry in folder.read_dir().with_context(|| format!("reading `{}`", folder.display()))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{below}{name}");
@@ -60,24 +57,13 @@ const LONGEST: usize = 500;
 const LONGEST_TEST: usize = 800;
 
 /// Names that say nothing: what is in such a file belongs beside what it serves.
-const EMPTY_NAMES: &[&str] = &[
-    "utils.rs",
-    "util.rs",
-    "helpers.rs",
-    "helper.rs",
-    "common.rs",
-    "misc.rs",
-    "types.rs",
-];
+const EMPTY_NAMES: &[&str] = &["utils.rs", "util.rs", "helpers.rs", "helper.rs", "common.rs", "misc.rs", "types.rs"];
 
 /// Files that are too long or whose names say nothing.
 pub fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
-        let (lines, longest) = (
-            file.text.lines().count(),
-            if file.is_test() { LONGEST_TEST } else { LONGEST },
-        );
+        let (lines, longest) = (file.text.lines().count(), if file.is_test() { LONGEST_TEST } else { LONGEST });
         if lines > longest {
             let message = format!("has {lines} lines, {longest} is the most; split it by what the parts are about");
             findings.push(Finding::about(&file.path, message));
@@ -86,10 +72,7 @@ pub fn check(files: &[SourceFile]) -> Vec<Finding> {
         let folder = file.path.rsplit('/').nth(1).map(|folder| format!("{folder}.rs"));
         if EMPTY_NAMES.contains(&name) || (name == "mod.rs" && folder.is_some_and(|name| EMPTY_NAMES.contains(&&*name)))
         {
-            findings.push(Finding::about(
-                &file.path,
-                "has a name that says nothing; name it after what is in it",
-            ));
+            findings.push(Finding::about(&file.path, "has a name that says nothing; name it after what is in it"));
         }
     }
     findings
@@ -100,19 +83,12 @@ mod tests {
     use super::{SourceFile, check};
 
     fn file(path: &str, lines: usize) -> SourceFile {
-        SourceFile {
-            path: path.to_owned(),
-            text: "x\n".repeat(lines),
-        }
+        SourceFile { path: path.to_owned(), text: "x\n".repeat(lines) }
     }
 
     #[test]
     fn length_is_limited_and_tests_may_be_longer() {
-        let fine = [
-            file("src/a.rs", 500),
-            file("src/tests.rs", 800),
-            file("tests/it/main.rs", 800),
-        ];
+        let fine = [file("src/a.rs", 500), file("src/tests.rs", 800), file("tests/it/main.rs", 800)];
         assert_eq!(check(&fine), []);
         let long = [file("src/a.rs", 501), file("src/a/tests.rs", 801)];
         let messages: Vec<_> = check(&long).iter().map(ToString::to_string).collect();
@@ -127,11 +103,7 @@ mod tests {
 
     #[test]
     fn names_that_say_nothing_are_found_as_files_and_as_folders() {
-        let files = [
-            file("src/utils.rs", 1),
-            file("src/common/mod.rs", 1),
-            file("src/path/mod.rs", 1),
-        ];
+        let files = [file("src/utils.rs", 1), file("src/common/mod.rs", 1), file("src/path/mod.rs", 1)];
         let paths: Vec<_> = check(&files).into_iter().map(|finding| finding.path).collect();
         assert_eq!(paths, ["src/utils.rs", "src/common/mod.rs"]);
     }
@@ -143,11 +115,7 @@ mod tests {
             std::fs::create_dir_all(root.path().join(path)).unwrap();
             std::fs::File::create(root.path().join(path).join("x.rs")).unwrap();
         }
-        let paths: Vec<_> = SourceFile::all(root.path())
-            .unwrap()
-            .into_iter()
-            .map(|file| file.path)
-            .collect();
+        let paths: Vec<_> = SourceFile::all(root.path()).unwrap().into_iter().map(|file| file.path).collect();
         assert_eq!(paths, ["a/src/x.rs"]);
     }
 }

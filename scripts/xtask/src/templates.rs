@@ -32,21 +32,14 @@ fn check_template(template: &Template) -> Vec<Finding> {
             match template.pages.iter().find(|page| Some(page.path) == target) {
                 Some(page) if page.path != file.path => drop(linked.insert(page.path)),
                 Some(_) => {}
-                None => findings.push(Finding::at(
-                    &place,
-                    link.line,
-                    format!("`{}` leads nowhere", link.target),
-                )),
+                None => findings.push(Finding::at(&place, link.line, format!("`{}` leads nowhere", link.target))),
             }
         }
     }
     let forgotten = template.pages.iter().filter(|page| !linked.contains(page.path));
     findings.extend(forgotten.map(|page| {
         let place = format!("{} of template `{}`", page.path, template.id);
-        Finding::about(
-            &place,
-            "cannot be reached from any other page; link to it, for example from index.md",
-        )
+        Finding::about(&place, "cannot be reached from any other page; link to it, for example from index.md")
     }));
     findings
 }
@@ -63,11 +56,7 @@ fn unclean(place: &str, file: &TemplateFile) -> Vec<Finding> {
         let lines = file.content.lines().zip(formatted.lines());
         let line = 1 + lines.take_while(|(written, formatted)| written == formatted).count();
         let wanted = formatted.lines().nth(line - 1).unwrap_or_default();
-        findings.push(Finding::at(
-            place,
-            line,
-            format!("would be formatted as `{wanted}`; write it so"),
-        ));
+        findings.push(Finding::at(place, line, format!("would be formatted as `{wanted}`; write it so")));
     }
     findings
 }
@@ -85,22 +74,13 @@ mod tests {
             name: "Untidy",
             description: "",
             pages: &[
-                TemplateFile {
-                    path: "index.md",
-                    content: "---\ntitle: Index\n---\n\n* [[gone]]\n",
-                },
-                TemplateFile {
-                    path: "alone.md",
-                    content: "Nothing leads [[alone|here]].\n",
-                },
+                TemplateFile { path: "index.md", content: "---\ntitle: Index\n---\n\n* [[gone]]\n" },
+                TemplateFile { path: "alone.md", content: "Nothing leads [[alone|here]].\n" },
             ],
         };
         let messages: Vec<_> = check_template(&template).iter().map(ToString::to_string).collect();
         assert_eq!(messages.len(), 4, "{messages:#?}");
-        assert_eq!(
-            messages[0],
-            "index.md of template `untidy`:5: would be formatted as `- [[gone]]`; write it so"
-        );
+        assert_eq!(messages[0], "index.md of template `untidy`:5: would be formatted as `- [[gone]]`; write it so");
         assert_eq!(messages[1], "index.md of template `untidy`:5: `gone` leads nowhere");
         assert!(messages[2].starts_with("alone.md of template `untidy`:1: frontmatter-missing-required: "));
         assert!(messages[3].starts_with("alone.md of template `untidy`: cannot be reached"));

@@ -5,27 +5,12 @@ use crate::sources::SourceFile;
 
 /// A word, and why it is refused. Written in two halves so that this file does not find itself.
 const REFUSED: &[(&str, &str)] = &[
-    (
-        concat!("to", "do!("),
-        "finish it, or leave it out and say what is missing",
-    ),
-    (
-        concat!("unimpl", "emented!("),
-        "finish it, or leave it out and say what is missing",
-    ),
-    (
-        concat!("#[ig", "nore"),
-        "a test that is not run says nothing; mend it or delete it",
-    ),
+    (concat!("to", "do!("), "finish it, or leave it out and say what is missing"),
+    (concat!("unimpl", "emented!("), "finish it, or leave it out and say what is missing"),
+    (concat!("#[ig", "nore"), "a test that is not run says nothing; mend it or delete it"),
     (concat!("sleep(", "Duration"), "wait for a condition, never for a time"),
-    (
-        concat!("#[al", "low("),
-        "write `#[expect(…, reason = \"…\")]`, which complains when it is no longer needed",
-    ),
-    (
-        concat!("#![al", "low("),
-        "write `#![expect(…, reason = \"…\")]`, which complains when it is no longer needed",
-    ),
+    (concat!("#[al", "low("), "write `#[expect(…, reason = \"…\")]`, which complains when it is no longer needed"),
+    (concat!("#![al", "low("), "write `#![expect(…, reason = \"…\")]`, which complains when it is no longer needed"),
 ];
 
 /// A place where a refused word may stand, and why: path, the word, the reason.
@@ -44,10 +29,7 @@ fn find(files: &[SourceFile], allowed: &[(&str, &str, &str)]) -> Vec<Finding> {
     for file in files {
         for (number, line) in file.text.lines().enumerate() {
             for (word, advice) in REFUSED.iter().filter(|(word, _)| line.contains(word)) {
-                match allowed
-                    .iter()
-                    .position(|(path, allowed, _)| *path == file.path && allowed == word)
-                {
+                match allowed.iter().position(|(path, allowed, _)| *path == file.path && allowed == word) {
                     Some(entry) => needed[entry] = true,
                     None => findings.push(Finding::at(&file.path, number + 1, format!("`{word}`: {advice}"))),
                 }
@@ -67,10 +49,7 @@ mod tests {
     use crate::sources::SourceFile;
 
     fn file(path: &str, text: String) -> SourceFile {
-        SourceFile {
-            path: path.to_owned(),
-            text,
-        }
+        SourceFile { path: path.to_owned(), text }
     }
 
     #[test]

@@ -66,10 +66,7 @@ impl Config {
     /// # Errors
     /// [`Error::Unreadable`] when the file cannot be read, or is not UTF-8.
     pub fn read_named(path: &Path, environment: Environment<'_>) -> Result<Self, Error> {
-        let text = read_text(path).map_err(|source| Error::Unreadable {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = read_text(path).map_err(|source| Error::Unreadable { path: path.to_owned(), source })?;
         let mut config = Self::parse(&text, environment);
         config.origin.path = Some(path.to_owned());
         Ok(config)
@@ -81,19 +78,11 @@ impl Config {
         let mut complaints = read.complaints;
         // What the schema accepts, the structs accept: were that ever untrue, the file is refused, not half used.
         let mut config: Self = serde_json::from_value(read.accepted).unwrap_or_else(|error| {
-            complaints.push(Complaint {
-                line: None,
-                key: String::new(),
-                message: error.to_string(),
-            });
+            complaints.push(Complaint { line: None, key: String::new(), message: error.to_string() });
             Self::default()
         });
         complaints.sort();
-        config.origin = Origin {
-            path: None,
-            lines: read.lines,
-            complaints,
-        };
+        config.origin = Origin { path: None, lines: read.lines, complaints };
         config
     }
 }
@@ -105,10 +94,7 @@ fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?;
     if text.len() as u64 > LONGEST {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            "the file is larger than 1 MiB",
-        ));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is larger than 1 MiB"));
     }
     Ok(text)
 }
@@ -120,9 +106,8 @@ pub fn schema() -> String {
         return String::new();
     };
     // What it is comes first, as a reader expects; the generator adds it last.
-    let (mut head, body): (Map<_, _>, Map<_, _>) = generated
-        .into_iter()
-        .partition(|(key, _)| matches!(key.as_str(), "$schema" | "title" | "description"));
+    let (mut head, body): (Map<_, _>, Map<_, _>) =
+        generated.into_iter().partition(|(key, _)| matches!(key.as_str(), "$schema" | "title" | "description"));
     head.sort_keys();
     head.extend(body);
     format!("{:#}\n", Value::Object(head))

@@ -110,20 +110,15 @@ pub(crate) fn standing(path: &str) -> Standing {
 
 /// Whether `value` is a value of `path` that the contract knows and this version does not.
 pub(crate) fn has_value(path: &str, value: &str) -> bool {
-    NOT_BUILT
-        .iter()
-        .any(|entry| entry.split_once('=') == Some((path, value)))
+    NOT_BUILT.iter().any(|entry| entry.split_once('=') == Some((path, value)))
 }
 
 /// The names that the table knows directly below `table` (the empty path is the top of the file).
 pub(crate) fn names_below(table: &str) -> impl Iterator<Item = &str> {
-    NOT_BUILT
-        .iter()
-        .filter(|entry| !entry.contains('='))
-        .filter_map(move |entry| {
-            let rest = if table.is_empty() { entry } else { below(entry, table)? };
-            rest.split('.').next()
-        })
+    NOT_BUILT.iter().filter(|entry| !entry.contains('=')).filter_map(move |entry| {
+        let rest = if table.is_empty() { entry } else { below(entry, table)? };
+        rest.split('.').next()
+    })
 }
 
 /// What remains of the key `entry` below `table`.

@@ -35,22 +35,10 @@ pub(crate) fn read(text: &str, schema: &Value, environment: Environment<'_>) -> 
         let line = error.span().map(|span| reader.line(span.start));
         // The parser's message may span lines; a complaint is one.
         let message = format!("not valid TOML: {}", error.message().trim().replace('\n', ", "));
-        reader.complaints.push(Complaint {
-            line,
-            key: String::new(),
-            message,
-        });
+        reader.complaints.push(Complaint { line, key: String::new(), message });
     }
-    let accepted = if errors.is_empty() {
-        reader.table(document.get_ref(), schema, "")
-    } else {
-        Map::new()
-    };
-    Read {
-        accepted: Value::Object(accepted),
-        lines: reader.lines,
-        complaints: reader.complaints,
-    }
+    let accepted = if errors.is_empty() { reader.table(document.get_ref(), schema, "") } else { Map::new() };
+    Read { accepted: Value::Object(accepted), lines: reader.lines, complaints: reader.complaints }
 }
 
 struct Reader<'a> {
@@ -67,11 +55,7 @@ impl Reader<'_> {
         let mut accepted = Map::new();
         for (key, node) in table {
             let name: &str = key.get_ref();
-            let below = if path.is_empty() {
-                name.to_owned()
-            } else {
-                format!("{path}.{name}")
-            };
+            let below = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
             let line = self.line(key.span().start);
             match schema.get("properties").and_then(|properties| properties.get(name)) {
                 Some(schema) => {
@@ -164,11 +148,7 @@ impl Reader<'_> {
     }
 
     fn complain(&mut self, path: &str, line: usize, message: String) {
-        self.complaints.push(Complaint {
-            line: Some(line),
-            key: path.to_owned(),
-            message,
-        });
+        self.complaints.push(Complaint { line: Some(line), key: path.to_owned(), message });
     }
 
     /// The line, counted from 1, of a byte offset.
@@ -182,14 +162,10 @@ const NO_EFFECT: &str = "is part of the configuration contract but has no effect
 /// The known name beside `name` in the table at `path` that looks most like it, if any looks like it at all.
 fn nearest(name: &str, path: &str, schema: &Value) -> Option<String> {
     let properties = schema.get("properties").and_then(Value::as_object);
-    let accepted = properties
-        .into_iter()
-        .flat_map(|properties| properties.keys().map(String::as_str));
+    let accepted = properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str));
     let mut known: BTreeSet<&str> = accepted.collect();
     known.extend(not_built::names_below(path));
-    let scored = known
-        .into_iter()
-        .map(|known| (strsim::jaro_winkler(name, known), known));
+    let scored = known.into_iter().map(|known| (strsim::jaro_winkler(name, known), known));
     let (score, known) = scored.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
     (score >= 0.75).then(|| known.to_owned())
 }
@@ -204,10 +180,7 @@ fn schema_type(schema: &Value) -> &str {
 fn choices(schema: &Value) -> Vec<&str> {
     let plain = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
     let documented = schema.get("oneOf").and_then(Value::as_array).into_iter().flatten();
-    plain
-        .chain(documented.filter_map(|choice| choice.get("const")))
-        .filter_map(Value::as_str)
-        .collect()
+    plain.chain(documented.filter_map(|choice| choice.get("const"))).filter_map(Value::as_str).collect()
 }
 
 /// Whether an integer lies between the schema's bounds.

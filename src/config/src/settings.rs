@@ -42,51 +42,28 @@ impl Settings {
     /// # Errors
     /// [`Error::Refused`] with every complaint, those of reading the file included.
     pub fn resolve(config: Config, overrides: Overrides) -> Result<Self, Error> {
-        let Config {
-            server,
-            search,
-            versioning,
-            auth,
-            lint,
-            files,
-            tracing,
-            origin,
-        } = config;
+        let Config { server, search, versioning, auth, lint, files, tracing, origin } = config;
         let Overrides { host, port, public_url } = overrides;
-        let Origin {
-            path,
-            lines,
-            complaints,
-        } = origin;
+        let Origin { path, lines, complaints } = origin;
         let tracing_is_read = !complaints.iter().any(|complaint| complaint.key.starts_with("tracing."));
         let mut check = Check { lines, complaints };
 
         let (key, text) = host.map_or(("server.host", server.host), |text| ("--host", text));
         let host = check.value(key, Host::parse(&text));
-        let (key, text) = public_url.map_or(("server.public_url", server.public_url), |text| {
-            ("--public-url", Some(text))
-        });
-        let public_url = text
-            .filter(|text| !text.is_empty())
-            .and_then(|text| check.value(key, PublicUrl::parse(&text)));
+        let (key, text) =
+            public_url.map_or(("server.public_url", server.public_url), |text| ("--public-url", Some(text)));
+        let public_url =
+            text.filter(|text| !text.is_empty()).and_then(|text| check.value(key, PublicUrl::parse(&text)));
         for (index, fault) in files.faults() {
             check.complain(&format!("files.scratch[{index}]"), &fault);
         }
         // The keys of this section are judged together: with one of them unread, a second complaint would mislead.
-        let log = if tracing_is_read {
-            check.value("tracing.file", tracing.resolve())
-        } else {
-            None
-        };
+        let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let mut complaints = check.complaints;
         match (host, log) {
             (Some(host), Some(log)) if complaints.is_empty() => Ok(Self {
-                server: ServerSettings {
-                    host,
-                    port: port.unwrap_or(server.port),
-                    public_url,
-                },
+                server: ServerSettings { host, port: port.unwrap_or(server.port), public_url },
                 search,
                 versioning,
                 auth,
@@ -118,10 +95,6 @@ impl Check {
         // A key that is missing is looked for in its table.
         let table = key.rsplit_once('.').map_or("", |(table, _)| table);
         let line = self.lines.get(key).or_else(|| self.lines.get(table)).copied();
-        self.complaints.push(Complaint {
-            line,
-            key: key.to_owned(),
-            message: message.to_owned(),
-        });
+        self.complaints.push(Complaint { line, key: key.to_owned(), message: message.to_owned() });
     }
 }

@@ -49,19 +49,14 @@ macro_rules! pages {
 pub const DEFAULT: &str = "knowledge";
 
 /// The configuration of a new root: every setting that has an effect, commented out, with its default.
-pub const CONFIG: TemplateFile = TemplateFile {
-    path: ".svc/config.toml",
-    content: include_str!("../templates/common/dot-svc/config.toml"),
-};
+pub const CONFIG: TemplateFile =
+    TemplateFile { path: ".svc/config.toml", content: include_str!("../templates/common/dot-svc/config.toml") };
 
 /// What every template brings.
 ///
 /// The sources have no leading dots: a `.gitignore` in this repository's own folders would take effect there.
 pub const COMMON: &[TemplateFile] = &[
-    TemplateFile {
-        path: ".gitignore",
-        content: include_str!("../templates/common/gitignore"),
-    },
+    TemplateFile { path: ".gitignore", content: include_str!("../templates/common/gitignore") },
     CONFIG,
     TemplateFile {
         path: ".svc/templates/decision.md",

@@ -1,7 +1,4 @@
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests put configuration files into a temporary directory"
-)]
+#![expect(clippy::disallowed_methods, reason = "these tests put configuration files into a temporary directory")]
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
@@ -91,21 +88,13 @@ fn an_unreadable_file_is_an_error_and_never_the_defaults() {
     let path = folder.path().join("latin1.toml");
     std::fs::write(&path, b"[server]\nhost = \"\xe9\"\n").unwrap();
     let message = Config::read(&path, &variables).unwrap_err().to_string();
-    assert!(
-        message.starts_with(&format!("cannot read the configuration `{}`: ", path.display())),
-        "{message}"
-    );
+    assert!(message.starts_with(&format!("cannot read the configuration `{}`: ", path.display())), "{message}");
 }
 
 #[test]
 fn a_file_without_end_is_refused() {
-    let message = Config::read(Path::new("/dev/zero"), &variables)
-        .unwrap_err()
-        .to_string();
-    assert_eq!(
-        message,
-        "cannot read the configuration `/dev/zero`: the file is larger than 1 MiB"
-    );
+    let message = Config::read(Path::new("/dev/zero"), &variables).unwrap_err().to_string();
+    assert_eq!(message, "cannot read the configuration `/dev/zero`: the file is larger than 1 MiB");
 }
 
 #[test]
@@ -139,15 +128,10 @@ fn flags_beat_the_file() {
 
 #[test]
 fn a_wrong_flag_is_complained_about_by_its_own_name_beside_the_files_mistakes() {
-    let overrides = Overrides {
-        host: Some("a b".to_owned()),
-        ..Overrides::default()
-    };
+    let overrides = Overrides { host: Some("a b".to_owned()), ..Overrides::default() };
     let outcome = Settings::resolve(Config::parse("x = 1\n", &variables), overrides);
-    let expected = [
-        "`--host` is neither an IP address nor a host name",
-        "line 1: `x` is not a known setting; remove it",
-    ];
+    let expected =
+        ["`--host` is neither an IP address nor a host name", "line 1: `x` is not a known setting; remove it"];
     assert_eq!(complaints(outcome), expected);
 }
 
@@ -172,42 +156,17 @@ fn variables_are_expanded_once_and_only_where_they_are_well_formed() {
 #[test]
 fn the_value_of_a_variable_never_appears_in_a_complaint() {
     let text = "[search]\nengine = \"${SECRET}\"\n";
-    assert_eq!(
-        complaints(resolve(text)),
-        ["line 2: `search.engine` must be \"sqlite\", not \"${SECRET}\""]
-    );
+    assert_eq!(complaints(resolve(text)), ["line 2: `search.engine` must be \"sqlite\", not \"${SECRET}\""]);
 }
 
 #[test]
 fn hosts_are_addresses_or_names() {
-    for good in [
-        "127.0.0.1",
-        "0.0.0.0",
-        "::",
-        "[::1]",
-        "localhost",
-        "notes.example.org",
-        "under_score",
-        "a",
-    ] {
+    for good in ["127.0.0.1", "0.0.0.0", "::", "[::1]", "localhost", "notes.example.org", "under_score", "a"] {
         assert!(Host::parse(good).is_ok(), "{good}");
     }
     let long_label = "a".repeat(64);
-    for bad in [
-        "",
-        " ",
-        "127.0.0",
-        "1.2.3.4.5",
-        "a b",
-        "http://a",
-        "a/b",
-        "-a",
-        "a-",
-        "a..b",
-        "a:80",
-        "é",
-        &long_label,
-    ] {
+    for bad in ["", " ", "127.0.0", "1.2.3.4.5", "a b", "http://a", "a/b", "-a", "a-", "a..b", "a:80", "é", &long_label]
+    {
         assert!(Host::parse(bad).is_err(), "{bad}");
     }
     assert_eq!(Host::parse("[::1]"), Ok(Host::Address(Ipv6Addr::LOCALHOST.into())));
@@ -233,10 +192,7 @@ fn only_loopback_hosts_are_called_loopback() {
 #[test]
 fn public_urls_are_http_addresses_without_query_or_password() {
     let url = PublicUrl::parse("https://notes.example.org:8443/base/").unwrap();
-    assert_eq!(
-        (url.as_str(), url.host()),
-        ("https://notes.example.org:8443/base", "notes.example.org")
-    );
+    assert_eq!((url.as_str(), url.host()), ("https://notes.example.org:8443/base", "notes.example.org"));
     for bad in [
         "notes.example.org",
         "/base",
@@ -256,20 +212,8 @@ fn public_urls_are_http_addresses_without_query_or_password() {
 fn pages_are_tidied_at_the_listed_doors_and_nowhere_while_formatting_is_off() {
     let tidied = |text: &str| {
         let lint = resolve(text).unwrap().lint;
-        let doors = [
-            Door::Http,
-            Door::Mcp,
-            Door::Cli,
-            Door::Fuse,
-            Door::Direct,
-            Door::Internal,
-        ];
-        doors
-            .into_iter()
-            .filter(|door| lint.formats(*door))
-            .map(Door::name)
-            .collect::<Vec<_>>()
-            .join(" ")
+        let doors = [Door::Http, Door::Mcp, Door::Cli, Door::Fuse, Door::Direct, Door::Internal];
+        doors.into_iter().filter(|door| lint.formats(*door)).map(Door::name).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(tidied(""), "http mcp cli");
     assert_eq!(tidied("lint.format_doors = ['mcp', 'fuse']"), "mcp fuse");
@@ -280,11 +224,8 @@ fn pages_are_tidied_at_the_listed_doors_and_nowhere_while_formatting_is_off() {
 #[test]
 fn the_default_scratch_globs_match_droppings_and_no_pages() {
     let Files { scratch } = Files::default();
-    let matches = |name: &str| {
-        scratch
-            .iter()
-            .any(|glob| globset::Glob::new(glob).unwrap().compile_matcher().is_match(name))
-    };
+    let matches =
+        |name: &str| scratch.iter().any(|glob| globset::Glob::new(glob).unwrap().compile_matcher().is_match(name));
     for dropping in [
         ".page.md.swp",
         ".page.md.swx",
@@ -392,9 +333,7 @@ fn the_list_of_what_is_not_built_is_sorted_and_names_no_effective_key() {
                 assert!(effective.contains(key), "`{entry}`: the key itself is not built");
                 let in_list = format!("{key} = [\"{value}\"]");
                 let alone = format!("{key} = \"{value}\"");
-                let refused = [alone, in_list]
-                    .iter()
-                    .all(|text| !complaints(resolve(text)).is_empty());
+                let refused = [alone, in_list].iter().all(|text| !complaints(resolve(text)).is_empty());
                 assert!(refused, "`{entry}` is accepted; delete its line");
             }
         }
@@ -404,10 +343,7 @@ fn the_list_of_what_is_not_built_is_sorted_and_names_no_effective_key() {
 #[test]
 fn every_setting_of_the_schema_is_documented() {
     fn check(schema: &Value, path: &str) {
-        assert!(
-            path.is_empty() || schema["description"].is_string(),
-            "`{path}` has no description"
-        );
+        assert!(path.is_empty() || schema["description"].is_string(), "`{path}` has no description");
         for (name, below) in schema["properties"].as_object().into_iter().flatten() {
             check(below, &format!("{path}.{name}"));
         }
@@ -426,10 +362,7 @@ fn the_configuration_written_by_init_says_every_default_when_its_comments_are_re
         .collect::<Vec<_>>()
         .join("\n");
     let settings = resolve(&uncommented).unwrap();
-    assert_eq!(
-        settings,
-        Settings::resolve(Config::default(), Overrides::default()).unwrap()
-    );
+    assert_eq!(settings, Settings::resolve(Config::default(), Overrides::default()).unwrap());
     for key in schema_keys() {
         let name = key.rsplit('.').next().unwrap();
         assert!(

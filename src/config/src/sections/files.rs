@@ -36,9 +36,7 @@ const SCRATCH: &[&str] = &[
 impl Default for Files {
     fn default() -> Self {
         let named = SCRATCH.iter().map(|glob| (*glob).to_owned());
-        Self {
-            scratch: named.chain([format!("sed{SIX}"), format!(".*.*.{SIX}")]).collect(),
-        }
+        Self { scratch: named.chain([format!("sed{SIX}"), format!(".*.*.{SIX}")]).collect() }
     }
 }
 
@@ -58,10 +56,9 @@ impl Files {
             // A glob that matches every name would end versioning without a word.
             match globset::Glob::new(glob).map(|glob| glob.compile_matcher()) {
                 Err(error) => Some((index, format!("is not a glob: {}", error.kind()))),
-                Ok(matcher) if matcher.is_match("page.md") => Some((
-                    index,
-                    "matches ordinary pages, which would then have no history".to_owned(),
-                )),
+                Ok(matcher) if matcher.is_match("page.md") => {
+                    Some((index, "matches ordinary pages, which would then have no history".to_owned()))
+                }
                 Ok(_) => None,
             }
         })

@@ -19,11 +19,7 @@ pub(crate) struct Lint {
 
 impl Default for Lint {
     fn default() -> Self {
-        Self {
-            auto_format: true,
-            reject_errors: true,
-            format_doors: vec![FormatDoor::Http, FormatDoor::Mcp],
-        }
+        Self { auto_format: true, reject_errors: true, format_doors: vec![FormatDoor::Http, FormatDoor::Mcp] }
     }
 }
 
@@ -67,14 +63,7 @@ impl LintSettings {
 
 impl From<Lint> for LintSettings {
     fn from(written: Lint) -> Self {
-        let Lint {
-            auto_format,
-            reject_errors,
-            format_doors,
-        } = written;
-        Self {
-            reject_errors,
-            format_doors: if auto_format { format_doors } else { Vec::new() },
-        }
+        let Lint { auto_format, reject_errors, format_doors } = written;
+        Self { reject_errors, format_doors: if auto_format { format_doors } else { Vec::new() } }
     }
 }

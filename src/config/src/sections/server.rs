@@ -24,11 +24,7 @@ pub(crate) struct Server {
 
 impl Default for Server {
     fn default() -> Self {
-        Self {
-            host: "127.0.0.1".to_owned(),
-            port: 3333,
-            public_url: None,
-        }
+        Self { host: "127.0.0.1".to_owned(), port: 3333, public_url: None }
     }
 }
 
@@ -69,10 +65,7 @@ impl Host {
     /// # Errors
     /// What is wrong with `text`, to be read after the key it came from.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        let bare = text
-            .strip_prefix('[')
-            .and_then(|text| text.strip_suffix(']'))
-            .unwrap_or(text);
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
         if let Ok(address) = bare.parse() {
             return Ok(Self::Address(address));
         }
@@ -82,11 +75,7 @@ impl Host {
         // A name of digits and dots is an address with a slip in it, which a resolver would read in its own way.
         let is_name =
             text.len() <= 253 && text.split('.').all(is_label) && !text.ends_with(|c: char| c.is_ascii_digit());
-        if is_name {
-            Ok(Self::Name(text.to_owned()))
-        } else {
-            Err("is neither an IP address nor a host name")
-        }
+        if is_name { Ok(Self::Name(text.to_owned())) } else { Err("is neither an IP address nor a host name") }
     }
 
     /// Whether only this machine can reach it.
@@ -128,9 +117,7 @@ impl PublicUrl {
     /// What is wrong with `text`, to be read after the key it came from.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim_end_matches('/');
-        let uri: Uri = text
-            .parse()
-            .map_err(|_| "is not a URL; write it like `https://notes.example.org`")?;
+        let uri: Uri = text.parse().map_err(|_| "is not a URL; write it like `https://notes.example.org`")?;
         match uri.scheme_str() {
             Some("http" | "https") => {}
             _ => return Err("must begin with `http://` or `https://`"),
@@ -140,10 +127,9 @@ impl PublicUrl {
         }
         match uri.authority() {
             Some(authority) if authority.as_str().contains('@') => Err("must not contain a user name or password"),
-            Some(authority) if !authority.host().is_empty() => Ok(Self {
-                text: text.to_owned(),
-                host: authority.host().to_owned(),
-            }),
+            Some(authority) if !authority.host().is_empty() => {
+                Ok(Self { text: text.to_owned(), host: authority.host().to_owned() })
+            }
             Some(_) | None => Err("has no host name"),
         }
     }

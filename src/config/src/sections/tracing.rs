@@ -21,11 +21,7 @@ pub(crate) struct Tracing {
 
 impl Default for Tracing {
     fn default() -> Self {
-        Self {
-            enabled: true,
-            output: Output::Stderr,
-            file: None,
-        }
+        Self { enabled: true, output: Output::Stderr, file: None }
     }
 }
 

@@ -21,9 +21,7 @@ fn sources() -> BTreeSet<String> {
 }
 
 fn pages() -> impl Iterator<Item = (&'static Template, &'static TemplateFile)> {
-    TEMPLATES
-        .iter()
-        .flat_map(|template| template.files().map(move |file| (template, file)))
+    TEMPLATES.iter().flat_map(|template| template.files().map(move |file| (template, file)))
 }
 
 #[test]
@@ -32,17 +30,12 @@ fn no_file_is_forgotten() {
         let path = file
             .path
             .strip_prefix(".svc/")
-            .map_or(file.path.trim_start_matches('.').to_owned(), |path| {
-                format!("dot-svc/{path}")
-            });
+            .map_or(file.path.trim_start_matches('.').to_owned(), |path| format!("dot-svc/{path}"));
         format!("common/{path}")
     });
-    let own = TEMPLATES.iter().flat_map(|template| {
-        template
-            .pages
-            .iter()
-            .map(move |page| format!("{}/{}", template.id, page.path))
-    });
+    let own = TEMPLATES
+        .iter()
+        .flat_map(|template| template.pages.iter().map(move |page| format!("{}/{}", template.id, page.path)));
     assert_eq!(common.chain(own).collect::<BTreeSet<_>>(), sources());
 }
 
@@ -64,10 +57,7 @@ fn state_is_kept_out_of_git() {
 fn every_page_has_a_title_and_ends_with_one_newline() {
     for (_, file) in pages() {
         let path = file.path;
-        assert!(
-            file.content.ends_with('\n') && !file.content.ends_with("\n\n"),
-            "{path}"
-        );
+        assert!(file.content.ends_with('\n') && !file.content.ends_with("\n\n"), "{path}");
         assert!(!file.content.contains(['\r', '\t']), "{path}");
         assert!(file.content.lines().all(|line| line.trim_end() == line), "{path}");
         if path.ends_with(".md") {

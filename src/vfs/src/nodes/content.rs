@@ -77,7 +77,8 @@ impl Vfs {
     }
 
     fn set_on_disk(&self, caller: &Caller, path: &TreePath, set: &SetAttributes) -> Result<(), Fault> {
-        if self.core.overlay.get(path).is_some() {
+        // What is installed later changes a file's attributes again, and a directory's times.
+        if self.core.overlay.get(path).is_some() || !self.core.overlay.below(path).is_empty() {
             self.settled()?;
         }
         if let Some(mode) = set.mode {

@@ -5,7 +5,7 @@ use svcfs_base::{Durability, Kind};
 use super::*;
 use crate::tests::{TestSpace, at, eve};
 use crate::{EntryKind, WriteAt};
-use svcfs_base::{Caller, Door, Expect, Name};
+use svcfs_base::{Caller, Change, ChangeSet, Door, Expect, Name};
 
 fn ann() -> Caller {
     Caller::new(Door::Fuse).named(svcfs_base::Actor::new("ann"))
@@ -192,6 +192,20 @@ fn attributes_set_before_and_after_publishing_reach_the_disk() {
     assert_eq!(space.vfs.set_attributes(&ann(), node, set).unwrap().mode, 0o755);
     assert_eq!(space.vfs.attributes(node).unwrap().modified, then);
     assert_eq!(space.git(&["ls-tree", "HEAD", "run.sh"]).split(' ').next(), Some("100755"));
+}
+
+#[test]
+fn the_time_set_on_a_directory_is_not_changed_by_saves_that_came_before() {
+    let space = TestSpace::new();
+    let (directory, _) = space.vfs.make_directory(&ann(), NodeId::ROOT, &name("d"), 0o755).unwrap();
+    let then = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    for n in 0..20 {
+        space.vfs.apply(&ann(), ChangeSet::from(Change::put(at(&format!("d/{n}.md")), "x")).soon()).unwrap();
+    }
+    let set = SetAttributes { modified: Some(then), ..SetAttributes::default() };
+    space.vfs.set_attributes(&ann(), directory, set).unwrap();
+    space.vfs.settled().unwrap();
+    assert_eq!(space.vfs.attributes(directory).unwrap().modified, then);
 }
 
 #[test]
