@@ -6,10 +6,10 @@ use std::sync::Arc;
 use http::HeaderMap;
 use matchit::{InsertError, Router};
 use svcfs_base::Fault;
-use svcfs_knowledge::kernel::{Area, Entry, Method, Route, Space};
+use svcfs_knowledge::kernel::{Area, Entry, Inputs, Method, Route, Space};
 
 use crate::app::App;
-use crate::bind::{Inputs, decoded, header};
+use crate::bind::{decoded, header};
 use crate::specials::{Page, Place, SPECIAL};
 
 /// The prefix of all knowledge endpoints (contract 4.1).

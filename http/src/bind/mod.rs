@@ -5,12 +5,10 @@
 
 mod body;
 mod caller;
-mod inputs;
 mod text;
 
 pub(crate) use body::{Body, MAX_BODY_BYTES, Parts, read};
 pub(crate) use caller::{from_arguments, from_headers, header};
-pub(crate) use inputs::Inputs;
 pub(crate) use text::{decoded, pairs};
 
 use base64::Engine;
@@ -20,7 +18,7 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, MAX_PAGE_BYTES};
-use svcfs_knowledge::kernel::{Accepts, Route};
+use svcfs_knowledge::kernel::{Accepts, Inputs, Route};
 
 /// What a request's body turned out to be.
 #[derive(Debug)]
@@ -75,11 +73,7 @@ pub(crate) fn arguments(
         if !stands_in_query(route, &field.name) {
             return Err(Fault::invalid(&given, "belongs in the body, not in the query"));
         }
-        let value = field.coerce(&text)?;
-        match object.get_mut(&field.name) {
-            Some(before) if field.takes_list => *before = joined(before.take(), value),
-            Some(_) | None => insert(&mut object, &field.name, value)?,
-        }
+        field.add(&mut object, &text)?;
     }
     match (content, route.accepts) {
         (Content::Nothing, _) => {}
@@ -98,17 +92,6 @@ pub(crate) fn arguments(
         }
     }
     Ok(object.into())
-}
-
-/// A list given in several parameters of one name.
-fn joined(before: Value, next: Value) -> Value {
-    let items = |value| match value {
-        Value::Array(items) => items,
-        item => vec![item],
-    };
-    let mut all = items(before);
-    all.extend(items(next));
-    all.into()
 }
 
 /// The input a body's media type sets to true, when it is the one the route waits for.

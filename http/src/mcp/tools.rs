@@ -6,9 +6,8 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
-use svcfs_knowledge::kernel::{Area, Entry, Method};
+use svcfs_knowledge::kernel::{Area, Entry, Inputs, Method};
 
-use crate::bind::Inputs;
 use crate::openapi::{join_lines, manual};
 
 /// What every tool's name begins with.

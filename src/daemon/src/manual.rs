@@ -1,11 +1,10 @@
 //! The operations as the command line explains them, from the table everything else is made from.
 
 use clap::builder::PossibleValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::kernel::Entry;
+use svcfs_knowledge::kernel::{Entry, Field, Inputs, Shape};
 
-use crate::arguments::{Inputs, Kind, kind};
 use crate::failure::{Exit, Failure};
 
 /// The names of all operations, for the command line and its completion.
@@ -44,13 +43,14 @@ pub fn list() -> String {
 pub fn list_json() -> Value {
     let of = |area: &'static str, entry: &Entry| {
         let inputs = Inputs::of(entry);
+        let required = inputs.fields.iter().filter(|field| field.is_required).map(|field| field.name.as_str());
         json!({
             "name": entry.name,
             "area": area,
             "summary": summary(&inputs.manual),
             "reads_only": entry.is_reading(),
-            "required": inputs.required,
-            "inputs": inputs.properties,
+            "required": required.collect::<Vec<_>>(),
+            "inputs": inputs.fields.into_iter().map(|field| (field.name, field.schema)).collect::<Map<_, _>>(),
         })
     };
     CATALOGUE.iter().flat_map(|area| area.operations.iter().map(|entry| of(area.title, entry))).collect()
@@ -65,16 +65,16 @@ pub fn of(entry: &Entry) -> String {
         text.push_str(&format!("\n{}\n", wrapped(&flowing(paragraph), 0)));
     }
     text.push_str(&format!("\nUsage: svcfs call {}{} [OPTIONS]\n", entry.name, pattern(&inputs)));
-    if !inputs.properties.is_empty() {
+    if !inputs.fields.is_empty() {
         text.push_str("\nArguments:\n");
     }
-    for (name, schema) in &inputs.properties {
-        text.push_str(&format!("  {name}={}\n", word(&inputs, schema)));
-        let mut told = schema.get("description").and_then(Value::as_str).map(flowing).unwrap_or_default();
-        if let Some(most) = inputs.resolved(schema).get("maximum") {
+    for field in &inputs.fields {
+        text.push_str(&format!("  {}={}\n", field.name, word(field)));
+        let mut told = field.schema.get("description").and_then(Value::as_str).map(flowing).unwrap_or_default();
+        if let Some(most) = field.type_schema.get("maximum") {
             told.push_str(&format!(", at most {most}"));
         }
-        if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
+        if let Some(default) = field.schema.get("default").filter(|default| !default.is_null()) {
             told.push_str(&format!(" [default: {default}]"));
         }
         if !told.is_empty() {
@@ -96,27 +96,27 @@ fn flowing(paragraph: &str) -> String {
 
 /// ` path=TEXT [limit=INTEGER]`
 fn pattern(inputs: &Inputs) -> String {
-    let parts = inputs.properties.iter().map(|(name, schema)| {
-        let word = word(inputs, schema);
-        if inputs.required.contains(name) { format!(" {name}={word}") } else { format!(" [{name}={word}]") }
+    let parts = inputs.fields.iter().map(|field| {
+        let (name, word) = (&field.name, word(field));
+        if field.is_required { format!(" {name}={word}") } else { format!(" [{name}={word}]") }
     });
     parts.collect()
 }
 
 /// What a value looks like.
-fn word(inputs: &Inputs, schema: &Value) -> String {
-    let schema = inputs.resolved(schema);
-    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+fn word(field: &Field) -> String {
+    if let Some(values) = field.type_schema.get("enum").and_then(Value::as_array) {
         return values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("|");
     }
-    match kind(schema) {
-        Kind::Text => "TEXT".to_owned(),
-        Kind::Integer => "INTEGER".to_owned(),
-        Kind::Number => "NUMBER".to_owned(),
-        Kind::Boolean => "true|false".to_owned(),
-        Kind::List => "A,B,…".to_owned(),
-        Kind::Null | Kind::Json => "JSON".to_owned(),
-    }
+    let word = match field.shape {
+        Shape::Text => "TEXT",
+        Shape::Integer => "INTEGER",
+        Shape::Number => "NUMBER",
+        Shape::Boolean => "true|false",
+        Shape::List(_) => "A,B,…",
+        Shape::Json => "JSON",
+    };
+    word.to_owned()
 }
 
 /// Lines of at most 100 characters, each with `indent` spaces before it.

@@ -10,17 +10,16 @@ use clap::{Args, CommandFactory};
 use serde_json::{Map, Value};
 use svcfs_base::{Caller, ETag, Expect};
 use svcfs_config::{LogOutput, Overrides, Settings};
-use svcfs_knowledge::kernel::{Cx, Entry, Space};
+use svcfs_knowledge::kernel::{Cx, Entry, Inputs, Space};
 use tracing::level_filters::LevelFilter;
 
-use crate::arguments::Inputs;
 use crate::cli::Cli;
 use crate::client::{self, Question};
 use crate::failure::{Exit, Failure};
 use crate::presence::{self, Holder, Served};
 use crate::root::{Root, must_be_initialised, settings, whoever};
 use crate::table::table;
-use crate::{logging, manual, output, progress};
+use crate::{arguments, logging, manual, output, progress};
 
 /// How long an index that was left behind may take to catch up before a question is answered.
 const INDEX_PATIENCE: Duration = Duration::from_secs(600);
@@ -99,11 +98,11 @@ impl Call {
             return output::say(&manual::of(entry));
         }
         let inputs = Inputs::of(entry);
-        let arguments =
-            inputs.read(self.input.as_deref().map(input).transpose()?.unwrap_or_default(), &self.arguments)?;
-        if let Some(missing) = inputs.required.iter().find(|name| !arguments.contains_key(*name)) {
-            let told =
-                format!("`{missing}` is required; `svcfs call {} --help` tells what the operation takes", entry.name);
+        let given = self.input.as_deref().map(input).transpose()?.unwrap_or_default();
+        let arguments = arguments::read(&inputs, given, &self.arguments)?;
+        if let Some(missing) = inputs.missing(&arguments) {
+            let (missing, name) = (&missing.name, entry.name);
+            let told = format!("`{missing}` is required; `svcfs call {name} --help` tells what the operation takes");
             return Err(Failure::saying(Exit::Usage, told));
         }
         if self.if_match.is_some() && entry.is_reading() {

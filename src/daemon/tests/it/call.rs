@@ -52,6 +52,7 @@ fn search_answers_as_json_and_as_a_table() {
     let table = contains("PATH").and(contains(path)).and(contains("<mark>").not());
     svcfs(&["call", "search", "q=wikilinks", "-r", &place.at("kb")]).assert().success().stdout(table);
     svcfs(&["call", "search", "q=qqqqqq", "-r", &place.at("kb")]).assert().success().stdout("");
+    assert_eq!(ask(&place, &["search", "query=wikilinks"]), ask(&place, &["search", "q=wikilinks"]));
 }
 
 #[test]

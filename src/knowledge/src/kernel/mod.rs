@@ -8,12 +8,14 @@
 
 mod arguments;
 mod context;
+mod inputs;
 mod operation;
 mod route;
 #[cfg(test)]
 mod tests;
 
 pub use context::{Cx, Server, Space};
+pub use inputs::{Field, Inputs, Shape};
 pub use operation::{Answer, Area, Entry, Operation};
 pub use route::{Accepts, Media, Method, Route};
 

@@ -1,0 +1,80 @@
+use serde_json::json;
+
+use super::*;
+use crate::CATALOGUE;
+
+fn inputs(operation: &str) -> Inputs {
+    let mut entries = CATALOGUE.iter().flat_map(|area| area.operations);
+    Inputs::of(entries.find(|entry| entry.name == operation).unwrap())
+}
+
+/// What an operation reads from these texts, or why not.
+fn read(operation: &str, texts: &[(&str, &str)]) -> Result<Value, String> {
+    let (inputs, mut object) = (inputs(operation), Map::new());
+    for (name, text) in texts {
+        inputs.named(name).and_then(|field| field.add(&mut object, text)).map_err(|fault| {
+            assert_eq!(fault.kind(), Kind::Invalid);
+            fault.message().to_owned()
+        })?;
+    }
+    Ok(object.into())
+}
+
+#[test]
+fn the_schema_says_what_a_text_is() {
+    let texts = [("q", "5"), ("limit", "5"), ("suggest-threshold", "0.5"), ("pathPrefix", "notes")];
+    let expected = json!({ "q": "5", "limit": 5, "suggest_threshold": 0.5, "path_prefix": "notes" });
+    assert_eq!(read("search", &texts).unwrap(), expected);
+    assert_eq!(read("rename", &[("update_links", "false")]).unwrap(), json!({ "update_links": false }));
+    assert_eq!(read("write", &[("content", "")]).unwrap(), json!({ "content": "" }));
+}
+
+#[test]
+fn a_list_is_written_with_commas_or_as_json_or_in_several_texts() {
+    let files = json!([{ "path": "a.md", "content": "x, y" }]);
+    assert_eq!(read("bulk_write", &[("files", &files.to_string())]).unwrap(), json!({ "files": files }));
+    for (texts, links) in [
+        (&[("links", "a, b,,c")][..], json!(["a", "b", "c"])),
+        (&[("links", "[\"a, b\"]")], json!(["a, b"])),
+        (&[("links", "a"), ("links", "[\"b, c\"]")], json!(["a", "b, c"])),
+        (&[("links", "")], json!([])),
+    ] {
+        assert_eq!(read("resolve_links", texts).unwrap(), json!({ "links": links }), "{texts:?}");
+    }
+}
+
+#[test]
+fn an_input_is_known_under_its_other_name_however_that_is_spelled() {
+    for name in ["q", "query", "Query", "que-ry"] {
+        assert_eq!(read("search", &[(name, "x")]).unwrap(), json!({ "q": "x" }), "{name}");
+    }
+    assert_eq!(read("search", &[("query", "x"), ("q", "y")]).unwrap_err(), "`q`: is given twice");
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    for (operation, name, text, why) in [
+        ("search", "limit", "1.5", "`limit`: `1.5` is not an integer"),
+        ("search", "limit", "", "`limit`: `` is not an integer"),
+        ("search", "limit", "\u{1b}[31m", "`limit`: `\\u{1b}[31m` is not an integer"),
+        ("search", "suggest_threshold", "NaN", "`suggest_threshold`: `NaN` is not a number"),
+        ("rename", "update_links", "yes", "`update_links`: `yes` is not `true` or `false`"),
+        ("bulk_write", "files", "[", "`files`: `[` is not a JSON list"),
+        ("bulk_write", "files", "{", "`files`: `{` is not JSON"),
+        ("search", "limits", "5", "there is no parameter `limits`; did you mean `limit`?"),
+        ("toc", "", "5", "there is no parameter ``; known are `path`"),
+        ("toc", "zzz\n", "5", "there is no parameter `zzz\\n`; known are `path`"),
+    ] {
+        assert_eq!(read(operation, &[(name, text)]).unwrap_err(), why);
+    }
+    assert_eq!(read("toc", &[("path", "a"), ("path", "b")]).unwrap_err(), "`path`: is given twice");
+}
+
+#[test]
+fn what_must_be_given_is_missed_unless_it_is_there_under_one_of_its_names() {
+    let search = inputs("search");
+    let missing = |members: Value| search.missing(members.as_object().unwrap()).map(|field| field.name.as_str());
+    assert_eq!(missing(json!({ "limit": 5 })), Some("q"));
+    assert_eq!(missing(json!({ "q": "x" })), None);
+    assert_eq!(missing(json!({ "query": "x" })), None);
+}
