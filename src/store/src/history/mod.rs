@@ -7,6 +7,7 @@ mod foreign;
 mod index;
 mod mend;
 mod object;
+mod owner;
 mod pack;
 mod read;
 mod tree;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use git2::{ErrorCode, FileMode, Oid, Repository, RepositoryInitOptions};
 use parking_lot::Mutex;
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
+use tracing::warn;
 
 pub use foreign::{ForeignCommit, ForeignEntry};
 pub use read::BlameHunk;
@@ -125,6 +127,7 @@ impl History {
         config.set_bool("core.autocrlf", false)?;
         std::fs::create_dir_all(repository.path().join("info"))?;
         std::fs::write(repository.path().join("info/attributes"), "* -text\n")?;
+        owner::give_all(repository.path())?;
         Ok(repository)
     }
 
@@ -143,32 +146,17 @@ impl History {
     pub fn stage(&self, parent: Option<CommitId>, edits: &[Edit<'_>], author: &Author<'_>) -> Outcome<Staged> {
         let mut writer = self.writer.lock();
         let Writer { repository, objects, .. } = &mut *writer;
-        let mut branch = tree::Branch::default();
-        for edit in edits {
-            let blob = match edit {
-                Edit::Write { kind, content, .. } => Some((*kind, objects.blob(repository, content)?)),
-                Edit::Place { kind, blob, .. } => Some((*kind, Oid::from_bytes(blob.as_bytes())?)),
-                Edit::Remove { .. } => None,
-            };
-            branch.set(edit.path(), blob);
+        let count = objects.fresh().len();
+        let staged = staged(objects, repository, oid_of(parent)?, (edits, author));
+        if !matches!(staged, Ok(Staged { is_new: true, .. })) {
+            objects.forget_after(count);
         }
-        let parent_tree = match parent {
-            Some(parent) => Some(objects.tree_of(repository, oid(parent)?)?),
-            None => None,
-        };
-        let tree = match tree::grown(objects, repository, parent_tree, &branch)? {
-            Some(tree) => tree,
-            None => objects.tree(Vec::new())?,
-        };
-        if let Some(parent) = parent.filter(|_| Some(tree) == parent_tree) {
-            return Ok(Staged { commit: parent, is_new: false });
-        }
-        let parent = match parent {
-            Some(parent) => Some(oid(parent)?),
-            None => None,
-        };
-        let commit = objects.commit(tree, commit_text(tree, parent, author).as_bytes())?;
-        Ok(Staged { commit: commit_id(commit), is_new: true })
+        staged
+    }
+
+    /// Lets go of what was staged and not published: its sets were refused.
+    pub fn discard(&self) {
+        self.writer.lock().objects.forget_fresh();
     }
 
     /// What a commit has at a path, also one that is staged and not published.
@@ -210,6 +198,12 @@ impl History {
             Some(from) => repository.reference_matching(&name, oid(to)?, true, oid(from)?, subject)?,
             None => repository.reference(&name, oid(to)?, false, subject)?,
         };
+        // The branch has moved: what fails from here on does not take that back.
+        if let Err(error) = owned_by_the_repository(repository, &name) {
+            warn!(%error, "files of the branch could not be given to the owner of the repository");
+        }
+        drop(writer);
+        self.release();
         Ok(())
     }
 
@@ -237,6 +231,44 @@ impl History {
             readers.push(repository);
         }
     }
+}
+
+/// Builds a commit of edits on a parent.
+fn staged(
+    objects: &mut object::Objects,
+    repository: &Repository,
+    parent: Option<Oid>,
+    (edits, author): (&[Edit<'_>], &Author<'_>),
+) -> Outcome<Staged> {
+    let mut branch = tree::Branch::default();
+    for edit in edits {
+        let blob = match edit {
+            Edit::Write { kind, content, .. } => Some((*kind, objects.blob(content)?)),
+            Edit::Place { kind, blob, .. } => Some((*kind, Oid::from_bytes(blob.as_bytes())?)),
+            Edit::Remove { .. } => None,
+        };
+        branch.set(edit.path(), blob);
+    }
+    let parent_tree = match parent {
+        Some(parent) => Some(objects.tree_of(repository, parent)?),
+        None => None,
+    };
+    let tree = match tree::grown(objects, repository, parent_tree, &branch)? {
+        Some(tree) => tree,
+        None => objects.tree(Vec::new())?,
+    };
+    if let Some(parent) = parent.filter(|_| Some(tree) == parent_tree) {
+        return Ok(Staged { commit: commit_id(parent), is_new: false });
+    }
+    let commit = objects.commit(tree, commit_text(tree, parent, author).as_bytes())?;
+    Ok(Staged { commit: commit_id(commit), is_new: true })
+}
+
+/// A branch and its log are their owner's, also when the root user moved it: a person's `git commit` appends to them.
+fn owned_by_the_repository(repository: &Repository, name: &str) -> std::io::Result<()> {
+    owner::give_below(repository.path(), "logs/HEAD")?;
+    owner::give_below(repository.commondir(), name)?;
+    owner::give_below(&repository.commondir().join("logs"), name)
 }
 
 /// git refuses repositories that belong to somebody else; a server running as root serves exactly those.
@@ -299,6 +331,10 @@ const fn file_mode(kind: FileKind) -> FileMode {
 
 fn oid(commit: CommitId) -> Outcome<Oid> {
     Ok(Oid::from_bytes(commit.as_bytes())?)
+}
+
+fn oid_of(commit: Option<CommitId>) -> Outcome<Option<Oid>> {
+    commit.map(oid).transpose()
 }
 
 fn commit_id(oid: Oid) -> CommitId {

@@ -3,13 +3,14 @@
 //! Why not libgit2's own object writers? Loose objects cost a file each, and packs made by its builder cost a delta search; a
 //! commit is four small objects, and what a batch of them needs is one file.
 
-use std::collections::{HashMap, HashSet};
-use std::io::Write;
+use std::collections::HashMap;
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use flate2::Compression;
+use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
-use git2::{ObjectType, OdbLookupFlags, Oid, Repository};
+use git2::{ObjectType, Oid, Repository};
 use sha1::{Digest, Sha1};
 
 use super::Outcome;
@@ -29,8 +30,8 @@ pub(super) struct Deflated {
 #[derive(Default)]
 pub(super) struct Objects {
     fresh: Vec<Deflated>,
-    /// Objects that stand in a pack of ours, or will.
-    known: HashSet<Oid>,
+    /// Where each of them stands in `fresh`.
+    places: HashMap<Oid, usize>,
     trees: HashMap<Oid, Arc<[u8]>>,
     kept_bytes: usize,
     /// Trees of recent commits.
@@ -38,12 +39,10 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Adds a blob, unless git has it.
-    pub(super) fn blob(&mut self, repository: &Repository, content: &[u8]) -> Outcome<Oid> {
+    /// Adds a blob. Also one that git has: no reference may show it, and somebody's `git gc` is about to take it away.
+    pub(super) fn blob(&mut self, content: &[u8]) -> Outcome<Oid> {
         let id = hash(ObjectType::Blob, content);
-        if !self.known.contains(&id) && !repository.odb()?.exists_ext(id, OdbLookupFlags::NO_REFRESH) {
-            self.add(id, ObjectType::Blob, content)?;
-        }
+        self.add(id, ObjectType::Blob, content)?;
         Ok(id)
     }
 
@@ -67,8 +66,9 @@ impl Objects {
     }
 
     fn add(&mut self, id: Oid, kind: ObjectType, content: &[u8]) -> Outcome<()> {
-        if self.known.insert(id) {
+        if !self.places.contains_key(&id) {
             self.fresh.push(Deflated { id, bytes: deflated(kind, content)? });
+            self.places.insert(id, self.fresh.len() - 1);
         }
         Ok(())
     }
@@ -77,6 +77,11 @@ impl Objects {
     pub(super) fn raw_tree(&mut self, repository: &Repository, id: Oid) -> Outcome<Arc<[u8]>> {
         if let Some(raw) = self.trees.get(&id) {
             return Ok(Arc::clone(raw));
+        }
+        if let Some(at) = self.places.get(&id) {
+            let raw: Arc<[u8]> = inflated(&self.fresh[*at].bytes)?.into();
+            self.keep_tree(id, Arc::clone(&raw));
+            return Ok(raw);
         }
         let stored = repository.odb()?;
         let object = stored.read(id)?;
@@ -105,24 +110,20 @@ impl Objects {
         }
     }
 
-    /// Hands over what no pack has yet.
-    pub(super) fn take_fresh(&mut self) -> Vec<Deflated> {
-        std::mem::take(&mut self.fresh)
+    /// What no pack has yet.
+    pub(super) fn fresh(&self) -> &[Deflated] {
+        &self.fresh
     }
 
-    /// Takes back what could not be published.
-    pub(super) fn put_back(&mut self, objects: Vec<Deflated>) {
-        self.fresh.splice(0..0, objects);
+    /// Lets go of objects: a pack has them, or nobody wants them any more.
+    pub(super) fn forget_fresh(&mut self) {
+        self.forget_after(0);
     }
 
-    /// How many objects stand in packs of ours, or will.
-    pub(super) fn count(&self) -> usize {
-        self.known.len()
-    }
-
-    /// Forgets which objects stand in packs; those that wait for one are still known.
-    pub(super) fn forget_published(&mut self) {
-        self.known = self.fresh.iter().map(|object| object.id).collect();
+    /// Lets go of all but the first objects, of which there were so many before a set that came to nothing.
+    pub(super) fn forget_after(&mut self, count: usize) {
+        self.fresh.truncate(count);
+        self.places.retain(|_, at| *at < count);
     }
 }
 
@@ -157,4 +158,12 @@ fn deflated(kind: ObjectType, content: &[u8]) -> Outcome<Vec<u8>> {
     let mut encoder = ZlibEncoder::new(bytes, Compression::fast());
     encoder.write_all(content)?;
     Ok(encoder.finish()?)
+}
+
+/// The content of a pack entry.
+fn inflated(entry: &[u8]) -> Outcome<Vec<u8>> {
+    let header = entry.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1;
+    let mut content = Vec::new();
+    ZlibDecoder::new(entry.get(header..).unwrap_or_default()).read_to_end(&mut content)?;
+    Ok(content)
 }

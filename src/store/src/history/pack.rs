@@ -1,81 +1,100 @@
 //! Packs of our own (gitformat-pack(5)): one for each batch, merged as they grow in number.
 //!
-//! One rule: a pack appears whole. Its data file is in place before its index, by which git finds it.
+//! One rule: a pack appears whole, and stays until a branch shows what is in it. Its data file is in place before its index, by
+//! which git finds it; before both there is a `.keep` file, which keeps somebody's `git gc` from taking it for rubbish.
 //!
 //! The objects are not deltas of each other, so that packs are merged by putting their bodies one behind the other. Packing
 //! tightly is what `git gc` is for.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
+use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use git2::Oid;
 use sha1::{Digest, Sha1};
+use svcfs_base::Timestamp;
+use tracing::warn;
 
-use super::object::Deflated;
-use super::{History, Outcome};
+use super::{History, Outcome, owner};
 use crate::StoreError;
 
 /// So many packs of a level become one of the next.
 const FAN: usize = 12;
 /// Objects after which packs are left as they are, and others begun.
 const MAX_KNOWN_OBJECTS: usize = 500_000;
-const HEADER_BYTES: u64 = 12;
+/// Packs that would be larger together are left as they are.
+const MAX_MERGED_BYTES: usize = 64 << 20;
 const CHECKSUM_BYTES: usize = 20;
+const TEMPORARY: &str = ".svcfs_";
+/// What our `.keep` files say.
+const KEEP: &str = "svcfs: until a branch shows it\n";
+/// How far the clock may have been wrong before a crash.
+const MAX_CLOCK_ERROR: Duration = Duration::from_secs(86_400);
 
 /// A pack this process wrote.
 pub(super) struct Pack {
     path: PathBuf,
     objects: Vec<Place>,
-    /// Bytes between header and checksum.
-    body: u64,
 }
 
+/// An object in a pack.
 struct Place {
     id: Oid,
     crc: u32,
-    offset: u64,
+    range: Range<usize>,
 }
 
 /// The packs this process wrote, by how often they were merged.
 #[derive(Default)]
 pub(super) struct Packs {
     levels: Vec<Vec<Pack>>,
+    /// Our `.keep` files, of packs that no branch shows yet.
+    kept: Vec<PathBuf>,
 }
 
 impl History {
-    /// Writes what was staged as a pack, so that everybody who opens the repository has it. Nothing is flushed.
+    /// Writes what was staged as a pack, so that everybody who opens the repository has it. Nothing is flushed. `git gc`
+    /// leaves it alone until [`History::advance`] or [`History::release`].
     ///
     /// # Errors
     /// `State` when it cannot be written; the objects are then kept for the next time.
     pub fn publish(&self) -> Outcome<()> {
         let mut writer = self.writer.lock();
-        let fresh = writer.objects.take_fresh();
+        let directory = writer.repository.commondir().join("objects/pack");
+        let fresh: Vec<_> = writer.objects.fresh().iter().map(|object| (object.id, &*object.bytes)).collect();
         if fresh.is_empty() {
             return Ok(());
         }
-        let directory = writer.repository.commondir().join("objects/pack");
-        match written(&directory, &fresh) {
-            Ok(pack) => writer.packs.add(pack),
-            Err(error) => {
-                writer.objects.put_back(fresh);
-                return Err(error);
-            }
-        }
-        if writer.objects.count() > MAX_KNOWN_OBJECTS {
-            writer.objects.forget_published();
-            writer.packs = Packs::default();
-        }
-        writer.packs.merge(&directory)
+        let (pack, keep) = kept(&directory, &fresh)?;
+        writer.objects.forget_fresh();
+        writer.packs.kept.extend(keep);
+        writer.packs.add(0, pack);
+        Ok(())
     }
 
-    /// Takes away packs whose bytes did not all reach the disk before a crash; the log brings their objects again. How many.
+    /// Says that a branch shows all that was published: git's housekeeping may have it, and small packs are merged.
+    pub fn release(&self) {
+        let mut writer = self.writer.lock();
+        let directory = writer.repository.commondir().join("objects/pack");
+        writer.packs.release();
+        if let Err(error) = writer.packs.merge(&directory) {
+            warn!(%error, "packs of git could not be merged; they are whole, and `git gc` merges them too");
+        }
+    }
+
+    /// Takes away what a crash left of packs written at or after `since`, whose bytes may not have reached the disk; the log
+    /// brings their objects again. How many. Older packs are not doubted: a checkpoint flushed them.
     ///
     /// # Errors
     /// `State` when one cannot be read or removed.
-    pub fn sweep_torn_packs(&self) -> Outcome<usize> {
+    pub fn sweep_torn_packs(&self, since: Timestamp) -> Outcome<usize> {
         let writer = self.writer.lock();
         let directory = writer.repository.commondir().join("objects/pack");
+        let since = SystemTime::from(since).checked_sub(MAX_CLOCK_ERROR).unwrap_or(SystemTime::UNIX_EPOCH);
         let mut swept = 0;
         let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
@@ -83,12 +102,19 @@ impl History {
             Err(error) => return Err(error.into()),
         };
         for entry in entries {
-            let index = entry?.path();
-            let name = index.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if name.starts_with(TEMPORARY) {
-                fs::remove_file(&index)?;
-            } else if name.ends_with(".idx") && !(is_whole(&index)? && is_whole(&index.with_extension("pack"))?) {
-                remove(&index)?;
+            let file = entry?.path();
+            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let is_torn = if name.starts_with(TEMPORARY) {
+                fs::remove_file(&file)?;
+                false
+            } else if name.ends_with(".keep") && fs::read(&file).is_ok_and(|text| text == KEEP.as_bytes()) {
+                fs::remove_file(&file)?;
+                !file.with_extension("idx").exists() && file.with_extension("pack").exists()
+            } else {
+                name.ends_with(".idx") && !(is_whole(&file, since)? && is_whole(&file.with_extension("pack"), since)?)
+            };
+            if is_torn {
+                remove(&file.with_extension("idx"))?;
                 swept += 1;
             }
         }
@@ -96,13 +122,10 @@ impl History {
     }
 }
 
-/// Packs above this size were flushed by a checkpoint long before they grew to it, and are not read through.
-const MAX_DOUBTED_BYTES: u64 = 256 << 20;
-
-/// Whether a file ends in the checksum of what stands before it, as packs and their indexes do.
-fn is_whole(file: &Path) -> Outcome<bool> {
-    match fs::metadata(file) {
-        Ok(stat) if stat.len() > MAX_DOUBTED_BYTES => return Ok(true),
+/// Whether a file ends in the checksum of what stands before it, as packs and their indexes do. Not read when it is older.
+fn is_whole(file: &Path, since: SystemTime) -> Outcome<bool> {
+    match fs::metadata(file).and_then(|stat| stat.modified()) {
+        Ok(modified) if modified < since => return Ok(true),
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error.into()),
@@ -113,29 +136,90 @@ fn is_whole(file: &Path) -> Outcome<bool> {
 }
 
 impl Packs {
-    fn add(&mut self, pack: Pack) {
-        if self.levels.is_empty() {
-            self.levels.push(Vec::new());
+    fn release(&mut self) {
+        for keep in self.kept.drain(..) {
+            match fs::remove_file(&keep) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    warn!(file = %keep.display(), %error, "a mark that keeps a pack from `git gc` could not be removed");
+                }
+                Ok(()) | Err(_) => {}
+            }
         }
-        self.levels[0].push(pack);
     }
 
+    fn add(&mut self, level: usize, pack: Pack) {
+        // The same objects again: the file was replaced by its equal.
+        if self.levels.iter().flatten().any(|other| other.path == pack.path) {
+            return;
+        }
+        if self.levels.iter().flatten().map(|pack| pack.objects.len()).sum::<usize>() > MAX_KNOWN_OBJECTS {
+            self.levels.clear();
+        }
+        while self.levels.len() <= level {
+            self.levels.push(Vec::new());
+        }
+        self.levels[level].push(pack);
+    }
+
+    /// What cannot be merged is left as it is, and no more thought of.
     fn merge(&mut self, directory: &Path) -> Outcome<()> {
         let mut level = 0;
         while self.levels.get(level).is_some_and(|packs| packs.len() >= FAN) {
-            let merged = joined(directory, &self.levels[level])?;
-            let parts = std::mem::take(&mut self.levels[level]);
-            if self.levels.len() == level + 1 {
-                self.levels.push(Vec::new());
+            let mut parts = std::mem::take(&mut self.levels[level]);
+            drop_listed(directory, &mut parts)?;
+            let bytes = |pack: &Pack| pack.objects.iter().map(|place| place.range.len()).sum::<usize>();
+            if parts.iter().map(bytes).sum::<usize>() > MAX_MERGED_BYTES {
+                return Ok(());
             }
-            for part in parts.iter().filter(|part| part.path != merged.path) {
-                remove(&part.path.with_extension("idx"))?;
+            let mut whole = Vec::with_capacity(parts.len());
+            for part in parts {
+                if let Some(bytes) = part.read()? {
+                    whole.push((part, bytes));
+                }
             }
-            self.levels[level + 1].push(merged);
+            if let Some(merged) = joined(directory, &whole)? {
+                for (part, _) in whole.iter().filter(|(part, _)| part.path != merged.path) {
+                    remove(&part.path.with_extension("idx"))?;
+                }
+                self.add(level + 1, merged);
+            }
             level += 1;
         }
         Ok(())
     }
+}
+
+impl Pack {
+    /// Its bytes; none when somebody's `git repack` took it away, or something else is there now.
+    fn read(&self) -> Outcome<Option<Vec<u8>>> {
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let is_whole =
+            |place: &Place| bytes.get(place.range.clone()).is_some_and(|object| crc32fast::hash(object) == place.crc);
+        if self.objects.iter().all(is_whole) {
+            return Ok(Some(bytes));
+        }
+        warn!(file = %self.path.display(), "a pack of git is not what was written; run `git fsck`");
+        Ok(None)
+    }
+}
+
+/// Leaves out packs that an index over many packs names (`git multi-pack-index`): git looks for them where it says.
+fn drop_listed(directory: &Path, packs: &mut Vec<Pack>) -> Outcome<()> {
+    let listing = match fs::read(directory.join("multi-pack-index")) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    packs.retain(|pack| {
+        let index = pack.path.with_extension("idx");
+        let name = index.file_name().unwrap_or_default().as_encoded_bytes();
+        !listing.windows(name.len().max(1)).any(|window| window == name)
+    });
+    Ok(())
 }
 
 /// Removes a pack, its index first: what has no index is no pack to anybody.
@@ -151,51 +235,89 @@ fn remove(index: &Path) -> Outcome<()> {
     Ok(())
 }
 
-fn written(directory: &Path, objects: &[Deflated]) -> Outcome<Pack> {
-    let mut body = Vec::with_capacity(objects.iter().map(|object| object.bytes.len()).sum());
-    let mut places = Vec::with_capacity(objects.len());
-    for object in objects {
-        let offset = HEADER_BYTES + body.len() as u64;
-        places.push(Place { id: object.id, crc: crc32fast::hash(&object.bytes), offset });
-        body.extend_from_slice(&object.bytes);
+/// One pack of the objects of many, each once.
+fn joined(directory: &Path, packs: &[(Pack, Vec<u8>)]) -> Outcome<Option<Pack>> {
+    let mut seen = HashSet::new();
+    let mut objects = Vec::new();
+    for (pack, bytes) in packs {
+        let mut places: Vec<_> = pack.objects.iter().filter(|place| seen.insert(place.id)).collect();
+        places.sort_unstable_by_key(|place| place.range.start);
+        objects.extend(places.into_iter().map(|place| (place.id, &bytes[place.range.clone()])));
     }
-    stored(directory, places, &body)
+    if objects.is_empty() {
+        return Ok(None);
+    }
+    stored(&Laid::out(directory, &objects)?, &objects).map(Some)
 }
 
-fn joined(directory: &Path, packs: &[Pack]) -> Outcome<Pack> {
-    let mut body = Vec::new();
-    let mut places = Vec::with_capacity(packs.iter().map(|pack| pack.objects.len()).sum());
-    for pack in packs {
-        let shift = body.len() as u64;
-        let bytes = fs::read(&pack.path)?;
-        let part = usize::try_from(pack.body).ok().and_then(|length| bytes.get(12..12 + length));
-        let part =
-            part.ok_or_else(|| StoreError::Damaged(format!("`{}` is shorter than written", pack.path.display())))?;
-        body.extend_from_slice(part);
-        places.extend(pack.objects.iter().map(|place| Place { offset: place.offset + shift, ..*place }));
-    }
-    stored(directory, places, &body)
-}
-
-/// Puts a pack and its index in place, under the name git gives packs.
-fn stored(directory: &Path, mut objects: Vec<Place>, body: &[u8]) -> Outcome<Pack> {
-    let count =
-        u32::try_from(objects.len()).map_err(|_| StoreError::Damaged("too many objects for a pack".to_owned()))?;
-    let mut pack = Vec::with_capacity(body.len() + 32);
-    pack.extend_from_slice(b"PACK");
-    pack.extend_from_slice(&2_u32.to_be_bytes());
-    pack.extend_from_slice(&count.to_be_bytes());
-    pack.extend_from_slice(body);
-    let checksum = Sha1::digest(&pack);
-    pack.extend_from_slice(&checksum);
-    objects.sort_unstable_by_key(|place| place.id);
-    let index = index_of(&objects, &checksum);
-    let name = Oid::from_bytes(&checksum)?;
-    let path = directory.join(format!("pack-{name}.pack"));
+/// A pack that git's housekeeping leaves alone, and the file that makes it; none when there was one, which is somebody's.
+fn kept(directory: &Path, objects: &[(Oid, &[u8])]) -> Outcome<(Pack, Option<PathBuf>)> {
+    let laid = Laid::out(directory, objects)?;
+    let keep = laid.path.with_extension("keep");
     fs::create_dir_all(directory)?;
-    put(&path, &pack)?;
-    put(&path.with_extension("idx"), &index)?;
-    Ok(Pack { path, objects, body: body.len() as u64 })
+    let mark = match created(&keep) {
+        Ok(file) => Some(file),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => None,
+        Err(error) => return Err(error.into()),
+    };
+    let is_ours = mark.is_some();
+    let pack = mark.map_or(Ok(()), |mut mark| mark.write_all(KEEP.as_bytes()));
+    match pack.map_err(StoreError::from).and_then(|()| stored(&laid, objects)) {
+        Ok(pack) => Ok((pack, is_ours.then_some(keep))),
+        Err(error) => {
+            // The failure that matters is the first one; leftovers are swept at the next opening.
+            if !laid.path.with_extension("idx").exists() {
+                let _ = fs::remove_file(&laid.path);
+            }
+            if is_ours {
+                let _ = fs::remove_file(&keep);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// A pack to be: everything but its objects.
+struct Laid {
+    /// The name git gives it.
+    path: PathBuf,
+    header: Vec<u8>,
+    places: Vec<Place>,
+    checksum: [u8; CHECKSUM_BYTES],
+}
+
+impl Laid {
+    fn out(directory: &Path, objects: &[(Oid, &[u8])]) -> Outcome<Self> {
+        let count =
+            u32::try_from(objects.len()).map_err(|_| StoreError::Damaged("too many objects for a pack".to_owned()))?;
+        let mut header = b"PACK".to_vec();
+        header.extend_from_slice(&2_u32.to_be_bytes());
+        header.extend_from_slice(&count.to_be_bytes());
+        let mut hasher = Sha1::new();
+        hasher.update(&header);
+        let mut places = Vec::with_capacity(objects.len());
+        let mut end = header.len();
+        for (id, bytes) in objects {
+            let start = end;
+            end += bytes.len();
+            places.push(Place { id: *id, crc: crc32fast::hash(bytes), range: start..end });
+            hasher.update(bytes);
+        }
+        places.sort_unstable_by_key(|place| place.id);
+        let checksum: [u8; CHECKSUM_BYTES] = hasher.finalize().into();
+        let path = directory.join(format!("pack-{}.pack", Oid::from_bytes(&checksum)?));
+        Ok(Self { path, header, places, checksum })
+    }
+}
+
+/// Puts a pack and its index in place.
+fn stored(laid: &Laid, objects: &[(Oid, &[u8])]) -> Outcome<Pack> {
+    let bodies = objects.iter().map(|(_, bytes)| *bytes);
+    let index = index_of(&laid.places, &laid.checksum);
+    put(&laid.path, std::iter::once(&*laid.header).chain(bodies).chain([&laid.checksum[..]]))?;
+    put(&laid.path.with_extension("idx"), std::iter::once(&*index))?;
+    let objects = laid.places.iter().map(|place| Place { range: place.range.clone(), ..*place }).collect();
+    Ok(Pack { path: laid.path.clone(), objects })
 }
 
 /// Version 2 of a pack's index.
@@ -216,12 +338,12 @@ fn index_of(objects: &[Place], checksum: &[u8]) -> Vec<u8> {
     let mut far = Vec::new();
     for place in objects {
         // Offsets above 2 GiB stand in a table of their own, to which the high bit points.
-        match u32::try_from(place.offset).ok().filter(|offset| *offset < 1 << 31) {
+        match u32::try_from(place.range.start).ok().filter(|offset| *offset < 1 << 31) {
             Some(near) => index.extend_from_slice(&near.to_be_bytes()),
             None => {
                 let at = u32::try_from(far.len()).unwrap_or(u32::MAX) | 1 << 31;
                 index.extend_from_slice(&at.to_be_bytes());
-                far.push(place.offset);
+                far.push(place.range.start as u64);
             }
         }
     }
@@ -234,15 +356,16 @@ fn index_of(objects: &[Place], checksum: &[u8]) -> Vec<u8> {
     index
 }
 
-const TEMPORARY: &str = "tmp_svcfs_";
-
-fn put(path: &Path, bytes: &[u8]) -> Outcome<()> {
+fn put<'a>(path: &Path, parts: impl Iterator<Item = &'a [u8]>) -> Outcome<()> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    // Not a name that begins with `tmp_`: `git prune` takes those away.
     let temporary = path.with_file_name(format!("{TEMPORARY}{extension}"));
     let outcome = (|| {
-        let mut file = fs::File::create(&temporary)?;
-        file.write_all(bytes)?;
-        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o444))?;
+        let mut file = std::io::BufWriter::new(created_anew(&temporary)?);
+        for part in parts {
+            file.write_all(part)?;
+        }
+        file.flush()?;
         fs::rename(&temporary, path)
     })();
     if outcome.is_err() {
@@ -251,3 +374,24 @@ fn put(path: &Path, bytes: &[u8]) -> Outcome<()> {
     }
     Ok(outcome?)
 }
+
+fn created_anew(path: &Path) -> std::io::Result<fs::File> {
+    match created(path) {
+        // Of an attempt that failed.
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            fs::remove_file(path)?;
+            created(path)
+        }
+        outcome => outcome,
+    }
+}
+
+/// A file nobody writes again, as git makes them: readable for whom the umask lets, and the repository owner's.
+fn created(path: &Path) -> std::io::Result<fs::File> {
+    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o444).open(path)?;
+    owner::give_as_its_directory(path)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests;

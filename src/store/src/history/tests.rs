@@ -6,12 +6,12 @@ use svcfs_base::{Actor, FileKind, Timestamp, TreePath};
 
 use super::*;
 
-struct Fixture {
-    directory: tempfile::TempDir,
-    history: History,
+pub(super) struct Fixture {
+    pub(super) directory: tempfile::TempDir,
+    pub(super) history: History,
 }
 
-fn fixture() -> Fixture {
+pub(super) fn fixture() -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let (history, is_new) = History::open(directory.path(), &[]).unwrap();
     assert!(is_new);
@@ -19,27 +19,27 @@ fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    fn git(&self, arguments: &[&str]) -> String {
+    pub(super) fn git(&self, arguments: &[&str]) -> String {
         let output = Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
         assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
-    fn commit(&self, parent: Option<CommitId>, edits: &[Edit<'_>]) -> CommitId {
+    pub(super) fn commit(&self, parent: Option<CommitId>, edits: &[Edit<'_>]) -> CommitId {
         let staged = self.history.stage(parent, edits, &author(&Actor::new("eve"))).unwrap();
         self.history.advance(parent, staged.commit).unwrap();
         staged.commit
     }
 }
 
-fn author(actor: &Actor) -> Author<'_> {
+pub(super) fn author(actor: &Actor) -> Author<'_> {
     Author { actor, time: Timestamp::from_second(1_800_000_000).unwrap(), message: "m" }
 }
 
-fn at(path: &str) -> TreePath {
+pub(super) fn at(path: &str) -> TreePath {
     TreePath::parse(path).unwrap()
 }
 
-fn write<'a>(path: &'a TreePath, content: &'a str) -> Edit<'a> {
+pub(super) fn write<'a>(path: &'a TreePath, content: &'a str) -> Edit<'a> {
     Edit::Write { path, kind: FileKind::Regular, content: content.as_bytes() }
 }
 
@@ -179,7 +179,7 @@ fn a_pack_without_all_its_bytes_is_taken_away_and_a_whole_one_stays() {
     let bytes = std::fs::read(&torn).unwrap();
     std::fs::remove_file(&torn).unwrap();
     std::fs::write(&torn, &bytes[..bytes.len() - 9]).unwrap();
-    assert_eq!(fixture.history.sweep_torn_packs().unwrap(), 1);
+    assert_eq!(fixture.history.sweep_torn_packs(Timestamp::now()).unwrap(), 1);
     assert_eq!(packs(), whole);
     fixture.git(&["fsck", "--strict"]);
 }

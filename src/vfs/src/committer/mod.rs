@@ -192,6 +192,10 @@ impl Committer {
     fn refuse(&mut self, sets: Vec<Prepared>, fault: &Fault) {
         error!(error = ?fault, sets = sets.len(), "changes could not be logged");
         *self.core.trouble.lock() = Some(fault.again());
+        // What is left is logged, and what follows is built on it.
+        if self.left.is_none() {
+            self.core.history.discard();
+        }
         for mut prepared in sets {
             match prepared.answer.take() {
                 Some(answer) => {

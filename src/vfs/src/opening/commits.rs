@@ -27,7 +27,7 @@ pub(super) fn complete(core: &Core, settled: Option<CommitId>, records: &[Record
             warn!(commit.id = %head, "the branch shows a commit that was lost in a crash; it is built again");
             core.history.advance(Some(head), ours)?;
         }
-        Some(head) if core.history.contains(head, ours)? => {}
+        Some(head) if core.history.contains(head, ours)? => core.history.release(),
         Some(head) if core.history.contains(ours, head)? => core.history.advance(Some(head), ours)?,
         None => core.history.advance(None, ours)?,
         Some(head) => {

@@ -26,7 +26,9 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool) -> Result<Committer, F
     let mut known = HashSet::new();
     if !unsettled.is_empty() {
         info!(sets = unsettled.len(), "completing changes that were logged and not settled");
-        let torn = core.history.sweep_torn_objects()? + core.history.sweep_torn_packs()?;
+        let since =
+            unsettled.iter().filter(|record| !record.foreign).map(|record| record.time).min().unwrap_or_default();
+        let torn = core.history.sweep_torn_objects()? + core.history.sweep_torn_packs(since)?;
         if torn > 0 {
             warn!(objects = torn, "objects of git without their bytes are written anew");
         }

@@ -1,0 +1,231 @@
+#![expect(clippy::disallowed_methods, reason = "packs are looked at and taken away by hand")]
+
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use svcfs_base::{Actor, CommitId};
+
+use super::super::Edit;
+use super::super::tests::{Fixture, at, author, fixture, write};
+use super::*;
+
+impl Fixture {
+    fn packs(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.directory.path().join(".git/objects/pack")).unwrap();
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+
+    fn stage(&self, parent: Option<CommitId>, edits: &[Edit<'_>]) -> Outcome<CommitId> {
+        Ok(self.history.stage(parent, edits, &author(&Actor::new("eve")))?.commit)
+    }
+
+    /// Pages `from..upto`, one commit each.
+    fn pages(&self, mut head: Option<CommitId>, from: usize, upto: usize) -> Option<CommitId> {
+        for n in from..upto {
+            head = Some(self.commit(head, &[write(&at(&format!("{n}.md")), &format!("page {n}"))]));
+        }
+        head
+    }
+}
+
+#[test]
+fn packs_that_somebody_repacked_do_not_stop_the_writer() {
+    for repack in [&["repack", "-adq"][..], &["gc", "-q", "--prune=now"]] {
+        let fixture = fixture();
+        let mut head = fixture.pages(None, 0, FAN - 1);
+        fixture.git(repack);
+        head = fixture.pages(head, FAN, FAN * 3);
+        fixture.git(repack);
+        fixture.pages(head, FAN * 3, FAN * 14);
+        fixture.git(&["fsck", "--strict", "--full"]);
+        assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), (FAN * 14 - 1).to_string());
+    }
+}
+
+#[test]
+fn what_was_pruned_since_it_was_written_is_written_again() {
+    let fixture = fixture();
+    let (kept, page) = (at("kept.md"), at("d/page.md"));
+    let first = fixture.commit(None, &[write(&kept, "kept")]);
+    fixture.commit(Some(first), &[write(&page, "a page")]);
+    // Opens the pack, so that libgit2 knows it for as long as it lives.
+    assert!(fixture.history.leaf(fixture.history.head().unwrap().unwrap(), &page).unwrap().is_some());
+    fixture.git(&["update-ref", "HEAD", &first.to_string()]);
+    fixture.git(&["reflog", "expire", "--expire=now", "--all"]);
+    fixture.git(&["gc", "-q", "--prune=now"]);
+    fixture.commit(Some(first), &[write(&page, "a page"), write(&at("other.md"), "other")]);
+    fixture.git(&["fsck", "--strict", "--full"]);
+    assert_eq!(fixture.git(&["show", "HEAD:d/page.md"]), "a page");
+}
+
+#[test]
+fn a_set_that_is_refused_or_changes_nothing_leaves_nothing_in_git() {
+    let fixture = fixture();
+    let (page, other) = (at("page.md"), at("other.md"));
+    let first = fixture.commit(None, &[write(&page, "1")]);
+    fixture.stage(Some(first), &[write(&other, "refused"), write(&at(".git/x"), "x")]).unwrap_err();
+    fixture.stage(Some(first), &[write(&page, "1")]).unwrap();
+    let before = fixture.packs();
+    fixture.history.publish().unwrap();
+    assert_eq!(fixture.packs(), before);
+    fixture.commit(Some(first), &[write(&other, "refused")]);
+    fixture.git(&["fsck", "--strict", "--full"]);
+}
+
+#[test]
+fn the_same_objects_published_twice_stand_in_a_merged_pack_once() {
+    let fixture = fixture();
+    let page = at("page.md");
+    for n in 0..FAN * 3 {
+        fixture.stage(None, &[write(&page, &format!("{}", n % 2)), write(&at("same.md"), "same")]).unwrap();
+        fixture.history.publish().unwrap();
+    }
+    let head = fixture.stage(None, &[write(&page, "0"), write(&at("same.md"), "same")]).unwrap();
+    fixture.history.advance(None, head).unwrap();
+    let head = fixture.pages(Some(head), 0, FAN * 2);
+    assert_eq!(fixture.history.head().unwrap(), head);
+    fixture.git(&["fsck", "--strict", "--full"]);
+    for index in fixture.packs().iter().filter(|file| file.extension().is_some_and(|extension| extension == "idx")) {
+        let listed = fixture.git(&["verify-pack", "-v", index.to_str().unwrap()]);
+        let mut ids: Vec<_> =
+            listed.lines().filter_map(|line| line.split(' ').next()).filter(|id| id.len() == 40).collect();
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "{listed}");
+    }
+}
+
+#[test]
+fn a_pack_that_waits_for_its_branch_is_kept_from_repacking() {
+    let fixture = fixture();
+    let head = fixture.pages(None, 0, 3);
+    let next = fixture.stage(head, &[write(&at("next.md"), "next")]).unwrap();
+    fixture.history.publish().unwrap();
+    fixture.git(&["repack", "-adq"]);
+    fixture.git(&["gc", "-q", "--prune=now"]);
+    fixture.history.advance(head, next).unwrap();
+    fixture.git(&["fsck", "--strict", "--full"]);
+    assert!(fixture.packs().iter().all(|file| file.extension().is_none_or(|extension| extension != "keep")));
+}
+
+#[test]
+fn a_pack_others_list_in_a_common_index_stays() {
+    let fixture = fixture();
+    let head = fixture.pages(None, 0, FAN - 2);
+    fixture.git(&["multi-pack-index", "write"]);
+    fixture.pages(head, FAN, FAN * 4);
+    fixture.git(&["multi-pack-index", "verify"]);
+    fixture.git(&["fsck", "--strict", "--full"]);
+}
+
+#[test]
+fn every_commit_survives_housekeeping_beside_the_writer() {
+    let fixture = fixture();
+    let is_done = AtomicBool::new(false);
+    let mut commits = vec![fixture.commit(None, &[write(&at("first.md"), "first")])];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for arguments in [&["gc", "-q", "--prune=now"][..], &["repack", "-adq"]].into_iter().cycle() {
+                if is_done.load(Ordering::Relaxed) {
+                    return;
+                }
+                // A pack may be merged away while it is read: then this run fails, and nothing is lost.
+                Command::new("git").arg("-C").arg(fixture.directory.path()).args(arguments).output().unwrap();
+            }
+        });
+        for n in 0..300 {
+            let parent = *commits.last().unwrap();
+            // Small sets of content that comes and goes.
+            let path = at(&format!("d{}/{}.md", n % 5, n % 11));
+            let next = fixture.stage(Some(parent), &[write(&path, &format!("{}", n % 7 + n / 40))]).unwrap();
+            while let Err(error) = fixture.history.advance(Some(parent), next) {
+                // `git gc` holds the references for a moment.
+                assert!(matches!(&error, StoreError::Git(error) if error.code() == git2::ErrorCode::Locked), "{error}");
+                std::thread::yield_now();
+            }
+            assert!(fixture.history.leaf(next, &path).unwrap().is_some());
+            commits.push(next);
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
+    fixture.git(&["fsck", "--strict", "--full"]);
+    commits.dedup();
+    assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), commits.len().to_string());
+    fixture.git(&["repack", "-adq"]);
+    fixture.git(&["fsck", "--strict", "--full"]);
+}
+
+#[test]
+fn what_a_crash_left_of_a_pack_is_swept_and_packs_of_others_are_not_doubted() {
+    let fixture = fixture();
+    let head = fixture.pages(None, 0, 2);
+    fixture.git(&["repack", "-adq"]);
+    let theirs = fixture.packs();
+    fixture.stage(head, &[write(&at("next.md"), "next")]).unwrap();
+    fixture.history.publish().unwrap();
+    let ours: Vec<_> = fixture.packs().into_iter().filter(|file| !theirs.contains(file)).collect();
+    // The crash came before the index; another pack of the person's is damaged, and older than the log's end.
+    let index = ours.iter().find(|file| file.extension().unwrap() == "idx").unwrap();
+    fs::remove_file(index).unwrap();
+    let damaged = theirs.iter().find(|file| file.extension().unwrap() == "pack").unwrap();
+    let mut bytes = fs::read(damaged).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::remove_file(damaged).unwrap();
+    fs::write(damaged, bytes).unwrap();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(9 * 86_400);
+    fs::File::open(damaged).unwrap().set_modified(old).unwrap();
+    fs::File::open(damaged.with_extension("idx")).unwrap().set_modified(old).unwrap();
+    let since = svcfs_base::Timestamp::now();
+    assert_eq!(fixture.history.sweep_torn_packs(since).unwrap(), 1);
+    assert_eq!(fixture.packs(), theirs);
+}
+
+#[test]
+fn packs_belong_to_the_owner_of_the_repository_and_nobody_writes_them() {
+    let fixture = fixture();
+    let directory = fixture.directory.path().join(".git/objects/pack");
+    let owner = if rustix::process::geteuid().is_root() { 12345 } else { rustix::process::geteuid().as_raw() };
+    std::os::unix::fs::chown(&directory, Some(owner), None).unwrap();
+    fixture.pages(None, 0, 2);
+    for file in fixture.packs() {
+        let stat = fs::metadata(&file).unwrap();
+        assert_eq!((stat.uid(), stat.mode() & 0o222), (owner, 0), "{}", file.display());
+    }
+}
+
+#[test]
+fn a_person_works_in_a_repository_the_root_user_made_for_them() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(directory.path(), Some(12345), Some(12345)).unwrap();
+    let (history, _) = super::super::History::open(directory.path(), &[]).unwrap();
+    let fixture = Fixture { directory, history };
+    fixture.pages(None, 0, 3);
+    let strange = Command::new("find").arg(fixture.directory.path()).args(["!", "-uid", "12345"]).output().unwrap();
+    assert_eq!(String::from_utf8(strange.stdout).unwrap(), "");
+}
+
+#[test]
+fn a_tree_of_a_batch_is_found_when_it_is_no_longer_kept_in_memory() {
+    let fixture = fixture();
+    let side = at("side/page.md");
+    let mut tip = fixture.stage(None, &[write(&side, "side")]).unwrap();
+    // Each commit makes a directory anew whose tree takes half a megabyte.
+    let name = "n".repeat(200);
+    let names: Vec<_> = (0..2200).map(|n| at(&format!("wide/{name}{n}"))).collect();
+    let edits: Vec<_> = names.iter().map(|path| write(path, "x")).collect();
+    tip = fixture.stage(Some(tip), &edits).unwrap();
+    for (n, name) in names.iter().take(40).enumerate() {
+        tip = fixture.stage(Some(tip), &[write(name, &format!("{n}"))]).unwrap();
+    }
+    tip = fixture.stage(Some(tip), &[write(&at("side/other.md"), "other")]).unwrap();
+    fixture.history.advance(None, tip).unwrap();
+    fixture.git(&["fsck", "--strict", "--full"]);
+    assert_eq!(fixture.git(&["show", "HEAD:side/page.md"]), "side");
+}
