@@ -13,6 +13,7 @@ What is already set there is kept.
 
 Environment:
   SVCFS_CRASH_ROUNDS   Times the server is killed under load and opened again (default here: 200)
+  SVCFS_MODEL_CASES    Random days of work held against the model (default here: 10000)
   PROPTEST_CASES       Random cases per property (default here: 20000)
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
 TEXT
@@ -23,5 +24,6 @@ case "${1:-}" in
 esac
 
 export SVCFS_CRASH_ROUNDS="${SVCFS_CRASH_ROUNDS:-200}"
+export SVCFS_MODEL_CASES="${SVCFS_MODEL_CASES:-10000}"
 export PROPTEST_CASES="${PROPTEST_CASES:-20000}"
 exec "$(dirname "${BASH_SOURCE[0]}")/test.sh" "$@"
