@@ -159,15 +159,21 @@ impl History {
         self.writer.lock().objects.forget_fresh();
     }
 
-    /// What a commit has at a path, also one that is staged and not published.
+    /// What a commit has at each of these paths, also one that is staged and not published; nothing before the first commit.
     ///
     /// # Errors
     /// `Git` when the commit or a tree of it cannot be read.
-    pub fn staged_leaf(&self, commit: CommitId, path: &TreePath) -> Outcome<Option<(ETag, FileKind)>> {
+    pub fn staged_leaves(
+        &self,
+        commit: Option<CommitId>,
+        paths: &[&TreePath],
+    ) -> Outcome<Vec<Option<(ETag, FileKind)>>> {
+        let Some(commit) = commit else { return Ok(vec![None; paths.len()]) };
         let mut writer = self.writer.lock();
         let Writer { repository, objects, .. } = &mut *writer;
         let tree = objects.tree_of(repository, oid(commit)?)?;
-        Ok(tree::leaf(objects, repository, tree, path)?.map(|(id, kind)| (etag(id), kind)))
+        let found = tree::leaves(objects, repository, tree, paths)?;
+        Ok(found.into_iter().map(|leaf| leaf.map(|(id, kind)| (etag(id), kind))).collect())
     }
 
     /// Whether git can record a path at all; `git~1` is one it cannot.

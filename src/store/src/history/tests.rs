@@ -154,10 +154,12 @@ fn what_is_staged_is_seen_by_the_next_set_and_by_nobody_else_until_published() {
     let (one, two) = (at("a/one.md"), at("a/two.md"));
     let first = fixture.history.stage(None, &[write(&one, "1")], &author(&Actor::new("eve"))).unwrap().commit;
     let second = fixture.history.stage(Some(first), &[write(&two, "2")], &author(&Actor::new("eve"))).unwrap().commit;
-    let leaf = fixture.history.staged_leaf(second, &one).unwrap();
-    assert_eq!(leaf, Some((svcfs_base::ETag::of(b"1"), FileKind::Regular)));
-    assert_eq!(fixture.history.staged_leaf(second, &at("a/none.md")).unwrap(), None);
-    assert_eq!(fixture.history.staged_leaf(second, &at("a")).unwrap(), None);
+    let (none, directory, root, below) = (at("a/none.md"), at("a"), TreePath::root(), at("a/one.md/x"));
+    let asked = [&two, &none, &root, &one, &below, &directory, &one];
+    let leaf = Some((svcfs_base::ETag::of(b"1"), FileKind::Regular));
+    let other = Some((svcfs_base::ETag::of(b"2"), FileKind::Regular));
+    let found = fixture.history.staged_leaves(Some(second), &asked).unwrap();
+    assert_eq!(found, [other, None, None, leaf, None, None, leaf]);
     assert!(fixture.history.leaf(second, &one).is_err());
     fixture.history.publish().unwrap();
     assert_eq!(fixture.history.leaf(second, &one).unwrap(), leaf);

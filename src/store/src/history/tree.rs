@@ -103,29 +103,54 @@ pub(super) fn grown(
     Ok(Some(objects.tree(raw)?))
 }
 
-/// The file a tree has at a path.
-pub(super) fn leaf(
+/// The files a tree has at these paths, in their order; each directory is read once.
+pub(super) fn leaves(
     objects: &mut Objects,
     repository: &Repository,
     root: Oid,
-    path: &TreePath,
-) -> Outcome<Option<(Oid, FileKind)>> {
-    let mut tree = root;
-    let mut names = path.components().peekable();
-    while let Some(name) = names.next() {
-        let raw = objects.raw_tree(repository, tree)?;
+    paths: &[&TreePath],
+) -> Outcome<Vec<Option<(Oid, FileKind)>>> {
+    let mut wanted: Vec<_> =
+        paths.iter().enumerate().map(|(at, path)| Wanted { names: path.components().collect(), at }).collect();
+    wanted.sort_unstable_by(|one, other| one.names.cmp(&other.names));
+    let mut look = Look { objects, repository, found: vec![None; paths.len()] };
+    look.below(root, 0, &wanted)?;
+    Ok(look.found)
+}
+
+/// A path that is looked for, and its place among the answers.
+struct Wanted<'a> {
+    names: Vec<&'a str>,
+    at: usize,
+}
+
+struct Look<'a> {
+    objects: &'a mut Objects,
+    repository: &'a Repository,
+    found: Vec<Option<(Oid, FileKind)>>,
+}
+
+impl Look<'_> {
+    /// Looks in the tree of a directory so many names deep, all of which the paths, in order, have in common.
+    fn below(&mut self, tree: Oid, depth: usize, wanted: &[Wanted<'_>]) -> Outcome<()> {
+        let raw = self.objects.raw_tree(self.repository, tree)?;
         let entries = parsed(&raw)?;
-        let Ok(at) = position(&entries, name.as_bytes()) else { return Ok(None) };
-        let (mode, id) = (entries[at].mode, entries[at].id);
-        if names.peek().is_none() {
-            return Ok(i32::try_from(mode).ok().and_then(FileKind::of_git_mode).map(|kind| (id, kind)));
+        // The root itself is no file.
+        let wanted = &wanted[wanted.partition_point(|wanted| wanted.names.len() <= depth)..];
+        for same in wanted.chunk_by(|one, other| one.names[depth] == other.names[depth]) {
+            let Ok(at) = position(&entries, same[0].names[depth].as_bytes()) else { continue };
+            let Entry { mode, id, .. } = entries[at];
+            let (here, deeper) = same.split_at(same.partition_point(|wanted| wanted.names.len() == depth + 1));
+            for wanted in here {
+                let kind = i32::try_from(mode).ok().and_then(FileKind::of_git_mode);
+                self.found[wanted.at] = kind.map(|kind| (id, kind));
+            }
+            if mode == TREE_MODE && !deeper.is_empty() {
+                self.below(id, depth + 1, deeper)?;
+            }
         }
-        if mode != TREE_MODE {
-            return Ok(None);
-        }
-        tree = id;
+        Ok(())
     }
-    Ok(None)
 }
 
 /// What stands under one name afterwards.
@@ -216,3 +241,6 @@ fn order(one: &Entry<'_>, other: &Entry<'_>) -> Ordering {
         next(one).cmp(&next(other))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -110,9 +110,10 @@ impl Committer {
     /// A set of edits behind us, without those that were recorded since they were seen, and without what git cannot record:
     /// that is on the disk only. None when nothing is left.
     fn plan_adopted(&self, prepared: &mut Prepared, tip: &mut Tip) -> Result<Option<Record>, StoreError> {
+        let paths: Vec<_> = prepared.effects.iter().map(|effect| &effect.path).collect();
+        let known = self.core.history.staged_leaves(tip.commit, &paths)?;
         let mut fresh = Vec::with_capacity(prepared.effects.len());
-        for effect in prepared.effects.drain(..) {
-            let known = tip.commit.map_or(Ok(None), |commit| self.core.history.staged_leaf(commit, &effect.path))?;
+        for (effect, known) in prepared.effects.drain(..).zip(known) {
             let before = effect.before.as_ref().map(|before| (before.etag, before.kind));
             let after = effect.after.as_ref().map(|after| (after.etag(), after.kind()));
             if known == before && known != after {
@@ -185,18 +186,19 @@ impl Committer {
     /// What stood in the tree when the set was accepted and history has never seen: somebody edited behind us, and the set is
     /// about to cover it. Both versions are kept.
     fn unseen(&self, prepared: &Prepared, parent: Option<CommitId>) -> Result<Option<Prepared>, StoreError> {
-        let mut effects = Vec::new();
+        let mut seen = Vec::new();
         for effect in &prepared.effects {
-            let Some(Before { etag, kind, seen: Some(content) }) = &effect.before else {
-                continue;
-            };
-            let known = match parent {
-                Some(parent) => self.core.history.staged_leaf(parent, &effect.path)?,
-                None => None,
-            };
+            if let Some(Before { etag, kind, seen: Some(content) }) = &effect.before {
+                seen.push((&effect.path, etag, kind, content));
+            }
+        }
+        let paths: Vec<_> = seen.iter().map(|(path, ..)| *path).collect();
+        let recorded = self.core.history.staged_leaves(parent, &paths)?;
+        let mut effects = Vec::new();
+        for ((path, etag, kind, content), known) in seen.into_iter().zip(recorded) {
             if known != Some((*etag, *kind)) {
                 effects.push(Effect {
-                    path: effect.path.clone(),
+                    path: path.clone(),
                     before: known.map(Before::from),
                     after: Some(After::Leaf(Leaf::new(content.clone(), *kind))),
                 });
