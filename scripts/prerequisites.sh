@@ -6,7 +6,7 @@ readonly BUILD_PACKAGES=(gcc libc6-dev make pkg-config git curl ca-certificates)
 # What a person who is not root needs to mount.
 readonly MOUNT_PACKAGES=(fuse3)
 # The programs that the tests drive against a mount.
-readonly TEST_PACKAGES=(vim nano rsync python3 e2fsprogs mount util-linux)
+readonly TEST_PACKAGES=(vim nano rsync python3 e2fsprogs mount util-linux xz-utils)
 
 # One line per argument, beside what the programs print.
 say() { printf '%s\n' "$@" >&2; }
