@@ -122,12 +122,22 @@ fn a_pack_others_list_in_a_common_index_stays() {
     fixture.git(&["fsck", "--strict", "--full"]);
 }
 
+/// Tells the other threads that this one is done, also when it failed.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn every_commit_survives_housekeeping_beside_the_writer() {
     let fixture = fixture();
     let is_done = AtomicBool::new(false);
     let mut commits = vec![fixture.commit(None, &[write(&at("first.md"), "first")])];
     std::thread::scope(|scope| {
+        let _done = Done(&is_done);
         scope.spawn(|| {
             for arguments in [&["gc", "-q", "--prune=now"][..], &["repack", "-adq"]].into_iter().cycle() {
                 if is_done.load(Ordering::Relaxed) {
@@ -137,6 +147,19 @@ fn every_commit_survives_housekeeping_beside_the_writer() {
                 Command::new("git").arg("-C").arg(fixture.directory.path()).args(arguments).output().unwrap();
             }
         });
+        for page in ["first"; 3] {
+            let (fixture, is_done, first) = (&fixture, &is_done, commits[0]);
+            scope.spawn(move || {
+                let path = at("first.md");
+                while !is_done.load(Ordering::Relaxed) {
+                    let head = fixture.history.head().unwrap().unwrap();
+                    for commit in [first, head] {
+                        let (etag, _) = fixture.history.leaf(commit, &path).unwrap().unwrap();
+                        assert_eq!(fixture.history.blob(etag).unwrap().unwrap(), page.as_bytes());
+                    }
+                }
+            });
+        }
         for n in 0..300 {
             let parent = *commits.last().unwrap();
             // Small sets of content that comes and goes.
@@ -150,7 +173,6 @@ fn every_commit_survives_housekeeping_beside_the_writer() {
             assert!(fixture.history.leaf(next, &path).unwrap().is_some());
             commits.push(next);
         }
-        is_done.store(true, Ordering::Relaxed);
     });
     fixture.git(&["fsck", "--strict", "--full"]);
     commits.dedup();
@@ -228,4 +250,32 @@ fn a_tree_of_a_batch_is_found_when_it_is_no_longer_kept_in_memory() {
     fixture.history.advance(None, tip).unwrap();
     fixture.git(&["fsck", "--strict", "--full"]);
     assert_eq!(fixture.git(&["show", "HEAD:side/page.md"]), "side");
+}
+
+#[test]
+fn a_repository_with_other_hashes_is_refused_and_untouched() {
+    let directory = tempfile::tempdir().unwrap();
+    let made = Command::new("git").arg("init").args(["-q", "--object-format=sha256"]).arg(directory.path()).status();
+    assert!(made.unwrap().success());
+    let error = super::super::History::open(directory.path(), &[]).err().unwrap();
+    assert!(matches!(&error, StoreError::Git(_)) && error.to_string().contains("object format 'sha256'"), "{error}");
+}
+
+#[test]
+fn a_large_blob_is_read_by_git_as_it_was_written() {
+    let fixture = fixture();
+    let mut state = 1_u32;
+    let content: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    })
+    .take(9 << 20)
+    .collect();
+    let path = at("large.bin");
+    let edit = Edit::Write { path: &path, kind: svcfs_base::FileKind::Regular, content: &content };
+    let mut head = Some(fixture.commit(None, &[edit]));
+    head = fixture.pages(head, 0, FAN * 3);
+    let blob = fixture.history.leaf(head.unwrap(), &path).unwrap().unwrap().0;
+    assert!(fixture.history.blob(blob).unwrap().unwrap() == content);
+    fixture.git(&["fsck", "--strict", "--full"]);
 }
