@@ -6,7 +6,7 @@ use std::path::Path;
 use git2::{IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow};
 use svcfs_base::{ETag, FileKind, TreePath};
 
-use super::{History, Outcome, etag, head_of, oid};
+use super::{History, Outcome, etag, head_of, oid, owner};
 use crate::{STATE_DIRECTORY, StoreError};
 
 const BEGIN: &str = "# svcfs: begin of what is never versioned";
@@ -70,6 +70,7 @@ impl History {
             }
         }
         index.write()?;
+        owner::give_as_its_directory(&repository.path().join("index"))?;
         Ok(())
     }
 

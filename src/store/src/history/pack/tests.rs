@@ -229,6 +229,7 @@ fn a_person_works_in_a_repository_the_root_user_made_for_them() {
     let (history, _) = super::super::History::open(directory.path(), &[]).unwrap();
     let fixture = Fixture { directory, history };
     fixture.pages(None, 0, 3);
+    fixture.history.refresh_index([at("0.md")].iter()).unwrap();
     let strange = Command::new("find").arg(fixture.directory.path()).args(["!", "-uid", "12345"]).output().unwrap();
     assert_eq!(String::from_utf8(strange.stdout).unwrap(), "");
 }
