@@ -162,9 +162,4 @@ impl Feed {
         self.recent.lock().is_closed = true;
         self.grown.notify_all();
     }
-
-    /// True once no event will follow.
-    pub fn is_closed(&self) -> bool {
-        self.recent.lock().is_closed
-    }
 }
