@@ -68,6 +68,12 @@ impl Callbacks {
     }
 }
 
+/// Of a node the kernel named by number: its file is gone since it looked the name up. Told so, the kernel looks again, and makes
+/// the file when it was asked to; `ENOENT` it would hand to the program.
+fn gone(fault: Fault) -> Refusal {
+    if fault.kind() == Kind::NotFound { Refusal::Word(Errno::ESTALE) } else { Refusal::Fault(fault) }
+}
+
 impl Filesystem for Callbacks {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let offered = WANTED & config.capabilities();
@@ -95,7 +101,7 @@ impl Filesystem for Callbacks {
 
     fn getattr(&self, _request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
         let node = node(inode);
-        answer("getattr", reply, || self.vfs.attributes(node).map(|found| file_attr(node, &found)));
+        answer("getattr", reply, || self.vfs.attributes(node).map(|found| file_attr(node, &found)).map_err(gone));
     }
 
     fn setattr(
@@ -126,12 +132,14 @@ impl Filesystem for Callbacks {
             modified: modified.map(moment),
             accessed: accessed.map(moment),
         };
-        answer("setattr", reply, || self.vfs.set_attributes(&caller, node, set).map(|now| file_attr(node, &now)));
+        answer("setattr", reply, || {
+            self.vfs.set_attributes(&caller, node, set).map(|now| file_attr(node, &now)).map_err(gone)
+        });
     }
 
     fn readlink(&self, request: &Request, inode: INodeNo, reply: ReplyData) {
         let caller = self.caller(request);
-        answer("readlink", reply, || self.vfs.link_target(&caller, node(inode)).map(Bytes::from));
+        answer("readlink", reply, || self.vfs.link_target(&caller, node(inode)).map(Bytes::from).map_err(gone));
     }
 
     fn mknod(
@@ -212,11 +220,7 @@ impl Filesystem for Callbacks {
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (node, caller, mode) = (node(inode), self.caller(request), open_mode(flags));
         answer("open", reply, || {
-            let handle = match self.vfs.open_node(&caller, node, mode) {
-                // The kernel remembered a name that is gone. It looks again, and makes the file when it was asked to.
-                Err(fault) if fault.kind() == Kind::NotFound => return Err(Refusal::Word(Errno::ESTALE)),
-                outcome => outcome?,
-            };
+            let handle = self.vfs.open_node(&caller, node, mode).map_err(gone)?;
             let writer = mode.write.then(|| Writer { node, uid: request.uid(), thread: None });
             Ok::<_, Refusal>(self.door.opened(handle, writer, self.bypass))
         });
@@ -260,7 +264,7 @@ impl Filesystem for Callbacks {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        answer("read", reply, || self.vfs.read_node(node(inode), offset, size as usize));
+        answer("read", reply, || self.vfs.read_node(node(inode), offset, size as usize).map_err(gone));
     }
 
     fn write(

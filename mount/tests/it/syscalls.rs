@@ -210,6 +210,18 @@ fn a_refused_save_fails_at_close_and_says_why() {
     assert_eq!(space.authors("a.md", 2).len(), 2);
 }
 
+/// The kernel tells of a closed handle a moment later, and the name of a new file whose save was refused goes in that moment.
+#[test]
+fn a_name_whose_first_save_was_refused_can_be_made_again_at_once() {
+    let Some(space) = Mounted::new() else { return };
+    let at = space.at("a.md");
+    for round in 0..2000 {
+        let mut file = File::create(&at).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        file.write_all(b"this is FORBIDDEN").unwrap();
+        assert_eq!(nix::unistd::close(file), Err(nix::errno::Errno::EINVAL), "round {round}");
+    }
+}
+
 #[test]
 fn fsync_returns_with_the_version_made() {
     let Some(space) = Mounted::new() else { return };

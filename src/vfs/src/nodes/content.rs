@@ -210,9 +210,8 @@ impl Vfs {
         // Told at once where it is known: many programs look at the outcome of `write`, and few at that of `close`.
         let trouble = self.core.trouble.lock().as_ref().map(Fault::again);
         if let Some(fault) = trouble.filter(|fault| matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly)) {
-            // Half a save is nobody's version: closing the file leaves the page as it was.
             if let Some(staging) = &mut self.nodes.shared(handle.node)?.lock().staging {
-                staging.is_refused = true;
+                staging.refused = Some(fault.again());
             }
             return Err(fault);
         }
@@ -252,7 +251,7 @@ impl Vfs {
         match &mut shared.staging {
             Some(staging) => {
                 change(staging, now)?;
-                staging.is_refused = false;
+                staging.refused = None;
                 Ok(())
             }
             None => Ok(()),
@@ -272,7 +271,7 @@ impl Vfs {
             is_changed: false,
             is_written: false,
             is_new: false,
-            is_refused: false,
+            refused: None,
             mode: None,
             uid: attributes.uid,
             gid: attributes.gid,
@@ -290,8 +289,9 @@ impl Vfs {
     /// another door wrote the file since, and only parts of it were changed here. What [`Vfs::apply`] says.
     pub fn publish(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
-        let is_waiting =
-            shared.lock().staging.as_ref().is_some_and(|staging| staging.bytes.is_empty() && !staging.is_written);
+        let is_only_emptied =
+            |staging: &Staging| staging.bytes.is_empty() && !staging.is_written && staging.refused.is_none();
+        let is_waiting = shared.lock().staging.as_ref().is_some_and(is_only_emptied);
         if is_waiting && durability == Durability::Soon {
             return Ok(());
         }
@@ -319,7 +319,11 @@ impl Vfs {
             }
             return Ok(());
         };
-        if staging.is_refused || !staging.is_changed && !staging.is_new {
+        if let Some(fault) = staging.refused {
+            // Closing leaves the page as it was, and says so: many programs look at the outcome of one call only.
+            return Err(fault);
+        }
+        if !staging.is_changed && !staging.is_new {
             return Ok(());
         }
         let kind = staging.mode.map(|mode| if mode & 0o100 != 0 { FileKind::Executable } else { FileKind::Regular });

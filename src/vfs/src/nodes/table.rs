@@ -10,7 +10,7 @@ use svcfs_base::{ETag, Fault, Kind, TreePath};
 use super::{HandleId, NodeId};
 
 /// Unpublished content of a node.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Staging {
     pub(crate) bytes: Vec<u8>,
     /// The hash of what staging began from; none for a new file or one emptied first: the last writer wins then.
@@ -21,8 +21,8 @@ pub(crate) struct Staging {
     pub(crate) is_written: bool,
     /// The file is not in the tree yet.
     pub(crate) is_new: bool,
-    /// The disk refused the last write, and its writer knows: what is here is half a save.
-    pub(crate) is_refused: bool,
+    /// Why the disk refused the last write: what is here is half a save, and nobody's version.
+    pub(crate) refused: Option<Fault>,
     pub(crate) mode: Option<u32>,
     pub(crate) uid: u32,
     pub(crate) gid: u32,

@@ -75,6 +75,20 @@ fn an_emptied_file_waits_for_its_last_handle() {
 }
 
 #[test]
+fn closing_a_new_file_the_disk_refused_says_so_and_leaves_no_name() {
+    let space = TestSpace::new();
+    let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
+    *space.vfs.core.trouble.lock() = Some(svcfs_base::Fault::new(Kind::NoSpace, "no space left"));
+    assert_eq!(space.vfs.write_node(handle, WriteAt::Offset(0), b"text").unwrap_err().kind(), Kind::NoSpace);
+    assert_eq!(space.vfs.publish(&ann(), node, Durability::Soon).unwrap_err().kind(), Kind::NoSpace);
+    // Before the handle is let go of: the kernel tells of that a moment later.
+    assert_eq!(space.vfs.lookup(&ann(), NodeId::ROOT, &name("a.md")).unwrap_err().kind(), Kind::NotFound);
+    space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
+    space.vfs.release(&ann(), handle).unwrap();
+    *space.vfs.core.trouble.lock() = None;
+}
+
+#[test]
 fn a_refused_save_keeps_the_last_good_version_and_the_refused_text() {
     let space = TestSpace::new();
     space.put("a.md", "good\n");
