@@ -37,6 +37,9 @@ pub enum StoreError {
     /// A file of our own state could not be read or written.
     #[error("state: {0}")]
     State(#[from] io::Error),
+    /// git's folder is gone, broken or locked by somebody; the text says what to do and may be shown to every caller.
+    #[error("{0}")]
+    Repository(String),
     /// A stored value makes no sense.
     #[error("state is damaged: {0}")]
     Damaged(String),
@@ -53,6 +56,7 @@ impl From<StoreError> for Fault {
                 Self::invalid("path", format_args!("git cannot record `{path}`: {reason}; choose another name"))
             }
             StoreError::State(source) => of_state(source),
+            StoreError::Repository(text) => Self::unavailable(text),
             StoreError::Database(source) => match source.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => no_space(source),
                 Some(ErrorCode::ReadOnly) => read_only(source),
@@ -65,6 +69,8 @@ impl From<StoreError> for Fault {
                 }
                 text if text.contains("Read-only file system") => read_only(source),
                 text if text.contains("Permission denied") => no_permission(source),
+                _ if source.code() == git2::ErrorCode::Locked => locked(source),
+                _ if source.class() == git2::ErrorClass::Reference => unreadable_branch(source),
                 _ => Self::internal(StoreError::Git(source)),
             },
             StoreError::Damaged(text) => Self::internal(StoreError::Damaged(text)),
@@ -79,6 +85,10 @@ fn of_state(source: io::Error) -> Fault {
         E::StorageFull | E::QuotaExceeded => no_space(source),
         E::ReadOnlyFilesystem => read_only(source),
         E::PermissionDenied => no_permission(source),
+        E::NotFound => Fault::unavailable(
+            "a directory below `.git` or `.svc/state` of the root is gone; put it back, or run `svcfs doctor`",
+        )
+        .caused_by(source),
         _ => Fault::internal(StoreError::State(source)),
     }
 }
@@ -89,6 +99,17 @@ fn no_space(source: impl Error + Send + Sync + 'static) -> Fault {
 
 fn read_only(source: impl Error + Send + Sync + 'static) -> Fault {
     Fault::new(Kind::ReadOnly, "the server's disk is read-only; nothing was written").caused_by(source)
+}
+
+fn locked(source: git2::Error) -> Fault {
+    let text = "another program holds a lock of git on the branch; wait until it ends, and if none is at work, \
+                `svcfs doctor` says which lock is left over";
+    Fault::unavailable(text).caused_by(source)
+}
+
+fn unreadable_branch(source: git2::Error) -> Fault {
+    let text = "git's `HEAD` or the branch it names cannot be read; put it back, or run `svcfs doctor`";
+    Fault::unavailable(text).caused_by(source)
 }
 
 fn no_permission(source: impl Error + Send + Sync + 'static) -> Fault {
@@ -104,6 +125,7 @@ mod tests {
     fn what_the_disk_refuses_is_told_as_what_it_is_whoever_was_refused() {
         let git =
             |text: &str| StoreError::Git(git2::Error::new(git2::ErrorCode::GenericError, git2::ErrorClass::Os, text));
+        let branch = |code, text: &str| StoreError::Git(git2::Error::new(code, git2::ErrorClass::Reference, text));
         let state = |errno| StoreError::State(io::Error::from_raw_os_error(errno));
         let database =
             |code| StoreError::Database(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
@@ -112,6 +134,10 @@ mod tests {
             (git("could not create 'index.lock': Read-only file system"), Kind::ReadOnly),
             (git("could not open 'HEAD.lock': Permission denied"), Kind::Forbidden),
             (git("object not found"), Kind::Internal),
+            (branch(git2::ErrorCode::Locked, "failed to lock 'objects/39'"), Kind::Unavailable),
+            (branch(git2::ErrorCode::GenericError, "corrupted loose reference file: HEAD"), Kind::Unavailable),
+            (StoreError::Repository("the git branch is gone".to_owned()), Kind::Unavailable),
+            (state(2), Kind::Unavailable),
             (state(28), Kind::NoSpace),
             (state(122), Kind::NoSpace),
             (state(30), Kind::ReadOnly),

@@ -13,7 +13,10 @@ mod probe;
 mod tree;
 
 pub use error::StoreError;
-pub use history::{Author, BlameHunk, Edit, ForeignCommit, ForeignEntry, History, Staged};
-pub use log::{Entry, Log, PathChange, PathVersion, Record};
+pub use history::{
+    Author, BadObject, BlameHunk, Edit, ForeignCommit, ForeignEntry, GitLock, History, Holder, Inspection, Objects,
+    Staged, TreeState, mend_head,
+};
+pub use log::{Entry, Log, LogCheck, PathChange, PathVersion, Record};
 pub use paths::{STATE_DIRECTORY, StatePaths};
 pub use tree::{Disk, Install, Stat, StatKind, WorkTree};

@@ -46,6 +46,7 @@ pub(crate) fn explained(error: StoreError, directory: &Path, size: usize) -> Sto
         | StoreError::Linked(_)
         | StoreError::Unrecordable { .. }
         | StoreError::State(_)
+        | StoreError::Repository(_)
         | StoreError::Damaged(_) => false,
     };
     if !is_vague {

@@ -169,6 +169,7 @@ pub(crate) fn is_in_the_way(error: &StoreError) -> bool {
         | StoreError::Unrecordable { .. }
         | StoreError::Database(_)
         | StoreError::State(_)
+        | StoreError::Repository(_)
         | StoreError::Damaged(_) => false,
     }
 }

@@ -79,9 +79,13 @@ impl Vfs {
         let lock = take_lock(&root)?;
         let places = Places::new(&scratch)?;
         let tree = WorkTree::open(&root).map_err(|error| at_root(&root, error))?;
-        let (history, _) = History::open(&root, &scratch).map_err(|error| at_root(&root, error))?;
         let (log, is_new_log) = Log::open(&StatePaths::of(&root)).map_err(|error| at_root(&root, error))?;
         let log = Arc::new(log);
+        if log.settled()?.1.is_some() {
+            // Another one in its place would stand in the way of whoever puts the lost one back.
+            History::must_be_there(&root)?;
+        }
+        let (history, _) = History::open(&root, &scratch).map_err(|error| at_root(&root, error))?;
         let feed = Feed::new(Arc::clone(&log), log.last()?);
         let core = Arc::new(Core {
             root,

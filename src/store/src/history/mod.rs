@@ -5,6 +5,7 @@
 
 mod foreign;
 mod index;
+mod inspection;
 mod mend;
 mod object;
 mod owner;
@@ -20,6 +21,8 @@ use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 use tracing::warn;
 
 pub use foreign::{ForeignCommit, ForeignEntry};
+pub(crate) use inspection::set_aside;
+pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, mend_head};
 pub use read::BlameHunk;
 
 use crate::StoreError;
@@ -116,6 +119,28 @@ impl History {
         let writer =
             Mutex::new(Writer { repository, objects: object::Objects::default(), packs: pack::Packs::default() });
         Ok((Self { root: root.to_owned(), writer, readers: Mutex::default() }, is_new))
+    }
+
+    /// Whether a root that had a repository still has one.
+    ///
+    /// # Errors
+    /// `Repository`, with what to do, when it has none, or one that git does not take for one.
+    pub fn must_be_there(root: &Path) -> Outcome<()> {
+        trust_the_root();
+        let at = root.display();
+        match Repository::open(root) {
+            Err(error) if error.code() == ErrorCode::NotFound && root.join(".git").exists() => {
+                Err(StoreError::Repository(format!(
+                    "`.git` of root `{at}` is damaged, git does not take it for a repository: run `svcfs doctor`, or put it \
+                     back from a backup or a clone"
+                )))
+            }
+            Err(error) if error.code() == ErrorCode::NotFound => Err(StoreError::Repository(format!(
+                "`.git` of root `{at}`, the history of its pages, is gone: put it back from a backup or a clone; if there is \
+                 none, remove `.svc/state`, and a new history begins with the pages as they are"
+            ))),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     fn init(root: &Path) -> Outcome<Repository> {

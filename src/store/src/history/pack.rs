@@ -29,7 +29,7 @@ const MAX_KNOWN_OBJECTS: usize = 500_000;
 /// Packs that would be larger together are left as they are.
 const MAX_MERGED_BYTES: usize = 64 << 20;
 const CHECKSUM_BYTES: usize = 20;
-const TEMPORARY: &str = ".svcfs_";
+pub(super) const TEMPORARY: &str = ".svcfs_";
 /// What our `.keep` files say.
 const KEEP: &str = "svcfs: until a branch shows it\n";
 /// How far the clock may have been wrong before a crash.
@@ -123,7 +123,7 @@ impl History {
 }
 
 /// Whether a file ends in the checksum of what stands before it, as packs and their indexes do. Not read when it is older.
-fn is_whole(file: &Path, since: SystemTime) -> Outcome<bool> {
+pub(super) fn is_whole(file: &Path, since: SystemTime) -> Outcome<bool> {
     match fs::metadata(file).and_then(|stat| stat.modified()) {
         Ok(modified) if modified < since => return Ok(true),
         Ok(_) => {}

@@ -186,7 +186,7 @@ impl<'r> Finder<'r> {
 }
 
 /// Not libgit2's own walk, which ends at the first directory whose name is no UTF-8.
-fn leaves_in(
+pub(super) fn leaves_in(
     repository: &Repository,
     tree: &Tree<'_>,
     prefix: &str,

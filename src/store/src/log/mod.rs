@@ -4,6 +4,7 @@
 //! `synchronous = FULL` gives one flush for all records appended together. Contents stay until a checkpoint has flushed what
 //! was made from them; the rows stay for good and are what history questions are answered from.
 
+mod check;
 mod read;
 mod rows;
 
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
+pub use check::LogCheck;
 pub use read::{PathChange, PathVersion};
 
 use crate::{StatePaths, StoreError, probe};

@@ -1,11 +1,15 @@
 //! Checkpoints: what the log made happen is flushed, and the log lets go of the contents.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use svcfs_store::StoreError;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::Committer;
+
+/// How long `.git/index` is left alone after somebody's lock kept it from being written; doubled each time, up to the other.
+const INDEX_RETRY: Duration = Duration::from_secs(2);
+const MAX_INDEX_RETRY: Duration = Duration::from_secs(60);
 
 impl Committer {
     /// Flushes tree and objects, brings `.git/index` up to date, and lets go of contents in the log.
@@ -27,15 +31,37 @@ impl Committer {
     }
 
     fn try_checkpoint(&mut self) -> Result<(), StoreError> {
-        match self.core.history.refresh_index(self.touched.iter()) {
-            Ok(()) => self.touched.clear(),
-            // A person's git holds the index; it is refreshed at the next checkpoint.
-            Err(error) => warn!(%error, "`.git/index` could not be refreshed"),
+        if self.index_retry.is_none_or(|(due, _)| due <= Instant::now()) {
+            self.refresh_index();
         }
         self.core.tree.flush()?;
         self.core.log.settle(self.last, self.head)?;
         self.unsettled_bytes = 0;
-        self.is_unsettled = !self.touched.is_empty();
+        self.is_unsettled = false;
         Ok(())
+    }
+
+    /// Brings `.git/index` up to date. A lock of a person's git, or one that a dead one left, is told once; nothing but
+    /// `git status` depends on it.
+    pub(super) fn refresh_index(&mut self) {
+        match self.core.history.refresh_index(self.touched.iter()) {
+            Ok(()) => {
+                self.touched.clear();
+                if self.index_retry.take().is_some() {
+                    info!("`.git/index` is up to date again");
+                }
+            }
+            Err(error) => {
+                let wait = match self.index_retry {
+                    None => {
+                        warn!(%error, "`.git/index` cannot be refreshed; `git status` is behind until it can. If no git is \
+                                       at work, `svcfs doctor` says which lock is left over");
+                        INDEX_RETRY
+                    }
+                    Some((_, wait)) => (wait * 2).min(MAX_INDEX_RETRY),
+                };
+                self.index_retry = Some((Instant::now() + wait, wait));
+            }
+        }
     }
 }

@@ -79,5 +79,6 @@ pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId)
 }
 
 pub(super) fn no_branch() -> StoreError {
-    StoreError::Damaged("the git branch is gone; restore it, or run `git switch` to one that exists".to_owned())
+    let text = "the git branch is gone: put `.git` back where it was, or run `git switch` to a branch that exists";
+    StoreError::Repository(text.to_owned())
 }

@@ -39,6 +39,8 @@ pub(crate) struct Committer {
     pub(crate) touched: BTreeSet<TreePath>,
     pub(crate) unsettled_bytes: usize,
     pub(crate) is_unsettled: bool,
+    /// When `.git/index`, which could not be written, is tried again, and how long after that.
+    pub(crate) index_retry: Option<(Instant, Duration)>,
     /// Sets that nobody waits for and that the log could not take yet.
     pub(crate) held: Vec<Prepared>,
     /// The newest commit that is logged and not on the branch: the disk refused until the end, and the next opening goes on.
@@ -66,6 +68,7 @@ impl Committer {
             touched: BTreeSet::new(),
             unsettled_bytes: 0,
             is_unsettled: false,
+            index_retry: None,
             held: Vec::new(),
             left: None,
             theirs: Vec::new(),
@@ -95,9 +98,10 @@ impl Committer {
         let checkpoint = self.is_unsettled.then(|| self.last_work + IDLE);
         let is_troubled = !self.held.is_empty() || self.core.trouble.lock().is_some();
         let retry = is_troubled.then(|| Instant::now() + RETRY);
+        let index = self.index_retry.map(|(due, _)| due);
         // Departures are entered without waking this thread: it looks often enough for their two seconds.
         let look = Instant::now() + IDLE;
-        [departure, checkpoint, retry, Some(look)].into_iter().flatten().min()
+        [departure, checkpoint, retry, index, Some(look)].into_iter().flatten().min()
     }
 
     fn idle(&mut self) {
@@ -106,11 +110,26 @@ impl Committer {
             self.process(held);
         } else if self.core.trouble.lock().is_some() {
             self.look_again();
+        } else {
+            self.look_at_branch();
         }
         self.record_departures(Instant::now());
         if self.is_unsettled && self.last_work.elapsed() >= IDLE {
             self.checkpoint();
+        } else if self.index_retry.is_some_and(|(due, _)| due <= Instant::now()) {
+            self.refresh_index();
         }
+    }
+
+    /// Whoever watches over the server learns that `.git` is gone or broken before a writer does.
+    fn look_at_branch(&self) {
+        let trouble = match self.core.history.head() {
+            Ok(None) if self.head.is_some() => foreign::no_branch(),
+            Ok(_) => return,
+            Err(error) => error,
+        };
+        error!(error = %trouble, "git cannot be used; writes are refused until it can");
+        *self.core.trouble.lock() = Some(trouble.into());
     }
 
     /// The trouble is over once the disk takes writes again: nobody need dare one to find out.
@@ -131,6 +150,9 @@ impl Committer {
             error!(message = %prepared.message, "an accepted write could not be logged before the end");
         }
         self.checkpoint();
+        if self.index_retry.is_some() && self.left.is_none() {
+            self.refresh_index();
+        }
         self.core.feed.close();
     }
 

@@ -33,10 +33,12 @@ impl Committer {
                     return false;
                 }
                 Err(error) => {
-                    warn!(%error, "logged changes are not in place yet; trying again");
+                    // Said once: it may last for hours, five times a second.
+                    if self.core.trouble.lock().is_none() {
+                        warn!(%error, "logged changes are not in place yet; trying again until they are");
+                    }
                     let fault: Fault = error.into();
-                    let text =
-                        format!("the write is recorded and will be completed, but the disk refuses now: {fault}");
+                    let text = format!("the write is recorded and will be completed, but not at this moment: {fault}");
                     *self.core.trouble.lock() = Some(Fault::unavailable(text).inside(format!("{fault:?}")));
                     is_closing = self.core.queue.pause(RETRY);
                 }

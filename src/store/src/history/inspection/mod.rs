@@ -1,0 +1,87 @@
+//! A repository looked at from outside, for whoever wants to know what is wrong with it.
+//!
+//! One rule: looking changes nothing. What mends is in `mend.rs`, loses nothing, and is done only when asked for.
+
+mod locks;
+mod mend;
+mod objects;
+mod tree;
+
+use std::path::{Path, PathBuf};
+
+use git2::{BranchType, ErrorCode, Repository};
+use svcfs_base::CommitId;
+
+pub use locks::{GitLock, Holder};
+pub use mend::mend_head;
+pub(crate) use mend::set_aside;
+pub use objects::{BadObject, Objects};
+pub use tree::TreeState;
+
+use super::{Outcome, commit_id, head_of, oid, trust_the_root};
+
+/// The repository of a root that nobody serves, or of one that somebody serves and only objects are asked for.
+pub struct Inspection {
+    root: PathBuf,
+    repository: Repository,
+}
+
+impl Inspection {
+    /// Opens the repository of a root; none when git finds none there.
+    ///
+    /// # Errors
+    /// `Git` when there is one that git does not accept.
+    pub fn open(root: &Path) -> Outcome<Option<Self>> {
+        trust_the_root();
+        match Repository::open(root) {
+            Ok(repository) => Ok(Some(Self { root: root.to_owned(), repository })),
+            Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The newest commit; none before the first.
+    ///
+    /// # Errors
+    /// `Git` when `HEAD` or the branch it names cannot be read.
+    pub fn head(&self) -> Outcome<Option<CommitId>> {
+        head_of(&self.repository)
+    }
+
+    /// Those of these commits that git does not have.
+    ///
+    /// # Errors
+    /// `Git` when the objects cannot be looked through at all.
+    pub fn missing(&self, commits: &[CommitId]) -> Outcome<Vec<CommitId>> {
+        let stored = self.repository.odb()?;
+        let mut missing = Vec::new();
+        for commit in commits {
+            if !stored.exists(oid(*commit)?) {
+                missing.push(*commit);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Whether a commit is another or lies below it.
+    ///
+    /// # Errors
+    /// `Git` when one of them cannot be read.
+    pub fn contains(&self, newer: CommitId, older: CommitId) -> Outcome<bool> {
+        let (newer, older) = (oid(newer)?, oid(older)?);
+        Ok(newer == older || self.repository.graph_descendant_of(newer, older)?)
+    }
+
+    /// Where the local branches stand; one that cannot be read is left out.
+    fn branches(&self) -> Outcome<Vec<(String, CommitId)>> {
+        let branches = self.repository.branches(Some(BranchType::Local))?.flatten();
+        let place = |branch: git2::Branch<'_>| {
+            let reference = branch.get();
+            Some((reference.name().ok()?.to_owned(), commit_id(reference.target()?)))
+        };
+        Ok(branches.filter_map(|(branch, _)| place(branch)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

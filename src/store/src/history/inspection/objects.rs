@@ -1,0 +1,177 @@
+//! Whether everything is there that the newest commit leads to, and is what its name says.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use git2::{ErrorCode, ObjectType, Odb, Oid, Repository};
+use svcfs_base::{ETag, TreePath};
+
+use super::Inspection;
+use crate::StoreError;
+use crate::history::pack::is_whole;
+use crate::history::{Outcome, etag, head_of, oid};
+
+/// Everything the newest commit leads to.
+#[derive(Debug, Default)]
+pub struct Objects {
+    /// How many were read.
+    pub read: usize,
+    /// Those that are missing or damaged; what only they lead to is not known.
+    pub bad: Vec<BadObject>,
+}
+
+/// An object that cannot be read.
+#[derive(Debug)]
+pub struct BadObject {
+    /// Its name.
+    pub id: ETag,
+    /// What it is for: `commit`, `directory`, `content`.
+    pub kind: &'static str,
+    /// Where in the tree it was first met; the root for a commit.
+    pub path: TreePath,
+    /// True when there is nothing, false when there is something else.
+    pub is_missing: bool,
+}
+
+/// What is still to be read.
+enum Task {
+    Commit(Oid),
+    Tree(Oid, String),
+}
+
+struct Walk<'r, P> {
+    repository: &'r Repository,
+    stored: Odb<'r>,
+    seen: HashSet<Oid>,
+    open: Vec<Task>,
+    found: Objects,
+    progress: P,
+}
+
+impl Inspection {
+    /// Reads every object that the newest commit leads to, each once, and compares it with its name. `progress` is told how many
+    /// were read.
+    ///
+    /// # Errors
+    /// `Git` when the newest commit is not known or the objects cannot be looked through at all.
+    pub fn objects(&self, progress: impl FnMut(usize)) -> Outcome<Objects> {
+        let Some(head) = head_of(&self.repository)? else { return Ok(Objects::default()) };
+        let mut walk = Walk {
+            repository: &self.repository,
+            stored: self.repository.odb()?,
+            seen: HashSet::new(),
+            open: vec![Task::Commit(oid(head)?)],
+            found: Objects::default(),
+            progress,
+        };
+        walk.seen.insert(oid(head)?);
+        while let Some(task) = walk.open.pop() {
+            match task {
+                Task::Commit(id) => walk.commit(id),
+                Task::Tree(id, prefix) => walk.tree(id, &prefix),
+            }
+        }
+        Ok(walk.found)
+    }
+
+    /// Packs whose data or index does not end in the checksum of what stands before it, or of which one half is missing.
+    ///
+    /// # Errors
+    /// `State` when the directory of packs or one of them cannot be read.
+    pub fn torn_packs(&self) -> Outcome<Vec<PathBuf>> {
+        let directory = self.repository.commondir().join("objects/pack");
+        let entries = match std::fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut torn = Vec::new();
+        for entry in entries {
+            let index = entry?.path();
+            if index.extension().is_some_and(|extension| extension == "idx")
+                && !(is_whole(&index, SystemTime::UNIX_EPOCH)?
+                    && is_whole(&index.with_extension("pack"), SystemTime::UNIX_EPOCH)?)
+            {
+                torn.push(index.with_extension("pack"));
+            }
+        }
+        torn.sort();
+        Ok(torn)
+    }
+}
+
+impl<P: FnMut(usize)> Walk<'_, P> {
+    fn commit(&mut self, id: Oid) {
+        if !self.is_good(id, ObjectType::Commit, "") {
+            return;
+        }
+        match self.repository.find_commit(id) {
+            Ok(commit) => {
+                if self.seen.insert(commit.tree_id()) {
+                    self.open.push(Task::Tree(commit.tree_id(), String::new()));
+                }
+                // What a shallow clone left behind is no damage.
+                let is_cut = self.repository.is_shallow();
+                for parent in commit.parent_ids() {
+                    if !(is_cut && !self.stored.exists(parent)) && self.seen.insert(parent) {
+                        self.open.push(Task::Commit(parent));
+                    }
+                }
+            }
+            Err(_) => self.note(id, ObjectType::Commit, "", false),
+        }
+    }
+
+    fn tree(&mut self, id: Oid, prefix: &str) {
+        if !self.is_good(id, ObjectType::Tree, prefix) {
+            return;
+        }
+        let Ok(tree) = self.repository.find_tree(id) else {
+            return self.note(id, ObjectType::Tree, prefix, false);
+        };
+        for entry in &tree {
+            let path = format!("{prefix}{}", String::from_utf8_lossy(entry.name_bytes()));
+            match entry.kind() {
+                Some(ObjectType::Tree) if self.seen.insert(entry.id()) => {
+                    self.open.push(Task::Tree(entry.id(), format!("{path}/")));
+                }
+                Some(ObjectType::Blob) if self.seen.insert(entry.id()) => {
+                    self.is_good(entry.id(), ObjectType::Blob, &path);
+                }
+                // Seen already, or the commit of another repository, which is not here.
+                Some(_) | None => {}
+            }
+        }
+    }
+
+    /// Reads one object; libgit2 compares its bytes with its name.
+    fn is_good(&mut self, id: Oid, kind: ObjectType, place: &str) -> bool {
+        self.found.read += 1;
+        (self.progress)(self.found.read);
+        let is_missing = match self.stored.read(id) {
+            Ok(object) if object.kind() == kind => return true,
+            Ok(_) => false,
+            Err(error) => error.code() == ErrorCode::NotFound && !self.stored.exists(id),
+        };
+        self.note(id, kind, place, is_missing);
+        false
+    }
+
+    fn note(&mut self, id: Oid, kind: ObjectType, place: &str, is_missing: bool) {
+        let kind = match kind {
+            ObjectType::Commit => "commit",
+            ObjectType::Tree => "directory",
+            ObjectType::Blob | ObjectType::Any | ObjectType::Tag => "content",
+        };
+        let path = TreePath::parse(place.trim_end_matches('/')).unwrap_or_else(|_| TreePath::root());
+        self.found.bad.push(BadObject { id: etag(id), kind, path, is_missing });
+    }
+}
+
+impl BadObject {
+    /// The object's name as git writes it.
+    pub(super) fn oid(&self) -> Result<Oid, StoreError> {
+        Ok(Oid::from_bytes(self.id.as_bytes())?)
+    }
+}

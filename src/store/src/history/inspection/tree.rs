@@ -1,0 +1,123 @@
+//! Tree, newest commit and `.git/index` held against each other, byte by byte: times and sizes are not believed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use git2::{Oid, Repository, Status, StatusOptions, StatusShow};
+use svcfs_base::{ETag, FileKind, TreePath};
+
+use super::Inspection;
+use crate::history::read::leaves_in;
+use crate::history::{Outcome, etag, head_of, oid};
+
+/// How tree, newest commit and `.git/index` differ.
+#[derive(Debug, Default)]
+pub struct TreeState {
+    /// The files of the newest commit, in path order.
+    pub files: Vec<(TreePath, FileKind)>,
+    /// Files that are not as the newest commit has them, gone ones among them.
+    pub edited: Vec<TreePath>,
+    /// Files that the newest commit does not have and nobody told git to leave alone.
+    pub new: Vec<TreePath>,
+    /// Files that cannot be read, and why.
+    pub unreadable: Vec<(TreePath, String)>,
+    /// Files that are as the newest commit has them, while `.git/index` says otherwise.
+    pub index_behind: Vec<TreePath>,
+    /// Why `.git/index` cannot be read.
+    pub index_damage: Option<String>,
+}
+
+impl Inspection {
+    /// Compares every file. `progress` is told how many were read, and of how many.
+    ///
+    /// # Errors
+    /// `Git` when the newest commit cannot be read.
+    pub fn tree(&self, mut progress: impl FnMut(usize, usize)) -> Outcome<TreeState> {
+        let mut state = TreeState::default();
+        let mut recorded = Vec::new();
+        if let Some(head) = head_of(&self.repository)? {
+            let tree = self.repository.find_commit(oid(head)?)?.tree()?;
+            leaves_in(&self.repository, &tree, "", &mut recorded)?;
+        }
+        let mut equal = BTreeMap::new();
+        for (done, (path, blob, kind)) in recorded.iter().enumerate() {
+            progress(done, recorded.len());
+            match standing(&self.root.join(path.as_str())) {
+                Ok(Some(present)) if present == (*blob, *kind) => drop(equal.insert(path.clone(), *blob)),
+                Ok(_) => state.edited.push(path.clone()),
+                Err(error) => state.unreadable.push((path.clone(), error.to_string())),
+            }
+        }
+        let known: BTreeSet<_> = recorded.iter().map(|(path, ..)| path.clone()).collect();
+        let looked = index_of(&self.repository).and_then(|index| {
+            state.index_behind = behind(&index, &equal);
+            let staged = index.into_keys().filter(|path| !known.contains(path));
+            let (new, gone): (Vec<_>, Vec<_>) =
+                staged.partition(|path| self.root.join(path.as_str()).symlink_metadata().is_ok());
+            state.index_behind.extend(gone);
+            state.new = new;
+            untracked(&self.repository)
+        });
+        match looked {
+            Ok(untracked) => state.new.extend(untracked.into_iter().filter(|path| !known.contains(path))),
+            Err(error) => state.index_damage = Some(error.message().to_owned()),
+        }
+        state.files = recorded.into_iter().map(|(path, _, kind)| (path, kind)).collect();
+        Ok(state)
+    }
+}
+
+/// What stands at a path, as git would record it; none when nothing that it could.
+fn standing(file: &Path) -> std::io::Result<Option<(ETag, FileKind)>> {
+    let stat = match std::fs::symlink_metadata(file) {
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        stat => stat?,
+    };
+    Ok(if stat.is_symlink() {
+        Some((ETag::of(std::fs::read_link(file)?.as_os_str().as_bytes()), FileKind::Symlink))
+    } else if stat.is_file() {
+        let is_executable = stat.permissions().mode() & 0o100 != 0;
+        let kind = if is_executable { FileKind::Executable } else { FileKind::Regular };
+        Some((ETag::of(&std::fs::read(file)?), kind))
+    } else {
+        None
+    })
+}
+
+/// What `.git/index` has; of a path in conflict, one side.
+fn index_of(repository: &Repository) -> Result<BTreeMap<TreePath, Oid>, git2::Error> {
+    let mut index = repository.index()?;
+    index.read(true)?;
+    let entry = |entry: git2::IndexEntry| {
+        let path = TreePath::parse(std::str::from_utf8(&entry.path).ok()?).ok()?;
+        FileKind::of_git_mode(entry.mode.cast_signed()).map(|_| (path, entry.id))
+    };
+    Ok(index.iter().filter_map(entry).collect())
+}
+
+fn behind(index: &BTreeMap<TreePath, Oid>, equal: &BTreeMap<TreePath, ETag>) -> Vec<TreePath> {
+    let differs =
+        |(path, blob): (&TreePath, &ETag)| (index.get(path).map(|id| etag(*id)) != Some(*blob)).then(|| path.clone());
+    equal.iter().filter_map(differs).collect()
+}
+
+fn untracked(repository: &Repository) -> Result<Vec<TreePath>, git2::Error> {
+    let mut options = StatusOptions::new();
+    options
+        .show(StatusShow::Workdir)
+        .include_untracked(true)
+        .recurse_untracked_dirs(true)
+        .exclude_submodules(true)
+        .update_index(false);
+    let statuses = repository.statuses(Some(&mut options))?;
+    let path = |entry: git2::StatusEntry<'_>| {
+        let is_new = entry.status().contains(Status::WT_NEW);
+        // A repository within the tree is told with a slash behind its name.
+        entry.path().ok().filter(|path| is_new && !path.ends_with('/')).and_then(|path| TreePath::parse(path).ok())
+    };
+    Ok(statuses.iter().filter_map(path).collect())
+}
