@@ -49,7 +49,8 @@ impl TestServer {
         let roots = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let [primary, other] = [("default", &roots[0]), ("other", &roots[1])].map(|(name, root)| {
             let (name, root) = (name.to_owned(), root.path().to_owned());
-            let space = open(Opening { name, root, clock: clock.clone(), watch: false }, &settings).unwrap();
+            let opening = Opening { name, root, clock: clock.clone(), watch: false, progress: None };
+            let space = open(opening, &settings).unwrap();
             start(&space, &supervisor).unwrap();
             space
         });

@@ -14,7 +14,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::{Exit, Failure};
-use crate::output;
+use crate::{output, progress};
 
 /// Beats `RUST_LOG`; both have the form `info,svcfs_vfs=debug`.
 const VARIABLES: [&str; 2] = ["SVC_LOG", "RUST_LOG"];
@@ -37,7 +37,7 @@ pub fn start(to: &LogOutput, usual: LevelFilter) -> Result<Logging, Failure> {
         LogOutput::Off => tracing_subscriber::registry().with(LevelFilter::OFF).try_init().map(|()| None),
         LogOutput::Stderr => {
             let colours = std::io::stderr().is_terminal();
-            log.with(layer().with_writer(std::io::stderr).with_ansi(colours)).try_init().map(|()| None)
+            log.with(layer().with_writer(progress::stderr).with_ansi(colours)).try_init().map(|()| None)
         }
         LogOutput::File(path) => {
             let (writer, guard) = tracing_appender::non_blocking(opened(path)?);

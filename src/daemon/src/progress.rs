@@ -1,8 +1,20 @@
 //! Progress of long work, when somebody watches.
+//!
+//! One rule: standard error is shared with the log. What is drawn there steps aside for each line ([`stderr`]), and shows
+//! itself only for work that takes long enough to be read.
 
+mod opening;
+
+pub use opening::Watched;
+
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// What is drawn at this moment; one at a time.
+static DRAWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Work whose length is not known; shows what is going on and for how long.
 ///
@@ -23,4 +35,24 @@ pub fn pages(what: &str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} pages, {eta} left");
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "))
         .with_message(what.to_owned())
+}
+
+/// Standard error for lines of the log: what is drawn is taken away for each of them and drawn again below.
+pub fn stderr() -> impl Write {
+    BesideTheBar
+}
+
+struct BesideTheBar;
+
+impl Write for BesideTheBar {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let drawn = DRAWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match drawn {
+            Some(bar) => bar.suspend(|| io::stderr().write(line)),
+            None => io::stderr().write(line),
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }

@@ -12,6 +12,7 @@ use svcfs_knowledge::spaces::{self, Opening};
 use svcfs_work::Supervisor;
 
 use crate::failure::{Exit, Failure};
+use crate::progress::Watched;
 
 /// Name of the one space this version serves (contract 2.14).
 const SPACE: &str = "default";
@@ -30,14 +31,17 @@ pub struct Root {
 
 impl Root {
     /// Opens a root, making the directory when it is absent: completes what was accepted and not finished, adopts what
-    /// changed behind svcfs, starts the indexer. Takes as long as there is to adopt.
+    /// changed behind svcfs, starts the indexer. Takes as long as there is to adopt, and shows how far that is.
     ///
     /// # Errors
     /// `Conflict` with the other's `pid` when another process has it; those of [`spaces::open`].
     pub fn open(path: &Path, settings: Settings, watch: bool) -> Result<Self, Fault> {
         let clock = Arc::new(SystemClock);
-        let opening = Opening { name: SPACE.to_owned(), root: path.to_owned(), clock: clock.clone(), watch };
-        let space = spaces::open(opening, &settings)?;
+        let watched = Watched::opening(path);
+        let (name, root, progress) = (SPACE.to_owned(), path.to_owned(), Some(watched.listener()));
+        let opened = spaces::open(Opening { name, root, clock: clock.clone(), watch, progress }, &settings);
+        drop(watched);
+        let space = opened?;
         let supervisor = Supervisor::new();
         spaces::start(&space, &supervisor)?;
         Ok(Self { server: Arc::new(Server::new(space, clock, settings)), supervisor })

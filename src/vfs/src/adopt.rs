@@ -3,8 +3,9 @@
 //! One rule: they are recorded and reported, never refused and never undone. Own writes are recognised by their content,
 //! never by a time window.
 
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::time::Duration;
+mod sets;
+
+use std::sync::mpsc::SyncSender;
 
 use svcfs_base::{Actor, Announcement, Door, Durability, ETag, Fault, FileKind, TreePath};
 use svcfs_store::StatKind;
@@ -13,12 +14,9 @@ use tracing::warn;
 use crate::Vfs;
 use crate::apply::many_message;
 use crate::core::{Core, is_missing};
+use crate::progress::{Progress, Reporter};
 use crate::queue::{After, Before, Effect, Prepared, Receipt};
-
-/// How much one commit adopts at most: bounds memory when a large tree is opened for the first time.
-const MAX_FILES: usize = 10_000;
-const MAX_BYTES: usize = 64 << 20;
-const MAX_WAIT: Duration = Duration::from_secs(600);
+use sets::Sets;
 
 impl Vfs {
     /// Compares the tree on disk with history and records what differs, under the name `fswatch`; how many files differed.
@@ -26,9 +24,15 @@ impl Vfs {
     /// # Errors
     /// `Internal` when git cannot compare; `NoSpace`, `ReadOnly` when the log cannot take it.
     pub fn rescan(&self) -> Result<usize, Fault> {
+        self.rescan_and_tell(&mut Reporter::silent())
+    }
+
+    /// As [`Vfs::rescan`], for somebody who waits.
+    pub(crate) fn rescan_and_tell(&self, reporter: &mut Reporter) -> Result<usize, Fault> {
         self.settled()?;
+        reporter.tell(Progress::Comparing);
         let paths = self.core.history.differences()?;
-        self.adopt(&paths)
+        self.adopt_and_tell(&paths, reporter)
     }
 
     /// Records what stands at these paths (and below those that are directories) where history has something else.
@@ -36,46 +40,26 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::rescan`].
     pub fn adopt(&self, paths: &[TreePath]) -> Result<usize, Fault> {
+        self.adopt_and_tell(paths, &mut Reporter::silent())
+    }
+
+    fn adopt_and_tell(&self, paths: &[TreePath], reporter: &mut Reporter) -> Result<usize, Fault> {
         if paths.iter().any(|path| self.core.overlay.get(path).is_some()) {
             // An edit over our own write in this moment brings no second event.
             self.settled()?;
         }
-        let mut count = 0;
-        let mut effects = Vec::new();
-        let mut bytes = 0;
-        let mut answers = Vec::new();
         let leaves = self.leaves_at(paths)?;
         let head = self.core.history.head()?;
         // What is recorded between this look and the submission is left out by the committer.
         let recorded = self.core.history.leaves_at(head, &leaves.iter().collect::<Vec<_>>())?;
+        let mut sets = Sets::new(&self.core, reporter, leaves.len());
         for (path, known) in leaves.iter().zip(recorded) {
-            let _held = self.core.locks.hold([path.clone()].into());
-            let Some(effect) = self.difference(path, known)? else {
-                continue;
-            };
-            if let Some(After::Leaf(leaf)) = &effect.after {
-                bytes += leaf.content.len();
-            }
-            effects.push(effect);
-            count += 1;
-            if effects.len() >= MAX_FILES || bytes >= MAX_BYTES {
-                answers.push(self.submit(std::mem::take(&mut effects))?);
-                bytes = 0;
-            }
+            let held = self.core.locks.hold([path.clone()].into());
+            let difference = self.difference(path, known)?;
+            drop(held);
+            sets.add(difference)?;
         }
-        if !effects.is_empty() {
-            answers.push(self.submit(effects)?);
-        }
-        for answer in answers {
-            answer.recv_timeout(MAX_WAIT).map_err(Fault::internal)??;
-        }
-        Ok(count)
-    }
-
-    fn submit(&self, effects: Vec<Effect>) -> Result<Receiver<Result<Receipt, Fault>>, Fault> {
-        let (sender, receiver) = mpsc::sync_channel(1);
-        self.core.queue.push(adopted(&self.core, effects, Some(sender)), |_| {})?;
-        Ok(receiver)
+        sets.finish()
     }
 
     /// The files these paths stand for: themselves, those below them on the disk, and those below them in history.

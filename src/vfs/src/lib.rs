@@ -17,6 +17,7 @@ mod overlay;
 mod past;
 mod place;
 mod plan;
+mod progress;
 mod queue;
 mod view;
 mod watch;
@@ -25,6 +26,7 @@ pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
 pub use nodes::{DiskSpace, HandleId, NodeId, OpenMode, SetAttributes, WriteAt};
 pub use past::{Action, BlameLine, ChangeRecord, Changes, Version};
+pub use progress::{OnProgress, Progress};
 pub use view::{Attributes, DirectoryEntry, EntryKind, File};
 
 use std::fs::{self, TryLockError};
@@ -41,6 +43,7 @@ use svcfs_store::{History, Log, StatePaths, WorkTree};
 use crate::core::Core;
 use crate::nodes::Nodes;
 use crate::place::Places;
+use crate::progress::Reporter;
 
 /// What a space is opened with.
 pub struct Options {
@@ -54,6 +57,8 @@ pub struct Options {
     pub scratch: Vec<String>,
     /// Whether edits made behind the server are looked for while it runs (at opening they always are).
     pub watch: bool,
+    /// Who hears how far the opening is; let go when it ends.
+    pub progress: Option<OnProgress>,
 }
 
 /// One space's tree: read it by path or by node, change it through [`Vfs::apply`].
@@ -74,7 +79,8 @@ impl Vfs {
     /// `Conflict`, naming the other's process id, when a server has this root already; `NotDirectory` when the root is a file;
     /// `ReadOnly`, `NoSpace`, `Forbidden` when state cannot be kept below it; `Internal` when log or git are damaged.
     pub fn open(options: Options) -> Result<Arc<Self>, Fault> {
-        let Options { root, clock, gates, scratch, watch } = options;
+        let Options { root, clock, gates, scratch, watch, progress } = options;
+        let mut reporter = Reporter::new(progress);
         let root = prepare_root(&root)?;
         let lock = take_lock(&root)?;
         let places = Places::new(&scratch)?;
@@ -102,7 +108,8 @@ impl Vfs {
             trouble: Mutex::default(),
             stamps: AtomicU64::new(1),
         });
-        let committer = opening::recover(&core, is_new_log).map_err(|fault| at_root(&core.root, fault))?;
+        let committer =
+            opening::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;
         core.feed.restart(committer.last);
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
@@ -120,7 +127,7 @@ impl Vfs {
             // Before the rescan, so that nothing falls between them.
             *vfs.watcher.lock() = Some(watch::Watcher::start(&vfs)?);
         }
-        vfs.rescan()?;
+        vfs.rescan_and_tell(&mut reporter)?;
         Ok(vfs)
     }
 

@@ -23,7 +23,8 @@ pub(crate) struct TestSpace {
 
 pub(crate) fn options(root: &Path, watch: bool) -> Options {
     let scratch = ["*~", "*.swp", "4913", "sed??????"].map(str::to_owned).to_vec();
-    Options { root: root.to_owned(), clock: Arc::new(SystemClock), gates: vec![Box::new(NoBadWord)], scratch, watch }
+    let gates: Vec<Box<dyn Gate>> = vec![Box::new(NoBadWord)];
+    Options { root: root.to_owned(), clock: Arc::new(SystemClock), gates, scratch, watch, progress: None }
 }
 
 /// Refuses pages that say so, and stamps pages that ask for it.

@@ -79,7 +79,7 @@ impl TestSpace {
         let settings = Settings::resolve(Config::parse("", &|_| None), Overrides::default()).unwrap();
         let clock = Arc::new(SystemClock);
         let root = folder.path().join("root");
-        let opening = Opening { name: "default".to_owned(), root, clock: clock.clone(), watch };
+        let opening = Opening { name: "default".to_owned(), root, clock: clock.clone(), watch, progress: None };
         let space = spaces::open(opening, &settings).unwrap();
         let supervisor = Supervisor::new();
         spaces::start(&space, &supervisor).unwrap();

@@ -12,7 +12,7 @@ use tracing::level_filters::LevelFilter;
 use crate::failure::{Exit, Failure};
 use crate::planting::{Planted, plant};
 use crate::root::{Root, is_new, settings, whoever};
-use crate::{logging, output, presence, progress};
+use crate::{logging, output, presence};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,11 +61,9 @@ impl Init {
         let template = Template::find(id).ok_or_else(|| {
             Failure::saying(Exit::Usage, format!("there is no template `{id}`; `svcfs init --help` lists them"))
         })?;
-        let watched = progress::spinner(&format!("adopting {}", path.display()));
         let advice = "it is initialised already";
         let root = Root::open(&path, settings, false).map_err(|fault| presence::taken(&path, fault, advice))?;
         let planted = plant(root.space(), template, &whoever(actor.as_deref()));
-        watched.finish_and_clear();
         let absolute = root.space().vfs.root().to_owned();
         root.close()?;
         tell(&path, &absolute, template, &planted?, json)

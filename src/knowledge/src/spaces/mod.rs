@@ -11,6 +11,7 @@ use std::sync::Arc;
 use svcfs_base::{Clock, Fault, Kind, Seq};
 use svcfs_config::Settings;
 use svcfs_index::Index;
+pub use svcfs_vfs::{OnProgress, Progress};
 use svcfs_vfs::{Options, Vfs};
 use svcfs_work::{Signal, Supervisor};
 
@@ -31,6 +32,8 @@ pub struct Opening {
     pub clock: Arc<dyn Clock>,
     /// Whether edits made behind the server are looked for.
     pub watch: bool,
+    /// Who hears how far the opening is.
+    pub progress: Option<OnProgress>,
 }
 
 /// Opens a space: its tree (which replays and adopts what has to be), then its index. Nothing runs in the background yet; see
@@ -39,7 +42,7 @@ pub struct Opening {
 /// # Errors
 /// Those of [`Vfs::open`]; `Unavailable` when the index cannot be made.
 pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> {
-    let Opening { name, root, clock, watch } = opening;
+    let Opening { name, root, clock, watch, progress } = opening;
     let index_file = root.join(INDEX_FILE);
     let vfs = Vfs::open(Options {
         root,
@@ -47,6 +50,7 @@ pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> 
         gates: vec![Box::new(LintGate::new(settings.lint.clone()))],
         scratch: settings.scratch.clone(),
         watch,
+        progress,
     })?;
     let index = Index::open(&index_file)?;
     // An index that is ahead of the feed is of another life of this root: the indexer reads the whole tree again.

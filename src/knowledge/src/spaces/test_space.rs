@@ -55,8 +55,8 @@ impl TestSpace {
     fn at(root: TempDir, config: &str) -> Self {
         let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
         let clock = Arc::new(FrozenClock::at(START));
-        let opening =
-            Opening { name: "default".to_owned(), root: root.path().to_owned(), clock: clock.clone(), watch: false };
+        let (name, root_path) = ("default".to_owned(), root.path().to_owned());
+        let opening = Opening { name, root: root_path, clock: clock.clone(), watch: false, progress: None };
         let space = open(opening, &settings).unwrap();
         let supervisor = Supervisor::new();
         start(&space, &supervisor).unwrap();

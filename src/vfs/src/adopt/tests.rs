@@ -5,6 +5,7 @@ use std::fs;
 
 use svcfs_base::Change;
 
+use super::sets::submit;
 use crate::queue::Effect;
 use crate::tests::{TestSpace, at, eve};
 
@@ -22,7 +23,7 @@ fn an_edit_that_a_write_covered_before_it_was_submitted_is_recorded_once_and_bel
     fs::write(space.directory.path().join("a.md"), "behind").unwrap();
     let seen = seen(&space);
     space.put("a.md", "two");
-    let answer = space.vfs.submit(vec![seen]).unwrap();
+    let answer = submit(&space.vfs.core, vec![seen]).unwrap();
     answer.recv().unwrap().unwrap();
     assert_eq!(space.log(), ["eve|eve: a.md", "fswatch|fswatch: a.md", "eve|eve: a.md"]);
     assert_eq!(space.git(&["show", "HEAD:a.md"]), "two");
@@ -34,7 +35,7 @@ fn an_edit_that_was_noticed_twice_is_one_version() {
     let space = TestSpace::new();
     fs::write(space.directory.path().join("a.md"), "behind").unwrap();
     let answers: Vec<_> =
-        [(), ()].map(|()| seen(&space)).into_iter().map(|seen| space.vfs.submit(vec![seen]).unwrap()).collect();
+        [(), ()].map(|()| seen(&space)).into_iter().map(|seen| submit(&space.vfs.core, vec![seen]).unwrap()).collect();
     for answer in answers {
         answer.recv().unwrap().unwrap();
     }
@@ -49,6 +50,6 @@ fn a_removal_behind_us_that_a_write_undid_is_not_recorded() {
     fs::remove_file(space.directory.path().join("a.md")).unwrap();
     let seen = seen(&space);
     space.vfs.apply(&eve(), Change::put(at("a.md"), "two")).unwrap();
-    space.vfs.submit(vec![seen]).unwrap().recv().unwrap().unwrap();
+    submit(&space.vfs.core, vec![seen]).unwrap().recv().unwrap().unwrap();
     assert_eq!(space.git(&["show", "HEAD:a.md"]), "two");
 }

@@ -7,6 +7,7 @@ use svcfs_store::{Author, Edit, Record, StoreError};
 use tracing::{error, warn};
 
 use crate::core::Core;
+use crate::progress::{Progress, Reporter};
 
 /// Where the log ends in git.
 pub(super) struct Completed {
@@ -17,9 +18,14 @@ pub(super) struct Completed {
 }
 
 /// Builds the commits of `records` again and brings the branch to the newest.
-pub(super) fn complete(core: &Core, settled: Option<CommitId>, records: &[Record]) -> Result<Completed, Fault> {
+pub(super) fn complete(
+    core: &Core,
+    settled: Option<CommitId>,
+    records: &[Record],
+    reporter: &mut Reporter,
+) -> Result<Completed, Fault> {
     // Writes every object of theirs again, whatever the branch shows.
-    let built = rebuild(core, settled, records)?;
+    let built = rebuild(core, settled, records, reporter)?;
     let mut known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
     let Some(ours) = built.tip else { return Ok(Completed { newest: settled, known }) };
     match core.history.head()? {
@@ -64,7 +70,8 @@ fn on_top(
             missing.push(record.clone());
         }
     }
-    let built = rebuild(core, Some(head), &missing)?;
+    // The same work once more, told already.
+    let built = rebuild(core, Some(head), &missing, &mut Reporter::silent())?;
     if let Some(ours) = built.tip.filter(|ours| *ours != head) {
         core.history.advance(Some(head), ours)?;
     }
@@ -79,12 +86,20 @@ struct Rebuilt {
     tip: Option<CommitId>,
 }
 
-fn rebuild(core: &Core, parent: Option<CommitId>, records: &[Record]) -> Result<Rebuilt, Fault> {
+fn rebuild(
+    core: &Core,
+    parent: Option<CommitId>,
+    records: &[Record],
+    reporter: &mut Reporter,
+) -> Result<Rebuilt, Fault> {
+    let total = records.len();
+    reporter.tell(Progress::Replaying { records: 0, total });
     let mut tip = parent;
     let mut commits = Vec::with_capacity(records.len());
     // Records of others up to here lie below ours already.
     let mut passed = 0;
     for (at, record) in records.iter().enumerate() {
+        reporter.pass(Progress::Replaying { records: at, total });
         if record.foreign {
             if at >= passed {
                 tip = record.commit;
@@ -105,6 +120,7 @@ fn rebuild(core: &Core, parent: Option<CommitId>, records: &[Record]) -> Result<
         commits.extend(tip.map(|commit| (record.seq, commit)));
     }
     core.history.publish()?;
+    reporter.tell(Progress::Replaying { records: total, total });
     Ok(Rebuilt { commits, tip })
 }
 

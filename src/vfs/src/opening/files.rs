@@ -9,16 +9,26 @@ use tracing::warn;
 
 use crate::core::{Core, is_missing, kept_if_in_the_way};
 use crate::overlay::Leaf;
+use crate::progress::{Progress, Reporter};
 
 /// What may stand at a path without anybody having edited it: content and kind, or nothing.
 type State = Option<(ETag, FileKind)>;
 
 /// Puts the last logged state of each path in place, unless somebody edited the file after it was logged.
-pub(super) fn complete(core: &Core, settled: Option<CommitId>, records: &[Record]) -> Result<(), Fault> {
+pub(super) fn complete(
+    core: &Core,
+    settled: Option<CommitId>,
+    records: &[Record],
+    reporter: &mut Reporter,
+) -> Result<(), Fault> {
     rename_directories(core, records)?;
     let newest = newest_by_path(records);
     let mut changed = Vec::new();
-    for (path, states) in known_states(core, settled, records)? {
+    let known = known_states(core, settled, records)?;
+    let total = known.len();
+    reporter.tell(Progress::Restoring { files: 0, total });
+    for (at, (path, states)) in known.into_iter().enumerate() {
+        reporter.pass(Progress::Restoring { files: at, total });
         let Some(entry) = newest.get(path) else { continue };
         let present = match core.standing(path) {
             Ok(standing) => standing.map(|leaf| (leaf.etag, leaf.kind)),
@@ -45,6 +55,7 @@ pub(super) fn complete(core: &Core, settled: Option<CommitId>, records: &[Record
             install(core, entry, blob, records)?;
         }
     }
+    reporter.tell(Progress::Restoring { files: total, total });
     Ok(())
 }
 

@@ -14,9 +14,10 @@ use tracing::{info, warn};
 
 use crate::committer::{Committer, foreign_records, numbered};
 use crate::core::Core;
+use crate::progress::{Progress, Reporter};
 
 /// Brings log, git and tree into agreement, and makes the committer that goes on from there.
-pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool) -> Result<Committer, Fault> {
+pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporter) -> Result<Committer, Fault> {
     let (_, settled_head) = core.log.settled()?;
     let unsettled = core.log.unsettled()?;
     let mut committer = Committer::at(Arc::clone(core), core.log.last()?, settled_head);
@@ -32,26 +33,32 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool) -> Result<Committer, F
         if torn > 0 {
             warn!(objects = torn, "objects of git without their bytes are written anew");
         }
-        let completed = commits::complete(core, settled_head, &unsettled)?;
+        let completed = commits::complete(core, settled_head, &unsettled, reporter)?;
         committer.head = completed.newest;
         known = completed.known;
-        files::complete(core, settled_head, &unsettled)?;
+        files::complete(core, settled_head, &unsettled, reporter)?;
         committer.is_unsettled = true;
         committer.touched.extend(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
     }
     if core.history.mend_index()? {
         warn!("`.git/index` was lost in a crash; it is made anew");
     }
-    follow(&mut committer, &known, is_new_log)?;
+    follow(&mut committer, &known, is_new_log, reporter)?;
     Ok(committer)
 }
 
 /// Records what others put on the branch since the log's last commit; ours that lie among theirs are in the log already.
-fn follow(committer: &mut Committer, known: &HashSet<CommitId>, is_new_log: bool) -> Result<(), Fault> {
+fn follow(
+    committer: &mut Committer,
+    known: &HashSet<CommitId>,
+    is_new_log: bool,
+    reporter: &mut Reporter,
+) -> Result<(), Fault> {
     let core = Arc::clone(&committer.core);
     let Some(head) = core.history.head()?.filter(|head| Some(*head) != committer.head) else {
         return Ok(());
     };
+    reporter.tell(Progress::ReadingHistory);
     let mut records = foreign_records(&core, committer.head, head)?;
     records.retain(|record| record.commit.is_none_or(|commit| !known.contains(&commit)));
     if is_new_log && !records.is_empty() {

@@ -1,0 +1,88 @@
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::*;
+
+/// What was written to the log.
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Page {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Page {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(line);
+        Ok(line.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'w> MakeWriter<'w> for Page {
+    type Writer = Self;
+    fn make_writer(&'w self) -> Self {
+        self.clone()
+    }
+}
+
+/// Shows `progress` until the log has what `is_enough` asks for, or the screen ends by itself.
+fn shown(patience: Duration, progress: Progress, is_enough: impl Fn(&str) -> bool) -> String {
+    let page = Page::default();
+    let log = tracing_subscriber::fmt().with_writer(page.clone()).with_ansi(false).finish();
+    let newest = Arc::new(Mutex::new(Some(progress)));
+    let screen = Screen { newest, what: "opening kb".to_owned(), is_terminal: false, patience, line: Duration::ZERO };
+    let (open, ended) = mpsc::channel();
+    let show = move || tracing::subscriber::with_default(log, || screen.show(&ended));
+    let thread = std::thread::Builder::new().spawn(show).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_enough(&page.text()) {
+        assert!(Instant::now() < deadline, "the log has only `{}`", page.text());
+        std::thread::yield_now();
+    }
+    drop(open);
+    thread.join().unwrap();
+    page.text()
+}
+
+#[test]
+fn a_long_adoption_is_told_in_the_log_again_and_again_where_nobody_sees_a_bar() {
+    let progress = Progress::Adopting { looked_at: 23_000, recorded: 20_000, total: 38_405 };
+    let log = shown(Duration::ZERO, progress, |log| log.lines().count() >= 2);
+    for line in log.lines() {
+        assert!(line.contains("INFO") && line.contains("opening the root: 23000 of 38405 files read, 20000 recorded"));
+        assert!(line.contains("looked_at=23000 recorded=20000 total=38405"), "{line}");
+    }
+}
+
+#[test]
+fn what_is_over_soon_is_told_to_nobody() {
+    assert_eq!(shown(Duration::from_secs(3600), Progress::Comparing, |_| true), "");
+}
+
+#[test]
+fn nothing_is_shown_before_the_opening_has_said_anything() {
+    let watched = Watched::opening(Path::new("kb"));
+    assert_eq!(*watched.newest.lock().unwrap(), None);
+    watched.listener()(Progress::Comparing);
+    assert_eq!(*watched.newest.lock().unwrap(), Some(Progress::Comparing));
+}
+
+#[test]
+fn a_bar_is_full_when_everything_is_read_and_recorded_and_not_before() {
+    let adopting = |looked_at, recorded| amount(Progress::Adopting { looked_at, recorded, total: 10 });
+    assert_eq!([adopting(0, 0), adopting(10, 0), adopting(10, 10)], [Some((0, 20)), Some((10, 20)), Some((20, 20))]);
+    assert_eq!(amount(Progress::Replaying { records: 3, total: 3 }), Some((3, 3)));
+    assert_eq!(amount(Progress::Restoring { files: 1, total: 2 }), Some((1, 2)));
+    assert_eq!([Progress::Comparing, Progress::ReadingHistory].map(amount), [None, None]);
+}
+
+#[test]
+fn both_templates_can_be_read() {
+    for template in [COUNTED, UNCOUNTED] {
+        assert!(ProgressStyle::with_template(template).is_ok(), "{template}");
+    }
+}
