@@ -173,7 +173,10 @@ impl Writer {
         let mut success = json!({ "description": "Done" });
         if route.success != 204 {
             success["content"] = match route.answers {
-                None => json!({ media::JSON: { "schema": (entry.output)(&mut self.outputs) } }),
+                None => {
+                    let mime = route.json_type.map_or(media::JSON, bare);
+                    json!({ mime: { "schema": (entry.output)(&mut self.outputs) } })
+                }
                 Some((_, Media::Is(mime))) => json!({ bare(mime): { "schema": { "type": "string" } } }),
                 Some((_, Media::OfPath)) => json!({
                     bare(media::MARKDOWN): { "schema": { "type": "string" } },

@@ -21,9 +21,13 @@ pub(crate) const RETRY: &str = "retry_after";
 
 /// A JSON answer.
 pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
+    json_as(media::JSON, status, body)
+}
+
+fn json_as(mime: &'static str, status: StatusCode, body: &Value) -> Response {
     let mut response = Response::new(body.to_string().into());
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media::JSON));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(mime));
     response
 }
 
@@ -75,7 +79,10 @@ pub(crate) fn output(route: &Route, output: Value, cached: &Cached) -> Result<Re
     } else {
         match as_text(route, &output) {
             Some(response) => response,
-            None => json(status, route.or_json.and_then(|field| output.get(field)).unwrap_or(&output)),
+            None => {
+                let body = route.or_json.and_then(|field| output.get(field)).unwrap_or(&output);
+                json_as(route.json_type.unwrap_or(media::JSON), status, body)
+            }
         }
     };
     describe(route, &output, response.headers_mut());

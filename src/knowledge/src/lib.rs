@@ -4,9 +4,11 @@
 //! `operations.rs` there, and no folder knows a protocol. Doors loop over [`CATALOGUE`].
 #![warn(missing_docs)]
 
+pub mod activity;
 pub mod files;
 pub mod graph;
 pub mod history;
+pub mod insight;
 pub mod kernel;
 pub mod lint;
 pub mod pages;
@@ -16,4 +18,5 @@ pub mod spaces;
 use kernel::Area;
 
 /// Every operation of svcfs, by subject.
-pub const CATALOGUE: &[Area] = &[files::AREA, pages::AREA, history::AREA, search::AREA, graph::AREA];
+pub const CATALOGUE: &[Area] =
+    &[files::AREA, pages::AREA, history::AREA, search::AREA, graph::AREA, activity::AREA, insight::AREA];

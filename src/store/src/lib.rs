@@ -14,9 +14,12 @@ mod tree;
 
 pub use error::StoreError;
 pub use history::{
-    Author, BadObject, BlameHunk, Edit, ForeignCommit, ForeignEntry, GitLock, History, Holder, Inspection, Objects,
-    Staged, TreeState, mend_head,
+    Author, BadObject, BlameHunk, Edit, FileVersion, ForeignCommit, ForeignEntry, GitLock, History, Holder, Inspection,
+    Objects, Staged, TreeState, as_recorded, mend_head, order_within,
 };
-pub use log::{Entry, Log, LogCheck, PathChange, PathVersion, Record};
+pub use log::{
+    Activity, ChangePage, DayActivity, Entry, Log, LogCheck, Occurrence, PageActivity, PathChange, PathVersion, Record,
+    Selection, SetOf,
+};
 pub use paths::{STATE_DIRECTORY, StatePaths};
 pub use tree::{Disk, Install, Stat, StatKind, WorkTree};

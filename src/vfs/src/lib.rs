@@ -25,8 +25,9 @@ mod watch;
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
 pub use nodes::{DiskSpace, HandleId, NodeId, OpenMode, SetAttributes, WriteAt};
-pub use past::{Action, BlameLine, ChangeRecord, Changes, Version};
+pub use past::{Action, BlameLine, ChangeRecord, Changes, Timeline, TimelineEvent, Version};
 pub use progress::{OnProgress, Progress};
+pub use svcfs_store::{Activity, DayActivity, PageActivity, Selection};
 pub use view::{Attributes, DirectoryEntry, EntryKind, File};
 
 use std::fs::{self, TryLockError};

@@ -1,13 +1,18 @@
 //! History by path (contract 2.3–2.5, 4.4), answered from the log where it can be, from git where content is needed.
 
+mod blame;
+mod timeline;
+
 use std::time::Duration;
 
 use bytes::Bytes;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, CommitId, Door, ETag, Fault, Seq, Timestamp, TreePath};
+use svcfs_store::{ChangePage, PathChange};
 
-use svcfs_store::PathChange;
+pub use blame::BlameLine;
+pub use timeline::{Event as TimelineEvent, Timeline};
 
 use crate::Vfs;
 
@@ -28,29 +33,20 @@ pub struct Version {
     pub timestamp: Timestamp,
 }
 
-/// One line of a page and who last wrote it (contract 2.4).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct BlameLine {
-    /// Line number, from 1.
-    pub line: usize,
-    /// The line without its end.
-    pub content: String,
-    /// Commit hash.
-    pub hash: CommitId,
-    /// Who wrote it.
-    pub author: Actor,
-    /// When.
-    pub timestamp: Timestamp,
-}
-
 /// What happened to a path (contract 2.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Created or changed.
     Write,
     /// Removed.
     Delete,
+}
+
+impl Action {
+    const fn of(is_removal: bool) -> Self {
+        if is_removal { Self::Delete } else { Self::Write }
+    }
 }
 
 /// One record of the change feed (contract 2.5).
@@ -85,7 +81,7 @@ impl Vfs {
     /// `Internal` when the log cannot be read.
     pub fn versions(&self, path: &TreePath) -> Result<Vec<Version>, Fault> {
         self.settled()?;
-        let versions = self.core.log.versions(path, MAX_VERSIONS)?;
+        let versions = self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS)?;
         Ok(versions
             .into_iter()
             .map(|version| Version {
@@ -122,35 +118,6 @@ impl Vfs {
         Ok(self.core.history.diff(path, find("from", from)?, find("to", to)?)?)
     }
 
-    /// Who last wrote each line of a file.
-    ///
-    /// # Errors
-    /// `NotFound` when history does not have the path.
-    pub fn blame(&self, path: &TreePath) -> Result<Vec<BlameLine>, Fault> {
-        self.settled()?;
-        let head = self.core.history.head()?.ok_or_else(|| Fault::file_not_found(path))?;
-        let (blob, _) = self.core.history.leaf(head, path)?.ok_or_else(|| Fault::file_not_found(path))?;
-        let content = self.core.history.blob(blob)?.ok_or_else(|| Fault::file_not_found(path))?;
-        let text = String::from_utf8_lossy(&content);
-        let lines: Vec<&str> = text.lines().collect();
-        let mut blamed = Vec::with_capacity(lines.len());
-        for hunk in self.core.history.blame(path, head)? {
-            for number in hunk.first_line..hunk.first_line + hunk.lines {
-                let Some(line) = number.checked_sub(1).and_then(|at| lines.get(at)) else {
-                    continue;
-                };
-                blamed.push(BlameLine {
-                    line: number,
-                    content: (*line).to_owned(),
-                    hash: hunk.commit,
-                    author: hunk.actor.clone(),
-                    timestamp: hunk.time,
-                });
-            }
-        }
-        Ok(blamed)
-    }
-
     /// The change feed of the contract: at most `limit` records after `since`, oldest first and without a gap; without `since` the
     /// newest `limit`.
     ///
@@ -161,7 +128,7 @@ impl Vfs {
     /// `Invalid` (`unknown sequence`) when `since` is no commit this log knows.
     pub fn changes(&self, since: Option<&str>, limit: usize) -> Result<Changes, Fault> {
         self.settled()?;
-        let found = match since {
+        let ChangePage { changes, is_split } = match since {
             Some(text) => {
                 let (seq, given) = self.position(text)?;
                 match given {
@@ -171,19 +138,19 @@ impl Vfs {
             }
             None => self.core.log.newest_changes(limit)?,
         };
-        let last_seq = match found.last() {
-            Some(last) if last.ordinal + 1 < last.of => format!("{}.{}", last.commit, last.ordinal + 1),
+        let last_seq = match changes.last() {
+            Some(last) if is_split => format!("{}.{}", last.commit, last.ordinal + 1),
             Some(last) => last.commit.to_string(),
             None => since.unwrap_or_default().to_owned(),
         };
         let record = |change: PathChange| ChangeRecord {
             seq: change.commit,
             path: change.path,
-            action: if change.is_removal { Action::Delete } else { Action::Write },
+            action: Action::of(change.is_removal),
             actor: change.actor,
             timestamp: change.time,
         };
-        Ok(Changes { changes: found.into_iter().map(record).collect(), last_seq })
+        Ok(Changes { changes: changes.into_iter().map(record).collect(), last_seq })
     }
 
     /// The position a `since` names, and how many records of that commit were given already, when it names a part of it.
@@ -193,8 +160,7 @@ impl Vfs {
             Some((hash, given)) => (hash, Some(given.parse().map_err(|_| unknown())?)),
             None => (since, None),
         };
-        let commit = self.core.history.find(hash)?.ok_or_else(unknown)?;
-        Ok((self.core.log.position_of(commit)?.ok_or_else(unknown)?, given))
+        Ok((self.core.log.position_of(hash)?.ok_or_else(unknown)?, given))
     }
 
     /// Whether callers of a door see a path at all (gaps.md D4), whether or not something is there.

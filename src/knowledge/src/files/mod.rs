@@ -19,7 +19,8 @@ use svcfs_base::{Fault, Kind, TreePath};
 pub use content::Content;
 pub use follow::target_of;
 pub use operations::AREA;
-pub use read::{file, moment};
+pub(crate) use read::SEGMENT;
+pub use read::{file, moment, permalink};
 
 /// The path of a file that is to be changed: any but the root.
 fn named(path: TreePath) -> Result<TreePath, Fault> {

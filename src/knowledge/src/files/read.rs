@@ -12,7 +12,7 @@ use svcfs_vfs::File;
 use crate::kernel::Cx;
 
 /// What stays as it is in one segment of a URL (RFC 3986, unreserved).
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The file at a path.
 ///

@@ -1,3 +1,5 @@
+mod rebuilt;
+
 use serde_json::json;
 
 use crate::spaces::test_space::{TestSpace, from_run};

@@ -66,6 +66,8 @@ pub struct Route {
     pub answers: Option<(&'static str, Media)>,
     /// The output field that is the whole JSON answer when the output has it and not the field of [`Route::answers`].
     pub or_json: Option<&'static str>,
+    /// The media type of a JSON answer that has one of its own.
+    pub json_type: Option<&'static str>,
     /// Output fields, texts all of them, that also stand in a header: field and header. An absent field gives no header.
     pub headers: &'static [(&'static str, &'static str)],
     /// Whether the output's `etag` becomes the `ETag` header and its `modified`, when it has one, `Last-Modified`; a reading route
@@ -87,6 +89,7 @@ impl Route {
             in_query: &[],
             answers: None,
             or_json: None,
+            json_type: None,
             headers: &[],
             has_etag: false,
             success: 200,
@@ -147,6 +150,12 @@ impl Route {
     #[must_use]
     pub const fn or_json(mut self, field: &'static str) -> Self {
         self.or_json = Some(field);
+        self
+    }
+    /// A JSON answer is of this media type, such as `application/feed+json`.
+    #[must_use]
+    pub const fn json_as(mut self, mime: &'static str) -> Self {
+        self.json_type = Some(mime);
         self
     }
     /// These output fields also stand in headers: field and header.

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests put files in the root before the space is opened")]
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ const START: i64 = 1_767_225_600;
 pub(crate) struct TestSpace {
     server: Server,
     supervisor: Supervisor,
-    _root: TempDir,
+    /// Removed with the last space that stands on it.
+    root: Arc<TempDir>,
 }
 
 /// Reads a path that is known to be one.
@@ -49,10 +51,42 @@ impl TestSpace {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, text).unwrap();
         }
-        Self::at(root, config)
+        Self::at(Arc::new(root), config)
     }
 
-    fn at(root: TempDir, config: &str) -> Self {
+    /// A space of a root in which a person has committed with git before it is opened: pages, each with its moment.
+    pub(crate) fn adopted(commits: &[(&str, &str)]) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let git = |arguments: &[&str], time: &str| {
+            let mut command = Command::new("git");
+            command.arg("-C").arg(root.path()).args(["-c", "user.name=Ann", "-c", "user.email=ann@x"]).args(arguments);
+            let output = command.env("GIT_AUTHOR_DATE", time).env("GIT_COMMITTER_DATE", time).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        };
+        git(&["init", "-q"], "");
+        for (time, name) in commits {
+            std::fs::write(root.path().join(name), format!("{time}\n")).unwrap();
+            git(&["add", name], "");
+            git(&["commit", "-qm", &format!("by hand: {name}")], time);
+        }
+        Self::at(Arc::new(root), "")
+    }
+
+    /// The same root opened again, after its log was deleted and has to be made anew from git's history.
+    pub(crate) fn without_its_log(self) -> Self {
+        let root = Arc::clone(&self.root);
+        drop(self);
+        let state = root.path().join(".svc/state");
+        for name in ["log.db", "log.db-wal", "log.db-shm"] {
+            match std::fs::remove_file(state.join(name)) {
+                Err(error) if name == "log.db" => panic!("{error}"),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Self::at(root, "")
+    }
+
+    fn at(root: Arc<TempDir>, config: &str) -> Self {
         let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
         let clock = Arc::new(FrozenClock::at(START));
         let (name, root_path) = ("default".to_owned(), root.path().to_owned());
@@ -60,7 +94,7 @@ impl TestSpace {
         let space = open(opening, &settings).unwrap();
         let supervisor = Supervisor::new();
         start(&space, &supervisor).unwrap();
-        Self { server: Server::new(space, clock, settings), supervisor, _root: root }
+        Self { server: Server::new(space, clock, settings), supervisor, root }
     }
 
     pub(crate) fn space(&self) -> &Space {
@@ -74,7 +108,7 @@ impl TestSpace {
 
     /// Where the root is on the disk.
     pub(crate) fn root(&self) -> &Path {
-        self._root.path()
+        self.root.path()
     }
 
     /// Changes a file behind the server, and has it looked for.

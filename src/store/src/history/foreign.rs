@@ -1,5 +1,7 @@
 //! Commits somebody else made: a person's `git commit`, a pull, a checkout.
 
+use std::cmp::Ordering;
+
 use git2::{Delta, DiffOptions, Repository, Sort};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
@@ -16,7 +18,9 @@ pub struct ForeignCommit {
     pub message: String,
     /// When it was authored.
     pub time: Timestamp,
-    /// What it changed against its first parent.
+    /// True when the entries are the difference from the head before, which is none of its ancestors.
+    pub is_jump: bool,
+    /// What it changed against its first parent, removals first, in path order.
     pub entries: Vec<ForeignEntry>,
 }
 
@@ -47,7 +51,7 @@ impl History {
                 if repository.find_commit(base).is_err()
                     || !(base == target || repository.graph_descendant_of(target, base)?)
                 {
-                    return Ok(vec![difference(repository, Some(from), to)?]);
+                    return Ok(vec![ForeignCommit { is_jump: true, ..difference(repository, Some(from), to)? }]);
                 }
             }
             let mut walk = repository.revwalk()?;
@@ -99,12 +103,26 @@ fn difference(repository: &Repository, from: Option<CommitId>, to: CommitId) -> 
         let hash = |file: &git2::DiffFile<'_>| (!file.id().is_zero()).then(|| etag(file.id()));
         entries.push(ForeignEntry { path, old: hash(&old), new: hash(&new), kind });
     }
+    entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
     let author = commit.author();
     Ok(ForeignCommit {
         commit: to,
         actor: Actor::new(&String::from_utf8_lossy(author.name_bytes())),
-        message: String::from_utf8_lossy(commit.message_bytes()).trim_end().to_owned(),
+        message: as_recorded(&String::from_utf8_lossy(commit.message_raw_bytes())),
         time: Timestamp::from_second(author.when().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
+        is_jump: false,
         entries,
     })
+}
+
+/// The order of a commit's files in the log, by content after and path: removals first, so that a rename reads as `delete` and
+/// `write`. git keeps none, so that it must not depend on the order in which a writer named them.
+pub fn order_within(one: (Option<ETag>, &TreePath), other: (Option<ETag>, &TreePath)) -> Ordering {
+    (one.0.is_some(), one.1).cmp(&(other.0.is_some(), other.1))
+}
+
+/// A message as it is recorded and told: what git itself would keep of it, so that a log that is made again from git tells the
+/// same.
+pub fn as_recorded(message: &str) -> String {
+    message.replace('\0', "").trim().to_owned()
 }

@@ -3,6 +3,7 @@
 //! One rule: a commit is built from its parent's tree in memory, without an index file and without a subprocess. A batch of them
 //! is published as one pack, unflushed; the log holds everything until a checkpoint flushes it.
 
+mod blame;
 mod foreign;
 mod index;
 mod inspection;
@@ -20,10 +21,10 @@ use parking_lot::Mutex;
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 use tracing::warn;
 
-pub use foreign::{ForeignCommit, ForeignEntry};
+pub use blame::{BlameHunk, FileVersion};
+pub use foreign::{ForeignCommit, ForeignEntry, as_recorded, order_within};
 pub(crate) use inspection::set_aside;
 pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, mend_head};
-pub use read::BlameHunk;
 
 use crate::StoreError;
 

@@ -4,28 +4,13 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use bytes::Bytes;
-use git2::{BlameOptions, ErrorCode, ObjectType, Oid, Patch, Repository, Tree};
-use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
+use git2::{ErrorCode, ObjectType, Oid, Patch, Repository, Tree};
+use svcfs_base::{CommitId, ETag, FileKind, TreePath};
 
 use super::{History, Outcome, commit_id, etag, oid};
 
 /// The mode of a directory in a git tree.
 const TREE_MODE: i32 = 0o040_000;
-
-/// Consecutive lines last written by one commit.
-#[derive(Debug, Clone)]
-pub struct BlameHunk {
-    /// Number of the first line, from 1.
-    pub first_line: usize,
-    /// How many lines.
-    pub lines: usize,
-    /// The commit.
-    pub commit: CommitId,
-    /// Its author.
-    pub actor: Actor,
-    /// When.
-    pub time: Timestamp,
-}
 
 impl History {
     /// What a commit has at a path.
@@ -125,32 +110,6 @@ impl History {
                 (None, None) => return Ok(String::new()),
             };
             Ok(String::from_utf8_lossy(&patch.to_buf()?).into_owned())
-        })
-    }
-
-    /// Who last wrote each line of a path, as of the newest commit.
-    ///
-    /// # Errors
-    /// `Git`.
-    pub fn blame(&self, path: &TreePath, newest: CommitId) -> Outcome<Vec<BlameHunk>> {
-        self.reader(|repository| {
-            let mut options = BlameOptions::new();
-            options.newest_commit(oid(newest)?);
-            let blame = repository.blame_file(Path::new(path.as_str()), Some(&mut options))?;
-            blame
-                .iter()
-                .map(|hunk| {
-                    let commit = repository.find_commit(hunk.final_commit_id())?;
-                    let author = commit.author();
-                    Ok(BlameHunk {
-                        first_line: hunk.final_start_line(),
-                        lines: hunk.lines_in_hunk(),
-                        commit: commit_id(commit.id()),
-                        actor: Actor::new(&String::from_utf8_lossy(author.name_bytes())),
-                        time: Timestamp::from_second(author.when().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
-                    })
-                })
-                .collect()
         })
     }
 }

@@ -7,6 +7,7 @@
 mod check;
 mod read;
 mod rows;
+mod tally;
 
 use std::fs::File;
 use std::io::Write;
@@ -14,18 +15,19 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
 pub use check::LogCheck;
-pub use read::{PathChange, PathVersion};
+pub use read::{ChangePage, PathChange, PathVersion, SetOf};
+pub use tally::{Activity, DayActivity, Occurrence, PageActivity, Selection};
 
 use crate::{StatePaths, StoreError, probe};
 
 /// Contents above this many bytes go to a spool file of their own instead of the database.
 const SPOOL_ABOVE: usize = 1 << 20;
-const SCHEMA_NUMBER: i64 = 1;
+const SCHEMA_NUMBER: i64 = 2;
 const MAX_IDLE_READERS: usize = 8;
 
 /// One change set as logged.
@@ -47,6 +49,9 @@ pub struct Record {
     pub announcement: Announcement,
     /// True when somebody else made its commit: replay cannot build it again.
     pub foreign: bool,
+    /// True when it holds the difference between two branches under the name of the newer one's last commit: that commit itself
+    /// changed something else.
+    pub is_jump: bool,
     /// Its commit, known before it is logged; none when history is not kept or did not change.
     pub commit: Option<CommitId>,
     /// Directory renames that belong to it, old name and new, to be done before the entries.
@@ -78,6 +83,7 @@ pub struct Log {
     spool: PathBuf,
     writer: Mutex<Connection>,
     readers: Mutex<Vec<Connection>>,
+    tally: RwLock<tally::Tally>,
 }
 
 type Outcome<T> = Result<T, StoreError>;
@@ -105,6 +111,10 @@ impl Log {
                 "BEGIN; {} PRAGMA user_version = {SCHEMA_NUMBER}; COMMIT;",
                 include_str!("schema.sql")
             ))?,
+            1 => writer.execute_batch(&format!(
+                "BEGIN; ALTER TABLE sets ADD COLUMN is_jump INTEGER NOT NULL DEFAULT 0;
+                 PRAGMA user_version = {SCHEMA_NUMBER}; COMMIT;"
+            ))?,
             SCHEMA_NUMBER => {}
             other => {
                 return Err(StoreError::Damaged(format!(
@@ -113,7 +123,14 @@ impl Log {
                 )));
             }
         }
-        Ok((Self { file, spool: paths.spool(), writer: Mutex::new(writer), readers: Mutex::default() }, is_new))
+        let log = Self {
+            file,
+            spool: paths.spool(),
+            writer: Mutex::new(writer),
+            readers: Mutex::default(),
+            tally: RwLock::default(),
+        };
+        Ok((log, is_new))
     }
 
     /// Appends records, all or none, and flushes them to the disk.

@@ -1,12 +1,14 @@
 //! Questions to the log.
 
+use std::collections::HashMap;
+
 use rusqlite::{Connection, OptionalExtension, params};
 use svcfs_base::{Actor, CommitId, ETag, Seq, Timestamp, TreePath};
 
 use super::rows;
 use super::{Log, Outcome, Record};
 
-const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, is_foreign";
+const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, is_foreign, is_jump";
 
 /// One version of a path.
 #[derive(Debug, Clone)]
@@ -19,29 +21,56 @@ pub struct PathVersion {
     pub actor: Actor,
     /// The commit's message.
     pub message: String,
-    /// When.
+    /// When, to the second.
     pub time: Timestamp,
-    /// The content's hash; none when this version removed the path.
-    pub etag: Option<ETag>,
+    /// The content's hash before; none when it was not there.
+    pub old: Option<ETag>,
+    /// The content's hash after; none when this version removed the path.
+    pub new: Option<ETag>,
+    /// True when it is the difference between two branches, recorded under the name of the newer one's last commit: that commit
+    /// itself may not have touched the path.
+    pub is_jump: bool,
 }
 
 /// One path of one commit, as the change feed tells it.
 #[derive(Debug, Clone)]
 pub struct PathChange {
+    /// Its place in the log.
+    pub seq: Seq,
     /// The commit.
     pub commit: CommitId,
     /// Which of the commit's paths this is, from 0.
     pub ordinal: usize,
-    /// How many paths the commit has.
-    pub of: usize,
     /// Which path.
     pub path: TreePath,
     /// True when the path is gone.
     pub is_removal: bool,
     /// Who.
     pub actor: Actor,
-    /// When.
+    /// When, to the second.
     pub time: Timestamp,
+}
+
+/// A stretch of the change feed, oldest first.
+#[derive(Debug, Clone, Default)]
+pub struct ChangePage {
+    /// The changes.
+    pub changes: Vec<PathChange>,
+    /// True when the last change's commit has more of them.
+    pub is_split: bool,
+}
+
+/// Who made a set of changes, when, and what for.
+#[derive(Debug, Clone)]
+pub struct SetOf {
+    /// Its commit.
+    pub commit: CommitId,
+    /// Who.
+    pub actor: Actor,
+    /// When, to the second.
+    pub time: Timestamp,
+    /// The commit's message.
+    pub message: String,
 }
 
 impl Log {
@@ -50,44 +79,74 @@ impl Log {
     ///
     /// # Errors
     /// `Database`.
-    pub fn changes_after(&self, seq: Seq, skip: usize, max: usize) -> Outcome<Vec<PathChange>> {
-        self.changes(
-            "WHERE (c.seq > ?1 OR (c.seq = ?1 AND c.ordinal >= ?2)) AND s.commit_id IS NOT NULL ORDER BY c.seq, c.ordinal LIMIT ?3",
-            params![rows::number(seq), count(skip), count(max)],
-        )
+    pub fn changes_after(&self, seq: Seq, skip: usize, max: usize) -> Outcome<ChangePage> {
+        let mut changes = self.changes(
+            "WHERE (c.seq, c.ordinal) >= (?1, ?2) AND s.commit_id IS NOT NULL ORDER BY c.seq, c.ordinal LIMIT ?3",
+            params![rows::number(seq), count(skip), count(max.saturating_add(1))],
+        )?;
+        // One more than asked tells whether the last commit goes on.
+        let next = (changes.len() > max).then(|| changes.pop()).flatten();
+        let is_split = next.zip(changes.last()).is_some_and(|(next, last)| next.seq == last.seq);
+        Ok(ChangePage { changes, is_split })
     }
 
     /// At most `max` of the newest changed paths, oldest first.
     ///
     /// # Errors
     /// `Database`.
-    pub fn newest_changes(&self, max: usize) -> Outcome<Vec<PathChange>> {
+    pub fn newest_changes(&self, max: usize) -> Outcome<ChangePage> {
         let tail = "WHERE s.commit_id IS NOT NULL ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?1";
         let mut changes = self.changes(tail, params![count(max)])?;
         changes.reverse();
-        Ok(changes)
+        Ok(ChangePage { changes, is_split: false })
     }
 
     fn changes(&self, tail: &str, parameters: &[&dyn rusqlite::ToSql]) -> Outcome<Vec<PathChange>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(&format!(
-                "SELECT s.commit_id, c.ordinal, (SELECT count(*) FROM changes o WHERE o.seq = c.seq), c.path, c.new IS NULL,
-                        s.actor, s.time
-                 FROM changes c JOIN sets s ON s.seq = c.seq {tail}"
+                "SELECT c.seq, s.commit_id, c.ordinal, c.path, c.new IS NULL, s.actor, s.time
+                 FROM changes c CROSS JOIN sets s ON s.seq = c.seq {tail}"
             ))?;
             let found = statement.query_map(parameters, |row| {
-                let commit: Vec<u8> = row.get(0)?;
                 Ok(PathChange {
-                    commit: CommitId::try_from(&*commit).map_err(|_| rusqlite::Error::InvalidQuery)?,
-                    ordinal: usize::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
-                    of: usize::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
+                    seq: rows::seq(row.get(0)?),
+                    commit: rows::commit(row, 1)?,
+                    ordinal: usize::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
                     path: rows::path(row, 3)?,
                     is_removal: row.get(4)?,
-                    actor: Actor::new(&row.get::<_, String>(5)?),
-                    time: rows::time(row, 6)?,
+                    actor: Actor::new(row.get_ref(5)?.as_str()?),
+                    time: rows::commit_time(row, 6)?,
                 })
             })?;
             found.collect()
+        })
+    }
+
+    /// Who made each of these sets, when and what for; what is asked twice is read once. Sets without a commit are left out.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn sets(&self, wanted: impl IntoIterator<Item = Seq>) -> Outcome<HashMap<Seq, SetOf>> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT commit_id, actor, time, message FROM sets WHERE seq = ?1 AND commit_id IS NOT NULL",
+            )?;
+            let mut found = HashMap::new();
+            for seq in wanted {
+                if found.contains_key(&seq) {
+                    continue;
+                }
+                let set = statement.query_row([rows::number(seq)], |row| {
+                    Ok(SetOf {
+                        commit: rows::commit(row, 0)?,
+                        actor: Actor::new(row.get_ref(1)?.as_str()?),
+                        time: rows::commit_time(row, 2)?,
+                        message: row.get(3)?,
+                    })
+                });
+                found.extend(set.optional()?.map(|set| (seq, set)));
+            }
+            Ok(found)
         })
     }
 
@@ -125,44 +184,68 @@ impl Log {
         Ok(records)
     }
 
-    /// The versions of a path, newest first, at most `max`.
+    /// The versions of a path before a position, newest first, at most `max`.
     ///
     /// # Errors
     /// `Database`.
-    pub fn versions(&self, path: &TreePath, max: usize) -> Outcome<Vec<PathVersion>> {
+    pub fn versions(&self, path: &TreePath, before: Seq, max: usize) -> Outcome<Vec<PathVersion>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT s.seq, s.commit_id, s.actor, s.message, s.time, c.new FROM changes c JOIN sets s ON s.seq = c.seq
-                 WHERE c.path = ?1 AND s.commit_id IS NOT NULL ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?2",
+                "SELECT s.seq, s.commit_id, s.actor, s.message, s.time, c.old, c.new, s.is_jump
+                 FROM changes c CROSS JOIN sets s ON s.seq = c.seq
+                 WHERE c.path = ?1 AND c.seq < ?2 AND s.commit_id IS NOT NULL ORDER BY c.seq DESC LIMIT ?3",
             )?;
-            let found = statement.query_map(params![path.as_str(), count(max)], |row| {
-                let commit: Vec<u8> = row.get(1)?;
-                let etag: Option<Vec<u8>> = row.get(5)?;
+            let found = statement.query_map(params![path.as_str(), rows::number(before), count(max)], |row| {
                 Ok(PathVersion {
                     seq: rows::seq(row.get(0)?),
-                    commit: CommitId::try_from(&*commit).map_err(|_| rusqlite::Error::InvalidQuery)?,
-                    actor: Actor::new(&row.get::<_, String>(2)?),
+                    commit: rows::commit(row, 1)?,
+                    actor: Actor::new(row.get_ref(2)?.as_str()?),
                     message: row.get(3)?,
-                    time: rows::time(row, 4)?,
-                    etag: etag.and_then(|bytes| ETag::try_from(&*bytes).ok()),
+                    time: rows::commit_time(row, 4)?,
+                    old: rows::etag(row, 5)?,
+                    new: rows::etag(row, 6)?,
+                    is_jump: row.get(7)?,
                 })
             })?;
             found.collect()
         })
     }
 
-    /// The newest position whose commit is this one.
+    /// The files that a set removed, each with the hash of its last content, at most `max`.
     ///
     /// # Errors
     /// `Database`.
-    pub fn position_of(&self, commit: CommitId) -> Outcome<Option<Seq>> {
+    pub fn removals(&self, seq: Seq, max: usize) -> Outcome<Vec<(TreePath, ETag)>> {
         self.read(|connection| {
-            connection
-                .query_row("SELECT max(seq) FROM sets WHERE commit_id = ?1", [&commit.as_bytes()[..]], |row| {
-                    row.get::<_, Option<i64>>(0)
-                })
-                .optional()
-                .map(|found| found.flatten().map(rows::seq))
+            let mut statement = connection.prepare_cached(
+                "SELECT path, old FROM changes WHERE seq = ?1 AND new IS NULL AND old IS NOT NULL ORDER BY ordinal LIMIT ?2",
+            )?;
+            let found = statement.query_map(params![rows::number(seq), count(max)], |row| {
+                Ok(rows::etag(row, 1)?.map(|etag| (rows::path(row, 0), etag)))
+            })?;
+            found.filter_map(Result::transpose).map(|found| found.and_then(|(path, etag)| Ok((path?, etag)))).collect()
+        })
+    }
+
+    /// The newest position whose commit has this hash, full or abbreviated to 4 digits or more; none when it is unknown or
+    /// fits several commits.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn position_of(&self, hash: &str) -> Outcome<Option<Seq>> {
+        if !(4..=40).contains(&hash.len()) || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Ok(None);
+        }
+        // An abbreviation is a range of hashes.
+        let bound = |fill: &str| CommitId::from_hex(&(hash.to_ascii_lowercase() + &fill.repeat(40 - hash.len())));
+        let (Some(first), Some(last)) = (bound("0"), bound("f")) else { return Ok(None) };
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT max(seq) FROM sets WHERE commit_id BETWEEN ?1 AND ?2 GROUP BY commit_id LIMIT 2",
+            )?;
+            let found = statement.query_map([first, last].map(|bound| bound.as_bytes().to_vec()), |row| row.get(0))?;
+            let found: Vec<i64> = found.collect::<rusqlite::Result<_>>()?;
+            Ok(if let [seq] = found[..] { Some(rows::seq(seq)) } else { None })
         })
     }
 }

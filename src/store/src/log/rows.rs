@@ -12,8 +12,9 @@ pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usiz
     let seq = number(record.seq);
     connection
         .prepare_cached(
-            "INSERT INTO sets (seq, time, actor, door, message, provenance, announcement, commit_id, is_foreign)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT INTO sets (seq, time, actor, door, message, provenance, announcement, commit_id, is_foreign,
+                 is_jump)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         )?
         .execute(params![
             seq,
@@ -25,6 +26,7 @@ pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usiz
             record.announcement.name(),
             record.commit.map(|commit| commit.as_bytes().to_vec()),
             record.foreign,
+            record.is_jump,
         ])?;
     for ((from, to), ordinal) in record.moves.iter().zip(0_i64..) {
         connection
@@ -69,6 +71,7 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
             .ok_or_else(|| damaged(6, "unknown announcement"))?,
         commit: commit.map(|bytes| CommitId::try_from(&*bytes)).transpose().map_err(|error| damaged(7, error))?,
         foreign: row.get(8)?,
+        is_jump: row.get(9)?,
         moves: Vec::new(),
         entries: Vec::new(),
     })
@@ -97,7 +100,19 @@ pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> 
     Timestamp::from_nanosecond(nanoseconds).map_err(|error| damaged(column, error))
 }
 
-fn etag(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<ETag>> {
+/// The time of a set as its commit tells it. git keeps whole seconds: history answered from rows is the same as history
+/// answered from rows that were made again from git.
+pub(super) fn commit_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    let second = row.get::<_, i64>(column)?.div_euclid(1_000_000_000);
+    Timestamp::from_second(second).map_err(|error| damaged(column, error))
+}
+
+/// The commit of a set, where it must have one.
+pub(super) fn commit(row: &Row<'_>, column: usize) -> rusqlite::Result<CommitId> {
+    CommitId::try_from(row.get_ref(column)?.as_blob()?).map_err(|error| damaged(column, error))
+}
+
+pub(super) fn etag(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<ETag>> {
     let bytes: Option<Vec<u8>> = row.get(column)?;
     bytes.map(|bytes| ETag::try_from(&*bytes)).transpose().map_err(|error| damaged(column, error))
 }

@@ -7,7 +7,8 @@ CREATE TABLE sets (
     provenance TEXT,
     announcement TEXT NOT NULL,
     commit_id BLOB,
-    is_foreign INTEGER NOT NULL
+    is_foreign INTEGER NOT NULL,
+    is_jump INTEGER NOT NULL DEFAULT 0 -- the difference between two branches, not what the commit itself changed
 );
 CREATE INDEX sets_by_commit ON sets (commit_id);
 CREATE TABLE changes (

@@ -2,12 +2,12 @@ use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Times
 
 use super::*;
 
-struct Fixture {
-    directory: tempfile::TempDir,
-    log: Log,
+pub(super) struct Fixture {
+    pub(super) directory: tempfile::TempDir,
+    pub(super) log: Log,
 }
 
-fn fixture() -> Fixture {
+pub(super) fn fixture() -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let paths = StatePaths::of(directory.path());
     std::fs::create_dir_all(paths.spool()).unwrap();
@@ -16,7 +16,7 @@ fn fixture() -> Fixture {
     Fixture { directory, log }
 }
 
-fn record(seq: u64, path: &str, content: &[u8]) -> Record {
+pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> Record {
     Record {
         seq: Seq(seq),
         time: Timestamp::from_second(1_800_000_000 + i64::try_from(seq).unwrap()).unwrap(),
@@ -26,6 +26,7 @@ fn record(seq: u64, path: &str, content: &[u8]) -> Record {
         provenance: Some("run:1".to_owned()),
         announcement: Announcement::Bulk,
         foreign: false,
+        is_jump: true,
         commit: Some(CommitId::from_bytes([u8::try_from(seq).unwrap(); 20])),
         moves: vec![(TreePath::parse("x").unwrap(), TreePath::parse("y").unwrap())],
         entries: vec![Entry {
@@ -92,12 +93,68 @@ fn versions_of_a_path_come_newest_first_and_commits_are_found() {
     for seq in 1..=5 {
         log.append(&[record(seq, if seq % 2 == 1 { "odd" } else { "even" }, &[u8::try_from(seq).unwrap()])]).unwrap();
     }
-    let versions = log.versions(&TreePath::parse("odd").unwrap(), 2).unwrap();
+    let versions = log.versions(&TreePath::parse("odd").unwrap(), Seq(u64::MAX), 2).unwrap();
     assert_eq!(versions.iter().map(|version| version.seq.0).collect::<Vec<_>>(), [5, 3]);
-    assert_eq!(log.position_of(CommitId::from_bytes([4; 20])).unwrap(), Some(Seq(4)));
-    assert_eq!(log.position_of(CommitId::from_bytes([99; 20])).unwrap(), None);
-    let newest = log.newest_changes(2).unwrap();
+    let older = log.versions(&TreePath::parse("odd").unwrap(), Seq(5), 9).unwrap();
+    assert_eq!(older.iter().map(|version| version.seq.0).collect::<Vec<_>>(), [3, 1]);
+    for (hash, position) in [
+        (CommitId::from_bytes([4; 20]).to_string(), Some(Seq(4))),
+        ("0404040".to_owned(), Some(Seq(4))),
+        ("040".to_owned(), None),
+        (CommitId::from_bytes([99; 20]).to_string(), None),
+        ("nonsense".to_owned(), None),
+    ] {
+        assert_eq!(log.position_of(&hash).unwrap(), position, "{hash}");
+    }
+    let newest = log.newest_changes(2).unwrap().changes;
     assert_eq!(newest.iter().map(|change| change.commit.as_bytes()[0]).collect::<Vec<_>>(), [4, 5]);
+}
+
+#[test]
+fn an_abbreviation_that_fits_two_commits_is_no_position() {
+    let Fixture { directory: _directory, log } = fixture();
+    for (seq, last) in [(1, 1), (2, 2), (3, 2)] {
+        let mut hash = [7; 20];
+        hash[19] = last;
+        log.append(&[Record { commit: Some(CommitId::from_bytes(hash)), ..record(seq, "a", b"a") }]).unwrap();
+    }
+    assert_eq!(log.position_of("0707").unwrap(), None);
+    // One commit may stand at two places: followers go on behind the later one.
+    assert_eq!(log.position_of(&format!("{}02", "07".repeat(19))).unwrap(), Some(Seq(3)));
+}
+
+#[test]
+fn a_stretch_of_changes_tells_when_it_ends_within_a_commit() {
+    let Fixture { directory: _directory, log } = fixture();
+    let mut many = record(1, "a", b"a");
+    many.entries = ["a", "b", "c"].iter().flat_map(|path| record(1, path, b"x").entries).collect();
+    log.append(&[many, record(2, "d", b"d")]).unwrap();
+    for (skip, max, told, is_split) in [
+        (0, 2, &["a", "b"][..], true),
+        (0, 3, &["a", "b", "c"], false),
+        (2, 9, &["c", "d"], false),
+        (3, 1, &["d"], false),
+    ] {
+        let page = log.changes_after(Seq(1), skip, max).unwrap();
+        let paths: Vec<_> = page.changes.iter().map(|change| change.path.as_str()).collect();
+        assert_eq!((&paths[..], page.is_split), (told, is_split), "{skip} {max}");
+    }
+}
+
+#[test]
+fn a_log_of_the_first_form_is_taken_over() {
+    let Fixture { directory, log } = fixture();
+    log.append(&[Record { is_jump: false, ..record(1, "a", b"a") }]).unwrap();
+    log.close().unwrap();
+    drop(log);
+    let paths = StatePaths::of(directory.path());
+    Connection::open(paths.log())
+        .unwrap()
+        .execute_batch("ALTER TABLE sets DROP COLUMN is_jump; PRAGMA user_version = 1;")
+        .unwrap();
+    let (log, is_new) = Log::open(&paths).unwrap();
+    assert!(!is_new);
+    assert!(!log.after(Seq(0), 1).unwrap()[0].is_jump);
 }
 
 #[test]

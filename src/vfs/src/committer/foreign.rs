@@ -70,6 +70,7 @@ pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId)
                 provenance: None,
                 announcement: Announcement::Files,
                 foreign: true,
+                is_jump: commit.is_jump,
                 commit: Some(commit.commit),
                 moves: Vec::new(),
                 entries: commit.entries.into_iter().map(entry).collect(),

@@ -1,7 +1,7 @@
 //! Steps 6 and 8a: a commit for each set, made and unreferenced, then all sets of the batch in the log with one flush.
 
 use svcfs_base::{CommitId, Fault, FileKind, Seq, TreePath};
-use svcfs_store::{Author, Edit, Entry, Record, StoreError};
+use svcfs_store::{Author, Edit, Entry, Record, StoreError, as_recorded, order_within};
 use tracing::error;
 
 use super::{Committer, Planned};
@@ -146,7 +146,8 @@ impl Committer {
 
     fn build(&self, prepared: &Prepared, tip: &mut Tip, is_kept: bool) -> Result<Record, StoreError> {
         let time = self.core.clock.now();
-        let author = Author { actor: &prepared.actor, time, message: &prepared.message };
+        let message = as_recorded(&prepared.message);
+        let author = Author { actor: &prepared.actor, time, message: &message };
         let edits: Vec<_> = prepared.effects.iter().map(edit_of).collect();
         let staged = self.core.history.stage(tip.commit, &edits, &author).map_err(|error| {
             let content = |edit: &Edit<'_>| if let Edit::Write { content, .. } = edit { content.len() } else { 0 };
@@ -167,19 +168,22 @@ impl Committer {
                 modified: leaf.and_then(|leaf| leaf.disk.modified),
             }
         };
+        let mut entries: Vec<Entry> = prepared.effects.iter().map(entry).collect();
+        entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
         *tip = Tip { commit: Some(staged.commit), seq: tip.seq.next() };
         Ok(Record {
             seq: tip.seq,
             time,
             actor: prepared.actor.clone(),
             door: prepared.door,
-            message: prepared.message.clone(),
+            message,
             provenance: prepared.provenance.clone(),
             announcement: prepared.announcement,
             foreign: false,
+            is_jump: false,
             commit: Some(staged.commit),
             moves: prepared.moves.clone(),
-            entries: prepared.effects.iter().map(entry).collect(),
+            entries,
         })
     }
 

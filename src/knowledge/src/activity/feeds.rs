@@ -1,0 +1,148 @@
+//! Recent events as feed documents: Atom (RFC 4287) and JSON Feed 1.1.
+
+use std::str::FromStr;
+
+use atom_syndication as atom;
+use percent_encoding::utf8_percent_encode;
+use schemars::JsonSchema;
+use serde::Serialize;
+use svcfs_base::{Actor, Fault, Timestamp};
+use svcfs_vfs::{Action, Selection, TimelineEvent};
+
+use crate::files::{SEGMENT, permalink};
+use crate::kernel::Cx;
+
+const TITLE: &str = "svcfs Activity Feed";
+const DESCRIPTION: &str = "Recent changes to the knowledge base";
+
+/// Recent events as a JSON Feed document.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Feed {
+    /// Which form of feed: JSON Feed 1.1
+    pub version: &'static str,
+    /// Title of the feed
+    pub title: &'static str,
+    /// What it is about
+    pub description: &'static str,
+    /// Address of the server, when it has a public one
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home_page_url: Option<String>,
+    /// Address of this feed, when the server has a public one
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feed_url: Option<String>,
+    /// The events, newest first
+    pub items: Vec<Entry>,
+}
+
+/// One event in a feed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Entry {
+    /// Never the same for two events, and never another for one: made of commit and path
+    pub id: String,
+    /// Where the page can be read, when the server has a public address and the page was not deleted
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// What happened, such as `Updated: notes/today.md`
+    pub title: String,
+    /// Message of the commit
+    pub content_text: String,
+    /// When
+    pub date_published: Timestamp,
+    /// Who did it: one author
+    pub authors: Vec<Author>,
+}
+
+/// Who did it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Author {
+    /// Name
+    pub name: Actor,
+}
+
+/// The newest events as a feed, at most `max`.
+///
+/// # Errors
+/// `Internal` when the log cannot be read.
+pub fn recent(cx: &Cx<'_>, max: usize) -> Result<Feed, Fault> {
+    let timeline = cx.space.vfs.timeline(&Selection::default(), 0, max)?;
+    Ok(Feed {
+        version: "https://jsonfeed.org/version/1.1",
+        title: TITLE,
+        description: DESCRIPTION,
+        home_page_url: cx.settings().server.public_url.as_ref().map(|site| site.as_str().to_owned()),
+        feed_url: address(cx, "feed.json"),
+        items: timeline.events.into_iter().map(|event| entry(cx, event)).collect(),
+    })
+}
+
+fn entry(cx: &Cx<'_>, event: TimelineEvent) -> Entry {
+    let TimelineEvent { action, path, actor, time, message, commit } = event;
+    let (verb, url) = match action {
+        Action::Write => ("Updated", permalink(cx, &path)),
+        Action::Delete => ("Deleted", None),
+    };
+    Entry {
+        id: format!("urn:svc:{commit}:{}", utf8_percent_encode(path.as_str(), SEGMENT)),
+        url,
+        title: format!("{verb}: {path}"),
+        content_text: message,
+        date_published: time,
+        authors: vec![Author { name: actor }],
+    }
+}
+
+/// Where a document of this space is found, when the server has a public address.
+fn address(cx: &Cx<'_>, document: &str) -> Option<String> {
+    let space = utf8_percent_encode(&cx.space.name, SEGMENT);
+    cx.settings().server.public_url.as_ref().map(|site| format!("{}/api/svc/{space}/{document}", site.as_str()))
+}
+
+/// The newest events as an Atom document, at most `max`.
+///
+/// # Errors
+/// `Internal` when the log cannot be read.
+pub fn atom(cx: &Cx<'_>, max: usize) -> Result<String, Fault> {
+    let Feed { items, home_page_url, .. } = recent(cx, max)?;
+    let link = |rel: &str, href: String| atom::Link { rel: rel.to_owned(), href, ..atom::Link::default() };
+    // A feed without events was never updated: any fixed moment is as true, and keeps the document the same.
+    let updated = items.first().map_or(Timestamp::UNIX_EPOCH, |newest| newest.date_published);
+    let links = home_page_url.map(|url| link("alternate", url)).into_iter();
+    let document = atom::Feed {
+        id: format!("urn:svc:{}", utf8_percent_encode(&cx.space.name, SEGMENT)),
+        title: TITLE.into(),
+        subtitle: Some(DESCRIPTION.into()),
+        updated: moment(updated)?,
+        links: links.chain(address(cx, "feed.xml").map(|url| link("self", url))).collect(),
+        entries: items.into_iter().map(atom_entry).collect::<Result<_, _>>()?,
+        ..atom::Feed::default()
+    };
+    Ok(document.to_string())
+}
+
+fn atom_entry(entry: Entry) -> Result<atom::Entry, Fault> {
+    let link = |href| atom::Link { rel: "alternate".to_owned(), href, ..atom::Link::default() };
+    let time = moment(entry.date_published)?;
+    let person = |author: Author| atom::Person { name: shown(author.name.as_str()), ..atom::Person::default() };
+    Ok(atom::Entry {
+        id: entry.id,
+        title: shown(&entry.title).into(),
+        updated: time,
+        published: Some(time),
+        summary: Some(shown(&entry.content_text).into()),
+        links: entry.url.map(link).into_iter().collect(),
+        authors: entry.authors.into_iter().map(person).collect(),
+        ..atom::Entry::default()
+    })
+}
+
+/// A text without the characters that no XML document may hold, escaped or not: a commit message may have any.
+fn shown(text: &str) -> String {
+    let is_allowed =
+        |c: &char| !matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
+    text.chars().filter(is_allowed).collect()
+}
+
+/// A moment as the document's own library has it.
+fn moment(time: Timestamp) -> Result<atom::FixedDateTime, Fault> {
+    atom::FixedDateTime::from_str(&time.to_string()).map_err(|error| Fault::internal(error.to_string()))
+}

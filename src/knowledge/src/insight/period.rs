@@ -1,0 +1,95 @@
+//! Periods as callers write them: `30d`, `2w`, `6m`.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use svcfs_base::Timestamp;
+
+use super::SECONDS_A_DAY;
+
+/// A hundred years: longer than any history.
+const MAX_DAYS: u32 = 36_500;
+const DEFAULT: &str = "30d";
+const DEFAULT_DAYS: u32 = 30;
+
+/// A stretch of time that ends now, as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Period {
+    text: String,
+    days: u32,
+}
+
+impl Period {
+    /// Reads a number of days, weeks or months of 30 days.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "`{}` is no period; write days, weeks or months, such as `30d`, `2w` or `6m`",
+                text.escape_default()
+            )
+        };
+        let unit = text.chars().next_back().ok_or_else(wrong)?;
+        let days_each = match unit {
+            'd' => 1,
+            'w' => 7,
+            'm' => 30,
+            _ => return Err(wrong()),
+        };
+        let number = &text[..text.len() - unit.len_utf8()];
+        if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(wrong());
+        }
+        let days = number.parse::<u32>().ok().and_then(|number| number.checked_mul(days_each));
+        match days {
+            Some(days @ 1..=MAX_DAYS) => Ok(Self { text: text.to_owned(), days }),
+            Some(_) | None => Err(format!("`{text}` is too short or too long; 1 to {MAX_DAYS} days are allowed")),
+        }
+    }
+
+    /// As it was asked for.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// How many days it has, 1 or more.
+    pub const fn days(&self) -> u32 {
+        self.days
+    }
+
+    /// When it began, if it ends at `now`.
+    pub fn before(&self, now: Timestamp) -> Timestamp {
+        let second = now.as_second().saturating_sub(i64::from(self.days) * SECONDS_A_DAY);
+        Timestamp::from_second(second).unwrap_or(Timestamp::MIN)
+    }
+}
+
+impl Default for Period {
+    fn default() -> Self {
+        Self { text: DEFAULT.to_owned(), days: DEFAULT_DAYS }
+    }
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(&Cow::<'de, str>::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Period {
+    fn schema_name() -> Cow<'static, str> {
+        "Period".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string", "pattern": "^[0-9]+[dwm]$", "default": DEFAULT,
+            "description": format!("How far back to look: days, weeks or months of 30 days, such as `30d`, `2w`, `6m`; {DEFAULT} when absent")
+        })
+    }
+}

@@ -1,0 +1,192 @@
+//! Who last wrote each line.
+
+use std::path::Path;
+
+use git2::{BlameOptions, Blob, DiffOptions, Oid, Repository};
+use svcfs_base::{Actor, CommitId, ETag, Timestamp, TreePath};
+
+use super::{History, Outcome, commit_id, oid};
+
+/// Consecutive lines last written by one commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlameHunk {
+    /// Number of the first line, from 1.
+    pub first_line: usize,
+    /// How many lines.
+    pub lines: usize,
+    /// The commit.
+    pub commit: CommitId,
+    /// Its author.
+    pub actor: Actor,
+    /// When.
+    pub time: Timestamp,
+}
+
+/// One version of a file.
+#[derive(Debug, Clone)]
+pub struct FileVersion {
+    /// The commit that made it.
+    pub commit: CommitId,
+    /// Its author.
+    pub actor: Actor,
+    /// When.
+    pub time: Timestamp,
+    /// The content.
+    pub blob: ETag,
+}
+
+/// Lines that a version replaced: the first of them before and after, from 0, and how many.
+#[derive(Debug, Clone, Copy)]
+struct Replaced {
+    old: usize,
+    old_count: usize,
+    new: usize,
+    new_count: usize,
+}
+
+/// A line of the newest version, and where it stands in the version looked at.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    newest: usize,
+    here: usize,
+}
+
+impl History {
+    /// Who last wrote each line of a path as of a commit, by walking through every commit before it.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn blame(&self, path: &TreePath, newest: CommitId) -> Outcome<Vec<BlameHunk>> {
+        self.reader(|repository| {
+            let mut options = BlameOptions::new();
+            options.newest_commit(oid(newest)?);
+            let blame = repository.blame_file(Path::new(path.as_str()), Some(&mut options))?;
+            blame
+                .iter()
+                .map(|hunk| {
+                    let commit = repository.find_commit(hunk.final_commit_id())?;
+                    let author = commit.author();
+                    Ok(BlameHunk {
+                        first_line: hunk.final_start_line(),
+                        lines: hunk.lines_in_hunk(),
+                        commit: commit_id(commit.id()),
+                        actor: Actor::new(&String::from_utf8_lossy(author.name_bytes())),
+                        time: Timestamp::from_second(author.when().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
+                    })
+                })
+                .collect()
+        })
+    }
+
+    /// Who last wrote each line of the first of these versions, which are all there are, newest first: the same as
+    /// [`History::blame`] without looking at commits that did not touch the file.
+    ///
+    /// # Errors
+    /// `Git` when a content is missing.
+    pub fn blame_versions(&self, versions: &[FileVersion]) -> Outcome<Vec<BlameHunk>> {
+        let Some(newest) = versions.first() else { return Ok(Vec::new()) };
+        self.reader(|repository| {
+            let mut content = blob(repository, newest.blob)?;
+            let mut lines: Vec<Line> =
+                (0..count_lines(content.content())).map(|at| Line { newest: at, here: at }).collect();
+            let mut writers = vec![0; lines.len()];
+            for (at, version) in versions.iter().enumerate() {
+                let older = versions.get(at + 1);
+                if older.is_some_and(|older| older.blob == version.blob) {
+                    continue;
+                }
+                let Some(older) = older.filter(|_| !lines.is_empty()) else {
+                    lines.iter().for_each(|line| writers[line.newest] = at);
+                    break;
+                };
+                let before = blob(repository, older.blob)?;
+                pass_on(&mut lines, &replaced(repository, &before, &content)?, |line| writers[line] = at);
+                content = before;
+            }
+            Ok(hunks(&writers, versions))
+        })
+    }
+
+    /// Whether two contents are so alike that one may be the other under another name: at least half of the lines are the same.
+    ///
+    /// # Errors
+    /// `Git` when one of them is missing.
+    pub fn are_alike(&self, one: ETag, other: ETag) -> Outcome<bool> {
+        self.reader(|repository| {
+            let (one, other) = (blob(repository, one)?, blob(repository, other)?);
+            let total = count_lines(one.content()).max(count_lines(other.content()));
+            let changed: usize =
+                replaced(repository, &one, &other)?.iter().map(|part| part.old_count.max(part.new_count)).sum();
+            Ok(total > 0 && changed * 2 <= total)
+        })
+    }
+}
+
+fn blob(repository: &Repository, etag: ETag) -> Outcome<Blob<'_>> {
+    Ok(repository.find_blob(Oid::from_bytes(etag.as_bytes())?)?)
+}
+
+/// A last line without its end is a line, too.
+fn count_lines(content: &[u8]) -> usize {
+    let ends = content.iter().filter(|byte| **byte == b'\n').count();
+    ends + usize::from(content.last().is_some_and(|byte| *byte != b'\n'))
+}
+
+fn replaced(repository: &Repository, old: &Blob<'_>, new: &Blob<'_>) -> Outcome<Vec<Replaced>> {
+    let mut options = DiffOptions::new();
+    // As stock git compares for `git blame`.
+    options.context_lines(0).interhunk_lines(0).indent_heuristic(true).force_text(true);
+    let mut found = Vec::new();
+    let mut note = |_: git2::DiffDelta<'_>, hunk: git2::DiffHunk<'_>| {
+        // Where nothing stands on one side, its number is that of the line before.
+        let start = |first: u32, count: u32| (first as usize).saturating_sub(usize::from(count > 0));
+        found.push(Replaced {
+            old: start(hunk.old_start(), hunk.old_lines()),
+            old_count: hunk.old_lines() as usize,
+            new: start(hunk.new_start(), hunk.new_lines()),
+            new_count: hunk.new_lines() as usize,
+        });
+        true
+    };
+    repository.diff_blobs(Some(old), None, Some(new), None, Some(&mut options), None, None, Some(&mut note), None)?;
+    Ok(found)
+}
+
+/// Keeps the lines that the version before has, too, at their places there; the others are this version's.
+fn pass_on(lines: &mut Vec<Line>, replaced: &[Replaced], mut written_here: impl FnMut(usize)) {
+    let mut parts = replaced.iter().peekable();
+    // What the places before are ahead of those here, behind the last part that was passed.
+    let (mut here, mut before) = (0, 0);
+    lines.retain_mut(|line| {
+        while let Some(part) = parts.next_if(|part| part.new + part.new_count <= line.here) {
+            (here, before) = (part.new + part.new_count, part.old + part.old_count);
+        }
+        let is_new = parts.peek().is_some_and(|part| (part.new..part.new + part.new_count).contains(&line.here));
+        if is_new {
+            written_here(line.newest);
+        } else {
+            line.here = before + (line.here - here);
+        }
+        !is_new
+    });
+}
+
+fn hunks(writers: &[usize], versions: &[FileVersion]) -> Vec<BlameHunk> {
+    let mut hunks: Vec<BlameHunk> = Vec::new();
+    for (at, FileVersion { commit, actor, time, .. }) in writers.iter().map(|writer| &versions[*writer]).enumerate() {
+        match hunks.last_mut() {
+            Some(hunk) if hunk.commit == *commit => hunk.lines += 1,
+            _ => hunks.push(BlameHunk {
+                first_line: at + 1,
+                lines: 1,
+                commit: *commit,
+                actor: actor.clone(),
+                time: *time,
+            }),
+        }
+    }
+    hunks
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Who last wrote each line of a page (contract 2.4).
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use svcfs_base::{Actor, CommitId, ETag, Fault, Seq, Timestamp, TreePath};
+use svcfs_store::{FileVersion, PathVersion};
+
+use super::MAX_VERSIONS;
+use crate::Vfs;
+
+/// How many removed files of a commit are looked at for the one that a new file was before.
+const MAX_ORIGINS: usize = 64;
+
+/// One line of a page and who last wrote it (contract 2.4).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BlameLine {
+    /// Line number, from 1.
+    pub line: usize,
+    /// The line without its end.
+    pub content: String,
+    /// Commit hash.
+    pub hash: CommitId,
+    /// Who wrote it.
+    pub author: Actor,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+impl Vfs {
+    /// Who last wrote each line of a file. A renamed file's lines are followed to where they were written.
+    ///
+    /// # Errors
+    /// `NotFound` when history does not have the path.
+    pub fn blame(&self, path: &TreePath) -> Result<Vec<BlameLine>, Fault> {
+        self.settled()?;
+        let missing = || Fault::file_not_found(path);
+        let head = self.core.history.head()?.ok_or_else(missing)?;
+        let (blob, _) = self.core.history.leaf(head, path)?.ok_or_else(missing)?;
+        let content = self.core.history.blob(blob)?.ok_or_else(missing)?;
+        let hunks = match self.lineage(path, blob)? {
+            Some(versions) => self.core.history.blame_versions(&versions)?,
+            // Merges and other branches: only git knows which commit follows which.
+            None => self.core.history.blame(path, head)?,
+        };
+        let text = String::from_utf8_lossy(&content);
+        let lines: Vec<&str> = text.lines().collect();
+        let mut blamed = Vec::with_capacity(lines.len());
+        for hunk in hunks {
+            for number in hunk.first_line..hunk.first_line + hunk.lines {
+                let Some(line) = number.checked_sub(1).and_then(|at| lines.get(at)) else {
+                    continue;
+                };
+                blamed.push(BlameLine {
+                    line: number,
+                    content: (*line).to_owned(),
+                    hash: hunk.commit,
+                    author: hunk.actor.clone(),
+                    timestamp: hunk.time,
+                });
+            }
+        }
+        Ok(blamed)
+    }
+
+    /// Every version of a file back to the first, newest first, under the names it had; none when the log does not tell how each
+    /// came out of the one before it.
+    fn lineage(&self, path: &TreePath, newest: ETag) -> Result<Option<Vec<FileVersion>>, Fault> {
+        let (mut path, mut expected, mut before) = (path.clone(), newest, Seq(u64::MAX));
+        let mut lineage = Vec::new();
+        'names: loop {
+            for version in self.core.log.versions(&path, before, MAX_VERSIONS)? {
+                if version.is_jump || version.new != Some(expected) {
+                    return Ok(None);
+                }
+                let PathVersion { seq, commit, actor, time, old, .. } = version;
+                lineage.push(FileVersion { commit, actor, time, blob: expected });
+                match old {
+                    Some(old) => expected = old,
+                    None => match self.origin(seq, expected)? {
+                        None => return Ok(Some(lineage)),
+                        Some(origin) => {
+                            (path, expected) = origin;
+                            before = seq;
+                            continue 'names;
+                        }
+                    },
+                }
+            }
+            return Ok(None);
+        }
+    }
+
+    /// What a new file was before, if the set that made it removed a file with the same content, or one much like it.
+    fn origin(&self, seq: Seq, blob: ETag) -> Result<Option<(TreePath, ETag)>, Fault> {
+        let removed = self.core.log.removals(seq, MAX_ORIGINS)?;
+        if let Some(same) = removed.iter().find(|(_, content)| *content == blob) {
+            return Ok(Some(same.clone()));
+        }
+        for (path, content) in removed {
+            if self.core.history.are_alike(content, blob)? {
+                return Ok(Some((path, content)));
+            }
+        }
+        Ok(None)
+    }
+}

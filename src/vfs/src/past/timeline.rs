@@ -1,0 +1,66 @@
+//! What happened lately, and how much (contract 4.6, 4.17): answered from what the log's rows come to.
+
+use svcfs_base::{Actor, CommitId, Fault, Timestamp, TreePath};
+use svcfs_store::{Activity, Occurrence, Selection};
+
+use super::Action;
+use crate::Vfs;
+
+/// One change of one path.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// What happened.
+    pub action: Action,
+    /// To which path.
+    pub path: TreePath,
+    /// Who did it.
+    pub actor: Actor,
+    /// When, to the second.
+    pub time: Timestamp,
+    /// The whole message of the commit.
+    pub message: String,
+    /// The commit.
+    pub commit: CommitId,
+}
+
+/// A stretch of what happened.
+#[derive(Debug, Clone)]
+pub struct Timeline {
+    /// The changes, newest first.
+    pub events: Vec<Event>,
+    /// How many there are in all.
+    pub total: usize,
+}
+
+impl Vfs {
+    /// The changes that a selection means, newest first: at most `max` after the first `skip`.
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read.
+    pub fn timeline(&self, selection: &Selection, skip: usize, max: usize) -> Result<Timeline, Fault> {
+        self.settled()?;
+        let (found, total) = self.core.log.select(selection, skip, max)?;
+        let sets = self.core.log.sets(found.iter().map(|occurrence| occurrence.seq))?;
+        let event = |Occurrence { seq, path, is_removal }| {
+            let set = sets.get(&seq)?;
+            Some(Event {
+                action: Action::of(is_removal),
+                path,
+                actor: set.actor.clone(),
+                time: set.time,
+                message: set.message.clone(),
+                commit: set.commit,
+            })
+        };
+        Ok(Timeline { events: found.into_iter().filter_map(event).collect(), total })
+    }
+
+    /// How much the pages at or below a path, or all pages, changed from a moment on.
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read.
+    pub fn activity(&self, since: Timestamp, below: Option<&TreePath>) -> Result<Activity, Fault> {
+        self.settled()?;
+        Ok(self.core.log.activity(since, below)?)
+    }
+}
