@@ -21,6 +21,8 @@ use crate::search::Indexer;
 
 /// Where the index of a space lies below its root; it can be deleted at any time.
 const INDEX_FILE: &str = ".svc/state/index.db";
+/// Where its log lies, in whose positions the index counts how far it has read.
+const LOG_FILE: &str = ".svc/state/log.db";
 
 /// What a space is opened with.
 pub struct Opening {
@@ -44,6 +46,11 @@ pub struct Opening {
 pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> {
     let Opening { name, root, clock, watch, progress } = opening;
     let index_file = root.join(INDEX_FILE);
+    if index_file.exists() && !root.join(LOG_FILE).exists() {
+        // The log will be made again from git, with positions of its own: those of the old one mean nothing any more. Said before
+        // there is a new log, so that a crash in between changes nothing.
+        Index::open(&index_file)?.ingest(&[], Seq(0))?;
+    }
     let vfs = Vfs::open(Options {
         root,
         clock,

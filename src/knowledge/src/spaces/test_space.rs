@@ -72,10 +72,12 @@ impl TestSpace {
         Self::at(Arc::new(root), "")
     }
 
-    /// The same root opened again, after its log was deleted and has to be made anew from git's history.
-    pub(crate) fn without_its_log(self) -> Self {
+    /// The same root opened again, after its log was deleted and has to be made anew from git's history; `meanwhile` is done to
+    /// the root before that.
+    pub(crate) fn without_its_log(self, meanwhile: impl FnOnce(&Path)) -> Self {
         let root = Arc::clone(&self.root);
         drop(self);
+        meanwhile(root.path());
         let state = root.path().join(".svc/state");
         for name in ["log.db", "log.db-wal", "log.db-shm"] {
             match std::fs::remove_file(state.join(name)) {
