@@ -21,12 +21,20 @@ pub enum Flush {
 }
 
 /// git in a repository, whatever the user's own settings say. It does not begin to collect garbage in the middle of a run.
-fn git(repository: &Path) -> Command {
+pub fn git(repository: &Path) -> Command {
     let mut command = Command::new("git");
     command.arg("-C").arg(repository).args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"]);
     command.args(["-c", "user.name=bench", "-c", "user.email=bench@localhost"]);
     command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
     command
+}
+
+/// Makes an empty repository on the branch `main`.
+///
+/// # Errors
+/// When git fails.
+pub fn init(root: &Path) -> Result<()> {
+    run(git(root).args(["init", "--quiet", "--initial-branch=main"])).map(drop)
 }
 
 /// Makes a repository of a tree: one commit, packed.

@@ -188,6 +188,7 @@ impl Connection {
     }
 }
 
-fn encoded(text: &str) -> String {
+/// A text as it may stand in a query.
+pub fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }

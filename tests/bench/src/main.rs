@@ -13,6 +13,7 @@ mod http;
 mod machine;
 mod measure;
 mod pages;
+mod past;
 mod plan;
 mod reading;
 mod report;
@@ -34,6 +35,9 @@ struct Arguments {
     /// A third of a minute with small trees, to see that it works; the figures are worth little
     #[arg(long)]
     quick: bool,
+    /// Only the table of history
+    #[arg(long, conflicts_with = "write")]
+    history: bool,
     /// Also replace the table in this document
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -49,7 +53,7 @@ struct Arguments {
 }
 
 fn main() -> Result<()> {
-    let Arguments { quick, write, svcfs, dir, corpora } = Arguments::parse();
+    let Arguments { quick, history, write, svcfs, dir, corpora } = Arguments::parse();
     let program = match svcfs {
         Some(program) => program,
         None => std::env::current_exe()?.with_file_name("svcfs"),
@@ -63,9 +67,14 @@ fn main() -> Result<()> {
     let scratch = tempfile::Builder::new().prefix("svcfs-bench-").tempdir_in(&dir);
     let scratch = scratch.with_context(|| format!("`{}` cannot be written", dir.display()))?;
     let facts = machine::facts(scratch.path());
+    if history {
+        let past = past::measure(&program, &plan, scratch.path())?;
+        return Ok(std::io::stdout().write_all(report::history(&past).as_bytes())?);
+    }
     let writing = writing::measure(&program, &plan, scratch.path())?;
     let reading = reading::measure(&program, &plan, scratch.path())?;
-    let table = report::markdown(&facts, &writing, &reading);
+    let past = past::measure(&program, &plan, scratch.path())?;
+    let table = report::markdown(&facts, (&writing, &reading, &past));
     std::io::stdout().write_all(table.as_bytes())?;
     if let Some(document) = write {
         report::replace(&document, &table)?;

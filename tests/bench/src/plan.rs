@@ -25,6 +25,8 @@ pub struct Plan {
     pub searches: Bound,
     /// `grep` runs for each question.
     pub greps: Bound,
+    /// Commits of the history that is asked about.
+    pub commits: usize,
     /// The archive of the corpus that is searched; the generated tree when there is none.
     pub corpus: Option<PathBuf>,
 }
@@ -42,6 +44,7 @@ impl Plan {
             rest: Duration::from_secs(2),
             searches: bound(2_000, 10),
             greps: bound(10, 10),
+            commits: 100_000,
             corpus: corpus.exists().then_some(corpus),
         }
     }
@@ -57,6 +60,7 @@ impl Plan {
             rest: Duration::from_millis(300),
             searches: bound(100, 1),
             greps: bound(3, 1),
+            commits: 3_000,
             corpus: None,
         }
     }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::git::Size;
 use crate::measure::Series;
+use crate::past::{Asked, Past};
 use crate::reading::{Answered, Reading, Start};
 use crate::writing::{COPIED, MANY, Writing};
 
@@ -15,7 +16,7 @@ const BEGIN: &str = "<!-- bench: begin -->";
 const END: &str = "<!-- bench: end -->";
 
 /// Everything measured, as markdown.
-pub fn markdown(facts: &[String], writing: &Writing, reading: &Reading) -> String {
+pub fn markdown(facts: &[String], (writing, reading, past): (&Writing, &Reading, &Past)) -> String {
     let mut text = String::new();
     for fact in facts {
         text.push_str(&format!("- {fact}\n"));
@@ -29,6 +30,7 @@ pub fn markdown(facts: &[String], writing: &Writing, reading: &Reading) -> Strin
     text.push_str(&writes(writing));
     text.push_str(&searches(reading));
     text.push_str(&starts(reading));
+    text.push_str(&history(past));
     text.push_str(&sizes(writing));
     text
 }
@@ -119,6 +121,36 @@ fn starts(reading: &Reading) -> String {
         ));
     }
     text.push('\n');
+    text
+}
+
+/// The table of questions about history.
+pub fn history(past: &Past) -> String {
+    let mut text = format!(
+        "| history: {} commits on {} pages, {} versions of the page asked for | first | p50 | p99 | in git | p50 | × git |\n\
+         |---|---:|---:|---:|---|---:|---:|\n",
+        past.commits, past.pages, past.versions
+    );
+    for Asked { name, first, svcfs, command, git } in &past.questions {
+        let rate = |series: &Series| series.percentile(0.5).map(|latency| 1.0 / latency.as_secs_f64());
+        text.push_str(&format!(
+            "| {name} | {} | {} | {} | `{command}` | {} | {} |\n",
+            shown(Some(*first)),
+            shown(svcfs.percentile(0.5)),
+            shown(svcfs.percentile(0.99)),
+            shown(git.percentile(0.5)),
+            times(rate(svcfs), rate(git)),
+        ));
+    }
+    let asked: Vec<String> = past.questions.iter().map(|asked| asked.svcfs.len().to_string()).collect();
+    text.push_str(&format!(
+        "\nQuestions per row: {}. Before that, the first start over this history, which a person made with git, took {}, the next {}; \
+         the server had at most {}.\n\n",
+        asked.join(", "),
+        shown(Some(past.first_start)),
+        shown(Some(past.next_start)),
+        mebibytes(past.memory),
+    ));
     text
 }
 

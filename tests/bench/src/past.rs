@@ -1,0 +1,223 @@
+//! Questions about a long history, beside the git commands that answer them.
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::git;
+use crate::http::{ACTORS, Client, encoded};
+use crate::machine;
+use crate::measure::{Series, timed};
+use crate::pages::Pages;
+use crate::plan::Plan;
+use crate::server::{Place, Server};
+
+/// One commit in so many touches the busy page.
+const BUSY_EVERY: usize = 100;
+/// Days over which the commits are spread: all of them are in the default period of `/velocity`.
+const DAYS: usize = 28;
+const SECONDS_A_DAY: usize = 86_400;
+
+/// All that is measured of questions about history.
+pub struct Past {
+    /// Commits in it.
+    pub commits: usize,
+    /// Pages in its tree.
+    pub pages: usize,
+    /// Versions of the page that is asked about.
+    pub versions: usize,
+    /// From the start of the process until `/readyz`, reading all of git's history.
+    pub first_start: Duration,
+    /// The same again, with the log that was made then.
+    pub next_start: Duration,
+    /// One for each question.
+    pub questions: Vec<Asked>,
+    /// Most memory of the server.
+    pub memory: u64,
+}
+
+/// One question, as measured.
+pub struct Asked {
+    /// For people.
+    pub name: &'static str,
+    /// The first time after a start.
+    pub first: Duration,
+    /// svcfs, from the second time on.
+    pub svcfs: Series,
+    /// The git command that answers it.
+    pub command: String,
+    /// How long that takes.
+    pub git: Series,
+}
+
+/// Measures questions about a history that a person made with git and svcfs adopted.
+///
+/// # Errors
+/// When git or the server fails, or they disagree.
+pub fn measure(program: &Path, plan: &Plan, scratch: &Path) -> Result<Past> {
+    let root = scratch.join("past");
+    std::fs::create_dir(&root)?;
+    let commits = plan.commits;
+    crate::tell(&format!("a history of {commits} commits"));
+    import(&root, plan)?;
+    machine::flush_disk_of(scratch)?;
+    crate::tell("first start over it");
+    let place = Place { program, root: &root, mountpoint: None, log: &scratch.join("past.log"), rest: plan.rest };
+    let server = Server::start(place)?;
+    let first_start = server.ready_after;
+    server.until_quiet()?;
+    server.stop()?;
+    machine::flush_disk_of(scratch)?;
+    let server = Server::start(place)?;
+    let next_start = server.ready_after;
+    server.until_quiet()?;
+    let page = Pages { count: plan.pages }.path(0);
+    let mut client = Client::connect(server.address())?;
+    let versions = check(&mut client, &root, &page, commits)?;
+    // Its first answers were those of the check.
+    server.stop()?;
+    let server = Server::start(place)?;
+    server.until_quiet()?;
+    let mut client = Client::connect(server.address())?;
+    let mut questions = Vec::new();
+    for question in questions_about(&root, &page, commits)? {
+        questions.push(ask(&mut client, &root, question, plan)?);
+    }
+    let memory = machine::memory(server.process())?.most;
+    server.stop()?;
+    Ok(Past { commits, pages: plan.pages, versions, first_start, next_start, questions, memory })
+}
+
+/// What is asked: for people, of svcfs, of git.
+struct Question {
+    name: &'static str,
+    target: String,
+    git: Vec<String>,
+}
+
+fn questions_about(root: &Path, page: &str, commits: usize) -> Result<Vec<Question>> {
+    let middle = machine::run(git::git(root).args(["rev-parse", &format!("HEAD~{}", commits / 2)]))?.trim().to_owned();
+    let encoded = encoded(page);
+    let question = |name, target: String, git: &str| Question {
+        name,
+        target: format!("/api/svc/{target}"),
+        git: git.split(' ').map(str::to_owned).collect(),
+    };
+    let all = "log --since=30.days --format=%H%x09%an%x09%at --name-only";
+    Ok(vec![
+        question(
+            "`/versions`",
+            format!("versions?path={encoded}"),
+            &format!("log --follow --format=%H%x09%an%x09%at%x09%s -- {page}"),
+        ),
+        question(
+            "`/changes`, the newest 50",
+            "changes".to_owned(),
+            "log -n 50 --name-status --format=%H%x09%an%x09%at",
+        ),
+        question(
+            "`/changes`, 500 from the middle on",
+            format!("changes?limit=500&since={middle}"),
+            &format!("log --reverse --name-status --format=%H%x09%an%x09%at {middle}..HEAD"),
+        ),
+        question("`/timeline`", "timeline".to_owned(), "log -n 50 --name-status --format=%H%x09%an%x09%at%x09%s"),
+        question(
+            "`/timeline`, one actor, one folder, at 500",
+            "timeline?actor=agent-3&path_prefix=folder-000&offset=100&limit=500".to_owned(),
+            "log --author=agent-3 --skip=100 -n 500 --name-status --format=%H%x09%an%x09%at%x09%s -- folder-000",
+        ),
+        question("`/velocity`", "velocity".to_owned(), all),
+        question("`/feed.xml`", "feed.xml".to_owned(), "log -n 50 --name-status --format=%H%x09%an%x09%at%x09%B"),
+        question("`/blame`", format!("blame?path={encoded}"), &format!("blame --line-porcelain HEAD -- {page}")),
+    ])
+}
+
+fn ask(client: &mut Client, root: &Path, question: Question, plan: &Plan) -> Result<Asked> {
+    let Question { name, target, git } = question;
+    crate::tell(&format!("history: {name}"));
+    let once = timed(crate::measure::bound(1, 60), |_| client.get(&target).map(drop))?;
+    let (mut svcfs, mut of_git) = (Series::default(), Series::default());
+    svcfs.add(timed(plan.searches, |_| client.get(&target).map(drop))?);
+    of_git.add(timed(plan.greps, |_| machine::run(git::git(root).args(&git)).map(drop))?);
+    Ok(Asked { name, first: once.elapsed, svcfs, command: format!("git {}", git[0]), git: of_git })
+}
+
+/// Makes sure that svcfs and git tell the same; how many versions the page has.
+fn check(client: &mut Client, root: &Path, page: &str, commits: usize) -> Result<usize> {
+    let encoded = encoded(page);
+    let mut get = |target: &str| -> Result<Value> { Ok(serde_json::from_slice(&client.get(target)?)?) };
+    let hashes = |answer: &Value| -> Vec<String> {
+        let lines = answer.as_array().into_iter().flatten();
+        lines.map(|line| line["hash"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let versions = hashes(&get(&format!("/api/svc/versions?path={encoded}"))?);
+    let told = machine::run(git::git(root).args(["log", "--format=%H", "--", page]))?;
+    ensure!(versions == told.lines().collect::<Vec<_>>(), "`/versions` and `git log` tell different versions");
+    let blamed = hashes(&get(&format!("/api/svc/blame?path={encoded}"))?);
+    let told = machine::run(git::git(root).args(["blame", "-l", "--root", "HEAD", "--", page]))?;
+    let of_git: Vec<&str> = told.lines().filter_map(|line| line.get(..40)).collect();
+    ensure!(blamed == of_git, "`/blame` and `git blame` tell different commits");
+    let total = get("/api/svc/timeline")?["total"].as_u64().context("`/timeline` tells no total")?;
+    // The first commit plants the tree.
+    ensure!(total as usize >= commits, "`/timeline` counts {total} events of {commits} commits");
+    let velocity = get("/api/svc/velocity")?;
+    ensure!(velocity["total_changes"] == total, "`/velocity` counts {}, not {total}", velocity["total_changes"]);
+    Ok(versions.len())
+}
+
+/// Makes the repository: one commit of all pages, then commits of one page each, by [`ACTORS`] in turn.
+fn import(root: &Path, plan: &Plan) -> Result<()> {
+    git::init(root)?;
+    let mut importer = git::git(root);
+    let mut importer =
+        importer.args(["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn().context("cannot run git")?;
+    let written = importer.stdin.take().context("`git fast-import` takes nothing").and_then(|input| {
+        let mut input = BufWriter::new(input);
+        write_history(&mut input, plan)?;
+        Ok(input.flush()?)
+    });
+    let status = importer.wait()?;
+    written?;
+    ensure!(status.success(), "`git fast-import`: {status}");
+    machine::run(git::git(root).args(["reset", "--quiet", "--hard"])).map(drop)
+}
+
+fn write_history(input: &mut impl Write, plan: &Plan) -> Result<()> {
+    let pages = Pages { count: plan.pages };
+    let end = usize::try_from(jiff::Timestamp::now().as_second())?;
+    let began = end - DAYS * SECONDS_A_DAY;
+    for number in 0..plan.commits {
+        let second = began + number * DAYS * SECONDS_A_DAY / plan.commits;
+        let (actor, message) = (format!("agent-{}", number % ACTORS), format!("agent-{}: {number}", number % ACTORS));
+        writeln!(input, "commit refs/heads/main\ncommitter {actor} <agent@localhost> {second} +0000")?;
+        writeln!(input, "data {}\n{message}", message.len())?;
+        let mut put = |page: usize, text: &str| {
+            writeln!(input, "M 100644 inline {}\ndata {}\n{text}", pages.path(page), text.len())
+        };
+        if number == 0 {
+            for page in 0..plan.pages {
+                put(page, &pages.text(page, 0))?;
+            }
+        } else if number % BUSY_EVERY == 0 {
+            put(0, &busy(pages, number / BUSY_EVERY))?;
+        } else {
+            put(1 + pages.scattered(number) % (plan.pages - 1), &pages.text(pages.scattered(number), number))?;
+        }
+    }
+    Ok(writeln!(input, "done")?)
+}
+
+/// The busy page in one of its versions: each rewrites another line, and the lines of its head stay as they were at first, so that
+/// who wrote them is only found at the very beginning.
+fn busy(pages: Pages, version: usize) -> String {
+    let mut text = pages.text(0, 0);
+    for line in 0..40 {
+        let written = (version + 40 - line) / 40;
+        text.push_str(&format!("\nLine {line}, written for the {written}. time.\n"));
+    }
+    text
+}
