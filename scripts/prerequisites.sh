@@ -39,24 +39,43 @@ need_packages() {
     say "installing ${missing[*]}"
     # A fresh image has no package lists, and a stale one names versions that are gone.
     "${as_root[@]}" apt-get -qq update
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" >&2
+    # A machine that has just booted may still be installing updates by itself: the lock is waited for. Without the
+    # terminal, what is left of the progress is one line a package.
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+        -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "${missing[@]}" >&2
 }
 
-# Find cargo, or install rustup after saying so; rustup then brings the toolchain that rust-toolchain.toml names.
+# Find a cargo that is new enough, or install rustup after saying so; rustup then brings the toolchain that
+# rust-toolchain.toml names.
 need_rust() {
-    if ! command -v cargo >/dev/null && [[ -x ${CARGO_HOME:-$HOME/.cargo}/bin/cargo ]]; then
-        PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+    local clone needed rustup_programs="${CARGO_HOME:-$HOME/.cargo}/bin"
+    clone="$(dirname "${BASH_SOURCE[0]}")/.."
+    needed="$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$clone/Cargo.toml")"
+    ! cargo_is_at_least "$needed" "$clone" || return 0
+    if [[ -x $rustup_programs/cargo && $(command -v cargo) != "$rustup_programs/cargo" ]]; then
+        # Not on PATH in the shell that installed it, or behind a packaged one.
+        PATH="$rustup_programs:$PATH"
+        ! cargo_is_at_least "$needed" "$clone" || return 0
     fi
-    command -v cargo >/dev/null && return
-    say "Rust is missing. The packaged one of Debian 12 is too old; rustup from https://rustup.rs brings the right one."
+    ! command -v rustup >/dev/null ||
+        fail "rustup is there but not Rust $needed; see the messages above, or run in $(realpath "$clone"): rustup toolchain install"
+    say "Rust $needed or newer is missing (Debian 12 packages 1.63); rustup from https://rustup.rs brings the right one."
     if [[ -t 0 ]]; then
         local answer
-        read -rp "Install rustup into ${CARGO_HOME:-$HOME/.cargo} now? [y/N] " answer
-        [[ $answer == [yY]* ]] || fail "install Rust, then run this again"
+        read -rp "Install rustup into ${rustup_programs%/bin} now? [y/N] " answer
+        [[ $answer == [yY]* ]] || fail "install Rust $needed from https://rustup.rs, then run this again"
     fi
     install_rustup
-    PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
-    command -v cargo >/dev/null || fail "rustup was installed but cargo is not there; see the messages above"
+    PATH="$rustup_programs:$PATH"
+    cargo_is_at_least "$needed" "$clone" || fail "rustup was installed but Rust $needed is not there; see the messages above"
+}
+
+# Asked inside the clone, where rustup answers for the toolchain that is built with and not for the user's default.
+cargo_is_at_least() {
+    local needed="$1" clone="$2" found
+    command -v cargo >/dev/null || return 1
+    found="$(cd "$clone" && cargo --version | cut -d ' ' -f 2)" || return 1
+    printf '%s\n' "$needed" "$found" | sort --version-sort --check=quiet
 }
 
 # The installer itself rather than a script piped into a shell, and only if it is what its publisher says it is.
@@ -66,8 +85,11 @@ install_rustup() {
     url="https://static.rust-lang.org/rustup/dist/$platform"
     folder="$(mktemp -d)"
     say "downloading rustup-init from $url"
-    curl --proto '=https' --tlsv1.2 -fsS "$url/rustup-init" -o "$folder/rustup-init"
-    curl --proto '=https' --tlsv1.2 -fsS "$url/rustup-init.sha256" -o "$folder/rustup-init.sha256"
+    local file
+    for file in rustup-init rustup-init.sha256; do
+        curl --proto '=https' --tlsv1.2 -fsS "$url/$file" -o "$folder/$file" ||
+            fail "$url/$file cannot be downloaded; install Rust another way, then run this again"
+    done
     local expected
     expected="$(cut -d ' ' -f 1 "$folder/rustup-init.sha256")"
     printf '%s  %s\n' "$expected" "$folder/rustup-init" | sha256sum --check --quiet ||

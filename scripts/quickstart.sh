@@ -54,6 +54,9 @@ prepare() {
     need_rust
     [[ -c /dev/fuse ]] ||
         fail "/dev/fuse is missing; load the kernel module \`fuse\`, or start the container with --device /dev/fuse --cap-add SYS_ADMIN"
+    # Who is not root unmounts with fusermount3, which wants it; a chroot that never booted has none.
+    [[ $EUID -eq 0 || -e /etc/mtab ]] ||
+        fail "/etc/mtab is missing, nothing could be unmounted; as root, run: ln -s ../proc/self/mounts /etc/mtab"
 }
 
 build() {
@@ -69,7 +72,8 @@ initialise() {
     if [[ -d $directory && -n $(ls -A "$directory") ]]; then
         template=blank
     fi
-    "$svcfs" init --root "$directory" --template "$template"
+    # Only what became of the directory: the next step that `init` names is taken here anyway.
+    "$svcfs" init --root "$directory" --template "$template" | sed -n 1p
 }
 
 server=""
@@ -123,9 +127,9 @@ show() {
 
 $directory is served, and mounted at $mountpoint. Try in another terminal:
 
-  write    printf -- '---\ntitle: Hello\n---\n\nMy first page.\n' > '$mountpoint/hello.md'
+  write    printf -- '---\ntitle: Hello\n---\n\nHigh water at noon.\n' > '$mountpoint/hello.md'
   read     curl http://127.0.0.1:$port/raw/hello.md
-  search   curl 'http://127.0.0.1:$port/api/svc/search?q=first'
+  search   curl 'http://127.0.0.1:$port/api/svc/search?q=noon'
   history  git -C '$directory' log --stat -1
   browse   http://127.0.0.1:$port/api/docs
   agents   http://127.0.0.1:$port/mcp
