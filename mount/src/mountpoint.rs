@@ -77,6 +77,13 @@ pub fn check_mountpoint(mountpoint: &Path, root: &Path) -> Result<PathBuf, Mount
     Ok(at)
 }
 
+/// Whether a mount of svcfs is at a path whose server is gone.
+pub fn is_dead_mount(mountpoint: &Path) -> bool {
+    let answers = rustix::fs::statvfs(mountpoint).map_err(io::Error::from);
+    answers.is_err_and(|error| is_dead(&error))
+        && canonical(mountpoint).and_then(|at| is_ours(&at)).is_ok_and(|is_ours| is_ours)
+}
+
 /// Takes an svcfs mount away, also one whose server is gone. Processes with open files keep them until they close them.
 ///
 /// # Errors

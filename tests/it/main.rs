@@ -12,6 +12,7 @@ mod complete;
 mod contract;
 mod crash;
 mod disk;
+mod doctor;
 mod doors;
 mod editors;
 mod mixed;

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{call, completions, init, mcp, mount, reindex, serve, unmount};
+use crate::commands::{call, completions, doctor, init, mcp, mount, reindex, serve, unmount};
 use crate::failure::EXIT_CODES;
 
 const EXAMPLES: &str = "\
@@ -37,6 +37,7 @@ pub enum Command {
     Mount(mount::Mount),
     Unmount(unmount::Unmount),
     Reindex(reindex::Reindex),
+    Doctor(doctor::Doctor),
     Call(call::Call),
     Mcp(mcp::Mcp),
     Completions(completions::Completions),

@@ -26,6 +26,9 @@ use crate::failure::{Exit, Failure};
 /// How long a server may take to answer: longer than it lets any operation wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long it may take to say whether it is ready.
+const READY_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Where the operations are, and what tools are called (contract 4.1, 4.21).
 const PREFIX: &str = "/api/svc";
 const TOOL_PREFIX: &str = "svc_";
@@ -73,6 +76,24 @@ pub fn ask(url: &str, question: Question) -> Result<Value, Failure> {
             Err(Failure::saying(Exit::Failed, told))
         })
     })
+}
+
+/// Why the server at `url` takes no writes now; none when it does.
+///
+/// # Errors
+/// `Failed` when it cannot be reached.
+pub fn trouble(url: &str) -> Result<Option<String>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("the asynchronous runtime cannot be started")?;
+    let base: Uri = url.parse().context("the server's address cannot be read")?;
+    let request = Request::get("/readyz").body(Full::new(Bytes::new())).context("the request cannot be written")?;
+    let asked = async { tokio::time::timeout(READY_PATIENCE, send(&base, request)).await };
+    let Ok(answer) = runtime.block_on(asked) else {
+        return Ok(Some(format!("it does not answer within {} s", READY_PATIENCE.as_secs())));
+    };
+    let (status, body) = answer?;
+    let said = || serde_json::from_slice::<Value>(&body).ok()?.get("error")?.as_str().map(str::to_owned);
+    Ok((!status.is_success()).then(|| said().unwrap_or_else(|| format!("it answers {status}"))))
 }
 
 async fn as_tool(base: &Uri, question: Question) -> Result<Value, Failure> {

@@ -8,6 +8,7 @@ mod arguments;
 mod cli;
 mod client;
 mod commands;
+mod doctor;
 mod failure;
 mod logging;
 mod manual;

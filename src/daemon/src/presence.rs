@@ -23,6 +23,9 @@ pub struct Served {
     pub pid: u32,
     /// Address of the HTTP server without a trailing `/`; none when it only mounts or talks to one agent.
     pub url: Option<String>,
+    /// Where it is mounted; none when it is not.
+    #[serde(default)]
+    pub mountpoint: Option<PathBuf>,
 }
 
 /// The file, for as long as this process serves.
@@ -30,13 +33,14 @@ pub struct Served {
 #[must_use = "the announcement ends when this is dropped"]
 pub struct Announced(PathBuf);
 
-/// Tells other commands that this process serves `root`, at `url` if over HTTP.
+/// Tells other commands that this process serves `root`, at `url` if over HTTP, and at `mountpoint` if it is mounted.
 ///
 /// # Errors
 /// When the state directory cannot be written.
-pub fn announce(root: &Path, url: Option<String>) -> Result<Announced, Failure> {
+pub fn announce(root: &Path, url: Option<String>, mountpoint: Option<&Path>) -> Result<Announced, Failure> {
     let path = StatePaths::of(root).directory().join(FILE);
-    let served = Served { pid: std::process::id(), url };
+    let mountpoint = mountpoint.map(Path::to_owned);
+    let served = Served { pid: std::process::id(), url, mountpoint };
     let text = serde_json::to_vec(&served).map_err(anyhow::Error::new)?;
     replace(&path, &text).with_context(|| format!("cannot write `{}`", path.display()))?;
     Ok(Announced(path))
@@ -76,9 +80,13 @@ pub fn holder(root: &Path, fault: &Fault) -> Option<Holder> {
         return None;
     }
     let pid = fault.detail().get("pid")?.as_str()?.to_owned();
-    let text = fs::read(StatePaths::of(root).directory().join(FILE)).unwrap_or_default();
-    let announced = serde_json::from_slice::<Served>(&text).ok();
-    Some(Holder { served: announced.filter(|served| served.pid.to_string() == pid), pid })
+    Some(Holder { served: announced(root).filter(|served| served.pid.to_string() == pid), pid })
+}
+
+/// Who said last that it serves a root; it may be gone.
+pub fn announced(root: &Path) -> Option<Served> {
+    let text = fs::read(StatePaths::of(root).directory().join(FILE)).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 /// Why a command that needs the root for itself cannot have it, and what to do.

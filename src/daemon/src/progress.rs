@@ -27,6 +27,12 @@ pub fn spinner(what: &str) -> ProgressBar {
     bar
 }
 
+/// How work that turns out to have an end is drawn from then on.
+pub fn counting() -> ProgressStyle {
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len}, {eta} left");
+    style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
+}
+
 /// Work of `total` pages.
 ///
 /// Nothing is drawn unless standard error is a terminal.

@@ -78,25 +78,27 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`].
     pub fn fingerprint(&self) -> Result<Fingerprint, IndexError> {
-        self.readers.read(|connection| {
-            let by_page = by_page(connection)?;
-            let (postings, words) = postings(connection)?;
-            let mut all = postings.as_bytes().to_vec();
-            for (path, digest) in &by_page {
-                all.extend_from_slice(path.as_str().as_bytes());
-                all.extend_from_slice(digest.as_bytes());
-            }
-            Ok(Fingerprint {
-                digest: ETag::of(&all),
-                pages: by_page.len(),
-                links: count(connection, "links")?,
-                words,
-                postings,
-                damage: damage(connection)?,
-                by_page,
-            })
-        })
+        self.readers.read(|connection| fingerprint(connection))
     }
+}
+
+pub(crate) fn fingerprint(connection: &Connection) -> Result<Fingerprint, IndexError> {
+    let by_page = by_page(connection)?;
+    let (postings, words) = postings(connection)?;
+    let mut all = postings.as_bytes().to_vec();
+    for (path, digest) in &by_page {
+        all.extend_from_slice(path.as_str().as_bytes());
+        all.extend_from_slice(digest.as_bytes());
+    }
+    Ok(Fingerprint {
+        digest: ETag::of(&all),
+        pages: by_page.len(),
+        links: count(connection, "links")?,
+        words,
+        postings,
+        damage: damage(connection)?,
+        by_page,
+    })
 }
 
 /// Asks FTS5 to compare its postings with the texts it keeps.

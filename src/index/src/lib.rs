@@ -14,6 +14,7 @@ mod connections;
 mod document;
 mod error;
 mod fingerprint;
+mod inspection;
 mod links;
 mod meta;
 mod moments;
@@ -32,6 +33,7 @@ use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 
 pub use error::IndexError;
 pub use fingerprint::{Difference, Divergence, Fingerprint};
+pub use inspection::Inspected;
 pub use links::{Backlink, OutLink, Resolved};
 pub use meta::{Condition, MetaQuery, MetaRow, Order, SortKey};
 pub use pages::{Heading, PageRow};

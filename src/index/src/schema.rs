@@ -182,7 +182,7 @@ pub(crate) fn noticed<T>(file: &Path, outcome: Result<T, IndexError>) -> Result<
 }
 
 /// True for failures that a new file heals.
-fn is_corrupt(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_corrupt(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, Unknown};
     error.sqlite_error_code().is_some_and(|code| matches!(code, DatabaseCorrupt | NotADatabase | Unknown))
 }

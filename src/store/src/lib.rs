@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 #![expect(clippy::disallowed_methods, reason = "the disk lives here")]
 
+pub mod condition;
 mod error;
 mod history;
 mod log;

@@ -194,6 +194,22 @@ impl Drop for Vfs {
     }
 }
 
+/// A root that is kept from being served for as long as somebody looks at it.
+#[must_use = "the root can be served again when this is dropped"]
+pub struct Held {
+    _lock: fs::File,
+}
+
+impl Held {
+    /// Takes the lock of a root whose state directory exists.
+    ///
+    /// # Errors
+    /// As [`Vfs::open`]: `Conflict`, naming the other's process id, when somebody has it.
+    pub fn take(root: &Path) -> Result<Self, Fault> {
+        Ok(Self { _lock: take_lock(root)? })
+    }
+}
+
 fn prepare_root(root: &Path) -> Result<PathBuf, Fault> {
     let told = |error| refused(root, error);
     fs::create_dir_all(root).map_err(told)?;

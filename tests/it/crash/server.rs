@@ -99,7 +99,8 @@ impl Server {
         self.address.unwrap()
     }
 
-    fn pid(&self) -> u32 {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
@@ -116,7 +117,8 @@ impl Server {
         assert!(ended.is_none(), "the server ended: {ended:?}; its log:\n{}", self.said());
     }
 
-    fn said(&self) -> String {
+    /// What it wrote into its log.
+    pub fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 

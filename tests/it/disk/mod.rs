@@ -25,20 +25,20 @@ fn serve(binary: &Binary, image: &Image) -> (Server, Client) {
 
 /// Writes a page over HTTP.
 #[track_caller]
-fn put(client: &Client, path: &str, text: &str) -> Reply {
+pub fn put(client: &Client, path: &str, text: &str) -> Reply {
     client.send("PUT", &endpoint("/file", &[("path", path)]), &[], text.to_owned())
 }
 
 /// Writes a page over HTTP; it must be taken.
 #[track_caller]
-fn must_put(client: &Client, path: &str, text: &str) {
+pub fn must_put(client: &Client, path: &str, text: &str) {
     let reply = put(client, path, text);
     assert_eq!(reply.status, 200, "{path}: {}", reply.text());
 }
 
 /// What a page holds, asked over HTTP; none when it is not there.
 #[track_caller]
-fn page(client: &Client, path: &str) -> Option<String> {
+pub fn page(client: &Client, path: &str) -> Option<String> {
     let reply = client.get(&endpoint("/file", &[("path", path)]));
     match reply.status {
         200 => Some(reply.text()),
@@ -65,7 +65,7 @@ fn save_safely(at: &Path, text: &str) -> io::Result<()> {
 
 /// Why the server cannot take writes, as it tells who watches over it; none when it can.
 #[track_caller]
-fn trouble(client: &Client) -> Option<String> {
+pub fn trouble(client: &Client) -> Option<String> {
     let reply = client.get("/readyz");
     match reply.status {
         200 => None,
@@ -75,7 +75,7 @@ fn trouble(client: &Client) -> Option<String> {
 }
 
 #[track_caller]
-fn wait_until_ready(client: &Client) {
+pub fn wait_until_ready(client: &Client) {
     wait::until("the server is ready again by itself", || trouble(client).is_none());
 }
 

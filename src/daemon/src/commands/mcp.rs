@@ -53,7 +53,7 @@ impl Mcp {
             };
             presence::taken(&path, fault, &advice)
         })?;
-        let announced = presence::announce(root.space().vfs.root(), None)?;
+        let announced = presence::announce(root.space().vfs.root(), None, None)?;
         let conversation = svcfs_http::serve_stdio(Arc::clone(root.server()), listening.end.clone());
         let outcome = listening.runtime.block_on(async {
             tokio::select! {

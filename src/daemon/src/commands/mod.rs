@@ -2,6 +2,7 @@
 
 pub mod call;
 pub mod completions;
+pub mod doctor;
 pub mod init;
 pub mod mcp;
 pub mod mount;
@@ -24,6 +25,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Mount(command) => command.run(),
         Command::Unmount(command) => command.run(),
         Command::Reindex(command) => command.run(),
+        Command::Doctor(command) => command.run(),
         Command::Call(command) => command.run(),
         Command::Mcp(command) => command.run(),
         Command::Completions(command) => command.run(),

@@ -66,8 +66,8 @@ fn open_door(running: &mut Running, mountpoint: &Path) -> Result<(), Failure> {
     let vfs = Arc::clone(&running.root.space().vfs);
     let mounted = svcfs_mount::Mount::start(Arc::clone(&vfs), mountpoint, &options(Arc::new(SystemClock)))?;
     let told = format!("svcfs mounts {} at {}", vfs.root().display(), mounted.mountpoint().display());
-    running.mount = Some(mounted);
-    running.announced = Some(presence::announce(vfs.root(), None)?);
+    let mounted = running.mount.insert(mounted);
+    running.announced = Some(presence::announce(vfs.root(), None, Some(mounted.mountpoint()))?);
     output::say(&told)?;
     stop::notify(&[NotifyState::Ready, NotifyState::Status(&told)]);
     Ok(())

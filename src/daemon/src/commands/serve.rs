@@ -127,7 +127,8 @@ impl Doors {
         let http = answer(socket, running, listening)?;
         let ended = http.stop.clone();
         running.http = Some(http);
-        running.announced = Some(presence::announce(space.vfs.root(), Some(url.clone()))?);
+        let mounted = running.mount.as_ref().map(Mount::mountpoint);
+        running.announced = Some(presence::announce(space.vfs.root(), Some(url.clone()), mounted)?);
         tell(running, &url)?;
         Ok(ended)
     }

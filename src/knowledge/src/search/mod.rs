@@ -2,6 +2,7 @@
 //!
 //! One rule: nothing but the indexer writes to the index, and it only ever writes what stands in the tree.
 
+mod compare;
 mod indexer;
 mod operations;
 mod suggest;
@@ -9,5 +10,6 @@ mod suggest;
 mod tests;
 mod words;
 
+pub use compare::{IndexState, compare};
 pub use indexer::{Indexer, Report, reindex};
 pub use operations::AREA;

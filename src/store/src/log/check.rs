@@ -53,7 +53,7 @@ impl Log {
     /// # Errors
     /// `State` with what the system said.
     pub fn set_aside(paths: &StatePaths) -> Outcome<PathBuf> {
-        let aside = crate::history::set_aside(&paths.log())?;
+        let aside = crate::history::set_aside(&paths.log(), &paths.log())?;
         for suffix in ["-wal", "-shm"] {
             let beside = |path: &PathBuf| PathBuf::from(format!("{}{suffix}", path.display()));
             match std::fs::rename(beside(&paths.log()), beside(&aside)) {

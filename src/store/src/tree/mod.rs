@@ -58,6 +58,19 @@ pub struct Disk {
     pub files_free: u64,
 }
 
+impl From<sys::StatVfs> for Disk {
+    fn from(stat: sys::StatVfs) -> Self {
+        Self {
+            block_size: stat.f_frsize,
+            blocks: stat.f_blocks,
+            free: stat.f_bfree,
+            available: stat.f_bavail,
+            files: stat.f_files,
+            files_free: stat.f_ffree,
+        }
+    }
+}
+
 /// The tree of files below a knowledge root.
 pub struct WorkTree {
     root: OwnedFd,
@@ -403,15 +416,7 @@ impl WorkTree {
     /// # Errors
     /// `State` with what the system said.
     pub fn disk(&self) -> Outcome<Disk> {
-        let stat = sys::fstatvfs(&self.temporary).map_err(io::Error::from)?;
-        Ok(Disk {
-            block_size: stat.f_frsize,
-            blocks: stat.f_blocks,
-            free: stat.f_bfree,
-            available: stat.f_bavail,
-            files: stat.f_files,
-            files_free: stat.f_ffree,
-        })
+        Ok(Disk::from(sys::fstatvfs(&self.temporary).map_err(io::Error::from)?))
     }
 
     fn open_at(&self, path: &TreePath, flags: OFlags) -> Outcome<OwnedFd> {

@@ -15,6 +15,9 @@ use crate::history::{Outcome, current_reference, head_of, oid, owner};
 /// Temporary files of git are left alone for so long: their git may be at work.
 const UNFINISHED: std::time::Duration = std::time::Duration::from_secs(3600);
 
+/// Where damaged files of git are kept, in `.git`.
+const DAMAGED: &str = "damaged";
+
 impl Inspection {
     /// Removes a lock whose process is gone.
     ///
@@ -62,7 +65,7 @@ impl Inspection {
             let name = object.oid()?.to_string();
             let loose = self.repository.commondir().join("objects").join(&name[..2]).join(&name[2..]);
             if loose.exists() {
-                set_aside(&loose)?;
+                set_aside_in_git(self.repository.commondir(), &loose)?;
             }
             // Not by way of the handle that is open, which remembers what it saw.
             git2::Repository::open(&self.root)?.blob(&content)?;
@@ -89,7 +92,7 @@ impl Inspection {
         if name == "HEAD" || !file.is_file() {
             return Ok(false);
         }
-        set_aside(&file)?;
+        set_aside_in_git(self.repository.commondir(), &file)?;
         self.repository.reference(&name, oid(settled)?, true, "svcfs: the branch could not be read")?;
         Ok(true)
     }
@@ -106,7 +109,7 @@ pub fn mend_head(root: &Path, settled: Option<CommitId>) -> Outcome<Option<Strin
     if !git.join("objects").is_dir() || !git.join("refs").is_dir() || is_a_head(&head) {
         return Ok(None);
     }
-    let before = if head.exists() { Some(set_aside(&head)?) } else { None };
+    let before = if head.exists() { Some(set_aside_in_git(&git, &head)?) } else { None };
     fs::write(&head, "ref: refs/heads/main\n")?;
     let chosen = Inspection::open(root).and_then(|inspection| match inspection {
         Some(inspection) => chosen(&inspection, settled),
@@ -159,13 +162,24 @@ fn is_unfinished(entry: &fs::DirEntry) -> bool {
         || ["tmp_", ".tmp-"].iter().any(|start| name.starts_with(start)) && is_old()
 }
 
-/// Gives a damaged file another name beside its own; which one.
-pub(crate) fn set_aside(file: &Path) -> io::Result<PathBuf> {
-    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let free = (1..).map(|number| file.with_file_name(format!("{name}.damaged-{number}"))).find(|name| !name.exists());
-    let aside = free.unwrap_or_else(|| file.with_extension("damaged"));
-    fs::rename(file, &aside)?;
-    Ok(aside)
+/// Moves a damaged file of git to where git does not take it for one of its own; its new place.
+fn set_aside_in_git(git: &Path, file: &Path) -> io::Result<PathBuf> {
+    let directory = git.join(DAMAGED);
+    fs::create_dir_all(&directory)?;
+    owner::give_as_its_directory(&directory)?;
+    let name = file.strip_prefix(git).unwrap_or(file).to_string_lossy().replace('/', "-");
+    set_aside(file, &directory.join(name))
+}
+
+/// Gives a damaged file another name, `.damaged-<number>` behind the one it should have; which one.
+pub(crate) fn set_aside(file: &Path, name: &Path) -> io::Result<PathBuf> {
+    let numbered = |number: u64| PathBuf::from(format!("{}.damaged-{number}", name.display()));
+    let mut number = 1;
+    while numbered(number).exists() {
+        number += 1;
+    }
+    fs::rename(file, numbered(number))?;
+    Ok(numbered(number))
 }
 
 fn removed(file: &Path) -> Outcome<()> {

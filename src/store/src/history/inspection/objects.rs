@@ -114,7 +114,7 @@ impl<P: FnMut(usize)> Walk<'_, P> {
                 // What a shallow clone left behind is no damage.
                 let is_cut = self.repository.is_shallow();
                 for parent in commit.parent_ids() {
-                    if !(is_cut && !self.stored.exists(parent)) && self.seen.insert(parent) {
+                    if (!is_cut || self.stored.exists(parent)) && self.seen.insert(parent) {
                         self.open.push(Task::Commit(parent));
                     }
                 }

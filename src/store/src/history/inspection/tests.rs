@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
-use svcfs_base::{Actor, FileKind, Timestamp};
+use svcfs_base::{Actor, FileKind, Timestamp, TreePath};
 use tempfile::TempDir;
 
 use super::*;
@@ -63,8 +63,6 @@ impl Repo {
     }
 }
 
-use svcfs_base::TreePath;
-
 #[test]
 fn a_whole_repository_has_nothing_to_complain_about() {
     let repo = Repo::new();
@@ -94,10 +92,8 @@ fn a_lost_and_a_damaged_content_are_named_and_written_again_from_the_tree() {
     assert_eq!(told, [("a.md", "content", true), ("folder/b.md", "content", false)]);
     assert_eq!(inspection.restore(&bad).unwrap(), 2);
     assert!(repo.inspect().objects(|_| {}).unwrap().bad.is_empty());
-    let aside = repo
-        .loose("two")
-        .with_file_name(format!("{}.damaged-1", repo.loose("two").file_name().unwrap().to_str().unwrap()));
-    assert_eq!(fs::read(aside).unwrap(), b"rubbish", "what stood there is kept");
+    let aside: Vec<_> = fs::read_dir(repo.git("damaged")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(fs::read(&aside[0]).unwrap(), b"rubbish", "what stood there is kept");
 }
 
 #[test]
@@ -178,7 +174,7 @@ fn a_head_without_sense_names_its_branch_again() {
     assert!(Inspection::open(repo.folder.path()).unwrap().is_none());
     assert!(mend_head(repo.folder.path(), None).unwrap().is_some());
     assert_eq!(repo.inspect().head().unwrap(), Some(repo.newest));
-    assert_eq!(fs::read(repo.git("HEAD.damaged-1")).unwrap(), b"\0\0\0\0", "what stood there is kept");
+    assert_eq!(fs::read(repo.git("damaged/HEAD.damaged-1")).unwrap(), b"\0\0\0\0", "what stood there is kept");
 }
 
 #[test]
@@ -201,7 +197,11 @@ fn a_branch_that_cannot_be_read_stands_where_the_log_says() {
     assert!(repo.inspect().head().is_err());
     assert!(repo.inspect().mend_branch(repo.newest).unwrap());
     assert_eq!(repo.inspect().head().unwrap(), Some(repo.newest));
-    assert_eq!(fs::read(repo.git("refs/heads/main.damaged-1")).unwrap(), b"rubbish", "what stood there is kept");
+    assert_eq!(
+        fs::read(repo.git("damaged/refs-heads-main.damaged-1")).unwrap(),
+        b"rubbish",
+        "what stood there is kept"
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use git2::{Oid, Repository, Status, StatusOptions, StatusShow};
-use svcfs_base::{ETag, FileKind, TreePath};
+use svcfs_base::{ETag, FileKind, MAX_FILE_BYTES, TreePath};
 
 use super::Inspection;
 use crate::history::read::leaves_in;
@@ -66,6 +66,16 @@ impl Inspection {
         }
         state.files = recorded.into_iter().map(|(path, _, kind)| (path, kind)).collect();
         Ok(state)
+    }
+}
+
+impl Inspection {
+    /// What stands in the tree at a path; none when no file of a size that svcfs serves can be read there.
+    pub fn content(&self, path: &TreePath) -> Option<Vec<u8>> {
+        let file = self.root.join(path.as_str());
+        let stat = std::fs::symlink_metadata(&file).ok()?;
+        let is_served = stat.is_file() && stat.len() <= MAX_FILE_BYTES as u64;
+        std::fs::read(file).ok().filter(|_| is_served)
     }
 }
 

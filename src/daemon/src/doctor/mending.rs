@@ -1,0 +1,144 @@
+//! What `--fix` does: only what loses nothing.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use svcfs_base::TreePath;
+use svcfs_knowledge::search::reindex;
+use svcfs_store::{History, Log, StatePaths, condition, mend_head};
+
+use super::{Examination, Watch, counted};
+use crate::failure::Failure;
+use crate::presence;
+use crate::root::Root;
+
+/// How long the index may take to read what it has missed; a tree of a million pages takes minutes.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Mends what was found, from the ground up: what the root is opened with, then what opening it brings together. Says what it
+/// did, also when it fails.
+///
+/// # Errors
+/// What stood in the way; everything before it is done.
+pub fn mend(found: Examination, watch: &dyn Watch, done: &mut Vec<String>) -> Result<(), Failure> {
+    watch.begin("mending");
+    mend_mount(&found.root, done)?;
+    mend_owner(&found.root, done)?;
+    mend_repository(&found, done)?;
+    mend_log(&found, done)?;
+    if found.settings.is_some() && can_open(&found) {
+        // Before it is opened: whether something is left over is known of a root nobody has.
+        sweep(&found, done)?;
+        open(found, watch, done)?;
+    }
+    Ok(())
+}
+
+fn mend_mount(root: &Path, done: &mut Vec<String>) -> Result<(), Failure> {
+    let mountpoint = presence::announced(root).and_then(|served| served.mountpoint);
+    if let Some(mountpoint) = mountpoint.filter(|mountpoint| svcfs_mount::is_dead_mount(mountpoint)) {
+        svcfs_mount::unmount(&mountpoint)?;
+        done.push(format!("took the dead mount at `{}` away", mountpoint.display()));
+    }
+    Ok(())
+}
+
+fn mend_owner(root: &Path, done: &mut Vec<String>) -> Result<(), Failure> {
+    let files = condition::misowned(root);
+    if !files.is_empty() && nix::unistd::geteuid().is_root() {
+        condition::give_back(root, &files).context("files could not be given to the owner of the root")?;
+        done.push(format!("gave {} to the owner of the root", counted(files.len(), "file")));
+    }
+    Ok(())
+}
+
+fn mend_repository(found: &Examination, done: &mut Vec<String>) -> Result<(), Failure> {
+    let settled = found.log.as_ref().and_then(|log| log.settled_commit);
+    if let Some(branch) = mend_head(&found.root, settled).context("`HEAD` could not be mended")? {
+        done.push(format!("made `HEAD` name `{branch}` again"));
+    }
+    let Some(repository) = found.repository()? else { return Ok(()) };
+    if let Some(settled) = settled
+        && repository.mend_branch(settled).context("the branch could not be mended")?
+    {
+        done.push(format!("put the branch back to {settled}, the newest commit that the log knows to be safe"));
+    }
+    for lock in repository.locks().iter().filter(|lock| lock.is_stale()) {
+        repository.remove_lock(lock).context("a lock could not be removed")?;
+        done.push(format!("removed `{}`, {} s old, whose process is gone", lock.path.display(), lock.age.as_secs()));
+    }
+    let restored = repository.restore(&found.bad_objects).context("lost objects of git could not be written")?;
+    if restored > 0 {
+        done.push(format!("wrote {} of git again from the tree", counted(restored, "lost object")));
+    }
+    Ok(())
+}
+
+fn mend_log(found: &Examination, done: &mut Vec<String>) -> Result<(), Failure> {
+    if found.log.as_ref().is_some_and(|log| !log.damage.is_empty()) {
+        let aside = Log::set_aside(&StatePaths::of(&found.root)).context("the damaged log could not be moved aside")?;
+        done.push(format!("moved the damaged log to `{}` and made another from git", aside.display()));
+    }
+    Ok(())
+}
+
+/// Whether opening the root would not begin a new history in the place of one that was lost.
+fn can_open(found: &Examination) -> bool {
+    let is_known = found.log.as_ref().is_some_and(|log| log.settled_commit.is_some());
+    match found.repository() {
+        Ok(Some(repository)) => matches!(repository.head(), Ok(head) if head.is_some() || !is_known),
+        Ok(None) => !is_known && !found.root.join(".git").exists(),
+        Err(_) => false,
+    }
+}
+
+fn sweep(found: &Examination, done: &mut Vec<String>) -> Result<(), Failure> {
+    let mut files = condition::half_installed(&found.root);
+    files.extend(found.log.iter().flat_map(|log| log.leftover_spool.iter().cloned()));
+    if let Some(repository) = found.repository()? {
+        files.extend(repository.unfinished());
+    }
+    condition::remove(&files).context("unfinished files could not be removed")?;
+    if !files.is_empty() {
+        done.push(format!("removed {}", counted(files.len(), "unfinished file")));
+    }
+    Ok(())
+}
+
+/// Opening completes what was accepted and adopts what differs; what it does not see is told to it.
+fn open(found: Examination, watch: &dyn Watch, done: &mut Vec<String>) -> Result<(), Failure> {
+    let Examination { root: path, settings, log, tree, is_index_wrong, .. } = found;
+    let Some(settings) = settings else { return Ok(()) };
+    watch.begin("bringing log, git and tree together");
+    let root = Root::open(&path, settings, false)?;
+    let mended = root.index_to_cursor(PATIENCE, || {}).map_err(Failure::from).and_then(|()| {
+        let paths: Vec<TreePath> = tree.iter().flat_map(|tree| tree.edited.iter().chain(&tree.new)).cloned().collect();
+        // Also those whose size and time are as before, which the opening does not look into.
+        root.space().vfs.adopt(&paths)?;
+        root.index_to_cursor(PATIENCE, || {})?;
+        if is_index_wrong {
+            watch.begin("making the search index anew");
+            reindex(root.space(), |read, total| watch.reach(read, total))?;
+            done.push("made the search index anew".to_owned());
+        }
+        Ok(())
+    });
+    root.close()?;
+    mended?;
+    if let Some(log) = log.filter(|log| log.unsettled > 0) {
+        done.push(format!("completed {} that were accepted and not finished", counted(log.unsettled, "change")));
+    }
+    let Some(tree) = tree else { return Ok(()) };
+    let differing = tree.edited.len() + tree.new.len();
+    if differing > 0 {
+        done.push(format!("recorded {} that differed from the newest commit", counted(differing, "file")));
+    }
+    if tree.index_damage.is_some() || !tree.index_behind.is_empty() {
+        let every: Vec<_> = tree.files.iter().map(|(path, _)| path).chain(&tree.index_behind).collect();
+        let (history, _) = History::open(&path, &[]).context("git")?;
+        history.refresh_index(every.into_iter()).context("`.git/index` could not be written")?;
+        done.push("brought `.git/index` up to date".to_owned());
+    }
+    Ok(())
+}

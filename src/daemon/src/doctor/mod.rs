@@ -1,0 +1,179 @@
+//! What is wrong with a root, in plain words, and what of it can be mended.
+//!
+//! One rule: looking changes nothing, and mending loses nothing. A check says what it found on which path; whether that can be
+//! mended is said beside it and done by `mending.rs`. Reading SQLite, git and the index is theirs to know; here is only what it
+//! means.
+
+mod mending;
+mod place;
+mod records;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use svcfs_config::{Overrides, Settings};
+use svcfs_store::{BadObject, Inspection, LogCheck, TreeState};
+use svcfs_vfs::Held;
+
+pub use mending::mend;
+
+use crate::failure::Failure;
+use crate::presence::{self, Holder};
+use crate::root;
+
+/// How many paths of a finding are told one by one.
+const MAX_PATHS: usize = 20;
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Nothing is wrong.
+    Ok,
+    /// Could not be looked at, for the reason told.
+    Skipped,
+    /// Not as it should be, and nobody is harmed yet, or the next start mends it by itself.
+    Warning,
+    /// Something is lost, refused or wrong.
+    Problem,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// Which check.
+    pub check: &'static str,
+    /// How it ended.
+    pub level: Level,
+    /// What was found.
+    pub message: String,
+    /// Where, at most twenty.
+    pub paths: Vec<String>,
+    /// What `--fix` does about it; none when it is a person's to decide.
+    pub fix: Option<&'static str>,
+}
+
+impl Finding {
+    fn new(check: &'static str, level: Level, message: impl Into<String>) -> Self {
+        Self { check, level, message: message.into(), paths: Vec::new(), fix: None }
+    }
+    fn ok(check: &'static str, message: impl Into<String>) -> Self {
+        Self::new(check, Level::Ok, message)
+    }
+    fn skipped(check: &'static str, message: impl Into<String>) -> Self {
+        Self::new(check, Level::Skipped, message)
+    }
+    fn warning(check: &'static str, message: impl Into<String>) -> Self {
+        Self::new(check, Level::Warning, message)
+    }
+    fn problem(check: &'static str, message: impl Into<String>) -> Self {
+        Self::new(check, Level::Problem, message)
+    }
+    fn at<T: ToString>(mut self, paths: impl IntoIterator<Item = T>) -> Self {
+        let mut paths = paths.into_iter();
+        self.paths = paths.by_ref().take(MAX_PATHS).map(|path| path.to_string()).collect();
+        let more = paths.count();
+        if more > 0 {
+            self.paths.push(format!("and {more} more"));
+        }
+        self
+    }
+    const fn mended_by(mut self, fix: &'static str) -> Self {
+        self.fix = Some(fix);
+        self
+    }
+}
+
+/// Hears what is being looked at, and how far that is.
+pub trait Watch {
+    /// A check begins.
+    fn begin(&self, what: &str);
+    /// So many of so many; of an unknown number when it is zero.
+    fn reach(&self, done: usize, total: usize);
+}
+
+/// A root as it was found.
+pub struct Examination {
+    /// Every check in the order it was made.
+    pub findings: Vec<Finding>,
+    /// Who serves the root; most checks cannot be made then.
+    pub holder: Option<Holder>,
+    root: PathBuf,
+    settings: Option<Settings>,
+    log: Option<LogCheck>,
+    bad_objects: Vec<BadObject>,
+    tree: Option<TreeState>,
+    is_index_wrong: bool,
+}
+
+impl Examination {
+    /// How many findings are of a level.
+    pub fn count(&self, level: Level) -> usize {
+        self.findings.iter().filter(|finding| finding.level == level).count()
+    }
+
+    fn add(&mut self, findings: impl IntoIterator<Item = Finding>) {
+        self.findings.extend(findings);
+    }
+
+    fn repository(&self) -> Result<Option<Inspection>, Failure> {
+        Inspection::open(&self.root).map_err(|error| anyhow::Error::new(error).into())
+    }
+}
+
+/// Looks at a root; nobody can serve it meanwhile. Of one that somebody serves, those things are looked at that hold still.
+///
+/// # Errors
+/// When looking itself fails, such as for want of a place for temporary files.
+pub fn examine(root: &Path, watch: &dyn Watch) -> Result<Examination, Failure> {
+    let mut found = Examination {
+        findings: Vec::new(),
+        holder: None,
+        root: root.to_owned(),
+        settings: None,
+        log: None,
+        bad_objects: Vec::new(),
+        tree: None,
+        is_index_wrong: false,
+    };
+    let _held = match Held::take(root) {
+        Ok(held) => Some(held),
+        // Whatever else keeps the lock from being taken is told by the checks.
+        Err(fault) => {
+            found.holder = presence::holder(root, &fault);
+            None
+        }
+    };
+    found.add([place::server(found.holder.as_ref())]);
+    found.add(place::root(root));
+    found.add([place::disk(root)]);
+    match root::settings(root, None, Overrides::default()) {
+        Ok(settings) => {
+            found.settings = Some(settings);
+            found.add([Finding::ok("settings", "`.svc/config.toml` is valid")]);
+        }
+        Err(failure) => {
+            let told = failure.told(false);
+            found.add([Finding::problem("settings", told.trim_start_matches("svcfs: "))]);
+        }
+    }
+    records::log(&mut found, watch);
+    records::history(&mut found, watch);
+    if found.holder.is_some() {
+        let why = "not compared: a server has the root, and changes it while we look; stop it to have this checked";
+        found.add(["tree", "git-index", "search-index"].map(|check| Finding::skipped(check, why)));
+    } else {
+        records::tree(&mut found, watch);
+        records::search_index(&mut found, watch);
+    }
+    let leftovers = place::leftovers(&found);
+    found.add(leftovers);
+    let mount = place::mount(&found);
+    found.add([mount]);
+    Ok(found)
+}
+
+/// `1 file`, `2 files`.
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}

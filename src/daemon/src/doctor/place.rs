@@ -1,0 +1,118 @@
+//! Where the root is: its server, its directory, its disk, what lies about in it, where it is mounted.
+
+use std::path::Path;
+
+use svcfs_store::condition;
+
+use super::{Examination, Finding, counted};
+use crate::client;
+use crate::presence::{self, Holder};
+
+/// Less than this is soon used up; less than the other is too little to write a page.
+const LITTLE_ROOM: u64 = 256 << 20;
+const NO_ROOM: u64 = 1 << 20;
+
+pub(super) fn server(holder: Option<&Holder>) -> Finding {
+    let Some(Holder { pid, served }) = holder else {
+        return Finding::ok("server", "nobody serves this root at the moment");
+    };
+    let Some(url) = served.as_ref().and_then(|served| served.url.as_ref()) else {
+        return Finding::ok("server", format!("process {pid} has this root, and does not answer over HTTP"));
+    };
+    match client::trouble(url) {
+        Ok(None) => Finding::ok("server", format!("process {pid} serves this root at {url} and takes writes")),
+        Ok(Some(why)) => Finding::problem("server", format!("process {pid} at {url} takes no writes: {why}")),
+        Err(failure) => Finding::problem("server", format!("process {pid} at {url}: {}", failure.told(false))),
+    }
+}
+
+pub(super) fn root(root: &Path) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Err(error) = std::fs::read_dir(root) {
+        found.push(Finding::problem("root", format!("`{}` cannot be read: {error}", root.display())));
+        return found;
+    }
+    let unwritable = condition::unwritable(root);
+    found.push(match unwritable.first() {
+        None => Finding::ok("root", format!("`{}` can be read and written", root.display())),
+        Some((_, error)) => {
+            let told = format!("cannot be written by this user ({error}); the server must be allowed to");
+            Finding::problem("root", told).at(unwritable.iter().map(|(path, _)| path.display()))
+        }
+    });
+    let misowned = condition::misowned(root);
+    found.push(if misowned.is_empty() {
+        Finding::ok("owner", "everything below `.git` and `.svc/state` belongs to the owner of the root")
+    } else {
+        let told = format!(
+            "{} below `.git` or `.svc/state` belong to somebody else than the root: a server of the root's owner cannot \
+             change them",
+            counted(misowned.len(), "file")
+        );
+        Finding::warning("owner", told)
+            .at(misowned.iter().map(|path| path.display()))
+            .mended_by("gives them to the owner of the root; only the superuser may")
+    });
+    found
+}
+
+pub(super) fn disk(root: &Path) -> Finding {
+    let disk = match condition::disk(root) {
+        Ok(disk) => disk,
+        Err(error) => return Finding::problem("disk", format!("its free space cannot be asked for: {error}")),
+    };
+    let room = disk.available.saturating_mul(disk.block_size);
+    let told = format!("{} MiB are free", room >> 20);
+    // Some filesystems make inodes as they need them, and say that they have none.
+    if room < NO_ROOM || disk.files > 0 && disk.files_free == 0 {
+        Finding::problem("disk", format!("{told}, {} files can be made: make room", disk.files_free))
+    } else if room < LITTLE_ROOM || disk.files > 0 && disk.files_free < 1000 {
+        Finding::warning("disk", format!("{told}, {} files can be made: make room soon", disk.files_free))
+    } else {
+        Finding::ok("disk", told)
+    }
+}
+
+pub(super) fn leftovers(found: &Examination) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut files = Vec::new();
+    if found.holder.is_none() {
+        files.extend(condition::half_installed(&found.root));
+        files.extend(found.log.iter().flat_map(|log| log.leftover_spool.iter().cloned()));
+        if let Ok(Some(repository)) = found.repository() {
+            files.extend(repository.unfinished());
+        }
+    }
+    findings.push(if files.is_empty() {
+        Finding::ok("leftovers", "no unfinished files")
+    } else {
+        Finding::warning("leftovers", format!("{} that a killed process never finished", counted(files.len(), "file")))
+            .at(files.iter().map(|path| path.display()))
+            .mended_by("removes them; what matters of them is in the log")
+    });
+    let rejected = condition::rejected(&found.root);
+    if !rejected.is_empty() {
+        let told = format!(
+            "{} of refused saves are kept in `.svc/rejected`; they are their writers', remove them when nobody needs them",
+            counted(rejected.len(), "text")
+        );
+        findings.push(Finding::ok("rejected", told).at(rejected.iter().map(|path| path.display())));
+    }
+    findings
+}
+
+pub(super) fn mount(found: &Examination) -> Finding {
+    let Some(mountpoint) = presence::announced(&found.root).and_then(|served| served.mountpoint) else {
+        return Finding::ok("mount", "it is not mounted");
+    };
+    let at = mountpoint.display();
+    if svcfs_mount::is_dead_mount(&mountpoint) {
+        Finding::warning("mount", format!("the mount at `{at}` is dead: its server was killed"))
+            .at([at])
+            .mended_by("takes it away, as `svcfs unmount` does")
+    } else if found.holder.is_some() {
+        Finding::ok("mount", format!("it is mounted at `{at}`"))
+    } else {
+        Finding::ok("mount", "it is not mounted")
+    }
+}

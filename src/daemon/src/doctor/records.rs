@@ -1,0 +1,263 @@
+//! Log, git, tree and index, each by itself and against each other.
+
+use std::path::Path;
+
+use anyhow::Context;
+use svcfs_base::{FileKind, Seq};
+use svcfs_knowledge::search::{IndexState, compare};
+use svcfs_store::{GitLock, Inspection, Log, Objects, StatePaths, StoreError, TreeState};
+
+use super::{Examination, Finding, Watch, counted};
+use crate::failure::Failure;
+
+pub(super) fn log(found: &mut Examination, watch: &dyn Watch) {
+    watch.begin("reading the log");
+    let finding = match Log::check(&StatePaths::of(&found.root)) {
+        Err(error) => Finding::problem("log", error.to_string()),
+        Ok(None) => Finding::warning("log", "`.svc/state/log.db` is not there")
+            .mended_by("makes it anew from git, as the next start does"),
+        Ok(Some(log)) => {
+            let finding = if !log.damage.is_empty() {
+                Finding::problem("log", format!("`.svc/state/log.db` is damaged: {}", log.damage.join("; ")))
+                    .mended_by("moves it aside and makes another from git; what git has not got is in the tree")
+            } else if !log.missing_spool.is_empty() {
+                let told = "contents of accepted changes are gone from `.svc/state/spool`: those versions are lost, unless \
+                            the tree or git has them";
+                Finding::problem("log", told).at(&log.missing_spool)
+            } else if log.unsettled > 0 && found.holder.is_none() {
+                let told = format!("{} were accepted and not finished", counted(log.unsettled, "change"));
+                Finding::warning("log", told).mended_by("completes them, as the next start does")
+            } else {
+                Finding::ok("log", format!("`.svc/state/log.db` is whole, {}", counted(records(log.last), "record")))
+            };
+            found.log = Some(log);
+            finding
+        }
+    };
+    found.add([finding]);
+}
+
+fn records(last: Seq) -> usize {
+    usize::try_from(last.0).unwrap_or(usize::MAX)
+}
+
+pub(super) fn history(found: &mut Examination, watch: &dyn Watch) {
+    watch.begin("reading git's objects");
+    let repository = match Inspection::open(&found.root) {
+        Ok(Some(repository)) => repository,
+        Ok(None) => return found.add([absent(found)]),
+        Err(error) => return found.add([Finding::problem("repository", format!("git cannot open `.git`: {error}"))]),
+    };
+    let locks = locks(&repository.locks());
+    let head = match repository.head() {
+        Ok(head) => head,
+        Err(error) => {
+            let told = format!("`HEAD` or the branch it names cannot be read: {error}");
+            let fix = "makes `HEAD` name its branch again, or the branch the newest commit that the log knows; what stood \
+                       there is kept in `.git/damaged`";
+            return found.add([Finding::problem("repository", told).mended_by(fix), locks]);
+        }
+    };
+    let is_lost = head.is_none() && found.log.as_ref().is_some_and(|log| log.settled_commit.is_some());
+    let told = match head {
+        Some(head) => Finding::ok("repository", format!("git opens `.git`; the newest commit is {head}")),
+        None if is_lost => Finding::problem(
+            "repository",
+            "the branch that `HEAD` names does not exist, and the log knows commits: put `.git` back from a backup, or run \
+             `git switch` to the branch that has them",
+        ),
+        None => Finding::ok("repository", "git opens `.git`; there is no commit yet"),
+    };
+    found.add([told, locks]);
+    match repository.objects(|read| watch.reach(read, 0)) {
+        Ok(objects) => objects_of(found, &repository, objects),
+        Err(error) => found.add([Finding::problem("objects", format!("git's objects cannot be read: {error}"))]),
+    }
+    if let Some(finding) = versions(found, &repository) {
+        found.add([finding]);
+    }
+}
+
+fn absent(found: &Examination) -> Finding {
+    let is_known = found.log.as_ref().is_some_and(|log| log.settled_commit.is_some());
+    if found.root.join(".git").exists() {
+        Finding::problem("repository", "`.git` is damaged: git does not take it for a repository").mended_by(
+            "makes `HEAD` anew when that is what is missing; otherwise put `.git` back from a backup or a clone",
+        )
+    } else if is_known {
+        let told = "`.git`, the history of the pages, is gone: put it back from a backup or a clone. If there is none, remove \
+                    `.svc/state`, and a new history begins with the pages as they are";
+        Finding::problem("repository", told)
+    } else {
+        Finding::warning("repository", "there is no `.git` yet").mended_by("makes one, as the next start does")
+    }
+}
+
+fn locks(locks: &[GitLock]) -> Finding {
+    let stale: Vec<_> = locks.iter().filter(|lock| lock.is_stale()).collect();
+    if !stale.is_empty() {
+        let told = "locks of git whose process is gone; git refuses to work, and writes may be held up";
+        return Finding::problem("locks", told)
+            .at(stale.iter().map(|lock| lock.path.display()))
+            .mended_by("removes them");
+    }
+    let held = |lock: &GitLock| match &lock.holder {
+        Some(holder) => format!("{} (perhaps of process {}, `{}`)", lock.path.display(), holder.pid, holder.name),
+        None => format!("{} ({} s old; look again in a moment)", lock.path.display(), lock.age.as_secs()),
+    };
+    if locks.is_empty() {
+        Finding::ok("locks", "no lock of git is left over")
+    } else {
+        Finding::warning("locks", "somebody's git is at work").at(locks.iter().map(held))
+    }
+}
+
+fn objects_of(found: &mut Examination, repository: &Inspection, objects: Objects) {
+    let Objects { read, bad } = objects;
+    let torn = repository.torn_packs().unwrap_or_default();
+    if !torn.is_empty() {
+        let told = "packs of git that were cut short or changed; a backup or a clone has them whole";
+        found.add([Finding::problem("packs", told).at(torn.iter().map(|path| path.display()))]);
+    }
+    found.add([if bad.is_empty() {
+        Finding::ok("objects", format!("all {read} objects of git that the newest commit leads to are whole"))
+    } else {
+        let told = format!("{} of git missing or damaged", counted(bad.len(), "object"));
+        let place = bad.iter().map(|object| {
+            let how = if object.is_missing { "missing" } else { "damaged" };
+            format!("{} {} ({}): {how}", object.kind, object.id, object.path)
+        });
+        Finding::problem("objects", told).at(place).mended_by(
+            "writes those again that the tree still has, and those of unfinished changes; for the others copy `.git/objects` \
+             from a backup or a clone",
+        )
+    }]);
+    found.bad_objects = bad;
+}
+
+/// Whether git has every commit that the log names.
+fn versions(found: &Examination, repository: &Inspection) -> Option<Finding> {
+    let log = found.log.as_ref().filter(|log| log.damage.is_empty())?;
+    Some(match repository.missing(&log.commits) {
+        Err(error) => Finding::problem("versions", format!("git's objects cannot be looked through: {error}")),
+        Ok(missing) if missing.is_empty() => {
+            Finding::ok("versions", format!("git has {} that the log names", counted(log.commits.len(), "commit")))
+        }
+        Ok(missing) => {
+            let told = format!(
+                "{} that the log names are not in git any more: somebody rewrote the history and `git gc` took them, or they \
+                 were lost; those versions cannot be shown",
+                counted(missing.len(), "commit")
+            );
+            Finding::warning("versions", told).at(missing)
+        }
+    })
+}
+
+pub(super) fn tree(found: &mut Examination, watch: &dyn Watch) {
+    watch.begin("comparing the files with the newest commit");
+    let state = match Inspection::open(&found.root) {
+        Ok(Some(repository)) => repository.tree(|done, total| watch.reach(done, total)),
+        Ok(None) => return found.add([Finding::skipped("tree", "not compared: there is no repository")]),
+        Err(error) => Err(error),
+    };
+    match state {
+        Ok(state) => {
+            found.add([files(&state), git_index(&state)]);
+            if !state.unreadable.is_empty() {
+                let each = state.unreadable.iter().map(|(path, why)| format!("{path}: {why}"));
+                found.add([Finding::problem("tree", "files that cannot be read").at(each)]);
+            }
+            found.tree = Some(state);
+        }
+        Err(error) => found.add([Finding::skipped("tree", format!("not compared: {error}"))]),
+    }
+}
+
+fn files(state: &TreeState) -> Finding {
+    let differing = state.edited.len() + state.new.len();
+    if differing == 0 {
+        return Finding::ok("tree", format!("{} as the newest commit has them", counted(state.files.len(), "file")));
+    }
+    let gone_or_edited = state.edited.iter().map(|path| format!("{path} (edited or removed)"));
+    let new = state.new.iter().map(|path| format!("{path} (new)"));
+    Finding::warning("tree", format!("{} not as the newest commit has them", counted(differing, "file")))
+        .at(gone_or_edited.chain(new))
+        .mended_by("records them as edits made behind the server, as the next start does")
+}
+
+fn git_index(state: &TreeState) -> Finding {
+    let fix = "brings it up to date";
+    if let Some(damage) = &state.index_damage {
+        return Finding::problem("git-index", format!("`.git/index` cannot be read: {damage}")).mended_by(fix);
+    }
+    if state.index_behind.is_empty() {
+        return Finding::ok("git-index", "`.git/index` is up to date");
+    }
+    let told = format!(
+        "`.git/index` is behind for {}: `git status` shows changes that are none",
+        counted(state.index_behind.len(), "file")
+    );
+    Finding::warning("git-index", told).at(&state.index_behind).mended_by(fix)
+}
+
+pub(super) fn search_index(found: &mut Examination, watch: &dyn Watch) {
+    const CHECK: &str = "search-index";
+    let is_settled = found.log.as_ref().is_some_and(|log| log.damage.is_empty() && log.unsettled == 0);
+    let state = match (&found.tree, &found.log) {
+        (Some(tree), Some(log)) if is_settled && tree.edited.is_empty() && tree.new.is_empty() => {
+            watch.begin("making the search index anew, to compare");
+            compared(&found.root, (tree, log.last), watch)
+        }
+        (Some(_) | None, Some(_) | None) => {
+            let why =
+                "not compared: log, git and tree do not agree yet; the next start, or --fix, brings them together";
+            return found.add([Finding::skipped(CHECK, why)]);
+        }
+    };
+    let fix = "makes it anew from the pages";
+    let (is_wrong, finding) = match state {
+        Err(failure) => {
+            let told = failure.told(false);
+            (false, Finding::skipped(CHECK, format!("not compared: {}", told.trim_start_matches("svcfs: "))))
+        }
+        Ok(IndexState::Equal(pages)) => {
+            (false, Finding::ok(CHECK, format!("equal to one made anew, {}", counted(pages, "page"))))
+        }
+        Ok(IndexState::Elsewhere(cursor)) => {
+            let told = format!("it has read the log up to {cursor}");
+            (false, Finding::warning(CHECK, told).mended_by("lets it read the rest, as the next start does"))
+        }
+        Ok(IndexState::Absent) => (false, Finding::warning(CHECK, "`.svc/state/index.db` is not there").mended_by(fix)),
+        Ok(IndexState::Outdated) => {
+            (false, Finding::warning(CHECK, "`.svc/state/index.db` is of another version of svcfs").mended_by(fix))
+        }
+        Ok(IndexState::Damaged(what)) => {
+            (true, Finding::problem(CHECK, format!("`.svc/state/index.db` is damaged: {what}")).mended_by(fix))
+        }
+        Ok(IndexState::Differs(pages)) => {
+            let told = match pages.len() {
+                0 => "search finds other words than the pages have".to_owned(),
+                count => format!("it is wrong about {}", counted(count, "page")),
+            };
+            (true, Finding::problem(CHECK, told).at(pages.iter().map(|page| &page.path)).mended_by(fix))
+        }
+    };
+    found.is_index_wrong = is_wrong;
+    found.add([finding]);
+}
+
+fn compared(root: &Path, (tree, last): (&TreeState, Seq), watch: &dyn Watch) -> Result<IndexState, Failure> {
+    let scratch = tempfile::tempdir().context("no place for temporary files")?;
+    let gone = || StoreError::Repository("`.git` is gone".to_owned());
+    let repository = Inspection::open(root).and_then(|repository| repository.ok_or_else(gone)).context("git")?;
+    let pages = tree.files.iter().filter(|(_, kind)| *kind != FileKind::Symlink).map(|(path, _)| path.clone());
+    let files = (&*StatePaths::of(root).index(), scratch.path());
+    let state = compare(
+        files,
+        (pages.collect(), last),
+        |path| repository.content(path),
+        |done, total| watch.reach(done, total),
+    );
+    Ok(state.context("the search index")?)
+}

@@ -1,0 +1,87 @@
+//! An index nobody has opened, held against one that is made from the same pages.
+
+use std::path::Path;
+
+use svcfs_base::{ETag, Seq, Timestamp, TreePath};
+use svcfs_index::{Difference, Entry, Fingerprint, Index, IndexError, Inspected};
+
+/// Pages in one transaction.
+const BATCH: usize = 500;
+
+/// What an index is found to be, beside the pages it is of.
+#[derive(Debug)]
+pub enum IndexState {
+    /// There is none.
+    Absent,
+    /// It is damaged, in SQLite's words.
+    Damaged(String),
+    /// It is of another version of svcfs.
+    Outdated,
+    /// It reflects the tree up to this position of the log, which is another than the newest.
+    Elsewhere(Seq),
+    /// It is not what the pages make; the pages for which it is not, none when only its word lists are wrong.
+    Differs(Vec<Difference>),
+    /// It is what the pages make: so many.
+    Equal(usize),
+}
+
+/// Compares the index in `file` with one that is made in the empty directory `scratch` from `pages`, the pages of the tree at
+/// position `last` of the log; the old one stays as it is. `read` gives the content of a page, `progress` is told how many were
+/// read, and of how many.
+///
+/// # Errors
+/// [`IndexError`] when one of them cannot be read or made.
+pub fn compare(
+    (file, scratch): (&Path, &Path),
+    (pages, last): (Vec<TreePath>, Seq),
+    read: impl Fn(&TreePath) -> Option<Vec<u8>>,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<IndexState, IndexError> {
+    let old = match Index::inspect(file)? {
+        Inspected::Absent => return Ok(IndexState::Absent),
+        Inspected::Damaged(what) => return Ok(IndexState::Damaged(what)),
+        Inspected::Outdated => return Ok(IndexState::Outdated),
+        Inspected::Whole(cursor, _) if cursor != last => return Ok(IndexState::Elsewhere(cursor)),
+        Inspected::Whole(_, old) => old,
+    };
+    if let Some(damage) = old.damage {
+        return Ok(IndexState::Damaged(damage));
+    }
+    let pages = with_ignored(pages, &old, &read);
+    let fresh = Index::open(&scratch.join("index.db"))?;
+    for (done, batch) in pages.chunks(BATCH).enumerate() {
+        progress(done * BATCH, pages.len());
+        let entries: Vec<_> = batch.iter().filter_map(|path| Some(entry(path, &read(path)?))).collect();
+        fresh.ingest(&entries, last)?;
+    }
+    let fresh = fresh.fingerprint()?;
+    Ok(if old.digest == fresh.digest {
+        IndexState::Equal(fresh.pages)
+    } else {
+        IndexState::Differs(old.differences(&fresh))
+    })
+}
+
+/// Pages that somebody told git to leave alone are indexed when they came in through a door.
+fn with_ignored(
+    mut pages: Vec<TreePath>,
+    old: &Fingerprint,
+    read: impl Fn(&TreePath) -> Option<Vec<u8>>,
+) -> Vec<TreePath> {
+    pages.retain(|path| path.is_page() && !path.is_dotted());
+    pages.sort();
+    let ignored = old.by_page.keys().filter(|path| pages.binary_search(path).is_err() && read(path).is_some());
+    let ignored: Vec<_> = ignored.cloned().collect();
+    pages.extend(ignored);
+    pages
+}
+
+fn entry(path: &TreePath, content: &[u8]) -> Entry {
+    Entry::Page {
+        path: path.clone(),
+        etag: ETag::of(content),
+        text: String::from_utf8_lossy(content).into_owned(),
+        // No part of what is compared.
+        modified: Timestamp::UNIX_EPOCH,
+    }
+}

@@ -1,0 +1,111 @@
+//! What a root is like from outside, before anybody opens it: whose it is, whether it can be written, how full its disk is.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, lchown};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD};
+
+use crate::{Disk, StatePaths};
+
+/// Refused saves, relative to the root; they are their writers' until somebody takes them away.
+const REJECTED: &str = ".svc/rejected";
+
+/// Of the root, and what svcfs must be able to change below it, those that this process may not write, and why.
+pub fn unwritable(root: &Path) -> Vec<(PathBuf, io::Error)> {
+    let state = StatePaths::of(root);
+    let git = root.join(".git");
+    let places = [
+        root.to_owned(),
+        state.directory().to_owned(),
+        state.log(),
+        state.index(),
+        state.spool(),
+        state.temporary(),
+        git.join("objects"),
+        git.join("objects/pack"),
+        git.join("refs/heads"),
+        git,
+    ];
+    let refused = |place: PathBuf| match rustix::fs::accessat(CWD, &place, Access::WRITE_OK, AtFlags::EACCESS) {
+        Err(error) if error != rustix::io::Errno::NOENT => Some((place, error.into())),
+        Ok(()) | Err(_) => None,
+    };
+    places.into_iter().filter_map(refused).collect()
+}
+
+/// Files of `.git` and of our state that belong to somebody else than the root does, most likely because the root user ran a
+/// command here: a server of the root's owner could not change them.
+pub fn misowned(root: &Path) -> Vec<PathBuf> {
+    let Ok(owner) = fs::metadata(root).map(|stat| stat.uid()) else { return Vec::new() };
+    let mut found = Vec::new();
+    for start in [root.join(".git"), StatePaths::of(root).directory().to_owned()] {
+        collect(&start, &mut |path, stat| {
+            if stat.uid() != owner {
+                found.push(path.to_owned());
+            }
+        });
+    }
+    found
+}
+
+/// Gives files to the owner of the root.
+///
+/// # Errors
+/// What the system said; only the superuser may.
+pub fn give_back(root: &Path, files: &[PathBuf]) -> io::Result<()> {
+    let stat = fs::metadata(root)?;
+    files.iter().try_for_each(|file| lchown(file, Some(stat.uid()), Some(stat.gid())))
+}
+
+/// Size and free space of the disk of a root.
+///
+/// # Errors
+/// What the system said.
+pub fn disk(root: &Path) -> io::Result<Disk> {
+    Ok(Disk::from(rustix::fs::statvfs(root)?))
+}
+
+/// Files that were on their way into the tree when their server was killed. The log has what matters of them.
+pub fn half_installed(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    collect(&StatePaths::of(root).temporary(), &mut |path, stat| {
+        if !stat.is_dir() {
+            found.push(path.to_owned());
+        }
+    });
+    found
+}
+
+/// Texts of refused saves.
+pub fn rejected(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    collect(&root.join(REJECTED), &mut |path, stat| {
+        if !stat.is_dir() {
+            found.push(path.to_owned());
+        }
+    });
+    found
+}
+
+/// Removes files that nobody needs any more.
+///
+/// # Errors
+/// What the system said; one that is gone already is no error.
+pub fn remove(files: &[PathBuf]) -> io::Result<()> {
+    files.iter().try_for_each(|file| match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    })
+}
+
+fn collect(start: &Path, note: &mut dyn FnMut(&Path, &fs::Metadata)) {
+    let Ok(stat) = fs::symlink_metadata(start) else { return };
+    note(start, &stat);
+    if stat.is_dir() {
+        let mut below: Vec<_> = fs::read_dir(start).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        below.sort();
+        below.iter().for_each(|path| collect(path, note));
+    }
+}

@@ -1,0 +1,138 @@
+//! Servers whose git is taken away, broken or locked while they run.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use super::{Patient, rename};
+use crate::crash::server::Server;
+use crate::disk::{must_put, page, put, trouble, wait_until_ready};
+use crate::space::client::Client;
+use crate::space::{git, leftovers, wait};
+
+/// A server that refuses writes says why, to writers and to who watches over it, and reads on.
+fn check_refused(client: &Client, reason: &str) {
+    wait::until("the server is not ready", || trouble(client).is_some_and(|told| told.contains(reason)));
+    let reply = put(client, "refused.md", "# Refused\n");
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    let told = reply.json()["error"].as_str().unwrap().to_owned();
+    assert!(told.contains(reason), "{told}");
+    assert_eq!(page(client, "kept.md").as_deref(), Some("# Kept\n\notter\n"));
+    assert_eq!(client.found("otter"), ["kept.md"]);
+}
+
+fn stop_and_audit(patient: &Patient, server: Server) {
+    wait::until("git's index is up to date", || git::git(&patient.root(), &["status", "--porcelain"]).is_empty());
+    server.stop();
+    leftovers::check_root(&patient.root(), &patient.aside("clone"));
+    patient.doctor(&[]).must_be_silent("the cause was gone");
+}
+
+/// Takes something of git away while it is idle, and puts it back.
+fn without(part: &str, taken: impl FnOnce(&Path), reason: &str) {
+    let patient = Patient::new();
+    let (server, client) = patient.serve();
+    must_put(&client, "before.md", "# Before\n");
+    let (at, kept) = (patient.at(part), patient.aside("taken"));
+    rename(&at, &kept);
+    taken(&at);
+    check_refused(&client, reason);
+    if at.exists() {
+        fs::remove_file(&at).unwrap();
+    }
+    rename(&kept, &at);
+    wait_until_ready(&client);
+    assert_eq!(page(&client, "refused.md"), None, "a refused write is there");
+    assert_eq!(page(&client, "before.md").as_deref(), Some("# Before\n"));
+    must_put(&client, "after.md", "# After\n");
+    stop_and_audit(&patient, server);
+    assert_eq!(git::log(&patient.root()).len(), 7, "a seed, four writes before, one before the damage, one after");
+}
+
+#[test]
+fn a_server_whose_history_is_taken_away_says_so_and_goes_on_when_it_is_back() {
+    without(".git", |_| {}, "put `.git` back");
+}
+
+#[test]
+fn a_server_whose_head_is_damaged_says_so_and_goes_on_when_it_is_right() {
+    without(".git/HEAD", |at| fs::write(at, "rubbish").unwrap(), "`HEAD`");
+}
+
+#[test]
+fn a_server_whose_branch_is_damaged_says_so_and_goes_on_when_it_is_right() {
+    without(".git/refs/heads/main", |at| fs::write(at, "rubbish").unwrap(), "the branch it names");
+}
+
+#[test]
+fn a_lock_somebody_holds_on_the_branch_holds_writes_and_loses_none() {
+    let patient = Patient::new();
+    let (server, client) = patient.serve();
+    let lock = patient.at(".git/refs/heads/main.lock");
+    File::create(&lock).unwrap();
+    let address = server.address();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|number| {
+                scope.spawn(move || {
+                    let path = format!("held {number}.md");
+                    put(&Client::new(address), &path, &format!("# Held {number}\n")).status
+                })
+            })
+            .collect();
+        wait::until("the server says that git is locked", || {
+            trouble(&client)
+                .is_some_and(|told| told.contains("will be completed") && told.contains("holds a lock of git"))
+        });
+        assert!(writers.iter().all(|writer| !writer.is_finished()), "nobody is told that a write is safe");
+        assert_eq!(page(&client, "kept.md").as_deref(), Some("# Kept\n\notter\n"));
+        fs::remove_file(&lock).unwrap();
+        for writer in writers {
+            assert_eq!(writer.join().unwrap(), 200, "a held write is acknowledged once it is whole");
+        }
+    });
+    wait_until_ready(&client);
+    stop_and_audit(&patient, server);
+    let head = git::head(&patient.root());
+    assert!((0..3).all(|number| head.contains_key(&format!("held {number}.md"))), "{head:?}");
+}
+
+#[test]
+fn a_stale_index_lock_is_said_once_and_keeps_no_write_from_being_taken() {
+    let patient = Patient::new();
+    let (server, client) = patient.serve();
+    let lock = patient.leave_lock(".git/index.lock");
+    must_put(&client, "one.md", "# One\n");
+    let complaint = "`.git/index` cannot be refreshed";
+    wait::until("the lock is noticed", || server.said().contains(complaint));
+    must_put(&client, "two.md", "# Two\n");
+    assert_eq!(trouble(&client), None, "only `git status` is behind");
+    let told = patient.doctor(&[]);
+    assert_eq!(told.of("locks")["level"], "problem", "{}", told.answer);
+    fs::remove_file(&lock).unwrap();
+    wait::until("git's index is up to date by itself", || server.said().contains("`.git/index` is up to date again"));
+    assert_eq!(server.said().matches(complaint).count(), 1, "{}", server.said());
+    stop_and_audit(&patient, server);
+}
+
+#[test]
+fn beside_a_server_the_doctor_looks_and_does_not_mend() {
+    let patient = Patient::new();
+    let (server, client) = patient.serve();
+    let told = patient.doctor(&[]);
+    assert_eq!(told.code, Some(0), "{}", told.complaint);
+    assert_eq!(told.answer["server"]["pid"], server.pid().to_string());
+    assert!(told.of("server")["message"].as_str().unwrap().contains("takes writes"), "{}", told.answer);
+    for check in ["tree", "git-index", "search-index"] {
+        assert_eq!(told.of(check)["level"], "skipped");
+    }
+    for check in ["root", "disk", "settings", "log", "repository", "locks", "objects", "versions"] {
+        assert_eq!(told.of(check)["level"], "ok", "{}", told.answer);
+    }
+    let refused = patient.doctor(&["--fix"]);
+    assert_eq!(refused.code, Some(3), "{}", refused.complaint);
+    assert!(refused.complaint.contains(&format!("process {}", server.pid())), "{}", refused.complaint);
+    assert!(refused.complaint.contains("stop it first"), "{}", refused.complaint);
+    must_put(&client, "after.md", "# After\n");
+    server.stop();
+    patient.doctor(&[]).must_be_silent("the server ended");
+}
