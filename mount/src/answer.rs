@@ -10,7 +10,7 @@ use fuser::{
 use svcfs_base::{Fault, Level};
 use svcfs_vfs::DiskSpace;
 
-use crate::convert::{KNOWN_TTL, NAME_TTL, NOTHING};
+use crate::convert::{ABSENT_TTL, KNOWN_TTL, NOTHING};
 
 /// Why a request is not answered with a value.
 pub(crate) enum Refusal {
@@ -109,16 +109,16 @@ impl Give<FileAttr> for ReplyAttr {
 
 impl Give<FileAttr> for ReplyEntry {
     fn give(self, attributes: FileAttr) {
-        self.entry(&NAME_TTL, &attributes, Generation(0));
+        self.entry(&KNOWN_TTL, &attributes, Generation(0));
     }
 }
 
-/// None tells the kernel that nothing is there.
+/// None tells the kernel to remember for a moment that nothing is there.
 impl Give<Option<FileAttr>> for ReplyEntry {
     fn give(self, found: Option<FileAttr>) {
         match found {
             Some(attributes) => self.give(attributes),
-            None => self.entry(&NAME_TTL, &NOTHING, Generation(0)),
+            None => self.entry(&ABSENT_TTL, &NOTHING, Generation(0)),
         }
     }
 }
@@ -137,7 +137,7 @@ impl Give<(FileHandle, FopenFlags)> for ReplyOpen {
 
 impl Give<(FileAttr, FileHandle, FopenFlags)> for ReplyCreate {
     fn give(self, (attributes, handle, flags): (FileAttr, FileHandle, FopenFlags)) {
-        self.created(&NAME_TTL, &attributes, Generation(0), handle, flags);
+        self.created(&KNOWN_TTL, &attributes, Generation(0), handle, flags);
     }
 }
 

@@ -20,7 +20,7 @@ use svcfs_vfs::{SetAttributes, Vfs};
 
 use crate::answer::{Refusal, answer, answer_with};
 use crate::convert::{
-    NAME_TTL, PERMISSIONS, file_attr, flag_bits, handle, moment, name, node, open_mode, utf8, write_at,
+    KNOWN_TTL, PERMISSIONS, file_attr, flag_bits, handle, moment, name, node, open_mode, utf8, write_at,
 };
 use crate::door::KernelDoor;
 use crate::writers::Writer;
@@ -335,7 +335,7 @@ impl Filesystem for Callbacks {
         answer_with("readdirplus", reply, listing, |mut reply, listing| {
             for (next, line) in listing.after(offset) {
                 let Some(found) = self.door.found(request, inode, line) else { continue };
-                if reply.add(found.ino, next, &*line.name, &NAME_TTL, &found, Generation(0)) {
+                if reply.add(found.ino, next, &*line.name, &KNOWN_TTL, &found, Generation(0)) {
                     self.door.unfound(line, &found);
                     break;
                 }

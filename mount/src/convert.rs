@@ -8,12 +8,11 @@ use rustix::fs::OFlags;
 use svcfs_base::{Clock, Fault, Kind, Name};
 use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode, WriteAt};
 
-/// How long the kernel may believe attributes without asking; the follower takes back earlier what other doors change.
+/// How long the kernel may believe a name or attributes without asking; the follower takes back earlier what other doors change.
 pub(crate) const KNOWN_TTL: Duration = Duration::from_secs(1);
 
-/// Names are asked for each time: taking one back (`FUSE_NOTIFY_INVAL_ENTRY`) waits in the kernel for the directory's lock, whose
-/// holder may wait for our answer. If this process is killed in that moment neither ever ends, and its root stays locked.
-pub(crate) const NAME_TTL: Duration = Duration::ZERO;
+/// How long the kernel may believe that nothing is there. Shorter: directories made by other doors are not in the change feed.
+pub(crate) const ABSENT_TTL: Duration = Duration::from_millis(100);
 
 /// Permission bits the tree keeps; set-user-id, set-group-id and sticky are not among them.
 pub(crate) const PERMISSIONS: u32 = 0o777;

@@ -1,5 +1,6 @@
 //! What the kernel remembers is taken back when another door changes it.
 
+use std::ffi::OsStr;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -95,9 +96,15 @@ fn invalidate_change(vfs: &Vfs, kernel: &Kernel, change: &EventChange) {
     if change.old.is_some() && change.new.is_some() {
         return;
     }
-    // The name came or went, and names are asked for each time; the times of the directory are not.
-    if let Some(above) = change.path.parent() {
-        kernel.forget_attributes(vfs, &above);
+    // The name came or went: so may directories above it have.
+    let mut name = change.path.clone();
+    while let Some(above) = name.parent() {
+        if vfs.node_at(&above).is_some() {
+            kernel.forget_name(vfs, &above, name.name());
+            kernel.forget_attributes(vfs, &above);
+            return;
+        }
+        name = above;
     }
 }
 
@@ -117,6 +124,11 @@ impl Kernel {
         if let Some(node) = vfs.node_at(path) {
             // A negative offset leaves the pages alone.
             report("attributes", path, self.notifier.inval_inode(inode(node), -1, 0));
+        }
+    }
+    fn forget_name(&self, vfs: &Vfs, directory: &TreePath, name: &str) {
+        if let Some(node) = vfs.node_at(directory) {
+            report("name", directory, self.notifier.inval_entry(inode(node), OsStr::new(name)));
         }
     }
 }

@@ -29,5 +29,5 @@ mod writers;
 #[cfg(test)]
 mod tests;
 
-pub use mountpoint::{MountError, check_mountpoint, is_dead_mount, unmount};
+pub use mountpoint::{MountError, abort, check_mountpoint, is_dead_mount, unmount};
 pub use session::{Mount, Options};

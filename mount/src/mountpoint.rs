@@ -4,12 +4,18 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
 /// What the mount is called in the mount table; how [`unmount`] knows one of ours.
 pub(crate) const FILESYSTEM_NAME: &str = "svcfs";
+
+/// How long a mount may take to say that it is there before its server counts as one that will never answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why a space is not mounted, or a mount not taken away.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +35,8 @@ pub enum MountError {
         "`{0}` is a mount whose server is gone, and not one of svcfs; unmount it with `umount -l {0}` or choose another directory"
     )]
     DeadMount(PathBuf),
+    #[error("`{0}` is a mount whose server does not answer; `svcfs unmount {0}` cuts it off and takes it away")]
+    Silent(PathBuf),
     #[error("nothing of svcfs is mounted at `{0}`; `findmnt -t fuse,fuse.svcfs` lists what is")]
     NotMounted(PathBuf),
     #[error(
@@ -52,19 +60,18 @@ pub enum MountError {
 /// Why not: the mountpoint is missing, no directory, not empty, in use, or overlaps the root.
 pub fn check_mountpoint(mountpoint: &Path, root: &Path) -> Result<PathBuf, MountError> {
     let at = canonical(mountpoint)?;
-    // The filesystem itself is asked first: attributes of a mountpoint whose server has just died come from the kernel's cache.
-    match rustix::fs::statvfs(&at).map_err(io::Error::from).and_then(|_| fs::metadata(&at)) {
-        Err(error) if is_dead(&error) => {
+    match look(&at)? {
+        Look::Dead => {
             tracing::warn!(mountpoint = %at.display(), "taking away a mount whose server is gone");
-            unmount(&at).map_err(|error| match error {
+            detach(&at).map_err(|error| match error {
                 MountError::NotMounted(path) => MountError::DeadMount(path),
                 other => other,
             })?;
         }
-        Err(source) => return Err(unreadable(&at, source)),
-        Ok(found) if !found.is_dir() => return Err(MountError::NotADirectory(at)),
-        Ok(_) if is_ours(&at)? => return Err(MountError::AlreadyMounted(at)),
-        Ok(_) => {}
+        Look::Silent => return Err(MountError::Silent(at)),
+        Look::Answers(found) if !found.is_dir() => return Err(MountError::NotADirectory(at)),
+        Look::Answers(_) if connection(&at)?.is_some() => return Err(MountError::AlreadyMounted(at)),
+        Look::Answers(_) => {}
     }
     let root = root.canonicalize().or_else(|_| std::path::absolute(root)).map_err(|source| unreadable(root, source))?;
     if root.starts_with(&at) || at.starts_with(&root) {
@@ -77,26 +84,89 @@ pub fn check_mountpoint(mountpoint: &Path, root: &Path) -> Result<PathBuf, Mount
     Ok(at)
 }
 
-/// Whether a mount of svcfs is at a path whose server is gone.
+/// Whether a mount of svcfs is at a path whose server is gone, or never answers.
 pub fn is_dead_mount(mountpoint: &Path) -> bool {
-    let answers = rustix::fs::statvfs(mountpoint).map_err(io::Error::from);
-    answers.is_err_and(|error| is_dead(&error))
-        && canonical(mountpoint).and_then(|at| is_ours(&at)).is_ok_and(|is_ours| is_ours)
+    let is_ours = |at: &PathBuf| connection(at).is_ok_and(|connection| connection.is_some());
+    canonical(mountpoint).is_ok_and(|at| is_ours(&at) && matches!(look(&at), Ok(Look::Dead | Look::Silent)))
 }
 
-/// Takes an svcfs mount away, also one whose server is gone. Processes with open files keep them until they close them.
+/// Takes an svcfs mount away, also one whose server is gone or never answers. Processes with open files keep them until they
+/// close them.
 ///
 /// # Errors
 /// `NotMounted` when no svcfs mount is there (mounts of others are left alone); `Unmount` when the system refuses.
 pub fn unmount(mountpoint: &Path) -> Result<(), MountError> {
     let at = canonical(mountpoint)?;
-    if !is_ours(&at)? {
+    if connection(&at)?.is_some() && matches!(look(&at)?, Look::Silent) {
+        tracing::warn!(mountpoint = %at.display(), "cutting off a mount whose server does not answer");
+        abort(&at)?;
+    }
+    detach(&at)
+}
+
+/// Cuts an svcfs mount off from its server: whatever waits for an answer gets an error, now and later.
+///
+/// For a server that was killed and cannot end: one of its threads waits inside the kernel for a lock (a directory's, to take a
+/// name back; a page's), and whoever has that lock waits for an answer of the server.
+///
+/// # Errors
+/// `NotMounted` when no svcfs mount is there; `Unmount` when the system refuses.
+pub fn abort(mountpoint: &Path) -> Result<(), MountError> {
+    let at = canonical(mountpoint)?;
+    let Some(connection) = connection(&at)? else { return Err(MountError::NotMounted(at)) };
+    // The way for the user who mounted. The filesystem of connections is not mounted everywhere; root has another way.
+    let control = format!("/sys/fs/fuse/connections/{connection}/abort");
+    #[expect(clippy::disallowed_methods, reason = "a switch of the kernel, no file")]
+    let Err(error) = fs::write(control, "1") else { return Ok(()) };
+    match rustix::mount::unmount(&at, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW) {
+        // Cut off; it is in the tree still because somebody uses it.
+        Ok(()) | Err(Errno::BUSY) => Ok(()),
+        Err(errno) => {
+            let reason = format!("its server does not answer, and it cannot be cut off: {errno}, {error}");
+            Err(MountError::Unmount { mountpoint: at, reason })
+        }
+    }
+}
+
+/// Takes a mount of ours away without asking its server anything.
+pub(crate) fn detach(mountpoint: &Path) -> Result<(), MountError> {
+    let at = canonical(mountpoint)?;
+    if connection(&at)?.is_none() {
         return Err(MountError::NotMounted(at));
     }
     match rustix::mount::unmount(&at, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         Err(Errno::PERM) => unmount_as_user(&at),
         Err(errno) => Err(MountError::Unmount { mountpoint: at, reason: errno.to_string() }),
+    }
+}
+
+/// What a look at a directory finds.
+enum Look {
+    Answers(fs::Metadata),
+    /// A mount whose server is gone.
+    Dead,
+    /// A mount whose server does not answer.
+    Silent,
+}
+
+/// Looks at a directory from a thread of its own: what a server that never answers is asked never returns.
+fn look(at: &Path) -> Result<Look, MountError> {
+    let (tell, told) = channel();
+    let place = at.to_owned();
+    let ask = move || {
+        // The filesystem first: attributes of a mountpoint whose server has just died come from the kernel's cache.
+        let found = rustix::fs::statvfs(&place).map_err(io::Error::from).and_then(|_| fs::metadata(&place));
+        // Nobody listens any more when the answer came too late.
+        drop(tell.send(found));
+    };
+    thread::Builder::new().name("mountpoint".to_owned()).spawn(ask).map_err(|source| unreadable(at, source))?;
+    match told.recv_timeout(ANSWERS_WITHIN) {
+        Ok(Ok(found)) => Ok(Look::Answers(found)),
+        Ok(Err(error)) if is_dead(&error) => Ok(Look::Dead),
+        Ok(Err(source)) => Err(unreadable(at, source)),
+        Err(RecvTimeoutError::Timeout) => Ok(Look::Silent),
+        Err(RecvTimeoutError::Disconnected) => Err(unreadable(at, io::Error::other("the look at it failed"))),
     }
 }
 
@@ -126,22 +196,25 @@ fn canonical(path: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
-/// True when the newest mount at a path is one of svcfs.
-fn is_ours(at: &Path) -> Result<bool, MountError> {
+/// The kernel's number of the connection behind the newest mount at a path; none when that is not one of svcfs.
+fn connection(at: &Path) -> Result<Option<u32>, MountError> {
     let table = fs::read("/proc/self/mountinfo").map_err(|source| unreadable(at, source))?;
-    Ok(String::from_utf8_lossy(&table).lines().rev().find_map(|line| owner(line, at)).is_some_and(|ours| ours))
+    Ok(String::from_utf8_lossy(&table).lines().rev().find_map(|line| mounted(line, at)).flatten())
 }
 
-/// Of a line of the mount table: none when it is about another path, else whether the mount is ours (proc(5): the path is the
-/// fifth word, type and source are the first two after a lone dash).
-pub(crate) fn owner(line: &str, at: &Path) -> Option<bool> {
+/// Of a line of the mount table: none when it is about another path, else the connection when the mount is ours (proc(5): the
+/// device is the third word, `major:minor`, and the path the fifth; type and source are the first two after a lone dash).
+pub(crate) fn mounted(line: &str, at: &Path) -> Option<Option<u32>> {
     let (mount, filesystem) = line.split_once(" - ")?;
-    if mount.split(' ').nth(4)? != escaped(at) {
+    let words: Vec<_> = mount.split(' ').collect();
+    if *words.get(4)? != escaped(at) {
         return None;
     }
-    let mut words = filesystem.split(' ');
-    let kind = words.next()?;
-    Some((kind == "fuse" || kind == "fuse.svcfs") && words.next() == Some(FILESYSTEM_NAME))
+    let mut of = filesystem.split(' ');
+    let kind = of.next()?;
+    let is_ours = (kind == "fuse" || kind == "fuse.svcfs") && of.next() == Some(FILESYSTEM_NAME);
+    // The kernel names a FUSE connection after its mount's device.
+    Some(words.get(2).filter(|_| is_ours).and_then(|device| device.split_once(':')?.1.parse().ok()))
 }
 
 /// A path as the mount table writes it.

@@ -14,7 +14,7 @@ use svcfs_vfs::Vfs;
 use crate::callbacks::Callbacks;
 use crate::door::KernelDoor;
 use crate::follower::{Follower, Progress};
-use crate::mountpoint::{FILESYSTEM_NAME, MountError, check_mountpoint, unmount};
+use crate::mountpoint::{FILESYSTEM_NAME, MountError, check_mountpoint, detach};
 
 /// How a space is mounted.
 #[derive(Clone)]
@@ -96,7 +96,7 @@ impl Mount {
 
     /// Somebody else may have unmounted it already.
     fn detach(&self) -> Result<(), MountError> {
-        match unmount(&self.mountpoint) {
+        match detach(&self.mountpoint) {
             Ok(()) | Err(MountError::NotMounted(_) | MountError::Missing(_)) => Ok(()),
             Err(error) => Err(error),
         }

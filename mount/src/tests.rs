@@ -10,18 +10,18 @@ use crate::actors::Actors;
 use crate::convert::{open_mode, write_at};
 use crate::door::KernelDoor;
 use crate::follower::Progress;
-use crate::mountpoint::owner;
+use crate::mountpoint::mounted;
 use crate::writers::Writer;
 
 #[test]
 fn the_mount_table_is_read_as_the_kernel_writes_it() {
     let ours = r"42 27 0:39 / /srv/a\040b\134c rw,nosuid,nodev,relatime shared:7 - fuse svcfs rw,user_id=0";
-    assert_eq!(owner(ours, Path::new(r"/srv/a b\c")), Some(true));
-    assert_eq!(owner(&ours.replace("- fuse ", "- fuse.svcfs "), Path::new(r"/srv/a b\c")), Some(true));
-    assert_eq!(owner(&ours.replace("svcfs", "sshfs"), Path::new(r"/srv/a b\c")), Some(false));
-    assert_eq!(owner(&ours.replace("- fuse", "- ext4"), Path::new(r"/srv/a b\c")), Some(false));
+    assert_eq!(mounted(ours, Path::new(r"/srv/a b\c")), Some(Some(39)));
+    assert_eq!(mounted(&ours.replace("- fuse ", "- fuse.svcfs "), Path::new(r"/srv/a b\c")), Some(Some(39)));
+    assert_eq!(mounted(&ours.replace("svcfs", "sshfs"), Path::new(r"/srv/a b\c")), Some(None));
+    assert_eq!(mounted(&ours.replace("- fuse", "- ext4"), Path::new(r"/srv/a b\c")), Some(None));
     for (line, path) in [(ours, "/srv"), ("", "/"), ("42 27 - fuse svcfs", "/"), ("- -  - ", "")] {
-        assert_eq!(owner(line, Path::new(path)), None, "{line:?}");
+        assert_eq!(mounted(line, Path::new(path)), None, "{line:?}");
     }
 }
 

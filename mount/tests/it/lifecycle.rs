@@ -3,15 +3,17 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use svcfs_base::{Door, TreePath};
-use svcfs_mount::{Mount, MountError, unmount};
+use svcfs_mount::{Mount, MountError, check_mountpoint, unmount};
 
-use crate::mounted::{LIMIT, Mounted, can_mount, open, options};
+use crate::mounted::{LIMIT, Mounted, can_mount, open, options, wait_for};
 
 const HELPER: &str = "SVCFS_TEST_DIES_MOUNTED";
+const STOPS: &str = "SVCFS_TEST_STOPS_MOUNTED";
 
 #[test]
 fn a_directory_that_does_not_serve_is_refused_with_advice() {
@@ -115,9 +117,7 @@ fn a_mount_whose_server_died_is_taken_away_at_the_next_start() {
     fs::create_dir(&root).unwrap();
     fs::create_dir(&at).unwrap();
     for through_start in [true, false] {
-        let mut helper = Command::new(std::env::current_exe().unwrap());
-        helper.args(["--exact", "lifecycle::dies_mounted"]).env(HELPER, folder.path());
-        assert!(!helper.output().unwrap().status.success());
+        assert!(!helper(folder.path()).status().unwrap().success());
         let dead = fs::metadata(&at).unwrap_err();
         assert_eq!(dead.raw_os_error(), Some(rustix::io::Errno::NOTCONN.raw_os_error()));
         if through_start {
@@ -132,10 +132,48 @@ fn a_mount_whose_server_died_is_taken_away_at_the_next_start() {
 }
 
 #[test]
+fn a_mount_whose_server_never_answers_is_refused_and_can_be_taken_away() {
+    if !can_mount() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("a mount");
+    fs::create_dir(folder.path().join("root")).unwrap();
+    fs::create_dir(&at).unwrap();
+    let mut helper = helper(folder.path()).env(STOPS, "").spawn().unwrap();
+    let stat = format!("/proc/{}/stat", helper.id());
+    wait_for(|| fs::read_to_string(&stat).unwrap().contains(") T "));
+    let refusal = check_mountpoint(&at, &folder.path().join("root")).unwrap_err();
+    assert!(matches!(refusal, MountError::Silent(_)), "{refusal}");
+    // A program that waits for the server is let go.
+    let waiting = thread::spawn({
+        let page = at.join("page.md");
+        move || fs::read(page).unwrap_err()
+    });
+    unmount(&at).unwrap();
+    waiting.join().unwrap();
+    assert_eq!(fs::read_dir(&at).unwrap().count(), 0);
+    helper.kill().unwrap();
+    helper.wait().unwrap();
+}
+
+/// Another process that mounts.
+fn helper(folder: &Path) -> Command {
+    let mut helper = Command::new(std::env::current_exe().unwrap());
+    helper.args(["--exact", "lifecycle::dies_mounted"]).env(HELPER, folder).stdout(Stdio::null()).stderr(Stdio::null());
+    helper
+}
+
+#[test]
 fn dies_mounted() {
-    // The process that dies in the test above; on its own it has nothing to do.
+    // The process that dies or stops in the tests above; on its own it has nothing to do.
     let Some(folder) = std::env::var_os(HELPER) else { return };
     let folder = Path::new(&folder);
     let _mount = Mount::start(open(&folder.join("root")), &folder.join("a mount"), &options()).unwrap();
+    if std::env::var_os(STOPS).is_some() {
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP).unwrap();
+        // The signal may reach another thread first.
+        thread::park_timeout(LIMIT);
+    }
     std::process::abort();
 }

@@ -8,6 +8,9 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Kind};
 use svcfs_store::StatePaths;
@@ -16,6 +19,9 @@ use crate::failure::{Exit, Failure};
 
 const FILE: &str = "server.json";
 
+/// How long a killed server may take to end once its mount is cut off.
+const BURIAL: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+
 /// Who serves a root, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Served {
@@ -23,7 +29,7 @@ pub struct Served {
     pub pid: u32,
     /// Address of the HTTP server without a trailing `/`; none when it only mounts or talks to one agent.
     pub url: Option<String>,
-    /// Where it is mounted; none when it is not.
+    /// Where it mounts the root; none when it does not.
     #[serde(default)]
     pub mountpoint: Option<PathBuf>,
 }
@@ -33,14 +39,13 @@ pub struct Served {
 #[must_use = "the announcement ends when this is dropped"]
 pub struct Announced(PathBuf);
 
-/// Tells other commands that this process serves `root`, at `url` if over HTTP, and at `mountpoint` if it is mounted.
+/// Tells other commands that this process serves `root`: at `url` if over HTTP, at `mountpoint` if as a folder.
 ///
 /// # Errors
 /// When the state directory cannot be written.
 pub fn announce(root: &Path, url: Option<String>, mountpoint: Option<&Path>) -> Result<Announced, Failure> {
-    let path = StatePaths::of(root).directory().join(FILE);
-    let mountpoint = mountpoint.map(Path::to_owned);
-    let served = Served { pid: std::process::id(), url, mountpoint };
+    let path = path(root);
+    let served = Served { pid: std::process::id(), url, mountpoint: mountpoint.map(Path::to_owned) };
     let text = serde_json::to_vec(&served).map_err(anyhow::Error::new)?;
     replace(&path, &text).with_context(|| format!("cannot write `{}`", path.display()))?;
     Ok(Announced(path))
@@ -83,10 +88,52 @@ pub fn holder(root: &Path, fault: &Fault) -> Option<Holder> {
     Some(Holder { served: announced(root).filter(|served| served.pid.to_string() == pid), pid })
 }
 
-/// Who said last that it serves a root; it may be gone.
+fn path(root: &Path) -> PathBuf {
+    StatePaths::of(root).directory().join(FILE)
+}
+
+/// What the file says, whether or not it still holds.
 pub fn announced(root: &Path) -> Option<Served> {
-    let text = fs::read(StatePaths::of(root).directory().join(FILE)).ok()?;
-    serde_json::from_slice(&text).ok()
+    serde_json::from_slice(&fs::read(path(root)).ok()?).ok()
+}
+
+/// Helps a server that was killed and cannot end to its end, so that it lets go of the root: see [`svcfs_mount::abort`].
+///
+/// # Errors
+/// When its mount cannot be cut off, or it does not end then.
+pub fn bury(root: &Path) -> Result<(), Failure> {
+    let Some(Served { pid, mountpoint: Some(mountpoint), .. }) = announced(root) else { return Ok(()) };
+    if !lingers(pid) {
+        return Ok(());
+    }
+    tracing::warn!(pid, mountpoint = %mountpoint.display(), "the last server was killed and hangs in its mount; cutting that off");
+    svcfs_mount::abort(&mountpoint)?;
+    if !ends(pid).with_context(|| format!("cannot wait for the end of process {pid}"))? {
+        let told = format!(
+            "process {pid}, which served `{}`, was killed and does not end; a disk may not answer, see `cat /proc/{pid}/task/*/stack`",
+            root.display()
+        );
+        return Err(Failure::saying(Exit::Refused, told));
+    }
+    Ok(())
+}
+
+/// Waits until a process is gone, at most [`BURIAL`].
+fn ends(pid: u32) -> rustix::io::Result<bool> {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(true) };
+    let process = match pidfd_open(pid, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return Ok(true),
+        opened => opened?,
+    };
+    Ok(poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&BURIAL))? > 0)
+}
+
+/// Whether a process was killed and has threads that do not end. Its first thread is a zombie then (proc_pid_stat(5): the state
+/// follows the name in parentheses), and others are left.
+fn lingers(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let is_killed = stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z "));
+    is_killed && fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 1)
 }
 
 /// Why a command that needs the root for itself cannot have it, and what to do.
@@ -94,7 +141,18 @@ pub fn taken(root: &Path, fault: Fault, advice: &str) -> Failure {
     let Some(Holder { pid, served }) = holder(root, &fault) else {
         return fault.into();
     };
-    let at = served.and_then(|served| served.url).map(|url| format!(" at {url}")).unwrap_or_default();
-    let told = format!("root `{}` is served already by process {pid}{at}; {advice}", root.display());
+    let root = root.display();
+    let told = match served {
+        Some(Served { pid, mountpoint: Some(at), .. }) if lingers(pid) => {
+            let at = at.display();
+            format!(
+                "process {pid}, which served `{root}`, was killed and hangs in its mount; `svcfs unmount {at}` ends it"
+            )
+        }
+        served => {
+            let at = served.and_then(|served| served.url).map(|url| format!(" at {url}")).unwrap_or_default();
+            format!("root `{root}` is served already by process {pid}{at}; {advice}")
+        }
+    };
     Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told))
 }

@@ -1,6 +1,7 @@
 //! kill -9 under load: what was acknowledged is there, and nothing is there by half.
 
 mod audit;
+mod hanging;
 mod ledger;
 mod load;
 mod random;

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -124,10 +125,16 @@ impl Server {
 
     /// SIGKILL: no chance to finish anything.
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
+        let Some(mut child) = self.child.take() else { return };
+        child.kill().unwrap();
+        let patience = Instant::now() + Duration::from_secs(2);
+        wait::until("the killed server ends", || {
+            if let Some(mountpoint) = self.mountpoint.as_ref().filter(|_| Instant::now() > patience) {
+                // The rare case of `hanging.rs`: what uses the mount hangs, too, until somebody cuts it off.
+                println!("a killed server hung in its mount: {:?}", svcfs_mount::abort(mountpoint));
+            }
+            child.try_wait().unwrap().is_some()
+        });
     }
 
     /// SIGTERM, and the clean end that must follow.

@@ -51,6 +51,7 @@ impl Mount {
         let settings = settings(&path, config.as_deref(), Overrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen()?;
+        presence::bury(&path)?;
         let advice = "give its `svcfs serve` the flag --mount instead, or stop it first";
         let root = Root::open(&path, settings, true).map_err(|fault| presence::taken(&path, fault, advice))?;
         let mut running = Running { root, mount: None, http: None, announced: None };

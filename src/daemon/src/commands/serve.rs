@@ -75,6 +75,7 @@ impl Serve {
         let listening = signals::listen()?;
         // Before the root is touched: what is taken is found out in a moment, adopting a large tree takes longer.
         let socket = bind(&settings.server)?;
+        presence::bury(&root)?;
         if let Some(mountpoint) = &mount {
             svcfs_mount::check_mountpoint(mountpoint, &root)?;
         }

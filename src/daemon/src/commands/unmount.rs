@@ -39,6 +39,7 @@ impl Unmount {
             | MountError::OverlapsRoot { .. }
             | MountError::AlreadyMounted(_)
             | MountError::DeadMount(_)
+            | MountError::Silent(_)
             | MountError::Mount { .. }
             | MountError::Unmount { .. }
             | MountError::StillOpen { .. }

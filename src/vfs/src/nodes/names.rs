@@ -281,8 +281,10 @@ impl Vfs {
         if !self.core.places.is_visible(caller.door, path) {
             return Err(Fault::file_not_found(path));
         }
-        match self.nodes.at(path) {
-            Some(node) => self.attributes(node),
+        match self.nodes.at(path).map(|node| self.attributes(node)) {
+            // Forgotten between the two looks.
+            Some(Err(fault)) if fault.kind() == Kind::Stale => self.stat(caller.door, path),
+            Some(known) => known,
             None => self.stat(caller.door, path),
         }
     }
