@@ -47,7 +47,7 @@ const WANTED: InitFlags = InitFlags::FUSE_ASYNC_READ
     .union(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
 
 /// The door as fuser drives it. What has no callback here fuser refuses once, and the kernel does without from then on:
-/// setting extended attributes (`EOPNOTSUPP`), `lseek` for holes, `copy_file_range` (it reads and writes instead).
+/// `lseek` for holes, `copy_file_range` (it reads and writes instead).
 pub(crate) struct Callbacks {
     vfs: Arc<Vfs>,
     door: Arc<KernelDoor>,
@@ -373,6 +373,20 @@ impl Filesystem for Callbacks {
             let names = self.vfs.refusal(node(inode)).map(|_| format!("{LINT_ATTRIBUTE}\0"));
             Ok::<_, Fault>((names.unwrap_or_default().into_bytes(), room))
         });
+    }
+
+    /// None can be set; told so once, the kernel does not ask again. Answered here because fuser would log it as a warning.
+    fn setxattr(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _attribute: &OsStr,
+        _value: &[u8],
+        _flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOSYS);
     }
 
     /// None is known. Some languages ask at every `open` whether it is a terminal; fuser would log each as a warning.

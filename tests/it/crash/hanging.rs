@@ -94,8 +94,15 @@ fn hangs_mounted() {
     let (root, at, waits) = (folder.join("root"), folder.join("mnt"), folder.join("waits"));
     let clock = Arc::new(SystemClock);
     let gates: Vec<Box<dyn Gate>> = vec![Box::new(Waits(waits.clone()))];
-    let vfs =
-        Vfs::open(Options { root: root.clone(), clock: clock.clone(), gates, scratch: vec![], watch: false }).unwrap();
+    let vfs = Vfs::open(Options {
+        root: root.clone(),
+        clock: clock.clone(),
+        gates,
+        scratch: vec![],
+        watch: false,
+        progress: None,
+    })
+    .unwrap();
     let options = svcfs_mount::Options { clock, threads: 8 };
     let _mount = Mount::start(Arc::clone(&vfs), &at, &options).unwrap();
     let announced = json!({ "pid": std::process::id(), "url": null, "mountpoint": at });

@@ -16,7 +16,7 @@ fn announced(place: &Place) -> Value {
 fn a_page_that_was_put_is_in_git_when_the_server_has_ended() {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &[]);
-    assert_eq!(announced(&place), json!({ "pid": server.pid(), "url": server.url() }));
+    assert_eq!(announced(&place), json!({ "pid": server.pid(), "url": server.url(), "mountpoint": null }));
     assert_eq!(request(server.url(), "GET", "/readyz", "").0, 200);
     assert_eq!(request(server.url(), "PUT", "/api/svc/file?path=a.md", "# A\n").0, 200);
     let log = server.stop();
@@ -132,6 +132,24 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
     assert!(ready.contains("READY=1\n") && ready.contains(&format!("at {}", server.url())), "{ready}");
     server.stop();
     assert!(after_opening.next().unwrap().contains("STOPPING=1\n"));
+}
+
+#[test]
+fn the_watchdog_of_systemd_hears_that_the_server_lives() {
+    let place = Place::with_root();
+    let socket = UnixDatagram::bind(place.path("notify")).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let mut command = program();
+    command.args(["serve", "--root", &place.at("kb"), "--port", "0"]).env("NOTIFY_SOCKET", place.path("notify"));
+    command.env("WATCHDOG_USEC", "100000");
+    let server = Running::start(command, "agents");
+    let mut beats = 0;
+    while beats < 3 {
+        let mut buffer = [0; 4096];
+        let length = socket.recv(&mut buffer).unwrap();
+        beats += usize::from(&buffer[..length] == b"WATCHDOG=1\n");
+    }
+    server.stop();
 }
 
 #[test]
