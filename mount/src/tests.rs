@@ -58,6 +58,7 @@ fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
         gates: Vec::new(),
         scratch: Vec::new(),
         watch: false,
+        progress: None,
     })
     .unwrap();
     let before = Progress::at(vfs.feed().last());

@@ -68,6 +68,7 @@ pub fn open(root: &Path) -> Arc<Vfs> {
         gates: vec![Box::new(NoForbidden)],
         scratch,
         watch: false,
+        progress: None,
     })
     .unwrap()
 }
