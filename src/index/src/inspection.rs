@@ -49,3 +49,6 @@ fn look(connection: &mut Connection) -> Result<Inspected, IndexError> {
     }
     Ok(Inspected::Whole(writer::cursor(&connection)?, Box::new(fingerprint::fingerprint(&connection)?)))
 }
+
+#[cfg(test)]
+mod tests;

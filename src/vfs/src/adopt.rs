@@ -9,7 +9,7 @@ use std::sync::mpsc::SyncSender;
 
 use svcfs_base::{Actor, Announcement, Door, Durability, ETag, Fault, FileKind, TreePath};
 use svcfs_store::StatKind;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::Vfs;
 use crate::apply::many_message;
@@ -32,7 +32,24 @@ impl Vfs {
         self.settled()?;
         reporter.tell(Progress::Comparing);
         let paths = self.core.history.differences()?;
-        self.adopt_and_tell(&paths, reporter)
+        let count = self.adopt_and_tell(&paths, reporter)?;
+        if count < paths.len() {
+            self.refresh_git_index(&paths);
+        }
+        Ok(count)
+    }
+
+    /// Where a file is as history has it and git says that it differs, `.git/index` is behind: somebody's lock kept it so until
+    /// the server ended. What a person staged of other files is left alone.
+    fn refresh_git_index(&self, paths: &[TreePath]) {
+        let recorded = self.core.history.head().and_then(|head| {
+            let known = self.core.history.leaves_at(head, &paths.iter().collect::<Vec<_>>())?;
+            let recorded = paths.iter().zip(known).filter(|(_, known)| known.is_some()).map(|(path, _)| path);
+            self.core.history.refresh_index(recorded.collect::<Vec<_>>().into_iter())
+        });
+        if let Err(error) = recorded {
+            debug!(%error, "`.git/index` could not be refreshed");
+        }
     }
 
     /// Records what stands at these paths (and below those that are directories) where history has something else.

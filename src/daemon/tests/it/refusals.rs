@@ -10,9 +10,15 @@ fn a_root_that_is_a_file_is_refused_by_every_command() {
     let place = Place::new();
     place.write("kb", "not a directory");
     let root = place.at("kb");
-    for command in
-        [&["init"][..], &["serve", "--port", "0"], &["reindex"], &["call", "tree"], &["mcp"], &["mount", "/mnt"]]
-    {
+    for command in [
+        &["init"][..],
+        &["serve", "--port", "0"],
+        &["reindex"],
+        &["doctor"],
+        &["call", "tree"],
+        &["mcp"],
+        &["mount", "/mnt"],
+    ] {
         let told = refusal(&[command, &["--root", &root]].concat(), 3);
         assert!(told.contains(&format!("root `{root}` is a file")), "{command:?}: {told}");
     }
@@ -23,7 +29,9 @@ fn a_root_that_is_a_file_is_refused_by_every_command() {
 fn a_directory_that_is_no_knowledge_root_is_not_made_one_by_accident() {
     let place = Place::new();
     place.write("photos/cat.txt", "meow");
-    for command in [&["reindex"][..], &["call", "tree"], &["mcp"], &["mount", "/mnt"]] {
+    for command in
+        [&["reindex"][..], &["doctor"], &["doctor", "--fix"], &["call", "tree"], &["mcp"], &["mount", "/mnt"]]
+    {
         let told = refusal(&[command, &["--root", &place.at("photos")]].concat(), 3);
         assert!(told.contains("svcfs init"), "{command:?}: {told}");
         let told = refusal(&[command, &["--root", &place.at("nowhere")]].concat(), 3);

@@ -85,3 +85,6 @@ fn entry(path: &TreePath, content: &[u8]) -> Entry {
         modified: Timestamp::UNIX_EPOCH,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -142,3 +142,6 @@ fn spool(connection: &Connection, paths: &StatePaths) -> Outcome<(Vec<String>, V
     leftover.sort();
     Ok((needed.into_iter().collect(), leftover))
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,3 +53,21 @@ fn a_removal_behind_us_that_a_write_undid_is_not_recorded() {
     submit(&space.vfs.core, vec![seen]).unwrap().recv().unwrap().unwrap();
     assert_eq!(space.git(&["show", "HEAD:a.md"]), "two");
 }
+
+#[test]
+fn an_index_that_a_lock_kept_behind_is_brought_up_to_date_by_the_next_opening() {
+    let mut space = TestSpace::new();
+    space.put("a.md", "one");
+    space.reopen();
+    fs::write(space.directory.path().join("staged by hand.md"), "mine").unwrap();
+    space.git(&["add", "staged by hand.md"]);
+    let lock = space.directory.path().join(".git/index.lock");
+    fs::write(&lock, "").unwrap();
+    space.put("a.md", "two");
+    space.vfs.close().unwrap();
+    fs::remove_file(&lock).unwrap();
+    assert!(space.git(&["status", "--porcelain"]).contains("a.md"), "the lock kept it behind");
+    space.reopen();
+    space.vfs.close().unwrap();
+    assert_eq!(space.git(&["status", "--porcelain"]), "");
+}

@@ -1,0 +1,38 @@
+use svcfs_base::Door;
+use svcfs_index::Divergence;
+
+use super::*;
+use crate::spaces::test_space::{TestSpace, path};
+
+const INDEX: &str = ".svc/state/index.db";
+
+/// The index of a space beside its pages, as somebody outside sees them.
+fn looked_at(space: &TestSpace) -> IndexState {
+    let vfs = &space.space().vfs;
+    let scratch = tempfile::tempdir().unwrap();
+    let files = vfs.walk(Door::Internal, &TreePath::root()).unwrap().into_iter().map(|file| file.path);
+    let read = |path: &TreePath| vfs.read(Door::Internal, path).ok().map(|file| file.content.to_vec());
+    let mut last = (0, 0);
+    let progress = |done, total| last = (done, total);
+    compare((&space.root().join(INDEX), scratch.path()), (files.collect(), vfs.last_seq()), read, progress).unwrap()
+}
+
+#[test]
+fn an_index_is_held_against_one_made_from_the_same_pages() {
+    let space = TestSpace::new();
+    space.put("a.md", "# Alpha\n\nfox\n");
+    space.put("b.md", "# Beta\n\n[[a]]\n");
+    space.settle();
+    assert!(matches!(looked_at(&space), IndexState::Equal(2)));
+    let (index, last) = (&space.space().index, space.space().vfs.last_seq());
+    index.ingest(&[Entry::Gone(path("a.md")), entry(&path("b.md"), b"# Other\n")], last).unwrap();
+    match looked_at(&space) {
+        IndexState::Differs(found) => {
+            let told: Vec<_> = found.iter().map(|found| (found.path.as_str(), found.divergence)).collect();
+            assert_eq!(told, [("a.md", Divergence::Added), ("b.md", Divergence::Changed)]);
+        }
+        other => panic!("{other:?}"),
+    }
+    index.ingest(&[], last.next()).unwrap();
+    assert!(matches!(looked_at(&space), IndexState::Elsewhere(at) if at == last.next()));
+}

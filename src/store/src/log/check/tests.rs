@@ -1,0 +1,72 @@
+//! What is wrong with a log is told, and looking at it changes nothing.
+
+use std::fs;
+
+use svcfs_base::Seq;
+
+use super::*;
+use crate::log::tests::{Fixture, fixture, record};
+
+#[test]
+fn a_whole_log_is_counted_and_its_settled_commits_are_named() {
+    let Fixture { directory, log } = fixture();
+    let paths = StatePaths::of(directory.path());
+    log.append(&[record(1, "a.md", b"one"), record(2, "a.md", b"two"), record(3, "b.md", b"three")]).unwrap();
+    log.settle(Seq(2), record(2, "a.md", b"two").commit).unwrap();
+    let found = Log::check(&paths).unwrap().unwrap();
+    assert_eq!((found.last, found.settled, found.unsettled), (Seq(3), Seq(2), 1), "beside the one who has it open");
+    assert_eq!(found.settled_commit, record(2, "", b"").commit);
+    assert_eq!(found.commits, [record(1, "", b"").commit.unwrap(), record(2, "", b"").commit.unwrap()]);
+    assert!(found.damage.is_empty() && found.missing_spool.is_empty() && found.leftover_spool.is_empty(), "{found:?}");
+}
+
+#[test]
+fn large_contents_that_are_gone_and_files_that_nobody_needs_are_told() {
+    let Fixture { directory, log } = fixture();
+    let paths = StatePaths::of(directory.path());
+    log.append(&[record(1, "big.md", &vec![b'x'; 2 << 20]), record(2, "other.md", &vec![b'y'; 2 << 20])]).unwrap();
+    fs::rename(paths.spool().join("1-0"), paths.spool().join("7-0")).unwrap();
+    let found = Log::check(&paths).unwrap().unwrap();
+    assert_eq!(found.missing_spool, ["1-0"]);
+    assert_eq!(found.leftover_spool, [paths.spool().join("7-0")]);
+}
+
+#[test]
+fn damage_is_told_in_any_shape_and_never_repaired_by_looking() {
+    let Fixture { directory, log } = fixture();
+    let paths = StatePaths::of(directory.path());
+    let many: Vec<_> = (1..200).map(|seq| record(seq, &format!("{seq}.md"), &[b'x'; 900])).collect();
+    log.append(&many).unwrap();
+    log.close().unwrap();
+    drop(log);
+    let whole = fs::read(paths.log()).unwrap();
+    let mut scribbled = whole.clone();
+    scribbled[8192..].iter_mut().step_by(3).for_each(|byte| *byte ^= 0x55);
+    for damaged in [&b""[..], b"rubbish", &whole[..whole.len() / 2], &scribbled] {
+        fs::write(paths.log(), damaged).unwrap();
+        let found = Log::check(&paths).unwrap().unwrap();
+        assert!(!found.damage.is_empty(), "{} bytes", damaged.len());
+        assert_eq!(fs::read(paths.log()).unwrap(), damaged);
+    }
+    fs::remove_file(paths.log()).unwrap();
+    assert!(Log::check(&paths).unwrap().is_none());
+    assert!(!paths.log().exists());
+}
+
+#[test]
+fn a_log_moved_aside_is_kept_and_makes_room_for_another() {
+    let Fixture { directory, log } = fixture();
+    let paths = StatePaths::of(directory.path());
+    log.append(&[record(1, "a.md", b"one")]).unwrap();
+    drop(log);
+    let names: Vec<_> = [(), ()]
+        .map(|()| {
+            fs::write(paths.log(), "rubbish").unwrap();
+            Log::set_aside(&paths).unwrap()
+        })
+        .into();
+    assert_eq!(names, [1, 2].map(|number| paths.directory().join(format!("log.db.damaged-{number}"))));
+    assert!(names.iter().all(|name| fs::read(name).unwrap() == b"rubbish"));
+    let (log, is_new) = Log::open(&paths).unwrap();
+    assert!(is_new && log.last().unwrap() == Seq(0), "what stood beside the old file is not taken for its own");
+}
