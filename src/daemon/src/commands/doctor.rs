@@ -64,6 +64,9 @@ impl Doctor {
         let Self { root, fix, json } = self;
         must_be_initialised(&root)?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
+        if fix {
+            presence::bury(&root)?;
+        }
         let drawn = Drawn::default();
         let mut found = examine(&root, &drawn)?;
         let mut done = Vec::new();
