@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use git2::{Delta, DiffOptions, Repository, Sort};
+use git2::{ObjectType, Repository, Sort, Tree, TreeEntry};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
 use super::{History, Outcome, commit_id, etag, oid};
@@ -86,23 +86,8 @@ fn difference(repository: &Repository, from: Option<CommitId>, to: CommitId) -> 
         Some(from) => repository.find_commit(oid(from)?).and_then(|commit| commit.tree()).ok(),
         None => None,
     };
-    let mut options = DiffOptions::new();
-    options.include_typechange(true).ignore_submodules(true);
-    let diff = repository.diff_tree_to_tree(before.as_ref(), Some(&commit.tree()?), Some(&mut options))?;
     let mut entries = Vec::new();
-    for delta in diff.deltas() {
-        let (old, new) = (delta.old_file(), delta.new_file());
-        let side = if delta.status() == Delta::Deleted { &old } else { &new };
-        // Names that are no UTF-8, and submodules, are not part of the knowledge tree.
-        let Some(path) = side.path().and_then(|path| path.to_str()).and_then(|path| TreePath::parse(path).ok()) else {
-            continue;
-        };
-        let Some(kind) = FileKind::of_git_mode(i32::try_from(u32::from(side.mode())).unwrap_or(0)) else {
-            continue;
-        };
-        let hash = |file: &git2::DiffFile<'_>| (!file.id().is_zero()).then(|| etag(file.id()));
-        entries.push(ForeignEntry { path, old: hash(&old), new: hash(&new), kind });
-    }
+    compare(repository, (before.as_ref(), Some(&commit.tree()?)), "", &mut entries)?;
     entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
     let author = commit.author();
     Ok(ForeignCommit {
@@ -113,6 +98,63 @@ fn difference(repository: &Repository, from: Option<CommitId>, to: CommitId) -> 
         is_jump: false,
         entries,
     })
+}
+
+/// Gathers the files in which two trees differ, looking only into directories that do.
+///
+/// Why not libgit2's diff? Because it walks both trees whole: 10,000 files for each commit of one page, 15 minutes for 100,000
+/// commits instead of half a minute.
+fn compare(
+    repository: &Repository,
+    (old, new): (Option<&Tree<'_>>, Option<&Tree<'_>>),
+    prefix: &str,
+    found: &mut Vec<ForeignEntry>,
+) -> Outcome<()> {
+    let mut old = old.into_iter().flatten().peekable();
+    let mut new = new.into_iter().flatten().peekable();
+    loop {
+        let (before, after) = match (old.peek(), new.peek()) {
+            (None, None) => return Ok(()),
+            (Some(one), Some(other)) => match in_tree(one).cmp(in_tree(other)) {
+                Ordering::Less => (old.next(), None),
+                Ordering::Equal => (old.next(), new.next()),
+                Ordering::Greater => (None, new.next()),
+            },
+            (Some(_), None) => (old.next(), None),
+            (None, Some(_)) => (None, new.next()),
+        };
+        let state = |entry: &Option<TreeEntry<'_>>| entry.as_ref().map(|entry| (entry.id(), entry.filemode()));
+        if state(&before) == state(&after) {
+            continue;
+        }
+        // Names that are no UTF-8 are not part of the knowledge tree.
+        let Some(name) = before.as_ref().or(after.as_ref()).and_then(|entry| entry.name().ok()) else { continue };
+        let path = format!("{prefix}{name}");
+        let directory = |entry: &Option<TreeEntry<'_>>| {
+            let id = entry.as_ref().filter(|entry| entry.kind() == Some(ObjectType::Tree)).map(TreeEntry::id);
+            id.map(|id| repository.find_tree(id)).transpose()
+        };
+        let (above, below) = (directory(&before)?, directory(&after)?);
+        if above.is_some() || below.is_some() {
+            compare(repository, (above.as_ref(), below.as_ref()), &format!("{path}/"), found)?;
+            continue;
+        }
+        // Neither are submodules, which have no kind of file.
+        let leaf = |entry: &Option<TreeEntry<'_>>| {
+            entry.as_ref().and_then(|entry| Some((etag(entry.id()), FileKind::of_git_mode(entry.filemode())?)))
+        };
+        let (before, after) = (leaf(&before), leaf(&after));
+        if let (Some((_, kind)), Ok(path)) = (after.or(before), TreePath::parse(&path)) {
+            let hash = |leaf: Option<(ETag, FileKind)>| leaf.map(|(hash, _)| hash);
+            found.push(ForeignEntry { path, old: hash(before), new: hash(after), kind });
+        }
+    }
+}
+
+/// A name as git orders it in a tree: a directory as if a `/` were its last letter.
+fn in_tree<'e>(entry: &'e TreeEntry<'_>) -> impl Iterator<Item = &'e u8> {
+    let end: &[u8] = if entry.kind() == Some(ObjectType::Tree) { b"/" } else { b"" };
+    entry.name_bytes().iter().chain(end)
 }
 
 /// The order of a commit's files in the log, by content after and path: removals first, so that a rename reads as `delete` and
@@ -126,3 +168,6 @@ pub fn order_within(one: (Option<ETag>, &TreePath), other: (Option<ETag>, &TreeP
 pub fn as_recorded(message: &str) -> String {
     message.replace('\0', "").trim().to_owned()
 }
+
+#[cfg(test)]
+mod tests;
