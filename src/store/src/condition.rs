@@ -12,6 +12,8 @@ use crate::{Disk, StatePaths};
 /// Refused saves, relative to the root; they are their writers' until somebody takes them away.
 const REJECTED: &str = ".svc/rejected";
 
+const SUPERUSER: u32 = 0;
+
 /// Of the root, and what svcfs must be able to change below it, those that this process may not write, and why.
 pub fn unwritable(root: &Path) -> Vec<(PathBuf, io::Error)> {
     let state = StatePaths::of(root);
@@ -35,14 +37,17 @@ pub fn unwritable(root: &Path) -> Vec<(PathBuf, io::Error)> {
     places.into_iter().filter_map(refused).collect()
 }
 
-/// Files of `.git` and of our state that belong to somebody else than the root does, most likely because the root user ran a
-/// command here: a server of the root's owner could not change them.
+/// Files of `.git` and of our state that belong to the superuser in a root that does not, because a command was run here with
+/// more rights than it needs: a server of anybody else cannot change them. Other owners are somebody's arrangement.
 pub fn misowned(root: &Path) -> Vec<PathBuf> {
     let Ok(owner) = fs::metadata(root).map(|stat| stat.uid()) else { return Vec::new() };
     let mut found = Vec::new();
+    if owner == SUPERUSER {
+        return found;
+    }
     for start in [root.join(".git"), StatePaths::of(root).directory().to_owned()] {
         collect(&start, &mut |path, stat| {
-            if stat.uid() != owner {
+            if stat.uid() == SUPERUSER {
                 found.push(path.to_owned());
             }
         });

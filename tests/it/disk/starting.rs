@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use super::image::run;
 use super::{Image, must_put, page, serve, stop_and_audit};
 use crate::crash::server::Binary;
 use crate::space::folder;
@@ -72,8 +73,9 @@ fn a_root_that_belongs_to_somebody_else_is_told_as_such() {
     let folder = folder();
     let root = folder.path().join("root");
     let program = folder.path().join("svcfs");
-    // Where it is built others may not look.
-    fs::copy(Binary::build().path(), &program).unwrap();
+    // Where it is built others may not look. Not copied by this process: a program that another test starts in this moment would
+    // hold the copy open for writing, and what is written cannot be run.
+    run(Command::new("cp").arg(Binary::build().path()).arg(&program)).unwrap();
     let check = |what: &str| {
         let mut command = Command::new(&program);
         command.uid(nobody.uid.as_raw()).gid(nobody.gid.as_raw()).env("HOME", "/nonexistent");

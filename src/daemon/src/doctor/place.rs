@@ -42,11 +42,10 @@ pub(super) fn root(root: &Path) -> Vec<Finding> {
     });
     let misowned = condition::misowned(root);
     found.push(if misowned.is_empty() {
-        Finding::ok("owner", "everything below `.git` and `.svc/state` belongs to the owner of the root")
+        Finding::ok("owner", "nothing below `.git` and `.svc/state` belongs to the superuser alone")
     } else {
         let told = format!(
-            "{} below `.git` or `.svc/state` belong to somebody else than the root: a server of the root's owner cannot \
-             change them",
+            "{} below `.git` or `.svc/state` belong to the superuser, and the root does not: its server cannot change them",
             counted(misowned.len(), "file")
         );
         Finding::warning("owner", told)
