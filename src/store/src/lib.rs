@@ -16,7 +16,7 @@ mod tree;
 pub use error::StoreError;
 pub use history::{
     Author, BadObject, BlameHunk, Edit, FileVersion, ForeignCommit, ForeignEntry, GitLock, History, Holder, Inspection,
-    Objects, Staged, TreeState, as_recorded, mend_head, order_within,
+    Objects, Staged, TreeState, Way, as_recorded, mend_head, order_within,
 };
 pub use log::{
     Activity, ChangePage, DayActivity, Entry, Log, LogCheck, Occurrence, PageActivity, PathChange, PathVersion, Record,

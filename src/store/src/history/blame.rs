@@ -1,11 +1,16 @@
 //! Who last wrote each line.
 
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
 use git2::{BlameOptions, Blob, DiffOptions, Oid, Repository};
 use svcfs_base::{Actor, CommitId, ETag, Timestamp, TreePath};
 
 use super::{History, Outcome, commit_id, oid};
+
+/// How many files are remembered, and how many hunks of one at most: together some 10 MB.
+const MAX_KEPT_FILES: usize = 64;
+const MAX_KEPT_HUNKS: usize = 2_000;
 
 /// Consecutive lines last written by one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +30,8 @@ pub struct BlameHunk {
 /// One version of a file.
 #[derive(Debug, Clone)]
 pub struct FileVersion {
+    /// The file's name then.
+    pub path: TreePath,
     /// The commit that made it.
     pub commit: CommitId,
     /// Its author.
@@ -79,32 +86,46 @@ impl History {
     }
 
     /// Who last wrote each line of the first of these versions, which are all there are, newest first: the same as
-    /// [`History::blame`] without looking at commits that did not touch the file.
+    /// [`History::blame`] without looking at commits that did not touch the file. What was found for one version is remembered
+    /// and used for the next.
     ///
     /// # Errors
     /// `Git` when a content is missing.
     pub fn blame_versions(&self, versions: &[FileVersion]) -> Outcome<Vec<BlameHunk>> {
         let Some(newest) = versions.first() else { return Ok(Vec::new()) };
-        self.reader(|repository| {
-            let mut content = blob(repository, newest.blob)?;
-            let mut lines: Vec<Line> =
-                (0..count_lines(content.content())).map(|at| Line { newest: at, here: at }).collect();
-            let mut writers = vec![0; lines.len()];
+        let hunks = self.reader(|repository| {
+            let mut content = None;
+            let mut lines: Option<Vec<Line>> = None;
+            let mut writers: Vec<Writer> = Vec::new();
             for (at, version) in versions.iter().enumerate() {
+                if let Some(known) = self.blamed.lock().of(version) {
+                    let Some(lines) = &lines else { return Ok(known.to_vec()) };
+                    lines.iter().for_each(|line| writers[line.newest] = Writer::of_line(known, line.here));
+                    break;
+                }
                 let older = versions.get(at + 1);
                 if older.is_some_and(|older| older.blob == version.blob) {
                     continue;
                 }
+                let after = match content.take() {
+                    Some(content) => content,
+                    None => blob(repository, version.blob)?,
+                };
+                let lines = lines.get_or_insert_with(|| all_lines(after.content()));
+                writers.resize(lines.len().max(writers.len()), Writer::of(version));
                 let Some(older) = older.filter(|_| !lines.is_empty()) else {
-                    lines.iter().for_each(|line| writers[line.newest] = at);
+                    lines.iter().for_each(|line| writers[line.newest] = Writer::of(version));
                     break;
                 };
                 let before = blob(repository, older.blob)?;
-                pass_on(&mut lines, &replaced(repository, &before, &content)?, |line| writers[line] = at);
-                content = before;
+                let parts = replaced(repository, &before, &after)?;
+                pass_on(lines, &parts, |line| writers[line] = Writer::of(version));
+                content = Some(before);
             }
-            Ok(hunks(&writers, versions))
-        })
+            Ok(hunks(&writers))
+        })?;
+        self.blamed.lock().keep(newest, &hunks);
+        Ok(hunks)
     }
 
     /// Whether two contents are so alike that one may be the other under another name: at least half of the lines are the same.
@@ -171,9 +192,13 @@ fn pass_on(lines: &mut Vec<Line>, replaced: &[Replaced], mut written_here: impl 
     });
 }
 
-fn hunks(writers: &[usize], versions: &[FileVersion]) -> Vec<BlameHunk> {
+fn all_lines(content: &[u8]) -> Vec<Line> {
+    (0..count_lines(content)).map(|at| Line { newest: at, here: at }).collect()
+}
+
+fn hunks(writers: &[Writer]) -> Vec<BlameHunk> {
     let mut hunks: Vec<BlameHunk> = Vec::new();
-    for (at, FileVersion { commit, actor, time, .. }) in writers.iter().map(|writer| &versions[*writer]).enumerate() {
+    for (at, Writer { commit, actor, time }) in writers.iter().enumerate() {
         match hunks.last_mut() {
             Some(hunk) if hunk.commit == *commit => hunk.lines += 1,
             _ => hunks.push(BlameHunk {
@@ -186,6 +211,56 @@ fn hunks(writers: &[usize], versions: &[FileVersion]) -> Vec<BlameHunk> {
         }
     }
     hunks
+}
+
+/// Who wrote a line.
+#[derive(Debug, Clone)]
+struct Writer {
+    commit: CommitId,
+    actor: Actor,
+    time: Timestamp,
+}
+
+impl Writer {
+    fn of(version: &FileVersion) -> Self {
+        Self { commit: version.commit, actor: version.actor.clone(), time: version.time }
+    }
+
+    /// That of a line, from 0, of a version whose hunks are known and cover all its lines.
+    fn of_line(hunks: &[BlameHunk], line: usize) -> Self {
+        let BlameHunk { commit, actor, time, .. } =
+            &hunks[hunks.partition_point(|hunk| hunk.first_line <= line + 1) - 1];
+        Self { commit: *commit, actor: actor.clone(), time: *time }
+    }
+}
+
+/// What was found for the newest version of some files. A version's lines never change, so nothing here is ever wrong.
+#[derive(Debug, Default)]
+pub(super) struct Blamed {
+    files: HashMap<TreePath, (CommitId, Vec<BlameHunk>)>,
+    /// Longest unused first.
+    order: VecDeque<TreePath>,
+}
+
+impl Blamed {
+    fn of(&self, version: &FileVersion) -> Option<&[BlameHunk]> {
+        let (commit, hunks) = self.files.get(&version.path)?;
+        (*commit == version.commit).then_some(hunks)
+    }
+
+    fn keep(&mut self, version: &FileVersion, hunks: &[BlameHunk]) {
+        if hunks.len() > MAX_KEPT_HUNKS {
+            return;
+        }
+        self.order.retain(|path| *path != version.path);
+        self.order.push_back(version.path.clone());
+        self.files.insert(version.path.clone(), (version.commit, hunks.to_vec()));
+        if self.order.len() > MAX_KEPT_FILES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.files.remove(&oldest);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -37,13 +37,21 @@ pub struct ForeignEntry {
     pub kind: FileKind,
 }
 
+/// How one head became another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// By these commits, oldest first.
+    Commits(Vec<CommitId>),
+    /// The old head, given here, is no ancestor of the new one: a rebase, another branch.
+    Jump(CommitId),
+}
+
 impl History {
-    /// The commits that lead from one head to another, oldest first. When the old head is no ancestor of the new one (a
-    /// rebase, another branch), one entry holds the whole difference under the new head's name.
+    /// How one head became another.
     ///
     /// # Errors
     /// `Git` when a commit is missing.
-    pub fn between(&self, from: Option<CommitId>, to: CommitId) -> Outcome<Vec<ForeignCommit>> {
+    pub fn way(&self, from: Option<CommitId>, to: CommitId) -> Outcome<Way> {
         self.reader(|repository| {
             let target = oid(to)?;
             if let Some(from) = from {
@@ -51,7 +59,7 @@ impl History {
                 if repository.find_commit(base).is_err()
                     || !(base == target || repository.graph_descendant_of(target, base)?)
                 {
-                    return Ok(vec![ForeignCommit { is_jump: true, ..difference(repository, Some(from), to)? }]);
+                    return Ok(Way::Jump(from));
                 }
             }
             let mut walk = repository.revwalk()?;
@@ -60,13 +68,30 @@ impl History {
             if let Some(from) = from {
                 walk.hide(oid(from)?)?;
             }
-            walk.map(|id| {
-                let commit = repository.find_commit(id?)?;
-                let parent = commit.parent_ids().next().map(commit_id);
-                difference(repository, parent, commit_id(commit.id()))
-            })
-            .collect()
+            walk.map(|id| Ok(commit_id(id?))).collect::<Outcome<_>>().map(Way::Commits)
         })
+    }
+
+    /// What commits changed, each against its first parent.
+    ///
+    /// # Errors
+    /// `Git` when one of them is missing.
+    pub fn foreign(&self, commits: &[CommitId]) -> Outcome<Vec<ForeignCommit>> {
+        self.reader(|repository| {
+            let told = |commit: &CommitId| {
+                let parent = repository.find_commit(oid(*commit)?)?.parent_ids().next().map(commit_id);
+                difference(repository, parent, *commit)
+            };
+            commits.iter().map(told).collect()
+        })
+    }
+
+    /// The whole difference between two heads, under the name of the second.
+    ///
+    /// # Errors
+    /// `Git` when the second is missing.
+    pub fn jump(&self, from: CommitId, to: CommitId) -> Outcome<ForeignCommit> {
+        self.reader(|repository| Ok(ForeignCommit { is_jump: true, ..difference(repository, Some(from), to)? }))
     }
 
     /// True when `ancestor` is `commit` or one of its ancestors.

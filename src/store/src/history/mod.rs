@@ -22,7 +22,7 @@ use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 use tracing::warn;
 
 pub use blame::{BlameHunk, FileVersion};
-pub use foreign::{ForeignCommit, ForeignEntry, as_recorded, order_within};
+pub use foreign::{ForeignCommit, ForeignEntry, Way, as_recorded, order_within};
 pub(crate) use inspection::set_aside;
 pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, mend_head};
 
@@ -31,6 +31,8 @@ use crate::StoreError;
 /// The e-mail of every author: svcfs knows names, not addresses.
 const EMAIL: &str = "svc@internal";
 const INITIAL_BRANCH: &str = "main";
+/// How many bytes of objects libgit2 keeps in memory.
+const OBJECT_CACHE: isize = 16 << 20;
 
 /// Who made a commit, when, and what it says.
 #[derive(Debug, Clone)]
@@ -95,6 +97,7 @@ pub struct History {
     root: PathBuf,
     writer: Mutex<Writer>,
     readers: Mutex<Vec<Repository>>,
+    blamed: Mutex<blame::Blamed>,
 }
 
 struct Writer {
@@ -119,7 +122,7 @@ impl History {
         index::exclude(&repository, unversioned)?;
         let writer =
             Mutex::new(Writer { repository, objects: object::Objects::default(), packs: pack::Packs::default() });
-        Ok((Self { root: root.to_owned(), writer, readers: Mutex::default() }, is_new))
+        Ok((Self { root: root.to_owned(), writer, readers: Mutex::default(), blamed: Mutex::default() }, is_new))
     }
 
     /// Whether a root that had a repository still has one.
@@ -306,14 +309,16 @@ fn owned_by_the_repository(repository: &Repository, name: &str) -> std::io::Resu
 /// git refuses repositories that belong to somebody else; a server running as root serves exactly those.
 #[expect(
     unsafe_code,
-    reason = "libgit2's only switch for this is process-wide and unsynchronised; it is set before any use"
+    reason = "libgit2's switches for this are process-wide and unsynchronised; they are set before any use"
 )]
 fn trust_the_root() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        // SAFETY: called once, before this process opens its first repository. It fails only for unknown options.
+        // SAFETY: called once, before this process opens its first repository. They fail only for unknown options.
         unsafe {
             let _ = git2::opts::set_verify_owner_validation(false);
+            // Of all repositories together; libgit2's own limit of 256 MiB is reached by reading a long history once.
+            let _ = git2::opts::set_cache_max_size(OBJECT_CACHE);
         }
         // Names are checked in trees whose objects are not written yet.
         git2::opts::strict_object_creation(false);

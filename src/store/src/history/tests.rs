@@ -197,12 +197,12 @@ fn commits_of_others_are_told_with_what_they_changed() {
     fixture.git(&["add", "b.md"]);
     fixture.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-qm", "by hand"]);
     let theirs = fixture.history.head().unwrap().unwrap();
-    let between = fixture.history.between(Some(ours), theirs).unwrap();
-    assert_eq!(between.len(), 1);
+    assert_eq!(fixture.history.way(Some(ours), theirs).unwrap(), Way::Commits(vec![theirs]));
+    let between = fixture.history.foreign(&[theirs]).unwrap();
     assert_eq!((between[0].actor.as_str(), between[0].message.as_str()), ("Ann", "by hand"));
     let changed: Vec<_> = between[0].entries.iter().map(|entry| (entry.path.as_str(), entry.new.is_some())).collect();
     assert_eq!(changed, [("a.md", false), ("b.md", true)]);
-    assert_eq!(fixture.history.between(None, theirs).unwrap().len(), 2);
+    assert_eq!(fixture.history.way(None, theirs).unwrap(), Way::Commits(vec![ours, theirs]));
 }
 
 #[test]
@@ -213,9 +213,9 @@ fn a_head_that_was_rewritten_is_told_as_one_difference() {
     fixture.git(&["reset", "-q", "--hard"]);
     let other = fixture.history.stage(None, &[write(&two, "2")], &author(&Actor::new("ann"))).unwrap().commit;
     fixture.history.publish().unwrap();
-    let between = fixture.history.between(Some(ours), other).unwrap();
-    assert_eq!(between.len(), 1);
-    assert_eq!(between[0].entries.len(), 2);
+    assert_eq!(fixture.history.way(Some(ours), other).unwrap(), Way::Jump(ours));
+    let jump = fixture.history.jump(ours, other).unwrap();
+    assert_eq!((jump.is_jump, jump.commit, jump.entries.len()), (true, other, 2));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Commits that somebody else put on the branch: a person's `git commit`, a pull, a checkout.
 
 use svcfs_base::{Announcement, CommitId, Door, Seq};
-use svcfs_store::{Entry, ForeignEntry, Record, StoreError};
+use svcfs_store::{Entry, ForeignCommit, ForeignEntry, Record, StoreError, Way};
 
 use super::Committer;
 use crate::core::Core;
@@ -49,34 +49,37 @@ pub(crate) fn numbered(records: &[Record], last: Seq) -> Vec<Record> {
 
 /// Records for the commits that lead from one head to another, without a place in the log yet.
 pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId) -> Result<Vec<Record>, StoreError> {
-    let commits = core.history.between(from, to)?;
-    Ok(commits
-        .into_iter()
-        .map(|commit| {
-            let entry = |entry: ForeignEntry| Entry {
-                path: entry.path,
-                old: entry.old,
-                new: entry.new,
-                kind: entry.kind,
-                content: None,
-                modified: None,
-            };
-            Record {
-                seq: Seq(0),
-                time: commit.time,
-                actor: commit.actor,
-                door: Door::Direct,
-                message: commit.message,
-                provenance: None,
-                announcement: Announcement::Files,
-                foreign: true,
-                is_jump: commit.is_jump,
-                commit: Some(commit.commit),
-                moves: Vec::new(),
-                entries: commit.entries.into_iter().map(entry).collect(),
-            }
-        })
-        .collect())
+    let commits = match core.history.way(from, to)? {
+        Way::Commits(commits) => core.history.foreign(&commits)?,
+        Way::Jump(from) => vec![core.history.jump(from, to)?],
+    };
+    Ok(commits.into_iter().map(foreign_record).collect())
+}
+
+/// The record of a commit that somebody else made, without a place in the log yet.
+pub(crate) fn foreign_record(commit: ForeignCommit) -> Record {
+    let entry = |entry: ForeignEntry| Entry {
+        path: entry.path,
+        old: entry.old,
+        new: entry.new,
+        kind: entry.kind,
+        content: None,
+        modified: None,
+    };
+    Record {
+        seq: Seq(0),
+        time: commit.time,
+        actor: commit.actor,
+        door: Door::Direct,
+        message: commit.message,
+        provenance: None,
+        announcement: Announcement::Files,
+        foreign: true,
+        is_jump: commit.is_jump,
+        commit: Some(commit.commit),
+        moves: Vec::new(),
+        entries: commit.entries.into_iter().map(entry).collect(),
+    }
 }
 
 pub(super) fn no_branch() -> StoreError {

@@ -17,7 +17,7 @@ use svcfs_base::{CommitId, Fault, Seq, TreePath};
 use svcfs_store::Record;
 use tracing::{error, info, warn};
 
-pub(crate) use foreign::{foreign_records, numbered};
+pub(crate) use foreign::{foreign_record, numbered};
 
 use crate::adopt::adopted;
 use crate::core::{Core, Departure};

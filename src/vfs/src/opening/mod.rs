@@ -10,11 +10,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use svcfs_base::{CommitId, Fault};
+use svcfs_store::{ForeignCommit, Way};
 use tracing::{info, warn};
 
-use crate::committer::{Committer, foreign_records, numbered};
+use crate::committer::{Committer, foreign_record, numbered};
 use crate::core::Core;
 use crate::progress::{Progress, Reporter};
+
+/// How many commits of others are read and logged at once.
+const COMMITS_AT_ONCE: usize = 1_000;
 
 /// Brings log, git and tree into agreement, and makes the committer that goes on from there.
 pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporter) -> Result<Committer, Fault> {
@@ -36,7 +40,10 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
         let completed = commits::complete(core, settled_head, &unsettled, reporter)?;
         committer.head = completed.newest;
         known = completed.known;
-        files::complete(core, settled_head, &unsettled, reporter)?;
+        // What others committed they put in place themselves, and may have committed more since.
+        if unsettled.iter().any(|record| !record.foreign) {
+            files::complete(core, settled_head, &unsettled, reporter)?;
+        }
         committer.is_unsettled = true;
         committer.touched.extend(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
     }
@@ -59,16 +66,32 @@ fn follow(
         return Ok(());
     };
     reporter.tell(Progress::ReadingHistory);
-    let mut records = foreign_records(&core, committer.head, head)?;
-    records.retain(|record| record.commit.is_none_or(|commit| !known.contains(&commit)));
-    if is_new_log && !records.is_empty() {
-        info!(commits = records.len(), "reading the history that is there");
+    match core.history.way(committer.head, head)? {
+        Way::Jump(_) if known.contains(&head) => {}
+        Way::Jump(from) => record(committer, vec![core.history.jump(from, head)?])?,
+        Way::Commits(mut commits) => {
+            commits.retain(|commit| !known.contains(commit));
+            if is_new_log && !commits.is_empty() {
+                info!(commits = commits.len(), "reading the history that is there");
+            }
+            // A part at a time, so that memory does not grow with history. Killed in between, the next opening finds the first
+            // parts in the log, unsettled, and goes on behind them.
+            for part in commits.chunks(COMMITS_AT_ONCE) {
+                record(committer, core.history.foreign(part)?)?;
+            }
+        }
     }
-    let records = numbered(&records, committer.last);
-    core.log.append(&records)?;
-    committer.last = records.last().map_or(committer.last, |record| record.seq);
     committer.head = Some(head);
     committer.is_unsettled = true;
+    Ok(())
+}
+
+/// Logs commits of others.
+fn record(committer: &mut Committer, commits: Vec<ForeignCommit>) -> Result<(), Fault> {
+    let records: Vec<_> = commits.into_iter().map(foreign_record).collect();
+    let records = numbered(&records, committer.last);
+    committer.core.log.append(&records)?;
+    committer.last = records.last().map_or(committer.last, |record| record.seq);
     Ok(())
 }
 

@@ -6,10 +6,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use svcfs_base::{Change, ChangeSet, Door, ETag};
+use svcfs_base::{Change, ChangeSet, Door, ETag, Seq};
+use svcfs_store::{History, Log, StatePaths, Way};
 use tempfile::TempDir;
 
 use crate::Vfs;
+use crate::committer::{foreign_record, numbered};
 use crate::tests::{TestSpace, at, eve, options};
 
 /// A copy of the root as a crash would leave it: the log is flushed, nothing was closed.
@@ -332,4 +334,44 @@ fn a_branch_a_person_took_back_stays_back_after_a_crash() {
     let again = reopened(crashed(&space));
     assert_eq!(again.log(), space.log());
     assert_eq!(again.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "b.md\nfirst.md\n");
+}
+
+#[test]
+fn reading_a_persons_history_that_was_ended_in_the_middle_is_gone_on_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(root).args(["-c", "user.name=Ann", "-c", "user.email=ann@x"]).args(arguments);
+        assert!(command.output().unwrap().status.success(), "git {arguments:?}");
+    };
+    let commit = |name: &str, text: &str| {
+        fs::write(root.join(name), text).unwrap();
+        git(&["add", name]);
+        git(&["commit", "-qm", &format!("{name}: {text}")]);
+    };
+    git(&["init", "-q", "-b", "main"]);
+    commit("a.md", "first");
+    git(&["branch", "side"]);
+    commit("a.md", "second");
+    git(&["checkout", "-q", "side"]);
+    commit("s.md", "beside");
+    git(&["checkout", "-q", "main"]);
+    git(&["merge", "-q", "--no-ff", "-m", "merge", "side"]);
+    // As it was when the log, ended too early, knew it last.
+    commit("a.md", "first");
+    fs::create_dir_all(StatePaths::of(root).spool()).unwrap();
+    let (history, _) = History::open(root, &[]).unwrap();
+    let (log, _) = Log::open(&StatePaths::of(root)).unwrap();
+    let Way::Commits(commits) = history.way(None, history.head().unwrap().unwrap()).unwrap() else { panic!() };
+    let part: Vec<_> = history.foreign(&commits[..3]).unwrap().into_iter().map(foreign_record).collect();
+    log.append(&numbered(&part, Seq(0))).unwrap();
+    drop((history, log));
+    let space = reopened(directory);
+    let told: Vec<_> = space.vfs.changes(None, 500).unwrap().changes.iter().map(|change| change.seq).collect();
+    let each_once: std::collections::BTreeSet<_> = told.iter().collect();
+    assert_eq!((commits.len(), each_once.len()), (5, 5), "{told:?}");
+    assert_eq!(space.text("a.md"), "first");
+    assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 3);
+    assert_eq!(space.git(&["rev-list", "--count", "HEAD"]), "5\n");
 }

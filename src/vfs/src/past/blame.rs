@@ -73,7 +73,7 @@ impl Vfs {
                     return Ok(None);
                 }
                 let PathVersion { seq, commit, actor, time, old, .. } = version;
-                lineage.push(FileVersion { commit, actor, time, blob: expected });
+                lineage.push(FileVersion { path: path.clone(), commit, actor, time, blob: expected });
                 match old {
                     Some(old) => expected = old,
                     None => match self.origin(seq, expected)? {

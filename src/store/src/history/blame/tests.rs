@@ -16,7 +16,13 @@ fn committed(contents: &[String]) -> (Fixture, Vec<FileVersion>) {
         let parent = versions.last().map(|version| version.commit);
         let staged = fixture.history.stage(parent, &[edit], &Author { actor: &actor, time, message: "m" }).unwrap();
         fixture.history.advance(parent, staged.commit).unwrap();
-        versions.push(FileVersion { commit: staged.commit, actor, time, blob: ETag::of(content.as_bytes()) });
+        versions.push(FileVersion {
+            path: path.clone(),
+            commit: staged.commit,
+            actor,
+            time,
+            blob: ETag::of(content.as_bytes()),
+        });
     }
     versions.reverse();
     (fixture, versions)
@@ -72,6 +78,30 @@ fn lines_are_blamed_on_the_versions_that_stock_git_blames_them_on() {
             .collect();
         assert_eq!(by_line(&fixture.history.blame_versions(&versions).unwrap()), of_git, "seed {seed}");
     }
+}
+
+#[test]
+fn what_is_remembered_of_one_version_gives_the_same_as_beginning_anew() {
+    let contents = edited(7, 40);
+    let (fixture, versions) = committed(&contents);
+    let known = |history: &History| -> Vec<_> {
+        // Oldest first, as they are asked for while a page grows; some versions are never asked for.
+        (0..versions.len())
+            .rev()
+            .filter(|at| at % 3 != 1)
+            .map(|at| history.blame_versions(&versions[at..]).unwrap())
+            .collect()
+    };
+    let grown = known(&fixture.history);
+    for (at, hunks) in (0..versions.len()).rev().filter(|at| at % 3 != 1).zip(&grown) {
+        let (anew, _) = History::open(fixture.directory.path(), &[]).unwrap();
+        assert_eq!(&anew.blame_versions(&versions[at..]).unwrap(), hunks, "version {at}");
+    }
+    // An older version is asked for again, and another file of the same name.
+    assert_eq!(known(&fixture.history), grown);
+    let renamed: Vec<_> =
+        versions.iter().map(|version| FileVersion { path: at("other.md"), ..version.clone() }).collect();
+    assert_eq!(&fixture.history.blame_versions(&renamed).unwrap(), grown.last().unwrap());
 }
 
 #[test]

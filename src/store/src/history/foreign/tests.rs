@@ -66,8 +66,8 @@ fn every_commit_changed_what_stock_git_says_it_changed() {
     std::fs::rename(root.join("b-c"), root.join("c-b")).unwrap();
     put("ä/ö.md", "changed");
     commits.push(commit_all(&fixture, "\n names \n\nand a body\n\n"));
-    let between = fixture.history.between(None, *commits.last().unwrap()).unwrap();
-    assert_eq!(between.iter().map(|commit| commit.commit).collect::<Vec<_>>(), commits);
+    assert_eq!(fixture.history.way(None, *commits.last().unwrap()).unwrap(), Way::Commits(commits.clone()));
+    let between = fixture.history.foreign(&commits).unwrap();
     for (foreign, commit) in between.iter().zip(commits) {
         assert_eq!(told(foreign), of_git(&fixture, commit), "{}", foreign.message);
         let order: Vec<_> = foreign.entries.iter().map(|entry| (entry.new.is_some(), entry.path.clone())).collect();
@@ -94,6 +94,7 @@ fn submodules_and_names_that_are_no_text_are_left_out() {
     fixture.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},b.md")]);
     fixture.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-qm", "second"]);
     let second = fixture.history.head().unwrap().unwrap();
-    let between = fixture.history.between(Some(first), second).unwrap();
+    assert_eq!(fixture.history.way(Some(first), second).unwrap(), Way::Commits(vec![second]));
+    let between = fixture.history.foreign(&[second]).unwrap();
     assert_eq!(told(&between[0]), ["A b.md"]);
 }
