@@ -19,8 +19,8 @@ pub use history::{
     Objects, Staged, TreeState, Way, as_recorded, mend_head, order_within,
 };
 pub use log::{
-    Activity, ChangePage, DayActivity, Entry, Log, LogCheck, Occurrence, PageActivity, PathChange, PathVersion, Record,
-    Selection, SetOf,
+    Activity, Against, ChangePage, DayActivity, Entry, Log, LogCheck, Occurrence, PageActivity, PathChange,
+    PathVersion, Record, Selection, SetOf,
 };
 pub use paths::{STATE_DIRECTORY, StatePaths};
 pub use tree::{Disk, Install, Stat, StatKind, WorkTree};

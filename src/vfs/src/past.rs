@@ -188,3 +188,6 @@ impl Vfs {
         Ok(self.core.history.leaf(head, path)?.map(|(etag, _)| etag))
     }
 }
+
+#[cfg(test)]
+mod tests;

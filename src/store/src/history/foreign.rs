@@ -6,6 +6,7 @@ use git2::{ObjectType, Repository, Sort, Tree, TreeEntry};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
 use super::{History, Outcome, commit_id, etag, oid};
+use crate::Against;
 
 /// One commit that did not come from svcfs, or not in this life.
 #[derive(Debug, Clone)]
@@ -18,9 +19,9 @@ pub struct ForeignCommit {
     pub message: String,
     /// When it was authored.
     pub time: Timestamp,
-    /// True when the entries are the difference from the head before, which is none of its ancestors.
-    pub is_jump: bool,
-    /// What it changed against its first parent, removals first, in path order.
+    /// What the entries are the difference from.
+    pub against: Against,
+    /// What it changed, removals first, in path order.
     pub entries: Vec<ForeignEntry>,
 }
 
@@ -91,7 +92,9 @@ impl History {
     /// # Errors
     /// `Git` when the second is missing.
     pub fn jump(&self, from: CommitId, to: CommitId) -> Outcome<ForeignCommit> {
-        self.reader(|repository| Ok(ForeignCommit { is_jump: true, ..difference(repository, Some(from), to)? }))
+        self.reader(|repository| {
+            Ok(ForeignCommit { against: Against::OtherBranch, ..difference(repository, Some(from), to)? })
+        })
     }
 
     /// True when `ancestor` is `commit` or one of its ancestors.
@@ -120,7 +123,7 @@ fn difference(repository: &Repository, from: Option<CommitId>, to: CommitId) -> 
         actor: Actor::new(&String::from_utf8_lossy(author.name_bytes())),
         message: as_recorded(&String::from_utf8_lossy(commit.message_raw_bytes())),
         time: Timestamp::from_second(author.when().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
-        is_jump: false,
+        against: if commit.parent_count() > 1 { Against::FirstParent } else { Against::Parent },
         entries,
     })
 }

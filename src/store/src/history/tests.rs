@@ -5,6 +5,7 @@ use std::process::Command;
 use svcfs_base::{Actor, FileKind, Timestamp, TreePath};
 
 use super::*;
+use crate::Against;
 
 pub(super) struct Fixture {
     pub(super) directory: tempfile::TempDir,
@@ -215,7 +216,7 @@ fn a_head_that_was_rewritten_is_told_as_one_difference() {
     fixture.history.publish().unwrap();
     assert_eq!(fixture.history.way(Some(ours), other).unwrap(), Way::Jump(ours));
     let jump = fixture.history.jump(ours, other).unwrap();
-    assert_eq!((jump.is_jump, jump.commit, jump.entries.len()), (true, other, 2));
+    assert_eq!((jump.against, jump.commit, jump.entries.len()), (Against::OtherBranch, other, 2));
 }
 
 #[test]

@@ -49,15 +49,39 @@ pub struct Record {
     pub announcement: Announcement,
     /// True when somebody else made its commit: replay cannot build it again.
     pub foreign: bool,
-    /// True when it holds the difference between two branches under the name of the newer one's last commit: that commit itself
-    /// changed something else.
-    pub is_jump: bool,
+    /// What its entries are the difference from.
+    pub against: Against,
     /// Its commit, known before it is logged; none when history is not kept or did not change.
     pub commit: Option<CommitId>,
     /// Directory renames that belong to it, old name and new, to be done before the entries.
     pub moves: Vec<(TreePath, TreePath)>,
     /// The files it touches, in order.
     pub entries: Vec<Entry>,
+}
+
+/// What the entries of a [`Record`] are the difference from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Against {
+    /// The one parent of its commit: they are what the commit itself changed.
+    Parent,
+    /// The first of several parents: a merge, and much of it was changed by others.
+    FirstParent,
+    /// The head before, which is no ancestor of the commit: a rebase, a checkout of another branch.
+    OtherBranch,
+}
+
+impl Against {
+    const fn number(self) -> i64 {
+        match self {
+            Self::Parent => 0,
+            Self::FirstParent => 1,
+            Self::OtherBranch => 2,
+        }
+    }
+
+    fn of_number(number: i64) -> Option<Self> {
+        [Self::Parent, Self::FirstParent, Self::OtherBranch].into_iter().find(|against| against.number() == number)
+    }
 }
 
 /// One file of a [`Record`].
@@ -112,7 +136,8 @@ impl Log {
                 include_str!("schema.sql")
             ))?,
             1 => writer.execute_batch(&format!(
-                "BEGIN; ALTER TABLE sets ADD COLUMN is_jump INTEGER NOT NULL DEFAULT 0;
+                "BEGIN; ALTER TABLE sets ADD COLUMN against INTEGER NOT NULL DEFAULT 0;
+                 UPDATE sets SET against = 2 WHERE is_foreign; CREATE INDEX jumps ON sets (seq) WHERE against = 2;
                  PRAGMA user_version = {SCHEMA_NUMBER}; COMMIT;"
             ))?,
             SCHEMA_NUMBER => {}

@@ -6,9 +6,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use svcfs_base::{Actor, CommitId, ETag, Seq, Timestamp, TreePath};
 
 use super::rows;
-use super::{Log, Outcome, Record};
+use super::{Against, Log, Outcome, Record};
 
-const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, is_foreign, is_jump";
+const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, is_foreign, against";
 
 /// One version of a path.
 #[derive(Debug, Clone)]
@@ -27,9 +27,8 @@ pub struct PathVersion {
     pub old: Option<ETag>,
     /// The content's hash after; none when this version removed the path.
     pub new: Option<ETag>,
-    /// True when it is the difference between two branches, recorded under the name of the newer one's last commit: that commit
-    /// itself may not have touched the path.
-    pub is_jump: bool,
+    /// What it is the difference from.
+    pub against: Against,
 }
 
 /// One path of one commit, as the change feed tells it.
@@ -191,7 +190,7 @@ impl Log {
     pub fn versions(&self, path: &TreePath, before: Seq, max: usize) -> Outcome<Vec<PathVersion>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT s.seq, s.commit_id, s.actor, s.message, s.time, c.old, c.new, s.is_jump
+                "SELECT s.seq, s.commit_id, s.actor, s.message, s.time, c.old, c.new, s.against
                  FROM changes c CROSS JOIN sets s ON s.seq = c.seq
                  WHERE c.path = ?1 AND c.seq < ?2 AND s.commit_id IS NOT NULL ORDER BY c.seq DESC LIMIT ?3",
             )?;
@@ -204,10 +203,22 @@ impl Log {
                     time: rows::commit_time(row, 4)?,
                     old: rows::etag(row, 5)?,
                     new: rows::etag(row, 6)?,
-                    is_jump: row.get(7)?,
+                    against: rows::against(row, 7)?,
                 })
             })?;
             found.collect()
+        })
+    }
+
+    /// Where the tree last came from another branch; what was logged before need not lead to the commit that is newest now.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn last_jump(&self) -> Outcome<Option<Seq>> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached("SELECT max(seq) FROM sets WHERE against = 2")?;
+            let found: Option<i64> = statement.query_row([], |row| row.get(0))?;
+            Ok(found.map(rows::seq))
         })
     }
 

@@ -6,14 +6,14 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
-use super::{Entry, Record};
+use super::{Against, Entry, Record};
 
 pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usize) -> rusqlite::Result<()> {
     let seq = number(record.seq);
     connection
         .prepare_cached(
             "INSERT INTO sets (seq, time, actor, door, message, provenance, announcement, commit_id, is_foreign,
-                 is_jump)
+                 against)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         )?
         .execute(params![
@@ -26,7 +26,7 @@ pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usiz
             record.announcement.name(),
             record.commit.map(|commit| commit.as_bytes().to_vec()),
             record.foreign,
-            record.is_jump,
+            record.against.number(),
         ])?;
     for ((from, to), ordinal) in record.moves.iter().zip(0_i64..) {
         connection
@@ -71,7 +71,7 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
             .ok_or_else(|| damaged(6, "unknown announcement"))?,
         commit: commit.map(|bytes| CommitId::try_from(&*bytes)).transpose().map_err(|error| damaged(7, error))?,
         foreign: row.get(8)?,
-        is_jump: row.get(9)?,
+        against: against(row, 9)?,
         moves: Vec::new(),
         entries: Vec::new(),
     })
@@ -105,6 +105,10 @@ pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> 
 pub(super) fn commit_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     let second = row.get::<_, i64>(column)?.div_euclid(1_000_000_000);
     Timestamp::from_second(second).map_err(|error| damaged(column, error))
+}
+
+pub(super) fn against(row: &Row<'_>, column: usize) -> rusqlite::Result<Against> {
+    Against::of_number(row.get(column)?).ok_or_else(|| damaged(column, "unknown origin of a difference"))
 }
 
 /// The commit of a set, where it must have one.

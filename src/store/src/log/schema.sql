@@ -8,9 +8,10 @@ CREATE TABLE sets (
     announcement TEXT NOT NULL,
     commit_id BLOB,
     is_foreign INTEGER NOT NULL,
-    is_jump INTEGER NOT NULL DEFAULT 0 -- the difference between two branches, not what the commit itself changed
+    against INTEGER NOT NULL DEFAULT 0 -- what its changes are the difference from: 0 parent, 1 first of several, 2 another branch
 );
 CREATE INDEX sets_by_commit ON sets (commit_id);
+CREATE INDEX jumps ON sets (seq) WHERE against = 2;
 CREATE TABLE changes (
     seq INTEGER NOT NULL REFERENCES sets (seq),
     ordinal INTEGER NOT NULL,

@@ -26,7 +26,7 @@ pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> Record {
         provenance: Some("run:1".to_owned()),
         announcement: Announcement::Bulk,
         foreign: false,
-        is_jump: true,
+        against: Against::FirstParent,
         commit: Some(CommitId::from_bytes([u8::try_from(seq).unwrap(); 20])),
         moves: vec![(TreePath::parse("x").unwrap(), TreePath::parse("y").unwrap())],
         entries: vec![Entry {
@@ -144,17 +144,20 @@ fn a_stretch_of_changes_tells_when_it_ends_within_a_commit() {
 #[test]
 fn a_log_of_the_first_form_is_taken_over() {
     let Fixture { directory, log } = fixture();
-    log.append(&[Record { is_jump: false, ..record(1, "a", b"a") }]).unwrap();
+    log.append(&[Record { foreign: true, ..record(1, "a", b"a") }, record(2, "b", b"b")]).unwrap();
     log.close().unwrap();
     drop(log);
     let paths = StatePaths::of(directory.path());
     Connection::open(paths.log())
         .unwrap()
-        .execute_batch("ALTER TABLE sets DROP COLUMN is_jump; PRAGMA user_version = 1;")
+        .execute_batch("DROP INDEX jumps; ALTER TABLE sets DROP COLUMN against; PRAGMA user_version = 1;")
         .unwrap();
     let (log, is_new) = Log::open(&paths).unwrap();
     assert!(!is_new);
-    assert!(!log.after(Seq(0), 1).unwrap()[0].is_jump);
+    // It did not say which commits of others came from another branch: any may have.
+    let against: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.against).collect();
+    assert_eq!(against, [Against::OtherBranch, Against::Parent]);
+    assert_eq!(log.last_jump().unwrap(), Some(Seq(1)));
 }
 
 #[test]

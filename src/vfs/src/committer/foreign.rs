@@ -75,7 +75,7 @@ pub(crate) fn foreign_record(commit: ForeignCommit) -> Record {
         provenance: None,
         announcement: Announcement::Files,
         foreign: true,
-        is_jump: commit.is_jump,
+        against: commit.against,
         commit: Some(commit.commit),
         moves: Vec::new(),
         entries: commit.entries.into_iter().map(entry).collect(),

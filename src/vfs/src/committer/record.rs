@@ -1,7 +1,7 @@
 //! Steps 6 and 8a: a commit for each set, made and unreferenced, then all sets of the batch in the log with one flush.
 
 use svcfs_base::{CommitId, Fault, FileKind, Seq, TreePath};
-use svcfs_store::{Author, Edit, Entry, Record, StoreError, as_recorded, order_within};
+use svcfs_store::{Against, Author, Edit, Entry, Record, StoreError, as_recorded, order_within};
 use tracing::error;
 
 use super::{Committer, Planned};
@@ -180,7 +180,7 @@ impl Committer {
             provenance: prepared.provenance.clone(),
             announcement: prepared.announcement,
             foreign: false,
-            is_jump: false,
+            against: Against::Parent,
             commit: Some(staged.commit),
             moves: prepared.moves.clone(),
             entries,

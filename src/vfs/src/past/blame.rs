@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Actor, CommitId, ETag, Fault, Seq, Timestamp, TreePath};
-use svcfs_store::{FileVersion, PathVersion};
+use svcfs_store::{Against, FileVersion, PathVersion};
 
 use super::MAX_VERSIONS;
 use crate::Vfs;
@@ -66,13 +66,19 @@ impl Vfs {
     /// came out of the one before it.
     fn lineage(&self, path: &TreePath, newest: ETag) -> Result<Option<Vec<FileVersion>>, Fault> {
         let (mut path, mut expected, mut before) = (path.clone(), newest, Seq(u64::MAX));
+        // What was logged before the tree came from another branch need not lead to where it is now.
+        let jump = self.core.log.last_jump()?;
         let mut lineage = Vec::new();
         'names: loop {
             for version in self.core.log.versions(&path, before, MAX_VERSIONS)? {
-                if version.is_jump || version.new != Some(expected) {
+                let PathVersion { seq, commit, actor, time, old, new, against, .. } = version;
+                if jump.is_some_and(|jump| seq <= jump) || new != Some(expected) {
                     return Ok(None);
                 }
-                let PathVersion { seq, commit, actor, time, old, .. } = version;
+                if against != Against::Parent {
+                    // A merge that took a file as it was on the other side changed nothing: that side's version comes next.
+                    continue;
+                }
                 lineage.push(FileVersion { path: path.clone(), commit, actor, time, blob: expected });
                 match old {
                     Some(old) => expected = old,
