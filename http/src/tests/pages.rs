@@ -330,3 +330,30 @@ async fn our_own_failures_are_told_without_what_is_inside() {
     assert_eq!((&*unavailable.error(503), unavailable.header("retry-after")), ("claims not enabled", "7"));
     assert!(server.ask("DELETE /api/svc/fail/not", &[], "").await.is_empty(StatusCode::NO_CONTENT));
 }
+
+#[tokio::test]
+async fn feeds_have_the_media_types_that_feed_readers_look_for() {
+    let server = TestServer::new();
+    assert_eq!(server.ask("PUT /api/svc/file?path=a.md", &[("X-Actor", "Zoë & Co")], "# A\n").await.status, 200);
+    let json = server.get("/api/svc/feed.json").await;
+    assert_eq!((json.status, json.header("content-type")), (200, "application/feed+json; charset=utf-8"));
+    let feed: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
+    assert_eq!(
+        (&feed["items"][0]["title"], &feed["items"][0]["authors"][0]["name"]),
+        (&"Updated: a.md".into(), &"Zoë & Co".into())
+    );
+    let xml = server.get("/api/svc/default/feed.xml").await;
+    assert_eq!((xml.status, xml.header("content-type")), (200, "application/atom+xml; charset=utf-8"));
+    let text = String::from_utf8(xml.body.to_vec()).unwrap();
+    assert!(text.contains("<title>Updated: a.md</title>") && text.contains("Zoë &amp; Co"), "{text}");
+    for (target, field) in [
+        ("timeline?limit=none", "limit"),
+        ("timeline?type=rename", "type"),
+        ("timeline?offset=-1", "offset"),
+        ("velocity?period=soon", "period"),
+        ("feed.json?limit=0", "limit"),
+    ] {
+        let refused = server.get(&format!("/api/svc/{target}")).await.error(400);
+        assert!(refused.contains(&format!("`{field}`")), "{target}: {refused}");
+    }
+}
