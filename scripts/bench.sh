@@ -9,11 +9,12 @@ Measure svcfs beside git and beside the bare filesystem, and print the table of 
 Usage: scripts/bench.sh [OPTIONS]
 
 Options:
-  --quick     A third of a minute with small trees, to see that it works; the figures are worth little
+  --history   Only the table of questions about a long history, two minutes
+  --quick     Half a minute with small trees, to see that it works; the figures are worth little
   --write     Also replace the table in docs/benchmarks.md
   -h, --help  Show this
 
-Builds the release binaries first. The whole run takes about five minutes; let the machine do nothing else meanwhile.
+Builds the release binaries first. The whole run takes about eight minutes; let the machine do nothing else meanwhile.
 Without /dev/fuse the rows of the mount are left out.
 
 Environment:
@@ -27,6 +28,7 @@ options=()
 while [[ $# -gt 0 ]]; do
     case "$1" in
         -h | --help) usage && exit ;;
+        --history) options+=(--history) ;;
         --quick) options+=(--quick) ;;
         --write) options+=(--write docs/benchmarks.md) ;;
         *) usage >&2 && exit 2 ;;
