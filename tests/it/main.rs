@@ -1,4 +1,4 @@
-//! svcfs as a whole: every door over one tree, the contract, real programs on the mount, kill -9, a mixed day of work.
+//! svcfs as a whole: every door over one tree, the contract, real programs on the mount, kill -9, lost power, a mixed day of work.
 //!
 //! One rule: a test here proves that parts are joined up; what a part does by itself is tested where it lives.
 #![expect(
@@ -16,5 +16,6 @@ mod doctor;
 mod doors;
 mod editors;
 mod mixed;
+mod power;
 mod scenarios;
 mod space;

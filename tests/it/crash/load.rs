@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use serde_json::json;
@@ -13,13 +13,59 @@ use super::ledger::{Deed, Ledger};
 use super::random::Random;
 use crate::doors::kernel::save;
 use crate::space::client::{Client, Failure, endpoint};
-use crate::space::me;
+use crate::space::{me, wait};
 
 /// Pages a driver has at most at a time: few, so that they are overwritten, renamed and removed often.
 const PAGES: usize = 12;
 const BULK_FILES: usize = 5;
+/// Now and then a file is too large for the log's own database: more than a megabyte.
+const LARGE_EVERY: usize = 25;
+const LARGE_LINES: usize = 11_000;
 /// How many saves may be on their way to the disk at a time.
 const SAVES_UNTIL_FSYNC: usize = 10;
+
+/// A step of a driver's work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It is about to ask for a deed.
+    Asks,
+    /// The deed was taken, and will be safe a moment later.
+    IsAnswered,
+    /// The deed was acknowledged as safe, and so is everything the driver did before.
+    IsSafe,
+}
+
+/// Where drivers work, and what they share.
+pub struct Scene<'a> {
+    pub address: SocketAddr,
+    pub mountpoint: Option<PathBuf>,
+    /// Deeds acknowledged as safe, of all drivers.
+    pub done: AtomicUsize,
+    /// Set when the server may be gone.
+    pub is_killed: AtomicBool,
+    /// Set when no driver shall begin another deed.
+    pub is_over: AtomicBool,
+    /// Hears of every step at once; how far the disk was then.
+    pub moment: &'a (dyn Fn(Driver, Step) -> usize + Sync),
+}
+
+impl<'a> Scene<'a> {
+    /// A server at work.
+    pub fn new(
+        address: SocketAddr,
+        mountpoint: Option<&Path>,
+        moment: &'a (dyn Fn(Driver, Step) -> usize + Sync),
+    ) -> Self {
+        let mountpoint = mountpoint.map(Path::to_owned);
+        let (done, is_killed, is_over) = (AtomicUsize::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        Self { address, mountpoint, done, is_killed, is_over, moment }
+    }
+
+    /// Waits until so many deeds were acknowledged.
+    pub fn wait_until_done(&self, target: usize) {
+        wait::until("the load gets going", || self.done.load(Ordering::Relaxed) >= target);
+    }
+}
 
 /// One client of the server, at work in a part of the tree of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,35 +107,41 @@ impl Driver {
         }
     }
 
-    /// Works until the server is gone. Before it is killed nothing may fail.
-    pub fn work(
-        self,
-        (address, mountpoint): (SocketAddr, Option<&Path>),
-        ledger: &mut Ledger,
-        mut random: Random,
-        (done, is_killed): (&AtomicUsize, &AtomicBool),
-    ) {
-        let client = Client::new(address);
-        loop {
-            ledger.serial += 1;
-            let deed = self.choose(ledger, &mut random);
-            ledger.in_flight = Some(deed.clone());
+    /// Works until the server is gone, or the work is over. Before the server is killed nothing may fail.
+    pub fn work(self, scene: &Scene, ledger: &mut Ledger, mut random: Random) {
+        let client = Client::new(scene.address);
+        let mountpoint = || scene.mountpoint.as_deref().unwrap();
+        while !scene.is_over.load(Ordering::SeqCst) {
+            let deed = self.begin(ledger, &mut random);
+            ledger.asked.push((scene.moment)(self, Step::Asks));
+            let is_safe = self.is_safe(ledger.serial);
             let outcome = match self {
                 Self::Http(_) | Self::Bulk => over_http(&client, &deed),
-                Self::Mount => through_mount(mountpoint.unwrap(), &deed).map_err(Failure::from),
-                Self::Close if ledger.serial.is_multiple_of(SAVES_UNTIL_FSYNC) => {
-                    through_mount(mountpoint.unwrap(), &deed).map_err(Failure::from)
-                }
-                Self::Close => closed(mountpoint.unwrap(), &deed).map_err(Failure::from),
+                Self::Close if !is_safe => closed(mountpoint(), &deed).map_err(Failure::from),
+                Self::Mount | Self::Close => through_mount(mountpoint(), &deed).map_err(Failure::from),
             };
             if let Err(failure) = outcome {
-                assert!(is_killed.load(Ordering::SeqCst), "{self:?}: `{}` failed: {failure}", deed.subject);
+                let is_killed = scene.is_killed.load(Ordering::SeqCst);
+                assert!(is_killed, "{self:?}: `{}` failed: {failure}", deed.subject);
                 return;
             }
-            let is_safe = self != Self::Close || ledger.serial.is_multiple_of(SAVES_UNTIL_FSYNC);
-            ledger.answered(is_safe);
-            done.fetch_add(usize::from(is_safe), Ordering::Relaxed);
+            let moment = (scene.moment)(self, if is_safe { Step::IsSafe } else { Step::IsAnswered });
+            ledger.answered(is_safe.then_some(moment));
+            scene.done.fetch_add(usize::from(is_safe), Ordering::Relaxed);
         }
+    }
+
+    /// Chooses the next deed and notes that it is asked for.
+    pub fn begin(self, ledger: &mut Ledger, random: &mut Random) -> Deed {
+        ledger.serial += 1;
+        let deed = self.choose(ledger, random);
+        ledger.in_flight = Some(deed.clone());
+        deed
+    }
+
+    /// Whether the answer to its deed of this number promises that it is on the disk, and everything before it.
+    fn is_safe(self, serial: usize) -> bool {
+        self != Self::Close || serial.is_multiple_of(SAVES_UNTIL_FSYNC)
     }
 
     /// The next deed: by chance, and possible in the present state of the driver's pages.
@@ -98,6 +150,11 @@ impl Driver {
         let content =
             |path: &str| Some(format!("# Serial {serial}\n\nword{serial} of {path}\n{}", "x\n".repeat(serial % 700)));
         let page = |number: usize| format!("{}/page {number}.md", self.folder());
+        if self == Self::Http(0) && serial % LARGE_EVERY == LARGE_EVERY / 2 {
+            let path = format!("{}/large {}.txt", self.folder(), serial % 2);
+            let text = format!("serial {serial}\n{}", format!("{}\n", "x".repeat(99)).repeat(LARGE_LINES));
+            return Deed { subject: format!("{author}: {path}"), author, effects: [(path, Some(text))].into() };
+        }
         if self == Self::Bulk {
             let paths = (0..BULK_FILES).map(|file| page((serial + file * 3) % (PAGES * 2)));
             let effects: BTreeMap<_, _> = paths.map(|path| (path.clone(), content(&path))).collect();

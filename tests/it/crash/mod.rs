@@ -1,24 +1,24 @@
 //! kill -9 under load: what was acknowledged is there, and nothing is there by half.
 
-mod audit;
+pub mod audit;
 mod hanging;
-mod ledger;
-mod load;
-mod random;
+pub mod ledger;
+pub mod load;
+pub mod random;
 pub mod server;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ledger::Ledger;
-use load::Driver;
+use load::{Driver, Scene};
 use random::Random;
 use server::{Binary, Server};
 
-use crate::space::{can_mount, folder, git, leftovers, tree, wait};
+use crate::space::{can_mount, folder, git, leftovers, tree};
 
 /// A number from the environment.
-fn setting(name: &str) -> Option<u64> {
+pub fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
 }
 
@@ -58,17 +58,15 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
     for round in 0..rounds {
         let mut server = binary.serve(&root, mountpoint.as_deref());
         let target = 20 + random.below(100);
-        let (done, is_killed) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let scene = Scene::new(server.address(), mountpoint.as_deref(), &|_, _| 0);
         std::thread::scope(|scope| {
-            let address = server.address();
             // Also when the load does not get going: its threads end only when the server does.
-            let mut killer = Killer { server: &mut server, is_killed: &is_killed };
+            let mut killer = Killer { server: &mut server, is_killed: &scene.is_killed };
             for (driver, ledger) in &mut ledgers {
-                let (random, at) = (random.fork(), (address, mountpoint.as_deref()));
-                let (done, is_killed) = (&done, &is_killed);
-                scope.spawn(move || driver.work(at, ledger, random, (done, is_killed)));
+                let (random, scene) = (random.fork(), &scene);
+                scope.spawn(move || driver.work(scene, ledger, random));
             }
-            wait::until("the load gets going", || done.load(Ordering::Relaxed) >= target);
+            scene.wait_until_done(target);
             killer.kill();
         });
         if round % 3 == 2 {

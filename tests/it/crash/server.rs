@@ -13,7 +13,11 @@ use serde_json::Value;
 use crate::space::wait;
 
 /// The `svcfs` program.
-pub struct Binary(PathBuf);
+pub struct Binary {
+    program: PathBuf,
+    /// Whether it runs as on a machine that was started a moment ago.
+    is_rebooted: bool,
+}
 
 impl Binary {
     /// Builds the program as it is now; it lies beside the tests.
@@ -28,18 +32,39 @@ impl Binary {
         assert!(build.status().unwrap().success(), "`{build:?}` failed");
         let binary = profile.join("svcfs");
         assert!(binary.is_file(), "{} is not there after `{build:?}`", binary.display());
-        Self(binary)
+        Self::at(binary)
+    }
+
+    /// A program that was built elsewhere.
+    pub fn at(program: PathBuf) -> Self {
+        Self { program, is_rebooted: false }
+    }
+
+    /// The program as it would run after the machine lost its power, and was started again a moment ago. Needs root.
+    pub fn rebooted(&self) -> Self {
+        Self { program: self.program.clone(), is_rebooted: true }
+    }
+
+    fn command(&self) -> Command {
+        if !self.is_rebooted {
+            return Command::new(&self.program);
+        }
+        // Whole seconds, and one less: no clock may be before its beginning.
+        let up = rustix::system::sysinfo().uptime - 1;
+        let mut command = Command::new("unshare");
+        command.args(["--time", "--boottime", &format!("-{up}")]).arg(&self.program);
+        command
     }
 
     /// The program itself, to be started in other ways.
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.program
     }
 
     fn spawn(&self, root: &Path, mountpoint: Option<&Path>) -> Server {
         let log = root.with_file_name("server.log");
         let said = || -> Stdio { File::options().create(true).append(true).open(&log).unwrap().into() };
-        let mut command = Command::new(&self.0);
+        let mut command = self.command();
         command.args(["serve", "--port", "0", "--root"]).arg(root).stdout(said()).stderr(said()).stdin(Stdio::null());
         if let Some(mountpoint) = mountpoint {
             command.arg("--mount").arg(mountpoint);
@@ -78,7 +103,7 @@ impl Binary {
 
     /// Makes the index anew, and checks that the old one was right.
     pub fn check_index(&self, root: &Path) {
-        let output = Command::new(&self.0).args(["reindex", "--json", "--root"]).arg(root).output().unwrap();
+        let output = self.command().args(["reindex", "--json", "--root"]).arg(root).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
         assert_eq!(serde_json::from_str::<Value>(&said).unwrap()["equal"], true, "{said}");

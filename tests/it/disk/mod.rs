@@ -2,7 +2,7 @@
 //! when its cause ends; what was acknowledged is there.
 
 mod filling;
-mod image;
+pub mod image;
 mod refusing;
 mod starting;
 

@@ -1,0 +1,276 @@
+//! A disk that keeps a record of everything it is told, and knows what it may hold when its power goes.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BackgroundSession, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner,
+    OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
+};
+use rustix::mount::{UnmountFlags, unmount};
+use tempfile::TempDir;
+
+use crate::crash::random::Random;
+use crate::disk::image::run;
+use crate::space::folder;
+
+/// Room for git, SQLite and what a minute of work makes.
+const SIZE: usize = 160 << 20;
+/// What a disk writes entirely or not at all.
+const SECTOR: usize = 4096;
+const NAME: &str = "disk.img";
+/// Nothing about the file ever changes behind the kernel.
+const TTL: Duration = Duration::from_secs(3600);
+
+/// What a disk does, told that it lost its power, with what it had in its cache: taken and not yet asked to flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cache {
+    /// It was all written.
+    Written,
+    /// It is all gone.
+    Lost,
+    /// Some sectors were written, in any order.
+    Torn,
+}
+
+enum Event {
+    Write(usize, Box<[u8]>),
+    Flush,
+}
+
+/// What a disk held, and what it was told since.
+#[derive(Default)]
+pub struct Record {
+    before: Vec<u8>,
+    events: Vec<Event>,
+}
+
+impl Record {
+    /// How many events there are.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// What is on the disk when the power goes after so many events.
+    pub fn left(&self, cut: usize, cache: Cache, random: &mut Random) -> Vec<u8> {
+        let events = &self.events[..cut];
+        let flushed = events.iter().rposition(|event| matches!(event, Event::Flush)).unwrap_or(0);
+        let mut left = self.before.clone();
+        for (at, event) in events.iter().enumerate() {
+            let Event::Write(start, bytes) = event else { continue };
+            for (number, sector) in bytes.chunks(SECTOR).enumerate() {
+                let is_written = match cache {
+                    _ if at < flushed => true,
+                    Cache::Written => true,
+                    Cache::Lost => false,
+                    Cache::Torn => random.below(2) == 0,
+                };
+                if is_written {
+                    overwrite(&mut left, start + number * SECTOR, sector);
+                }
+            }
+        }
+        left
+    }
+}
+
+fn overwrite(bytes: &mut [u8], at: usize, new: &[u8]) {
+    bytes[at..at + new.len()].copy_from_slice(new);
+}
+
+/// What the disk holds now, and its record.
+#[derive(Default)]
+struct State {
+    now: Vec<u8>,
+    record: Record,
+}
+
+/// The one file of a filesystem: what a loop device or a guest takes for its disk.
+#[derive(Clone)]
+struct Recorder(Arc<Mutex<State>>);
+
+impl Recorder {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attributes(&self, inode: INodeNo) -> FileAttr {
+        let is_root = inode == INodeNo::ROOT;
+        let (kind, perm) = if is_root { (FileType::Directory, 0o755) } else { (FileType::RegularFile, 0o600) };
+        let size = self.state().now.len() as u64;
+        let time = SystemTime::UNIX_EPOCH;
+        let (uid, gid) = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
+        FileAttr {
+            ino: inode,
+            size: if is_root { 0 } else { size },
+            blocks: size / 512,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            kind,
+            perm,
+            nlink: 1,
+            uid,
+            gid,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+}
+
+impl Filesystem for Recorder {
+    fn lookup(&self, _request: &Request, _parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match name == NAME {
+            true => reply.entry(&TTL, &self.attributes(INodeNo(2)), Generation(0)),
+            false => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&TTL, &self.attributes(inode));
+    }
+
+    /// Past the page cache: every request of whoever uses the disk arrives here, in its order.
+    fn open(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _file: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let state = self.state();
+        let start = usize::try_from(offset).unwrap().min(state.now.len());
+        let end = (start + size as usize).min(state.now.len());
+        reply.data(&state.now[start..end]);
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _file: FileHandle,
+        offset: u64,
+        bytes: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let at = usize::try_from(offset).unwrap();
+        let mut state = self.state();
+        if at + bytes.len() > state.now.len() {
+            return reply.error(Errno::ENOSPC);
+        }
+        overwrite(&mut state.now, at, bytes);
+        state.record.events.push(Event::Write(at, bytes.into()));
+        drop(state);
+        reply.written(u32::try_from(bytes.len()).unwrap());
+    }
+
+    fn fsync(&self, _request: &Request, _inode: INodeNo, _file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        self.state().record.events.push(Event::Flush);
+        reply.ok();
+    }
+}
+
+/// A disk, and a folder with `root`, where its filesystem can be mounted, and `mnt` beside it.
+pub struct Disk {
+    recorder: Recorder,
+    session: Option<BackgroundSession>,
+    folder: TempDir,
+}
+
+impl Disk {
+    /// A disk with an empty filesystem that is a knowledge root; none, with the reason printed, where disks cannot be mounted.
+    pub fn formatted() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(NAME);
+        fs::File::create(&file).unwrap().set_len(SIZE as u64).unwrap();
+        // Nothing is left to be done by the kernel later.
+        let options = ["-q", "-F", "-m", "0", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
+        let made = run(Command::new("mkfs.ext4").args(options).arg(&file));
+        let outcome = made.map(|()| Self::holding(fs::read(&file).unwrap())).and_then(|disk| {
+            disk.mount("")?;
+            fs::remove_dir(disk.root().join("lost+found")).unwrap();
+            fs::write(disk.root().join("seed.md"), "# Seed\n").unwrap();
+            disk.unmount();
+            Ok(disk)
+        });
+        outcome.map_err(|reason| println!("skipped: no disk can be mounted here: {reason}")).ok()
+    }
+
+    /// A disk that holds these bytes.
+    pub fn holding(bytes: Vec<u8>) -> Self {
+        let folder = folder();
+        let recorder = Recorder(Arc::default());
+        recorder.state().now = bytes;
+        fs::create_dir(folder.path().join("disk")).unwrap();
+        let session = fuser::spawn_mount(recorder.clone(), folder.path().join("disk"), &fuser::Config::default()).unwrap();
+        Self { recorder, session: Some(session), folder }
+    }
+
+    /// The disk as a file.
+    pub fn file(&self) -> PathBuf {
+        self.aside("disk").join(NAME)
+    }
+
+    /// A place beside it on another disk.
+    pub fn aside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Where its filesystem is mounted.
+    pub fn root(&self) -> PathBuf {
+        self.aside("root")
+    }
+
+    /// Mounts its filesystem, as after a power cut when it was not unmounted.
+    pub fn mount(&self, options: &str) -> Result<(), String> {
+        let options = format!("-oloop,errors=remount-ro,{options}");
+        run(Command::new("mount").arg(options.trim_end_matches(',')).arg(self.file()).arg(self.root()))
+    }
+
+    /// Unmounts its filesystem, in order.
+    pub fn unmount(&self) {
+        run(Command::new("umount").arg(self.root())).unwrap();
+    }
+
+    /// Starts a new record.
+    pub fn record(&self) {
+        let mut state = self.recorder.state();
+        state.record = Record { before: state.now.clone(), events: Vec::new() };
+    }
+
+    /// How many events the record has by now.
+    pub fn position(&self) -> usize {
+        self.recorder.state().record.len()
+    }
+
+    /// Ends the record and hands it out.
+    pub fn recorded(&self) -> Record {
+        std::mem::take(&mut self.recorder.state().record)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // A failing test must not leave mounts behind.
+        let _ = unmount(&self.root(), UnmountFlags::DETACH);
+        let _ = unmount(self.aside("disk").as_path() as &Path, UnmountFlags::DETACH);
+        drop(self.session.take());
+    }
+}

@@ -1,0 +1,148 @@
+//! The power goes: what was acknowledged as safe is there, whatever the disk did with what it was not told to flush.
+
+mod disk;
+
+use std::thread::scope;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::crash::ledger::Ledger;
+use crate::crash::load::{Driver, Scene, Step};
+use crate::crash::random::Random;
+use crate::crash::server::Binary;
+use crate::crash::{audit, setting};
+use crate::space::{can_mount, git, leftovers, tree, wait};
+use disk::{Cache, Disk, Record};
+use std::sync::atomic::Ordering;
+
+/// How the filesystem may have been mounted: how often it writes by itself, and in which order.
+const MOUNTED: [&str; 4] =
+    ["commit=300", "commit=1,data=writeback,noauto_da_alloc", "commit=300,noauto_da_alloc", "commit=1,data=journal"];
+/// Longest time the filesystem is given for what it writes by itself, while the server rests.
+const REST: Duration = Duration::from_secs(4);
+
+type Ledgers = Vec<(Driver, Ledger)>;
+
+/// A server at work on a disk whose power is cut at many moments.
+struct Trial {
+    binary: Binary,
+    random: Random,
+    /// Cuts that were looked at.
+    cuts: usize,
+}
+
+impl Trial {
+    /// Loads a server that runs on a disk, in two goes with a checkpoint between; what the disk was told.
+    fn work(&mut self, disk: &Disk, ledgers: &mut Ledgers, options: &str) -> Record {
+        disk.mount(options).unwrap();
+        disk.record();
+        let mountpoint = can_mount().then(|| disk.aside("mnt"));
+        let server = self.binary.serve(&disk.root(), mountpoint.as_deref());
+        let position = |_: Driver, _: Step| disk.position();
+        for _ in 0..2 {
+            let scene = Scene::new(server.address(), mountpoint.as_deref(), &position);
+            let target = 20 + self.random.below(60);
+            scope(|scope| {
+                let _over = Over(&scene);
+                for (driver, ledger) in ledgers.iter_mut() {
+                    let (random, scene) = (self.random.fork(), &scene);
+                    scope.spawn(move || driver.work(scene, ledger, random));
+                }
+                scene.wait_until_done(target);
+            });
+            wait::until("git's index is up to date", || git::git(&disk.root(), &["status", "--porcelain"]).is_empty());
+        }
+        server.stop();
+        let record = disk.recorded();
+        disk.unmount();
+        record
+    }
+
+    /// Cuts the power after so many events and starts everything again; the ledgers say afterwards what there is.
+    fn cut(&mut self, (record, cut): (&Record, usize), ledgers: &mut Ledgers, options: &str) -> Disk {
+        let cache = [Cache::Written, Cache::Lost, Cache::Torn][self.random.below(3)];
+        let what = format!("cut {} after event {cut} of {}, cache {cache:?}, {options}", self.cuts, record.len());
+        let left = Evidence(record.left(cut, cache, &mut self.random));
+        let disk = Disk::holding(left.0.clone());
+        disk.record();
+        disk.mount(options).unwrap_or_else(|error| panic!("{what}: {error}"));
+        self.cuts += 1;
+ println!("{:?} {what}", SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
+        self.audit(&what, &disk, ledgers);
+        disk.unmount();
+        disk
+    }
+
+    fn audit(&self, what: &str, disk: &Disk, ledgers: &mut Ledgers) {
+        let server = self.binary.rebooted().serve(&disk.root(), None);
+        for (driver, ledger) in ledgers.iter_mut() {
+            audit::pages(&format!("{what}, {driver:?}"), server.address(), ledger);
+        }
+        server.stop();
+        audit::history(what, &disk.root(), ledgers.iter().map(|(_, ledger)| ledger));
+        leftovers::check_root(&disk.root(), &disk.aside("clone"));
+        assert_eq!(tree::files(&disk.root()), git::head(&disk.root()), "{what}: the tree differs from the newest commit");
+        self.binary.check_index(&disk.root());
+    }
+}
+
+/// What a power cut left; kept for a closer look when it was not enough.
+struct Evidence(Vec<u8>);
+
+impl Drop for Evidence {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let file = std::env::temp_dir().join("svcfs-after-power-cut.img");
+            println!("the disk as the power cut left it: {}: {:?}", file.display(), std::fs::write(&file, &self.0));
+        }
+    }
+}
+
+/// Ends the work, however it ends: its threads wait for it.
+struct Over<'a>(&'a Scene<'a>);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::SeqCst);
+        if std::thread::panicking() {
+            self.0.is_killed.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+fn at(ledgers: &Ledgers, moment: usize) -> Ledgers {
+    ledgers.iter().map(|(driver, ledger)| (*driver, ledger.at(moment))).collect()
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let seed = setting("SVCFS_POWER_SEED").unwrap_or(u64::from(now.subsec_nanos()));
+    let rounds = setting("SVCFS_POWER_ROUNDS").unwrap_or(1);
+    println!("seed {seed}: SVCFS_POWER_SEED={seed} plays it again (threads will still meet in other ways)");
+    let Some(mut disk) = Disk::formatted() else { return };
+    let mut trial = Trial { binary: Binary::build(), random: Random::new(seed), cuts: 0 };
+    let mut ledgers: Ledgers =
+        Driver::all(can_mount()).into_iter().map(|driver| (driver, Ledger::default())).collect();
+    for _ in 0..rounds {
+        let options = MOUNTED[trial.random.below(MOUNTED.len())];
+        let record = trial.work(&disk, &mut ledgers, options);
+        let ended = SystemTime::now();
+        // What was written in the last moments before a machine starts is taken for written after it.
+        wait::until("the machine could be started again", || ended.elapsed().is_ok_and(|passed| passed > REST));
+        for _ in 0..4 {
+            let cut = 1 + trial.random.below(record.len());
+            let mut left = at(&ledgers, cut);
+            let unknown = left.clone();
+            let again = trial.cut((&record, cut), &mut left, options);
+            // And once more, while it recovers.
+            let recovery = again.recorded();
+            let cut = 1 + trial.random.below(recovery.len());
+            trial.cut((&recovery, cut), &mut unknown.clone(), options);
+        }
+        let cut = record.len();
+        ledgers = at(&ledgers, cut);
+        disk = trial.cut((&record, cut), &mut ledgers, options);
+    }
+    let deeds: usize = ledgers.iter().map(|(_, ledger)| ledger.deeds.len()).sum();
+    println!("{} cuts, {deeds} acknowledged changes, all there", trial.cuts);
+}
