@@ -92,7 +92,12 @@ impl Vfs {
             // Another one in its place would stand in the way of whoever puts the lost one back.
             History::must_be_there(&root)?;
         }
-        let (history, _) = History::open(&root, &scratch).map_err(|error| at_root(&root, error))?;
+        let (history, is_new_history) = History::open(&root, &scratch).map_err(|error| at_root(&root, error))?;
+        if is_new_log || is_new_history {
+            // Before anything is promised: the log's flushes bring its records to the disk, not git's `HEAD`, nor everywhere the
+            // directories that name the log.
+            tree.flush().map_err(|error| at_root(&root, error))?;
+        }
         let feed = Feed::new(Arc::clone(&log), log.last()?);
         let core = Arc::new(Core {
             root,

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -64,12 +64,11 @@ impl Record {
             let Event::Write(start, bytes) = event else { continue };
             for (number, sector) in bytes.chunks(SECTOR).enumerate() {
                 let is_written = match cache {
-                    _ if at < flushed => true,
                     Cache::Written => true,
                     Cache::Lost => false,
                     Cache::Torn => random.below(2) == 0,
                 };
-                if is_written {
+                if at < flushed || is_written {
                     overwrite(&mut left, start + number * SECTOR, sector);
                 }
             }
@@ -219,7 +218,8 @@ impl Disk {
         let recorder = Recorder(Arc::default());
         recorder.state().now = bytes;
         fs::create_dir(folder.path().join("disk")).unwrap();
-        let session = fuser::spawn_mount(recorder.clone(), folder.path().join("disk"), &fuser::Config::default()).unwrap();
+        let session =
+            fuser::spawn_mount(recorder.clone(), folder.path().join("disk"), &fuser::Config::default()).unwrap();
         Self { recorder, session: Some(session), folder }
     }
 
@@ -269,8 +269,8 @@ impl Disk {
 impl Drop for Disk {
     fn drop(&mut self) {
         // A failing test must not leave mounts behind.
-        let _ = unmount(&self.root(), UnmountFlags::DETACH);
-        let _ = unmount(self.aside("disk").as_path() as &Path, UnmountFlags::DETACH);
+        let _ = unmount(self.root(), UnmountFlags::DETACH);
+        let _ = unmount(self.aside("disk"), UnmountFlags::DETACH);
         drop(self.session.take());
     }
 }

@@ -2,6 +2,7 @@
 
 mod disk;
 
+use std::sync::atomic::Ordering;
 use std::thread::scope;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,13 +13,14 @@ use crate::crash::server::Binary;
 use crate::crash::{audit, setting};
 use crate::space::{can_mount, git, leftovers, tree, wait};
 use disk::{Cache, Disk, Record};
-use std::sync::atomic::Ordering;
 
 /// How the filesystem may have been mounted: how often it writes by itself, and in which order.
 const MOUNTED: [&str; 4] =
     ["commit=300", "commit=1,data=writeback,noauto_da_alloc", "commit=300,noauto_da_alloc", "commit=1,data=journal"];
-/// Longest time the filesystem is given for what it writes by itself, while the server rests.
-const REST: Duration = Duration::from_secs(4);
+/// How long a power cut lasts. The next server believes that its machine was started at most a second ago.
+const OUTAGE: Duration = Duration::from_millis(1100);
+/// Cuts of the work in each round; each recovery is cut off, too.
+const CUTS: usize = 4;
 
 type Ledgers = Vec<(Driver, Ledger)>;
 
@@ -49,7 +51,9 @@ impl Trial {
                 }
                 scene.wait_until_done(target);
             });
-            wait::until("git's index is up to date", || git::git(&disk.root(), &["status", "--porcelain"]).is_empty());
+            // Looks at `.git/index` without locking it: the server writes it at the end of a checkpoint.
+            let status = ["--no-optional-locks", "status", "--porcelain"];
+            wait::until("a checkpoint is over", || git::git(&disk.root(), &status).is_empty());
         }
         server.stop();
         let record = disk.recorded();
@@ -66,7 +70,6 @@ impl Trial {
         disk.record();
         disk.mount(options).unwrap_or_else(|error| panic!("{what}: {error}"));
         self.cuts += 1;
- println!("{:?} {what}", SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
         self.audit(&what, &disk, ledgers);
         disk.unmount();
         disk
@@ -80,7 +83,11 @@ impl Trial {
         server.stop();
         audit::history(what, &disk.root(), ledgers.iter().map(|(_, ledger)| ledger));
         leftovers::check_root(&disk.root(), &disk.aside("clone"));
-        assert_eq!(tree::files(&disk.root()), git::head(&disk.root()), "{what}: the tree differs from the newest commit");
+        assert_eq!(
+            tree::files(&disk.root()),
+            git::head(&disk.root()),
+            "{what}: the tree differs from the newest commit"
+        );
         self.binary.check_index(&disk.root());
     }
 }
@@ -109,6 +116,12 @@ impl Drop for Over<'_> {
     }
 }
 
+/// Waits until a machine that lost its power a moment ago could be up again: what was written after it was is somebody's edit.
+fn rest() {
+    let cut = SystemTime::now();
+    wait::until("the machine is up again", || cut.elapsed().is_ok_and(|passed| passed > OUTAGE));
+}
+
 fn at(ledgers: &Ledgers, moment: usize) -> Ledgers {
     ledgers.iter().map(|(driver, ledger)| (*driver, ledger.at(moment))).collect()
 }
@@ -121,23 +134,22 @@ fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush() {
     println!("seed {seed}: SVCFS_POWER_SEED={seed} plays it again (threads will still meet in other ways)");
     let Some(mut disk) = Disk::formatted() else { return };
     let mut trial = Trial { binary: Binary::build(), random: Random::new(seed), cuts: 0 };
-    let mut ledgers: Ledgers =
-        Driver::all(can_mount()).into_iter().map(|driver| (driver, Ledger::default())).collect();
+    let mut ledgers: Ledgers = Driver::all(can_mount()).into_iter().map(|driver| (driver, Ledger::default())).collect();
     for _ in 0..rounds {
         let options = MOUNTED[trial.random.below(MOUNTED.len())];
         let record = trial.work(&disk, &mut ledgers, options);
-        let ended = SystemTime::now();
-        // What was written in the last moments before a machine starts is taken for written after it.
-        wait::until("the machine could be started again", || ended.elapsed().is_ok_and(|passed| passed > REST));
-        for _ in 0..4 {
+        let mut recoveries = Vec::new();
+        rest();
+        for _ in 0..CUTS {
             let cut = 1 + trial.random.below(record.len());
-            let mut left = at(&ledgers, cut);
-            let unknown = left.clone();
-            let again = trial.cut((&record, cut), &mut left, options);
-            // And once more, while it recovers.
-            let recovery = again.recorded();
+            let left = at(&ledgers, cut);
+            let disk = trial.cut((&record, cut), &mut left.clone(), options);
+            recoveries.push((disk.recorded(), left));
+        }
+        rest();
+        for (recovery, mut left) in recoveries {
             let cut = 1 + trial.random.below(recovery.len());
-            trial.cut((&recovery, cut), &mut unknown.clone(), options);
+            trial.cut((&recovery, cut), &mut left, options);
         }
         let cut = record.len();
         ledgers = at(&ledgers, cut);

@@ -4,10 +4,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use git2::{ErrorClass, Oid, Repository};
 use svcfs_base::CommitId;
+use tracing::warn;
 
 use super::{History, Outcome, current_reference, head_of, oid};
 
@@ -64,13 +65,19 @@ impl History {
         Ok(true)
     }
 
-    /// Makes `.git/index` anew from the newest commit when it cannot be read; true when it was.
+    /// Makes `.git/index` anew from the newest commit when it cannot be read; true when it was. A lock on it that is older than
+    /// the machine's start (`started`) has lost its process and is taken away; a younger one may be a person's git.
     ///
     /// # Errors
     /// `Git` when it cannot be written.
-    pub fn mend_index(&self) -> Outcome<bool> {
+    pub fn mend_index(&self, started: SystemTime) -> Outcome<bool> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
+        let lock = repository.path().join("index.lock");
+        if fs::metadata(&lock).and_then(|stat| stat.modified()).is_ok_and(|modified| modified < started) {
+            fs::remove_file(&lock)?;
+            warn!("the lock of `.git/index` was left by a crash; it is taken away");
+        }
         if repository.is_bare() || repository.index().is_ok() {
             return Ok(false);
         }

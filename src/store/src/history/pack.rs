@@ -1,7 +1,8 @@
 //! Packs of our own (gitformat-pack(5)): one for each batch, merged as they grow in number.
 //!
 //! One rule: a pack appears whole, and stays until a branch shows what is in it. Its data file is in place before its index, by
-//! which git finds it; before both there is a `.keep` file, which keeps somebody's `git gc` from taking it for rubbish.
+//! which git finds it; before both there is a `.keep` file, which keeps somebody's `git gc` from taking it for rubbish. A pack
+//! that a checkpoint flushed goes only after the one that takes its place was flushed, too: the log does not have its objects.
 //!
 //! The objects are not deltas of each other, so that packs are merged by putting their bodies one behind the other. Packing
 //! tightly is what `git gc` is for.
@@ -39,6 +40,8 @@ const MAX_CLOCK_ERROR: Duration = Duration::from_secs(86_400);
 pub(super) struct Pack {
     path: PathBuf,
     objects: Vec<Place>,
+    /// Whether it is on the disk for good.
+    is_flushed: bool,
 }
 
 /// An object in a pack.
@@ -54,6 +57,8 @@ pub(super) struct Packs {
     levels: Vec<Vec<Pack>>,
     /// Our `.keep` files, of packs that no branch shows yet.
     kept: Vec<PathBuf>,
+    /// Packs on the disk for good, merged into others that are not.
+    merged: Vec<PathBuf>,
 }
 
 impl History {
@@ -84,6 +89,12 @@ impl History {
         if let Err(error) = writer.packs.merge(&directory) {
             warn!(%error, "packs of git could not be merged; they are whole, and `git gc` merges them too");
         }
+    }
+
+    /// Says that everything published so far is on the disk for good: packs that were merged into others are taken away.
+    /// Nothing may be published between the flush and this.
+    pub fn flushed(&self) {
+        self.writer.lock().packs.flushed();
     }
 
     /// Takes away what a crash left of packs written at or after `since`, whose bytes may not have reached the disk; the log
@@ -147,6 +158,17 @@ impl Packs {
         }
     }
 
+    fn flushed(&mut self) {
+        for pack in self.levels.iter_mut().flatten() {
+            pack.is_flushed = true;
+        }
+        for path in self.merged.drain(..) {
+            if let Err(error) = remove(&path.with_extension("idx")) {
+                warn!(file = %path.display(), %error, "a pack that was merged into another could not be removed");
+            }
+        }
+    }
+
     fn add(&mut self, level: usize, pack: Pack) {
         // The same objects again: the file was replaced by its equal.
         if self.levels.iter().flatten().any(|other| other.path == pack.path) {
@@ -178,8 +200,13 @@ impl Packs {
                 }
             }
             if let Some(merged) = joined(directory, &whole)? {
-                for (part, _) in whole.iter().filter(|(part, _)| part.path != merged.path) {
-                    remove(&part.path.with_extension("idx"))?;
+                for (part, _) in whole.into_iter().filter(|(part, _)| part.path != merged.path) {
+                    if part.is_flushed {
+                        self.merged.push(part.path);
+                    } else {
+                        // The log has what is in it.
+                        remove(&part.path.with_extension("idx"))?;
+                    }
                 }
                 self.add(level + 1, merged);
             }
@@ -317,7 +344,7 @@ fn stored(laid: &Laid, objects: &[(Oid, &[u8])]) -> Outcome<Pack> {
     put(&laid.path, std::iter::once(&*laid.header).chain(bodies).chain([&laid.checksum[..]]))?;
     put(&laid.path.with_extension("idx"), std::iter::once(&*index))?;
     let objects = laid.places.iter().map(|place| Place { range: place.range.clone(), ..*place }).collect();
-    Ok(Pack { path: laid.path.clone(), objects })
+    Ok(Pack { path: laid.path.clone(), objects, is_flushed: false })
 }
 
 /// Version 2 of a pack's index.

@@ -248,3 +248,17 @@ fn an_existing_exclude_file_keeps_its_lines_and_gets_ours_once() {
     assert!(text.starts_with("mine\n") && text.matches("/.svc/state/").count() == 1, "{text}");
     assert_eq!(fixture.git(&["status", "--porcelain"]), "");
 }
+
+#[test]
+fn a_lock_of_the_index_that_is_older_than_the_machine_is_taken_away_and_a_younger_one_is_not() {
+    let fixture = fixture();
+    let page = at("page.md");
+    fixture.commit(None, &[write(&page, "1")]);
+    let lock = fixture.directory.path().join(".git/index.lock");
+    std::fs::write(&lock, "").unwrap();
+    let made = std::fs::metadata(&lock).unwrap().modified().unwrap();
+    fixture.history.mend_index(made).unwrap();
+    assert!(lock.exists(), "a person's git may hold it");
+    fixture.history.mend_index(made + std::time::Duration::from_secs(1)).unwrap();
+    assert!(!lock.exists());
+}

@@ -155,7 +155,22 @@ impl Log {
             readers: Mutex::default(),
             tally: RwLock::default(),
         };
+        // A crash may come between a spool file and its row, or between a checkpoint and the removal of its spool files.
+        let ((settled, _), last) = (log.settled()?, log.last()?);
+        log.sweep(|seq| seq <= settled || seq > last)?;
         Ok((log, is_new))
+    }
+
+    /// Removes spool files by the record they belong to, and what is none.
+    fn sweep(&self, is_over: impl Fn(Seq) -> bool) -> Outcome<()> {
+        for entry in std::fs::read_dir(&self.spool)? {
+            let entry = entry?;
+            let logged = entry.file_name().to_str().and_then(|name| name.split('-').next()?.parse().ok()).map(Seq);
+            if logged.is_none_or(&is_over) {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Appends records, all or none, and flushes them to the disk.
@@ -167,7 +182,7 @@ impl Log {
         let outcome = spooled.and_then(|()| self.append_rows(records)).map_err(|error| self.explained(error, 0));
         if outcome.is_err() {
             for (name, _) in large(records) {
-                // Best effort: a spool file without a row is swept at the next checkpoint.
+                // Best effort: a spool file without a row is swept at the next opening.
                 let _ = std::fs::remove_file(self.spool.join(name));
             }
         }
@@ -225,14 +240,7 @@ impl Log {
             transaction.execute("UPDATE settled SET seq = ?1, head = ?2", params![rows::number(seq), head])?;
             transaction.commit()?;
         }
-        for entry in std::fs::read_dir(&self.spool)? {
-            let entry = entry?;
-            let logged = entry.file_name().to_str().and_then(|name| name.split('-').next()?.parse().ok()).map(Seq);
-            if logged.is_none_or(|logged| logged <= seq) {
-                std::fs::remove_file(entry.path())?;
-            }
-        }
-        Ok(())
+        self.sweep(|logged| logged <= seq)
     }
 
     /// How far the log is settled, and the commit that was newest then.

@@ -53,6 +53,23 @@ fn a_record_comes_back_as_it_was_logged() {
 }
 
 #[test]
+fn a_spool_file_that_a_crash_kept_from_the_log_is_swept_at_opening() {
+    let Fixture { directory, log } = fixture();
+    let big = vec![7; SPOOL_ABOVE + 1];
+    log.append(&[record(1, "settled", b"s"), record(2, "big", &big)]).unwrap();
+    log.settle(Seq(1), None).unwrap();
+    drop(log);
+    let paths = StatePaths::of(directory.path());
+    for name in [spool_name(Seq(1), 0), spool_name(Seq(3), 0)] {
+        std::fs::write(paths.spool().join(name), &big).unwrap();
+    }
+    let (log, _) = Log::open(&paths).unwrap();
+    let left: Vec<_> = std::fs::read_dir(paths.spool()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["2-0"]);
+    assert_eq!(log.unsettled().unwrap()[0].entries[0].content.as_deref(), Some(&*big));
+}
+
+#[test]
 fn large_contents_are_spooled_and_let_go_when_settled() {
     let Fixture { directory, log } = fixture();
     let big = vec![7; SPOOL_ABOVE + 1];

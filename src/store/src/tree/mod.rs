@@ -407,8 +407,10 @@ impl WorkTree {
 
     /// When the machine was started: what was changed before it may have lost its bytes with the power.
     pub fn started(&self) -> SystemTime {
-        let up = u64::try_from(rustix::system::sysinfo().uptime).unwrap_or(0);
-        SystemTime::now().checked_sub(std::time::Duration::from_secs(up + 1)).unwrap_or(SystemTime::UNIX_EPOCH)
+        // To the millisecond: a virtual machine may be up again before a second has passed.
+        let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let up = std::time::Duration::try_from(up).unwrap_or_default();
+        SystemTime::now().checked_sub(up).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     /// Size and free space of the disk.

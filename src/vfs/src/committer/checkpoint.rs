@@ -35,6 +35,7 @@ impl Committer {
             self.refresh_index();
         }
         self.core.tree.flush()?;
+        self.core.history.flushed();
         self.core.log.settle(self.last, self.head)?;
         self.unsettled_bytes = 0;
         self.is_unsettled = false;

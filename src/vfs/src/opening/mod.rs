@@ -47,7 +47,7 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
         committer.is_unsettled = true;
         committer.touched.extend(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
     }
-    if core.history.mend_index()? {
+    if core.history.mend_index(core.tree.started())? {
         warn!("`.git/index` was lost in a crash; it is made anew");
     }
     follow(&mut committer, &known, is_new_log, reporter)?;

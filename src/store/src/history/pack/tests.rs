@@ -100,6 +100,32 @@ fn the_same_objects_published_twice_stand_in_a_merged_pack_once() {
 }
 
 #[test]
+fn packs_that_were_flushed_stay_until_the_one_they_were_merged_into_is_flushed() {
+    let fixture = fixture();
+    let flushed = fixture.pages(None, 0, FAN - 1);
+    fixture.history.flushed();
+    let on_the_disk = fixture.packs();
+    fixture.pages(flushed, FAN - 1, FAN + 1);
+    // The power goes: what was made since the flush is lost with it, what was taken away stays so.
+    let merged: Vec<_> = fixture.packs().into_iter().filter(|file| !on_the_disk.contains(file)).collect();
+    let copy = tempfile::tempdir().unwrap();
+    let git = fixture.directory.path().join(".git");
+    assert!(Command::new("cp").arg("-a").arg(&git).arg(copy.path()).status().unwrap().success());
+    for file in &merged {
+        fs::remove_file(copy.path().join(".git").join(file.strip_prefix(&git).unwrap())).unwrap();
+    }
+    let head = flushed.unwrap().to_string();
+    let rest = ["update-ref", "refs/heads/main", &head];
+    assert!(Command::new("git").arg("-C").arg(copy.path()).args(rest).status().unwrap().success());
+    let checked = Command::new("git").arg("-C").arg(copy.path()).args(["fsck", "--strict", "--no-reflogs"]).output();
+    assert!(checked.unwrap().status.success());
+
+    fixture.history.flushed();
+    assert!(on_the_disk.iter().all(|file| !file.exists()), "merged and flushed: {:?}", fixture.packs());
+    fixture.git(&["fsck", "--strict", "--full"]);
+}
+
+#[test]
 fn a_pack_that_waits_for_its_branch_is_kept_from_repacking() {
     let fixture = fixture();
     let head = fixture.pages(None, 0, 3);
