@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "the disk lives here")]
 
 pub mod condition;
+mod disposal;
 mod error;
 mod history;
 mod log;

@@ -4,6 +4,7 @@
 //! is published as one pack, unflushed; the log holds everything until a checkpoint flushes it.
 
 mod blame;
+mod branch;
 mod foreign;
 mod index;
 mod inspection;
@@ -27,12 +28,16 @@ pub(crate) use inspection::set_aside;
 pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, mend_head};
 
 use crate::StoreError;
+use crate::disposal::Disposal;
 
 /// The e-mail of every author: svcfs knows names, not addresses.
 const EMAIL: &str = "svc@internal";
 const INITIAL_BRANCH: &str = "main";
 /// How many bytes of objects libgit2 keeps in memory.
 const OBJECT_CACHE: isize = 16 << 20;
+/// How many bytes of a pack libgit2 maps into memory at once, and of all packs together.
+const PACK_WINDOW: usize = 1 << 20;
+const MAX_PACK_WINDOWS: usize = 32 << 20;
 
 /// Who made a commit, when, and what it says.
 #[derive(Debug, Clone)]
@@ -97,6 +102,7 @@ pub struct History {
     root: PathBuf,
     writer: Mutex<Writer>,
     readers: Mutex<Vec<Repository>>,
+    disposal: Disposal,
     blamed: Mutex<blame::Blamed>,
 }
 
@@ -122,7 +128,7 @@ impl History {
         index::exclude(&repository, unversioned)?;
         let writer =
             Mutex::new(Writer { repository, objects: object::Objects::default(), packs: pack::Packs::default() });
-        Ok((Self { root: root.to_owned(), writer, readers: Mutex::default(), blamed: Mutex::default() }, is_new))
+        Ok((Self { root: root.to_owned(), writer, readers: Mutex::default(), disposal: Disposal::start()?, blamed: Mutex::default() }, is_new))
     }
 
     /// Whether a root that had a repository still has one.
@@ -228,14 +234,20 @@ impl History {
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let name = current_reference(repository)?;
-        let subject = "svcfs";
-        match from {
-            Some(from) => repository.reference_matching(&name, oid(to)?, true, oid(from)?, subject)?,
-            None => repository.reference(&name, oid(to)?, false, subject)?,
+        let is_moved = match from {
+            Some(from) => branch::moved(repository, &name, (oid(from)?, oid(to)?), &self.disposal)?,
+            None => false,
         };
-        // The branch has moved: what fails from here on does not take that back.
-        if let Err(error) = owned_by_the_repository(repository, &name) {
-            warn!(%error, "files of the branch could not be given to the owner of the repository");
+        if !is_moved {
+            let subject = "svcfs";
+            match from {
+                Some(from) => repository.reference_matching(&name, oid(to)?, true, oid(from)?, subject)?,
+                None => repository.reference(&name, oid(to)?, false, subject)?,
+            };
+            // The branch has moved: what fails from here on does not take that back.
+            if let Err(error) = owned_by_the_repository(repository, &name) {
+                warn!(%error, "files of the branch could not be given to the owner of the repository");
+            }
         }
         drop(writer);
         self.release();
@@ -319,6 +331,9 @@ fn trust_the_root() {
             let _ = git2::opts::set_verify_owner_validation(false);
             // Of all repositories together; libgit2's own limit of 256 MiB is reached by reading a long history once.
             let _ = git2::opts::set_cache_max_size(OBJECT_CACHE);
+            // Packs are looked at through windows; by default those of a long history stay in memory whole.
+            let _ = git2::opts::set_mwindow_size(PACK_WINDOW);
+            let _ = git2::opts::set_mwindow_mapped_limit(MAX_PACK_WINDOWS);
         }
         // Names are checked in trees whose objects are not written yet.
         git2::opts::strict_object_creation(false);

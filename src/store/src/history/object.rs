@@ -4,12 +4,11 @@
 //! commit is four small objects, and what a batch of them needs is one file.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::Arc;
 
-use flate2::Compression;
 use flate2::read::ZlibDecoder;
-use flate2::write::ZlibEncoder;
+use flate2::{Compress, Compression, FlushCompress, Status};
 use git2::{ObjectType, Oid, Repository};
 use sha1::{Digest, Sha1};
 
@@ -27,8 +26,9 @@ pub(super) struct Deflated {
 }
 
 /// Objects that no pack has yet, and what the next ones are made from.
-#[derive(Default)]
 pub(super) struct Objects {
+    /// Used again for each object: a new one clears a quarter of a megabyte first.
+    compress: Compress,
     fresh: Vec<Deflated>,
     /// Where each of them stands in `fresh`.
     places: HashMap<Oid, usize>,
@@ -36,6 +36,19 @@ pub(super) struct Objects {
     kept_bytes: usize,
     /// Trees of recent commits.
     commits: HashMap<Oid, Oid>,
+}
+
+impl Default for Objects {
+    fn default() -> Self {
+        Self {
+            compress: Compress::new(Compression::fast(), true),
+            fresh: Vec::new(),
+            places: HashMap::new(),
+            trees: HashMap::new(),
+            kept_bytes: 0,
+            commits: HashMap::new(),
+        }
+    }
 }
 
 impl Objects {
@@ -67,7 +80,8 @@ impl Objects {
 
     fn add(&mut self, id: Oid, kind: ObjectType, content: &[u8]) -> Outcome<()> {
         if !self.places.contains_key(&id) {
-            self.fresh.push(Deflated { id, bytes: deflated(kind, content)? });
+            let bytes = deflated(&mut self.compress, kind, content)?;
+            self.fresh.push(Deflated { id, bytes });
             self.places.insert(id, self.fresh.len() - 1);
         }
         Ok(())
@@ -136,7 +150,7 @@ fn hash(kind: ObjectType, content: &[u8]) -> Oid {
 }
 
 /// The pack entry of an object (gitformat-pack(5)): kind and length, then the content, deflated.
-fn deflated(kind: ObjectType, content: &[u8]) -> Outcome<Vec<u8>> {
+fn deflated(compress: &mut Compress, kind: ObjectType, content: &[u8]) -> Outcome<Vec<u8>> {
     let kind_bits: u8 = match kind {
         ObjectType::Commit => 1,
         ObjectType::Tree => 2,
@@ -155,9 +169,18 @@ fn deflated(kind: ObjectType, content: &[u8]) -> Outcome<Vec<u8>> {
         rest >>= 7;
     }
     bytes.push(byte);
-    let mut encoder = ZlibEncoder::new(bytes, Compression::fast());
-    encoder.write_all(content)?;
-    Ok(encoder.finish()?)
+    compress.reset();
+    let mut taken = 0;
+    loop {
+        bytes.reserve(content.len() / 2 + 64);
+        let before = compress.total_in();
+        let status = compress.compress_vec(&content[taken..], &mut bytes, FlushCompress::Finish);
+        taken += usize::try_from(compress.total_in() - before).unwrap_or(usize::MAX);
+        if status.map_err(std::io::Error::from)? == Status::StreamEnd {
+            bytes.shrink_to_fit();
+            return Ok(bytes);
+        }
+    }
 }
 
 /// The content of a pack entry.

@@ -22,6 +22,7 @@ use tracing::warn;
 
 use super::{History, Outcome, owner};
 use crate::StoreError;
+use crate::disposal::{Disposal, Held};
 
 /// So many packs of a level become one of the next.
 const FAN: usize = 12;
@@ -86,7 +87,7 @@ impl History {
         let mut writer = self.writer.lock();
         let directory = writer.repository.commondir().join("objects/pack");
         writer.packs.release();
-        if let Err(error) = writer.packs.merge(&directory) {
+        if let Err(error) = writer.packs.merge(&directory, &self.disposal) {
             warn!(%error, "packs of git could not be merged; they are whole, and `git gc` merges them too");
         }
     }
@@ -184,7 +185,7 @@ impl Packs {
     }
 
     /// What cannot be merged is left as it is, and no more thought of.
-    fn merge(&mut self, directory: &Path) -> Outcome<()> {
+    fn merge(&mut self, directory: &Path, disposal: &Disposal) -> Outcome<()> {
         let mut level = 0;
         while self.levels.get(level).is_some_and(|packs| packs.len() >= FAN) {
             let mut parts = std::mem::take(&mut self.levels[level]);
@@ -205,7 +206,10 @@ impl Packs {
                         self.merged.push(part.path);
                     } else {
                         // The log has what is in it.
-                        remove(&part.path.with_extension("idx"))?;
+                        let index = part.path.with_extension("idx");
+                        let files = [Held::at(&index), Held::at(&part.path)];
+                        remove(&index)?;
+                        files.into_iter().for_each(|file| disposal.of(file));
                     }
                 }
                 self.add(level + 1, merged);
@@ -282,14 +286,12 @@ fn kept(directory: &Path, objects: &[(Oid, &[u8])]) -> Outcome<(Pack, Option<Pat
     let laid = Laid::out(directory, objects)?;
     let keep = laid.path.with_extension("keep");
     fs::create_dir_all(directory)?;
-    let mark = match created(&keep) {
-        Ok(file) => Some(file),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => None,
+    let is_ours = match marked(directory, &keep) {
+        Ok(()) => true,
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
         Err(error) => return Err(error.into()),
     };
-    let is_ours = mark.is_some();
-    let pack = mark.map_or(Ok(()), |mut mark| mark.write_all(KEEP.as_bytes()));
-    match pack.map_err(StoreError::from).and_then(|()| stored(&laid, objects)) {
+    match stored(&laid, objects) {
         Ok(pack) => Ok((pack, is_ours.then_some(keep))),
         Err(error) => {
             // The failure that matters is the first one; leftovers are swept at the next opening.
@@ -302,6 +304,27 @@ fn kept(directory: &Path, objects: &[(Oid, &[u8])]) -> Outcome<(Pack, Option<Pat
             Err(error)
         }
     }
+}
+
+/// Makes a `.keep` file: a further name of one that stays, because a name comes and goes faster than a file. Where the disk knows no
+/// further names, or no more of them, it is a file of its own.
+fn marked(directory: &Path, keep: &Path) -> std::io::Result<()> {
+    let all = directory.with_file_name("svcfs.keep");
+    let linked = match fs::hard_link(&all, keep) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            write_mark(&all)?;
+            fs::hard_link(&all, keep)
+        }
+        linked => linked,
+    };
+    match linked {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => write_mark(keep),
+        linked => linked,
+    }
+}
+
+fn write_mark(file: &Path) -> std::io::Result<()> {
+    created(file)?.write_all(KEEP.as_bytes())
 }
 
 /// A pack to be: everything but its objects.

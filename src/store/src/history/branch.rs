@@ -1,0 +1,83 @@
+//! Moving the branch.
+//!
+//! One rule: the ordinary case is done here, by git's own protocol (a lock `NAME.lock` beside the file, then a rename); all else is
+//! libgit2's. The ordinary case is a branch in a file of its own that stands where it should. Why not libgit2 for it? Its lock
+//! gets its block when it is renamed over the branch, and ext4 then writes that block to the disk before it returns: as long
+//! as everything else of a single write together.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use git2::{Oid, Repository};
+use svcfs_base::Timestamp;
+
+use super::{EMAIL, owner};
+use crate::disposal::{Disposal, Held};
+use crate::tree::reserve;
+
+/// Who moved the branch, in its log.
+const MOVER: &str = "svcfs";
+
+/// Moves a branch from one commit to another, if it is in a file of its own and stands at the first; false, with nothing changed,
+/// when that is not so or somebody else holds its lock.
+pub(super) fn moved(
+    repository: &Repository,
+    name: &str,
+    (from, to): (Oid, Oid),
+    disposal: &Disposal,
+) -> io::Result<bool> {
+    let file = repository.commondir().join(name);
+    if !name.starts_with("refs/heads/") || !stands_at(&file, from)? {
+        return Ok(false);
+    }
+    let mut lock = file.clone().into_os_string();
+    lock.push(".lock");
+    let lock = Path::new(&lock);
+    let mut held = match OpenOptions::new().write(true).create_new(true).open(lock) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+        opened => opened?,
+    };
+    let outcome = (|| {
+        // Once more: nobody moves it from here on.
+        if !stands_at(&file, from)? {
+            return Ok(false);
+        }
+        owner::give_as_its_directory(lock)?;
+        let line = format!("{to}\n");
+        reserve(&held, line.len())?;
+        held.write_all(line.as_bytes())?;
+        let seconds = Timestamp::now().as_second().max(0);
+        let entry = format!("{from} {to} {MOVER} <{EMAIL}> {seconds} +0000\t{MOVER}\n");
+        note(&repository.commondir().join("logs").join(name), &entry)?;
+        note(&repository.path().join("logs/HEAD"), &entry)?;
+        let replaced = Held::at(&file);
+        fs::rename(lock, &file)?;
+        disposal.of(replaced);
+        Ok(true)
+    })();
+    if !matches!(outcome, Ok(true)) {
+        // The failure that matters is the first one.
+        let _ = fs::remove_file(lock);
+    }
+    outcome
+}
+
+/// Whether a branch is in a file of its own and stands at a commit.
+fn stands_at(file: &Path, commit: Oid) -> io::Result<bool> {
+    match fs::symlink_metadata(file) {
+        Ok(stat) if stat.is_file() => Ok(fs::read(file)?.trim_ascii_end() == commit.to_string().as_bytes()),
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Adds a line to the log of a reference that has one.
+fn note(log: &Path, entry: &str) -> io::Result<()> {
+    match OpenOptions::new().append(true).open(log) {
+        Ok(mut log) => File::write_all(&mut log, entry.as_bytes()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
