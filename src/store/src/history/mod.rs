@@ -37,7 +37,7 @@ const INITIAL_BRANCH: &str = "main";
 const OBJECT_CACHE: isize = 16 << 20;
 /// How many bytes of a pack libgit2 maps into memory at once, and of all packs together.
 const PACK_WINDOW: usize = 1 << 20;
-const MAX_PACK_WINDOWS: usize = 32 << 20;
+const MAX_PACK_WINDOWS: usize = 12 << 20;
 
 /// Who made a commit, when, and what it says.
 #[derive(Debug, Clone)]
