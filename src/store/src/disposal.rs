@@ -42,7 +42,8 @@ impl Disposal {
     /// Starts the thread; it ends with this.
     pub(crate) fn start() -> io::Result<Self> {
         let (sender, files) = sync_channel::<OwnedFd>(MAX_WAITING);
-        let thread = thread::Builder::new().name("disposal".to_owned()).spawn(move || files.into_iter().for_each(drop))?;
+        let thread =
+            thread::Builder::new().name("disposal".to_owned()).spawn(move || files.into_iter().for_each(drop))?;
         Ok(Self { sender: Some(sender), thread: Some(thread) })
     }
 

@@ -128,7 +128,16 @@ impl History {
         index::exclude(&repository, unversioned)?;
         let writer =
             Mutex::new(Writer { repository, objects: object::Objects::default(), packs: pack::Packs::default() });
-        Ok((Self { root: root.to_owned(), writer, readers: Mutex::default(), disposal: Disposal::start()?, blamed: Mutex::default() }, is_new))
+        Ok((
+            Self {
+                root: root.to_owned(),
+                writer,
+                readers: Mutex::default(),
+                disposal: Disposal::start()?,
+                blamed: Mutex::default(),
+            },
+            is_new,
+        ))
     }
 
     /// Whether a root that had a repository still has one.

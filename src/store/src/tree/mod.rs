@@ -17,8 +17,8 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fs::{
-    self as sys, Access, AtFlags, Dir, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps,
-    Uid,
+    self as sys, Access, AtFlags, Dir, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags,
+    Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
 use svcfs_base::{DiskAttributes, FileKind, MAX_FILE_BYTES, Name, TreePath};
