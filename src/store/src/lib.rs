@@ -8,6 +8,7 @@
 pub mod condition;
 mod disposal;
 mod error;
+mod fail;
 mod history;
 mod log;
 mod paths;
@@ -15,6 +16,7 @@ mod probe;
 mod tree;
 
 pub use error::StoreError;
+pub use fail::{FailPoint, FailPoints, Nature};
 pub use history::{
     Author, BadObject, BlameHunk, Edit, FileVersion, ForeignCommit, ForeignEntry, GitLock, History, Holder, Inspection,
     Objects, Staged, TreeState, Way, as_recorded, mend_head, order_within,

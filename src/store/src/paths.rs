@@ -8,13 +8,18 @@ pub const STATE_DIRECTORY: &str = ".svc/state";
 /// The files below [`STATE_DIRECTORY`] of one root.
 #[derive(Debug, Clone)]
 pub struct StatePaths {
+    root: PathBuf,
     directory: PathBuf,
 }
 
 impl StatePaths {
     /// Of a knowledge root.
     pub fn of(root: &Path) -> Self {
-        Self { directory: root.join(STATE_DIRECTORY) }
+        Self { root: root.to_owned(), directory: root.join(STATE_DIRECTORY) }
+    }
+    /// The knowledge root.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
     /// The directory itself.
     pub fn directory(&self) -> &Path {

@@ -8,7 +8,7 @@ mod sets;
 use std::sync::mpsc::SyncSender;
 
 use svcfs_base::{Actor, Announcement, Door, Durability, ETag, Fault, FileKind, TreePath};
-use svcfs_store::StatKind;
+use svcfs_store::{FailPoint, StatKind};
 use tracing::{debug, warn};
 
 use crate::Vfs;
@@ -69,6 +69,7 @@ impl Vfs {
         let head = self.core.history.head()?;
         // What is recorded between this look and the submission is left out by the committer.
         let recorded = self.core.history.leaves_at(head, &leaves.iter().collect::<Vec<_>>())?;
+        self.core.fail.pass(FailPoint::AdoptLooked);
         let mut sets = Sets::new(&self.core, reporter, leaves.len());
         for (path, known) in leaves.iter().zip(recorded) {
             let held = self.core.locks.hold([path.clone()].into());

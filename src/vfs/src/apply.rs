@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use svcfs_base::{Applied, Caller, Change, ChangeSet, Durability, Fault, FileKind, Kind, Settled, TreePath};
-use svcfs_store::{Install, StatKind, StoreError};
+use svcfs_store::{FailPoint, Install, StatKind, StoreError};
 
 use crate::Vfs;
 use crate::core::Core;
@@ -98,6 +98,7 @@ impl Vfs {
 
     /// Steps 3 to 5, and a place in the queue.
     fn accept(&self, caller: &Caller, set: ChangeSet) -> Result<Waiting, Fault> {
+        self.core.fail.pass(FailPoint::AcceptHeld);
         let mut is_awaited = set.durability == Durability::Now;
         if !is_awaited && let Some(trouble) = self.core.trouble.lock().as_ref() {
             // The committer is busy completing what is logged, and tells when it is not.
@@ -117,6 +118,7 @@ impl Vfs {
             } // 3, 4
         }
         plan.without_noise();
+        self.core.fail.pass(FailPoint::AcceptPlanned);
         if !plan.moves.is_empty() && !is_alone {
             plan.give_back();
             return Err(Fault::new(Kind::Invalid, "a directory is renamed in a set of its own; send it alone"));
@@ -160,6 +162,7 @@ impl Vfs {
             answer: is_awaited.then_some(sender),
         };
         self.core.queue.push(prepared, |prepared| self.core.show(prepared))?;
+        self.core.fail.pass(FailPoint::AcceptQueued);
         Ok(Waiting { answer: is_awaited.then_some(receiver), files, was_needed: true })
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use svcfs_base::{Actor, Clock, DiskAttributes, Door, Fault, FileKind, Kind, TreePath};
-use svcfs_store::{History, Log, StatKind, StoreError, WorkTree};
+use svcfs_store::{FailPoints, History, Log, StatKind, StoreError, WorkTree};
 use tracing::warn;
 
 use crate::feed::Feed;
@@ -40,6 +40,7 @@ pub(crate) struct Core {
     /// Why the committer cannot go on, while it cannot.
     pub(crate) trouble: Mutex<Option<Fault>>,
     pub(crate) stamps: AtomicU64,
+    pub(crate) fail: FailPoints,
 }
 
 /// A page that went away under another, unversioned name.

@@ -39,7 +39,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use svcfs_base::{Clock, Fault, Kind, Seq};
-use svcfs_store::{History, Log, StatePaths, WorkTree};
+use svcfs_store::{FailPoints, History, Log, StatePaths, WorkTree};
 
 use crate::core::Core;
 use crate::nodes::Nodes;
@@ -100,6 +100,7 @@ impl Vfs {
         }
         let feed = Feed::new(Arc::clone(&log), log.last()?);
         let core = Arc::new(Core {
+            fail: FailPoints::of(&root),
             root,
             places,
             tree,

@@ -12,8 +12,9 @@ use std::path::Path;
 use git2::{Oid, Repository};
 use svcfs_base::Timestamp;
 
-use super::{EMAIL, owner};
-use crate::disposal::{Disposal, Held};
+use super::{EMAIL, History, owner};
+use crate::FailPoint;
+use crate::disposal::Held;
 use crate::tree::reserve;
 
 /// Who moved the branch, in its log.
@@ -22,10 +23,10 @@ const MOVER: &str = "svcfs";
 /// Moves a branch from one commit to another, if it is in a file of its own and stands at the first; false, with nothing changed,
 /// when that is not so or somebody else holds its lock.
 pub(super) fn moved(
+    history: &History,
     repository: &Repository,
     name: &str,
     (from, to): (Oid, Oid),
-    disposal: &Disposal,
 ) -> io::Result<bool> {
     let file = repository.commondir().join(name);
     if !name.starts_with("refs/heads/") || !stands_at(&file, from)? {
@@ -51,9 +52,10 @@ pub(super) fn moved(
         let entry = format!("{from} {to} {MOVER} <{EMAIL}> {seconds} +0000\t{MOVER}\n");
         note(&repository.commondir().join("logs").join(name), &entry)?;
         note(&repository.path().join("logs/HEAD"), &entry)?;
+        history.fail.at(FailPoint::BranchRename)?;
         let replaced = Held::at(&file);
         fs::rename(lock, &file)?;
-        disposal.of(replaced);
+        history.disposal.of(replaced);
         Ok(true)
     })();
     if !matches!(outcome, Ok(true)) {

@@ -7,7 +7,7 @@ use git2::{IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, Status
 use svcfs_base::{ETag, FileKind, TreePath};
 
 use super::{History, Outcome, etag, head_of, oid, owner};
-use crate::{STATE_DIRECTORY, StoreError};
+use crate::{FailPoint, STATE_DIRECTORY, StoreError};
 
 const BEGIN: &str = "# svcfs: begin of what is never versioned";
 const END: &str = "# svcfs: end";
@@ -63,12 +63,18 @@ impl History {
             match present.entry(path)? {
                 Some((id, mode)) => {
                     if let Some(entry) = self.index_entry(path, id, mode)? {
+                        // What was a directory is a file now, or the other way round; git takes both at once for damage.
+                        index.remove_dir(Path::new(path.as_str()), 0)?;
+                        for above in path.ancestors().filter(|above| !above.is_root()) {
+                            index.remove_path(Path::new(above.as_str()))?;
+                        }
                         index.add(&entry)?;
                     }
                 }
                 None => index.remove_path(Path::new(path.as_str()))?,
             }
         }
+        self.fail.at(FailPoint::CheckpointIndex)?;
         index.write()?;
         owner::give_as_its_directory(&repository.path().join("index"))?;
         Ok(())

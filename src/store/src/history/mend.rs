@@ -10,7 +10,7 @@ use git2::{ErrorClass, Oid, Repository};
 use svcfs_base::CommitId;
 use tracing::warn;
 
-use super::{History, Outcome, current_reference, head_of, oid};
+use super::{FailPoint, History, Outcome, current_reference, head_of, oid};
 
 /// A branch is locked for milliseconds: a lock that outlives this has lost its process.
 const MAX_LOCKED: Duration = Duration::from_secs(2);
@@ -21,6 +21,7 @@ impl History {
     /// # Errors
     /// `State` when one cannot be removed.
     pub fn sweep_torn_objects(&self) -> Outcome<usize> {
+        self.fail.at(FailPoint::OpenSweep)?;
         let writer = self.writer.lock();
         let stored = writer.repository.odb()?;
         let mut swept = 0;

@@ -27,8 +27,8 @@ pub use foreign::{ForeignCommit, ForeignEntry, Way, as_recorded, order_within};
 pub(crate) use inspection::set_aside;
 pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, mend_head};
 
-use crate::StoreError;
 use crate::disposal::Disposal;
+use crate::{FailPoint, FailPoints, StoreError};
 
 /// The e-mail of every author: svcfs knows names, not addresses.
 const EMAIL: &str = "svc@internal";
@@ -104,6 +104,7 @@ pub struct History {
     readers: Mutex<Vec<Repository>>,
     disposal: Disposal,
     blamed: Mutex<blame::Blamed>,
+    fail: FailPoints,
 }
 
 struct Writer {
@@ -119,6 +120,8 @@ impl History {
     /// # Errors
     /// `Git` when there is a repository that cannot be opened.
     pub fn open(root: &Path, unversioned: &[String]) -> Outcome<(Self, bool)> {
+        let fail = FailPoints::of(root);
+        fail.at(FailPoint::OpenHistory)?;
         trust_the_root();
         let (repository, is_new) = match Repository::open(root) {
             Ok(repository) => (repository, false),
@@ -135,6 +138,7 @@ impl History {
                 readers: Mutex::default(),
                 disposal: Disposal::start()?,
                 blamed: Mutex::default(),
+                fail,
             },
             is_new,
         ))
@@ -188,6 +192,7 @@ impl History {
     /// # Errors
     /// `Unrecordable` for a path git refuses; `Git` when the parent cannot be read.
     pub fn stage(&self, parent: Option<CommitId>, edits: &[Edit<'_>], author: &Author<'_>) -> Outcome<Staged> {
+        self.fail.at(FailPoint::StageCommit)?;
         let mut writer = self.writer.lock();
         let Writer { repository, objects, .. } = &mut *writer;
         let count = objects.fresh().len();
@@ -240,11 +245,12 @@ impl History {
     /// `Git` with code `Modified` or `Locked` when somebody else moved or holds it.
     pub fn advance(&self, from: Option<CommitId>, to: CommitId) -> Outcome<()> {
         self.publish()?;
+        self.fail.at(FailPoint::BranchMove)?;
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let name = current_reference(repository)?;
         let is_moved = match from {
-            Some(from) => branch::moved(repository, &name, (oid(from)?, oid(to)?), &self.disposal)?,
+            Some(from) => branch::moved(self, repository, &name, (oid(from)?, oid(to)?))?,
             None => false,
         };
         if !is_moved {
@@ -258,6 +264,7 @@ impl History {
                 warn!(%error, "files of the branch could not be given to the owner of the repository");
             }
         }
+        self.fail.pass(FailPoint::BranchMoved);
         drop(writer);
         self.release();
         Ok(())

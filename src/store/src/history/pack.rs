@@ -21,8 +21,8 @@ use svcfs_base::Timestamp;
 use tracing::warn;
 
 use super::{History, Outcome, owner};
-use crate::StoreError;
 use crate::disposal::{Disposal, Held};
+use crate::{FailPoint, FailPoints, StoreError};
 
 /// So many packs of a level become one of the next.
 const FAN: usize = 12;
@@ -75,10 +75,11 @@ impl History {
         if fresh.is_empty() {
             return Ok(());
         }
-        let (pack, keep) = kept(&directory, &fresh)?;
+        let (pack, keep) = kept(&self.fail, &directory, &fresh)?;
         writer.objects.forget_fresh();
         writer.packs.kept.extend(keep);
         writer.packs.add(0, pack);
+        self.fail.pass(FailPoint::PackDone);
         Ok(())
     }
 
@@ -87,7 +88,7 @@ impl History {
         let mut writer = self.writer.lock();
         let directory = writer.repository.commondir().join("objects/pack");
         writer.packs.release();
-        if let Err(error) = writer.packs.merge(&directory, &self.disposal) {
+        if let Err(error) = writer.packs.merge(&directory, &self.disposal, &self.fail) {
             warn!(%error, "packs of git could not be merged; they are whole, and `git gc` merges them too");
         }
     }
@@ -95,7 +96,7 @@ impl History {
     /// Says that everything published so far is on the disk for good: packs that were merged into others are taken away.
     /// Nothing may be published between the flush and this.
     pub fn flushed(&self) {
-        self.writer.lock().packs.flushed();
+        self.writer.lock().packs.flushed(&self.fail);
     }
 
     /// Takes away what a crash left of packs written at or after `since`, whose bytes may not have reached the disk; the log
@@ -159,12 +160,13 @@ impl Packs {
         }
     }
 
-    fn flushed(&mut self) {
+    fn flushed(&mut self, fail: &FailPoints) {
         for pack in self.levels.iter_mut().flatten() {
             pack.is_flushed = true;
         }
         for path in self.merged.drain(..) {
-            if let Err(error) = remove(&path.with_extension("idx")) {
+            let removed = fail.at(FailPoint::PackDrop).map_err(StoreError::from);
+            if let Err(error) = removed.and_then(|()| remove(&path.with_extension("idx"))) {
                 warn!(file = %path.display(), %error, "a pack that was merged into another could not be removed");
             }
         }
@@ -185,7 +187,7 @@ impl Packs {
     }
 
     /// What cannot be merged is left as it is, and no more thought of.
-    fn merge(&mut self, directory: &Path, disposal: &Disposal) -> Outcome<()> {
+    fn merge(&mut self, directory: &Path, disposal: &Disposal, fail: &FailPoints) -> Outcome<()> {
         let mut level = 0;
         while self.levels.get(level).is_some_and(|packs| packs.len() >= FAN) {
             let mut parts = std::mem::take(&mut self.levels[level]);
@@ -200,7 +202,9 @@ impl Packs {
                     whole.push((part, bytes));
                 }
             }
-            if let Some(merged) = joined(directory, &whole)? {
+            fail.at(FailPoint::PackMerge)?;
+            if let Some(merged) = joined(fail, directory, &whole)? {
+                fail.pass(FailPoint::PackMerged);
                 for (part, _) in whole.into_iter().filter(|(part, _)| part.path != merged.path) {
                     if part.is_flushed {
                         self.merged.push(part.path);
@@ -267,7 +271,7 @@ fn remove(index: &Path) -> Outcome<()> {
 }
 
 /// One pack of the objects of many, each once.
-fn joined(directory: &Path, packs: &[(Pack, Vec<u8>)]) -> Outcome<Option<Pack>> {
+fn joined(fail: &FailPoints, directory: &Path, packs: &[(Pack, Vec<u8>)]) -> Outcome<Option<Pack>> {
     let mut seen = HashSet::new();
     let mut objects = Vec::new();
     for (pack, bytes) in packs {
@@ -278,11 +282,11 @@ fn joined(directory: &Path, packs: &[(Pack, Vec<u8>)]) -> Outcome<Option<Pack>> 
     if objects.is_empty() {
         return Ok(None);
     }
-    stored(&Laid::out(directory, &objects)?, &objects).map(Some)
+    stored(fail, &Laid::out(directory, &objects)?, &objects).map(Some)
 }
 
 /// A pack that git's housekeeping leaves alone, and the file that makes it; none when there was one, which is somebody's.
-fn kept(directory: &Path, objects: &[(Oid, &[u8])]) -> Outcome<(Pack, Option<PathBuf>)> {
+fn kept(fail: &FailPoints, directory: &Path, objects: &[(Oid, &[u8])]) -> Outcome<(Pack, Option<PathBuf>)> {
     let laid = Laid::out(directory, objects)?;
     let keep = laid.path.with_extension("keep");
     fs::create_dir_all(directory)?;
@@ -291,7 +295,7 @@ fn kept(directory: &Path, objects: &[(Oid, &[u8])]) -> Outcome<(Pack, Option<Pat
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
         Err(error) => return Err(error.into()),
     };
-    match stored(&laid, objects) {
+    match stored(fail, &laid, objects) {
         Ok(pack) => Ok((pack, is_ours.then_some(keep))),
         Err(error) => {
             // The failure that matters is the first one; leftovers are swept at the next opening.
@@ -361,11 +365,11 @@ impl Laid {
 }
 
 /// Puts a pack and its index in place.
-fn stored(laid: &Laid, objects: &[(Oid, &[u8])]) -> Outcome<Pack> {
+fn stored(fail: &FailPoints, laid: &Laid, objects: &[(Oid, &[u8])]) -> Outcome<Pack> {
     let bodies = objects.iter().map(|(_, bytes)| *bytes);
     let index = index_of(&laid.places, &laid.checksum);
-    put(&laid.path, std::iter::once(&*laid.header).chain(bodies).chain([&laid.checksum[..]]))?;
-    put(&laid.path.with_extension("idx"), std::iter::once(&*index))?;
+    put(fail, &laid.path, std::iter::once(&*laid.header).chain(bodies).chain([&laid.checksum[..]]))?;
+    put(fail, &laid.path.with_extension("idx"), std::iter::once(&*index))?;
     let objects = laid.places.iter().map(|place| Place { range: place.range.clone(), ..*place }).collect();
     Ok(Pack { path: laid.path.clone(), objects, is_flushed: false })
 }
@@ -406,16 +410,18 @@ fn index_of(objects: &[Place], checksum: &[u8]) -> Vec<u8> {
     index
 }
 
-fn put<'a>(path: &Path, parts: impl Iterator<Item = &'a [u8]>) -> Outcome<()> {
+fn put<'a>(fail: &FailPoints, path: &Path, parts: impl Iterator<Item = &'a [u8]>) -> Outcome<()> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     // Not a name that begins with `tmp_`: `git prune` takes those away.
     let temporary = path.with_file_name(format!("{TEMPORARY}{extension}"));
     let outcome = (|| {
+        fail.at(FailPoint::PackWrite)?;
         let mut file = std::io::BufWriter::new(created_anew(&temporary)?);
         for part in parts {
             file.write_all(part)?;
         }
         file.flush()?;
+        fail.at(FailPoint::PackRename)?;
         fs::rename(&temporary, path)
     })();
     if outcome.is_err() {

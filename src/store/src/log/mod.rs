@@ -23,7 +23,7 @@ pub use check::LogCheck;
 pub use read::{ChangePage, PathChange, PathVersion, SetOf};
 pub use tally::{Activity, DayActivity, Occurrence, PageActivity, Selection};
 
-use crate::{StatePaths, StoreError, probe};
+use crate::{FailPoint, FailPoints, StatePaths, StoreError, probe};
 
 /// Contents above this many bytes go to a spool file of their own instead of the database.
 const SPOOL_ABOVE: usize = 1 << 20;
@@ -108,6 +108,7 @@ pub struct Log {
     writer: Mutex<Connection>,
     readers: Mutex<Vec<Connection>>,
     tally: RwLock<tally::Tally>,
+    fail: FailPoints,
 }
 
 type Outcome<T> = Result<T, StoreError>;
@@ -122,6 +123,8 @@ impl Log {
     }
 
     fn open_database(paths: &StatePaths) -> Outcome<(Self, bool)> {
+        let fail = FailPoints::of(paths.root());
+        fail.at(FailPoint::OpenLog)?;
         let file = paths.log();
         let writer = Connection::open(&file)?;
         writer.pragma_update(None, "journal_mode", "wal")?;
@@ -154,6 +157,7 @@ impl Log {
             writer: Mutex::new(writer),
             readers: Mutex::default(),
             tally: RwLock::default(),
+            fail,
         };
         // A crash may come between a spool file and its row, or between a checkpoint and the removal of its spool files.
         let ((settled, _), last) = (log.settled()?, log.last()?);
@@ -167,6 +171,7 @@ impl Log {
             let entry = entry?;
             let logged = entry.file_name().to_str().and_then(|name| name.split('-').next()?.parse().ok()).map(Seq);
             if logged.is_none_or(&is_over) {
+                self.fail.at(FailPoint::CheckpointSpool)?;
                 std::fs::remove_file(entry.path())?;
             }
         }
@@ -191,19 +196,24 @@ impl Log {
 
     fn append_rows(&self, records: &[Record]) -> Outcome<()> {
         let mut writer = self.writer.lock();
+        self.fail.at(FailPoint::LogRows)?;
         let transaction = writer.transaction()?;
         for record in records {
             rows::insert(&transaction, record, SPOOL_ABOVE)?;
         }
+        self.fail.at(FailPoint::LogCommit)?;
         transaction.commit()?;
+        self.fail.pass(FailPoint::LogCommitted);
         Ok(())
     }
 
     fn spool_large(&self, records: &[Record]) -> Outcome<()> {
         let mut is_any = false;
         for (name, content) in large(records) {
+            self.fail.at(FailPoint::LogSpool)?;
             let mut file = File::create(self.spool.join(name))?;
             file.write_all(content)?;
+            self.fail.at(FailPoint::LogSpoolFlush)?;
             file.sync_all()?;
             is_any = true;
         }
@@ -233,6 +243,7 @@ impl Log {
     /// `Database` or `State`; the contents are then kept.
     pub fn settle(&self, seq: Seq, head: Option<CommitId>) -> Outcome<()> {
         {
+            self.fail.at(FailPoint::CheckpointSettle)?;
             let mut writer = self.writer.lock();
             let transaction = writer.transaction()?;
             transaction.execute("DELETE FROM contents WHERE seq <= ?1", [rows::number(seq)])?;
@@ -240,6 +251,7 @@ impl Log {
             transaction.execute("UPDATE settled SET seq = ?1, head = ?2", params![rows::number(seq), head])?;
             transaction.commit()?;
         }
+        self.fail.pass(FailPoint::CheckpointSettled);
         self.sweep(|logged| logged <= seq)
     }
 
@@ -261,6 +273,7 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn set_commits(&self, commits: &[(Seq, CommitId)]) -> Outcome<()> {
+        self.fail.at(FailPoint::OpenRenumber)?;
         let mut writer = self.writer.lock();
         let transaction = writer.transaction()?;
         for (seq, commit) in commits {
@@ -326,6 +339,7 @@ impl Log {
     /// `Database`.
     pub fn close(&self) -> Outcome<()> {
         self.readers.lock().clear();
+        self.fail.at(FailPoint::CloseLog)?;
         let flushed = self.writer.lock().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         flushed.map_err(|error| self.explained(error.into(), 0))
     }

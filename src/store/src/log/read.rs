@@ -7,6 +7,7 @@ use svcfs_base::{Actor, CommitId, ETag, Seq, Timestamp, TreePath};
 
 use super::rows;
 use super::{Against, Log, Outcome, Record};
+use crate::FailPoint;
 
 const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, is_foreign, against";
 
@@ -169,6 +170,7 @@ impl Log {
     /// # Errors
     /// `Database`, or `State` when a spool file cannot be read.
     pub fn unsettled(&self) -> Outcome<Vec<Record>> {
+        self.fail.at(FailPoint::OpenUnsettled)?;
         let (settled, _) = self.settled()?;
         let mut records = self.after(settled, usize::MAX)?;
         self.with_reader(|connection| {

@@ -3,6 +3,7 @@
 //! One rule: no path ever leaves the root. Everything is opened relative to the root's descriptor with `openat2`,
 //! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`: who follows a link must say so, and look again at where it leads.
 
+mod attributes;
 mod stat;
 
 use std::ffi::OsStr;
@@ -17,17 +18,16 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fs::{
-    self as sys, Access, AtFlags, Dir, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags,
-    Timespec, Timestamps, Uid,
+    self as sys, Access, AtFlags, Dir, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid,
 };
 use rustix::io::Errno;
 use svcfs_base::{DiskAttributes, FileKind, MAX_FILE_BYTES, Name, TreePath};
 
 pub use stat::{Stat, StatKind};
 
-use self::stat::{modified_only, to_stat, to_timespec};
+use self::stat::{modified_only, to_stat};
 use crate::disposal::{Disposal, Held};
-use crate::{StatePaths, StoreError};
+use crate::{FailPoint, FailPoints, StatePaths, StoreError};
 
 /// A file to put in place.
 #[derive(Debug, Clone)]
@@ -79,6 +79,7 @@ pub struct WorkTree {
     counter: AtomicU64,
     disposal: Disposal,
     is_root_user: bool,
+    fail: FailPoints,
 }
 
 type Outcome<T> = Result<T, StoreError>;
@@ -93,6 +94,8 @@ impl WorkTree {
     /// `State` when the root is no directory or cannot be written.
     pub fn open(root: &Path) -> Outcome<Self> {
         let paths = StatePaths::of(root);
+        let fail = FailPoints::of(root);
+        fail.at(FailPoint::OpenTree)?;
         std::fs::create_dir_all(paths.temporary())?;
         std::fs::create_dir_all(paths.spool())?;
         let directory = |path: &Path| {
@@ -109,6 +112,7 @@ impl WorkTree {
             counter: AtomicU64::new(0),
             disposal: Disposal::start()?,
             is_root_user: rustix::process::geteuid().is_root(),
+            fail,
         };
         tree.sweep_temporary()?;
         Ok(tree)
@@ -242,7 +246,9 @@ impl WorkTree {
         let before = replaced.as_ref().map(sys::fstat).transpose().map_err(|error| disk(path, error))?;
         let temporary = format!("{:x}", self.counter.fetch_add(1, Ordering::Relaxed));
         let made = self.make_temporary(&temporary, install, before.as_ref(), &parent);
-        let renamed = made.and_then(|()| sys::renameat(&self.temporary, &*temporary, &parent, name));
+        let renamed = made
+            .and_then(|()| self.fails_at(FailPoint::TreeRename))
+            .and_then(|()| sys::renameat(&self.temporary, &*temporary, &parent, name));
         self.disposal.of(Held::from(replaced));
         renamed.map_err(|error| {
             // The failure that matters is the first one; a leftover is swept at the next opening.
@@ -258,6 +264,7 @@ impl WorkTree {
         before: Option<&sys::Stat>,
         parent: &OwnedFd,
     ) -> rustix::io::Result<()> {
+        self.fails_at(FailPoint::TreeWrite)?;
         if install.kind == FileKind::Symlink {
             sys::symlinkat(OsStr::from_bytes(install.content), &self.temporary, name)?;
         } else {
@@ -294,6 +301,7 @@ impl WorkTree {
     /// `Disk` with what the system said.
     pub fn remove(&self, path: &TreePath) -> Outcome<()> {
         let (parent, name) = self.parent_of(path)?;
+        self.fails_at(FailPoint::TreeRemove).map_err(|error| disk(path, error))?;
         let removed = Held::from(sys::openat(&parent, name, HOLD, Mode::empty()).ok());
         let outcome = sys::unlinkat(&parent, name, AtFlags::empty()).map_err(|error| disk(path, error));
         self.disposal.of(removed);
@@ -315,6 +323,7 @@ impl WorkTree {
     /// `Disk` with `AlreadyExists` or what else the system said.
     pub fn make_directory(&self, path: &TreePath, mode: u32) -> Outcome<()> {
         let (parent, name) = self.parent_of(path)?;
+        self.fails_at(FailPoint::TreeParents).map_err(|error| disk(path, error))?;
         sys::mkdirat(&parent, name, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| disk(path, error))?;
         if self.is_root_user {
             let owner = sys::fstat(&parent).map_err(|error| disk(path, error))?;
@@ -367,46 +376,9 @@ impl WorkTree {
     pub fn rename(&self, from: &TreePath, to: &TreePath, replace: bool) -> Outcome<()> {
         let (old_parent, old_name) = self.parent_of(from)?;
         let (new_parent, new_name) = self.parent_of(to)?;
+        self.fails_at(FailPoint::TreeMove).map_err(|error| disk(to, error))?;
         let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         sys::renameat_with(&old_parent, old_name, &new_parent, new_name, flags).map_err(|error| disk(to, error))
-    }
-
-    /// Sets permission bits.
-    ///
-    /// # Errors
-    /// `Disk` with what the system said.
-    pub fn set_mode(&self, path: &TreePath, mode: u32) -> Outcome<()> {
-        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
-        sys::fchmod(&descriptor, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| disk(path, error))
-    }
-
-    /// Sets the owner, the group, or both.
-    ///
-    /// # Errors
-    /// `Disk` with what the system said.
-    pub fn set_owner(&self, path: &TreePath, uid: Option<u32>, gid: Option<u32>) -> Outcome<()> {
-        let (parent, name) = self.parent_of(path)?;
-        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-        sys::chownat(&parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| disk(path, error))
-    }
-
-    /// Sets access time, modification time, or both; links themselves, not what they point at.
-    ///
-    /// # Errors
-    /// `Disk` with what the system said.
-    pub fn set_times(
-        &self,
-        path: &TreePath,
-        accessed: Option<SystemTime>,
-        modified: Option<SystemTime>,
-    ) -> Outcome<()> {
-        let (parent, name) = self.parent_of(path)?;
-        let omit = Timespec { tv_sec: 0, tv_nsec: sys::UTIME_OMIT };
-        let times = Timestamps {
-            last_access: accessed.map_or(omit, to_timespec),
-            last_modification: modified.map_or(omit, to_timespec),
-        };
-        sys::utimensat(&parent, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| disk(path, error))
     }
 
     /// Flushes everything written below the root, and the directories that name it, to the disk.
@@ -414,6 +386,7 @@ impl WorkTree {
     /// # Errors
     /// `State` with what the system said: nothing may be taken for flushed then.
     pub fn flush(&self) -> Outcome<()> {
+        self.fail.at(FailPoint::CheckpointFlush)?;
         sys::syncfs(self.temporary.as_fd()).map_err(|error| StoreError::State(error.into()))
     }
 
@@ -452,6 +425,10 @@ impl WorkTree {
         let parent = path.parent().ok_or_else(|| disk(path, Errno::BUSY))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         Ok((self.open_at(&parent, flags)?, path.name()))
+    }
+
+    fn fails_at(&self, point: FailPoint) -> rustix::io::Result<()> {
+        self.fail.at(point).map_err(to_errno)
     }
 
     fn sweep_temporary(&self) -> Outcome<()> {

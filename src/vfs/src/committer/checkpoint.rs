@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use svcfs_store::StoreError;
+use svcfs_store::{FailPoint, StoreError};
 use tracing::{debug, info, warn};
 
 use super::Committer;
@@ -35,6 +35,7 @@ impl Committer {
             self.refresh_index();
         }
         self.core.tree.flush()?;
+        self.core.fail.pass(FailPoint::CheckpointFlushed);
         self.core.history.flushed();
         self.core.log.settle(self.last, self.head)?;
         self.unsettled_bytes = 0;

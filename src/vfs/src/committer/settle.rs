@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use svcfs_base::{Fault, TreePath};
-use svcfs_store::{Author, StoreError};
+use svcfs_store::{Author, FailPoint, StoreError};
 use tracing::{debug, error, warn};
 
 use super::foreign::{foreign_records, no_branch};
@@ -52,6 +52,7 @@ impl Committer {
                 let _ = answer.send(Ok(Receipt { seq: record.seq, commit: record.commit }));
             }
         }
+        self.core.fail.pass(FailPoint::FeedAnswered);
         self.last_work = Instant::now();
         true
     }
@@ -62,6 +63,7 @@ impl Committer {
 
     fn try_settle(&mut self, planned: &mut [Planned]) -> Result<(), StoreError> {
         self.install(planned)?; // 7
+        self.core.fail.pass(FailPoint::TreeDone);
         self.touched.extend(planned.iter().flat_map(|planned| &planned.record.entries).map(|entry| entry.path.clone()));
         let Some(target) = planned.last().and_then(|planned| planned.record.commit) else {
             return Ok(());

@@ -6,6 +6,7 @@ use svcfs_base::{CommitId, ETag, Fault, Seq, TreePath};
 use svcfs_store::{Author, Edit, Record, StoreError};
 use tracing::{error, warn};
 
+use super::logged::Logged;
 use crate::core::Core;
 use crate::progress::{Progress, Reporter};
 
@@ -17,15 +18,16 @@ pub(super) struct Completed {
     pub(super) known: HashSet<CommitId>,
 }
 
-/// Builds the commits of `records` again and brings the branch to the newest.
+/// Builds the logged commits again and brings the branch to the newest.
 pub(super) fn complete(
     core: &Core,
     settled: Option<CommitId>,
-    records: &[Record],
+    logged: &Logged<'_>,
     reporter: &mut Reporter,
 ) -> Result<Completed, Fault> {
+    let records = logged.records;
     // Writes every object of theirs again, whatever the branch shows.
-    let built = rebuild(core, settled, records, reporter)?;
+    let built = rebuild(core, settled, logged, reporter)?;
     let mut known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
     let Some(ours) = built.tip else { return Ok(Completed { newest: settled, known }) };
     match core.history.head()? {
@@ -71,7 +73,7 @@ fn on_top(
         }
     }
     // The same work once more, told already.
-    let built = rebuild(core, Some(head), &missing, &mut Reporter::silent())?;
+    let built = rebuild(core, Some(head), &Logged::new(&missing), &mut Reporter::silent())?;
     if let Some(ours) = built.tip.filter(|ours| *ours != head) {
         core.history.advance(Some(head), ours)?;
     }
@@ -89,9 +91,10 @@ struct Rebuilt {
 fn rebuild(
     core: &Core,
     parent: Option<CommitId>,
-    records: &[Record],
+    logged: &Logged<'_>,
     reporter: &mut Reporter,
 ) -> Result<Rebuilt, Fault> {
+    let records = logged.records;
     let total = records.len();
     reporter.tell(Progress::Replaying { records: 0, total });
     let mut tip = parent;
@@ -106,10 +109,10 @@ fn rebuild(
             }
             continue;
         }
-        let mut commit = stage(core, tip, record, records)?;
+        let mut commit = stage(core, tip, record, logged)?;
         if commit != record.commit
             && let Some((theirs, after)) = next_of_others(records, at)
-            && let Ok(other) = stage(core, Some(theirs), record, records)
+            && let Ok(other) = stage(core, Some(theirs), record, logged)
             && other == record.commit
         {
             // The branch was moved under ours after they were logged: the others' commits, recorded later, lie below.
@@ -136,13 +139,13 @@ fn stage(
     core: &Core,
     parent: Option<CommitId>,
     record: &Record,
-    records: &[Record],
+    logged: &Logged<'_>,
 ) -> Result<Option<CommitId>, Fault> {
     let mut contents = Vec::with_capacity(record.entries.len());
     for entry in &record.entries {
         contents.push(match (&entry.content, entry.new) {
             (Some(content), _) => Some(content.clone()),
-            (None, Some(blob)) => super::files::content_of(core, &entry.path, blob, records)?,
+            (None, Some(blob)) => logged.content_of(core, &entry.path, blob)?,
             (None, None) => None,
         });
     }

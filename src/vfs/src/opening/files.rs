@@ -1,12 +1,12 @@
 //! The files of the log's unsettled end, put in place again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use svcfs_base::{CommitId, DiskAttributes, ETag, Fault, FileKind, TreePath};
 use svcfs_store::{Entry, Record, StatKind, StoreError};
 use tracing::warn;
 
+use super::logged::Logged;
 use crate::core::{Core, is_missing, kept_if_in_the_way};
 use crate::overlay::Leaf;
 use crate::progress::{Progress, Reporter};
@@ -18,18 +18,18 @@ type State = Option<(ETag, FileKind)>;
 pub(super) fn complete(
     core: &Core,
     settled: Option<CommitId>,
-    records: &[Record],
+    logged: &Logged<'_>,
     reporter: &mut Reporter,
 ) -> Result<(), Fault> {
-    rename_directories(core, records)?;
-    let newest = newest_by_path(records);
+    rename_directories(core, logged.records)?;
+    let paths: Vec<_> = logged.by_path().keys().copied().collect();
+    let recorded = core.history.leaves_at(settled, &paths)?;
+    let total = paths.len();
     let mut changed = Vec::new();
-    let known = known_states(core, settled, records)?;
-    let total = known.len();
     reporter.tell(Progress::Restoring { files: 0, total });
-    for (at, (path, states)) in known.into_iter().enumerate() {
+    for (at, ((path, entries), recorded)) in logged.by_path().iter().zip(recorded).enumerate() {
         reporter.pass(Progress::Restoring { files: at, total });
-        let Some(entry) = newest.get(path) else { continue };
+        let Some(newest) = entries.last() else { continue };
         let present = match core.standing(path) {
             Ok(standing) => standing.map(|leaf| (leaf.etag, leaf.kind)),
             Err(error) => {
@@ -37,11 +37,11 @@ pub(super) fn complete(
                 continue;
             }
         };
-        if present == entry.new.map(|blob| (blob, entry.kind)) {
+        if present == newest.new.map(|blob| (blob, newest.kind)) {
             continue;
         }
-        if states.contains(&present) || is_left_torn(core, path, records)? {
-            changed.push(*entry);
+        if present == recorded || may_stand(entries, present) || is_left_torn(core, logged, (path, entries))? {
+            changed.push(*newest);
         } else {
             warn!(page.path = %path, "edited behind the server after its last write; the edit is kept and recorded");
         }
@@ -52,11 +52,19 @@ pub(super) fn complete(
     }
     for entry in &changed {
         if let Some(blob) = entry.new {
-            install(core, entry, blob, records)?;
+            install(core, entry, blob, logged)?;
         }
     }
     reporter.tell(Progress::Restoring { files: total, total });
     Ok(())
+}
+
+/// Whether one of the entries of a path says that this stood there, before or after it.
+fn may_stand(entries: &[&Entry], present: State) -> bool {
+    entries
+        .iter()
+        .flat_map(|entry| [entry.old, entry.new].map(|blob| blob.map(|blob| (blob, entry.kind))))
+        .any(|state| state == present)
 }
 
 /// Renames directories whose rename did not reach the disk. Where a later record has to do with either name, it did: what
@@ -83,14 +91,13 @@ fn rename_directories(core: &Core, records: &[Record]) -> Result<(), Fault> {
 
 /// Whether a file is what a power cut left of one of ours: it was renamed into place before its bytes reached the disk, and
 /// nobody touched it since the machine was started.
-fn is_left_torn(core: &Core, path: &TreePath, records: &[Record]) -> Result<bool, StoreError> {
+fn is_left_torn(core: &Core, logged: &Logged<'_>, (path, entries): (&TreePath, &[&Entry])) -> Result<bool, StoreError> {
     let Ok((present, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
     if stat.kind != StatKind::File || stat.changed >= core.tree.started() {
         return Ok(false);
     }
-    let written = records.iter().flat_map(|record| &record.entries).filter(|entry| entry.path == *path);
-    for blob in written.filter_map(|entry| entry.new) {
-        if content_of(core, path, blob, records)?.is_some_and(|content| is_torn(&present, &content)) {
+    for blob in entries.iter().filter_map(|entry| entry.new) {
+        if logged.content_of(core, path, blob)?.is_some_and(|content| is_torn(&present, &content)) {
             return Ok(true);
         }
     }
@@ -103,29 +110,6 @@ fn is_torn(present: &[u8], content: &[u8]) -> bool {
     present.len() <= content.len() && content.starts_with(&present[..present.len() - zeros])
 }
 
-fn newest_by_path(records: &[Record]) -> BTreeMap<&TreePath, &Entry> {
-    records.iter().flat_map(|record| &record.entries).map(|entry| (&entry.path, entry)).collect()
-}
-
-fn known_states<'r>(
-    core: &Core,
-    settled: Option<CommitId>,
-    records: &'r [Record],
-) -> Result<BTreeMap<&'r TreePath, Vec<State>>, Fault> {
-    let mut known: BTreeMap<&TreePath, Vec<State>> = BTreeMap::new();
-    for entry in records.iter().flat_map(|record| &record.entries) {
-        let states = known.entry(&entry.path).or_default();
-        states.push(entry.old.map(|blob| (blob, entry.kind)));
-        states.push(entry.new.map(|blob| (blob, entry.kind)));
-    }
-    let paths: Vec<_> = known.keys().copied().collect();
-    let recorded = core.history.leaves_at(settled, &paths)?;
-    for (states, state) in known.values_mut().zip(recorded) {
-        states.push(state);
-    }
-    Ok(known)
-}
-
 fn remove(core: &Core, path: &TreePath) -> Result<(), Fault> {
     match core.tree.remove(path) {
         Err(error) if is_missing(&error) => {}
@@ -134,11 +118,11 @@ fn remove(core: &Core, path: &TreePath) -> Result<(), Fault> {
     Ok(())
 }
 
-fn install(core: &Core, entry: &Entry, blob: ETag, records: &[Record]) -> Result<(), Fault> {
+fn install(core: &Core, entry: &Entry, blob: ETag, logged: &Logged<'_>) -> Result<(), Fault> {
     let path = &entry.path;
     let content = match &entry.content {
         Some(content) => Some(content.clone()),
-        None => content_of(core, path, blob, records)?,
+        None => logged.content_of(core, path, blob)?,
     };
     let Some(content) = content else { return Ok(()) };
     let disk = DiskAttributes { modified: entry.modified, ..DiskAttributes::default() };
@@ -161,28 +145,6 @@ fn clear_empty_directories(core: &Core, path: &TreePath) {
             open.pop();
         }
     }
-}
-
-/// Content that the log may not hold itself: of an adopted edit or a directory rename. None when it is nowhere.
-pub(super) fn content_of(
-    core: &Core,
-    path: &TreePath,
-    blob: ETag,
-    records: &[Record],
-) -> Result<Option<Bytes>, StoreError> {
-    let logged = records
-        .iter()
-        .flat_map(|record| &record.entries)
-        .find(|entry| entry.new == Some(blob) && entry.content.is_some());
-    if let Some(content) = logged.and_then(|entry| entry.content.clone()) {
-        return Ok(Some(content));
-    }
-    if let Ok(Some(leaf)) = core.standing(path)
-        && leaf.etag == blob
-    {
-        return Ok(Some(leaf.content));
-    }
-    core.history.blob(blob)
 }
 
 #[cfg(test)]

@@ -5,17 +5,19 @@
 
 mod commits;
 mod files;
+mod logged;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use svcfs_base::{CommitId, Fault};
-use svcfs_store::{ForeignCommit, Way};
+use svcfs_store::{FailPoint, ForeignCommit, Way};
 use tracing::{info, warn};
 
 use crate::committer::{Committer, foreign_record, numbered};
 use crate::core::Core;
 use crate::progress::{Progress, Reporter};
+use logged::Logged;
 
 /// How many commits of others are read and logged at once.
 const COMMITS_AT_ONCE: usize = 1_000;
@@ -37,13 +39,16 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
         if torn > 0 {
             warn!(objects = torn, "objects of git without their bytes are written anew");
         }
-        let completed = commits::complete(core, settled_head, &unsettled, reporter)?;
+        let logged = Logged::new(&unsettled);
+        let completed = commits::complete(core, settled_head, &logged, reporter)?;
+        core.fail.pass(FailPoint::OpenCommits);
         committer.head = completed.newest;
         known = completed.known;
         // What others committed they put in place themselves, and may have committed more since.
         if unsettled.iter().any(|record| !record.foreign) {
-            files::complete(core, settled_head, &unsettled, reporter)?;
+            files::complete(core, settled_head, &logged, reporter)?;
         }
+        core.fail.pass(FailPoint::OpenFiles);
         committer.is_unsettled = true;
         committer.touched.extend(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
     }
@@ -51,6 +56,7 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
         warn!("`.git/index` was lost in a crash; it is made anew");
     }
     follow(&mut committer, &known, is_new_log, reporter)?;
+    core.fail.pass(FailPoint::OpenFollowed);
     Ok(committer)
 }
 

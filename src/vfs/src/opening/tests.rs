@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "a crash is imitated by damaging a copy")]
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use tempfile::TempDir;
 use crate::Vfs;
 use crate::committer::{foreign_record, numbered};
 use crate::tests::{TestSpace, at, eve, options};
+
+mod many;
 
 /// A copy of the root as a crash would leave it: the log is flushed, nothing was closed.
 pub(crate) fn crashed(space: &TestSpace) -> TempDir {
@@ -68,12 +70,25 @@ pub(crate) fn remove_tree(root: &Path) {
     }
 }
 
-pub(crate) fn remove_loose_objects(root: &Path) {
-    for entry in fs::read_dir(root.join(".git/objects")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.file_name().unwrap().len() == 2 {
-            fs::remove_dir_all(path).unwrap();
-        }
+/// The packs of a copy that were written after its first commit was settled, by their index.
+fn new_packs(space: &TestSpace, root: &Path) -> Vec<PathBuf> {
+    let settled = space.git(&["rev-list", "--max-parents=0", "HEAD"]);
+    let has_first = |index: &PathBuf| {
+        let listed = Command::new("git").arg("show-index").stdin(fs::File::open(index).unwrap()).output().unwrap();
+        String::from_utf8(listed.stdout).unwrap().contains(settled.trim())
+    };
+    let files = fs::read_dir(root.join(".git/objects/pack")).unwrap().map(|entry| entry.unwrap().path());
+    let indexes = files.filter(|file| file.extension().is_some_and(|extension| extension == "idx"));
+    let found: Vec<_> = indexes.filter(|index| !has_first(index)).collect();
+    assert!(!found.is_empty(), "nothing was written since");
+    found
+}
+
+/// Takes the objects from a copy that were written after its first commit was settled.
+pub(crate) fn remove_new_objects(space: &TestSpace, root: &Path) {
+    for index in new_packs(space, root) {
+        fs::remove_file(index.with_extension("pack")).unwrap();
+        fs::remove_file(index).unwrap();
     }
 }
 
@@ -98,7 +113,7 @@ fn objects_and_a_branch_that_never_reached_the_disk_are_made_again() {
     let copy = crashed(&space);
     let settled = space.git(&["rev-list", "--max-parents=0", "HEAD"]);
     fs::write(copy.path().join(".git/refs/heads/main"), settled).unwrap();
-    remove_loose_objects(copy.path());
+    remove_new_objects(&space, copy.path());
     assert_whole(&reopened(copy), &space.log());
 }
 
@@ -141,7 +156,7 @@ fn opening_twice_after_a_crash_changes_nothing_more() {
 fn lose_history_since_the_first_commit(space: &TestSpace, copy: &Path) {
     let settled = space.git(&["rev-list", "--max-parents=0", "HEAD"]);
     fs::write(copy.join(".git/refs/heads/main"), settled).unwrap();
-    remove_loose_objects(copy);
+    remove_new_objects(space, copy);
 }
 
 /// A space whose log is settled up to a first commit, with one page in it.
@@ -248,7 +263,7 @@ fn an_adopted_edit_that_is_lost_with_the_power_does_not_keep_a_space_from_openin
         if is_branch_lost {
             lose_history_since_the_first_commit(&space, copy.path());
         } else {
-            remove_loose_objects(copy.path());
+            remove_new_objects(&space, copy.path());
         }
         fs::remove_file(copy.path().join("a.md")).unwrap();
         let again = reopened(copy);
@@ -264,14 +279,10 @@ fn objects_that_reached_the_disk_without_their_bytes_are_made_again() {
     space.put("d/a.md", "one");
     space.put("d/a.md", "two");
     let copy = crashed(&space);
-    for entry in fs::read_dir(copy.path().join(".git/objects")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.file_name().unwrap().len() == 2 {
-            for object in fs::read_dir(path).unwrap() {
-                let object = object.unwrap().path();
-                fs::remove_file(&object).unwrap();
-                fs::write(&object, "").unwrap();
-            }
+    for index in new_packs(&space, copy.path()) {
+        for file in [index.with_extension("pack"), index] {
+            fs::remove_file(&file).unwrap();
+            fs::write(&file, "").unwrap();
         }
     }
     let again = reopened(copy);

@@ -382,3 +382,17 @@ proptest! {
         run(&steps);
     }
 }
+
+#[test]
+fn a_file_with_the_name_of_a_directory_that_went_stands_alone_in_gits_index() {
+    run(&[
+        Step::EditBehind { path: 18, text: 0 },
+        Step::Write { path: 18, text: 0, is_soon: false },
+        Step::Reopen,
+        Step::RenameDirectory { which: 0, to: 6 },
+        Step::Write { path: 3, text: 0, is_soon: false },
+        Step::RenameDirectory { which: 0, to: 5 },
+        Step::EditBehind { path: 3, text: 0 },
+        Step::CommitBehind { path: 24, text: 0 },
+    ]);
+}

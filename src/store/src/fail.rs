@@ -1,0 +1,179 @@
+//! Fail points: the named moments of the write path at which a test may break things off (habit H15).
+//!
+//! One rule: the list below is the only one. A step that is not in it cannot be broken, and a name in it that no test walks
+//! fails the tests. Without the feature `fail-points`, which only tests switch on, nothing of this is compiled into the program.
+//!
+//! The machinery is the crate `fail`. Its points belong to the whole process; ours are named by root and point, so that tests
+//! run beside each other.
+
+use std::io;
+use std::path::Path;
+
+/// What may go wrong at a point beside the end of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nature {
+    /// Between two steps: nothing is asked of the disk.
+    Moment,
+    /// Something is asked of the disk, and a writer waits for it.
+    Call,
+    /// Something is asked of the disk that no write depends on: it is tried again later, or left.
+    Housekeeping,
+}
+
+macro_rules! fail_points {
+    ($($point:ident $name:literal $nature:ident $meaning:literal)*) => {
+        /// A named moment of the write path. Steps are numbered as in ARCHITECTURE.md.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum FailPoint { $(#[doc = $meaning] $point,)* }
+
+        impl FailPoint {
+            /// Every point, in the order of the write path.
+            pub const ALL: &'static [Self] = &[$(Self::$point),*];
+            /// Its name: `<step>.<what>`.
+            pub const fn name(self) -> &'static str { match self { $(Self::$point => $name),* } }
+            /// What it stands for.
+            pub const fn meaning(self) -> &'static str { match self { $(Self::$point => $meaning),* } }
+            /// What may go wrong there.
+            pub const fn nature(self) -> Nature { match self { $(Self::$point => Nature::$nature),* } }
+        }
+    };
+}
+
+fail_points! {
+    AcceptHeld         "accept.held"          Moment       "2: the paths are held, nothing is looked at"
+    AcceptPlanned      "accept.planned"       Moment       "4: conditions and gates are passed, nothing is queued"
+    AcceptQueued       "accept.queued"        Moment       "5: the set stands in the queue and every reader sees it"
+    StageCommit        "stage.commit"         Call         "6: the objects of a commit are about to be made in memory"
+    LogSpool           "log.spool"            Call         "6: a large content is about to be written beside the log"
+    LogSpoolFlush      "log.spool_flush"      Call         "6: it is written and about to be flushed"
+    LogRows            "log.rows"             Call         "6: the rows of a batch are about to be written"
+    LogCommit          "log.commit"           Call         "6: the rows are written, and about to be flushed"
+    LogCommitted       "log.committed"        Moment       "6: the batch is in the log: it will happen"
+    TreeParents        "tree.parents"         Call         "7: a directory is about to be made"
+    TreeWrite          "tree.write"           Call         "7: a file is about to be written under a temporary name"
+    TreeRename         "tree.rename"          Call         "7: it is written and about to get its own name"
+    TreeRemove         "tree.remove"          Call         "7: a file is about to be removed"
+    TreeMove           "tree.move"            Call         "7: a directory is about to be renamed"
+    TreeDone           "tree.done"            Moment       "7: the tree has the batch, git has not"
+    PackWrite          "pack.write"           Call         "8: a file of a pack is about to be written under a temporary name"
+    PackRename         "pack.rename"          Call         "8: it is written and about to get its own name"
+    PackDone           "pack.done"            Moment       "8: the pack is whole, no branch shows it"
+    BranchMove         "branch.move"          Call         "8: the branch is about to move"
+    BranchRename       "branch.rename"        Call         "8: the branch is locked, its new commit is written and about to get its place"
+    BranchMoved        "branch.moved"         Moment       "8: the branch shows the batch, nobody has heard of it"
+    PackMerge          "pack.merge"           Housekeeping "8: small packs are about to become one"
+    PackMerged         "pack.merged"          Moment       "8: they are one, and still there beside it"
+    FeedAnswered       "feed.answered"        Moment       "9: followers and writers have heard of the batch"
+    CheckpointIndex    "checkpoint.index"     Housekeeping "checkpoint: `.git/index` is about to be written"
+    CheckpointFlush    "checkpoint.flush"     Housekeeping "checkpoint: tree and packs are about to be flushed"
+    CheckpointFlushed  "checkpoint.flushed"   Moment       "checkpoint: they are flushed, the log does not know"
+    PackDrop           "pack.drop"            Housekeeping "checkpoint: a pack that was merged into another is about to be removed"
+    CheckpointSettle   "checkpoint.settle"    Housekeeping "checkpoint: the log is about to let go of contents"
+    CheckpointSettled  "checkpoint.settled"   Moment       "checkpoint: it has, their spool files are there"
+    CheckpointSpool    "checkpoint.spool"     Housekeeping "checkpoint: a spool file is about to be removed"
+    AdoptLooked        "adopt.looked"         Moment       "adoption: what differs is known, nothing is queued"
+    OpenTree           "open.tree"            Call         "opening: the state directories are about to be made"
+    OpenLog            "open.log"             Call         "opening: the log is about to be opened"
+    OpenHistory        "open.history"         Call         "opening: the repository is about to be opened"
+    OpenUnsettled      "open.unsettled"       Call         "opening: what was not settled is about to be read"
+    OpenSweep          "open.sweep"           Call         "opening: what a crash tore is about to be taken away"
+    OpenCommits        "open.commits"         Moment       "opening: the commits are there, the files may not be"
+    OpenRenumber       "open.renumber"        Call         "opening: the log is about to be told the commits"
+    OpenFiles          "open.files"           Moment       "opening: the files are there, too"
+    OpenFollowed       "open.followed"        Moment       "opening: log, branch and tree agree again"
+    CloseLog           "close.log"            Housekeeping "closing: everything is in place, the log is about to be closed"
+}
+
+/// The points of one root. Nothing, in a program that is not a test.
+#[derive(Debug, Clone)]
+pub struct FailPoints {
+    #[cfg(feature = "fail-points")]
+    scope: std::sync::Arc<str>,
+}
+
+#[cfg(not(feature = "fail-points"))]
+impl FailPoints {
+    /// The points of a root.
+    #[inline(always)]
+    pub const fn of(_: &Path) -> Self {
+        Self {}
+    }
+
+    /// Passes a point.
+    ///
+    /// # Errors
+    /// None.
+    #[inline(always)]
+    pub const fn at(&self, _: FailPoint) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Passes a point at which nothing is asked of the disk.
+    #[inline(always)]
+    pub const fn pass(&self, _: FailPoint) {}
+}
+
+#[cfg(feature = "fail-points")]
+impl FailPoints {
+    /// The points of a root.
+    pub fn of(root: &Path) -> Self {
+        Self { scope: root.to_string_lossy().into() }
+    }
+
+    /// Passes a point, or does there what a test wants to be done.
+    ///
+    /// # Errors
+    /// What a test wants the disk to say.
+    pub fn at(&self, point: FailPoint) -> io::Result<()> {
+        fail::fail_point!(&self.name_of(point), |number| Err(said(number)));
+        Ok(())
+    }
+
+    /// Passes a point at which nothing is asked of the disk.
+    pub fn pass(&self, point: FailPoint) {
+        fail::fail_point!(&self.name_of(point));
+    }
+
+    /// What the disk says at a point from now on, as the number of an error.
+    pub fn refuse(&self, point: FailPoint, errno: i32) {
+        self.set(point, &format!("return({errno})"));
+    }
+
+    /// Whoever comes to a point stays there until [`FailPoints::clear`].
+    pub fn pause(&self, point: FailPoint) {
+        self.set(point, "pause");
+    }
+
+    /// Calls a function at a point from now on, on the thread that comes there.
+    ///
+    /// # Panics
+    /// When `fail` does not take it.
+    pub fn call(&self, point: FailPoint, function: impl Fn() + Send + Sync + 'static) {
+        if let Err(error) = fail::cfg_callback(self.name_of(point), function) {
+            panic!("{}: {error}", point.name());
+        }
+    }
+
+    /// A point is passed again as if it were not there.
+    pub fn clear(&self, point: FailPoint) {
+        // Not only removed: whoever pauses there must hear of it.
+        self.set(point, "off");
+        fail::remove(self.name_of(point));
+    }
+
+    fn set(&self, point: FailPoint, action: &str) {
+        if let Err(error) = fail::cfg(self.name_of(point), action) {
+            panic!("{}: {error}", point.name());
+        }
+    }
+
+    fn name_of(&self, point: FailPoint) -> String {
+        format!("{}|{}", self.scope, point.name())
+    }
+}
+
+#[cfg(feature = "fail-points")]
+fn said(number: Option<String>) -> io::Error {
+    let number = number.and_then(|text| text.parse().ok());
+    number.map_or_else(|| io::Error::other("a fail point without a number"), io::Error::from_raw_os_error)
+}

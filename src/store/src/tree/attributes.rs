@@ -1,0 +1,49 @@
+//! What a file has beside its content.
+
+use std::time::SystemTime;
+
+use rustix::fs::{self as sys, AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
+use svcfs_base::TreePath;
+
+use super::stat::to_timespec;
+use super::{Outcome, WorkTree, disk};
+
+impl WorkTree {
+    /// Sets permission bits.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn set_mode(&self, path: &TreePath, mode: u32) -> Outcome<()> {
+        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+        sys::fchmod(&descriptor, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| disk(path, error))
+    }
+
+    /// Sets the owner, the group, or both.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn set_owner(&self, path: &TreePath, uid: Option<u32>, gid: Option<u32>) -> Outcome<()> {
+        let (parent, name) = self.parent_of(path)?;
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        sys::chownat(&parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| disk(path, error))
+    }
+
+    /// Sets access time, modification time, or both; links themselves, not what they point at.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn set_times(
+        &self,
+        path: &TreePath,
+        accessed: Option<SystemTime>,
+        modified: Option<SystemTime>,
+    ) -> Outcome<()> {
+        let (parent, name) = self.parent_of(path)?;
+        let omit = Timespec { tv_sec: 0, tv_nsec: sys::UTIME_OMIT };
+        let times = Timestamps {
+            last_access: accessed.map_or(omit, to_timespec),
+            last_modification: modified.map_or(omit, to_timespec),
+        };
+        sys::utimensat(&parent, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| disk(path, error))
+    }
+}

@@ -1,0 +1,129 @@
+//! Killed at each point: what a kill leaves is what the disk shows at that moment, so a copy is taken, and opened.
+
+use super::*;
+use crate::opening::tests::reopened;
+
+/// What a kill at a point would have left.
+struct Image {
+    point: FailPoint,
+    directory: TempDir,
+    /// How many deeds must be there, and how many may be.
+    deeds: std::ops::RangeInclusive<usize>,
+}
+
+/// Takes an image at each point, the first time that each deed comes there.
+struct Recorder {
+    root: std::path::PathBuf,
+    seen: Mutex<BTreeSet<(FailPoint, usize)>>,
+    images: Mutex<Vec<Image>>,
+    /// Deeds that are safe, and deeds that were begun.
+    safe: AtomicUsize,
+    begun: AtomicUsize,
+    /// Nobody passes a point while an image is taken.
+    taking: Mutex<()>,
+}
+
+impl Recorder {
+    /// Watches a root whose first deeds are done.
+    fn watch(root: &Path, deeds: std::ops::RangeInclusive<usize>) -> Arc<Self> {
+        let recorder = Arc::new(Self {
+            root: root.to_owned(),
+            seen: Mutex::default(),
+            images: Mutex::default(),
+            safe: AtomicUsize::new(*deeds.start()),
+            begun: AtomicUsize::new(*deeds.end()),
+            taking: Mutex::default(),
+        });
+        for point in FailPoint::ALL {
+            let recorder = Arc::clone(&recorder);
+            FailPoints::of(root).call(*point, move || recorder.come_by(*point));
+        }
+        recorder
+    }
+
+    fn come_by(&self, point: FailPoint) {
+        let _taking = self.taking.lock();
+        let (safe, begun) = (self.safe.load(Ordering::SeqCst), self.begun.load(Ordering::SeqCst));
+        if self.seen.lock().insert((point, begun)) {
+            let directory = copied(&self.root);
+            // Who was answered may have gone on meanwhile.
+            let deeds = safe..=self.begun.load(Ordering::SeqCst);
+            self.images.lock().push(Image { point, directory, deeds });
+        }
+    }
+
+    fn finish(&self) -> Vec<Image> {
+        for point in FailPoint::ALL {
+            FailPoints::of(&self.root).clear(*point);
+        }
+        std::mem::take(&mut self.images.lock())
+    }
+}
+
+fn copied(root: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    let from = format!("{}/.", root.display());
+    assert!(Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap().success());
+    copy
+}
+
+/// Images of a whole life, from the first opening to the end.
+fn images_of_a_life() -> Vec<Image> {
+    let directory = tempfile::tempdir().unwrap();
+    let recorder = Recorder::watch(directory.path(), 0..=0);
+    let vfs = Vfs::open(options(directory.path(), false)).unwrap();
+    let space = TestSpace { directory, vfs };
+    for deed in DEEDS {
+        recorder.begun.fetch_add(1, Ordering::SeqCst);
+        (deed.go)(&space).unwrap_or_else(|fault| panic!("{}: {fault:?}", deed.what));
+        recorder.safe.fetch_add(1, Ordering::SeqCst);
+    }
+    space.vfs.close().unwrap();
+    recorder.finish()
+}
+
+/// Images of the opening of an image.
+fn images_of_an_opening(image: &Image) -> Vec<Image> {
+    let directory = copied(image.directory.path());
+    let recorder = Recorder::watch(directory.path(), image.deeds.clone());
+    let again = reopened(directory);
+    again.vfs.close().unwrap();
+    recorder.finish()
+}
+
+/// Opens them all and looks; tells of everyone that is not whole.
+fn assert_all_whole(images: Vec<Image>, when: &str) {
+    let images = Mutex::new(images.into_iter());
+    let broken = AtomicUsize::new(0);
+    let look = || {
+        loop {
+            let Some(Image { point, directory, deeds }) = images.lock().next() else { return };
+            let deed = deeds.end().checked_sub(1).map_or("nothing is done yet", |begun| DEEDS[begun].what);
+            let when = format!("{when} at `{}` ({}) as {deed}", point.name(), point.meaning());
+            let outcome = std::panic::catch_unwind(|| assert_whole(&reopened(directory), deeds, &when));
+            if outcome.is_err() {
+                println!("not whole: {when}");
+                broken.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(look);
+        }
+    });
+    assert_eq!(broken.into_inner(), 0, "see above for what is not whole");
+}
+
+#[test]
+fn a_kill_at_any_point_loses_nothing_acknowledged_and_leaves_no_halves() {
+    let images = images_of_a_life();
+    // From each point of the opening of a space that was killed once, too.
+    let logged = images.iter().find(|image| image.point == FailPoint::LogCommitted && *image.deeds.end() == 7).unwrap();
+    let again = images_of_an_opening(logged);
+    let walked: BTreeSet<_> = images.iter().chain(&again).map(|image| image.point).collect();
+    let missed: Vec<_> = FailPoint::ALL.iter().filter(|point| !walked.contains(point)).collect();
+    assert!(missed.is_empty(), "no deed of the story comes by {missed:?}: add one that does");
+    assert_all_whole(images, "killed");
+    assert_all_whole(again, "killed while opened");
+}

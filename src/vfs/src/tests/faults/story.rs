@@ -1,0 +1,132 @@
+//! A short life of a space that comes by every fail point, and what it should look like after each deed.
+
+use std::os::unix::fs::symlink;
+use std::sync::OnceLock;
+
+use svcfs_store::{Log, StatePaths};
+
+use super::*;
+
+/// One thing that happens, and how many commits it makes.
+pub(super) struct Deed {
+    pub(super) what: &'static str,
+    pub(super) commits: usize,
+    pub(super) go: fn(&TestSpace) -> Result<(), Fault>,
+}
+
+const fn deed(what: &'static str, go: fn(&TestSpace) -> Result<(), Fault>) -> Deed {
+    Deed { what, commits: 1, go }
+}
+
+/// In this order. Each may be done again after it was refused.
+pub(super) const DEEDS: &[Deed] = &[
+    deed("a page is written", |space| put(space, "eve", "a.md", "one\n")),
+    deed("a page is written in a new directory", |space| put(space, "adam", "d/b.md", "b\n")),
+    deed("a large file is written", |space| put(space, "eve", "big.txt", &"large\n".repeat(300_000))),
+    deed("a page is saved, and nobody waits for the disk", save),
+    deed("a directory is renamed", |space| apply(space, "adam", Change::rename(at("d"), at("e")))),
+    deed("a page is removed", |space| apply(space, "eve", Change::remove(at("a.md")))),
+    deed("several pages change at once", several),
+    deed("a link is made", |space| apply(space, "adam", Change::link(at("link"), "e/c.md"))),
+    deed("somebody edits behind the server", edit_behind),
+    Deed { commits: 0, ..deed("a checkpoint is made", checkpoint) },
+    deed("a tenth commit is made", |space| put(space, "eve", "10.md", "ten\n")),
+    deed("an eleventh commit is made", |space| put(space, "eve", "11.md", "eleven\n")),
+    deed("a twelfth commit is made, and packs are merged", |space| put(space, "eve", "12.md", "twelve\n")),
+    deed("a thirteenth commit is made", |space| put(space, "eve", "e/c.md", "thirteen\n")),
+];
+
+fn apply(space: &TestSpace, who: &str, set: impl Into<ChangeSet>) -> Result<(), Fault> {
+    space.vfs.apply(&Caller::new(Door::Http).named(Actor::new(who)), set).map(|_| ())
+}
+
+fn put(space: &TestSpace, who: &str, path: &str, text: &str) -> Result<(), Fault> {
+    apply(space, who, Change::put(at(path), text.to_owned()))
+}
+
+/// Waits for the disk afterwards, so that the next deed finds everything quiet.
+fn save(space: &TestSpace) -> Result<(), Fault> {
+    apply(space, "eve", ChangeSet::from(Change::put(at("a.md"), "two\n")).soon())?;
+    space.vfs.settled().map(|_| ())
+}
+
+fn several(space: &TestSpace) -> Result<(), Fault> {
+    let changes = vec![
+        Change::put(at("x/1.md"), "one of several\n"),
+        Change::put(at("x/2.md"), "another\n"),
+        Change::rename(at("e/b.md"), at("e/c.md")),
+        Change::remove(at("big.txt")),
+    ];
+    apply(space, "eve", ChangeSet::new(changes).message("several"))
+}
+
+fn edit_behind(space: &TestSpace) -> Result<(), Fault> {
+    let root = space.directory.path();
+    fs::create_dir_all(root.join("behind")).unwrap();
+    fs::write(root.join("behind/a.md"), "behind\n").unwrap();
+    let _ = symlink("a.md", root.join("behind/link"));
+    space.vfs.rescan().map(|_| ())
+}
+
+fn checkpoint(space: &TestSpace) -> Result<(), Fault> {
+    space.wait_until("a checkpoint is made", is_settled);
+    Ok(())
+}
+
+pub(super) fn is_settled(space: &TestSpace) -> bool {
+    let check = Log::check(&StatePaths::of(space.directory.path())).unwrap().unwrap();
+    check.unsettled == 0 && check.leftover_spool.is_empty()
+}
+
+/// Author, subject and tree of each commit that the story makes, oldest first.
+pub(super) fn reference() -> &'static [String] {
+    static REFERENCE: OnceLock<Vec<String>> = OnceLock::new();
+    REFERENCE.get_or_init(|| {
+        let space = TestSpace::new();
+        for deed in DEEDS {
+            (deed.go)(&space).unwrap();
+        }
+        assert_eq!(commits(&space).len(), commits_after(DEEDS.len()), "{:#?}", space.log());
+        commits(&space)
+    })
+}
+
+/// How many commits there are after so many deeds.
+pub(super) fn commits_after(deeds: usize) -> usize {
+    DEEDS[..deeds].iter().map(|deed| deed.commits).sum()
+}
+
+fn commits(space: &TestSpace) -> Vec<String> {
+    if space.vfs.core.history.head().unwrap().is_none() {
+        return Vec::new();
+    }
+    space.git(&["log", "--reverse", "--format=%an|%s|%T"]).lines().map(str::to_owned).collect()
+}
+
+/// Whether a space is what it should be after as many deeds as one of a range says; whichever it is, nothing is there by half, and
+/// nothing is left lying about. Closes it.
+pub(super) fn assert_whole(space: &TestSpace, deeds: std::ops::RangeInclusive<usize>, when: &str) {
+    let found = commits(space);
+    let allowed = commits_after(*deeds.start())..=commits_after(*deeds.end());
+    assert!(allowed.contains(&found.len()), "{when}: {} commits, not {allowed:?}: {found:#?}", found.len());
+    assert_eq!(found, reference()[..found.len()], "{when}: author, message or content");
+    let told = space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+    assert_eq!(told.len(), found.len(), "{when}: the feed");
+    for entry in space.vfs.walk(Door::Fuse, &TreePath::root()).unwrap() {
+        let present = space.vfs.core.standing(&entry.path).unwrap().map(|leaf| leaf.etag);
+        assert_eq!(space.vfs.recorded(&entry.path).unwrap(), present, "{when}: `{}`", entry.path);
+    }
+    space.vfs.health().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
+    space.vfs.close().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
+    assert_eq!(space.git(&["status", "--porcelain"]), "", "{when}: tree, newest commit and index");
+    space.git(&["fsck", "--strict", "--no-dangling"]);
+    let root = space.directory.path();
+    let check = Log::check(&StatePaths::of(root)).unwrap().unwrap();
+    assert_eq!((check.damage, check.unsettled), (Vec::new(), 0), "{when}: the log");
+    assert_eq!((check.missing_spool, check.leftover_spool), (Vec::new(), Vec::new()), "{when}: the spool");
+    assert_eq!(svcfs_store::condition::half_installed(root), [] as [std::path::PathBuf; 0], "{when}: temporary files");
+    for file in fs::read_dir(root.join(".git/objects/pack")).into_iter().flatten() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        assert!(name.ends_with(".pack") || name.ends_with(".idx"), "{when}: `{name}` is left over");
+    }
+}
