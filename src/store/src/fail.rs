@@ -69,7 +69,7 @@ fail_points! {
     CheckpointFlushed  "checkpoint.flushed"   Moment       "checkpoint: they are flushed, the log does not know"
     PackDrop           "pack.drop"            Housekeeping "checkpoint: a pack that was merged into another is about to be removed"
     CheckpointSettle   "checkpoint.settle"    Housekeeping "checkpoint: the log is about to let go of contents"
-    CheckpointSettled  "checkpoint.settled"   Moment       "checkpoint: it has, their spool files are there"
+    CheckpointSettled  "checkpoint.settled"   Moment       "checkpoint: it need not have them any more, and still has them"
     CheckpointSpool    "checkpoint.spool"     Housekeeping "checkpoint: a spool file is about to be removed"
     AdoptLooked        "adopt.looked"         Moment       "adoption: what differs is known, nothing is queued"
     OpenTree           "open.tree"            Call         "opening: the state directories are about to be made"

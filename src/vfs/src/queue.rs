@@ -131,6 +131,7 @@ struct State {
     accepted: u64,
     done: u64,
     is_urgent: bool,
+    is_nudged: bool,
     is_closed: bool,
 }
 
@@ -176,6 +177,9 @@ impl Queue {
             if state.is_closed {
                 return Next::Closed;
             }
+            if std::mem::take(&mut state.is_nudged) {
+                return Next::Idle;
+            }
             let until = [due, deadline].into_iter().flatten().min();
             match until {
                 Some(until) if until <= Instant::now() => return Next::Idle,
@@ -185,6 +189,12 @@ impl Queue {
                 None => self.arrived.wait(&mut state),
             }
         }
+    }
+
+    /// Makes whoever waits for a batch look around.
+    pub(crate) fn nudge(&self) {
+        self.state.lock().is_nudged = true;
+        self.arrived.notify_one();
     }
 
     fn drain(state: &mut State) -> Vec<Prepared> {

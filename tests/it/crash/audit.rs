@@ -29,7 +29,9 @@ pub fn pages(what: &str, address: SocketAddr, ledger: &mut Ledger) {
     let Some(state) = state else {
         panic!("{what}: {}", difference(&found, &states[0], ledger.in_flight.as_ref()));
     };
-    for (path, content) in found.iter().filter(|(path, _)| path.ends_with(".md")).take(10) {
+    // Large texts are alike, whatever their names became.
+    let pages = found.iter().filter(|(path, content)| path.ends_with(".md") && content.starts_with("# Serial"));
+    for (path, content) in pages.take(10) {
         let phrase = content.lines().nth(2).unwrap();
         assert_eq!(client.found(&format!("\"{phrase}\"")), [path.as_str()], "{what}: `{phrase}`");
     }

@@ -49,9 +49,13 @@ impl History {
     ///
     /// # Errors
     /// `Git` when the index cannot be written, such as while a person's `git` holds its lock.
-    pub fn refresh_index<'a>(&self, paths: impl ExactSizeIterator<Item = &'a TreePath>) -> Outcome<()> {
-        let writer = self.writer.lock();
-        let repository = &writer.repository;
+    pub fn refresh_index<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) -> Outcome<()> {
+        // A repository of its own: the index of a large tree takes a while to write, and writers do not wait for it.
+        let mut indexed = self.indexed.lock();
+        let repository = match &mut *indexed {
+            Some(repository) => repository,
+            none => none.insert(Repository::open(&self.root)?),
+        };
         let Some(head) = head_of(repository)? else {
             return Ok(());
         };

@@ -84,6 +84,7 @@ impl History {
         }
         fs::remove_file(repository.path().join("index"))?;
         self.readers.lock().clear();
+        *self.indexed.lock() = None;
         rebuild_index(repository)?;
         Ok(true)
     }

@@ -102,6 +102,8 @@ pub struct History {
     root: PathBuf,
     writer: Mutex<Writer>,
     readers: Mutex<Vec<Repository>>,
+    /// The one that writes `.git/index`.
+    indexed: Mutex<Option<Repository>>,
     disposal: Disposal,
     blamed: Mutex<blame::Blamed>,
     fail: FailPoints,
@@ -136,6 +138,7 @@ impl History {
                 root: root.to_owned(),
                 writer,
                 readers: Mutex::default(),
+                indexed: Mutex::default(),
                 disposal: Disposal::start()?,
                 blamed: Mutex::default(),
                 fail,

@@ -60,6 +60,8 @@ pub(super) struct Packs {
     kept: Vec<PathBuf>,
     /// Packs on the disk for good, merged into others that are not.
     merged: Vec<PathBuf>,
+    /// Those of them that were merged into packs which are being flushed.
+    retiring: Vec<PathBuf>,
 }
 
 impl History {
@@ -93,8 +95,13 @@ impl History {
         }
     }
 
-    /// Says that everything published so far is on the disk for good: packs that were merged into others are taken away.
-    /// Nothing may be published between the flush and this.
+    /// Says that everything published so far is about to be flushed.
+    pub fn flushing(&self) {
+        self.writer.lock().packs.flushing();
+    }
+
+    /// Says that everything published before the last [`History::flushing`] is on the disk for good: packs that were merged
+    /// into others of that time are taken away.
     pub fn flushed(&self) {
         self.writer.lock().packs.flushed(&self.fail);
     }
@@ -160,11 +167,16 @@ impl Packs {
         }
     }
 
-    fn flushed(&mut self, fail: &FailPoints) {
+    /// From here on the log may let go of what these packs have, as soon as the flush is done.
+    fn flushing(&mut self) {
         for pack in self.levels.iter_mut().flatten() {
             pack.is_flushed = true;
         }
-        for path in self.merged.drain(..) {
+        self.retiring.append(&mut self.merged);
+    }
+
+    fn flushed(&mut self, fail: &FailPoints) {
+        for path in self.retiring.drain(..) {
             let removed = fail.at(FailPoint::PackDrop).map_err(StoreError::from);
             if let Err(error) = removed.and_then(|()| remove(&path.with_extension("idx"))) {
                 warn!(file = %path.display(), %error, "a pack that was merged into another could not be removed");

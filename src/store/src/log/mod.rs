@@ -29,6 +29,12 @@ use crate::{FailPoint, FailPoints, StatePaths, StoreError, probe};
 const SPOOL_ABOVE: usize = 1 << 20;
 const SCHEMA_NUMBER: i64 = 2;
 const MAX_IDLE_READERS: usize = 8;
+/// So many records' contents are let go of at once.
+const PART: i64 = 500;
+/// At so many pages of 4 KiB a writer itself moves the journal into the file.
+const MAX_JOURNAL_PAGES: i64 = 32_768;
+/// A checkpoint leaves a journal of this length alone, and one that is begun again is cut to it.
+const KEPT_JOURNAL_BYTES: u32 = 16 << 20;
 
 /// One change set as logged.
 #[derive(Debug, Clone)]
@@ -129,7 +135,9 @@ impl Log {
         let writer = Connection::open(&file)?;
         writer.pragma_update(None, "journal_mode", "wal")?;
         writer.pragma_update(None, "synchronous", "full")?;
-        writer.pragma_update(None, "wal_autocheckpoint", 4000)?;
+        // Every checkpoint of ours moves the journal's pages; by itself a writer does it only when that fails for long.
+        writer.pragma_update(None, "wal_autocheckpoint", MAX_JOURNAL_PAGES)?;
+        writer.pragma_update(None, "journal_size_limit", KEPT_JOURNAL_BYTES)?;
         writer.busy_timeout(std::time::Duration::from_secs(10))?;
         let number: i64 = writer.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         let is_new = number == 0;
@@ -159,8 +167,9 @@ impl Log {
             tally: RwLock::default(),
             fail,
         };
-        // A crash may come between a spool file and its row, or between a checkpoint and the removal of its spool files.
+        // A crash may come between a spool file and its row, or between a checkpoint and the removal of what it settled.
         let ((settled, _), last) = (log.settled()?, log.last()?);
+        log.let_go(settled)?;
         log.sweep(|seq| seq <= settled || seq > last)?;
         Ok((log, is_new))
     }
@@ -172,7 +181,11 @@ impl Log {
             let logged = entry.file_name().to_str().and_then(|name| name.split('-').next()?.parse().ok()).map(Seq);
             if logged.is_none_or(&is_over) {
                 self.fail.at(FailPoint::CheckpointSpool)?;
-                std::fs::remove_file(entry.path())?;
+                match std::fs::remove_file(entry.path()) {
+                    // Whoever looked whether the disk takes writes took it away again.
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    outcome => outcome?,
+                }
             }
         }
         Ok(())
@@ -242,17 +255,30 @@ impl Log {
     /// # Errors
     /// `Database` or `State`; the contents are then kept.
     pub fn settle(&self, seq: Seq, head: Option<CommitId>) -> Outcome<()> {
-        {
-            self.fail.at(FailPoint::CheckpointSettle)?;
-            let mut writer = self.writer.lock();
-            let transaction = writer.transaction()?;
-            transaction.execute("DELETE FROM contents WHERE seq <= ?1", [rows::number(seq)])?;
-            let head = head.map(|commit| commit.as_bytes().to_vec());
-            transaction.execute("UPDATE settled SET seq = ?1, head = ?2", params![rows::number(seq), head])?;
-            transaction.commit()?;
-        }
+        self.fail.at(FailPoint::CheckpointSettle)?;
+        let head = head.map(|commit| commit.as_bytes().to_vec());
+        self.writer.lock().execute("UPDATE settled SET seq = ?1, head = ?2", params![rows::number(seq), head])?;
         self.fail.pass(FailPoint::CheckpointSettled);
-        self.sweep(|logged| logged <= seq)
+        self.let_go(seq)?;
+        self.sweep(|logged| logged <= seq)?;
+        self.shorten_journal()
+    }
+
+    /// Moves the journal's pages into the file once they are many, by a connection of its own: writers go on meanwhile.
+    fn shorten_journal(&self) -> Outcome<()> {
+        let mut journal = self.file.clone().into_os_string();
+        journal.push("-wal");
+        if std::fs::metadata(journal)?.len() > u64::from(KEPT_JOURNAL_BYTES) {
+            Connection::open(&self.file)?.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the contents of settled records, a part at a time: writers wait for one part only.
+    fn let_go(&self, settled: Seq) -> Outcome<()> {
+        let part = "DELETE FROM contents WHERE seq <= ?1 AND seq < (SELECT min(seq) FROM contents) + ?2";
+        while self.writer.lock().prepare_cached(part)?.execute(params![rows::number(settled), PART])? > 0 {}
+        Ok(())
     }
 
     /// How far the log is settled, and the commit that was newest then.

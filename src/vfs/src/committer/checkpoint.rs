@@ -1,69 +1,143 @@
 //! Checkpoints: what the log made happen is flushed, and the log lets go of the contents.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use svcfs_base::{CommitId, Seq, TreePath};
 use svcfs_store::{FailPoint, StoreError};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::Committer;
+use crate::core::Core;
 
 /// How long `.git/index` is left alone after somebody's lock kept it from being written; doubled each time, up to the other.
 const INDEX_RETRY: Duration = Duration::from_secs(2);
 const MAX_INDEX_RETRY: Duration = Duration::from_secs(60);
 
+/// A checkpoint on its way, on a thread of its own: writers do not wait for what it flushes.
+pub(crate) struct Underway {
+    thread: JoinHandle<()>,
+    outcome: Receiver<Done>,
+    /// How far it settles the log, and how many bytes of contents that lets go of.
+    target: Seq,
+    bytes: usize,
+    started: Instant,
+}
+
+/// What became of a checkpoint.
+struct Done {
+    /// Paths whose entry in `.git/index` was to be brought up to date, and whether it was; none when it was not their time.
+    index: Option<(BTreeSet<TreePath>, Result<(), StoreError>)>,
+    settled: Result<(), StoreError>,
+}
+
 impl Committer {
-    /// Flushes tree and objects, brings `.git/index` up to date, and lets go of contents in the log.
+    /// Begins to bring `.git/index` up to date, to flush tree and objects and to let go of contents in the log; nothing when a
+    /// checkpoint is on its way or nothing has happened since the last one.
     pub(super) fn checkpoint(&mut self) {
+        if self.underway.is_some() {
+            return;
+        }
         if let Err(error) = self.follow_head() {
             warn!(%error, "commits of others could not be recorded");
         }
+        let is_index_due = self.index_retry.is_none_or(|(due, _)| due <= Instant::now());
+        let is_indexing = is_index_due && !self.touched.is_empty();
         // What the disk refused until the end stays in the log for the next opening.
-        if !self.is_unsettled || self.left.is_some() {
+        if self.left.is_some() || !self.is_unsettled && !is_indexing {
             return;
         }
-        let started = Instant::now();
-        let outcome = self.try_checkpoint();
-        self.last_work = Instant::now();
-        match outcome {
-            Ok(()) => debug!(seq = %self.last, took_ms = started.elapsed().as_millis(), "checkpoint"),
-            Err(error) => warn!(%error, "checkpoint failed; the log keeps everything and it is tried again"),
-        }
-    }
-
-    fn try_checkpoint(&mut self) -> Result<(), StoreError> {
-        if self.index_retry.is_none_or(|(due, _)| due <= Instant::now()) {
-            self.refresh_index();
-        }
-        self.core.tree.flush()?;
-        self.core.fail.pass(FailPoint::CheckpointFlushed);
-        self.core.history.flushed();
-        self.core.log.settle(self.last, self.head)?;
-        self.unsettled_bytes = 0;
-        self.is_unsettled = false;
-        Ok(())
-    }
-
-    /// Brings `.git/index` up to date. A lock of a person's git, or one that a dead one left, is told once; nothing but
-    /// `git status` depends on it.
-    pub(super) fn refresh_index(&mut self) {
-        match self.core.history.refresh_index(self.touched.iter()) {
-            Ok(()) => {
-                self.touched.clear();
-                if self.index_retry.take().is_some() {
-                    info!("`.git/index` is up to date again");
-                }
+        let touched = is_indexing.then(|| std::mem::take(&mut self.touched));
+        let (core, target, head, is_unsettled) = (Arc::clone(&self.core), self.last, self.head, self.is_unsettled);
+        let (tell, outcome) = channel();
+        let run = move || {
+            let index = touched.map(|touched| {
+                let refreshed = core.history.refresh_index(touched.iter());
+                (touched, refreshed)
+            });
+            let settled = if is_unsettled { flushed(&core, target, head) } else { Ok(()) };
+            // The committer waits for this until its end.
+            let _ = tell.send(Done { index, settled });
+            core.queue.nudge();
+        };
+        self.core.history.flushing();
+        match thread::Builder::new().name("checkpoint".to_owned()).spawn(run) {
+            Ok(thread) => {
+                let bytes = std::mem::take(&mut self.unsettled_bytes);
+                self.underway = Some(Underway { thread, outcome, target, bytes, started: Instant::now() });
             }
             Err(error) => {
-                let wait = match self.index_retry {
-                    None => {
-                        warn!(%error, "`.git/index` cannot be refreshed; `git status` is behind until it can. If no git is \
-                                       at work, `svcfs doctor` says which lock is left over");
-                        INDEX_RETRY
-                    }
-                    Some((_, wait)) => (wait * 2).min(MAX_INDEX_RETRY),
-                };
-                self.index_retry = Some((Instant::now() + wait, wait));
+                self.last_work = Instant::now();
+                warn!(%error, "no thread for a checkpoint; the log keeps everything and it is tried again");
             }
         }
     }
+
+    /// Takes notice of a checkpoint that is done; with `is_last` it is waited for.
+    pub(super) fn end_checkpoint(&mut self, is_last: bool) {
+        let Some(underway) = &self.underway else { return };
+        let done = if is_last {
+            underway.outcome.recv().ok()
+        } else {
+            match underway.outcome.try_recv() {
+                Ok(done) => Some(done),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => None,
+            }
+        };
+        let Some(Underway { thread, target, bytes, started, .. }) = self.underway.take() else { return };
+        // It has the space open until its end.
+        let is_whole = thread.join().is_ok();
+        let Some(Done { index, settled }) = done.filter(|_| is_whole) else {
+            error!("a checkpoint died; the log keeps everything and it is tried again");
+            self.unsettled_bytes += bytes;
+            self.last_work = Instant::now();
+            return;
+        };
+        if let Some((touched, refreshed)) = index {
+            self.index_refreshed(touched, refreshed);
+        }
+        match settled {
+            Ok(()) => {
+                self.is_unsettled = self.last > target;
+                debug!(seq = %target, took_ms = started.elapsed().as_millis(), "checkpoint");
+            }
+            Err(error) => {
+                self.unsettled_bytes += bytes;
+                self.last_work = Instant::now();
+                warn!(%error, "checkpoint failed; the log keeps everything and it is tried again");
+            }
+        }
+    }
+
+    /// A lock of a person's git, or one that a dead one left, is told once; nothing but `git status` depends on the index.
+    fn index_refreshed(&mut self, mut touched: BTreeSet<TreePath>, refreshed: Result<(), StoreError>) {
+        let Err(error) = refreshed else {
+            if self.index_retry.take().is_some() {
+                info!("`.git/index` is up to date again");
+            }
+            return;
+        };
+        self.touched.append(&mut touched);
+        let wait = match self.index_retry {
+            None => {
+                warn!(%error, "`.git/index` cannot be refreshed; `git status` is behind until it can. If no git is at work, \
+                               `svcfs doctor` says which lock is left over");
+                INDEX_RETRY
+            }
+            Some((_, wait)) => (wait * 2).min(MAX_INDEX_RETRY),
+        };
+        self.index_retry = Some((Instant::now() + wait, wait));
+    }
+}
+
+/// Flushes everything that was logged up to a position, and settles the log there.
+fn flushed(core: &Core, target: Seq, head: Option<CommitId>) -> Result<(), StoreError> {
+    core.tree.flush()?;
+    core.fail.pass(FailPoint::CheckpointFlushed);
+    core.history.flushed();
+    core.log.settle(target, head)
 }

@@ -39,6 +39,7 @@ pub(crate) struct Committer {
     pub(crate) touched: BTreeSet<TreePath>,
     pub(crate) unsettled_bytes: usize,
     pub(crate) is_unsettled: bool,
+    pub(crate) underway: Option<checkpoint::Underway>,
     /// When `.git/index`, which could not be written, is tried again, and how long after that.
     pub(crate) index_retry: Option<(Instant, Duration)>,
     /// Sets that nobody waits for and that the log could not take yet.
@@ -68,6 +69,7 @@ impl Committer {
             touched: BTreeSet::new(),
             unsettled_bytes: 0,
             is_unsettled: false,
+            underway: None,
             index_retry: None,
             held: Vec::new(),
             left: None,
@@ -87,6 +89,8 @@ impl Committer {
                 Next::Idle => self.idle(),
                 Next::Closed => return self.finish(),
             }
+            // A disk that is slower than its writers stops them before the log grows without end.
+            self.end_checkpoint(self.unsettled_bytes > MAX_UNSETTLED_BYTES);
             if self.unsettled_bytes > MAX_UNSETTLED_BYTES {
                 self.checkpoint();
             }
@@ -95,10 +99,10 @@ impl Committer {
 
     fn deadline(&self) -> Option<Instant> {
         let departure = self.core.departures.lock().values().map(|departure| departure.due).min();
-        let checkpoint = self.is_unsettled.then(|| self.last_work + IDLE);
+        let checkpoint = (self.is_unsettled && self.underway.is_none()).then(|| self.last_work + IDLE);
         let is_troubled = !self.held.is_empty() || self.core.trouble.lock().is_some();
         let retry = is_troubled.then(|| Instant::now() + RETRY);
-        let index = self.index_retry.map(|(due, _)| due);
+        let index = self.index_retry.filter(|_| self.underway.is_none()).map(|(due, _)| due);
         // Departures are entered without waking this thread: it looks often enough for their two seconds.
         let look = Instant::now() + IDLE;
         [departure, checkpoint, retry, index, Some(look)].into_iter().flatten().min()
@@ -114,10 +118,9 @@ impl Committer {
             self.look_at_branch();
         }
         self.record_departures(Instant::now());
-        if self.is_unsettled && self.last_work.elapsed() >= IDLE {
+        let is_idle = self.is_unsettled && self.last_work.elapsed() >= IDLE;
+        if is_idle || self.index_retry.is_some_and(|(due, _)| due <= Instant::now()) {
             self.checkpoint();
-        } else if self.index_retry.is_some_and(|(due, _)| due <= Instant::now()) {
-            self.refresh_index();
         }
     }
 
@@ -149,10 +152,13 @@ impl Committer {
         for prepared in &self.held {
             error!(message = %prepared.message, "an accepted write could not be logged before the end");
         }
-        self.checkpoint();
-        if self.index_retry.is_some() && self.left.is_none() {
-            self.refresh_index();
+        // One that is on its way does not have what came since.
+        for _ in 0..2 {
+            self.end_checkpoint(true);
+            self.index_retry = None;
+            self.checkpoint();
         }
+        self.end_checkpoint(true);
         self.core.feed.close();
     }
 

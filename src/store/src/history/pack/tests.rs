@@ -103,6 +103,7 @@ fn the_same_objects_published_twice_stand_in_a_merged_pack_once() {
 fn packs_that_were_flushed_stay_until_the_one_they_were_merged_into_is_flushed() {
     let fixture = fixture();
     let flushed = fixture.pages(None, 0, FAN - 1);
+    fixture.history.flushing();
     fixture.history.flushed();
     let on_the_disk = fixture.packs();
     fixture.pages(flushed, FAN - 1, FAN + 1);
@@ -120,9 +121,25 @@ fn packs_that_were_flushed_stay_until_the_one_they_were_merged_into_is_flushed()
     let checked = Command::new("git").arg("-C").arg(copy.path()).args(["fsck", "--strict", "--no-reflogs"]).output();
     assert!(checked.unwrap().status.success());
 
+    fixture.history.flushing();
     fixture.history.flushed();
     assert!(on_the_disk.iter().all(|file| !file.exists()), "merged and flushed: {:?}", fixture.packs());
     fixture.git(&["fsck", "--strict", "--full"]);
+}
+
+#[test]
+fn packs_that_are_merged_while_they_are_flushed_stay_until_the_next_flush() {
+    let fixture = fixture();
+    let first = fixture.pages(None, 0, FAN - 1);
+    let flushing = fixture.packs();
+    fixture.history.flushing();
+    // Begun before it, the flush does not have the pack that they become.
+    fixture.pages(first, FAN - 1, FAN + 1);
+    fixture.history.flushed();
+    assert!(flushing.iter().all(|file| file.exists()), "the log let go of what is in them: {:?}", fixture.packs());
+    fixture.history.flushing();
+    fixture.history.flushed();
+    assert!(flushing.iter().all(|file| !file.exists()), "{:?}", fixture.packs());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! The list is `svcfs_store::FailPoint`. Who adds a point to it needs no test: these walk the whole list. But a story must come
 //! by it, else they fail.
 
+mod beside;
 mod killed;
 mod story;
 
