@@ -175,7 +175,7 @@ pub(crate) fn fault(fault: &Fault, request_id: &str) -> Response {
 /// True when callers read only [`generic`] instead of the fault's own message.
 pub(crate) fn is_generic(kind: Kind) -> bool {
     // A full disk is told: it is no secret, and nobody can help who does not know.
-    matches!(kind.http(), 500 | 502) && kind != Kind::NoSpace
+    matches!(kind.http(), 500 | 502) && !matches!(kind, Kind::NoSpace | Kind::DiskFailed)
 }
 
 /// What callers read of our own failures.

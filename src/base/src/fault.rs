@@ -98,6 +98,8 @@ faults! {
     Upstream           502   5     5 "InternalError"      Error Tool
     /// The disk is full.
     NoSpace            500  28    28 "InternalError"      Error Tool
+    /// The disk does not work: an input/output error.
+    DiskFailed         500   5     5 "InternalError"      Error Tool
     /// Our own failure.
     Internal           500   5     5 "InternalError"      Error Internal
 }
@@ -237,10 +239,19 @@ impl Fault {
             E::PermissionDenied => {
                 Self::new(Kind::Forbidden, format!("`{path}`: permission denied on the server's disk")).caused_by(error)
             }
+            _ if is_failure(&error) => {
+                Self::new(Kind::DiskFailed, format!("`{path}`: the server's disk failed: input/output error"))
+                    .caused_by(error)
+            }
             E::InvalidFilename => Self::new(Kind::NameTooLong, format!("`{path}`: a name is too long for the disk")),
             _ => Self::internal(error).inside(format!("input/output on `{path}`")),
         }
     }
+}
+
+/// Whether the disk itself failed, whatever was asked of it; the standard library has no name for it.
+fn is_failure(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(Kind::DiskFailed.errno())
 }
 
 impl fmt::Display for Fault {

@@ -60,6 +60,7 @@ impl From<StoreError> for Fault {
             StoreError::Database(source) => match source.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => no_space(source),
                 Some(ErrorCode::ReadOnly) => read_only(source),
+                Some(ErrorCode::SystemIoFailure) => disk_failed(source),
                 _ => Self::internal(StoreError::Database(source)),
             },
             // libgit2 keeps the system's words and not its number.
@@ -68,6 +69,7 @@ impl From<StoreError> for Fault {
                     no_space(source)
                 }
                 text if text.contains("Read-only file system") => read_only(source),
+                text if text.contains("Input/output error") => disk_failed(source),
                 text if text.contains("Permission denied") => no_permission(source),
                 _ if source.code() == git2::ErrorCode::Locked => locked(source),
                 _ if source.class() == git2::ErrorClass::Reference => unreadable_branch(source),
@@ -85,6 +87,7 @@ fn of_state(source: io::Error) -> Fault {
         E::StorageFull | E::QuotaExceeded => no_space(source),
         E::ReadOnlyFilesystem => read_only(source),
         E::PermissionDenied => no_permission(source),
+        _ if source.raw_os_error() == Some(Kind::DiskFailed.errno()) => disk_failed(source),
         E::NotFound => Fault::unavailable(
             "a directory below `.git` or `.svc/state` of the root is gone; put it back, or run `svcfs doctor`",
         )
@@ -95,6 +98,10 @@ fn of_state(source: io::Error) -> Fault {
 
 fn no_space(source: impl Error + Send + Sync + 'static) -> Fault {
     Fault::new(Kind::NoSpace, "no space left on the server's disk; nothing was written").caused_by(source)
+}
+
+fn disk_failed(source: impl Error + Send + Sync + 'static) -> Fault {
+    Fault::new(Kind::DiskFailed, "the server's disk failed: input/output error; look at the disk").caused_by(source)
 }
 
 fn read_only(source: impl Error + Send + Sync + 'static) -> Fault {
@@ -133,6 +140,7 @@ mod tests {
             (git("failed to make directory 'objects/39': No space left on device"), Kind::NoSpace),
             (git("could not create 'index.lock': Read-only file system"), Kind::ReadOnly),
             (git("could not open 'HEAD.lock': Permission denied"), Kind::Forbidden),
+            (git("failed to write 'objects/39': Input/output error"), Kind::DiskFailed),
             (git("object not found"), Kind::Internal),
             (branch(git2::ErrorCode::Locked, "failed to lock 'objects/39'"), Kind::Unavailable),
             (branch(git2::ErrorCode::GenericError, "corrupted loose reference file: HEAD"), Kind::Unavailable),
@@ -142,9 +150,11 @@ mod tests {
             (state(122), Kind::NoSpace),
             (state(30), Kind::ReadOnly),
             (state(13), Kind::Forbidden),
-            (state(5), Kind::Internal),
+            (state(5), Kind::DiskFailed),
+            (state(75), Kind::Internal),
             (database(rusqlite::ffi::SQLITE_FULL), Kind::NoSpace),
             (database(rusqlite::ffi::SQLITE_READONLY), Kind::ReadOnly),
+            (database(rusqlite::ffi::SQLITE_IOERR), Kind::DiskFailed),
             (database(rusqlite::ffi::SQLITE_CORRUPT), Kind::Internal),
         ] {
             let told = error.to_string();

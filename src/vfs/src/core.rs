@@ -1,6 +1,6 @@
 //! What the faces of a [`crate::Vfs`] and its committer share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +39,10 @@ pub(crate) struct Core {
     pub(crate) departures: Mutex<BTreeMap<TreePath, Departure>>,
     /// Why the committer cannot go on, while it cannot.
     pub(crate) trouble: Mutex<Option<Fault>>,
+    /// Why the last checkpoint failed, until one does not: writes are taken, and the log grows.
+    pub(crate) unflushed: Mutex<Option<Fault>>,
+    /// Paths of saves that nobody waited for and that the log could not take before the end.
+    pub(crate) lost: Mutex<BTreeSet<TreePath>>,
     pub(crate) stamps: AtomicU64,
     pub(crate) fail: FailPoints,
 }
@@ -137,7 +141,9 @@ impl Core {
             let trouble = self.trouble.lock().as_ref().map(Fault::again);
             match trouble {
                 // It may last for hours.
-                Some(fault) if matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly) => return Err(fault),
+                Some(fault) if matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::DiskFailed) => {
+                    return Err(fault);
+                }
                 trouble if left.is_zero() => {
                     return Err(trouble.unwrap_or_else(|| Fault::unavailable("the disk does not answer")));
                 }

@@ -113,6 +113,8 @@ impl Vfs {
             feed,
             departures: Mutex::default(),
             trouble: Mutex::default(),
+            unflushed: Mutex::default(),
+            lost: Mutex::default(),
             stamps: AtomicU64::new(1),
         });
         let committer =
@@ -141,7 +143,8 @@ impl Vfs {
     /// Finishes every accepted write, flushes and lets go of the root. Handles that are still open publish what they hold.
     ///
     /// # Errors
-    /// `Internal` when the log cannot be closed; everything accepted is in it then.
+    /// `Internal` when the log cannot be closed; everything accepted is in it then. What the disk said, with the paths, when it
+    /// refused saves that nobody waited for until the end: they are lost.
     pub fn close(&self) -> Result<(), Fault> {
         drop(self.watcher.lock().take());
         self.publish_all();
@@ -156,7 +159,17 @@ impl Vfs {
             // Not by dropping alone: a process forked in this moment would hold on to it until it executes its program.
             lock.unlock().map_err(Fault::internal)?;
         }
-        Ok(())
+        let lost: Vec<_> = std::mem::take(&mut *self.core.lost.lock()).iter().map(|path| format!("`{path}`")).collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let trouble = self.core.trouble.lock().as_ref().map(Fault::again);
+        let trouble = trouble.unwrap_or_else(|| Fault::unavailable("the disk refused them"));
+        let text = format!(
+            "saved without waiting for the disk, and lost as the space was closed: {}: {trouble}",
+            lost.join(", ")
+        );
+        Err(Fault::new(trouble.kind(), text).caused_by(trouble))
     }
 
     /// The knowledge root on the server's disk.
@@ -180,6 +193,9 @@ impl Vfs {
     /// Why not.
     pub fn health(&self) -> Result<(), Fault> {
         if let Some(trouble) = self.core.trouble.lock().as_ref() {
+            return Err(trouble.again());
+        }
+        if let Some(trouble) = self.core.unflushed.lock().as_ref() {
             return Err(trouble.again());
         }
         self.core.tree.stat(&svcfs_base::TreePath::root())?;
@@ -245,7 +261,7 @@ fn refused(root: &Path, error: std::io::Error) -> Fault {
 /// What the disk refuses while a root is opened is told with the root: one command may open many.
 fn at_root(root: &Path, error: impl Into<Fault>) -> Fault {
     let fault = error.into();
-    if !matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::Forbidden) {
+    if !matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::Forbidden | Kind::DiskFailed) {
         return fault;
     }
     Fault::new(fault.kind(), format!("root `{}`: {fault}", root.display())).caused_by(fault)

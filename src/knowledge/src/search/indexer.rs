@@ -160,6 +160,7 @@ fn is_about_the_file(kind: Kind) -> bool {
         | Kind::Unavailable
         | Kind::Upstream
         | Kind::NoSpace
+        | Kind::DiskFailed
         | Kind::Internal => false,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use svcfs_base::{CommitId, Seq, TreePath};
+use svcfs_base::{CommitId, Fault, Seq, TreePath};
 use svcfs_store::{FailPoint, StoreError};
 use tracing::{debug, error, info, warn};
 
@@ -102,6 +102,7 @@ impl Committer {
         }
         match settled {
             Ok(()) => {
+                *self.core.unflushed.lock() = None;
                 self.is_unsettled = self.last > target;
                 debug!(seq = %target, took_ms = started.elapsed().as_millis(), "checkpoint");
             }
@@ -109,6 +110,9 @@ impl Committer {
                 self.unsettled_bytes += bytes;
                 self.last_work = Instant::now();
                 warn!(%error, "checkpoint failed; the log keeps everything and it is tried again");
+                let fault = Fault::from(error);
+                let text = format!("writes are safe in the log, and the disk does not take more than that: {fault}");
+                *self.core.unflushed.lock() = Some(Fault::new(fault.kind(), text).caused_by(fault));
             }
         }
     }

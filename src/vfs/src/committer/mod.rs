@@ -151,6 +151,9 @@ impl Committer {
         }
         for prepared in &self.held {
             error!(message = %prepared.message, "an accepted write could not be logged before the end");
+            if !prepared.is_adopted {
+                self.core.lost.lock().extend(prepared.effects.iter().map(|effect| effect.path.clone()));
+            }
         }
         // One that is on its way does not have what came since.
         for _ in 0..2 {

@@ -209,7 +209,9 @@ impl Vfs {
         }
         // Told at once where it is known: many programs look at the outcome of `write`, and few at that of `close`.
         let trouble = self.core.trouble.lock().as_ref().map(Fault::again);
-        if let Some(fault) = trouble.filter(|fault| matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly)) {
+        if let Some(fault) =
+            trouble.filter(|fault| matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::DiskFailed))
+        {
             if let Some(staging) = &mut self.nodes.shared(handle.node)?.lock().staging {
                 staging.refused = Some(fault.again());
             }

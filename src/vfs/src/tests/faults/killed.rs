@@ -1,7 +1,6 @@
 //! Killed at each point: what a kill leaves is what the disk shows at that moment, so a copy is taken, and opened.
 
 use super::*;
-use crate::opening::tests::reopened;
 
 /// What a kill at a point would have left.
 struct Image {
@@ -58,13 +57,6 @@ impl Recorder {
         }
         std::mem::take(&mut self.images.lock())
     }
-}
-
-fn copied(root: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    let from = format!("{}/.", root.display());
-    assert!(Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap().success());
-    copy
 }
 
 /// Images of a whole life, from the first opening to the end.

@@ -5,13 +5,24 @@
 
 mod beside;
 mod killed;
+mod paused;
+mod refused;
 mod story;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use svcfs_store::{FailPoint, FailPoints};
 
 use super::*;
-use story::{DEEDS, assert_whole};
+use crate::opening::tests::{crashed, reopened};
+use story::{DEEDS, Deed, assert_whole};
+
+fn copied(root: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    let from = format!("{}/.", root.display());
+    assert!(Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap().success());
+    copy
+}

@@ -1,0 +1,74 @@
+//! Held up at each point: everybody reads on, and sees the old or the new, whole.
+
+use parking_lot::Condvar;
+
+use super::*;
+
+/// A place where whoever comes first stays until let go.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn come_by(&self) {
+        let mut state = self.state.lock();
+        state.0 = true;
+        self.changed.notify_all();
+        while !state.1 {
+            self.changed.wait(&mut state);
+        }
+    }
+    fn wait_for_somebody(&self, what: &str) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut state = self.state.lock();
+        while !state.0 {
+            assert!(
+                !self.changed.wait_until(&mut state, deadline).timed_out(),
+                "waited 20 s until somebody came to {what}"
+            );
+        }
+    }
+    fn let_go(&self) {
+        self.state.lock().1 = true;
+        self.changed.notify_all();
+    }
+}
+
+#[test]
+fn readers_go_on_while_a_write_is_held_up_at_any_point() {
+    let is_of_a_write = |point: &&FailPoint| !point.name().starts_with("open.") && !point.name().starts_with("close.");
+    for point in FailPoint::ALL.iter().filter(is_of_a_write) {
+        let Some(number) = refused::deeds_by_point().get(point) else { continue };
+        let space = TestSpace::new();
+        for deed in &DEEDS[..*number] {
+            (deed.go)(&space).unwrap();
+        }
+        let gate = Arc::new(Gate::default());
+        let points = FailPoints::of(space.directory.path());
+        let at_gate = Arc::clone(&gate);
+        points.call(*point, move || at_gate.come_by());
+        std::thread::scope(|scope| {
+            let (sender, done) = std::sync::mpsc::channel();
+            let space = &space;
+            scope.spawn(move || sender.send((DEEDS[*number].go)(space)).unwrap());
+            gate.wait_for_somebody(point.name());
+            let began = Instant::now();
+            for entry in space.vfs.walk(Door::Fuse, &TreePath::root()).unwrap() {
+                // Gone in this moment, or read whole.
+                if let Ok(file) = space.vfs.read(Door::Fuse, &entry.path) {
+                    assert_eq!(file.etag, ETag::of(&file.content), "`{}` at `{}`", entry.path, point.name());
+                }
+            }
+            assert!(
+                began.elapsed() < Duration::from_secs(5),
+                "reading waited for a write held up at `{}`",
+                point.name()
+            );
+            points.clear(*point);
+            gate.let_go();
+            done.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+        });
+    }
+}

@@ -1,0 +1,214 @@
+//! Refused by the disk at each point: told as what it is, nothing half done, and over by itself when the cause is gone.
+
+use std::sync::mpsc;
+
+use svcfs_store::Nature;
+
+use super::*;
+
+/// What the disk says, and how a caller and whoever watches over the server read it.
+const REFUSALS: [(i32, Kind, &str); 3] = [
+    (28, Kind::NoSpace, "no space left"),
+    (5, Kind::DiskFailed, "input/output error"),
+    (30, Kind::ReadOnly, "read-only"),
+];
+
+/// The first deed that comes by each point.
+pub(super) fn deeds_by_point() -> &'static BTreeMap<FailPoint, usize> {
+    static DEEDS_BY_POINT: OnceLock<BTreeMap<FailPoint, usize>> = OnceLock::new();
+    DEEDS_BY_POINT.get_or_init(|| {
+        let space = TestSpace::new();
+        let points = FailPoints::of(space.directory.path());
+        let now = Arc::new(AtomicUsize::new(0));
+        let seen: Arc<Mutex<BTreeMap<FailPoint, usize>>> = Arc::default();
+        for point in FailPoint::ALL {
+            let (now, seen) = (Arc::clone(&now), Arc::clone(&seen));
+            points.call(*point, move || {
+                seen.lock().entry(*point).or_insert_with(|| now.load(Ordering::SeqCst));
+            });
+        }
+        for (number, deed) in DEEDS.iter().enumerate() {
+            now.store(number, Ordering::SeqCst);
+            (deed.go)(&space).unwrap();
+        }
+        FailPoint::ALL.iter().for_each(|point| points.clear(*point));
+        std::mem::take(&mut *seen.lock())
+    })
+}
+
+/// Does a deed while the disk refuses at a point, and once more when it does not any more; what its writer heard at first.
+fn refused(space: &TestSpace, point: FailPoint, (errno, kind, reason): (i32, Kind, &str), deed: &Deed) {
+    let points = FailPoints::of(space.directory.path());
+    let when = format!("{} while the disk says {errno} at `{}`", deed.what, point.name());
+    points.refuse(point, errno);
+    std::thread::scope(|scope| {
+        let (sender, done) = mpsc::channel();
+        scope.spawn(move || sender.send((deed.go)(space)).unwrap());
+        let mut outcome = None;
+        space.wait_until(&when, |space| {
+            outcome = done.try_recv().ok();
+            outcome.is_some() || space.vfs.health().is_err()
+        });
+        // Recorded, and waiting to be completed; or refused in this moment.
+        let trouble = space.vfs.health().err();
+        if let Some(trouble) = &trouble {
+            assert!(trouble.message().contains(reason), "{when}: {trouble:?}");
+        }
+        let outcome = outcome.or_else(|| done.recv_timeout(Duration::from_millis(300)).ok());
+        let is_over = match outcome {
+            Some(Err(fault)) => {
+                assert_eq!(fault.kind(), kind, "{when}: {fault:?}");
+                assert!(fault.message().contains(reason), "{when}: {fault:?}");
+                false
+            }
+            Some(Ok(())) => {
+                assert_eq!(point.nature(), Nature::Housekeeping, "{when}: told that all is well");
+                true
+            }
+            None => {
+                assert!(trouble.is_some(), "{when}: somebody waits, and the server says that it is well");
+                points.clear(point);
+                done.recv_timeout(Duration::from_secs(20)).unwrap().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
+                true
+            }
+        };
+        points.clear(point);
+        space.wait_until(&format!("the server is well again: {when}"), |space| space.vfs.health().is_ok());
+        if !is_over {
+            (deed.go)(space).unwrap_or_else(|fault| panic!("again, {when}: {fault:?}"));
+        }
+    });
+}
+
+fn assert_recovers_from(refusal: (i32, Kind, &str)) {
+    for (point, number) in deeds_by_point().iter().filter(|(point, _)| point.nature() == Nature::Call) {
+        let space = TestSpace::new();
+        for deed in &DEEDS[..*number] {
+            (deed.go)(&space).unwrap();
+        }
+        refused(&space, *point, refusal, &DEEDS[*number]);
+        let when = format!("refused with {} at `{}`", refusal.0, point.name());
+        assert_whole(&space, number + 1..=number + 1, &when);
+        drop(space.vfs);
+        let vfs = Vfs::open(options(space.directory.path(), false)).unwrap();
+        assert_whole(
+            &TestSpace { directory: space.directory, vfs },
+            number + 1..=number + 1,
+            &format!("{when}, reopened"),
+        );
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_at_any_point_loses_nothing_and_is_recovered_from() {
+    assert_recovers_from(REFUSALS[0]);
+}
+
+#[test]
+fn a_disk_that_fails_at_any_point_loses_nothing_and_is_recovered_from() {
+    assert_recovers_from(REFUSALS[1]);
+}
+
+#[test]
+fn a_disk_that_turns_read_only_at_any_point_loses_nothing_and_is_recovered_from() {
+    assert_recovers_from(REFUSALS[2]);
+}
+
+/// What an opening comes by, and every deed's housekeeping.
+#[test]
+fn an_opening_that_the_disk_refuses_says_why_and_the_next_one_loses_nothing() {
+    let is_of_opening = |point: &&FailPoint| point.name().starts_with("open.") && point.nature() == Nature::Call;
+    let space = TestSpace::new();
+    // What is not settled makes an opening come by more points.
+    let held = FailPoints::of(space.directory.path());
+    held.pause(FailPoint::CheckpointFlush);
+    for deed in &DEEDS[..7] {
+        (deed.go)(&space).unwrap();
+    }
+    let unsettled = crashed(&space);
+    held.clear(FailPoint::CheckpointFlush);
+    let mut walked = 0;
+    for point in FailPoint::ALL.iter().filter(is_of_opening) {
+        for (errno, kind, reason) in REFUSALS {
+            let copy = copied(unsettled.path());
+            let when = format!("an opening while the disk says {errno} at `{}`", point.name());
+            let points = FailPoints::of(copy.path());
+            points.refuse(*point, errno);
+            let fault = match Vfs::open(options(copy.path(), false)) {
+                Ok(_) => panic!("{when}: it opened"),
+                Err(fault) => fault,
+            };
+            points.clear(*point);
+            assert_eq!(fault.kind(), kind, "{when}: {fault:?}");
+            assert!(fault.message().contains(reason), "{when}: {fault:?}");
+            assert_whole(&reopened(copy), 7..=7, &when);
+            walked += 1;
+        }
+    }
+    assert!(walked >= 5 * REFUSALS.len(), "the points of the opening have other names now");
+}
+
+#[test]
+fn a_call_of_the_disk_that_no_story_comes_by_is_a_gap() {
+    let missed: Vec<_> = FailPoint::ALL
+        .iter()
+        .filter(|point| point.nature() == Nature::Call && !point.name().starts_with("open."))
+        .filter(|point| !deeds_by_point().contains_key(point))
+        .collect();
+    assert!(missed.is_empty(), "no deed of the story comes by {missed:?}: add one that does");
+}
+
+/// Git's index and merging are tried again or left; a flush or a settling that fails is told.
+#[test]
+fn housekeeping_that_the_disk_refuses_holds_up_no_writer_and_is_made_up_for() {
+    for point in FailPoint::ALL.iter().filter(|point| point.nature() == Nature::Housekeeping) {
+        for (errno, ..) in REFUSALS {
+            let space = TestSpace::new();
+            let points = FailPoints::of(space.directory.path());
+            points.refuse(*point, errno);
+            for deed in DEEDS.iter().filter(|deed| deed.commits > 0) {
+                (deed.go)(&space).unwrap_or_else(|fault| panic!("{} at `{}`: {fault:?}", deed.what, point.name()));
+            }
+            points.clear(*point);
+            let when = format!("after {errno} at `{}`", point.name());
+            assert_whole(&space, DEEDS.len()..=DEEDS.len(), &when);
+            drop(space.vfs);
+            let vfs = Vfs::open(options(space.directory.path(), false)).unwrap();
+            let when = format!("{when}, reopened");
+            assert_whole(&TestSpace { directory: space.directory, vfs }, DEEDS.len()..=DEEDS.len(), &when);
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_that_the_disk_refuses_turns_the_server_unready_with_the_reason() {
+    let space = TestSpace::new();
+    let points = FailPoints::of(space.directory.path());
+    for point in [FailPoint::CheckpointFlush, FailPoint::CheckpointSettle] {
+        for (errno, kind, reason) in REFUSALS {
+            points.refuse(point, errno);
+            space.put("a.md", &format!("{} {errno}", point.name()));
+            space.wait_until("the checkpoint is refused", |space| space.vfs.health().is_err());
+            let trouble = space.vfs.health().unwrap_err();
+            assert_eq!(trouble.kind(), kind);
+            assert!(trouble.message().contains(reason), "{trouble:?}");
+            space.put("b.md", &format!("taken all the same {} {errno}", point.name()));
+            points.clear(point);
+            space.wait_until("a checkpoint is made", |space| space.vfs.health().is_ok());
+        }
+    }
+}
+
+#[test]
+fn saves_that_a_full_disk_refused_until_the_end_are_named() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    let points = FailPoints::of(space.directory.path());
+    points.refuse(FailPoint::LogCommit, 28);
+    space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("a.md"), "two")).soon()).unwrap();
+    space.wait_until("the log has refused it", |space| space.vfs.health().is_err());
+    let fault = space.vfs.close().unwrap_err();
+    points.clear(FailPoint::LogCommit);
+    assert_eq!(fault.kind(), Kind::NoSpace);
+    assert!(fault.message().contains("`a.md`") && fault.message().contains("no space left"), "{fault:?}");
+}
