@@ -70,7 +70,7 @@ pub struct Vfs {
     committer: Mutex<Option<JoinHandle<()>>>,
     watcher: Mutex<Option<watch::Watcher>>,
     /// Held for as long as this root is ours.
-    lock: Mutex<Option<fs::File>>,
+    lock: Mutex<Option<RootLock>>,
 }
 
 impl Vfs {
@@ -156,8 +156,7 @@ impl Vfs {
         }
         self.core.log.close()?;
         if let Some(lock) = self.lock.lock().take() {
-            // Not by dropping alone: a process forked in this moment would hold on to it until it executes its program.
-            lock.unlock().map_err(Fault::internal)?;
+            lock.0.unlock().map_err(Fault::internal)?;
         }
         let lost: Vec<_> = std::mem::take(&mut *self.core.lost.lock()).iter().map(|path| format!("`{path}`")).collect();
         if lost.is_empty() {
@@ -219,7 +218,7 @@ impl Drop for Vfs {
 /// A root that is kept from being served for as long as somebody looks at it.
 #[must_use = "the root can be served again when this is dropped"]
 pub struct Held {
-    _lock: fs::File,
+    _lock: RootLock,
 }
 
 impl Held {
@@ -267,7 +266,17 @@ fn at_root(root: &Path, error: impl Into<Fault>) -> Fault {
     Fault::new(fault.kind(), format!("root `{}`: {fault}", root.display())).caused_by(fault)
 }
 
-fn take_lock(root: &Path) -> Result<fs::File, Fault> {
+/// The lock of a root, given back also when an opening fails.
+struct RootLock(fs::File);
+
+impl Drop for RootLock {
+    fn drop(&mut self) {
+        // Not by closing alone: a process forked in this moment would hold on to it until it executes its program.
+        let _ = self.0.unlock();
+    }
+}
+
+fn take_lock(root: &Path) -> Result<RootLock, Fault> {
     let path = StatePaths::of(root).lock();
     let mut file = fs::OpenOptions::new()
         .read(true)
@@ -291,7 +300,7 @@ fn take_lock(root: &Path) -> Result<fs::File, Fault> {
         Err(TryLockError::Error(error)) => return Err(Fault::internal(error)),
     }
     file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(|error| refused(root, error))?;
-    Ok(file)
+    Ok(RootLock(file))
 }
 
 #[cfg(test)]
