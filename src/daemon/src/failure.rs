@@ -128,7 +128,9 @@ fn exit_of(kind: Kind) -> Exit {
         | Kind::TooLarge
         | Kind::Stale
         | Kind::Disabled => Exit::Refused,
-        Kind::RateLimited | Kind::Unavailable | Kind::Upstream | Kind::NoSpace | Kind::DiskFailed | Kind::Internal => Exit::Failed,
+        Kind::RateLimited | Kind::Unavailable | Kind::Upstream | Kind::NoSpace | Kind::DiskFailed | Kind::Internal => {
+            Exit::Failed
+        }
     }
 }
 

@@ -11,6 +11,9 @@ use crate::core::{Core, is_missing, kept_if_in_the_way};
 use crate::overlay::Leaf;
 use crate::progress::{Progress, Reporter};
 
+/// The least a disk writes at once, in bytes.
+const BLOCK: usize = 512;
+
 /// What may stand at a path without anybody having edited it: content and kind, or nothing.
 type State = Option<(ETag, FileKind)>;
 
@@ -89,11 +92,13 @@ fn rename_directories(core: &Core, records: &[Record]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether a file is what a power cut left of one of ours: it was renamed into place before its bytes reached the disk, and
-/// nobody touched it since the machine was started.
+/// Whether a file is what a power cut or a broken disk left of one of ours: it was renamed into place before its bytes reached the
+/// disk. Zeros in their place are nobody's edit; what is only shorter may be one, unless nobody touched it since the machine was
+/// started.
 fn is_left_torn(core: &Core, logged: &Logged<'_>, (path, entries): (&TreePath, &[&Entry])) -> Result<bool, StoreError> {
     let Ok((present, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
-    if stat.kind != StatKind::File || stat.changed >= core.tree.started() {
+    let is_edit = !present.contains(&0) && stat.changed >= core.tree.started();
+    if stat.kind != StatKind::File || is_edit {
         return Ok(false);
     }
     for blob in entries.iter().filter_map(|entry| entry.new) {
@@ -104,10 +109,13 @@ fn is_left_torn(core: &Core, logged: &Logged<'_>, (path, entries): (&TreePath, &
     Ok(false)
 }
 
-/// A beginning of the content, with zeros for what follows of it, or with nothing.
+/// A beginning of the content, with zeros for what follows of it, or with nothing; or all of it, with zeros for some blocks.
 fn is_torn(present: &[u8], content: &[u8]) -> bool {
     let zeros = present.iter().rev().take_while(|byte| **byte == 0).count();
-    present.len() <= content.len() && content.starts_with(&present[..present.len() - zeros])
+    let is_cut = present.len() <= content.len() && content.starts_with(&present[..present.len() - zeros]);
+    let mut blocks = present.chunks(BLOCK).zip(content.chunks(BLOCK));
+    let is_lost = |(there, ours): (&[u8], &[u8])| there == ours || there.iter().all(|byte| *byte == 0);
+    is_cut || present.len() == content.len() && blocks.all(is_lost)
 }
 
 fn remove(core: &Core, path: &TreePath) -> Result<(), Fault> {
@@ -157,6 +165,14 @@ mod tests {
         for torn in [&b""[..], b"one\n", b"one\n\0\0\0\0", b"\0\0\0"] {
             assert!(is_torn(torn, content), "{torn:?}");
         }
+        let large: Vec<u8> = (0..4 * BLOCK).map(|at| b'a' + (at / BLOCK) as u8).collect();
+        let with = |range: std::ops::Range<usize>, byte| {
+            let mut other = large.clone();
+            other[range].fill(byte);
+            other
+        };
+        assert!(is_torn(&with(BLOCK..2 * BLOCK, 0), &large));
+        assert!(!is_torn(&with(BLOCK..2 * BLOCK, b'x'), &large) && !is_torn(&with(BLOCK..BLOCK + 9, 0), &large));
         for edited in [&b"two\n"[..], b"one\ntwo\nthree\n", b"one\n\0\0\0\0\0", b"on\0x"] {
             assert!(!is_torn(edited, content), "{edited:?}");
         }

@@ -108,6 +108,20 @@ fn files_that_never_reached_the_disk_are_installed_from_the_log() {
 }
 
 #[test]
+fn files_whose_bytes_a_broken_disk_lost_are_installed_from_the_log_though_the_machine_ran_on() {
+    let space = settled_space();
+    space.put("a.md", "one");
+    space.put("b.md", "two");
+    let copy = crashed(&space);
+    // What a file is whose room was reserved and whose bytes did not come; and a person's edit beside it.
+    fs::write(copy.path().join("a.md"), "\0\0\0").unwrap();
+    fs::write(copy.path().join("b.md"), "").unwrap();
+    let again = reopened(copy);
+    assert_eq!((again.text("a.md").as_str(), again.text("b.md").as_str()), ("one", ""));
+    assert_eq!(again.log()[0], "fswatch|fswatch: b.md");
+}
+
+#[test]
 fn objects_and_a_branch_that_never_reached_the_disk_are_made_again() {
     let space = busy_space();
     let copy = crashed(&space);
