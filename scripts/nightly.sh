@@ -9,10 +9,11 @@ Run the tests in their long form
 Usage: scripts/nightly.sh [CARGO-TEST-ARGUMENTS...]
 
 The same tests as scripts/test.sh; those that repeat or search read from the environment how long they may take.
-What is already set there is kept.
+What is already set there is kept. Where disks can be mounted (root, amd64), scripts/power.sh follows.
 
 Environment:
   SVCFS_CRASH_ROUNDS   Times the server is killed under load and opened again (default here: 200)
+  SVCFS_POWER_ROUNDS   Loads whose disk loses its power at nine moments, and machines that do (default here: 50)
   SVCFS_MODEL_CASES    Random days of work held against the model (default here: 10000)
   PROPTEST_CASES       Random cases per property (default here: 20000)
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
@@ -24,6 +25,11 @@ case "${1:-}" in
 esac
 
 export SVCFS_CRASH_ROUNDS="${SVCFS_CRASH_ROUNDS:-200}"
+export SVCFS_POWER_ROUNDS="${SVCFS_POWER_ROUNDS:-50}"
 export SVCFS_MODEL_CASES="${SVCFS_MODEL_CASES:-10000}"
 export PROPTEST_CASES="${PROPTEST_CASES:-20000}"
-exec "$(dirname "${BASH_SOURCE[0]}")/test.sh" "$@"
+scripts="$(dirname "${BASH_SOURCE[0]}")"
+"$scripts/test.sh" "$@"
+# A night for some tests by name is not one for the machine.
+[[ $# -eq 0 && $EUID -eq 0 && $(uname -m) == x86_64 ]] || exit 0
+exec "$scripts/power.sh"

@@ -1,6 +1,7 @@
 //! The power goes: what was acknowledged as safe is there, whatever the disk did with what it was not told to flush.
 
 mod disk;
+mod guest;
 
 use std::sync::atomic::Ordering;
 use std::thread::scope;
@@ -17,6 +18,7 @@ use disk::{Cache, Disk, Record};
 /// How the filesystem may have been mounted: how often it writes by itself, and in which order.
 const MOUNTED: [&str; 4] =
     ["commit=300", "commit=1,data=writeback,noauto_da_alloc", "commit=300,noauto_da_alloc", "commit=1,data=journal"];
+const CACHES: [Cache; 3] = [Cache::Written, Cache::Lost, Cache::Torn];
 /// How long a power cut lasts. The next server believes that its machine was started at most a second ago.
 const OUTAGE: Duration = Duration::from_millis(1100);
 /// Cuts of the work in each round; each recovery is cut off, too.
@@ -62,8 +64,7 @@ impl Trial {
     }
 
     /// Cuts the power after so many events and starts everything again; the ledgers say afterwards what there is.
-    fn cut(&mut self, (record, cut): (&Record, usize), ledgers: &mut Ledgers, options: &str) -> Disk {
-        let cache = [Cache::Written, Cache::Lost, Cache::Torn][self.random.below(3)];
+    fn cut(&mut self, (record, cut, cache): (&Record, usize, Cache), ledgers: &mut Ledgers, options: &str) -> Disk {
         let what = format!("cut {} after event {cut} of {}, cache {cache:?}, {options}", self.cuts, record.len());
         let left = Evidence(record.left(cut, cache, &mut self.random));
         let disk = Disk::holding(left.0.clone());
@@ -73,6 +74,11 @@ impl Trial {
         self.audit(&what, &disk, ledgers);
         disk.unmount();
         disk
+    }
+
+    /// Some moment of a record, and something the disk may have done in it.
+    fn choose(&mut self, record: &Record) -> (usize, Cache) {
+        (1 + self.random.below(record.len()), CACHES[self.random.below(CACHES.len())])
     }
 
     fn audit(&self, what: &str, disk: &Disk, ledgers: &mut Ledgers) {
@@ -126,34 +132,40 @@ fn at(ledgers: &Ledgers, moment: usize) -> Ledgers {
     ledgers.iter().map(|(driver, ledger)| (*driver, ledger.at(moment))).collect()
 }
 
-#[test]
-fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush() {
+/// What the chances of a test come from; said, so that it can be played again.
+fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = setting("SVCFS_POWER_SEED").unwrap_or(u64::from(now.subsec_nanos()));
-    let rounds = setting("SVCFS_POWER_ROUNDS").unwrap_or(1);
     println!("seed {seed}: SVCFS_POWER_SEED={seed} plays it again (threads will still meet in other ways)");
+    seed
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush() {
+    let rounds = setting("SVCFS_POWER_ROUNDS").unwrap_or(1);
     let Some(mut disk) = Disk::formatted() else { return };
-    let mut trial = Trial { binary: Binary::build(), random: Random::new(seed), cuts: 0 };
-    let mut ledgers: Ledgers = Driver::all(can_mount()).into_iter().map(|driver| (driver, Ledger::default())).collect();
+    let mut trial = Trial { binary: Binary::build(), random: Random::new(seed()), cuts: 0 };
+    let drivers = Driver::all(can_mount()).into_iter();
+    let mut ledgers: Ledgers = drivers.map(|driver| (driver, Ledger::default())).collect();
     for _ in 0..rounds {
         let options = MOUNTED[trial.random.below(MOUNTED.len())];
         let record = trial.work(&disk, &mut ledgers, options);
         let mut recoveries = Vec::new();
         rest();
         for _ in 0..CUTS {
-            let cut = 1 + trial.random.below(record.len());
+            let (cut, cache) = trial.choose(&record);
             let left = at(&ledgers, cut);
-            let disk = trial.cut((&record, cut), &mut left.clone(), options);
+            let disk = trial.cut((&record, cut, cache), &mut left.clone(), options);
             recoveries.push((disk.recorded(), left));
         }
         rest();
         for (recovery, mut left) in recoveries {
-            let cut = 1 + trial.random.below(recovery.len());
-            trial.cut((&recovery, cut), &mut left, options);
+            let (cut, cache) = trial.choose(&recovery);
+            trial.cut((&recovery, cut, cache), &mut left, options);
         }
-        let cut = record.len();
-        ledgers = at(&ledgers, cut);
-        disk = trial.cut((&record, cut), &mut ledgers, options);
+        // At the end everything is on the disk, whatever it did with its cache; the next round goes on from there.
+        ledgers = at(&ledgers, record.len());
+        disk = trial.cut((&record, record.len(), Cache::Lost), &mut ledgers, options);
     }
     let deeds: usize = ledgers.iter().map(|(_, ledger)| ledger.deeds.len()).sum();
     println!("{} cuts, {deeds} acknowledged changes, all there", trial.cuts);
