@@ -72,7 +72,9 @@ struct Guest(Child);
 impl Guest {
     fn switch_on(parts: &Path, disk: &Disk, seed: usize, options: &str) -> Self {
         let drive = |file: &Path, how: &str| format!("file={},format=raw,if=virtio,{how}", file.display());
-        let kernel = format!("console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=unstable {LOAD}={seed} OPTIONS={options}");
+        let kernel = format!(
+            "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=unstable {LOAD}={seed} OPTIONS={options}"
+        );
         let mut machine = Command::new("qemu-system-x86_64");
         machine
             .args(["-accel", "tcg", "-cpu", "max", "-m", "1024", "-nic", "none", "-nographic", "-no-reboot"])
@@ -106,20 +108,21 @@ fn worked(parts: &Path, disk: &Disk, options: &str, random: &mut Random) -> Ledg
     let mut guest = Guest::switch_on(parts, disk, seed, options);
     let output = BufReader::new(guest.0.stdout.take().unwrap());
     let (done, target, more) = (AtomicUsize::new(0), 20 + random.below(150), random.below(40));
-    scope(|scope| {
-        let heard = scope.spawn(|| {
+    let done = &done;
+    scope(move |scope| {
+        // In here, so that it is switched off, and is heard to end, also when it does not work.
+        let mut guest = guest;
+        let heard = scope.spawn(move || {
             let mut working: Vec<_> =
                 at_work(seed).into_iter().map(|(driver, random)| (driver, random, Ledger::default())).collect();
             let mut others = Vec::new();
             for line in output.split(b'\n') {
                 let line = String::from_utf8_lossy(&line.unwrap()).trim().to_owned();
-                match line.split_once(MARK) {
-                    Some((_, told)) => done.fetch_add(usize::from(hear(told, &mut working)), Ordering::SeqCst),
-                    None => {
-                        others.push(line);
-                        continue;
-                    }
-                };
+                if let Some((_, told)) = line.split_once(MARK) {
+                    done.fetch_add(usize::from(hear(told, &mut working)), Ordering::SeqCst);
+                } else {
+                    others.push(line);
+                }
             }
             (working, others)
         });
@@ -174,5 +177,8 @@ fn nothing_acknowledged_is_lost_when_a_machine_loses_its_power() {
         }
         println!("round {round}: {} events on the disk, {options}", record.len());
     }
-    println!("{rounds} machines, {} disks as they left them, {deeds} acknowledged changes on them, all there", trial.cuts);
+    println!(
+        "{rounds} machines, {} disks as they left them, {deeds} acknowledged changes on them, all there",
+        trial.cuts
+    );
 }
