@@ -31,6 +31,9 @@ const MAX_KNOWN_OBJECTS: usize = 500_000;
 /// Packs that would be larger together are left as they are.
 const MAX_MERGED_BYTES: usize = 64 << 20;
 const CHECKSUM_BYTES: usize = 20;
+const LISTING: &str = "multi-pack-index";
+/// `pack-<40 digits>.idx`.
+const PACK_NAME_BYTES: usize = 49;
 pub(super) const TEMPORARY: &str = ".svcfs_";
 /// What our `.keep` files say.
 const KEEP: &str = "svcfs: until a branch shows it\n";
@@ -103,7 +106,11 @@ impl History {
     /// Says that everything published before the last [`History::flushing`] is on the disk for good: packs that were merged
     /// into others of that time are taken away.
     pub fn flushed(&self) {
-        self.writer.lock().packs.flushed(&self.fail);
+        let mut writer = self.writer.lock();
+        let directory = writer.repository.commondir().join("objects/pack");
+        if let Err(error) = writer.packs.flushed(&directory, &self.fail) {
+            warn!(%error, "packs that were merged into others could not be removed");
+        }
     }
 
     /// Takes away what a crash left of packs written at or after `since`, whose bytes may not have reached the disk; the log
@@ -175,13 +182,14 @@ impl Packs {
         self.retiring.append(&mut self.merged);
     }
 
-    fn flushed(&mut self, fail: &FailPoints) {
-        for path in self.retiring.drain(..) {
-            let removed = fail.at(FailPoint::PackDrop).map_err(StoreError::from);
-            if let Err(error) = removed.and_then(|()| remove(&path.with_extension("idx"))) {
-                warn!(file = %path.display(), %error, "a pack that was merged into another could not be removed");
-            }
+    fn flushed(&mut self, directory: &Path, fail: &FailPoints) -> Outcome<()> {
+        let mut retiring = std::mem::take(&mut self.retiring);
+        drop_listed(directory, &mut retiring, PathBuf::as_path)?;
+        for path in &retiring {
+            fail.at(FailPoint::PackDrop)?;
+            remove(&path.with_extension("idx"))?;
         }
+        drop_broken_listing(directory)
     }
 
     fn add(&mut self, level: usize, pack: Pack) {
@@ -203,7 +211,7 @@ impl Packs {
         let mut level = 0;
         while self.levels.get(level).is_some_and(|packs| packs.len() >= FAN) {
             let mut parts = std::mem::take(&mut self.levels[level]);
-            drop_listed(directory, &mut parts)?;
+            drop_listed(directory, &mut parts, |pack| &pack.path)?;
             let bytes = |pack: &Pack| pack.objects.iter().map(|place| place.range.len()).sum::<usize>();
             if parts.iter().map(bytes).sum::<usize>() > MAX_MERGED_BYTES {
                 return Ok(());
@@ -229,6 +237,7 @@ impl Packs {
                     }
                 }
                 self.add(level + 1, merged);
+                drop_broken_listing(directory)?;
             }
             level += 1;
         }
@@ -254,18 +263,39 @@ impl Pack {
     }
 }
 
-/// Leaves out packs that an index over many packs names (`git multi-pack-index`): git looks for them where it says.
-fn drop_listed(directory: &Path, packs: &mut Vec<Pack>) -> Outcome<()> {
-    let listing = match fs::read(directory.join("multi-pack-index")) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error.into()),
-    };
+/// The index over many packs (`git multi-pack-index`), if somebody made one.
+fn listing(directory: &Path) -> Outcome<Option<Vec<u8>>> {
+    match fs::read(directory.join(LISTING)) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Leaves out packs that an index over many packs names: git looks for them where it says.
+fn drop_listed<T>(directory: &Path, packs: &mut Vec<T>, path: impl Fn(&T) -> &Path) -> Outcome<()> {
+    let Some(listing) = listing(directory)? else { return Ok(()) };
     packs.retain(|pack| {
-        let index = pack.path.with_extension("idx");
+        let index = path(pack).with_extension("idx");
         let name = index.file_name().unwrap_or_default().as_encoded_bytes();
         !listing.windows(name.len().max(1)).any(|window| window == name)
     });
+    Ok(())
+}
+
+/// Takes away an index over many packs that names one which is gone: it was being made while we removed that, and git would look
+/// for its objects nowhere else. Without it git looks into every pack.
+fn drop_broken_listing(directory: &Path) -> Outcome<()> {
+    let Some(listing) = listing(directory)? else { return Ok(()) };
+    let names = listing.windows(PACK_NAME_BYTES).filter(|name| name.starts_with(b"pack-") && name.ends_with(b".idx"));
+    let is_gone = |name: &[u8]| std::str::from_utf8(name).is_ok_and(|name| !directory.join(name).exists());
+    if names.into_iter().any(is_gone) {
+        warn!("`git multi-pack-index` listed a pack while it was merged into another; the list is removed");
+        match fs::remove_file(directory.join(LISTING)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            Ok(()) | Err(_) => {}
+        }
+    }
     Ok(())
 }
 

@@ -143,6 +143,22 @@ fn packs_that_are_merged_while_they_are_flushed_stay_until_the_next_flush() {
 }
 
 #[test]
+fn a_list_of_packs_that_names_one_which_went_meanwhile_is_removed() {
+    let fixture = fixture();
+    let head = fixture.pages(None, 0, FAN - 1);
+    fixture.git(&["multi-pack-index", "write"]);
+    let listing = fixture.directory.path().join(".git/objects/pack/multi-pack-index");
+    let listed = fs::read(&listing).unwrap();
+    fs::remove_file(&listing).unwrap();
+    let head = fixture.pages(head, FAN - 1, FAN);
+    // Put in place by a git that looked before the packs became one.
+    fs::write(&listing, listed).unwrap();
+    fixture.pages(head, FAN, 2 * FAN + 2);
+    assert!(!listing.exists());
+    fixture.git(&["fsck", "--strict", "--full"]);
+}
+
+#[test]
 fn a_pack_that_waits_for_its_branch_is_kept_from_repacking() {
     let fixture = fixture();
     let head = fixture.pages(None, 0, 3);
