@@ -48,11 +48,14 @@ fn number(found: &str) -> u64 {
     number
 }
 
-/// Whether this is one text and all of it.
-fn is_whole(found: &str) -> bool {
+/// Whether this is the beginning of a text and not all of it.
+fn is_cut(found: &str) -> bool {
     let line = found.lines().next().unwrap_or_default();
     let number = line.strip_prefix("# Text ").and_then(|number| number.parse().ok());
-    number.is_some_and(|number| found == content(number))
+    match number {
+        Some(number) if found.contains('\n') => found != content(number) && content(number).starts_with(found),
+        _ => "# Text ".starts_with(&line[..line.len().min(7)]),
+    }
 }
 
 fn etag(text: u64) -> String {
@@ -123,23 +126,19 @@ impl Asker for Agent {
     }
 }
 
-/// How often a page is read anew at most that others replace while it is read.
-const MAX_TRIES: usize = 100;
-
-/// Reads a page through the mount, as often as it takes to get a whole text: a page that another door replaces while it is read
-/// may be read in parts of both texts, or cut at the size that the kernel knew (SEMANTICS.md).
+/// Reads a page through the mount, as often as it takes to get a whole text: the kernel knows a page's size for a while, and
+/// while another door's write is under way and not acknowledged, it may show the new text cut at the old size (SEMANTICS.md).
 fn read_file(at: &Path) -> State {
-    for _ in 0..MAX_TRIES {
+    loop {
         match fs::read_to_string(at) {
-            Ok(found) if is_whole(&found) => return Some(number(&found)),
-            Ok(_) => {}
+            Ok(found) if is_cut(&found) => {}
+            Ok(found) => return Some(number(&found)),
             Err(error) if error.kind() == ErrorKind::NotFound => return None,
             // The page was replaced twice between the look at its name and its opening; the kernel tries again once itself.
             Err(error) if error.kind() == ErrorKind::StaleNetworkFileHandle => {}
             Err(error) => panic!("{}: {error}", at.display()),
         }
     }
-    panic!("{}: never whole in {MAX_TRIES} tries", at.display())
 }
 
 /// Saves as editors do: the whole text into a file beside the page, `fsync`, and its name over the page's.
