@@ -56,7 +56,7 @@ impl History {
     }
 
     /// Brings `.git/index` up to date for paths whose file on disk is what the newest commit has. False, and nothing done, while
-    /// there is no commit, and while [`History::differences`] is at work: it reads the index, and writes what it read.
+    /// [`History::differences`] is at work: it reads the index, and writes what it read.
     ///
     /// # Errors
     /// `Git` when the index cannot be written, such as while a person's `git` holds its lock.
@@ -69,7 +69,7 @@ impl History {
             none => none.insert(Repository::open(&self.root)?),
         };
         let Some(head) = head_of(repository)? else {
-            return Ok(false);
+            return Ok(true);
         };
         let tree = repository.find_commit(oid(head)?)?.tree()?;
         let mut index = repository.index()?;

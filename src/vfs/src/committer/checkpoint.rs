@@ -144,7 +144,7 @@ impl Committer {
     fn index_refreshed(&mut self, mut touched: BTreeSet<TreePath>, refreshed: Result<bool, StoreError>) {
         let Err(error) = refreshed else {
             if !refreshed.unwrap_or(true) {
-                // Somebody compares the tree with it, or took `HEAD` away; soon again.
+                // Somebody compares the tree with it; soon again.
                 self.touched.append(&mut touched);
                 return;
             }
