@@ -61,15 +61,9 @@ impl TestSpace {
         String::from_utf8(self.vfs.read(Door::Http, &at(path)).unwrap().content.to_vec()).unwrap()
     }
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
-        loop {
-            let output = Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
-            if output.status.success() {
-                return String::from_utf8(output.stdout).unwrap();
-            }
-            let said = String::from_utf8_lossy(&output.stderr);
-            // A person tries again when the index is brought up to date in the same moment.
-            assert!(said.contains("index.lock': File exists"), "git {arguments:?}: {said}");
-        }
+        let output = Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
     }
     pub(crate) fn log(&self) -> Vec<String> {
         self.git(&["log", "--format=%an|%s"]).lines().map(str::to_owned).collect()
