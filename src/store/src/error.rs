@@ -45,13 +45,6 @@ pub enum StoreError {
     Damaged(String),
 }
 
-impl StoreError {
-    /// Whether a git command holds the branch in this moment; it lets go of it within milliseconds.
-    pub fn is_held(&self) -> bool {
-        matches!(self, Self::Git(error) if error.code() == git2::ErrorCode::Locked)
-    }
-}
-
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         match error {

@@ -19,7 +19,7 @@ pub use error::StoreError;
 pub use fail::{FailPoint, FailPoints, Nature};
 pub use history::{
     Author, BadObject, BlameHunk, Edit, FileVersion, ForeignCommit, ForeignEntry, GitLock, History, Holder, Inspection,
-    Objects, Staged, Trace, TreeState, Way, as_recorded, mend_head, order_within,
+    Objects, Staged, TreeState, Way, as_recorded, mend_head, order_within,
 };
 pub use log::{
     Activity, Against, ChangePage, DayActivity, Entry, Log, LogCheck, Occurrence, PageActivity, PathChange,

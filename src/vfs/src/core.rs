@@ -45,11 +45,7 @@ pub(crate) struct Core {
     pub(crate) lost: Mutex<BTreeSet<TreePath>>,
     pub(crate) stamps: AtomicU64,
     pub(crate) fail: FailPoints,
-    /// Who compares paths with the tree that a person's commit has something to say about; nobody where nothing is watched.
-    pub(crate) doubter: Mutex<Option<Doubter>>,
 }
-
-pub(crate) type Doubter = Box<dyn Fn(Vec<TreePath>) + Send>;
 
 /// A page that went away under another, unversioned name.
 pub(crate) struct Departure {
@@ -70,13 +66,6 @@ pub(crate) enum Present {
 impl Core {
     pub(crate) fn stamp(&self) -> u64 {
         self.stamps.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Has paths compared with the tree, soon and elsewhere.
-    pub(crate) fn doubt(&self, paths: Vec<TreePath>) {
-        if let Some(doubter) = &*self.doubter.lock() {
-            doubter(paths);
-        }
     }
 
     /// What stands at a path now; links are not followed.

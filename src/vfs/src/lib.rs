@@ -116,7 +116,6 @@ impl Vfs {
             unflushed: Mutex::default(),
             lost: Mutex::default(),
             stamps: AtomicU64::new(1),
-            doubter: Mutex::default(),
         });
         let committer =
             opening::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;

@@ -15,7 +15,6 @@ use super::*;
 mod faults;
 mod hostile;
 mod model;
-mod others;
 
 /// A space in a temporary directory that can be closed and opened again.
 pub(crate) struct TestSpace {

@@ -27,8 +27,9 @@ const MAX_DELAY: Duration = Duration::from_secs(1);
 const RESCAN: Duration = Duration::from_secs(3600);
 /// A git command of a person is given this long to finish before we look at what it wrote.
 const GIT_BUSY: Duration = Duration::from_millis(500);
-/// How long after its last write to `.git/index` it may still be about to move the branch.
-const GIT_GRACE: Duration = Duration::from_millis(100);
+
+/// Nor longer than this: a command that died leaves its lock behind.
+const GIT_BUSY_AT_MOST: Duration = Duration::from_secs(60);
 
 /// Watches a root until dropped.
 pub(crate) struct Watcher {
@@ -55,8 +56,6 @@ fn watch_below(notifier: &mut (dyn notify::Watcher + Send), vfs: &Vfs, directory
 
 enum Message {
     Seen(notify::Result<notify::Event>),
-    /// A person's commit changed these in history: the tree may have something else.
-    Doubted(Vec<TreePath>),
     Stop,
 }
 
@@ -78,11 +77,6 @@ impl Watcher {
             notifier = Box::new(notify::PollWatcher::new(handler, config).map_err(Fault::internal)?);
             watch_below(&mut *notifier, vfs, &TreePath::root()).map_err(Fault::internal)?;
         }
-        let tell = sender.clone();
-        *vfs.core.doubter.lock() = Some(Box::new(move |paths| {
-            // The receiver is gone only while stopping.
-            let _ = tell.send(Message::Doubted(paths));
-        }));
         let notifier = Arc::new(Mutex::new(Some(notifier)));
         let follower = Follower {
             vfs: Arc::downgrade(vfs),
@@ -136,10 +130,6 @@ impl Follower {
                         continue;
                     }
                 }
-                Ok(Message::Doubted(paths)) => {
-                    self.doubt(paths);
-                    continue;
-                }
                 Ok(Message::Seen(Err(error))) => {
                     warn!(%error, "watching the root failed for a moment; comparing all of it");
                     rescan_due = Instant::now();
@@ -147,13 +137,12 @@ impl Follower {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let Some(vfs) = self.vfs.upgrade() else { return };
-            if vfs.core.history.others_at_work(GIT_GRACE).is_some() {
+            if self.is_git_busy() {
                 // A checkout or merge is writing; what it leaves is looked at when it is done.
                 drop(vfs);
                 match messages.recv_timeout(GIT_BUSY) {
                     Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                     Ok(Message::Seen(Ok(event))) => self.note(event),
-                    Ok(Message::Doubted(paths)) => self.doubt(paths),
                     Ok(Message::Seen(Err(_))) => rescan_due = Instant::now(),
                     Err(RecvTimeoutError::Timeout) => {}
                 }
@@ -192,11 +181,6 @@ impl Follower {
         }
     }
 
-    fn doubt(&mut self, paths: Vec<TreePath>) {
-        self.seen.extend(paths);
-        self.first.get_or_insert_with(Instant::now);
-    }
-
     /// A new directory is watched before it is looked at: what is made in it meanwhile is seen one way or the other.
     fn watch_new(&self, vfs: &Vfs, path: &TreePath) {
         let is_directory = vfs.core.tree.stat(path).is_ok_and(|stat| stat.kind == StatKind::Directory);
@@ -226,5 +210,12 @@ impl Follower {
                 self.seen.extend(paths);
             }
         }
+    }
+
+    /// A lock that has been there for long has lost its process, and keeps nobody waiting.
+    fn is_git_busy(&self) -> bool {
+        let lock = std::fs::symlink_metadata(self.root.join(".git/index.lock"));
+        let taken = lock.and_then(|lock| lock.modified());
+        taken.is_ok_and(|taken| taken.elapsed().is_ok_and(|age| age < GIT_BUSY_AT_MOST))
     }
 }

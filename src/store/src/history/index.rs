@@ -1,13 +1,12 @@
 //! `.git/index` and the work tree: what a person's `git status` sees.
 
-use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use git2::{Index, IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow};
+use git2::{IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow};
 use svcfs_base::{ETag, FileKind, TreePath};
 
-use super::{History, Outcome, etag, head_of, oid, others, owner};
+use super::{History, Outcome, etag, head_of, oid, owner};
 use crate::{FailPoint, STATE_DIRECTORY, StoreError};
 
 const BEGIN: &str = "# svcfs: begin of what is never versioned";
@@ -20,15 +19,6 @@ impl History {
     /// # Errors
     /// `Git`.
     pub fn differences(&self) -> Outcome<Vec<TreePath>> {
-        match self.differences_noting(true) {
-            // Somebody writes the index in this moment: what was found out about unchanged files is not kept this time.
-            Err(error) if error.is_held() => self.differences_noting(false),
-            outcome => outcome,
-        }
-    }
-
-    fn differences_noting(&self, update_index: bool) -> Outcome<Vec<TreePath>> {
-        let _comparing = self.index_in_use.write();
         self.reader(|repository| {
             let mut options = StatusOptions::new();
             options
@@ -37,7 +27,7 @@ impl History {
                 .recurse_untracked_dirs(true)
                 .include_unmodified(false)
                 .exclude_submodules(true)
-                .update_index(update_index);
+                .update_index(true);
             let statuses = repository.statuses(Some(&mut options))?;
             Ok(statuses
                 .iter()
@@ -55,13 +45,11 @@ impl History {
         self.reader(|repository| Ok(repository.is_path_ignored(Path::new(path.as_str()))?))
     }
 
-    /// Brings `.git/index` up to date for paths whose file on disk is what the newest commit has. False, and nothing done, while
-    /// [`History::differences`] is at work: it reads the index, and writes what it read.
+    /// Brings `.git/index` up to date for paths whose file on disk is what the newest commit has.
     ///
     /// # Errors
     /// `Git` when the index cannot be written, such as while a person's `git` holds its lock.
-    pub fn refresh_index<'a>(&self, paths: impl Iterator<Item = &'a TreePath> + Clone) -> Outcome<bool> {
-        let Some(_refreshing) = self.index_in_use.try_read() else { return Ok(false) };
+    pub fn refresh_index<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) -> Outcome<()> {
         // A repository of its own: the index of a large tree takes a while to write, and writers do not wait for it.
         let mut indexed = self.indexed.lock();
         let repository = match &mut *indexed {
@@ -69,42 +57,31 @@ impl History {
             none => none.insert(Repository::open(&self.root)?),
         };
         let Some(head) = head_of(repository)? else {
-            return Ok(true);
+            return Ok(());
         };
         let tree = repository.find_commit(oid(head)?)?.tree()?;
         let mut index = repository.index()?;
-        let file = repository.path().join("index");
-        loop {
-            let read = others::written_at(&file);
-            index.read(false)?;
-            let mut present = super::read::Finder::new(repository, tree.clone());
-            // What a merge left to a person to decide stays theirs until they did.
-            let conflicts = unmerged(&index)?;
-            for path in paths.clone().filter(|path| !conflicts.contains(path.as_str().as_bytes())) {
-                match present.entry(path)? {
-                    Some((id, mode)) => {
-                        if let Some(entry) = self.index_entry(path, id, mode)? {
-                            // What was a directory is a file now, or the other way round; git takes both at once for damage.
-                            index.remove_dir(Path::new(path.as_str()), 0)?;
-                            for above in path.ancestors().filter(|above| !above.is_root()) {
-                                index.remove_path(Path::new(above.as_str()))?;
-                            }
-                            index.add(&entry)?;
+        index.read(false)?;
+        let mut present = super::read::Finder::new(repository, tree);
+        for path in paths {
+            match present.entry(path)? {
+                Some((id, mode)) => {
+                    if let Some(entry) = self.index_entry(path, id, mode)? {
+                        // What was a directory is a file now, or the other way round; git takes both at once for damage.
+                        index.remove_dir(Path::new(path.as_str()), 0)?;
+                        for above in path.ancestors().filter(|above| !above.is_root()) {
+                            index.remove_path(Path::new(above.as_str()))?;
                         }
+                        index.add(&entry)?;
                     }
-                    None => index.remove_path(Path::new(path.as_str()))?,
                 }
-            }
-            // libgit2 takes the lock only to write: what a person's `git add` wrote since is not written over.
-            if others::written_at(&file) == read {
-                break;
+                None => index.remove_path(Path::new(path.as_str()))?,
             }
         }
         self.fail.at(FailPoint::CheckpointIndex)?;
         index.write()?;
-        self.own_the_index();
-        owner::give_as_its_directory(&file)?;
-        Ok(true)
+        owner::give_as_its_directory(&repository.path().join("index"))?;
+        Ok(())
     }
 
     fn index_entry(&self, path: &TreePath, blob: Oid, mode: i32) -> Outcome<Option<IndexEntry>> {
@@ -126,20 +103,6 @@ impl History {
             Ok(None)
         }
     }
-}
-
-/// Paths whose conflict nobody has settled yet.
-fn unmerged(index: &Index) -> Outcome<HashSet<Vec<u8>>> {
-    if !index.has_conflicts() {
-        return Ok(HashSet::new());
-    }
-    let mut found = HashSet::new();
-    for conflict in index.conflicts()? {
-        let conflict = conflict?;
-        let sides = [conflict.ancestor, conflict.our, conflict.their];
-        found.extend(sides.into_iter().flatten().map(|side| side.path));
-    }
-    Ok(found)
 }
 
 #[expect(

@@ -10,13 +10,10 @@ use git2::{ErrorClass, Oid, Repository};
 use svcfs_base::CommitId;
 use tracing::warn;
 
-use super::inspection::holder;
 use super::{FailPoint, History, Outcome, current_reference, head_of, oid};
 
 /// A branch is locked for milliseconds: a lock that outlives this has lost its process.
 const MAX_LOCKED: Duration = Duration::from_secs(2);
-/// How long the lock of the index may be there without a process that has it.
-const MAX_UNSEEN: Duration = Duration::from_millis(500);
 
 impl History {
     /// Takes away loose objects that cannot be read, so that they are written anew; libgit2 takes a name for an object. How many.
@@ -70,8 +67,7 @@ impl History {
     }
 
     /// Makes `.git/index` anew from the newest commit when it cannot be read; true when it was. A lock on it that is older than
-    /// the machine's start (`started`), or that no process has, was left by a crash and is taken away; another one may be a
-    /// person's git.
+    /// the machine's start (`started`) has lost its process and is taken away; a younger one may be a person's git.
     ///
     /// # Errors
     /// `Git` when it cannot be written.
@@ -79,8 +75,7 @@ impl History {
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let lock = repository.path().join("index.lock");
-        let made = fs::metadata(&lock).and_then(|stat| stat.modified());
-        if made.is_ok_and(|made| made < started || is_nobodys(&lock, &self.root)) {
+        if fs::metadata(&lock).and_then(|stat| stat.modified()).is_ok_and(|modified| modified < started) {
             fs::remove_file(&lock)?;
             warn!("the lock of `.git/index` was left by a crash; it is taken away");
         }
@@ -106,21 +101,6 @@ fn rebuild_index(repository: &Repository) -> Outcome<()> {
 
 fn is_without_bytes(file: &Path) -> bool {
     fs::read(file).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0))
-}
-
-/// Whether a lock stays although no process has it: whoever made it in this moment would show.
-fn is_nobodys(lock: &Path, root: &Path) -> bool {
-    let deadline = Instant::now() + MAX_UNSEEN;
-    while holder(lock, root).is_none() {
-        if !lock.exists() {
-            return false;
-        }
-        if Instant::now() >= deadline {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    false
 }
 
 fn drop_stale_lock(lock: &Path) -> Outcome<()> {

@@ -10,17 +10,15 @@ mod index;
 mod inspection;
 mod mend;
 mod object;
-mod others;
 mod owner;
 mod pack;
 mod read;
 mod tree;
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use git2::{ErrorCode, FileMode, Oid, Repository, RepositoryInitOptions};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 use tracing::warn;
 
@@ -28,7 +26,6 @@ pub use blame::{BlameHunk, FileVersion};
 pub use foreign::{ForeignCommit, ForeignEntry, Way, as_recorded, order_within};
 pub(crate) use inspection::set_aside;
 pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, mend_head};
-pub use others::Trace;
 
 use crate::disposal::Disposal;
 use crate::{FailPoint, FailPoints, StoreError};
@@ -103,12 +100,6 @@ type Outcome<T> = Result<T, StoreError>;
 /// The git repository of a knowledge root.
 pub struct History {
     root: PathBuf,
-    /// git's folder: of a linked work tree, that work tree's own.
-    directory: PathBuf,
-    /// The `.git/index` that we wrote last, to tell it from others'.
-    own_index: Mutex<Option<(u64, SystemTime)>>,
-    /// Alone while the tree is compared with `.git/index`, which is then written again as it was read; shared by those who refresh it.
-    index_in_use: RwLock<()>,
     writer: Mutex<Writer>,
     readers: Mutex<Vec<Repository>>,
     /// The one that writes `.git/index`.
@@ -140,22 +131,20 @@ impl History {
             Err(error) => return Err(error.into()),
         };
         index::exclude(&repository, unversioned)?;
-        let directory = repository.path().to_owned();
         let writer =
             Mutex::new(Writer { repository, objects: object::Objects::default(), packs: pack::Packs::default() });
-        let history = Self {
-            root: root.to_owned(),
-            directory,
-            own_index: Mutex::default(),
-            index_in_use: RwLock::default(),
-            writer,
-            readers: Mutex::default(),
-            disposal: Disposal::start()?,
-            blamed: Mutex::default(),
-            indexed: Mutex::default(),
-            fail,
-        };
-        Ok((history, is_new))
+        Ok((
+            Self {
+                root: root.to_owned(),
+                writer,
+                readers: Mutex::default(),
+                indexed: Mutex::default(),
+                disposal: Disposal::start()?,
+                blamed: Mutex::default(),
+                fail,
+            },
+            is_new,
+        ))
     }
 
     /// Whether a root that had a repository still has one.

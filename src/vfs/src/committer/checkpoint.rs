@@ -16,10 +16,6 @@ use crate::core::Core;
 /// How long `.git/index` is left alone after somebody's lock kept it from being written; doubled each time, up to the other.
 const INDEX_RETRY: Duration = Duration::from_secs(2);
 const MAX_INDEX_RETRY: Duration = Duration::from_secs(60);
-/// While there are writes, `.git/index` is brought up to date no oftener than this, and for one part in so many of the time: a
-/// person's `git commit` records what it has, and `git rebase` refuses to start when it is behind.
-const INDEX_PAUSE: Duration = Duration::from_millis(50);
-const INDEX_SHARE: u32 = 50;
 
 /// A checkpoint on its way, on a thread of its own: writers do not wait for what it flushes.
 pub(crate) struct Underway {
@@ -33,11 +29,9 @@ pub(crate) struct Underway {
 
 /// What became of a checkpoint.
 struct Done {
-    /// Paths whose entry in `.git/index` was to be brought up to date, whether it was, and how long it took; none when it was
-    /// not their time.
-    index: Option<(BTreeSet<TreePath>, Result<bool, StoreError>, Duration)>,
-    /// Whether the log was settled; none when only the index was to be refreshed.
-    settled: Option<Result<(), StoreError>>,
+    /// Paths whose entry in `.git/index` was to be brought up to date, and whether it was; none when it was not their time.
+    index: Option<(BTreeSet<TreePath>, Result<(), StoreError>)>,
+    settled: Result<(), StoreError>,
 }
 
 impl Committer {
@@ -50,44 +44,29 @@ impl Committer {
         if let Err(error) = self.follow_head() {
             warn!(%error, "commits of others could not be recorded");
         }
-        self.begin(self.is_unsettled);
-    }
-
-    /// Begins to bring `.git/index` up to date, between checkpoints, when it is behind and its time has come.
-    pub(super) fn refresh_index_when_due(&mut self) {
-        let is_due = !self.touched.is_empty() && self.index_retry.is_none() && self.index_due <= Instant::now();
-        if is_due && self.underway.is_none() {
-            self.begin(false);
-        }
-    }
-
-    fn begin(&mut self, is_settling: bool) {
         let is_index_due = self.index_retry.is_none_or(|(due, _)| due <= Instant::now());
         let is_indexing = is_index_due && !self.touched.is_empty();
         // What the disk refused until the end stays in the log for the next opening.
-        if self.left.is_some() || !is_settling && !is_indexing {
+        if self.left.is_some() || !self.is_unsettled && !is_indexing {
             return;
         }
         let touched = is_indexing.then(|| std::mem::take(&mut self.touched));
-        let (core, target, head) = (Arc::clone(&self.core), self.last, self.head);
+        let (core, target, head, is_unsettled) = (Arc::clone(&self.core), self.last, self.head, self.is_unsettled);
         let (tell, outcome) = channel();
         let run = move || {
             let index = touched.map(|touched| {
-                let begun = Instant::now();
                 let refreshed = core.history.refresh_index(touched.iter());
-                (touched, refreshed, begun.elapsed())
+                (touched, refreshed)
             });
-            let settled = is_settling.then(|| flushed(&core, target, head));
+            let settled = if is_unsettled { flushed(&core, target, head) } else { Ok(()) };
             // The committer waits for this until its end.
             let _ = tell.send(Done { index, settled });
             core.queue.nudge();
         };
-        if is_settling {
-            self.core.history.flushing();
-        }
+        self.core.history.flushing();
         match thread::Builder::new().name("checkpoint".to_owned()).spawn(run) {
             Ok(thread) => {
-                let bytes = if is_settling { std::mem::take(&mut self.unsettled_bytes) } else { 0 };
+                let bytes = std::mem::take(&mut self.unsettled_bytes);
                 self.underway = Some(Underway { thread, outcome, target, bytes, started: Instant::now() });
             }
             Err(error) => {
@@ -118,18 +97,16 @@ impl Committer {
             self.last_work = Instant::now();
             return;
         };
-        if let Some((touched, refreshed, took)) = index {
-            self.index_due = Instant::now() + INDEX_PAUSE.max(took * INDEX_SHARE);
+        if let Some((touched, refreshed)) = index {
             self.index_refreshed(touched, refreshed);
         }
         match settled {
-            None => {}
-            Some(Ok(())) => {
+            Ok(()) => {
                 *self.core.unflushed.lock() = None;
                 self.is_unsettled = self.last > target;
                 debug!(seq = %target, took_ms = started.elapsed().as_millis(), "checkpoint");
             }
-            Some(Err(error)) => {
+            Err(error) => {
                 self.unsettled_bytes += bytes;
                 self.last_work = Instant::now();
                 warn!(%error, "checkpoint failed; the log keeps everything and it is tried again");
@@ -141,13 +118,8 @@ impl Committer {
     }
 
     /// A lock of a person's git, or one that a dead one left, is told once; nothing but `git status` depends on the index.
-    fn index_refreshed(&mut self, mut touched: BTreeSet<TreePath>, refreshed: Result<bool, StoreError>) {
+    fn index_refreshed(&mut self, mut touched: BTreeSet<TreePath>, refreshed: Result<(), StoreError>) {
         let Err(error) = refreshed else {
-            if !refreshed.unwrap_or(true) {
-                // Somebody compares the tree with it; soon again.
-                self.touched.append(&mut touched);
-                return;
-            }
             if self.index_retry.take().is_some() {
                 info!("`.git/index` is up to date again");
             }

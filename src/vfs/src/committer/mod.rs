@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use svcfs_base::{CommitId, Fault, Seq, TreePath};
-use svcfs_store::{Record, Trace};
+use svcfs_store::Record;
 use tracing::{error, info, warn};
 
 pub(crate) use foreign::{foreign_record, numbered};
@@ -42,10 +42,6 @@ pub(crate) struct Committer {
     pub(crate) underway: Option<checkpoint::Underway>,
     /// When `.git/index`, which could not be written, is tried again, and how long after that.
     pub(crate) index_retry: Option<(Instant, Duration)>,
-    /// When `.git/index` is brought up to date at the earliest, if there is a reason to.
-    pub(crate) index_due: Instant,
-    /// A git command that has been waited for long enough: its trace, and its process.
-    pub(crate) passed: (Option<Trace>, Option<u32>),
     /// Sets that nobody waits for and that the log could not take yet.
     pub(crate) held: Vec<Prepared>,
     /// The newest commit that is logged and not on the branch: the disk refused until the end, and the next opening goes on.
@@ -75,8 +71,6 @@ impl Committer {
             is_unsettled: false,
             underway: None,
             index_retry: None,
-            index_due: Instant::now(),
-            passed: (None, None),
             held: Vec::new(),
             left: None,
             theirs: Vec::new(),
@@ -100,7 +94,6 @@ impl Committer {
             if self.unsettled_bytes > MAX_UNSETTLED_BYTES {
                 self.checkpoint();
             }
-            self.refresh_index_when_due();
         }
     }
 
@@ -109,8 +102,7 @@ impl Committer {
         let checkpoint = (self.is_unsettled && self.underway.is_none()).then(|| self.last_work + IDLE);
         let is_troubled = !self.held.is_empty() || self.core.trouble.lock().is_some();
         let retry = is_troubled.then(|| Instant::now() + RETRY);
-        let stale = (!self.touched.is_empty()).then_some(self.index_due);
-        let index = self.index_retry.map(|(due, _)| due).or(stale).filter(|_| self.underway.is_none());
+        let index = self.index_retry.filter(|_| self.underway.is_none()).map(|(due, _)| due);
         // Departures are entered without waking this thread: it looks often enough for their two seconds.
         let look = Instant::now() + IDLE;
         [departure, checkpoint, retry, index, Some(look)].into_iter().flatten().min()
@@ -122,16 +114,25 @@ impl Committer {
             self.process(held);
         } else if self.core.trouble.lock().is_some() {
             self.look_again();
-        } else if let Err(trouble) = self.follow_head() {
-            // Whoever watches over the server learns that `.git` is gone or broken before a writer does.
-            error!(error = %trouble, "git cannot be used; writes are refused until it can");
-            *self.core.trouble.lock() = Some(trouble.into());
+        } else {
+            self.look_at_branch();
         }
         self.record_departures(Instant::now());
         let is_idle = self.is_unsettled && self.last_work.elapsed() >= IDLE;
         if is_idle || self.index_retry.is_some_and(|(due, _)| due <= Instant::now()) {
             self.checkpoint();
         }
+    }
+
+    /// Whoever watches over the server learns that `.git` is gone or broken before a writer does.
+    fn look_at_branch(&self) {
+        let trouble = match self.core.history.head() {
+            Ok(None) if self.head.is_some() => foreign::no_branch(),
+            Ok(_) => return,
+            Err(error) => error,
+        };
+        error!(error = %trouble, "git cannot be used; writes are refused until it can");
+        *self.core.trouble.lock() = Some(trouble.into());
     }
 
     /// The trouble is over once the disk takes writes again: nobody need dare one to find out.
@@ -206,7 +207,6 @@ impl Committer {
     fn process(&mut self, sets: Vec<Prepared>) {
         let count = sets.len();
         self.last_work = Instant::now();
-        self.give_way();
         match self.log_all(sets) {
             Ok(planned) => {
                 if planned.is_empty() || self.settle(planned) {

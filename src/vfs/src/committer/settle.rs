@@ -7,7 +7,6 @@ use svcfs_base::{Fault, TreePath};
 use svcfs_store::{Author, FailPoint, StoreError};
 use tracing::{debug, error, warn};
 
-use super::foreign::{LOOK, PATIENCE};
 use super::foreign::{foreign_records, no_branch};
 use super::record::edit_of;
 use super::{Committer, Planned, RETRY};
@@ -24,15 +23,9 @@ impl Committer {
             return false;
         }
         let mut is_closing = false;
-        let patient_until = Instant::now() + PATIENCE;
         loop {
-            self.give_way();
             match self.try_settle(&mut planned) {
                 Ok(()) => break,
-                // A person's git moves the branch in this moment.
-                Err(error) if error.is_held() && Instant::now() < patient_until => {
-                    is_closing = self.core.queue.pause(LOOK);
-                }
                 Err(error) if is_closing => {
                     // The log has it; the next opening completes it.
                     error!(%error, "logged changes are not in place yet; they will be when the space is opened again");
