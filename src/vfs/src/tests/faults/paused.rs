@@ -1,6 +1,7 @@
 //! Held up at each point: everybody reads on, and sees the old or the new, whole.
 
 use parking_lot::Condvar;
+use svcfs_store::Nature;
 
 use super::*;
 
@@ -38,7 +39,11 @@ impl Gate {
 
 #[test]
 fn readers_go_on_while_a_write_is_held_up_at_any_point() {
-    let is_of_a_write = |point: &&FailPoint| !point.name().starts_with("open.") && !point.name().starts_with("close.");
+    // What a writer comes by itself: checkpoints, and what else is done now and then, go on beside it (`beside`).
+    let others = ["open.", "close.", "checkpoint.", "adopt."];
+    let is_of_a_write = |point: &&FailPoint| {
+        point.nature() != Nature::Housekeeping && !others.iter().any(|step| point.name().starts_with(step))
+    };
     for point in FailPoint::ALL.iter().filter(is_of_a_write) {
         let Some(number) = refused::deeds_by_point().get(point) else { continue };
         let space = TestSpace::new();
