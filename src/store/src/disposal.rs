@@ -15,6 +15,9 @@ use rustix::fs::{Mode, OFlags};
 /// So many files may wait to be closed; beyond that, they are closed at once. Each is an open descriptor.
 const MAX_WAITING: usize = 64;
 
+/// Holds a file without opening it.
+pub(crate) const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
 /// A thread that closes files.
 pub(crate) struct Disposal {
     sender: Option<SyncSender<OwnedFd>>,
@@ -28,7 +31,7 @@ pub(crate) struct Held(Option<OwnedFd>);
 impl Held {
     /// Holds a file that is about to lose its name; nothing when there is none.
     pub(crate) fn at(file: &Path) -> Self {
-        Self(rustix::fs::open(file, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()).ok())
+        Self(rustix::fs::open(file, HOLD, Mode::empty()).ok())
     }
 }
 

@@ -26,7 +26,7 @@ use svcfs_base::{DiskAttributes, FileKind, MAX_FILE_BYTES, Name, TreePath};
 pub use stat::{Stat, StatKind};
 
 use self::stat::{modified_only, to_stat};
-use crate::disposal::{Disposal, Held};
+use crate::disposal::{Disposal, HOLD, Held};
 use crate::{FailPoint, FailPoints, StatePaths, StoreError};
 
 /// A file to put in place.
@@ -83,9 +83,6 @@ pub struct WorkTree {
 }
 
 type Outcome<T> = Result<T, StoreError>;
-
-/// Holds a file without opening it.
-const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl WorkTree {
     /// Opens a root that exists; makes the state directories below it.
