@@ -70,7 +70,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("matchit", &["svcfs-http"]),
     ("notify", &["svcfs-vfs"]),
     ("prometheus-client", &["svcfs-http"]),
-    ("pulldown-cmark", &["svcfs-text"]),
+    ("pulldown-cmark", &["svcfs-text", "xtask"]),
     ("rmcp", &["svcfs-http"]),
     ("rusqlite", &["svcfs-store", "svcfs-index"]),
     ("sd-notify", &["svcfs"]),

@@ -10,6 +10,7 @@ mod generate;
 mod layers;
 mod metadata;
 mod modules;
+mod promises;
 mod sources;
 mod templates;
 mod words;
@@ -30,7 +31,7 @@ Usage: cargo run -p xtask -- <command>
 
 Commands:
   check             Layers, file lengths, file names, refused words, forgotten files,
-                    pages of the init templates
+                    pages of the init templates, promises without a test
   generate          Write the files that are made from code
   generate --check  Compare them instead, and say which are out of date
 
@@ -77,6 +78,7 @@ fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     findings.extend(words::check(&files));
     findings.extend(modules::check(&files, &packages));
     findings.extend(templates::check());
+    findings.extend(promises::check(&root, &files)?);
     Ok(findings)
 }
 

@@ -157,6 +157,14 @@ fn pages_are_tidied_and_other_files_left_alone() {
 }
 
 #[test]
+fn what_is_appended_stays_as_it_is() {
+    let space = TestSpace::new();
+    space.put("log.md", "- one\n");
+    space.get("append", json!({ "path": "log.md", "content": "* two\n" }));
+    assert_eq!(space.text("log.md"), "- one\n\n* two\n");
+}
+
+#[test]
 fn a_page_with_a_lint_error_is_refused_and_nothing_written() {
     let space = TestSpace::new();
     let broken = json!({ "path": "a.md", "content": "---\ntitle: [\n---\n# a\n" });

@@ -114,3 +114,20 @@ fn changes_are_paged_oldest_first_without_a_gap() {
     assert!(told(&all).ends_with(&["delete a.md".to_owned(), "write d.md".to_owned()]), "{:?}", told(&all));
     assert_eq!(space.refusal("changes", json!({ "limit": 0 })).0, 400);
 }
+
+#[test]
+fn times_are_whole_seconds_and_a_commit_tells_removals_first_and_then_paths_in_order() {
+    let space = TestSpace::new();
+    space.put("m.md", "moved\n");
+    let files = json!([{ "path": "z.md", "content": "z\n" }, { "path": "b.md", "content": "b\n" }]);
+    space.get("bulk_write", json!({ "files": files }));
+    space.get("rename", json!({ "from": "m.md", "to": "a.md" }));
+    let changes = space.get("changes", json!({ "limit": 500 }));
+    let changes = changes["changes"].as_array().unwrap();
+    let told: Vec<_> = changes[changes.len() - 4..].iter().map(|change| change["path"].as_str().unwrap()).collect();
+    assert_eq!(told, ["b.md", "z.md", "m.md", "a.md"]);
+    for change in changes {
+        let time = change["timestamp"].as_str().unwrap();
+        assert!(time.ends_with('Z') && !time.contains('.'), "{time}");
+    }
+}

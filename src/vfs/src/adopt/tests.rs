@@ -71,3 +71,16 @@ fn an_index_that_a_lock_kept_behind_is_brought_up_to_date_by_the_next_opening() 
     space.vfs.close().unwrap();
     assert_eq!(space.git(&["status", "--porcelain"]), "");
 }
+
+#[test]
+fn what_gitignore_names_is_left_alone_when_edited_and_versioned_when_written() {
+    let space = TestSpace::new();
+    space.put(".gitignore", "*.log\n");
+    fs::write(space.directory.path().join("behind.log"), "edited\n").unwrap();
+    assert_eq!(space.vfs.rescan().unwrap(), 0);
+    space.put("written.log", "one\n");
+    fs::write(space.directory.path().join("written.log"), "two\n").unwrap();
+    assert_eq!(space.vfs.rescan().unwrap(), 1, "what history has is followed");
+    assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD"]), ".gitignore\nwritten.log\n");
+    assert_eq!(space.git(&["show", "HEAD:written.log"]), "two\n");
+}
