@@ -56,8 +56,8 @@ fn find(text: &str, files: &[SourceFile]) -> Vec<Finding> {
 
 /// Names of the functions that a file defines.
 fn functions(text: &str) -> impl Iterator<Item = &str> {
-    let definitions = text.lines().filter_map(|line| line.trim_start().strip_prefix("fn "));
-    definitions.filter_map(|rest| rest.split_once('(')).map(|(name, _)| name)
+    let definitions = text.lines().map(|line| line.trim_start().trim_start_matches("async "));
+    definitions.filter_map(|line| line.strip_prefix("fn ")?.split_once('(')).map(|(name, _)| name)
 }
 
 fn is_sentence(code: &str) -> bool {
@@ -71,7 +71,8 @@ mod tests {
     use crate::sources::SourceFile;
 
     fn found(page: &str) -> Vec<String> {
-        let text = "#[test]\nfn a_write_is_kept() {}\n    #[test]\n    fn nothing_is_done_twice() {}\n".to_owned();
+        let text =
+            "#[test]\nfn a_write_is_kept() {}\n    #[test]\n    async fn nothing_is_done_twice() {}\n".to_owned();
         let files = [SourceFile { path: "tests/it/disk/mod.rs".to_owned(), text }];
         find(page, &files).iter().map(ToString::to_string).collect()
     }
