@@ -47,18 +47,20 @@ impl KernelDoor {
 
     /// Remembers a handle open for writing, and says how its file may be cached.
     ///
-    /// Pages are kept from one open to the next while the follower is up to date. While it is not, they may be older than what
-    /// was acknowledged to another door's writer: then the handle goes past them (`bypass`, nothing on kernels where that
-    /// would forbid shared mappings; the pages are then only dropped). Closing a read-only handle publishes nothing and need not
-    /// be asked for.
+    /// Pages are kept from one open to the next while the follower is up to date. While it is not, or a change is about to be
+    /// announced to it, they may be older than what was acknowledged to another door's writer or seen by its readers: then the
+    /// handle goes past them (`bypass`, nothing on kernels where that would forbid shared mappings; the pages are then only
+    /// dropped). Closing a read-only handle publishes nothing and need not be asked for.
     pub(crate) fn opened(
         &self,
-        handle: HandleId,
+        opened: HandleId,
         writer: Option<Writer>,
         bypass: FopenFlags,
     ) -> (FileHandle, FopenFlags) {
-        let handle = FileHandle(handle.0);
-        let cached = if self.progress.done() >= self.vfs.feed().last() { FopenFlags::FOPEN_KEEP_CACHE } else { bypass };
+        let handle = FileHandle(opened.0);
+        // In this order: a change is announced before it is settled.
+        let is_current = !self.vfs.is_settling(opened) && self.progress.done() >= self.vfs.feed().last();
+        let cached = if is_current { FopenFlags::FOPEN_KEEP_CACHE } else { bypass };
         match writer {
             Some(writer) => {
                 self.writers.add(handle, writer);

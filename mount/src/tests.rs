@@ -1,10 +1,11 @@
+#![expect(clippy::disallowed_methods, reason = "a person's git holds a lock")]
 use std::path::Path;
 use std::sync::Arc;
 
 use fuser::{FopenFlags, OpenFlags, WriteFlags};
 use rustix::fs::OFlags;
-use svcfs_base::{Caller, Change, Door, Seq, SystemClock, TreePath};
-use svcfs_vfs::{HandleId, NodeId, Vfs, WriteAt};
+use svcfs_base::{Caller, Change, ChangeSet, Door, Name, Seq, SystemClock, TreePath};
+use svcfs_vfs::{HandleId, NodeId, OpenMode, Vfs, WriteAt};
 
 use crate::actors::Actors;
 use crate::convert::{open_mode, write_at};
@@ -49,18 +50,22 @@ fn open_and_write_flags_become_what_the_caller_may_do() {
     assert_eq!(write_at(5, flags(OFlags::RDWR | OFlags::APPEND), mapped), WriteAt::Offset(5));
 }
 
-#[test]
-fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
-    let folder = tempfile::tempdir().unwrap();
-    let vfs = Vfs::open(svcfs_vfs::Options {
-        root: folder.path().to_owned(),
+fn space(root: &Path) -> Arc<Vfs> {
+    Vfs::open(svcfs_vfs::Options {
+        root: root.to_owned(),
         clock: Arc::new(SystemClock),
         gates: Vec::new(),
         scratch: Vec::new(),
         watch: false,
         progress: None,
     })
-    .unwrap();
+    .unwrap()
+}
+
+#[test]
+fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let vfs = space(folder.path());
     let before = Progress::at(vfs.feed().last());
     let change = Change::put(TreePath::parse("a.md").unwrap(), "text");
     vfs.apply(&Caller::new(Door::Http), change).unwrap();
@@ -73,5 +78,32 @@ fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
     assert_eq!(flags(&before, None), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
     assert_eq!(flags(&after, None), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
     assert_eq!(flags(&after, Some(Writer { node: NodeId(2), uid: 0, thread: None })), FopenFlags::FOPEN_KEEP_CACHE);
+    vfs.close().unwrap();
+}
+
+#[test]
+fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_page_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let vfs = space(folder.path());
+    let caller = Caller::new(Door::Http);
+    let page = TreePath::parse("a.md").unwrap();
+    vfs.apply(&caller, Change::put(page.clone(), "old")).unwrap();
+    let flags = || {
+        let progress = Progress::at(vfs.feed().last());
+        let door = KernelDoor::new(vfs.clone(), Arc::new(SystemClock), progress);
+        let (node, _) = vfs.lookup(&caller, NodeId::ROOT, &Name::parse("a.md").unwrap()).unwrap();
+        let handle = vfs.open_node(&caller, node, OpenMode::default()).unwrap();
+        door.opened(handle, None, FopenFlags::FOPEN_DIRECT_IO).1
+    };
+    assert_eq!(flags(), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
+    // Whoever holds the branch keeps the change from being committed and announced.
+    let lock = folder.path().join(".git/refs/heads/main.lock");
+    std::fs::write(&lock, "").unwrap();
+    vfs.apply(&caller, ChangeSet::from(Change::put(page.clone(), "new")).soon()).unwrap();
+    assert_eq!(&vfs.read(Door::Http, &page).unwrap().content[..], b"new", "other doors show it");
+    assert_eq!(flags(), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
+    std::fs::remove_file(&lock).unwrap();
+    vfs.settled().unwrap();
+    assert_eq!(flags(), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
     vfs.close().unwrap();
 }

@@ -170,6 +170,12 @@ impl Vfs {
         Ok(handle)
     }
 
+    /// Whether a change of the file a handle has open is accepted and not announced yet. Readers of some doors may have seen it.
+    pub fn is_settling(&self, handle: HandleId) -> bool {
+        let path = self.nodes.handle(handle).and_then(|handle| self.nodes.path_of(handle.node));
+        path.is_ok_and(|path| self.core.overlay.get(&path).is_some())
+    }
+
     /// Bytes at an offset, counting unpublished writes; fewer at the end.
     ///
     /// # Errors
