@@ -1,6 +1,7 @@
 //! Commits somebody else made: a person's `git commit`, a pull, a checkout.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use git2::{ObjectType, Repository, Sort, Tree, TreeEntry};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
@@ -105,6 +106,28 @@ impl History {
         self.reader(
             |repository| Ok(commit == ancestor || repository.graph_descendant_of(oid(commit)?, oid(ancestor)?)?),
         )
+    }
+
+    /// Those of some commits that are `commit` or its ancestors, found in one walk; one whose object is lost is nobody's ancestor.
+    ///
+    /// # Errors
+    /// `Git` when history cannot be walked.
+    pub fn ancestors_among(&self, commit: CommitId, wanted: &HashSet<CommitId>) -> Outcome<HashSet<CommitId>> {
+        self.reader(|repository| {
+            let mut walk = repository.revwalk()?;
+            walk.push(oid(commit)?)?;
+            let mut found = HashSet::with_capacity(wanted.len());
+            for id in walk {
+                if found.len() == wanted.len() {
+                    break;
+                }
+                let id = commit_id(id?);
+                if wanted.contains(&id) {
+                    found.insert(id);
+                }
+            }
+            Ok(found)
+        })
     }
 }
 

@@ -7,10 +7,7 @@ use git2::{IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, Status
 use svcfs_base::{ETag, FileKind, TreePath};
 
 use super::{History, Outcome, etag, head_of, oid, owner};
-use crate::{FailPoint, STATE_DIRECTORY, StoreError};
-
-const BEGIN: &str = "# svcfs: begin of what is never versioned";
-const END: &str = "# svcfs: end";
+use crate::FailPoint;
 
 impl History {
     /// The paths whose file on disk differs from the newest commit, or may differ; untracked files are among them, ignored
@@ -125,33 +122,4 @@ fn to_entry(path: &TreePath, blob: Oid, mode: i32, stat: &std::fs::Metadata) -> 
         flags_extended: 0,
         path: path.as_str().as_bytes().to_vec(),
     }
-}
-
-/// Keeps our state, and names that are never versioned, out of a person's `git status`, without touching a file of theirs: lines
-/// between two marks in `.git/info/exclude` are ours, the rest of it stays.
-pub(super) fn exclude(repository: &Repository, names: &[String]) -> Outcome<()> {
-    // Of a linked work tree git reads the one of its main repository.
-    let file = repository.commondir().join("info/exclude");
-    let present = match std::fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(StoreError::State(error)),
-    };
-    let (before, after) = match present.split_once(BEGIN) {
-        Some((before, rest)) => (before, rest.split_once(END).map_or("", |(_, after)| after)),
-        None if present.is_empty() || present.ends_with('\n') => (&*present, "\n"),
-        None => (&*format!("{present}\n"), "\n"),
-    };
-    let mut ours = format!("{BEGIN}\n/{STATE_DIRECTORY}/\n/.svc/rejected/\n");
-    for name in names {
-        // A leading `#` or `!` means something else in this file.
-        let escape = if name.starts_with(['#', '!']) { "\\" } else { "" };
-        ours.push_str(&format!("{escape}{name}\n"));
-    }
-    let wanted = format!("{before}{ours}{END}{after}");
-    if wanted != present {
-        std::fs::create_dir_all(repository.commondir().join("info"))?;
-        std::fs::write(&file, wanted)?;
-    }
-    Ok(())
 }

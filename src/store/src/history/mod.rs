@@ -5,6 +5,7 @@
 
 mod blame;
 mod branch;
+mod exclude;
 mod foreign;
 mod index;
 mod inspection;
@@ -130,7 +131,7 @@ impl History {
             Err(error) if error.code() == ErrorCode::NotFound => (Self::init(root)?, true),
             Err(error) => return Err(error.into()),
         };
-        index::exclude(&repository, unversioned)?;
+        exclude::exclude(&repository, unversioned)?;
         let writer =
             Mutex::new(Writer { repository, objects: object::Objects::default(), packs: pack::Packs::default() });
         Ok((

@@ -234,22 +234,6 @@ fn an_abbreviated_hash_finds_its_commit_and_nonsense_finds_none() {
 }
 
 #[test]
-fn an_existing_exclude_file_keeps_its_lines_and_gets_ours_once() {
-    let fixture = fixture();
-    let file = fixture.directory.path().join(".git/info/exclude");
-    std::fs::write(&file, "mine").unwrap();
-    for names in [vec!["*~".to_owned()], vec!["*~".to_owned(), "#*#".to_owned()]] {
-        drop(History::open(fixture.directory.path(), &names).unwrap());
-        drop(History::open(fixture.directory.path(), &names).unwrap());
-    }
-    std::fs::write(fixture.directory.path().join("#a#"), "").unwrap();
-    std::fs::write(fixture.directory.path().join("b~"), "").unwrap();
-    let text = std::fs::read_to_string(&file).unwrap();
-    assert!(text.starts_with("mine\n") && text.matches("/.svc/state/").count() == 1, "{text}");
-    assert_eq!(fixture.git(&["status", "--porcelain"]), "");
-}
-
-#[test]
 fn a_lock_of_the_index_that_is_older_than_the_machine_is_taken_away_and_a_younger_one_is_not() {
     let fixture = fixture();
     let page = at("page.md");

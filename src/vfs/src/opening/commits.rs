@@ -58,15 +58,12 @@ fn on_top(
     head: CommitId,
     records: &[Record],
 ) -> Result<(Option<CommitId>, Rebuilt), Fault> {
+    let ours = records.iter().filter_map(|record| record.commit).collect();
+    let present = core.history.ancestors_among(head, &ours)?;
     let mut missing = Vec::new();
     let mut newest = settled;
     for record in records {
-        let is_there = match record.commit {
-            // A commit whose object is lost is on no branch.
-            Some(commit) => core.history.contains(head, commit).unwrap_or(false),
-            None => true,
-        };
-        if is_there {
+        if record.commit.is_none_or(|commit| present.contains(&commit)) {
             newest = record.commit.or(newest);
         } else if !record.foreign {
             missing.push(record.clone());

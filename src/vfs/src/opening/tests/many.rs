@@ -21,8 +21,8 @@ fn assert_opens_in_time(space: &TestSpace, copy: TempDir, what: &str) {
     assert!(took < AT_MOST, "{what}: took {took:?}");
 }
 
-#[test]
-fn opening_ten_thousand_unsettled_records_takes_under_three_seconds() {
+/// A space with so many records that no checkpoint settled, and copies of it as a crash would leave it.
+fn crashed_with_many_records<const COPIES: usize>() -> (TestSpace, [TempDir; COPIES]) {
     let space = settled_space();
     let points = FailPoints::of(space.directory.path());
     // However long writing and copying take on a busy machine.
@@ -34,12 +34,41 @@ fn opening_ten_thousand_unsettled_records_takes_under_three_seconds() {
     }
     space.vfs.settled().unwrap();
     assert_eq!(space.vfs.core.log.unsettled().unwrap().len(), RECORDS, "a checkpoint came between");
-    let killed = crashed(&space);
-    let without_power = crashed(&space);
+    let copies = std::array::from_fn(|_| crashed(&space));
     points.clear(FailPoint::CheckpointFlush);
+    (space, copies)
+}
+
+#[test]
+fn opening_ten_thousand_unsettled_records_takes_under_three_seconds() {
+    let (space, [killed, without_power]) = crashed_with_many_records();
     assert_opens_in_time(&space, killed, "after a kill");
     remove_tree(without_power.path());
     fs::write(without_power.path().join("first.md"), "first").unwrap();
     remove_new_objects(&space, without_power.path());
     assert_opens_in_time(&space, without_power, "after a power cut that left nothing but the log");
+}
+
+/// Whether a person's branch has a commit of ours is not asked for each of them anew: that takes quadratic time.
+#[test]
+fn opening_ten_thousand_unsettled_records_beside_a_persons_branch_takes_no_longer() {
+    let (space, [copy]) = crashed_with_many_records();
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(copy.path()).args(["-c", "user.name=Ann", "-c", "user.email=a@x"]).args(arguments);
+        assert!(command.status().unwrap().success(), "{arguments:?}");
+    };
+    // Git's index is as old as the last checkpoint.
+    git(&["reset", "-q", "--mixed", &format!("HEAD~{}", RECORDS / 2)]);
+    git(&["commit", "-q", "--allow-empty", "-m", "by hand"]);
+    let began = Instant::now();
+    let again = reopened(copy);
+    let took = began.elapsed();
+    println!("beside a person's branch: {took:?}");
+    let log = again.log();
+    assert_eq!((log.len(), log[RECORDS / 2].as_str()), (RECORDS + 2, "Ann|by hand"));
+    assert_eq!(again.text("099/9999.md"), "# Page 9999\n");
+    assert_eq!(again.git(&["status", "--porcelain"]), "");
+    assert_eq!(space.log()[..10], log[..10]);
+    assert!(took < AT_MOST, "took {took:?}");
 }
