@@ -38,12 +38,12 @@ impl Vfs {
         let waiting = if self.is_structural(&set) {
             let _tree = self.core.locks.hold_tree(); // 2
             self.core.wait_settled(MAX_WAIT)?;
-            let accepted = self.accept(caller, set)?;
+            let accepted = self.accept(caller, set, true)?;
             // A directory rename shows in the tree only once it is done: nobody may look in between.
             return accepted.wait(&self.core, true);
         } else {
             let _held = self.core.locks.hold(paths_of(&set)); // 2
-            self.accept(caller, set)?
+            self.accept(caller, set, false)?
         };
         waiting.wait(&self.core, false)
     }
@@ -88,7 +88,8 @@ impl Vfs {
     fn is_structural(&self, set: &ChangeSet) -> bool {
         set.changes.iter().any(|change| match change {
             Change::Move { from, .. } => {
-                self.core.overlay.get(from).is_none()
+                // A file whose removal is pending may have made room for a directory already.
+                self.core.overlay.get(from).is_none_or(|pending| pending.leaf.is_none())
                     && self.core.tree.stat(from).is_ok_and(|stat| stat.kind == StatKind::Directory)
             }
             Change::RemoveDir { .. } => true,
@@ -96,8 +97,8 @@ impl Vfs {
         })
     }
 
-    /// Steps 3 to 5, and a place in the queue.
-    fn accept(&self, caller: &Caller, set: ChangeSet) -> Result<Waiting, Fault> {
+    /// Steps 3 to 5, and a place in the queue. `is_exclusive` when the whole tree is held and nothing is pending.
+    fn accept(&self, caller: &Caller, set: ChangeSet, is_exclusive: bool) -> Result<Waiting, Fault> {
         self.core.fail.pass(FailPoint::AcceptHeld);
         let mut is_awaited = set.durability == Durability::Now;
         if !is_awaited && let Some(trouble) = self.core.trouble.lock().as_ref() {
@@ -110,7 +111,7 @@ impl Vfs {
         }
         let message = set.message.clone().unwrap_or_else(|| default_message(caller, &set.changes, &self.core));
         let is_alone = set.changes.len() == 1;
-        let mut plan = Plan::new(&self.core, &self.gates, caller);
+        let mut plan = Plan::new(&self.core, &self.gates, caller, is_exclusive);
         for change in set.changes {
             if let Err(fault) = plan.add(change) {
                 plan.give_back();

@@ -32,6 +32,8 @@ pub(crate) struct Plan<'a> {
     core: &'a Core,
     gates: &'a [Box<dyn Gate>],
     caller: &'a Caller,
+    /// The tree is held exclusively and nothing is pending.
+    is_exclusive: bool,
     /// The paths of this set as they will stand, for the changes that follow in it.
     ahead: BTreeMap<TreePath, Option<Leaf>>,
     at: HashMap<TreePath, usize>,
@@ -46,11 +48,12 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(crate) fn new(core: &'a Core, gates: &'a [Box<dyn Gate>], caller: &'a Caller) -> Self {
+    pub(crate) fn new(core: &'a Core, gates: &'a [Box<dyn Gate>], caller: &'a Caller, is_exclusive: bool) -> Self {
         Self {
             core,
             gates,
             caller,
+            is_exclusive,
             ahead: BTreeMap::new(),
             at: HashMap::new(),
             effects: Vec::new(),
@@ -89,6 +92,8 @@ impl<'a> Plan<'a> {
             }
             Change::Move { from, to, expect } => match self.present(&from)? {
                 Present::Absent => Err(Fault::file_not_found(&from)),
+                // It came after this set was looked at, and what is in it may be pending; before, nothing was there.
+                Present::Directory if !self.is_exclusive => Err(Fault::file_not_found(&from)),
                 Present::Directory => self.move_directory(from, to, &expect),
                 Present::Leaf(leaf, seen) => {
                     self.check_above(&to)?;
@@ -283,7 +288,7 @@ impl<'a> Plan<'a> {
         self.directs.push(Direct::Rename(from, to));
     }
 
-    /// The tree is held exclusively and nothing is pending here, so history has every file that is versioned.
+    /// Nothing is pending here (`is_exclusive`), so history has every file that is versioned.
     fn move_directory(&mut self, from: TreePath, to: TreePath, expect: &Expect) -> Result<(), Fault> {
         if from == to {
             return Ok(());

@@ -77,3 +77,32 @@ fn readers_go_on_while_a_write_is_held_up_at_any_point() {
         });
     }
 }
+
+#[test]
+fn a_directory_in_the_place_of_a_file_whose_removal_is_on_its_way_moves_with_all_that_is_in_it() {
+    let space = TestSpace::new();
+    space.put("notes", "a file without an extension");
+    let gate = Arc::new(Gate::default());
+    let points = FailPoints::of(space.directory.path());
+    let at_gate = Arc::clone(&gate);
+    points.call(FailPoint::TreeDone, move || at_gate.come_by());
+    space.vfs.apply(&eve(), ChangeSet::from(Change::remove(at("notes"))).soon()).unwrap();
+    gate.wait_for_somebody("the removal");
+    // The file is gone from the tree, and its removal from history is pending: so is the page.
+    space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("notes/page.md"), "text")).soon()).unwrap();
+    std::thread::scope(|scope| {
+        let (sender, begun) = std::sync::mpsc::channel();
+        let vfs = &space.vfs;
+        let rename = scope.spawn(move || {
+            sender.send(()).unwrap();
+            vfs.apply(&eve(), Change::rename(at("notes"), at("moved")))
+        });
+        begun.recv().unwrap();
+        points.clear(FailPoint::TreeDone);
+        gate.let_go();
+        rename.join().unwrap().unwrap();
+    });
+    space.vfs.settled().unwrap();
+    assert_eq!(space.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "moved/page.md\n");
+    assert_eq!(space.text("moved/page.md"), "text");
+}
