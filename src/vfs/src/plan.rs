@@ -71,6 +71,7 @@ impl<'a> Plan<'a> {
             Change::Put { path, content, expect, kind, disk } => {
                 self.check_above(&path)?;
                 self.check_below(&path)?;
+                let is_pending = self.is_pending(&path);
                 let present = self.present(&path)?;
                 let before = leaf_of(&path, present)?;
                 check(&path, before.as_ref().map(|(leaf, _)| leaf.etag), &expect)?;
@@ -80,27 +81,34 @@ impl<'a> Plan<'a> {
                     return Err(Fault::too_large("file", MAX_FILE_BYTES));
                 }
                 let content = self.gated(&path, content, kind, before.as_ref())?;
-                self.put(path, Leaf { disk, ..Leaf::new(content, kind) }, before)
+                self.put(path, Leaf { disk, ..Leaf::new(content, kind) }, before, is_pending.then_some(expect))
             }
             Change::Remove { path, expect } => {
+                let is_pending = self.is_pending(&path);
                 let Some((leaf, seen)) = leaf_of(&path, self.present(&path)?)? else {
                     return Err(missing(&path, &expect));
                 };
                 check(&path, Some(leaf.etag), &expect)?;
-                self.remove(path, leaf, seen);
+                let premise = if expect == Expect::Any { Expect::Present } else { expect };
+                self.remove(path, (leaf, seen), is_pending.then_some(premise));
                 Ok(())
             }
-            Change::Move { from, to, expect } => match self.present(&from)? {
-                Present::Absent => Err(Fault::file_not_found(&from)),
-                // It came after this set was looked at, and what is in it may be pending; before, nothing was there.
-                Present::Directory if !self.is_exclusive => Err(Fault::file_not_found(&from)),
-                Present::Directory => self.move_directory(from, to, &expect),
-                Present::Leaf(leaf, seen) => {
-                    self.check_above(&to)?;
-                    self.check_below(&to)?;
-                    self.move_file(from, to, (leaf, seen), &expect)
+            Change::Move { from, to, expect } => {
+                let is_pending = self.is_pending(&from);
+                match self.present(&from)? {
+                    Present::Absent => Err(Fault::file_not_found(&from)),
+                    // It came after this set was looked at, and what is in it may be pending; before, nothing was there.
+                    Present::Directory if !self.is_exclusive => Err(Fault::file_not_found(&from)),
+                    Present::Directory => self.move_directory(from, to, &expect),
+                    Present::Leaf(leaf, seen) => {
+                        self.check_above(&to)?;
+                        self.check_below(&to)?;
+                        // It takes its text along.
+                        let premise = is_pending.then(|| Expect::OneOf(vec![leaf.etag]));
+                        self.move_file((from, premise), to, (leaf, seen), expect)
+                    }
                 }
-            },
+            }
             Change::MakeDir { path } => match self.present(&path)? {
                 Present::Absent => {
                     self.check_above(&path)?;
@@ -118,6 +126,12 @@ impl<'a> Plan<'a> {
                 }
             },
         }
+    }
+
+    /// Whether what stands at a path may be a change that is only accepted. Asked before what it is: a change leaves the overlay
+    /// at any time, and none comes while its path is held.
+    fn is_pending(&self, path: &TreePath) -> bool {
+        self.core.overlay.get(path).is_some()
     }
 
     fn present(&self, path: &TreePath) -> Result<Present, Fault> {
@@ -180,7 +194,13 @@ impl<'a> Plan<'a> {
         Ok(proposal.content)
     }
 
-    fn put(&mut self, path: TreePath, leaf: Leaf, before: Option<(Leaf, bool)>) -> Result<(), Fault> {
+    fn put(
+        &mut self,
+        path: TreePath,
+        leaf: Leaf,
+        before: Option<(Leaf, bool)>,
+        premise: Option<Expect>,
+    ) -> Result<(), Fault> {
         self.files.push(Settled { path: path.clone(), etag: Some(leaf.etag) });
         if !self.core.places.of(&path).is_versioned() {
             self.directs.push(Direct::Install(path.clone(), leaf.clone()));
@@ -191,7 +211,7 @@ impl<'a> Plan<'a> {
         match before {
             Some((old, _)) if is_same(old.etag, old.kind) => Ok(()),
             Some((old, seen)) => {
-                self.effect(path, Some(before_of(old, seen)), Some(leaf));
+                self.effect(path, Some(before_of(old, seen)), Some(leaf), premise);
                 Ok(())
             }
             None => {
@@ -200,8 +220,8 @@ impl<'a> Plan<'a> {
                         self.directs.push(Direct::Install(path.clone(), leaf.clone()));
                         self.ahead.insert(path, Some(leaf));
                     }
-                    Some(gone) => self.effect(path, Some(gone), Some(leaf)),
-                    None => self.effect(path, None, Some(leaf)),
+                    Some(gone) => self.effect(path, Some(gone), Some(leaf), premise),
+                    None => self.effect(path, None, Some(leaf), premise),
                 }
                 Ok(())
             }
@@ -224,10 +244,10 @@ impl<'a> Plan<'a> {
         self.core.departures.lock().extend(self.ended.drain(..));
     }
 
-    fn remove(&mut self, path: TreePath, leaf: Leaf, seen: bool) {
+    fn remove(&mut self, path: TreePath, (leaf, seen): (Leaf, bool), premise: Option<Expect>) {
         self.files.push(Settled { path: path.clone(), etag: None });
         if self.core.places.of(&path).is_versioned() {
-            self.effect(path, Some(before_of(leaf, seen)), None);
+            self.effect(path, Some(before_of(leaf, seen)), None, premise);
         } else {
             self.directs.push(Direct::Remove(path.clone()));
             self.ahead.insert(path, None);
@@ -236,17 +256,19 @@ impl<'a> Plan<'a> {
 
     fn move_file(
         &mut self,
-        from: TreePath,
+        (from, premise): (TreePath, Option<Expect>),
         to: TreePath,
         (leaf, seen): (Leaf, bool),
-        expect: &Expect,
+        expect: Expect,
     ) -> Result<(), Fault> {
         if from == to {
             self.files.push(Settled { path: to, etag: Some(leaf.etag) });
             return Ok(());
         }
+        let is_pending = self.is_pending(&to);
         let target = leaf_of(&to, self.present(&to)?)?;
-        check(&to, target.as_ref().map(|(leaf, _)| leaf.etag), expect)?;
+        check(&to, target.as_ref().map(|(leaf, _)| leaf.etag), &expect)?;
+        let premise_of_target = is_pending.then_some(expect);
         let (is_from_versioned, is_to_versioned) =
             (self.core.places.of(&from).is_versioned(), self.core.places.of(&to).is_versioned());
         let mut moved = leaf.clone();
@@ -273,11 +295,11 @@ impl<'a> Plan<'a> {
             (false, true) => {
                 self.spent.push(from.clone());
                 self.ahead.insert(from, None);
-                self.put(to, moved, target)
+                self.put(to, moved, target, premise_of_target)
             }
             (true, true) => {
-                self.effect(from, Some(before_of(leaf, seen)), None);
-                self.put(to, moved, target)
+                self.effect(from, Some(before_of(leaf, seen)), None, premise);
+                self.put(to, moved, target, premise_of_target)
             }
         }
     }
@@ -319,10 +341,11 @@ impl<'a> Plan<'a> {
                 let before = Some(Before { etag: blob, kind, seen: None });
                 // A page that left a moment ago under a scratch name is not there to be moved.
                 let is_departed = self.end_departure(&path).is_some();
-                self.effects.push(Effect { path, before, after: None });
+                self.effects.push(Effect { path, before, after: None, premise: None });
                 if !is_scratch(&target) && !is_departed {
                     self.files.push(Settled { path: target.clone(), etag: Some(blob) });
-                    self.effects.push(Effect { path: target, before: None, after: Some(After::Blob(blob, kind)) });
+                    let after = Some(After::Blob(blob, kind));
+                    self.effects.push(Effect { path: target, before: None, after, premise: None });
                 }
             }
         }
@@ -335,25 +358,21 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds an effect, or folds it into the one this set already has on the path.
-    fn effect(&mut self, path: TreePath, before: Option<Before>, after: Option<Leaf>) {
+    fn effect(&mut self, path: TreePath, before: Option<Before>, after: Option<Leaf>, premise: Option<Expect>) {
         self.ahead.insert(path.clone(), after.clone());
         let after = after.map(After::Leaf);
         match self.at.get(&path) {
             Some(at) => self.effects[*at].after = after,
             None => {
                 self.at.insert(path.clone(), self.effects.len());
-                self.effects.push(Effect { path, before, after });
+                self.effects.push(Effect { path, before, after, premise });
             }
         }
     }
 
     /// Drops effects that cancelled out within the set, such as a file made and removed again.
     pub(crate) fn without_noise(&mut self) {
-        self.effects.retain(|effect| match (&effect.before, &effect.after) {
-            (None, None) => false,
-            (Some(before), Some(after)) => before.etag != after.etag() || before.kind != after.kind(),
-            (Some(_), None) | (None, Some(_)) => true,
-        });
+        self.effects.retain(|effect| !effect.is_noise());
     }
 }
 
@@ -370,7 +389,7 @@ fn leaf_of(path: &TreePath, present: Present) -> Result<Option<(Leaf, bool)>, Fa
 }
 
 /// Contract 9.1 and gaps.md D2: a condition that does not hold refuses the write, also on a path that does not exist.
-fn check(path: &TreePath, now: Option<ETag>, expect: &Expect) -> Result<(), Fault> {
+pub(crate) fn check(path: &TreePath, now: Option<ETag>, expect: &Expect) -> Result<(), Fault> {
     match (expect, now) {
         (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => Ok(()),
         (Expect::OneOf(etags), Some(etag)) if etags.contains(&etag) => Ok(()),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use svcfs_base::{Actor, Announcement, CommitId, Door, Durability, ETag, Fault, FileKind, Seq, TreePath};
+use svcfs_base::{Actor, Announcement, CommitId, Door, Durability, ETag, Expect, Fault, FileKind, Seq, TreePath};
 
 use crate::overlay::Leaf;
 
@@ -47,6 +47,20 @@ pub(crate) struct Effect {
     pub(crate) path: TreePath,
     pub(crate) before: Option<Before>,
     pub(crate) after: Option<After>,
+    /// What must be true once more when the set's turn comes: it was held against a change that was itself only accepted, and may
+    /// be refused in between.
+    pub(crate) premise: Option<Expect>,
+}
+
+impl Effect {
+    /// Whether it leaves the path as it was.
+    pub(crate) fn is_noise(&self) -> bool {
+        match (&self.before, &self.after) {
+            (None, None) => true,
+            (Some(before), Some(after)) => before.etag == after.etag() && before.kind == after.kind(),
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
 }
 
 /// What stood at a path when its change was accepted.

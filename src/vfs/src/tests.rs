@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod dependent;
 mod faults;
 mod hostile;
 mod model;

@@ -200,7 +200,7 @@ impl Committer {
             Err(_) => Some(gone.before),
         };
         let is_back = after.is_some();
-        let set = adopted(&self.core, vec![Effect { path, before, after }], None);
+        let set = adopted(&self.core, vec![Effect { path, before, after, premise: None }], None);
         Some(if is_back { set } else { Prepared { actor: gone.actor, door: gone.door, ..set } })
     }
 

@@ -7,6 +7,7 @@ use tracing::error;
 use super::{Committer, Planned};
 use crate::adopt::{adopted, adoption_message};
 use crate::overlay::Leaf;
+use crate::plan::check;
 use crate::queue::{After, Before, Effect, Prepared, Receipt};
 
 /// Where the next commit and the next record go.
@@ -34,8 +35,11 @@ impl Committer {
                 Err(refused) => refused,
             };
             match *refused {
-                (prepared, StoreError::Unrecordable { path, reason }) => self.refuse_name(&prepared, path, reason),
-                (prepared, error) => {
+                (prepared, Setback::Store(StoreError::Unrecordable { path, reason })) => {
+                    self.refuse_name(&prepared, path, reason);
+                }
+                (prepared, Setback::Premise(fault)) => self.turn_away(&prepared, fault),
+                (prepared, Setback::Store(error)) => {
                     return Err((asked(planned).chain([prepared]).chain(sets).collect(), error.into()));
                 }
             }
@@ -65,46 +69,62 @@ impl Committer {
                 }
             }
         }
+        self.turn_away(prepared, StoreError::Unrecordable { path, reason }.into());
+    }
+
+    /// Refuses one set; the others of its batch go on.
+    fn turn_away(&self, prepared: &Prepared, fault: Fault) {
         self.forget(prepared);
         if let Some(answer) = &prepared.answer {
             // The writer may have given up waiting.
-            let _ = answer.send(Err(StoreError::Unrecordable { path, reason }.into()));
+            let _ = answer.send(Err(fault));
         }
     }
 
     /// Makes a set's commit, unreferenced, and its record; before them, those of edits behind us that the set would cover.
-    fn plan(&self, mut prepared: Prepared, tip: &mut Tip) -> Result<Vec<Planned>, Box<(Prepared, StoreError)>> {
-        if prepared.is_adopted {
-            return match self.plan_adopted(&mut prepared, tip) {
-                Ok(Some(record)) => Ok(vec![Planned { prepared, record, is_extra: false }]),
-                Ok(None) => {
-                    if let Some(answer) = &prepared.answer {
-                        // Whoever asked may have given up waiting.
-                        let _ = answer.send(Ok(Receipt { seq: tip.seq, commit: None }));
-                    }
-                    Ok(Vec::new())
-                }
-                Err(error) => Err(Box::new((prepared, error))),
-            };
-        }
-        let mut ahead = *tip;
-        let before = match self.unseen(&prepared, ahead.commit) {
-            Ok(None) => Ok(None),
-            Ok(Some(unseen)) => {
-                // Its content will be covered: the log keeps it.
-                let built = self.build(&unseen, &mut ahead, true);
-                built.map(|record| Some(Planned { prepared: unseen, record, is_extra: true }))
-            }
-            Err(error) => Err(error),
+    fn plan(&self, mut prepared: Prepared, tip: &mut Tip) -> Result<Vec<Planned>, Box<(Prepared, Setback)>> {
+        let planned = if prepared.is_adopted {
+            self.plan_adopted(&mut prepared, tip).map(|record| (None, record)).map_err(Setback::Store)
+        } else {
+            self.plan_asked(&mut prepared, tip)
         };
-        let built = before.and_then(|before| Ok((before, self.build(&prepared, &mut ahead, true)?)));
-        match built {
-            Ok((before, record)) => {
-                *tip = ahead;
-                Ok(before.into_iter().chain([Planned { prepared, record, is_extra: false }]).collect())
+        match planned {
+            Ok((unseen, Some(record))) => {
+                Ok(unseen.into_iter().chain([Planned { prepared, record, is_extra: false }]).collect())
             }
-            Err(error) => Err(Box::new((prepared, error))),
+            Ok((_, None)) => {
+                self.forget(&prepared);
+                if let Some(answer) = &prepared.answer {
+                    // Whoever asked may have given up waiting.
+                    let _ = answer.send(Ok(Receipt { seq: tip.seq, commit: None }));
+                }
+                Ok(Vec::new())
+            }
+            Err(setback) => Err(Box::new((prepared, setback))),
         }
+    }
+
+    /// A writer's set, and before it what it would cover unseen. No record when nothing is left of it: what it stood on was refused,
+    /// and without that it changes nothing.
+    fn plan_asked(&self, prepared: &mut Prepared, tip: &mut Tip) -> Result<(Option<Planned>, Option<Record>), Setback> {
+        let mut ahead = *tip;
+        let unseen = match self.look_below(prepared, ahead.commit)? {
+            Some(unseen) => {
+                // Its content will be covered: the log keeps it.
+                let record = self.build(&unseen, &mut ahead, true)?;
+                Some(Planned { prepared: unseen, record, is_extra: true })
+            }
+            None => None,
+        };
+        if prepared.effects.is_empty() {
+            for path in &prepared.spent {
+                self.core.tree.remove(path)?;
+            }
+            return Ok((None, None));
+        }
+        let record = self.build(prepared, &mut ahead, true)?;
+        *tip = ahead;
+        Ok((unseen, Some(record)))
     }
 
     /// A set of edits behind us, without those that were recorded since they were seen, and without what git cannot record:
@@ -187,28 +207,60 @@ impl Committer {
         })
     }
 
-    /// What stood in the tree when the set was accepted and history has never seen: somebody edited behind us, and the set is
-    /// about to cover it. Both versions are kept.
-    fn unseen(&self, prepared: &Prepared, parent: Option<CommitId>) -> Result<Option<Prepared>, StoreError> {
-        let mut seen = Vec::new();
-        for effect in &prepared.effects {
-            if let Some(Before { etag, kind, seen: Some(content) }) = &effect.before {
-                seen.push((&effect.path, etag, kind, content));
-            }
+    /// Looks once more at what a set stands on, now that all before it are recorded or refused.
+    ///
+    /// What the tree had when it was accepted and history has not is an edit behind us that the set is about to cover: a set of its
+    /// own, to come before. What was accepted before it and refused since never was: a writer who wanted just that is refused, too;
+    /// one who was told that the write is accepted, or wanted it in any case, has it on top of what is there.
+    fn look_below(&self, prepared: &mut Prepared, parent: Option<CommitId>) -> Result<Option<Prepared>, Setback> {
+        if !prepared.moves.is_empty() {
+            // Its files are those that history has, and nothing was pending.
+            return Ok(None);
         }
-        let paths: Vec<_> = seen.iter().map(|(path, ..)| *path).collect();
+        let paths: Vec<_> = prepared.effects.iter().map(|effect| &effect.path).collect();
         let recorded = self.core.history.staged_leaves(parent, &paths)?;
-        let mut effects = Vec::new();
-        for ((path, etag, kind, content), known) in seen.into_iter().zip(recorded) {
-            if known != Some((*etag, *kind)) {
-                effects.push(Effect {
-                    path: path.clone(),
-                    before: known.map(Before::from),
-                    after: Some(After::Leaf(Leaf::new(content.clone(), *kind))),
-                });
+        let mut unseen = Vec::new();
+        for (effect, known) in prepared.effects.iter_mut().zip(recorded) {
+            if effect.before.as_ref().map(|before| (before.etag, before.kind)) == known {
+                continue;
             }
+            let edit = match (&effect.before, &effect.premise) {
+                (Some(Before { kind, seen: Some(content), .. }), _) => {
+                    Some(After::Leaf(Leaf::new(content.clone(), *kind)))
+                }
+                (None, None) => None,
+                (Some(_), _) | (None, Some(_)) => {
+                    if let Some(premise) = effect.premise.as_ref().filter(|_| prepared.answer.is_some()) {
+                        check(&effect.path, known.map(|(etag, _)| etag), premise).map_err(Setback::Premise)?;
+                    }
+                    effect.before = known.map(Before::from);
+                    continue;
+                }
+            };
+            let (path, before) = (effect.path.clone(), known.map(Before::from));
+            unseen.push(Effect { path, before, after: edit, premise: None });
         }
-        Ok((!effects.is_empty()).then(|| adopted(&self.core, effects, None)))
+        prepared.effects.retain(|effect| {
+            if effect.is_noise() {
+                self.core.overlay.clear(&effect.path, prepared.stamp);
+            }
+            !effect.is_noise()
+        });
+        Ok((!unseen.is_empty()).then(|| adopted(&self.core, unseen, None)))
+    }
+}
+
+/// Why a set is not recorded.
+enum Setback {
+    /// What it stands on was refused: it alone is.
+    Premise(Fault),
+    /// The disk or git.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Setback {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
     }
 }
 

@@ -1,0 +1,130 @@
+//! Writes that stand on others which are accepted, and then refused.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use svcfs_store::{FailPoint, FailPoints};
+
+use super::*;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Stops the committer wherever it comes by a point, until it is let go on.
+struct Stop {
+    came: Receiver<()>,
+    go: Sender<()>,
+}
+
+impl Stop {
+    fn at(points: &FailPoints, point: FailPoint) -> Self {
+        let ((come, came), (go, gone)) = (channel(), channel());
+        let gone = parking_lot::Mutex::new(gone);
+        points.call(point, move || {
+            // Nobody asks any more once the test is over.
+            let _ = come.send(());
+            let _ = gone.lock().recv();
+        });
+        Self { came, go }
+    }
+    fn wait(&self) {
+        self.came.recv_timeout(LIMIT).expect("the committer comes by");
+    }
+    fn go_on(&self) {
+        self.go.send(()).unwrap();
+    }
+}
+
+fn put(path: &str, text: &str, expect: Expect) -> Change {
+    Change::put(at(path), text.to_owned()).expecting(expect)
+}
+
+/// What a page will hold once everything accepted is done, or that it will be gone; none when nothing is accepted.
+fn pending(space: &TestSpace, path: &str) -> Option<Option<String>> {
+    let leaf = space.vfs.core.overlay.get(&at(path))?.leaf;
+    Some(leaf.map(|leaf| String::from_utf8(leaf.content.to_vec()).unwrap()))
+}
+
+#[test]
+fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there() {
+    let space = TestSpace::new();
+    for path in ["any.md", "soon.md", "same.md", "match.md", "create.md"] {
+        space.put(path, "one");
+    }
+    let points = FailPoints::of(space.directory.path());
+    let stop = Stop::at(&points, FailPoint::LogRows);
+    let two = ETag::of(b"two");
+    let refused = vec![
+        Change::put(at("any.md"), "two"),
+        Change::put(at("soon.md"), "two"),
+        Change::put(at("same.md"), "two"),
+        Change::put(at("match.md"), "two"),
+        Change::remove(at("create.md")),
+        Change::put(at("remove.md"), "two"),
+        Change::put(at("from.md"), "two"),
+    ];
+    std::thread::scope(|scope| {
+        let apply =
+            |set: ChangeSet| scope.spawn(|| space.vfs.apply(&eve(), set).map(|_| ()).map_err(|fault| fault.kind()));
+        let refused = apply(ChangeSet::new(refused));
+        stop.wait();
+        // All of them see the other's change, which is not in the log yet.
+        let soon = ChangeSet::from(put("soon.md", "three", Expect::OneOf(vec![two]))).soon();
+        space.vfs.apply(&eve(), soon).unwrap();
+        let any = apply(put("any.md", "three", Expect::Any).into());
+        let same = apply(put("same.md", "one", Expect::Any).into());
+        let matching = apply(put("match.md", "three", Expect::OneOf(vec![two])).into());
+        let create = apply(put("create.md", "three", Expect::Absent).into());
+        let remove = apply(Change::remove(at("remove.md")).into());
+        let rename = apply(Change::rename(at("from.md"), at("to.md")).into());
+        space.wait_until("all of them are accepted", |space| {
+            let is_shown = |path, text| pending(space, path).is_some_and(|leaf| leaf.as_deref() == Some(text));
+            let is_gone = |path| pending(space, path) == Some(None);
+            is_shown("any.md", "three")
+                && is_shown("soon.md", "three")
+                && is_shown("same.md", "one")
+                && is_shown("match.md", "three")
+                && is_shown("create.md", "three")
+                && is_gone("remove.md")
+                && is_shown("to.md", "two")
+        });
+        points.refuse(FailPoint::LogCommit, 28);
+        stop.go_on();
+        stop.wait();
+        points.clear(FailPoint::LogCommit);
+        points.clear(FailPoint::LogRows);
+        stop.go_on();
+        assert_eq!(refused.join().unwrap(), Err(Kind::NoSpace));
+        assert_eq!((any.join().unwrap(), same.join().unwrap()), (Ok(()), Ok(())));
+        assert_eq!(matching.join().unwrap(), Err(Kind::Conflict));
+        assert_eq!(create.join().unwrap(), Err(Kind::PreconditionFailed));
+        assert_eq!((remove.join().unwrap(), rename.join().unwrap()), (Err(Kind::Conflict), Err(Kind::Conflict)));
+    });
+    space.vfs.settled().unwrap();
+    assert!(space.vfs.core.overlay.is_empty());
+    let one = ETag::of(b"one");
+    for path in ["any.md", "soon.md"] {
+        assert_eq!(space.text(path), "three");
+        let versions = space.vfs.core.log.versions(&at(path), Seq(u64::MAX >> 1), 9).unwrap();
+        assert_eq!((versions.len(), versions[0].old), (2, Some(one)), "{path}: what it was before");
+    }
+    for path in ["same.md", "match.md", "create.md"] {
+        assert_eq!(space.text(path), "one");
+        assert_eq!(space.vfs.versions(&at(path)).unwrap().len(), 1, "{path}: no version came of it");
+    }
+    for path in ["remove.md", "from.md", "to.md"] {
+        assert_eq!(space.vfs.versions(&at(path)).unwrap().len(), 0, "{path} never was");
+    }
+    assert_eq!(space.vfs.rescan().unwrap(), 0, "tree and history agree");
+}
+
+#[test]
+fn a_page_removed_behind_us_and_written_anew_is_removed_in_history_too() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    for text in ["one", "two"] {
+        fs::remove_file(space.directory.path().join("a.md")).unwrap();
+        space.put("a.md", text);
+        assert_eq!(fs::read_to_string(space.directory.path().join("a.md")).unwrap(), text);
+    }
+    let removal = "fswatch|delete: a.md";
+    assert_eq!(space.log(), ["eve|eve: a.md", removal, "eve|eve: a.md", removal, "eve|eve: a.md"]);
+}
