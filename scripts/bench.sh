@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# The table of docs/benchmarks.md, on this machine's disk.
+# The tables of docs/benchmarks.md, on this machine's disk.
 set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-Measure svcfs beside git and beside the bare filesystem, and print the table of docs/benchmarks.md
+Measure svcfs beside git and beside the bare filesystem, and print the tables of docs/benchmarks.md
 
 Usage: scripts/bench.sh [OPTIONS]
 
 Options:
-  --history   Only the table of questions about a long history, two minutes
-  --quick     Half a minute with small trees, to see that it works; the figures are worth little
-  --write     Also replace the table in docs/benchmarks.md
-  -h, --help  Show this
+  --only PARTS  Only these, with commas between: writing, reading, committer, scale, mounted, pauses, history
+  --large       Also a tree of a million pages, which takes minutes more and 24 GiB of disk
+  --quick       Less than a minute with small trees, to see that it works; the figures are worth little
+  --write       Also replace the tables in docs/benchmarks.md
+  -h, --help    Show this
 
-Builds the release binaries first. The whole run takes about eight minutes; let the machine do nothing else meanwhile.
-Without /dev/fuse the rows of the mount are left out.
+Builds the release binaries first. The whole run takes about fifteen minutes; let the machine do nothing else meanwhile.
+Without /dev/fuse the rows of the mount are left out. What a run makes is removed when it ends, fails or is interrupted.
 
 Environment:
   SVCFS_BENCH_DIR      Directory on the disk to measure (default: ~/.cache/svcfs/bench)
@@ -28,8 +29,8 @@ options=()
 while [[ $# -gt 0 ]]; do
     case "$1" in
         -h | --help) usage && exit ;;
-        --history) options+=(--history) ;;
-        --quick) options+=(--quick) ;;
+        --only) options+=(--only "${2:?--only needs a list of parts}") && shift ;;
+        --large | --quick) options+=("$1") ;;
         --write) options+=(--write docs/benchmarks.md) ;;
         *) usage >&2 && exit 2 ;;
     esac
@@ -42,7 +43,7 @@ source scripts/prerequisites.sh
 
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
 export SVCFS_CORPORA="${SVCFS_CORPORA:-../shared/corpora}"
-need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}" xz-utils
+need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}" bindfs xz-utils
 need_rust
 cargo build --release --locked -p svcfs -p svcfs-bench
 exec "$CARGO_TARGET_DIR/release/svcfs-bench" --dir "${SVCFS_BENCH_DIR:-$HOME/.cache/svcfs/bench}" "${options[@]}"

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{call, completions, doctor, init, mcp, mount, reindex, serve, unmount};
+use crate::commands::{bench, call, completions, doctor, init, mcp, mount, reindex, serve, unmount};
 use crate::failure::EXIT_CODES;
 
 const EXAMPLES: &str = "\
@@ -40,5 +40,6 @@ pub enum Command {
     Doctor(doctor::Doctor),
     Call(call::Call),
     Mcp(mcp::Mcp),
+    Bench(bench::Bench),
     Completions(completions::Completions),
 }

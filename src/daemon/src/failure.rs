@@ -15,7 +15,7 @@ pub enum Exit {
     Usage = 2,
     /// The answer is no: not found, changed meanwhile, refused by lint, somebody else has the root.
     Refused = 3,
-    /// Ended by a second signal, before everything was finished.
+    /// Ended by a signal, before everything was finished.
     Interrupted = 130,
 }
 
@@ -26,7 +26,7 @@ Exit codes:
   1    failed: something is broken or in the way, such as a port in use or a full disk
   2    the command line or the configuration is wrong
   3    refused: nothing is there, somebody was first, lint says no, another server has the root
-  130  ended by a second Ctrl-C before everything was finished (nothing acknowledged is lost)";
+  130  ended by Ctrl-C before everything was finished (nothing acknowledged is lost)";
 
 /// Why a command did not do what it was asked to.
 #[derive(Debug)]

@@ -8,19 +8,24 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::git;
-use crate::http::{ACTORS, Client, encoded};
-use crate::machine;
-use crate::measure::{Series, timed};
-use crate::pages::Pages;
-use crate::plan::Plan;
-use crate::server::{Place, Server};
+use svcfs_measure::git;
+use svcfs_measure::http::{ACTORS, Client, encoded};
+use svcfs_measure::machine;
+use svcfs_measure::pages::Pages;
+use svcfs_measure::plan::Plan;
+use svcfs_measure::run::Run;
+use svcfs_measure::series::{Series, bound};
+use svcfs_measure::server::{Place, Server};
+use svcfs_measure::table::{Cell, Table, column, shown, text, times};
+
+use crate::plan::Extent;
 
 /// One commit in so many touches the busy page.
 const BUSY_EVERY: usize = 100;
 /// Days over which the commits are spread: all of them are in the default period of `/velocity`.
 const DAYS: usize = 28;
 const SECONDS_A_DAY: usize = 86_400;
+const BLAME: &str = "`/blame`";
 
 /// All that is measured of questions about history.
 pub struct Past {
@@ -57,39 +62,39 @@ pub struct Asked {
 /// Measures questions about a history that a person made with git and svcfs adopted.
 ///
 /// # Errors
-/// When git or the server fails, or they disagree.
-pub fn measure(program: &Path, plan: &Plan, scratch: &Path) -> Result<Past> {
-    let root = scratch.join("past");
+/// When git or the server fails, when they disagree, or when the run is to end.
+pub fn measure(run: &Run, extent: &Extent) -> Result<Past> {
+    let root = run.at("past");
     std::fs::create_dir(&root)?;
-    let commits = plan.commits;
-    crate::tell(&format!("a history of {commits} commits"));
-    import(&root, plan)?;
-    machine::flush_disk_of(scratch)?;
-    crate::tell("first start over it");
-    let place = Place { program, root: &root, mountpoint: None, log: &scratch.join("past.log"), rest: plan.rest };
-    let server = Server::start(place)?;
+    let (plan, commits) = (&extent.plan, extent.commits);
+    run.tell(&format!("a history of {commits} commits"));
+    import(&root, plan.pages, commits)?;
+    run.flush_disk()?;
+    run.tell("first start over it");
+    let place = Place { root: &root, mountpoint: None, log: &run.at("past.log"), rest: plan.rest };
+    let server = Server::start(run, place)?;
     let first_start = server.ready_after;
-    server.until_quiet()?;
+    server.until_quiet(run)?;
     server.stop()?;
-    machine::flush_disk_of(scratch)?;
-    let server = Server::start(place)?;
+    run.flush_disk()?;
+    let server = Server::start(run, place)?;
     let next_start = server.ready_after;
-    server.until_quiet()?;
-    let page = Pages { count: plan.pages }.path(0);
+    server.until_quiet(run)?;
+    let page = plan.pages.path(0);
     let mut client = Client::connect(server.address())?;
     let versions = check(&mut client, &root, &page, commits)?;
     // Its first answers were those of the check.
     server.stop()?;
-    let server = Server::start(place)?;
-    server.until_quiet()?;
+    let server = Server::start(run, place)?;
+    server.until_quiet(run)?;
     let mut client = Client::connect(server.address())?;
     let mut questions = Vec::new();
     for question in questions_about(&root, &page, commits)? {
-        questions.push(ask(&mut client, &root, question, plan)?);
+        questions.push(ask(run, &mut client, (&root, plan), question)?);
     }
-    let memory = machine::memory(server.process())?.most;
+    let memory = server.memory()?.most;
     server.stop()?;
-    Ok(Past { commits, pages: plan.pages, versions, first_start, next_start, questions, memory })
+    Ok(Past { commits, pages: plan.pages.count, versions, first_start, next_start, questions, memory })
 }
 
 /// What is asked: for people, of svcfs, of git.
@@ -132,18 +137,68 @@ fn questions_about(root: &Path, page: &str, commits: usize) -> Result<Vec<Questi
         ),
         question("`/velocity`", "velocity".to_owned(), all),
         question("`/feed.xml`", "feed.xml".to_owned(), "log -n 50 --name-status --format=%H%x09%an%x09%at%x09%B"),
-        question("`/blame`", format!("blame?path={encoded}"), &format!("blame --line-porcelain HEAD -- {page}")),
+        question(BLAME, format!("blame?path={encoded}"), &format!("blame --line-porcelain HEAD -- {page}")),
     ])
 }
 
-fn ask(client: &mut Client, root: &Path, question: Question, plan: &Plan) -> Result<Asked> {
+fn ask(run: &Run, client: &mut Client, (root, plan): (&Path, &Plan), question: Question) -> Result<Asked> {
     let Question { name, target, git } = question;
-    crate::tell(&format!("history: {name}"));
-    let once = timed(crate::measure::bound(1, 60), |_| client.get(&target).map(drop))?;
+    run.tell(&format!("history: {name}"));
+    let once = run.timed(bound(1, 60), |_| client.get(&target).map(drop))?;
     let (mut svcfs, mut of_git) = (Series::default(), Series::default());
-    svcfs.add(timed(plan.searches, |_| client.get(&target).map(drop))?);
-    of_git.add(timed(plan.greps, |_| machine::run(git::git(root).args(&git)).map(drop))?);
+    svcfs.add(run.timed(plan.searches, |_| client.get(&target).map(drop))?);
+    of_git.add(run.timed(plan.greps, |_| machine::run(git::git(root).args(&git)).map(drop))?);
     Ok(Asked { name, first: once.elapsed, svcfs, command: format!("git {}", git[0]), git: of_git })
+}
+
+impl Past {
+    /// The slowest of the questions that are answered from the log, and blame: at their p99.
+    pub fn slowest(&self) -> (Option<Duration>, Option<Duration>) {
+        let p99 = |is_blame: bool| {
+            let asked = self.questions.iter().filter(|asked| (asked.name == BLAME) == is_blame);
+            asked.filter_map(|asked| asked.svcfs.percentile(0.99)).max()
+        };
+        (p99(false), p99(true))
+    }
+
+    /// The table.
+    pub fn table(&self) -> Table {
+        let Self { commits, pages, versions, .. } = self;
+        let columns = vec![
+            column(
+                format!("history: {commits} commits on {pages} pages, {versions} versions of the page asked for"),
+                "question",
+            ),
+            column("first", "first_us"),
+            column("p50", "p50_us"),
+            column("p99", "p99_us"),
+            column("in git", "command"),
+            column("p50", "git_p50_us"),
+            column("× git", "times_git"),
+        ];
+        let mut table = Table::new("history", columns);
+        for Asked { name, first, svcfs, command, git } in &self.questions {
+            table.row([
+                text(*name),
+                Cell::Time(Some(*first)),
+                Cell::Time(svcfs.percentile(0.5)),
+                Cell::Time(svcfs.percentile(0.99)),
+                text(format!("`{command}`")),
+                Cell::Time(git.percentile(0.5)),
+                times(svcfs.typical_rate(), git.typical_rate()),
+            ]);
+        }
+        let asked: Vec<String> = self.questions.iter().map(|asked| asked.svcfs.len().to_string()).collect();
+        table.notes.push(format!(
+            "Questions per row: {}. Before that, the first start over this history, which a person made with git, took {}, \
+             the next {}; the server had at most {}.",
+            asked.join(", "),
+            shown(self.first_start),
+            shown(self.next_start),
+            Cell::Bytes(self.memory),
+        ));
+        table
+    }
 }
 
 /// Makes sure that svcfs and git tell the same; how many versions the page has.
@@ -170,14 +225,14 @@ fn check(client: &mut Client, root: &Path, page: &str, commits: usize) -> Result
 }
 
 /// Makes the repository: one commit of all pages, then commits of one page each, by [`ACTORS`] in turn.
-fn import(root: &Path, plan: &Plan) -> Result<()> {
+fn import(root: &Path, pages: Pages, commits: usize) -> Result<()> {
     git::init(root)?;
     let mut importer = git::git(root);
     let mut importer =
         importer.args(["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn().context("cannot run git")?;
     let written = importer.stdin.take().context("`git fast-import` takes nothing").and_then(|input| {
         let mut input = BufWriter::new(input);
-        write_history(&mut input, plan)?;
+        write_history(&mut input, pages, commits)?;
         Ok(input.flush()?)
     });
     let status = importer.wait()?;
@@ -186,12 +241,11 @@ fn import(root: &Path, plan: &Plan) -> Result<()> {
     machine::run(git::git(root).args(["reset", "--quiet", "--hard"])).map(drop)
 }
 
-fn write_history(input: &mut impl Write, plan: &Plan) -> Result<()> {
-    let pages = Pages { count: plan.pages };
+fn write_history(input: &mut impl Write, pages: Pages, commits: usize) -> Result<()> {
     let end = usize::try_from(jiff::Timestamp::now().as_second())?;
     let began = end - DAYS * SECONDS_A_DAY;
-    for number in 0..plan.commits {
-        let second = began + number * DAYS * SECONDS_A_DAY / plan.commits;
+    for number in 0..commits {
+        let second = began + number * DAYS * SECONDS_A_DAY / commits;
         let (actor, message) = (format!("agent-{}", number % ACTORS), format!("agent-{}: {number}", number % ACTORS));
         writeln!(input, "commit refs/heads/main\ncommitter {actor} <agent@localhost> {second} +0000")?;
         writeln!(input, "data {}\n{message}", message.len())?;
@@ -199,13 +253,13 @@ fn write_history(input: &mut impl Write, plan: &Plan) -> Result<()> {
             writeln!(input, "M 100644 inline {}\ndata {}\n{text}", pages.path(page), text.len())
         };
         if number == 0 {
-            for page in 0..plan.pages {
+            for page in 0..pages.count {
                 put(page, &pages.text(page, 0))?;
             }
         } else if number % BUSY_EVERY == 0 {
             put(0, &busy(pages, number / BUSY_EVERY))?;
         } else {
-            put(1 + pages.scattered(number) % (plan.pages - 1), &pages.text(pages.scattered(number), number))?;
+            put(1 + pages.scattered(number) % (pages.count - 1), &pages.text(pages.scattered(number), number))?;
         }
     }
     Ok(writeln!(input, "done")?)

@@ -1,67 +1,106 @@
 //! How much of everything is done.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use crate::measure::{Bound, bound};
+use svcfs_measure::pages::Pages;
+use svcfs_measure::plan::Plan;
+use svcfs_measure::series::{Bound, bound};
 
-/// The extent of a run.
+/// The extent of the long benchmark.
 #[derive(Debug)]
-pub struct Plan {
-    /// Pages of the generated tree.
-    pub pages: usize,
-    /// How often every row of writing is measured.
-    pub rounds: usize,
-    /// One round of most rows.
-    pub short: Bound,
-    /// One round of creating pages, also on the mount, where a close is answered faster than it is committed: few enough for the
-    /// queue behind it to stay short.
-    pub creating: Bound,
-    /// One round of the crowd: long enough for what the server puts off to happen in it.
-    pub long: Bound,
-    /// How long the server does nothing before the next row begins; what it puts off comes a second after the last write.
-    pub rest: Duration,
-    /// Searches for each question.
-    pub searches: Bound,
-    /// `grep` runs for each question.
-    pub greps: Bound,
+pub struct Extent {
+    /// What `svcfs bench` does, too.
+    pub plan: Plan,
+    /// One round of a crowd at the committer.
+    pub crowd: Bound,
+    /// Trees that differ in size only; the last is also started again and killed.
+    pub sizes: Vec<Pages>,
+    /// Trees as large as the last of those, in larger folders.
+    pub folders: Vec<Pages>,
+    /// A tree that takes minutes to begin with.
+    pub large: Option<Pages>,
+    /// One round of one client, and of the crowd, in each of them.
+    pub in_each: (Bound, Bound),
+    /// Records that are not settled when the server is killed.
+    pub unsettled: usize,
+    /// Pages that are copied into the mount, and whose folder gets another name.
+    pub copied: usize,
+    /// Names that folder gets.
+    pub renames: Bound,
+    /// A tree of large pages, and how long one client writes them.
+    pub heavy: (Pages, Bound),
     /// Commits of the history that is asked about.
     pub commits: usize,
-    /// The archive of the corpus that is searched; the generated tree when there is none.
-    pub corpus: Option<PathBuf>,
 }
 
-impl Plan {
-    /// What the table in docs/benchmarks.md is made with.
-    pub fn full(corpora: &Path) -> Self {
+impl Extent {
+    /// What the tables in docs/benchmarks.md are made with.
+    pub fn full(corpora: &Path, is_large: bool) -> Self {
         let corpus = corpora.join("tldr.tar.xz");
         Self {
-            pages: 10_000,
-            rounds: 3,
-            short: bound(100_000, 3),
-            creating: bound(1_000, 3),
-            long: bound(1_000_000, 20),
-            rest: Duration::from_secs(2),
-            searches: bound(2_000, 10),
-            greps: bound(10, 10),
+            plan: Plan {
+                pages: Pages::of(10_000),
+                rounds: 3,
+                short: bound(100_000, 3),
+                creating: bound(1_000, 3),
+                long: bound(1_000_000, 20),
+                commits: 100_000,
+                bulk: 1_000,
+                bulks: bound(5, 5),
+                copied: 1_000,
+                rest: Duration::from_secs(2),
+                searches: bound(2_000, 10),
+                greps: bound(10, 10),
+                corpus: corpus.exists().then_some(corpus),
+            },
+            crowd: bound(1_000_000, 5),
+            sizes: vec![Pages::of(1_000), Pages::of(10_000), Pages::of(100_000)],
+            folders: [1_000, 10_000].map(|folder| Pages { folder, ..Pages::of(100_000) }).to_vec(),
+            large: is_large.then_some(Pages::of(1_000_000)),
+            in_each: (bound(1_000, 2), bound(100_000, 3)),
+            unsettled: 10_000,
+            copied: 10_000,
+            renames: bound(3, 30),
+            heavy: (heavy(1_000), bound(100_000, 20)),
             commits: 100_000,
-            corpus: corpus.exists().then_some(corpus),
         }
     }
 
-    /// A look that takes a third of a minute.
+    /// A look that takes less than a minute.
     pub fn quick() -> Self {
         Self {
-            pages: 1_000,
-            rounds: 1,
-            short: bound(200, 1),
-            creating: bound(200, 1),
-            long: bound(2_000, 2),
-            rest: Duration::from_millis(300),
-            searches: bound(100, 1),
-            greps: bound(3, 1),
-            commits: 3_000,
-            corpus: None,
+            plan: Plan {
+                pages: Pages::of(1_000),
+                rounds: 1,
+                short: bound(200, 1),
+                creating: bound(200, 1),
+                long: bound(2_000, 2),
+                commits: 0,
+                bulk: 100,
+                bulks: bound(2, 1),
+                copied: 100,
+                rest: Duration::from_millis(100),
+                searches: bound(100, 1),
+                greps: bound(3, 1),
+                corpus: None,
+            },
+            crowd: bound(1_000, 1),
+            sizes: vec![Pages::of(100), Pages::of(1_000), Pages::of(2_000)],
+            folders: vec![Pages { folder: 1_000, ..Pages::of(2_000) }],
+            large: None,
+            in_each: (bound(20, 1), bound(300, 1)),
+            unsettled: 500,
+            copied: 500,
+            renames: bound(2, 5),
+            heavy: (heavy(100), bound(100, 1)),
+            commits: 2_000,
         }
     }
+}
+
+/// Pages of some 55 KiB: a few hundred of them fill the log as far as it may be filled.
+const fn heavy(count: usize) -> Pages {
+    let pages = Pages::of(count);
+    Pages { repeats: 50, ..pages }
 }

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod bench;
 pub mod call;
 pub mod completions;
 pub mod doctor;
@@ -28,6 +29,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Doctor(command) => command.run(),
         Command::Call(command) => command.run(),
         Command::Mcp(command) => command.run(),
+        Command::Bench(command) => command.run(),
         Command::Completions(command) => command.run(),
     }
 }

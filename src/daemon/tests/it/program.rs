@@ -8,7 +8,8 @@ use predicates::str::contains;
 
 use crate::harness::{refusal, svcfs};
 
-const COMMANDS: [&str; 8] = ["init", "serve", "mount", "unmount", "reindex", "call", "mcp", "completions"];
+const COMMANDS: [&str; 10] =
+    ["init", "serve", "mount", "unmount", "reindex", "doctor", "bench", "call", "mcp", "completions"];
 
 #[test]
 fn the_help_names_every_command_and_every_exit_code() {

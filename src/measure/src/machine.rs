@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -11,6 +11,8 @@ use anyhow::{Context, Result, ensure};
 pub struct Memory {
     /// In the machine's memory now.
     pub resident: u64,
+    /// The part of it that is not the content of files, which the system can take back.
+    pub anonymous: u64,
     /// The most there ever was.
     pub most: u64,
 }
@@ -26,7 +28,7 @@ pub fn memory(process: u32) -> Result<Memory> {
         let number = line.split_whitespace().nth(1).context("the kernel does not tell memory")?;
         anyhow::Ok(number.parse::<u64>()? << 10)
     };
-    Ok(Memory { resident: kibibytes("VmRSS:")?, most: kibibytes("VmHWM:")? })
+    Ok(Memory { resident: kibibytes("VmRSS:")?, anonymous: kibibytes("RssAnon:")?, most: kibibytes("VmHWM:")? })
 }
 
 /// Whether any thread of a process computes, or waits for the disk.
@@ -46,21 +48,32 @@ pub fn is_working(process: u32) -> Result<bool> {
     Ok(false)
 }
 
-/// Waits until a process was not seen working for a while, at most two minutes.
+/// The time that a process has spent on the processors so far.
 ///
 /// # Errors
-/// When it is gone, or never rests.
-pub fn until_quiet(process: u32, rest: Duration) -> Result<()> {
-    let limit = Instant::now() + Duration::from_secs(120);
-    let mut since = Instant::now();
-    while since.elapsed() < rest {
-        ensure!(Instant::now() < limit, "process {process} does not come to rest");
-        std::thread::park_timeout(Duration::from_millis(5));
-        if is_working(process)? {
-            since = Instant::now();
-        }
-    }
-    Ok(())
+/// When it is gone.
+pub fn processor_time(process: u32) -> Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    // In the program and in the kernel: fields 14 and 15, of which the state is the third.
+    let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
+/// Whether a program can be found.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Bytes that are free on the disk of a folder, for whoever asks.
+///
+/// # Errors
+/// When the disk does not say.
+pub fn free(folder: &Path) -> Result<u64> {
+    let disk =
+        rustix::fs::statvfs(folder).with_context(|| format!("the disk of `{}` tells nothing", folder.display()))?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 /// Runs a program to its end; what it printed.
@@ -83,16 +96,8 @@ pub fn size_on_disk(folder: &Path) -> Result<u64> {
     told.split_whitespace().next().context("`du` says nothing")?.parse().context("`du` says no number")
 }
 
-/// Flushes everything written to the disk of a folder, so that what one kind of work left behind does not burden the next.
-///
-/// # Errors
-/// When the disk refuses.
-pub fn flush_disk_of(folder: &Path) -> Result<()> {
-    Ok(rustix::fs::syncfs(std::fs::File::open(folder)?)?)
-}
-
-/// What a reader must know of the machine to make anything of the figures: one line for each fact.
-pub fn facts(folder: &Path) -> Vec<String> {
+/// What a reader must know of the machine and of the program to make anything of the figures: names and facts.
+pub fn facts(folder: &Path, version: &str) -> Vec<(&'static str, String)> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let told = |program: &str, arguments: &[&str]| {
         run(Command::new(program).args(arguments)).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
@@ -104,15 +109,15 @@ pub fn facts(folder: &Path) -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let filesystem = run(Command::new("df").args(["--output=fstype,source"]).arg(folder)).unwrap_or_default();
     let filesystem = filesystem.lines().nth(1).unwrap_or("unknown").split_whitespace().collect::<Vec<_>>().join(" on ");
-    let load = read("/proc/loadavg").split_whitespace().take(2).collect::<Vec<_>>().join(", ");
+    let load = read("/proc/loadavg").split_whitespace().take(2).collect::<Vec<_>>().join(" and ");
     vec![
-        format!("Date: {}", jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC")),
-        format!("svcfs: commit {}", told("git", &["describe", "--always", "--dirty"])),
-        format!("Processor: {cores} cores, {}", processor.map_or("unknown", |(_, name)| name)),
-        format!("Memory: {} GiB", memory >> 20),
-        format!("Kernel: {}", told("uname", &["-sr"])),
-        format!("Filesystem: {filesystem}"),
-        format!("Load before the run (1 and 5 min): {load}"),
-        format!("git: {}", told("git", &["--version"]).trim_start_matches("git version ")),
+        ("Date", jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()),
+        ("svcfs", version.to_owned()),
+        ("Processor", format!("{cores} cores, {}", processor.map_or("unknown", |(_, name)| name))),
+        ("Memory", format!("{} GiB", memory >> 20)),
+        ("Kernel", told("uname", &["-sr"])),
+        ("Filesystem", filesystem),
+        ("Load before the run", format!("{load} over 1 and 5 minutes")),
+        ("git", told("git", &["--version"]).trim_start_matches("git version ").to_owned()),
     ]
 }

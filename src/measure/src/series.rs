@@ -1,8 +1,6 @@
 //! What is measured, and how it is summed up.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
+use std::time::Duration;
 
 /// How long one kind of work is done in one round: until the first of both is reached.
 #[derive(Debug, Clone, Copy)]
@@ -29,25 +27,10 @@ pub struct Round {
 
 /// The rounds of one kind of work. Its rate is that of the round in the middle, so that one disturbed round changes nothing;
 /// its latencies are those of all rounds.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Series {
     rates: Vec<f64>,
     latencies: Vec<Duration>,
-}
-
-/// Does one kind of work, one after the other; it is told how often it was done in this round.
-///
-/// # Errors
-/// That of the work.
-pub fn timed(bound: Bound, mut work: impl FnMut(usize) -> Result<()>) -> Result<Round> {
-    let started = Instant::now();
-    let mut latencies = Vec::new();
-    while latencies.len() < bound.count && started.elapsed() < bound.time {
-        let begun = Instant::now();
-        work(latencies.len())?;
-        latencies.push(begun.elapsed());
-    }
-    Ok(Round { latencies, elapsed: started.elapsed() })
 }
 
 impl Series {
@@ -75,9 +58,24 @@ impl Series {
         self.latencies.get(place.saturating_sub(1)).copied()
     }
 
+    /// The longest; none when single ones were not measured.
+    pub fn longest(&self) -> Option<Duration> {
+        self.latencies.last().copied()
+    }
+
     /// How many single latencies there are.
     pub fn len(&self) -> usize {
         self.latencies.len()
+    }
+
+    /// Whether no single latency was measured.
+    pub fn is_empty(&self) -> bool {
+        self.latencies.is_empty()
+    }
+
+    /// How many of these could be done in a second at the latency in the middle.
+    pub fn typical_rate(&self) -> Option<f64> {
+        self.percentile(0.5).map(|latency| 1.0 / latency.as_secs_f64())
     }
 }
 
@@ -97,16 +95,5 @@ mod tests {
         for (share, millis) in [(0.0, 1), (0.5, 50), (0.99, 99), (1.0, 100)] {
             assert_eq!(series.percentile(share), Some(Duration::from_millis(millis)), "{share}");
         }
-    }
-
-    #[test]
-    fn work_ends_at_its_count() {
-        let mut done = 0;
-        let round = timed(bound(3, 60), |at| {
-            assert_eq!(at, done);
-            done += 1;
-            Ok(())
-        });
-        assert_eq!((round.unwrap().latencies.len(), done), (3, 3));
     }
 }

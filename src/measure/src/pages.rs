@@ -4,7 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-const FOLDER: usize = 100;
+use crate::run::Run;
+use crate::series::Bound;
+
+/// Pages of a folder, unless a tree says otherwise.
+pub const FOLDER: usize = 100;
 const LINES: usize = 14;
 
 /// Words of the pages. None of them is [`RARE`].
@@ -24,19 +28,54 @@ const RARE_EVERY: usize = 400;
 pub struct Pages {
     /// How many.
     pub count: usize,
+    /// Pages of a folder, and the most folders of a folder.
+    pub folder: usize,
+    /// How often a page says the same: its size, in times of 1.2 KiB.
+    pub repeats: usize,
+}
+
+/// What is written in one round.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    /// Into which tree.
+    pub pages: Pages,
+    /// How much.
+    pub bound: Bound,
+    /// How many writes came before: no content is written twice.
+    pub first: usize,
 }
 
 impl Pages {
+    /// A tree in folders of a hundred.
+    pub const fn of(count: usize) -> Self {
+        Self { count, folder: FOLDER, repeats: 1 }
+    }
+
     /// Where a page is; numbers beyond the last begin again.
     pub fn path(self, page: usize) -> String {
         let page = page % self.count;
-        format!("folder-{:03}/page-{page:05}.md", page / FOLDER)
+        format!("{}/page-{page:05}.md", self.folder_of(page))
     }
 
     /// Where a page is that the generated tree does not have, in one of its folders.
     pub fn new_path(self, number: usize) -> String {
-        let folder = number % self.count.div_ceil(FOLDER);
-        format!("folder-{folder:03}/new-{number:06}.md")
+        let folder = number % self.count.div_ceil(self.folder);
+        format!("{}/new-{number:06}.md", self.folder_of(folder * self.folder))
+    }
+
+    /// The folder of a page: below as many others as it takes for none to hold more than its share.
+    fn folder_of(self, page: usize) -> String {
+        let (mut at, mut folders) = (page / self.folder, self.count.div_ceil(self.folder));
+        let mut path = String::new();
+        loop {
+            let name = format!("folder-{:03}", at % self.folder);
+            path = if path.is_empty() { name } else { format!("{name}/{path}") };
+            if folders <= self.folder {
+                return path;
+            }
+            at /= self.folder;
+            folders = folders.div_ceil(self.folder);
+        }
     }
 
     /// The page to be written next, by the number of writes before: all over the tree, each once before any comes again.
@@ -51,7 +90,7 @@ impl Pages {
         let mut dice = Dice(page as u64 ^ 0x5eed);
         let mut text = format!("---\ntitle: Page {page}\ntags: [{}, {}]\n---\n\n", dice.word(), dice.word());
         text.push_str(&format!("# Page {page}\n\nRevision {revision}, see [[page-{:05}]].\n", dice.below(self.count)));
-        for line in 0..LINES {
+        for line in 0..LINES * self.repeats {
             if line % 5 == 0 {
                 text.push_str(&format!("\n## {} {}\n\n", dice.word(), dice.word()));
             }
@@ -68,11 +107,14 @@ impl Pages {
     /// Writes the whole tree, every page in revision 0.
     ///
     /// # Errors
-    /// When a file cannot be written.
-    pub fn plant(self, root: &Path) -> Result<()> {
+    /// When a file cannot be written, or when the run is to end.
+    pub fn plant(self, run: &Run, root: &Path) -> Result<()> {
         for page in 0..self.count {
             let path = root.join(self.path(page));
-            if page % FOLDER == 0
+            if page % self.folder == 0 {
+                run.check()?;
+            }
+            if page % self.folder == 0
                 && let Some(folder) = path.parent()
             {
                 std::fs::create_dir_all(folder)?;
@@ -99,11 +141,29 @@ impl Dice {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
 
-    const PAGES: Pages = Pages { count: 10_000 };
+    const PAGES: Pages = Pages::of(10_000);
+
+    #[test]
+    fn no_folder_of_a_large_tree_holds_more_than_its_share() {
+        assert_eq!(PAGES.path(9_999), "folder-099/page-09999.md");
+        assert_eq!(Pages::of(100_000).path(99_999), "folder-009/folder-099/page-99999.md");
+        assert_eq!(Pages::of(1_000_000).new_path(10_001), "folder-000/folder-001/new-010001.md");
+        for pages in [Pages::of(100_000), Pages { folder: 1_000, ..Pages::of(100_000) }] {
+            let mut held: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+            for page in 0..pages.count {
+                let mut path = pages.path(page);
+                while let Some((folder, name)) = path.clone().rsplit_once('/') {
+                    held.entry(folder.to_owned()).or_default().insert(name.to_owned());
+                    path = folder.to_owned();
+                }
+            }
+            assert_eq!(held.values().map(BTreeSet::len).max(), Some(pages.folder));
+        }
+    }
 
     #[test]
     fn writes_touch_every_page_once_before_any_again() {

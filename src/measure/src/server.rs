@@ -1,29 +1,32 @@
 //! The real `svcfs serve`, as a child process.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, TryRecvError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::http::Client;
-use crate::machine;
+use crate::machine::{self, Memory};
+use crate::run::Run;
 
 /// How long adopting a tree may take.
 const START: Duration = Duration::from_secs(300);
 /// How long stopping may take.
 const STOP: Duration = Duration::from_secs(60);
+/// Between two looks whether it did.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Where a server is started.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// The program.
-    pub program: &'a Path,
     /// The root it serves.
     pub root: &'a Path,
     /// Where it mounts, if it does.
@@ -50,25 +53,29 @@ impl Server {
     /// Starts a server on a port that is free, and waits until it is ready.
     ///
     /// # Errors
-    /// When it ends instead or is not ready in time, with the end of its log.
-    pub fn start(place: Place<'_>) -> Result<Self> {
-        let Place { program, root, mountpoint, log, rest } = place;
-        let mut command = Command::new(program);
+    /// When it ends instead or is not ready in time, with the end of its log; when the run is to end.
+    pub fn start(run: &Run, place: Place<'_>) -> Result<Self> {
+        run.check()?;
+        let Place { root, mountpoint, log, rest } = place;
+        let mut command = Command::new(run.program());
+        // A signal from the terminal is for this process, which then ends the server in good order.
+        command.process_group(0);
         command.args(["serve", "--host", "127.0.0.1", "--port", "0", "--root"]).arg(root);
         if let Some(mountpoint) = mountpoint {
             command.arg("--mount").arg(mountpoint);
         }
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SVC_")) {
+        let speaks_to_svcfs = |name: &OsString| name == "RUST_LOG" || name.to_string_lossy().starts_with("SVC_");
+        for (name, _) in std::env::vars_os().filter(|(name, _)| speaks_to_svcfs(name)) {
             command.env_remove(name);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(log)?);
         let started = Instant::now();
-        let mut child = command.spawn().with_context(|| format!("cannot start `{}`", program.display()))?;
+        let mut child = command.spawn().with_context(|| format!("cannot start `{}`", run.program().display()))?;
         let said = child.stdout.take().context("the server has no output")?;
         let address = "127.0.0.1:0".parse()?;
         // From here on a failure ends the process, too.
         let mut server = Self { child, address, log: log.to_owned(), rest, started, ready_after: START };
-        server.address = address_told(said).with_context(|| server.end_of_log())?;
+        server.address = address_told(run, said).with_context(|| server.end_of_log())?;
         Client::connect(server.address)?.get("/readyz").with_context(|| server.end_of_log())?;
         server.ready_after = started.elapsed();
         Ok(server)
@@ -84,12 +91,29 @@ impl Server {
         self.child.id()
     }
 
-    /// Waits until it has nothing left to do: nothing for as long as the place says.
+    /// Its memory now.
     ///
     /// # Errors
     /// When it is gone.
-    pub fn until_quiet(&self) -> Result<()> {
-        machine::until_quiet(self.process(), self.rest)
+    pub fn memory(&self) -> Result<Memory> {
+        machine::memory(self.process())
+    }
+
+    /// Waits until it has nothing left to do: nothing for as long as the place says.
+    ///
+    /// # Errors
+    /// When it is gone, or when the run is to end.
+    pub fn until_quiet(&self, run: &Run) -> Result<()> {
+        run.until_quiet(self.process(), self.rest)
+    }
+
+    /// Takes its process away in the middle of everything.
+    ///
+    /// # Errors
+    /// When the system does not.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        Ok(self.child.wait().map(drop)?)
     }
 
     /// Ends it as a service manager does; how long that took.
@@ -114,7 +138,8 @@ impl Server {
                 self.child.wait()?;
                 bail!("the server did not stop within {} s: {}", STOP.as_secs(), self.end_of_log());
             }
-            std::thread::park_timeout(Duration::from_millis(5));
+            // Not for the run's end: a server is stopped then, too.
+            std::thread::park_timeout(LOOK);
         }
     }
 
@@ -136,7 +161,7 @@ impl Drop for Server {
 }
 
 /// The address that a server says on its standard output once it answers.
-fn address_told(said: impl std::io::Read + Send + 'static) -> Result<SocketAddr> {
+fn address_told(run: &Run, said: impl std::io::Read + Send + 'static) -> Result<SocketAddr> {
     let (sender, receiver) = mpsc::channel();
     // Reads to the end, so that the server never writes into a pipe that nobody holds.
     let read = move || {
@@ -148,19 +173,33 @@ fn address_told(said: impl std::io::Read + Send + 'static) -> Result<SocketAddr>
         }
     };
     std::thread::Builder::new().name("server-output".to_owned()).spawn(read)?;
-    let address = receiver.recv_timeout(START).context("the server did not say where it listens")?;
+    let mut told = None;
+    run.until("the server says where it listens", START, || match receiver.try_recv() {
+        Ok(address) => {
+            told = Some(address);
+            Ok(true)
+        }
+        Err(TryRecvError::Empty) => Ok(false),
+        Err(TryRecvError::Disconnected) => bail!("the server ended before it listened"),
+    })?;
+    let address: String = told.context("the server did not say where it listens")?;
     address.parse().with_context(|| format!("the server says it listens on `{address}`"))
 }
 
 #[cfg(test)]
 mod tests {
+    use svcfs_work::Stop;
+
     use super::*;
 
     #[test]
     fn the_address_is_read_from_what_the_server_says() {
         let said =
             "svcfs serves /x/http://y\n  http    http://127.0.0.1:4711\n  docs    http://127.0.0.1:4711/api/docs\n";
-        assert_eq!(address_told(said.as_bytes()).unwrap(), "127.0.0.1:4711".parse().unwrap());
-        assert!(address_told("svcfs: no\n".as_bytes()).is_err());
+        let place = tempfile::tempdir().unwrap();
+        let run = Run::begin(PathBuf::from("svcfs"), place.path(), Stop::new(), |_| {}).unwrap();
+        assert_eq!(address_told(&run, said.as_bytes()).unwrap(), "127.0.0.1:4711".parse().unwrap());
+        let error = address_told(&run, "svcfs: no\n".as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), "the server ended before it listened");
     }
 }

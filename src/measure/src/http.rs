@@ -1,24 +1,28 @@
 //! The smallest HTTP client that keeps its connections.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use hyper::Request;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
+use serde_json::{Value, json};
+use svcfs_work::Stop;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-use crate::machine;
-use crate::measure::{Bound, Round};
-use crate::pages::Pages;
+use crate::machine::{self, Memory};
+use crate::pages::Work;
+use crate::run::Run;
+use crate::series::Round;
+use crate::server::Server;
 
 /// Nothing that is asked here may take longer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,10 +41,21 @@ pub struct Client {
 pub struct Crowd {
     /// How many, each over a connection of its own.
     pub clients: usize,
-    /// When they stop.
-    pub bound: Bound,
-    /// How many writes came before: no content is written twice.
-    pub first: usize,
+    /// Under how many names, in turn.
+    pub actors: usize,
+    /// What they write.
+    pub work: Work,
+}
+
+/// What a crowd did.
+#[derive(Debug)]
+pub struct Crowded {
+    /// As its clients saw it.
+    pub round: Round,
+    /// The most memory the server had meanwhile.
+    pub memory: Memory,
+    /// What the server spent on the processors.
+    pub processor: Duration,
 }
 
 impl Client {
@@ -59,18 +74,28 @@ impl Client {
     /// # Errors
     /// When no answer comes, or one that is no success.
     pub fn get(&mut self, target: &str) -> Result<Bytes> {
-        self.runtime.block_on(self.connection.send("GET", target, "", Bytes::new()))
+        self.runtime.block_on(self.connection.send("GET", target, "text/plain", Bytes::new()))
     }
 
-    /// Paths of the pages that a search finds, best first.
+    /// Paths of the pages that a search finds, best first, at most this many.
     ///
     /// # Errors
     /// As [`Client::get`].
-    pub fn search(&mut self, q: &str) -> Result<Vec<String>> {
-        let target = format!("/api/svc/search?limit=50&q={}", encoded(q));
+    pub fn search(&mut self, q: &str, limit: usize) -> Result<Vec<String>> {
+        let target = format!("/api/svc/search?limit={limit}&q={}", encoded(q));
         let hits: Value = serde_json::from_slice(&self.get(&target)?)?;
         let hits = hits.as_array().context("a search did not answer with a list")?;
         Ok(hits.iter().filter_map(|hit| hit["path"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// Writes many pages in one request, durably.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn write_many(&mut self, files: impl Iterator<Item = (String, String)>) -> Result<()> {
+        let files: Vec<Value> = files.map(|(path, content)| json!({ "path": path, "content": content })).collect();
+        let body = json!({ "files": files, "actor": "agent-0" }).to_string().into();
+        self.runtime.block_on(self.connection.send("POST", "/api/svc/bulk", "application/json", body)).map(drop)
     }
 
     /// Writes one page, durably.
@@ -82,25 +107,25 @@ impl Client {
     }
 }
 
-/// Rewrites pages all over a tree, each write a request of its own; beside what was measured, the most memory that process
-/// `watched` had meanwhile, in bytes.
+/// Rewrites pages all over a tree, each write a request of its own.
 ///
 /// # Errors
-/// When a single write is refused.
-pub fn write_all(address: SocketAddr, pages: Pages, crowd: Crowd, watched: u32) -> Result<(Round, u64)> {
+/// When a single write is refused, or when the run is to end.
+pub fn write_all(run: &Run, server: &Server, crowd: Crowd) -> Result<Crowded> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let spent = machine::processor_time(server.process())?;
+    let most = Arc::new(Mutex::new(server.memory()?));
+    let round = runtime.block_on(async {
         let mut connections = Vec::new();
         for _ in 0..crowd.clients {
-            connections.push(Connection::open(address).await?);
+            connections.push(Connection::open(server.address()).await?);
         }
         let next = Arc::new(AtomicUsize::new(0));
         let mut writers = JoinSet::new();
         let started = Instant::now();
-        let most = Arc::new(AtomicU64::new(0));
-        let watching = tokio::spawn(most_memory(watched, Arc::clone(&most)));
+        let watching = tokio::spawn(most_memory(server.process(), Arc::clone(&most)));
         for connection in connections {
-            writers.spawn(write_until(connection, pages, crowd, Arc::clone(&next)));
+            writers.spawn(write_until(connection, crowd, Arc::clone(&next), run.stop().clone()));
         }
         let mut latencies = Vec::new();
         while let Some(writer) = writers.join_next().await {
@@ -108,37 +133,43 @@ pub fn write_all(address: SocketAddr, pages: Pages, crowd: Crowd, watched: u32) 
         }
         let elapsed = started.elapsed();
         watching.abort();
-        Ok((Round { latencies, elapsed }, most.load(Ordering::Relaxed)))
-    })
+        anyhow::Ok(Round { latencies, elapsed })
+    })?;
+    run.check()?;
+    let memory = *most.lock().map_err(|_| anyhow!("the watch over the server's memory failed"))?;
+    Ok(Crowded { round, memory, processor: machine::processor_time(server.process())?.saturating_sub(spent) })
 }
 
-async fn most_memory(process: u32, most: Arc<AtomicU64>) {
+async fn most_memory(process: u32, most: Arc<Mutex<Memory>>) {
     let mut looks = tokio::time::interval(Duration::from_millis(50));
     loop {
         looks.tick().await;
         // A process that is gone is noticed by those who talk to it.
-        if let Ok(memory) = machine::memory(process) {
-            most.fetch_max(memory.resident, Ordering::Relaxed);
+        if let (Ok(memory), Ok(mut most)) = (machine::memory(process), most.lock())
+            && memory.resident > most.resident
+        {
+            *most = memory;
         }
     }
 }
 
 async fn write_until(
     mut connection: Connection,
-    pages: Pages,
     crowd: Crowd,
     next: Arc<AtomicUsize>,
+    stop: Stop,
 ) -> Result<Vec<Duration>> {
+    let Crowd { clients: _, actors, work: Work { pages, bound, first } } = crowd;
     let (started, mut latencies) = (Instant::now(), Vec::new());
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
-        if number >= crowd.bound.count || started.elapsed() >= crowd.bound.time {
+        if number >= bound.count || started.elapsed() >= bound.time || stop.is_requested() {
             return Ok(latencies);
         }
-        let write = crowd.first + number;
+        let write = first + number;
         let page = pages.scattered(write);
         let (path, text) = (pages.path(page), pages.text(page, write + 1));
-        let actor = format!("agent-{}", write % ACTORS);
+        let actor = format!("agent-{}", write % actors);
         let begun = Instant::now();
         connection.write(&path, &actor, text).await?;
         latencies.push(begun.elapsed());
@@ -163,15 +194,21 @@ impl Connection {
 
     async fn write(&mut self, path: &str, actor: &str, text: String) -> Result<()> {
         let target = format!("/api/svc/file?path={}", encoded(path));
-        self.send("PUT", &target, actor, text.into()).await.map(drop)
+        let request = self.request("PUT", &target).header("X-Actor", actor).header("Content-Type", "text/markdown");
+        self.answered(request.body(Full::new(text.into()))?).await.map(drop)
     }
 
-    async fn send(&mut self, method: &str, target: &str, actor: &str, body: Bytes) -> Result<Bytes> {
-        let mut request = hyper::Request::builder().method(method).uri(target).header("Host", &self.host);
-        if !actor.is_empty() {
-            request = request.header("X-Actor", actor).header("Content-Type", "text/markdown");
-        }
-        let request = request.body(Full::new(body))?;
+    async fn send(&mut self, method: &str, target: &str, kind: &str, body: Bytes) -> Result<Bytes> {
+        let request = self.request(method, target).header("Content-Type", kind).body(Full::new(body))?;
+        self.answered(request).await
+    }
+
+    fn request(&self, method: &str, target: &str) -> hyper::http::request::Builder {
+        Request::builder().method(method).uri(target).header("Host", &self.host)
+    }
+
+    async fn answered(&mut self, request: Request<Full<Bytes>>) -> Result<Bytes> {
+        let asked = format!("{} {}", request.method(), request.uri());
         let answered = async {
             self.sender.ready().await?;
             let response = self.sender.send_request(request).await?;
@@ -180,9 +217,9 @@ impl Connection {
         };
         let (status, body) = tokio::time::timeout(PATIENCE, answered)
             .await
-            .with_context(|| format!("{method} {target}: no answer within {} s", PATIENCE.as_secs()))??;
+            .with_context(|| format!("{asked}: no answer within {} s", PATIENCE.as_secs()))??;
         if !status.is_success() {
-            bail!("{method} {target}: {status}: {}", String::from_utf8_lossy(&body));
+            bail!("{asked}: {status}: {}", String::from_utf8_lossy(&body));
         }
         Ok(body)
     }

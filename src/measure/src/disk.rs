@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::machine;
-use crate::measure::{Bound, Round, timed};
-use crate::pages::Pages;
+use crate::pages::Work;
+use crate::run::Run;
+use crate::series::{Bound, Round};
 
 /// Whether a file is flushed before it is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +26,9 @@ pub enum Close {
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn replace(root: &Path, pages: Pages, bound: Bound, first: usize) -> Result<Round> {
-    timed(bound, |at| {
+pub fn replace(run: &Run, root: &Path, work: Work) -> Result<Round> {
+    let Work { pages, bound, first } = work;
+    run.timed(bound, |at| {
         let page = pages.scattered(first + at);
         let path = root.join(pages.path(page));
         let temporary = path.with_extension("new");
@@ -39,8 +41,9 @@ pub fn replace(root: &Path, pages: Pages, bound: Bound, first: usize) -> Result<
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn create(root: &Path, pages: Pages, (close, bound): (Close, Bound), first: usize) -> Result<Round> {
-    timed(bound, |at| {
+pub fn create(run: &Run, root: &Path, work: Work, close: Close) -> Result<Round> {
+    let Work { pages, bound, first } = work;
+    run.timed(bound, |at| {
         let number = first + at;
         let path = root.join(pages.new_path(number));
         let mut file = File::create(&path).with_context(|| format!("cannot create `{}`", path.display()))?;
@@ -53,14 +56,14 @@ pub fn create(root: &Path, pages: Pages, (close, bound): (Close, Bound), first: 
     })
 }
 
-/// Appends pages to one file and flushes after each: the least that anything can cost which keeps its word.
+/// Appends texts to one file and flushes after each: the least that anything can cost which keeps its word.
 ///
 /// # Errors
 /// When the disk refuses.
-pub fn append(folder: &Path, pages: Pages, bound: Bound) -> Result<Round> {
-    let mut file = OpenOptions::new().create(true).append(true).open(folder.join("appended"))?;
-    timed(bound, |at| {
-        file.write_all(pages.text(at, at + 1).as_bytes())?;
+pub fn append(run: &Run, bound: Bound, text: impl Fn(usize) -> String) -> Result<Round> {
+    let mut file = OpenOptions::new().create(true).append(true).open(run.at("appended"))?;
+    run.timed(bound, |at| {
+        file.write_all(text(at).as_bytes())?;
         Ok(file.sync_data()?)
     })
 }

@@ -1,0 +1,236 @@
+//! Starting over a large tree, and searching in it, beside `grep -r`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::http::Client;
+use crate::machine::{self, Memory};
+use crate::pages::RARE;
+use crate::plan::Plan;
+use crate::run::Run;
+use crate::series::Series;
+use crate::server::{Place, Server};
+use crate::table::{Cell, Table, column, text, times};
+
+/// How long a search may take to answer right after a start.
+const INDEXED: Duration = Duration::from_secs(120);
+
+/// Files that one `grep` is handed by name: a command line has an end.
+const MOST_NAMES: usize = 5_000;
+/// Pages that a search for the rare word is to answer with: all that have it, up to the most a search answers with.
+const ALL: usize = 500;
+/// Pages that a search is to answer with otherwise.
+const BEST: usize = 50;
+
+/// All that is measured of starting and searching.
+pub struct Reading {
+    /// What was searched, for people.
+    pub corpus: String,
+    /// Over a folder that svcfs has not seen.
+    pub first: Start,
+    /// Over the same folder, unchanged.
+    pub again: Start,
+    /// One for each question.
+    pub questions: Vec<Answered>,
+}
+
+/// One start.
+pub struct Start {
+    /// From the start of the process until `/readyz` says yes.
+    pub ready: Duration,
+    /// From the start of the process until a search finds what `grep` finds.
+    pub found: Duration,
+    /// Memory at rest after it.
+    pub memory: Memory,
+}
+
+/// One question, as measured.
+pub struct Answered {
+    /// Which.
+    pub question: Question,
+    /// Pages that `grep` finds.
+    pub pages: usize,
+    /// svcfs.
+    pub svcfs: Series,
+    /// `grep -r`.
+    pub grep: Series,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Question {
+    /// What it is an example of.
+    pub kind: &'static str,
+    /// As it is asked here.
+    pub q: &'static str,
+    /// The same for `grep`: pages that have all of these, the later ones sought in what the first finds.
+    pub grep: &'static [&'static str],
+}
+
+/// A word in few pages comes first: it tells that the index is whole.
+const OF_TLDR: [Question; 4] = [
+    Question { kind: "rare word", q: "zpaq", grep: &["zpaq"] },
+    Question { kind: "two words", q: "btrfs snapshot", grep: &["btrfs", "snapshot"] },
+    Question { kind: "phrase", q: "\"public key\"", grep: &["public key"] },
+    Question { kind: "common word", q: "file", grep: &["file"] },
+];
+const OF_GENERATED: [Question; 4] = [
+    Question { kind: "rare word", q: RARE, grep: &[RARE] },
+    Question { kind: "two words", q: "tide copper", grep: &["tide", "copper"] },
+    Question { kind: "phrase", q: "\"tide copper\"", grep: &["tide copper"] },
+    Question { kind: "common word", q: "tide", grep: &["tide"] },
+];
+
+/// Measures everything about starting and searching.
+///
+/// # Errors
+/// When the server fails or does not find what `grep` finds, or when the run is to end.
+pub fn measure(run: &Run, plan: &Plan) -> Result<Reading> {
+    let root = run.at("corpus");
+    std::fs::create_dir(&root)?;
+    let (name, questions) = unpack(run, plan, &root)?;
+    let count = machine::run(Command::new("find").arg(&root).args(["-name", "*.md"]))?.lines().count();
+    let size = machine::size_on_disk(&root)? as f64 / f64::from(1 << 20);
+    let corpus = format!("{name}, {count} pages, {size:.0} MiB on the disk");
+    let place = Place { root: &root, mountpoint: None, log: &run.at("corpus.log"), rest: plan.rest };
+    let (rare, expected) = (questions[0], grep(&root, questions[0].grep)?);
+    run.flush_disk()?;
+    run.tell(&format!("first start over {corpus}"));
+    let (server, first) = start(run, place, rare, &expected)?;
+    server.stop()?;
+    run.flush_disk()?;
+    run.tell("start again, nothing changed");
+    let (server, again) = start(run, place, rare, &expected)?;
+    let mut answered = Vec::new();
+    for question in questions {
+        run.tell(&format!("searching: {}", question.kind));
+        let mut client = Client::connect(server.address())?;
+        let pages = grep(&root, question.grep)?.len();
+        let (mut svcfs, mut grepped) = (Series::default(), Series::default());
+        svcfs.add(run.timed(plan.searches, |_| {
+            let found = client.search(question.q, BEST)?;
+            ensure!(!found.is_empty() || pages == 0, "search for `{}` finds nothing", question.q);
+            Ok(())
+        })?);
+        grepped.add(run.timed(plan.greps, |_| grep(&root, question.grep).map(drop))?);
+        answered.push(Answered { question, pages, svcfs, grep: grepped });
+    }
+    server.stop()?;
+    Ok(Reading { corpus, first, again, questions: answered })
+}
+
+/// Puts the corpus in place; what it is called, and what is asked of it.
+fn unpack(run: &Run, plan: &Plan, root: &Path) -> Result<(&'static str, [Question; 4])> {
+    match &plan.corpus {
+        Some(archive) => {
+            machine::run(Command::new("tar").arg("xJf").arg(archive).arg("-C").arg(root))?;
+            Ok(("tldr-pages", OF_TLDR))
+        }
+        None => {
+            plan.pages.plant(run, root)?;
+            Ok(("the generated tree", OF_GENERATED))
+        }
+    }
+}
+
+fn start(run: &Run, place: Place<'_>, rare: Question, expected: &BTreeSet<PathBuf>) -> Result<(Server, Start)> {
+    let server = Server::start(run, place)?;
+    let mut client = Client::connect(server.address())?;
+    // Asking without a pause would slow down the indexer that is waited for.
+    run.until(&format!("search for `{}` finds what grep finds: {expected:?}", rare.q), INDEXED, || {
+        let found: BTreeSet<PathBuf> = client.search(rare.q, ALL)?.iter().map(|path| place.root.join(path)).collect();
+        Ok(found == *expected)
+    })?;
+    let found = server.started.elapsed();
+    server.until_quiet(run)?;
+    let memory = server.memory()?;
+    let ready = server.ready_after;
+    Ok((server, Start { ready, found, memory }))
+}
+
+impl Reading {
+    /// Searching, and starting.
+    pub fn tables(&self) -> [Table; 2] {
+        [self.searches(), self.starts()]
+    }
+
+    fn searches(&self) -> Table {
+        let columns = vec![
+            column(format!("searching {}", self.corpus), "question"),
+            column("pages with it", "pages"),
+            column("p50", "p50_us"),
+            column("p95", "p95_us"),
+            column("p99", "p99_us"),
+            column("`grep -r` p50", "grep_p50_us"),
+            column("× `grep -r`", "times_grep"),
+        ];
+        let mut table = Table::new("searching", columns);
+        for Answered { question, pages, svcfs, grep } in &self.questions {
+            table.row([
+                text(format!("{}: `{}`", question.kind, question.q)),
+                Cell::Count(*pages),
+                Cell::Time(svcfs.percentile(0.5)),
+                Cell::Time(svcfs.percentile(0.95)),
+                Cell::Time(svcfs.percentile(0.99)),
+                Cell::Time(grep.percentile(0.5)),
+                times(svcfs.typical_rate(), grep.typical_rate()),
+            ]);
+        }
+        let asked: Vec<String> = self.questions.iter().map(|answered| answered.svcfs.len().to_string()).collect();
+        table.notes.push(format!("Searches per row: {}.", asked.join(", ")));
+        table
+    }
+
+    fn starts(&self) -> Table {
+        let columns = vec![
+            column(format!("starting over {}", self.corpus), "start"),
+            column("`/readyz`", "ready_us"),
+            column("search answers right", "found_us"),
+            column("memory at rest", "resident_bytes"),
+            column("most memory", "most_bytes"),
+        ];
+        let mut table = Table::new("starting", columns);
+        for (name, Start { ready, found, memory }) in
+            [("first: adopt, commit and index", &self.first), ("again: nothing changed", &self.again)]
+        {
+            let times = [Cell::Time(Some(*ready)), Cell::Time(Some(*found))];
+            let memory = [Cell::Bytes(memory.resident), Cell::Bytes(memory.most)];
+            table.row([text(name)].into_iter().chain(times).chain(memory));
+        }
+        table
+    }
+}
+
+/// The pages in which all of these stand as words, whatever their case, with the files in the system's cache.
+fn grep(root: &Path, words: &[&str]) -> Result<BTreeSet<PathBuf>> {
+    let (first, others) = words.split_first().context("nothing to look for")?;
+    let mut command = Command::new("grep");
+    // Bytes as they are: a locale's rules for letters would cost grep time, and the words are ASCII.
+    command
+        .env("LC_ALL", "C")
+        .args(["-rliwF", "--null", "--include=*.md", "--exclude-dir=.git", "--exclude-dir=.svc", "-e", first])
+        .arg(root);
+    let mut found = files(command)?;
+    for word in others {
+        let sought_in = std::mem::take(&mut found).into_iter().collect::<Vec<_>>();
+        for part in sought_in.chunks(MOST_NAMES) {
+            let mut command = Command::new("grep");
+            command.env("LC_ALL", "C").args(["-liwF", "--null", "-e", word, "--"]).args(part);
+            found.extend(files(command)?);
+        }
+    }
+    Ok(found)
+}
+
+fn files(mut command: Command) -> Result<BTreeSet<PathBuf>> {
+    let begun = Instant::now();
+    let output = command.stdin(Stdio::null()).output().context("cannot run grep")?;
+    // 1: nothing found.
+    ensure!(output.status.code().is_some_and(|code| code < 2), "grep fails after {:?}", begun.elapsed());
+    let names = output.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(|name| PathBuf::from(String::from_utf8_lossy(name).into_owned())).collect())
+}

@@ -1,0 +1,177 @@
+//! One run: which program, where on the disk, who hears of it, and how it ends early.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use svcfs_work::Stop;
+use tempfile::TempDir;
+
+use crate::machine;
+use crate::series::{Bound, Round};
+
+/// Between two looks at what nobody announces.
+const LOOK: Duration = Duration::from_millis(5);
+/// What a server at rest may take to come to rest.
+const RESTLESS: Duration = Duration::from_secs(120);
+
+/// What every measurement is handed. Dropping it removes everything it made on the disk.
+pub struct Run {
+    program: PathBuf,
+    scratch: TempDir,
+    stop: Stop,
+    tell: Box<dyn Fn(&str)>,
+    has_git: bool,
+}
+
+impl Run {
+    /// A run of `program` in a new directory below `dir`; `tell` hears what is going on, and `stop` ends it early.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn begin(program: PathBuf, dir: &Path, stop: Stop, tell: impl Fn(&str) + 'static) -> Result<Self> {
+        let scratch = tempfile::Builder::new().prefix("svcfs-bench-").tempdir_in(dir);
+        let scratch = scratch.with_context(|| format!("`{}` cannot be written", dir.display()))?;
+        Ok(Self { program, scratch, stop, tell: Box::new(tell), has_git: machine::is_installed("git") })
+    }
+
+    /// Removes what the run made.
+    ///
+    /// # Errors
+    /// When something cannot be removed, with what and where.
+    pub fn end(self) -> Result<()> {
+        let place = self.scratch.path().to_owned();
+        self.scratch.close().with_context(|| format!("`{}` is left behind and cannot be removed", place.display()))
+    }
+
+    /// The program that is measured.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The directory everything happens in.
+    pub fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// A path in it.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// Whether git is installed. Without it nothing stands beside svcfs, and nobody judges its history.
+    pub const fn has_git(&self) -> bool {
+        self.has_git
+    }
+
+    /// Says what is going on.
+    pub fn tell(&self, text: &str) {
+        (self.tell)(text);
+    }
+
+    /// What others listen to who end with the run.
+    pub const fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    /// Long work looks here between its parts.
+    ///
+    /// # Errors
+    /// When the run is to end.
+    pub fn check(&self) -> Result<()> {
+        ensure!(!self.stop.is_requested(), "ended before everything was measured");
+        Ok(())
+    }
+
+    /// Waits for what nobody announces, looking again and again.
+    ///
+    /// # Errors
+    /// When it does not come within a limit, when a look fails, or when the run is to end.
+    pub fn until(&self, what: &str, limit: Duration, mut is_true: impl FnMut() -> Result<bool>) -> Result<()> {
+        let began = Instant::now();
+        while !is_true()? {
+            ensure!(began.elapsed() < limit, "in vain, for {} s: {what}", limit.as_secs());
+            self.stop.wait(LOOK);
+            self.check()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a process was not seen working for a while, at most two minutes.
+    ///
+    /// # Errors
+    /// When it is gone, or never rests.
+    pub fn until_quiet(&self, process: u32, rest: Duration) -> Result<()> {
+        let mut since = Instant::now();
+        self.until(&format!("process {process} comes to rest"), RESTLESS, || {
+            if machine::is_working(process)? {
+                since = Instant::now();
+            }
+            Ok(since.elapsed() >= rest)
+        })
+    }
+
+    /// Flushes everything written to the disk, so that what one kind of work left behind does not burden the next.
+    ///
+    /// # Errors
+    /// When the disk refuses, or when the run is to end.
+    pub fn flush_disk(&self) -> Result<()> {
+        self.check()?;
+        Ok(rustix::fs::syncfs(std::fs::File::open(self.scratch())?)?)
+    }
+
+    /// Does one kind of work, one after the other; it is told how often it was done in this round.
+    ///
+    /// # Errors
+    /// That of the work; when the run is to end.
+    pub fn timed(&self, bound: Bound, mut work: impl FnMut(usize) -> Result<()>) -> Result<Round> {
+        let started = Instant::now();
+        let mut latencies = Vec::new();
+        while latencies.len() < bound.count && started.elapsed() < bound.time {
+            self.check()?;
+            let begun = Instant::now();
+            work(latencies.len())?;
+            latencies.push(begun.elapsed());
+        }
+        Ok(Round { latencies, elapsed: started.elapsed() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::series::bound;
+
+    fn run(below: &Path) -> Run {
+        Run::begin(PathBuf::from("svcfs"), below, Stop::new(), |_| {}).unwrap()
+    }
+
+    #[test]
+    fn work_ends_at_its_count() {
+        let place = tempfile::tempdir().unwrap();
+        let mut done = 0;
+        let round = run(place.path()).timed(bound(3, 60), |at| {
+            assert_eq!(at, done);
+            done += 1;
+            Ok(())
+        });
+        assert_eq!((round.unwrap().latencies.len(), done), (3, 3));
+    }
+
+    #[test]
+    fn a_run_that_is_to_end_does_no_more_work_and_leaves_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let run = run(place.path());
+        std::fs::create_dir(run.at("root")).unwrap();
+        let mut done = 0;
+        let round = run.timed(bound(100, 60), |_| {
+            done += 1;
+            run.stop().request();
+            Ok(())
+        });
+        assert_eq!((round.unwrap_err().to_string(), done), ("ended before everything was measured".to_owned(), 1));
+        assert!(run.until("never", Duration::from_secs(60), || Ok(false)).is_err());
+        drop(run);
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,211 @@
+//! Tables, in markdown for people and in JSON for programs: made once, told twice.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+/// One figure.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// Words.
+    Text(String),
+    /// How many.
+    Count(usize),
+    /// Times per second; none where it was not measured.
+    Rate(Option<f64>),
+    /// How long; none where it was not measured.
+    Time(Option<Duration>),
+    /// How many bytes.
+    Bytes(u64),
+    /// How many times one is the other; none where one of them was not measured.
+    Times(Option<f64>),
+    /// A share of a whole.
+    Share(Option<f64>),
+    /// Whether it is so; none where nobody can tell.
+    Is(Option<bool>),
+}
+
+/// What stands above a column.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// For people.
+    heading: String,
+    /// For programs; says the unit.
+    key: &'static str,
+}
+
+/// A table.
+#[derive(Debug, Clone)]
+pub struct Table {
+    /// Its name for programs.
+    pub name: &'static str,
+    /// What stands above each column.
+    pub columns: Vec<Column>,
+    /// Rows of as many cells.
+    pub rows: Vec<Vec<Cell>>,
+    /// Sentences below it.
+    pub notes: Vec<String>,
+}
+
+/// A column.
+pub fn column(heading: impl Into<String>, key: &'static str) -> Column {
+    Column { heading: heading.into(), key }
+}
+
+/// Words in a cell.
+pub fn text(text: impl Into<String>) -> Cell {
+    Cell::Text(text.into())
+}
+
+/// How many times one is the other.
+pub fn times(one: Option<f64>, other: Option<f64>) -> Cell {
+    Cell::Times(quotient(one, other))
+}
+
+/// One divided by the other, where both were measured.
+pub fn quotient(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    Some(one? / other?)
+}
+
+impl Table {
+    /// A table without rows.
+    pub const fn new(name: &'static str, columns: Vec<Column>) -> Self {
+        Self { name, columns, rows: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// The table in markdown, its columns below each other also for who reads it as it is, with an empty line at its end.
+    pub fn markdown(&self) -> String {
+        let shown: Vec<Vec<String>> =
+            self.rows.iter().map(|row| row.iter().map(ToString::to_string).collect()).collect();
+        let width = |at: usize| {
+            let cells = shown.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+            cells.chain([self.columns[at].heading.chars().count(), 3]).max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let is_text = |at: usize| self.rows.iter().all(|row| matches!(row.get(at), None | Some(Cell::Text(_))));
+        let mut text = String::new();
+        let mut line = |cells: &mut dyn Iterator<Item = &str>| {
+            for (at, cell) in cells.enumerate() {
+                let fill = " ".repeat(widths[at].saturating_sub(cell.chars().count()));
+                let (left, right) = if is_text(at) { ("", &*fill) } else { (&*fill, "") };
+                text.push_str(&format!("| {left}{cell}{right} "));
+            }
+            text.push_str("|\n");
+        };
+        line(&mut self.columns.iter().map(|column| &*column.heading));
+        let rules: Vec<String> = (0..self.columns.len())
+            .map(|at| if is_text(at) { "-".repeat(widths[at]) } else { format!("{}:", "-".repeat(widths[at] - 1)) })
+            .collect();
+        line(&mut rules.iter().map(String::as_str));
+        for row in &shown {
+            line(&mut row.iter().map(String::as_str));
+        }
+        for note in &self.notes {
+            text.push_str(&format!("\n{note}\n"));
+        }
+        text.push('\n');
+        text
+    }
+
+    /// The table as an object: `rows`, each an object, and `notes`.
+    pub fn json(&self) -> Value {
+        let row = |cells: &Vec<Cell>| -> Value {
+            let members = self.columns.iter().zip(cells).map(|(column, cell)| (column.key.to_owned(), cell.json()));
+            Value::Object(members.collect::<Map<_, _>>())
+        };
+        json!({ "rows": self.rows.iter().map(row).collect::<Vec<_>>(), "notes": self.notes })
+    }
+}
+
+impl Cell {
+    /// Times in microseconds, to a tenth.
+    fn json(&self) -> Value {
+        let number = |number: &Option<f64>, digits: i32| {
+            let scale = 10_f64.powi(digits);
+            number.map_or(Value::Null, |number| json!((number * scale).round() / scale))
+        };
+        match self {
+            Self::Text(text) => json!(text.replace('`', "")),
+            Self::Count(count) => json!(count),
+            Self::Rate(rate) => number(rate, 1),
+            Self::Time(time) => number(&time.map(|time| time.as_secs_f64() * 1e6), 1),
+            Self::Bytes(bytes) => json!(bytes),
+            Self::Times(times) | Self::Share(times) => number(times, 4),
+            Self::Is(is_so) => json!(is_so),
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => formatter.write_str(text),
+            Self::Count(count) => write!(formatter, "{count}"),
+            Self::Rate(Some(rate)) => write!(formatter, "{rate:.0}"),
+            Self::Time(Some(time)) => formatter.write_str(&shown(*time)),
+            Self::Bytes(bytes) => write!(formatter, "{:.1} MiB", *bytes as f64 / f64::from(1 << 20)),
+            Self::Times(Some(times)) if *times >= 99.5 => write!(formatter, "{times:.0}"),
+            Self::Times(Some(times)) if *times >= 0.1 => write!(formatter, "{times:.2}"),
+            Self::Times(Some(times)) => write!(formatter, "{times:.4}"),
+            Self::Share(Some(share)) => write!(formatter, "{:.0} %", share * 100.0),
+            Self::Is(Some(true)) => formatter.write_str("yes"),
+            Self::Is(Some(false)) => formatter.write_str("**no**"),
+            Self::Rate(None) | Self::Time(None) | Self::Times(None) | Self::Share(None) | Self::Is(None) => {
+                formatter.write_str("—")
+            }
+        }
+    }
+}
+
+/// A time with three digits that count.
+pub fn shown(time: Duration) -> String {
+    let micros = time.as_secs_f64() * 1e6;
+    let (value, unit) = match micros {
+        ..1e3 => (micros, "µs"),
+        1e3..1e6 => (micros / 1e3, "ms"),
+        _ => (micros / 1e6, "s"),
+    };
+    match value {
+        ..10.0 => format!("{value:.2} {unit}"),
+        10.0..100.0 => format!("{value:.1} {unit}"),
+        _ => format!("{value:.0} {unit}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_ratios_keep_the_digits_that_count() {
+        for (micros, text) in [(7, "7.00 µs"), (1_234, "1.23 ms"), (45_678, "45.7 ms"), (3_000_000, "3.00 s")] {
+            assert_eq!(Cell::Time(Some(Duration::from_micros(micros))).to_string(), text);
+        }
+        assert_eq!(Cell::Time(None).to_string(), "—");
+        for (one, text) in [(250.0, "250"), (2.5, "2.50"), (0.004, "0.0040")] {
+            assert_eq!(times(Some(one), Some(1.0)).to_string(), text);
+        }
+        assert_eq!(times(Some(1.0), None).to_string(), "—");
+        assert_eq!(Cell::Share(Some(0.874)).to_string(), "87 %");
+        assert_eq!(Cell::Bytes(3 << 19).to_string(), "1.5 MiB");
+    }
+
+    #[test]
+    fn a_table_says_the_same_to_people_and_to_programs() {
+        let mut table = Table::new("writing", vec![column("pages", "name"), column("p50", "p50_us")]);
+        table.row([text("`PUT`"), Cell::Time(Some(Duration::from_micros(1_234)))]);
+        table.row([text("bare"), Cell::Time(None)]);
+        table.notes.push("That is all.".to_owned());
+        let shown =
+            "| pages |     p50 |\n| ----- | ------: |\n| `PUT` | 1.23 ms |\n| bare  |       — |\n\nThat is all.\n\n";
+        assert_eq!(table.markdown(), shown);
+        let rows = json!([{ "name": "PUT", "p50_us": 1234.0 }, { "name": "bare", "p50_us": null }]);
+        assert_eq!(table.json(), json!({ "rows": rows, "notes": ["That is all."] }));
+    }
+}

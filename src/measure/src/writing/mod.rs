@@ -1,0 +1,313 @@
+//! Writing: svcfs over HTTP and over its mount, beside git and beside the bare filesystem.
+//!
+//! One rule: what is compared is measured in the same round, one after the other, with the disk flushed and the server at rest
+//! in between. A machine that is busy with something else then slows all of them alike.
+
+mod tables;
+
+pub use tables::{waited, waits};
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::disk::{self, Close};
+use crate::git::{self, Flush, Left};
+use crate::http::{self, ACTORS, Client, Crowd};
+use crate::machine;
+use crate::pages::{Pages, Work};
+use crate::plan::Plan;
+use crate::run::Run;
+use crate::series::{Bound, Round, Series, bound};
+use crate::server::{Place, Server};
+
+/// Clients of the crowded row.
+pub const MANY: usize = 64;
+/// How long the crowd may take to write what the rounds left to be written.
+const REST_OF_COMMITS: u64 = 120;
+
+/// All that is measured of writing.
+#[derive(Default)]
+pub struct Writing {
+    /// Over HTTP, by one client.
+    pub http_one: Series,
+    /// Over HTTP, by [`MANY`].
+    pub http_many: Series,
+    /// Creating pages on the mount.
+    pub mount_close: Series,
+    /// The same with `fsync`.
+    pub mount_fsync: Series,
+    /// `cp -r` into the mount.
+    pub mount_copy: Series,
+    /// Why there are no figures of the mount.
+    pub no_mount: Option<String>,
+    /// `git add` and `git commit`.
+    pub git: Series,
+    /// The same with everything flushed.
+    pub git_flushed: Series,
+    /// Write and rename on the bare filesystem.
+    pub bare_replace: Series,
+    /// Creating pages there.
+    pub bare_close: Series,
+    /// The same with `fsync`.
+    pub bare_fsync: Series,
+    /// `cp -r` there.
+    pub bare_copy: Series,
+    /// One append and `fdatasync`.
+    pub bare_append: Series,
+    /// Many pages in one request, one commit.
+    pub bulk: Series,
+    /// The same pages with `git add --all` and one `git commit`.
+    pub git_bulk: Series,
+    /// The same with everything flushed.
+    pub git_bulk_flushed: Series,
+    /// Pages of a bulk write.
+    pub bulk_pages: usize,
+    /// Pages of `cp -r`.
+    pub copied: usize,
+    /// From the acknowledgement of a write right after the crowd's last until search finds it; the longest.
+    pub found_after: Duration,
+    /// The server's memory at rest before the first write, in bytes.
+    pub memory_before: u64,
+    /// The most while [`MANY`] wrote.
+    pub memory_writing: u64,
+    /// How long the server took to stop.
+    pub stop: Duration,
+    /// What is left of it all; none without git.
+    pub left: Option<Left>,
+}
+
+/// Where everything happens.
+struct Field<'a> {
+    run: &'a Run,
+    plan: &'a Plan,
+    root: PathBuf,
+    mountpoint: PathBuf,
+    git: PathBuf,
+    bare: PathBuf,
+    /// What `cp -r` copies.
+    small: PathBuf,
+}
+
+/// Measures everything about writing.
+///
+/// # Errors
+/// When anything is refused, when history does not hold exactly one commit for every write, or when the run is to end.
+pub fn measure(run: &Run, plan: &Plan) -> Result<Writing> {
+    let field = Field {
+        run,
+        plan,
+        root: run.at("root"),
+        mountpoint: run.at("mnt"),
+        git: run.at("git"),
+        bare: run.at("bare"),
+        small: run.at("small"),
+    };
+    run.tell("planting the trees");
+    for tree in [&field.root, &field.bare] {
+        plan.pages.plant(run, tree)?;
+    }
+    Pages::of(plan.copied).plant(run, &field.small)?;
+    std::fs::create_dir(&field.mountpoint)?;
+    if run.has_git() {
+        plan.pages.plant(run, &field.git)?;
+        git::begin(&field.git)?;
+    }
+    let mut writing =
+        Writing { no_mount: no_mount(), bulk_pages: plan.bulk, copied: plan.copied, ..Writing::default() };
+    let mountpoint = writing.no_mount.is_none().then_some(&*field.mountpoint);
+    let log = run.at("server.log");
+    let server = Server::start(run, Place { root: &field.root, mountpoint, log: &log, rest: plan.rest })?;
+    server.until_quiet(run)?;
+    writing.memory_before = server.memory()?.resident;
+    for round in 0..plan.rounds {
+        run.tell(&format!("writing, round {} of {}", round + 1, plan.rounds));
+        field.round(&mut writing, &server, round).with_context(|| format!("in round {}", round + 1))?;
+    }
+    if run.has_git() {
+        let missing = plan.commits.saturating_sub(git::commits(&field.root)?);
+        if missing > 0 {
+            let first = Numbers::of(plan.rounds).take();
+            let work = Work { pages: plan.pages, bound: bound(missing, REST_OF_COMMITS), first };
+            http::write_all(run, &server, Crowd { clients: MANY, actors: ACTORS, work })?;
+        }
+    }
+    writing.stop = server.stop()?;
+    if run.has_git() {
+        run.tell("git gc on a copy of what svcfs left");
+        git::check_authors(&field.root)?;
+        writing.left = Some(git::look_at(run, &field.root, plan.pages)?);
+    }
+    Ok(writing)
+}
+
+/// Why nothing can be mounted here, if so.
+pub fn no_mount() -> Option<String> {
+    if let Err(error) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+        return Some(format!("/dev/fuse cannot be opened: {error}"));
+    }
+    let can_mount = rustix::process::geteuid().is_root() || machine::is_installed("fusermount3");
+    (!can_mount).then(|| "`fusermount3` (package fuse3) is not installed".to_owned())
+}
+
+impl Field<'_> {
+    fn round(&self, writing: &mut Writing, server: &Server, round: usize) -> Result<()> {
+        let Self { run, plan, .. } = *self;
+        let pages = plan.pages;
+        let mut next = Numbers::of(round);
+        let mut work = |bound: Bound| Work { pages, bound, first: next.take() };
+
+        run.flush_disk()?;
+        writing.bare_append.add(disk::append(run, plan.short, |at| pages.text(at, at + 1))?);
+        writing.http_one.add(self.http(server, 1, work(plan.short))?.0);
+        run.flush_disk()?;
+        writing.bare_replace.add(disk::replace(run, &self.bare, work(plan.short))?);
+        run.flush_disk()?;
+        self.git(&mut writing.git, |tree| git::commit_each(run, tree, work(plan.short), Flush::AsGitComes))?;
+        let (many, memory) = self.http(server, MANY, work(plan.long))?;
+        writing.http_many.add(many);
+        writing.memory_writing = writing.memory_writing.max(memory);
+        writing.found_after = writing.found_after.max(found_after(server, round)?);
+        server.until_quiet(run)?;
+        run.flush_disk()?;
+        self.git(&mut writing.git_flushed, |tree| git::commit_each(run, tree, work(plan.short), Flush::Everything))?;
+        writing.bulk.add(self.bulk(server, work(plan.bulks))?);
+        run.flush_disk()?;
+        let many = (work(plan.bulks), plan.bulk);
+        self.git(&mut writing.git_bulk, |tree| git::commit_many(run, tree, many, Flush::AsGitComes))?;
+        let many = (work(plan.bulks), plan.bulk);
+        self.git(&mut writing.git_bulk_flushed, |tree| git::commit_many(run, tree, many, Flush::Everything))?;
+        writing.bare_close.add(disk::create(run, &self.bare, work(plan.creating), Close::Plain)?);
+        run.flush_disk()?;
+        writing.bare_fsync.add(disk::create(run, &self.bare, work(plan.creating), Close::Flushed)?);
+        run.flush_disk()?;
+        let name = format!("copied-{round}");
+        writing.bare_copy.add_counted(plan.copied, disk::copy(&self.small, &self.bare.join(&name))?);
+        if writing.no_mount.is_some() {
+            return Ok(());
+        }
+        run.flush_disk()?;
+        writing.mount_close.add(self.mount(server, work(plan.creating), Close::Plain)?);
+        run.flush_disk()?;
+        writing.mount_fsync.add(self.mount(server, work(plan.creating), Close::Flushed)?);
+        run.flush_disk()?;
+        let before = commits(run, &self.root)?;
+        let copied = disk::copy(&self.small, &self.mountpoint.join(&name))?;
+        writing.mount_copy.add_counted(plan.copied, copied + settle(server)?);
+        self.expect(before, plan.copied + 1)?;
+        server.until_quiet(run)
+    }
+
+    /// What git does instead, where it is installed.
+    fn git(&self, series: &mut Series, work: impl FnOnce(&Path) -> Result<Round>) -> Result<()> {
+        if self.run.has_git() {
+            series.add(work(&self.git)?);
+            self.run.flush_disk()?;
+        }
+        Ok(())
+    }
+
+    /// Durable writes, each its own request and commit.
+    fn http(&self, server: &Server, clients: usize, work: Work) -> Result<(Round, u64)> {
+        let before = commits(self.run, &self.root)?;
+        let crowded = http::write_all(self.run, server, Crowd { clients, actors: ACTORS, work })?;
+        self.expect(before, crowded.round.latencies.len())?;
+        if clients == 1 {
+            server.until_quiet(self.run)?;
+        }
+        self.run.flush_disk()?;
+        Ok((crowded.round, crowded.memory.resident))
+    }
+
+    /// Many pages in one request, one commit each time.
+    fn bulk(&self, server: &Server, work: Work) -> Result<Round> {
+        let before = commits(self.run, &self.root)?;
+        let (Work { pages, bound, first }, count) = (work, self.plan.bulk);
+        let mut client = Client::connect(server.address())?;
+        let files = |at: usize| {
+            (first + at * count..).take(count).map(move |write| {
+                let page = pages.scattered(write);
+                (pages.path(page), pages.text(page, write + 1))
+            })
+        };
+        let round = self.run.timed(bound, |at| client.write_many(files(at)))?;
+        self.expect(before, round.latencies.len())?;
+        server.until_quiet(self.run)?;
+        Ok(round)
+    }
+
+    /// New pages on the mount. What was only closed is not measured before it is committed, too.
+    fn mount(&self, server: &Server, work: Work, close: Close) -> Result<Round> {
+        let before = commits(self.run, &self.root)?;
+        let Round { latencies, elapsed } = disk::create(self.run, &self.mountpoint, work, close)?;
+        let elapsed = elapsed + settle(server)?;
+        self.expect(before, latencies.len() + 1)?;
+        server.until_quiet(self.run)?;
+        Ok(Round { latencies, elapsed })
+    }
+
+    /// Makes sure that history has exactly so many commits more than before.
+    fn expect(&self, before: Option<usize>, more: usize) -> Result<()> {
+        expect_commits(self.run, &self.root, before.map(|before| before + more))
+    }
+}
+
+/// How many commits a root has; none without git.
+///
+/// # Errors
+/// When git fails.
+pub fn commits(run: &Run, root: &Path) -> Result<Option<usize>> {
+    run.has_git().then(|| git::commits(root)).transpose()
+}
+
+/// Makes sure that there is exactly one commit for every write.
+///
+/// # Errors
+/// When there are more or fewer.
+pub fn expect_commits(run: &Run, root: &Path, expected: Option<usize>) -> Result<()> {
+    let counted = commits(run, root)?;
+    if let (Some(counted), Some(expected)) = (counted, expected) {
+        ensure!(counted == expected, "{counted} commits in history instead of {expected}: not one for every write");
+    }
+    Ok(())
+}
+
+/// How long until everything accepted is flushed and committed: a durable write, of one more page, stands behind all others in
+/// the queue.
+///
+/// # Errors
+/// When it is refused.
+pub fn settle(server: &Server) -> Result<Duration> {
+    let mut client = Client::connect(server.address())?;
+    let begun = Instant::now();
+    client.write("settled.md", format!("# Settled\n\n{begun:?}\n"))?;
+    Ok(begun.elapsed())
+}
+
+/// How long after its acknowledgement search finds a write, with the indexer still busy with those before it.
+fn found_after(server: &Server, round: usize) -> Result<Duration> {
+    let mut client = Client::connect(server.address())?;
+    let word = format!("needle{round}stack");
+    client.write("needle.md", format!("# Needle\n\nThe word is {word}.\n"))?;
+    let acknowledged = Instant::now();
+    while client.search(&word, 1)?.is_empty() {
+        ensure!(acknowledged.elapsed() < Duration::from_secs(60), "search does not find `{word}`");
+    }
+    Ok(acknowledged.elapsed())
+}
+
+/// Numbers of writes: no two rows share one, so that no content is written twice.
+struct Numbers(usize);
+
+impl Numbers {
+    const fn of(round: usize) -> Self {
+        Self(round * 20_000_000)
+    }
+
+    const fn take(&mut self) -> usize {
+        let number = self.0;
+        self.0 += 1_000_000;
+        number
+    }
+}

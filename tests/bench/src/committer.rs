@@ -1,0 +1,148 @@
+//! The write path without a door, beside the same through HTTP; and many authors beside one.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow};
+use svcfs_base::{Actor, Caller, Change, Door, SystemClock, TreePath};
+use svcfs_measure::git;
+use svcfs_measure::http::{self, ACTORS, Crowd};
+use svcfs_measure::pages::Work;
+use svcfs_measure::run::Run;
+use svcfs_measure::series::{Round, Series};
+use svcfs_measure::server::{Place, Server};
+use svcfs_measure::table::{Cell, Table, column, quotient, text};
+use svcfs_measure::writing::{MANY, expect_commits};
+use svcfs_vfs::{Options, Vfs};
+
+use crate::plan::Extent;
+
+/// All that is measured of the committer.
+#[derive(Default)]
+pub struct Committer {
+    /// [`MANY`] threads that call the write path in this process.
+    pub driven: Series,
+    /// As many clients over HTTP, under [`ACTORS`] names.
+    pub taking_turns: Series,
+    /// As many under one name.
+    pub alone: Series,
+}
+
+/// Measures the committer by itself and through HTTP, in turn.
+///
+/// # Errors
+/// When a write is refused, when history does not hold exactly one commit for each, or when the run is to end.
+pub fn measure(run: &Run, extent: &Extent) -> Result<Committer> {
+    let plan = &extent.plan;
+    let (driven, served) = (run.at("driven"), run.at("served"));
+    for root in [&driven, &served] {
+        plan.pages.plant(run, root)?;
+    }
+    let vfs = open(&driven)?;
+    let log = run.at("served.log");
+    let server = Server::start(run, Place { root: &served, mountpoint: None, log: &log, rest: plan.rest })?;
+    server.until_quiet(run)?;
+    let mut committer = Committer::default();
+    let mut first = 0;
+    for round in 0..plan.rounds {
+        run.tell(&format!("the committer by itself and through HTTP, round {} of {}", round + 1, plan.rounds));
+        let mut work = || {
+            first += 1_000_000;
+            Work { pages: plan.pages, bound: extent.crowd, first }
+        };
+        run.flush_disk()?;
+        let before = git::commits(&driven)?;
+        let written = drive(run, &vfs, work())?;
+        expect_commits(run, &driven, Some(before + written.latencies.len()))?;
+        committer.driven.add(written);
+        // What the committer puts off comes when nothing was written for a while.
+        run.stop().wait(plan.rest);
+        for (series, actors) in [(&mut committer.taking_turns, ACTORS), (&mut committer.alone, 1)] {
+            run.flush_disk()?;
+            let before = git::commits(&served)?;
+            let crowded = http::write_all(run, &server, Crowd { clients: MANY, actors, work: work() })?;
+            expect_commits(run, &served, Some(before + crowded.round.latencies.len()))?;
+            series.add(crowded.round);
+            server.until_quiet(run)?;
+        }
+    }
+    server.stop()?;
+    vfs.close()?;
+    Ok(committer)
+}
+
+fn open(root: &Path) -> Result<Arc<Vfs>> {
+    let options = Options {
+        root: root.to_owned(),
+        clock: Arc::new(SystemClock),
+        gates: Vec::new(),
+        scratch: Vec::new(),
+        watch: true,
+        progress: None,
+    };
+    Vfs::open(options).with_context(|| format!("`{}` cannot be opened", root.display()))
+}
+
+/// Durable writes by [`MANY`] threads.
+fn drive(run: &Run, vfs: &Vfs, work: Work) -> Result<Round> {
+    let Work { pages, bound, first } = work;
+    let (next, started, stop) = (AtomicUsize::new(0), Instant::now(), run.stop());
+    let write_until_done = || -> Result<Vec<_>> {
+        let mut latencies = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= bound.count || started.elapsed() >= bound.time || stop.is_requested() {
+                return Ok(latencies);
+            }
+            let write = first + number;
+            let page = pages.scattered(write);
+            let path = TreePath::parse(&pages.path(page))?;
+            let (text, mut caller) = (pages.text(page, write + 1), Caller::new(Door::Internal));
+            caller.actor = Some(Actor::new(&format!("agent-{}", write % ACTORS)));
+            let begun = Instant::now();
+            vfs.apply(&caller, Change::put(path, text))?;
+            latencies.push(begun.elapsed());
+        }
+    };
+    let latencies = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..MANY).map(|_| scope.spawn(write_until_done)).collect();
+        let mut all = Vec::new();
+        for writer in writers {
+            all.extend(writer.join().map_err(|_| anyhow!("a writer panicked"))??);
+        }
+        anyhow::Ok(all)
+    })?;
+    let elapsed = started.elapsed();
+    run.check()?;
+    Ok(Round { latencies, elapsed })
+}
+
+impl Committer {
+    /// The table.
+    pub fn table(&self) -> Table {
+        let columns = vec![
+            column(format!("{MANY} writers at once"), "way"),
+            column("pages/s", "pages_per_second"),
+            column("p50", "p50_us"),
+            column("p99", "p99_us"),
+            column("of the committer by itself", "share"),
+        ];
+        let mut table = Table::new("committer", columns);
+        for (name, series) in [
+            ("the committer by itself: threads in its process".to_owned(), &self.driven),
+            (format!("HTTP, {ACTORS} actors in turn"), &self.taking_turns),
+            ("HTTP, one actor".to_owned(), &self.alone),
+        ] {
+            table.row([
+                text(name),
+                Cell::Rate(series.rate()),
+                Cell::Time(series.percentile(0.5)),
+                Cell::Time(series.percentile(0.99)),
+                Cell::Share(quotient(series.rate(), self.driven.rate())),
+            ]);
+        }
+        table
+    }
+}

@@ -1,0 +1,148 @@
+//! What issue 3 asks for, beside what was measured of it.
+
+use std::time::Duration;
+
+use svcfs_measure::git::Left;
+use svcfs_measure::table::{Cell, Table, column, quotient, text};
+use svcfs_measure::writing::{MANY, Writing};
+
+use crate::Measured;
+use crate::committer::Committer;
+use crate::mounted::Mounted;
+use crate::past::Past;
+use crate::pauses::Pauses;
+use crate::scale::Scale;
+
+/// What memory may be at most, in bytes.
+const MEMORY: f64 = 150e6;
+
+/// A table of goals: only of what was measured.
+pub fn table(measured: &Measured) -> Table {
+    let columns = vec![
+        column("what issue 3 asks for", "what"),
+        column("goal", "goal"),
+        column("measured", "measured"),
+        column("met", "met"),
+    ];
+    let mut goals = Goals(Table::new("goals", columns));
+    let Measured { writing, reading: _, committer, scale, mounted, pauses, past } = measured;
+    writing.iter().for_each(|writing| goals.writing(writing));
+    committer.iter().for_each(|committer| goals.committer(committer));
+    scale.iter().for_each(|scale| goals.scale(scale));
+    mounted.iter().for_each(|mounted| goals.mounted(mounted));
+    writing.iter().filter_map(|writing| writing.left.as_ref()).for_each(|left| goals.left(left));
+    pauses.iter().for_each(|pauses| goals.pauses(pauses));
+    past.iter().for_each(|past| goals.past(past));
+    goals.0
+}
+
+struct Goals(Table);
+
+impl Goals {
+    fn at_least(
+        &mut self,
+        what: &str,
+        (wanted, told): (f64, &str),
+        measured: Option<f64>,
+        cell: fn(Option<f64>) -> Cell,
+    ) {
+        let is_met = measured.map(|measured| measured >= wanted);
+        self.0.row([text(what), text(format!("≥ {told}")), cell(measured), Cell::Is(is_met)]);
+    }
+
+    fn at_most(&mut self, what: &str, (wanted, told): (f64, &str), measured: Option<f64>) {
+        let is_met = measured.map(|measured| measured <= wanted);
+        self.0.row([text(what), text(format!("≤ {told}")), Cell::Times(measured), Cell::Is(is_met)]);
+    }
+
+    fn within(&mut self, what: &str, wanted: Duration, measured: Option<Duration>) {
+        let is_met = measured.map(|measured| measured <= wanted);
+        let told = if wanted >= Duration::from_secs(1) {
+            format!("≤ {} s", wanted.as_secs())
+        } else {
+            format!("≤ {} ms", wanted.as_millis())
+        };
+        self.0.row([text(what), text(told), Cell::Time(measured), Cell::Is(is_met)]);
+    }
+
+    fn writing(&mut self, writing: &Writing) {
+        let rate = writing.http_many.rate();
+        let what = format!("{MANY} clients, × `git add && git commit`");
+        self.at_least(&what, (50.0, "50, aim 100"), quotient(rate, writing.git.rate()), Cell::Times);
+        let what = format!("{MANY} clients, × the same with `core.fsync=all`");
+        self.at_least(&what, (50.0, "50, aim 100"), quotient(rate, writing.git_flushed.rate()), Cell::Times);
+        let flush = writing.bare_append.percentile(0.5);
+        let beyond = writing.http_one.percentile(0.5).zip(flush).map(|(write, flush)| write.saturating_sub(flush));
+        self.within("1 client, p50 beyond that of one flush", Duration::from_millis(1), beyond);
+        let what = format!("bulk of {} pages, one commit, the longest", writing.bulk_pages);
+        self.within(&what, Duration::from_millis(300), writing.bulk.longest());
+    }
+
+    fn committer(&mut self, committer: &Committer) {
+        let Committer { driven, taking_turns, alone } = committer;
+        let share = quotient(taking_turns.rate(), driven.rate());
+        self.at_least(&format!("{MANY} clients, of the committer by itself"), (0.5, "50 %"), share, Cell::Share);
+        let share = quotient(taking_turns.rate(), alone.rate());
+        self.at_least("8 actors taking turns, of one actor", (0.9, "90 %"), share, Cell::Share);
+    }
+
+    fn scale(&mut self, scale: &Scale) {
+        let (one, many) = scale.growth();
+        let sizes = scale.trees.first().zip(scale.trees.get(scale.sizes - 1));
+        let sizes = sizes.map(|(smallest, largest)| (smallest.pages.count, largest.pages.count)).unwrap_or_default();
+        for (who, growth) in [("1 client".to_owned(), one), (format!("{MANY} clients"), many)] {
+            let what = format!("{who}, cost of a write in {} pages × that in {}", sizes.1, sizes.0);
+            self.at_most(&what, (1.5, "1.5"), growth);
+        }
+        let opening = &scale.opening;
+        let what = format!("opening {} unchanged pages until the first is read", opening.pages);
+        self.within(&what, Duration::from_secs(1), Some(opening.unchanged));
+        let what = format!("opening them after `kill -9` with {} unsettled records", opening.unsettled);
+        self.within(&what, Duration::from_secs(3), Some(opening.killed));
+        let what = format!("most memory while {MANY} clients write in {} pages", opening.pages);
+        let resident = scale.memory.resident;
+        self.0.row([text(what), text("≤ 150 MB"), Cell::Bytes(resident), Cell::Is(Some(resident as f64 <= MEMORY))]);
+    }
+
+    fn mounted(&mut self, mounted: &Mounted) {
+        let what = format!("`cp -r` of {} pages, of a mount that passes on", mounted.copied);
+        self.at_least(&what, (0.5, "50 %"), mounted.share(), Cell::Share);
+        let what = format!("rename of a folder of {} pages, one commit, the longest", mounted.copied);
+        self.within(&what, Duration::from_secs(2), mounted.renamed.longest());
+    }
+
+    fn left(&mut self, left: &Left) {
+        let Left { commits, size: (as_left, collected), packs, loose, asked } = left;
+        let row = |what: &str, goal: &str, count: usize, most: usize| {
+            [
+                text(format!("{what} after {commits} commits")),
+                text(goal),
+                Cell::Count(count),
+                Cell::Is(Some(count <= most)),
+            ]
+        };
+        self.0.row(row("packs", "≤ 50", *packs, 50));
+        self.0.row(row("loose objects", "no sprawl: ≤ 1000", *loose, 1_000));
+        let ratio = quotient(Some(*as_left as f64), Some(*collected as f64));
+        self.at_most("size of `.git` × that after `git gc`", (2.0, "2"), ratio);
+        for asked in asked {
+            let slower = quotient(asked.collected.typical_rate(), asked.as_left.typical_rate());
+            self.at_most(&format!("{}, time × that after `git gc`", asked.name), (2.0, "normal: 2"), slower);
+        }
+    }
+
+    fn pauses(&mut self, pauses: &Pauses) {
+        let usual = pauses.writes.percentile(0.5);
+        let beyond = |wait: Option<Duration>| wait.zip(usual).map(|(wait, usual)| wait.saturating_sub(usual));
+        let most = Duration::from_millis(50);
+        self.within("pause of a single writer beyond its p50: p99.9", most, beyond(pauses.writes.percentile(0.999)));
+        self.within("pause of a single writer beyond its p50: longest", most, beyond(pauses.writes.longest()));
+    }
+
+    fn past(&mut self, past: &Past) {
+        let (from_log, blame) = past.slowest();
+        let what = "`/changes`, `/timeline`, `/versions`, `/velocity`, feed: slowest p99";
+        self.within(what, Duration::from_millis(10), from_log);
+        self.within("`/blame`, p99", Duration::from_millis(50), blame);
+    }
+}

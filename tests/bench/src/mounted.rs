@@ -1,0 +1,158 @@
+//! Many pages at once through the mount, beside a mount that only passes everything on.
+
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use svcfs_measure::pages::Pages;
+use svcfs_measure::run::Run;
+use svcfs_measure::series::Series;
+use svcfs_measure::server::{Place, Server};
+use svcfs_measure::table::{Cell, Table, column, quotient, text};
+use svcfs_measure::writing::{expect_commits, no_mount, settle};
+use svcfs_measure::{disk, git, machine};
+
+use crate::plan::Extent;
+
+/// How long a mount may take to be there.
+const MOUNTING: Duration = Duration::from_secs(10);
+
+/// All that is measured of it.
+#[derive(Default)]
+pub struct Mounted {
+    /// Pages of a copy.
+    pub copied: usize,
+    /// Until `cp` ends.
+    pub returned: Series,
+    /// Until everything copied is flushed and committed, too.
+    pub settled: Series,
+    /// Through a mount that passes everything on.
+    pub passed_on: Series,
+    /// On the disk itself.
+    pub bare: Series,
+    /// The folder of all those pages under another name, committed.
+    pub renamed: Series,
+    /// Why something was not measured.
+    pub missing: Option<String>,
+}
+
+/// Measures copies and renames, in turn with the others.
+///
+/// # Errors
+/// When something is refused, when there is not exactly one commit for every page and for every rename, or when the run is to end.
+pub fn measure(run: &Run, extent: &Extent) -> Result<Mounted> {
+    let mut mounted = Mounted { copied: extent.copied, missing: no_mount(), ..Mounted::default() };
+    if mounted.missing.is_some() {
+        return Ok(mounted);
+    }
+    let (small, root, mountpoint, bare) = (run.at("small"), run.at("root"), run.at("mnt"), run.at("bare"));
+    Pages::of(extent.copied).plant(run, &small)?;
+    for folder in [&root, &mountpoint, &bare] {
+        std::fs::create_dir(folder)?;
+    }
+    let passthrough = Passthrough::start(run, &bare)?;
+    if passthrough.is_none() {
+        mounted.missing = Some("`bindfs` is not installed, which passes everything on".to_owned());
+    }
+    let rest = extent.plan.rest;
+    let log = run.at("mounted.log");
+    let server = Server::start(run, Place { root: &root, mountpoint: Some(&mountpoint), log: &log, rest })?;
+    server.until_quiet(run)?;
+    for round in 0..extent.plan.rounds {
+        run.tell(&format!("copying {} pages, round {} of {}", extent.copied, round + 1, extent.plan.rounds));
+        let name = format!("copied-{round}");
+        run.flush_disk()?;
+        mounted.bare.add_counted(extent.copied, disk::copy(&small, &bare.join(format!("bare-{round}")))?);
+        if let Some(Passthrough { mountpoint, .. }) = &passthrough {
+            run.flush_disk()?;
+            mounted.passed_on.add_counted(extent.copied, disk::copy(&small, &mountpoint.join(&name))?);
+        }
+        run.flush_disk()?;
+        let before = git::commits(&root)?;
+        let returned = disk::copy(&small, &mountpoint.join(&name))?;
+        mounted.returned.add_counted(extent.copied, returned);
+        mounted.settled.add_counted(extent.copied, returned + settle(&server)?);
+        expect_commits(run, &root, Some(before + extent.copied + 1))?;
+        server.until_quiet(run)?;
+    }
+    run.tell("renaming the folder of them");
+    let before = git::commits(&root)?;
+    let name = |at: usize| mountpoint.join(if at == 0 { "copied-0".to_owned() } else { format!("renamed-{at}") });
+    mounted.renamed.add(run.timed(extent.renames, |at| Ok(std::fs::rename(name(at), name(at + 1))?))?);
+    expect_commits(run, &root, Some(before + mounted.renamed.len()))?;
+    server.stop()?;
+    Ok(mounted)
+}
+
+/// A mount that only passes everything on.
+struct Passthrough {
+    child: Child,
+    mountpoint: PathBuf,
+}
+
+impl Passthrough {
+    /// Mounts a folder once more; none where the program for it is missing.
+    fn start(run: &Run, folder: &Path) -> Result<Option<Self>> {
+        if !machine::is_installed("bindfs") {
+            return Ok(None);
+        }
+        let mountpoint = run.at("passed-on");
+        std::fs::create_dir(&mountpoint)?;
+        let mut command = Command::new("bindfs");
+        command.args(["-f", "--no-allow-other"]).arg(folder).arg(&mountpoint).process_group(0);
+        let child = command.stdin(Stdio::null()).spawn().context("cannot start bindfs")?;
+        // From here on a failure takes the mount away, too.
+        let passthrough = Self { child, mountpoint };
+        let outside = run.scratch().metadata()?.dev();
+        run.until("bindfs mounts", MOUNTING, || Ok(passthrough.mountpoint.metadata()?.dev() != outside))?;
+        Ok(Some(passthrough))
+    }
+}
+
+impl Drop for Passthrough {
+    fn drop(&mut self) {
+        // What is not unmounted is told by the removal of the directory; the process ends with its mount.
+        if machine::run(Command::new("fusermount3").args(["-u", "-z"]).arg(&self.mountpoint)).is_err() {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Mounted {
+    /// How much of the rate of the mount that passes everything on is left when every page is a version.
+    pub fn share(&self) -> Option<f64> {
+        quotient(self.settled.rate(), self.passed_on.rate())
+    }
+
+    /// The table.
+    pub fn table(&self) -> Table {
+        let columns = vec![
+            column(format!("`cp -r` of {} pages", self.copied), "way"),
+            column("pages/s", "pages_per_second"),
+            column("of a mount that passes on", "share"),
+        ];
+        let mut table = Table::new("mounted", columns);
+        for (name, series) in [
+            ("svcfs, until `cp` ends", &self.returned),
+            ("svcfs, until every page is flushed and a version", &self.settled),
+            ("`bindfs`: a mount that only passes on", &self.passed_on),
+            ("bare", &self.bare),
+        ] {
+            let share = Cell::Share(quotient(series.rate(), self.passed_on.rate()));
+            table.row([text(name), Cell::Rate(series.rate()), share]);
+        }
+        if let Some(longest) = self.renamed.longest() {
+            let (count, longest) = (self.renamed.len(), Cell::Time(Some(longest)));
+            table.notes.push(format!(
+                "The folder of all {} got another name {count} times, each one commit: {longest} at most.",
+                self.copied
+            ));
+        }
+        table.notes.extend(self.missing.iter().map(|reason| format!("Not all was measured: {reason}.")));
+        table
+    }
+}

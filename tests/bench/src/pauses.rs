@@ -1,0 +1,56 @@
+//! The longest that a single writer waits, while the log is emptied and packs are merged.
+
+use anyhow::Result;
+use svcfs_measure::http::{self, ACTORS, Crowd};
+use svcfs_measure::pages::Work;
+use svcfs_measure::run::Run;
+use svcfs_measure::series::Series;
+use svcfs_measure::server::{Place, Server};
+use svcfs_measure::table::Table;
+use svcfs_measure::writing::{expect_commits, waited, waits};
+use svcfs_measure::{disk, git};
+
+use crate::plan::Extent;
+
+/// All that is measured of pauses.
+pub struct Pauses {
+    /// One client that writes large pages.
+    pub writes: Series,
+    /// One flush of as many bytes.
+    pub flushes: Series,
+}
+
+/// Measures one client whose pages fill the log again and again.
+///
+/// # Errors
+/// When a write is refused, when history does not hold exactly one commit for each, or when the run is to end.
+pub fn measure(run: &Run, extent: &Extent) -> Result<Pauses> {
+    let (pages, bound) = extent.heavy;
+    run.tell("large pages by one client");
+    let root = run.at("heavy");
+    pages.plant(run, &root)?;
+    let mut flushes = Series::default();
+    flushes.add(disk::append(run, extent.plan.short, |at| pages.text(at, at + 1))?);
+    let log = run.at("heavy.log");
+    let server = Server::start(run, Place { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
+    server.until_quiet(run)?;
+    run.flush_disk()?;
+    let before = git::commits(&root)?;
+    let work = Work { pages, bound, first: 0 };
+    let crowded = http::write_all(run, &server, Crowd { clients: 1, actors: ACTORS, work })?;
+    expect_commits(run, &root, Some(before + crowded.round.latencies.len()))?;
+    let mut writes = Series::default();
+    writes.add(crowded.round);
+    server.stop()?;
+    Ok(Pauses { writes, flushes })
+}
+
+impl Pauses {
+    /// The table.
+    pub fn table(&self) -> Table {
+        let mut table = waits("pages of 55 KiB, which fill the log again and again");
+        table.row(waited("svcfs, HTTP `PUT`, 1 client", &self.writes));
+        table.row(waited("bare: one flush", &self.flushes));
+        table
+    }
+}

@@ -1,0 +1,261 @@
+//! What a write costs in trees of different sizes and shapes, what it takes to open a large one, and in how much memory.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use svcfs_measure::git;
+use svcfs_measure::http::{self, ACTORS, Client, Crowd, encoded};
+use svcfs_measure::machine::{self, Memory};
+use svcfs_measure::pages::{Pages, Work};
+use svcfs_measure::run::Run;
+use svcfs_measure::series::{Bound, Series, bound};
+use svcfs_measure::server::{Place, Server};
+use svcfs_measure::table::{Cell, Table, column, quotient, text};
+use svcfs_measure::writing::{MANY, expect_commits};
+use svcfs_store::{Log, StatePaths};
+
+use crate::plan::Extent;
+
+/// What a million pages take on the disk, generously.
+const ROOM_FOR_LARGE: u64 = 24 << 30;
+
+/// All that is measured of size.
+pub struct Scale {
+    /// Trees that differ in size only, then others.
+    pub trees: Vec<Measured>,
+    /// How many of them differ in size only.
+    pub sizes: usize,
+    /// What it takes to open the largest of those.
+    pub opening: Opening,
+    /// The most memory while a crowd wrote in it.
+    pub memory: Memory,
+}
+
+/// What was measured in one tree.
+pub struct Measured {
+    /// Which.
+    pub pages: Pages,
+    /// The first start over it.
+    pub adopted: Duration,
+    /// One client.
+    pub one: Series,
+    /// A crowd.
+    pub many: Series,
+    /// What the server spent on the processors for one page of the crowd's, on average.
+    pub processor: Duration,
+    /// The most memory while the crowd wrote.
+    pub memory: Memory,
+}
+
+/// From the start of the process until a page was read.
+pub struct Opening {
+    /// Pages in the tree.
+    pub pages: usize,
+    /// Nothing had changed.
+    pub unchanged: Duration,
+    /// Killed while a crowd wrote.
+    pub killed: Duration,
+    /// Records that were not settled then.
+    pub unsettled: usize,
+}
+
+/// A tree and its server.
+struct Tree {
+    root: PathBuf,
+    log: PathBuf,
+    server: Server,
+    measured: Measured,
+    written: usize,
+    processor: Duration,
+    crowded: usize,
+}
+
+/// Measures trees of all sizes and shapes in turn.
+///
+/// # Errors
+/// When a write is refused, when history does not hold exactly one commit for each, or when the run is to end.
+pub fn measure(run: &Run, extent: &Extent) -> Result<Scale> {
+    let rest = extent.plan.rest;
+    let mut trees = Vec::new();
+    for (number, pages) in extent.sizes.iter().chain(&extent.folders).enumerate() {
+        trees.push(Tree::begin(run, *pages, number, rest)?);
+    }
+    for round in 0..extent.plan.rounds {
+        run.tell(&format!("trees of all sizes, round {} of {}", round + 1, extent.plan.rounds));
+        for tree in &mut trees {
+            tree.round(run, extent.in_each)?;
+        }
+    }
+    let sizes = extent.sizes.len();
+    let others = trees.split_off(sizes);
+    let largest = trees.pop().context("there are no sizes to measure")?;
+    let mut measured = Vec::new();
+    for tree in trees {
+        measured.push(tree.end()?);
+    }
+    let (largest, opening, memory) = reopen(run, largest, (extent.unsettled, rest))?;
+    measured.push(largest);
+    for tree in others {
+        measured.push(tree.end()?);
+    }
+    if let Some(pages) = extent.large {
+        let free = machine::free(run.scratch())?;
+        ensure!(
+            free >= ROOM_FOR_LARGE,
+            "a million pages need {} GiB of disk, {} are free",
+            ROOM_FOR_LARGE >> 30,
+            free >> 30
+        );
+        let mut tree = Tree::begin(run, pages, measured.len(), rest)?;
+        tree.round(run, extent.in_each)?;
+        measured.push(tree.end()?);
+    }
+    Ok(Scale { trees: measured, sizes, opening, memory })
+}
+
+impl Tree {
+    fn begin(run: &Run, pages: Pages, number: usize, rest: Duration) -> Result<Self> {
+        run.tell(&format!("a tree of {} pages in folders of {}", pages.count, pages.folder));
+        let (root, log) = (run.at(&format!("tree-{number}")), run.at(&format!("tree-{number}.log")));
+        pages.plant(run, &root)?;
+        run.flush_disk()?;
+        let server = Server::start(run, Place { root: &root, mountpoint: None, log: &log, rest })?;
+        server.until_quiet(run)?;
+        let measured = Measured {
+            pages,
+            adopted: server.ready_after,
+            one: Series::default(),
+            many: Series::default(),
+            processor: Duration::ZERO,
+            memory: server.memory()?,
+        };
+        Ok(Self { root, log, server, measured, written: 0, processor: Duration::ZERO, crowded: 0 })
+    }
+
+    fn round(&mut self, run: &Run, (one, many): (Bound, Bound)) -> Result<()> {
+        let written = self.write(run, 1, one)?;
+        self.measured.one.add(written.round);
+        let written = self.write(run, MANY, many)?;
+        self.processor += written.processor;
+        self.crowded += written.round.latencies.len();
+        if written.memory.resident > self.measured.memory.resident {
+            self.measured.memory = written.memory;
+        }
+        self.measured.many.add(written.round);
+        self.server.until_quiet(run)
+    }
+
+    fn write(&mut self, run: &Run, clients: usize, bound: Bound) -> Result<http::Crowded> {
+        run.flush_disk()?;
+        let before = git::commits(&self.root)?;
+        let work = Work { pages: self.measured.pages, bound, first: self.written };
+        let crowded = http::write_all(run, &self.server, Crowd { clients, actors: ACTORS, work })?;
+        expect_commits(run, &self.root, Some(before + crowded.round.latencies.len()))?;
+        // The numbers that a crowd took and did not write are passed over, too.
+        self.written += crowded.round.latencies.len() + clients;
+        Ok(crowded)
+    }
+
+    fn end(self) -> Result<Measured> {
+        let Self { root, log: _, server, mut measured, written: _, processor, crowded } = self;
+        measured.processor = processor.div_f64(crowded.max(1) as f64);
+        server.stop()?;
+        std::fs::remove_dir_all(root)?;
+        Ok(measured)
+    }
+}
+
+/// Opens a tree that did not change, and one whose server was killed.
+fn reopen(run: &Run, mut tree: Tree, (unsettled, rest): (usize, Duration)) -> Result<(Measured, Opening, Memory)> {
+    let (root, log, pages) = (tree.root.clone(), tree.log.clone(), tree.measured.pages);
+    let place = Place { root: &root, mountpoint: None, log: &log, rest };
+    let open = |run: &Run| -> Result<(Server, Duration)> {
+        let server = Server::start(run, place)?;
+        let target = format!("/api/svc/file?path={}", encoded(&pages.path(0)));
+        ensure!(!Client::connect(server.address())?.get(&target)?.is_empty(), "a page is empty after a start");
+        let opened = server.started.elapsed();
+        Ok((server, opened))
+    };
+    run.tell("opening it again, nothing changed");
+    tree.server.stop()?;
+    run.flush_disk()?;
+    let (server, unchanged) = open(run)?;
+    server.until_quiet(run)?;
+    run.tell("killing its server");
+    let before = git::commits(&root)?;
+    tree.server = server;
+    let crowded = tree.write(run, MANY, bound(unsettled, 60))?;
+    tree.server.kill()?;
+    let unsettled = Log::check(&StatePaths::of(&root))?.context("the killed server left no log")?.unsettled;
+    let (server, killed) = open(run)?;
+    expect_commits(run, &root, Some(before + crowded.round.latencies.len()))?;
+    tree.server = server;
+    let memory = std::cmp::max_by_key(crowded.memory, tree.measured.memory, |memory| memory.resident);
+    Ok((tree.end()?, Opening { pages: pages.count, unchanged, killed, unsettled }, memory))
+}
+
+impl Scale {
+    /// How many times a write in the largest of the trees that differ in size only costs what it costs in the smallest: for one
+    /// client, by the latency in the middle, and for the crowd, by the rate.
+    pub fn growth(&self) -> (Option<f64>, Option<f64>) {
+        let (Some(smallest), Some(largest)) = (self.trees.first(), self.trees.get(self.sizes - 1)) else {
+            return (None, None);
+        };
+        (
+            quotient(smallest.one.typical_rate(), largest.one.typical_rate()),
+            quotient(smallest.many.rate(), largest.many.rate()),
+        )
+    }
+
+    /// Costs by size, and openings.
+    pub fn tables(&self) -> [Table; 2] {
+        [self.costs(), self.openings()]
+    }
+
+    fn costs(&self) -> Table {
+        let columns = vec![
+            column("what a write costs in a tree of", "tree"),
+            column("1 client, p50", "one_p50_us"),
+            column("× smallest", "one_times_smallest"),
+            column(format!("{MANY} clients, a write each"), "many_each_us"),
+            column("× smallest", "many_times_smallest"),
+            column("processor", "processor_us"),
+            column("most memory", "resident_bytes"),
+            column("first start", "adopted_us"),
+        ];
+        let mut table = Table::new("scale", columns);
+        let smallest = self.trees.first();
+        for tree in &self.trees {
+            let beside = |rate: fn(&Measured) -> Option<f64>| quotient(smallest.and_then(rate), rate(tree));
+            let Measured { pages: Pages { count, folder, .. }, adopted, one, many, processor, memory } = tree;
+            table.row([
+                text(format!("{count} pages in folders of {folder}")),
+                Cell::Time(one.percentile(0.5)),
+                Cell::Times(beside(|tree| tree.one.typical_rate())),
+                Cell::Time(many.rate().map(|rate| Duration::from_secs_f64(1.0 / rate))),
+                Cell::Times(beside(|tree| tree.many.rate())),
+                Cell::Time(Some(*processor)),
+                Cell::Bytes(memory.resident),
+                Cell::Time(Some(*adopted)),
+            ]);
+        }
+        table
+    }
+
+    fn openings(&self) -> Table {
+        let Opening { pages, unchanged, killed, unsettled } = &self.opening;
+        let columns = vec![column(format!("opening {pages} pages"), "when"), column("first page read", "read_us")];
+        let mut table = Table::new("opening", columns);
+        table.row([text("nothing changed"), Cell::Time(Some(*unchanged))]);
+        table.row([text(format!("after `kill -9` with {unsettled} unsettled records")), Cell::Time(Some(*killed))]);
+        let Memory { resident, anonymous, .. } = self.memory;
+        table.notes.push(format!(
+            "Most memory of that server while {MANY} clients wrote: {}, of which {} are its own; the rest are windows into \
+             packs, which the system can take back.",
+            Cell::Bytes(resident),
+            Cell::Bytes(anonymous)
+        ));
+        table
+    }
+}
