@@ -9,7 +9,8 @@ Run the tests in their long form
 Usage: scripts/nightly.sh [CARGO-TEST-ARGUMENTS...]
 
 The same tests as scripts/test.sh; those that repeat or search read from the environment how long they may take.
-What is already set there is kept. Where disks can be mounted (root, amd64), scripts/power.sh follows.
+What is already set there is kept. Then scripts/bench.sh --quick and, where disks can be mounted (root, amd64),
+scripts/power.sh follow.
 
 Environment:
   SVCFS_CRASH_ROUNDS   Times the server is killed under load and opened again (default here: 200)
@@ -30,6 +31,8 @@ export SVCFS_MODEL_CASES="${SVCFS_MODEL_CASES:-10000}"
 export PROPTEST_CASES="${PROPTEST_CASES:-20000}"
 scripts="$(dirname "${BASH_SOURCE[0]}")"
 "$scripts/test.sh" "$@"
-# A night for some tests by name is not one for the machine.
-[[ $# -eq 0 && $EUID -eq 0 && $(uname -m) == x86_64 ]] || exit 0
+# A night for some tests by name is not one for the benchmark, nor for the machine.
+[[ $# -eq 0 ]] || exit 0
+"$scripts/bench.sh" --quick
+[[ $EUID -eq 0 && $(uname -m) == x86_64 ]] || exit 0
 exec "$scripts/power.sh"
