@@ -14,9 +14,9 @@ use fuser::{
     LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
     ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::{FileType, OFlags};
+use rustix::fs::OFlags;
 use svcfs_base::{Caller, Durability, Fault, Kind};
-use svcfs_vfs::{SetAttributes, Vfs};
+use svcfs_vfs::{SetAttributes, Special, SpecialKind, Vfs};
 
 use crate::answer::{Refusal, answer, answer_with};
 use crate::convert::{
@@ -149,12 +149,16 @@ impl Filesystem for Callbacks {
         entry: &OsStr,
         mode: u32,
         _umask: u32,
-        _device: u32,
+        device: u32,
         reply: ReplyEntry,
     ) {
         answer("mknod", reply, || {
-            if FileType::from_raw_mode(mode) != FileType::RegularFile {
-                return Err(Refusal::Word(Errno::EPERM));
+            if let Some(kind) = SpecialKind::of_mode(mode) {
+                let special = Special { kind, device: u64::from(device) };
+                let (caller, mode) = (self.caller(request), mode & PERMISSIONS);
+                let parent = node(parent);
+                let made = self.vfs.make_special(&caller, (parent, &name(entry)?), special, mode)?;
+                return Ok::<_, Refusal>(self.door.given(request, parent, made)?);
             }
             let (attributes, handle) = self.door.create(request, node(parent), &name(entry)?, mode & PERMISSIONS)?;
             self.vfs.release(&self.caller(request), handle)?;
@@ -165,7 +169,7 @@ impl Filesystem for Callbacks {
     fn mkdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         let (parent, caller, mode) = (node(parent), self.caller(request), mode & PERMISSIONS);
         answer("mkdir", reply, || {
-            self.door.given(request, self.vfs.make_directory(&caller, parent, &name(entry)?, mode)?)
+            self.door.given(request, parent, self.vfs.make_directory(&caller, parent, &name(entry)?, mode)?)
         });
     }
 
@@ -183,7 +187,7 @@ impl Filesystem for Callbacks {
         let (parent, caller) = (node(parent), self.caller(request));
         answer("symlink", reply, || {
             let target = utf8(target.as_os_str())?;
-            self.door.given(request, self.vfs.make_link(&caller, parent, &name(entry)?, target)?)
+            self.door.given(request, parent, self.vfs.make_link(&caller, parent, &name(entry)?, target)?)
         });
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use fuser::{FileAttr, FileHandle, FileType, INodeNo, OpenAccMode, OpenFlags, TimeOrNow, WriteFlags};
 use rustix::fs::OFlags;
 use svcfs_base::{Clock, Fault, Kind, Name};
-use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode, WriteAt};
+use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode, SpecialKind, WriteAt};
 
 /// How long the kernel may believe a name or attributes without asking; the follower takes back earlier what other doors change.
 pub(crate) const KNOWN_TTL: Duration = Duration::from_secs(1);
@@ -14,8 +14,8 @@ pub(crate) const KNOWN_TTL: Duration = Duration::from_secs(1);
 /// How long the kernel may believe that nothing is there. Shorter: directories made by other doors are not in the change feed.
 pub(crate) const ABSENT_TTL: Duration = Duration::from_millis(100);
 
-/// Permission bits the tree keeps; set-user-id, set-group-id and sticky are not among them.
-pub(crate) const PERMISSIONS: u32 = 0o777;
+/// Permission bits, with set-user-id, set-group-id and sticky.
+pub(crate) const PERMISSIONS: u32 = 0o7777;
 
 /// The entry without an inode: nothing is there.
 pub(crate) const NOTHING: FileAttr = blank(INodeNo(0), FileType::RegularFile);
@@ -55,6 +55,11 @@ pub(crate) fn file_attr(node: NodeId, attributes: &Attributes) -> FileAttr {
         nlink: links,
         uid,
         gid,
+        rdev: match kind {
+            // The kernel's protocol has 32 bits for it, which hold all that Linux numbers.
+            EntryKind::Special(special) => special.device as u32,
+            EntryKind::Directory | EntryKind::File | EntryKind::Symlink => 0,
+        },
         ..blank(inode(node), file_type(kind))
     }
 }
@@ -65,6 +70,12 @@ pub(crate) const fn file_type(kind: EntryKind) -> FileType {
         EntryKind::Directory => FileType::Directory,
         EntryKind::File => FileType::RegularFile,
         EntryKind::Symlink => FileType::Symlink,
+        EntryKind::Special(special) => match special.kind {
+            SpecialKind::Fifo => FileType::NamedPipe,
+            SpecialKind::Socket => FileType::Socket,
+            SpecialKind::CharacterDevice => FileType::CharDevice,
+            SpecialKind::BlockDevice => FileType::BlockDevice,
+        },
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fuser::{FileAttr, FileHandle, FopenFlags, INodeNo, Request};
 use svcfs_base::{Caller, Clock, Door, Fault, Name};
-use svcfs_vfs::{Attributes, HandleId, NodeId, SetAttributes, Vfs};
+use svcfs_vfs::{Attributes, HandleId, NodeId, SET_GROUP_ID, SetAttributes, Vfs};
 
 use crate::actors::Actors;
 use crate::answer::log;
@@ -79,16 +79,24 @@ impl KernelDoor {
         mode: u32,
     ) -> Result<(FileAttr, HandleId), Fault> {
         let (node, attributes, handle) = self.vfs.create(&self.user(request.uid()), parent, name, mode)?;
-        Ok((self.given(request, (node, attributes))?, handle))
+        Ok((self.given(request, parent, (node, attributes))?, handle))
     }
 
-    /// Gives a node just made to the user who made it, as on any disk; the vfs makes it as the user of this process.
-    pub(crate) fn given(&self, request: &Request, made: (NodeId, Attributes)) -> Result<FileAttr, Fault> {
+    /// Gives a node just made to the user who made it, as on any disk; the vfs makes it as the user of this process. Its group is
+    /// that user's, or the directory's where that has the set-group-id bit.
+    pub(crate) fn given(
+        &self,
+        request: &Request,
+        parent: NodeId,
+        made: (NodeId, Attributes),
+    ) -> Result<FileAttr, Fault> {
         let (node, attributes) = made;
-        if (attributes.uid, attributes.gid) == (request.uid(), request.gid()) {
+        let directory = self.vfs.attributes(parent)?;
+        let gid = if directory.mode & SET_GROUP_ID == 0 { request.gid() } else { directory.gid };
+        if (attributes.uid, attributes.gid) == (request.uid(), gid) {
             return Ok(file_attr(node, &attributes));
         }
-        let owner = SetAttributes { uid: Some(request.uid()), gid: Some(request.gid()), ..SetAttributes::default() };
+        let owner = SetAttributes { uid: Some(request.uid()), gid: Some(gid), ..SetAttributes::default() };
         let attributes = self.vfs.set_attributes(&self.user(request.uid()), node, owner)?;
         Ok(file_attr(node, &attributes))
     }

@@ -180,6 +180,84 @@ fn directories_are_made_and_removed_when_empty() {
 }
 
 #[test]
+fn pipes_sockets_and_devices_are_passed_through_and_are_no_versions() {
+    use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+    let Some(space) = Mounted::new() else { return };
+    let modes = Mode::from_bits_truncate(0o600);
+    let kind = |name: &str| fs::symlink_metadata(space.at(name)).unwrap().mode() & SFlag::S_IFMT.bits();
+    mknod(&space.at("pipe"), SFlag::S_IFIFO, modes, 0).unwrap();
+    drop(std::os::unix::net::UnixListener::bind(space.at("socket")).unwrap());
+    assert_eq!((kind("pipe"), kind("socket")), (SFlag::S_IFIFO.bits(), SFlag::S_IFSOCK.bits()));
+    if rustix::process::geteuid().is_root() {
+        mknod(&space.at("null"), SFlag::S_IFCHR, modes, makedev(1, 3)).unwrap();
+        assert_eq!(fs::symlink_metadata(space.at("null")).unwrap().rdev(), makedev(1, 3));
+    }
+    let reader = std::thread::spawn({
+        let pipe = space.at("pipe");
+        move || fs::read_to_string(pipe).unwrap()
+    });
+    fs::write(space.at("pipe"), "through the kernel").unwrap();
+    assert_eq!(reader.join().unwrap(), "through the kernel");
+    let taken = mknod(&space.at("pipe"), SFlag::S_IFIFO, modes, 0);
+    assert_eq!(taken, Err(nix::errno::Errno::EEXIST));
+    fs::rename(space.at("pipe"), space.at("other")).unwrap();
+    let mut names: Vec<_> = fs::read_dir(space.at("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.retain(|name| !name.to_string_lossy().starts_with('.'));
+    names.sort();
+    assert!(names.contains(&"other".into()) && !names.contains(&"pipe".into()), "{names:?}");
+    // Pages and special files take each other's place.
+    fs::write(space.at("a.md"), "text").unwrap();
+    fs::rename(space.at("a.md"), space.at("other")).unwrap();
+    assert_eq!(fs::read_to_string(space.at("other")).unwrap(), "text");
+    fs::rename(space.at("socket"), space.at("other")).unwrap();
+    assert_eq!(kind("other"), SFlag::S_IFSOCK.bits());
+    fs::remove_file(space.at("other")).unwrap();
+    assert_eq!(fs::symlink_metadata(space.at("other")).unwrap_err().kind(), ErrorKind::NotFound);
+    space.vfs.settled().unwrap();
+    let told: Vec<_> = space.vfs.versions(&TreePath::parse("other").unwrap()).unwrap();
+    assert_eq!(told.len(), 2, "the page under that name came and went: {told:?}");
+}
+
+#[test]
+fn a_directory_changes_with_its_names_at_once() {
+    let Some(space) = Mounted::new() else { return };
+    fs::create_dir(space.at("d")).unwrap();
+    let changed = || fs::metadata(space.at("d")).unwrap().modified().unwrap();
+    let mut last = changed();
+    let mut later = |what: &str| {
+        assert!(changed() > last, "{what}");
+        last = changed();
+    };
+    fs::write(space.at("d/a.md"), "text").unwrap();
+    later("a file came");
+    symlink("a.md", space.at("d/link")).unwrap();
+    later("a link came");
+    fs::remove_file(space.at("d/a.md")).unwrap();
+    later("a file went");
+}
+
+#[test]
+fn groups_and_privileges_are_handed_down_and_taken_away_as_on_a_disk() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let Some(space) = Mounted::new() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    fs::create_dir(space.at("shared")).unwrap();
+    chown(space.at("shared"), None, Some(12345)).unwrap();
+    fs::set_permissions(space.at("shared"), fs::Permissions::from_mode(0o2775)).unwrap();
+    fs::create_dir(space.at("shared/below")).unwrap();
+    fs::write(space.at("shared/below/a"), "text").unwrap();
+    let (below, file) =
+        (fs::metadata(space.at("shared/below")).unwrap(), fs::metadata(space.at("shared/below/a")).unwrap());
+    assert_eq!((below.gid(), below.mode() & 0o2000, file.gid()), (12345, 0o2000, 12345));
+    fs::set_permissions(space.at("shared/below/a"), fs::Permissions::from_mode(0o4755)).unwrap();
+    assert_eq!(fs::metadata(space.at("shared/below/a")).unwrap().mode() & 0o7777, 0o4755);
+    fs::write(space.at("shared/below/a"), "other").unwrap();
+    assert_eq!(fs::metadata(space.at("shared/below/a")).unwrap().mode() & 0o7777, 0o755);
+}
+
+#[test]
 fn what_is_not_offered_says_so() {
     let Some(space) = Mounted::new() else { return };
     fs::write(space.at("a.md"), "text").unwrap();

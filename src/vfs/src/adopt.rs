@@ -133,6 +133,7 @@ impl Vfs {
                 StatKind::File | StatKind::Symlink => {
                     leaves.insert(path);
                 }
+                StatKind::Special(_) => {}
             }
         }
         Ok(())

@@ -197,16 +197,17 @@ impl Core {
         if !prepared.moves.is_empty() {
             return;
         }
+        let accepted = self.file_time();
         for effect in &prepared.effects {
             let leaf = match &effect.after {
                 Some(After::Leaf(leaf)) => Some(leaf.clone()),
                 Some(After::Blob(..)) => continue,
                 None => None,
             };
-            self.overlay.put(effect.path.clone(), Pending { stamp: prepared.stamp, leaf });
+            self.overlay.put(effect.path.clone(), Pending { stamp: prepared.stamp, leaf, accepted });
         }
         for path in &prepared.spent {
-            self.overlay.put(path.clone(), Pending { stamp: prepared.stamp, leaf: None });
+            self.overlay.put(path.clone(), Pending { stamp: prepared.stamp, leaf: None, accepted });
         }
     }
 

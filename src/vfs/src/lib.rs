@@ -24,10 +24,10 @@ mod watch;
 
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
-pub use nodes::{DiskSpace, HandleId, NodeId, OpenMode, SetAttributes, WriteAt};
+pub use nodes::{DiskSpace, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, WriteAt};
 pub use past::{Action, BlameLine, ChangeRecord, Changes, Timeline, TimelineEvent, Version};
 pub use progress::{OnProgress, Progress};
-pub use svcfs_store::{Activity, DayActivity, PageActivity, Selection};
+pub use svcfs_store::{Activity, DayActivity, PageActivity, Selection, Special, SpecialKind};
 pub use view::{Attributes, DirectoryEntry, EntryKind, File};
 
 use std::fs::{self, TryLockError};

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -31,6 +32,8 @@ pub(crate) struct Pending {
     pub(crate) stamp: u64,
     /// The file; none when it will be gone.
     pub(crate) leaf: Option<Leaf>,
+    /// When it was accepted.
+    pub(crate) accepted: SystemTime,
 }
 
 #[derive(Default)]
@@ -72,6 +75,14 @@ impl Overlay {
             .filter(|(path, _)| path.is_under(directory))
             .map(|(path, pending)| (path.clone(), pending.clone()))
             .collect()
+    }
+
+    /// When a name in a directory was last made to come, to go, or to lead to another file, of what is not in the tree yet.
+    pub(crate) fn changed(&self, directory: &TreePath) -> Option<SystemTime> {
+        let entries = self.entries.read();
+        let from = (Bound::Excluded(directory.clone()), Bound::Unbounded);
+        let near = entries.range(from).take_while(|(path, _)| path.as_str().starts_with(directory.as_str()));
+        near.filter(|(path, _)| path.parent().as_ref() == Some(directory)).map(|(_, pending)| pending.accepted).max()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use svcfs_base::{Door, ETag, Fault, FileKind, Name, TreePath};
-use svcfs_store::{Stat, StatKind, StoreError};
+use svcfs_store::{Special, Stat, StatKind, StoreError};
 
 use crate::Vfs;
 use crate::core::is_missing;
@@ -20,6 +20,8 @@ pub enum EntryKind {
     File,
     /// A symbolic link.
     Symlink,
+    /// A pipe, socket or device: only nodes are ever of this kind (`nodes/special.rs`), no path question answers with it.
+    Special(Special),
 }
 
 /// What is known of a path without reading it.
@@ -71,6 +73,7 @@ impl From<Stat> for Attributes {
             StatKind::Directory => EntryKind::Directory,
             StatKind::File => EntryKind::File,
             StatKind::Symlink => EntryKind::Symlink,
+            StatKind::Special(special) => EntryKind::Special(special),
         };
         Self {
             kind,
@@ -98,7 +101,7 @@ impl Vfs {
         self.see(door, path)?;
         match self.core.overlay.get(path) {
             Some(pending) => match pending.leaf {
-                Some(leaf) => self.pending_attributes(path, &leaf),
+                Some(leaf) => self.pending_attributes(path, &leaf, pending.accepted),
                 None => self.directory_attributes(path),
             },
             None => match self.core.tree.stat(path) {
@@ -143,7 +146,7 @@ impl Vfs {
             };
             match pending.leaf {
                 Some(leaf) => {
-                    entries.insert(name, self.pending_attributes(&pending_path, &leaf)?);
+                    entries.insert(name, self.pending_attributes(&pending_path, &leaf, pending.accepted)?);
                 }
                 None if entries.get(&name).is_some_and(|entry| entry.kind != EntryKind::Directory) => {
                     entries.remove(&name);
@@ -166,13 +169,13 @@ impl Vfs {
         let mut place = path.clone();
         for _ in 0..MAX_LINKS {
             self.see(door, &place)?;
-            match self.core.overlay.get(&place).map(|pending| pending.leaf) {
-                Some(Some(leaf)) if leaf.kind != FileKind::Symlink => {
-                    let attributes = self.pending_attributes(&place, &leaf)?;
+            match self.core.overlay.get(&place).map(|pending| (pending.leaf, pending.accepted)) {
+                Some((Some(leaf), accepted)) if leaf.kind != FileKind::Symlink => {
+                    let attributes = self.pending_attributes(&place, &leaf, accepted)?;
                     return Ok(File { content: leaf.content, etag: leaf.etag, attributes });
                 }
-                Some(Some(leaf)) => place = self.follow(&place, &String::from_utf8_lossy(&leaf.content))?,
-                Some(None) => return Err(Fault::file_not_found(path)),
+                Some((Some(leaf), _)) => place = self.follow(&place, &String::from_utf8_lossy(&leaf.content))?,
+                Some((None, _)) => return Err(Fault::file_not_found(path)),
                 None => match self.core.tree.stat(&place) {
                     Ok(stat) if stat.kind == StatKind::Symlink => {
                         place = self.follow(&place, &self.core.tree.read_link(&place)?)?;
@@ -225,6 +228,7 @@ impl Vfs {
                 match entry.attributes.kind {
                     EntryKind::Directory => open.push(entry.path),
                     EntryKind::File | EntryKind::Symlink => found.push(entry),
+                    EntryKind::Special(_) => {}
                 }
             }
         }
@@ -292,7 +296,12 @@ impl Vfs {
     }
 
     /// Attributes of a file that is accepted and not in the tree yet: those it will have.
-    pub(crate) fn pending_attributes(&self, path: &TreePath, leaf: &Leaf) -> Result<Attributes, Fault> {
+    pub(crate) fn pending_attributes(
+        &self,
+        path: &TreePath,
+        leaf: &Leaf,
+        accepted: SystemTime,
+    ) -> Result<Attributes, Fault> {
         let standing = match self.core.tree.stat(path) {
             Ok(stat) if stat.kind != StatKind::Directory => Some(stat),
             Ok(_) => None,
@@ -308,7 +317,7 @@ impl Vfs {
             }
         };
         let modified = leaf.disk.modified.unwrap_or_else(|| self.core.file_time());
-        let bits = leaf.disk.mode.or(standing.map(|stat| stat.mode)).unwrap_or(0o644);
+        let bits = leaf.disk.mode.or(standing.map(|stat| stat.kept_mode())).unwrap_or(0o644);
         let (kind, mode) = match leaf.kind {
             FileKind::Symlink => (EntryKind::Symlink, 0o777),
             FileKind::Executable => (EntryKind::File, bits | ((bits & 0o444) >> 2)),
@@ -321,7 +330,7 @@ impl Vfs {
             uid,
             gid,
             modified,
-            changed: modified,
+            changed: accepted,
             accessed: modified,
             links: 1,
         })

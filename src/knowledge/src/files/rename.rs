@@ -154,6 +154,7 @@ impl Source {
         let (vfs, door) = (&cx.space.vfs, cx.caller.door);
         match vfs.stat(door, from)?.kind {
             EntryKind::Directory => Err(Fault::is_directory(from)),
+            EntryKind::Special(_) => Err(Fault::file_not_found(from)),
             EntryKind::Symlink => Ok(Self { etag: ETag::of(vfs.read_link(door, from)?.as_bytes()), text: None }),
             EntryKind::File => {
                 let file = vfs.read(door, from)?;

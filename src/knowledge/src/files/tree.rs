@@ -49,7 +49,7 @@ fn node(cx: &Cx<'_>, entry: DirectoryEntry, depth: usize) -> Result<Node, Fault>
             let children = if depth > 1 { inside(cx, &path, depth - 1)? } else { Vec::new() };
             Ok(Node { path, name, is_dir: true, size: 0, children: Some(children), permalink: None })
         }
-        EntryKind::File | EntryKind::Symlink => {
+        EntryKind::File | EntryKind::Symlink | EntryKind::Special(_) => {
             let permalink = read::permalink(cx, &path);
             Ok(Node { path, name, is_dir: false, size: attributes.size, children: None, permalink })
         }

@@ -157,7 +157,7 @@ fn present(cx: &Cx<'_>, path: &TreePath) -> Result<Option<File>, Fault> {
             let why = format!("`{path}` is a symbolic link to `{target}`; append to the file it leads to");
             Err(Fault::new(Kind::Invalid, why))
         }
-        EntryKind::File | EntryKind::Directory => vfs.read(door, path),
+        EntryKind::File | EntryKind::Directory | EntryKind::Special(_) => vfs.read(door, path),
     };
     match read() {
         Ok(file) => Ok(Some(file)),

@@ -116,7 +116,7 @@ fn entries(vfs: &Vfs, paths: &[TreePath]) -> Result<Vec<Entry>, Fault> {
 fn entry(vfs: &Vfs, path: &TreePath) -> Result<Entry, Fault> {
     let read = || match vfs.stat(Door::Internal, path)?.kind {
         EntryKind::File => vfs.read(Door::Internal, path).map(Some),
-        EntryKind::Directory | EntryKind::Symlink => Ok(None),
+        EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
     };
     match read() {
         Ok(Some(file)) => Ok(Entry::Page {

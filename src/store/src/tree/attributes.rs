@@ -1,5 +1,6 @@
 //! What a file has beside its content.
 
+use std::os::fd::AsRawFd;
 use std::time::SystemTime;
 
 use rustix::fs::{self as sys, AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
@@ -14,8 +15,10 @@ impl WorkTree {
     /// # Errors
     /// `Disk` with what the system said.
     pub fn set_mode(&self, path: &TreePath, mode: u32) -> Outcome<()> {
-        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
-        sys::fchmod(&descriptor, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| disk(path, error))
+        // Not opened to read: a file nobody may read has bits, too, and opening a device or a pipe does something.
+        let descriptor = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+        let itself = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+        sys::chmod(itself, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| disk(path, error))
     }
 
     /// Sets the owner, the group, or both.

@@ -4,6 +4,7 @@
 //! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`: who follows a link must say so, and look again at where it leads.
 
 mod attributes;
+mod special;
 mod stat;
 
 use std::ffi::OsStr;
@@ -18,12 +19,12 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fs::{
-    self as sys, Access, AtFlags, Dir, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid,
+    self as sys, Access, AtFlags, Dir, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid,
 };
 use rustix::io::Errno;
 use svcfs_base::{DiskAttributes, FileKind, MAX_FILE_BYTES, Name, TreePath};
 
-pub use stat::{Stat, StatKind};
+pub use stat::{Special, SpecialKind, Stat, StatKind};
 
 use self::stat::{modified_only, to_stat};
 use crate::disposal::{Disposal, HOLD, Held};
@@ -130,7 +131,7 @@ impl WorkTree {
     /// # Errors
     /// `Disk` when it is no directory or cannot be read.
     pub fn list(&self, path: &TreePath) -> Outcome<Vec<(Name, Stat)>> {
-        let descriptor = self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let descriptor = self.open_directory(path)?;
         let mut entries = Vec::new();
         let directory = Dir::read_from(&descriptor).map_err(|error| disk(path, error))?;
         for entry in directory {
@@ -166,6 +167,7 @@ impl WorkTree {
             StatKind::Symlink => Ok((self.read_link(path)?.into_bytes().into(), stat)),
             StatKind::File => self.read_with(path, OFlags::NOFOLLOW),
             StatKind::Directory => Err(disk(path, Errno::ISDIR)),
+            StatKind::Special(_) => Err(disk(path, Errno::NOENT)),
         }
     }
 
@@ -265,8 +267,7 @@ impl WorkTree {
         if install.kind == FileKind::Symlink {
             sys::symlinkat(OsStr::from_bytes(install.content), &self.temporary, name)?;
         } else {
-            let kept =
-                before.map(|stat| stat.st_mode).filter(|mode| FileType::from_raw_mode(*mode) == FileType::RegularFile);
+            let kept = before.and_then(to_stat).filter(|stat| stat.kind == StatKind::File).map(|stat| stat.kept_mode());
             let wanted = install.disk.mode.or(kept).unwrap_or(0o644) & 0o7777;
             let mode = with_execute_bits(wanted, install.kind);
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -416,6 +417,18 @@ impl WorkTree {
             }
         }
         Err(disk(path, Errno::AGAIN))
+    }
+
+    /// A directory to list. That the server looks into it is no access of anybody's.
+    fn open_directory(&self, path: &TreePath) -> Outcome<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        match self.open_at(path, flags | OFlags::NOATIME) {
+            // Somebody else's directory.
+            Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+                self.open_at(path, flags)
+            }
+            outcome => outcome,
+        }
     }
 
     fn parent_of<'a>(&self, path: &'a TreePath) -> Outcome<(OwnedFd, &'a str)> {

@@ -14,6 +14,52 @@ pub enum StatKind {
     File,
     /// A symbolic link.
     Symlink,
+    /// A pipe, socket or device.
+    Special(Special),
+}
+
+/// What is neither file, directory nor link: no version, index or network door knows of it, a mount passes it through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Special {
+    /// What kind.
+    pub kind: SpecialKind,
+    /// The device's number as `stat(2)` tells it (`st_rdev`); 0 where it is none.
+    pub device: u64,
+}
+
+/// Kinds of special files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpecialKind {
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharacterDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+impl SpecialKind {
+    /// The kind that `mknod(2)` is asked for by the type bits of `mode`; none for what is not special.
+    pub const fn of_mode(mode: u32) -> Option<Self> {
+        match FileType::from_raw_mode(mode) {
+            FileType::Fifo => Some(Self::Fifo),
+            FileType::Socket => Some(Self::Socket),
+            FileType::CharacterDevice => Some(Self::CharacterDevice),
+            FileType::BlockDevice => Some(Self::BlockDevice),
+            _ => None,
+        }
+    }
+
+    pub(super) const fn file_type(self) -> FileType {
+        match self {
+            Self::Fifo => FileType::Fifo,
+            Self::Socket => FileType::Socket,
+            Self::CharacterDevice => FileType::CharacterDevice,
+            Self::BlockDevice => FileType::BlockDevice,
+        }
+    }
 }
 
 /// What the disk knows of a path.
@@ -44,10 +90,21 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// The kind git records for this file; none for a directory.
+    /// Permission bits that a file keeps when its content is replaced: new content is not what somebody gave the rights of another
+    /// user to (set-user-id, set-group-id).
+    pub const fn kept_mode(&self) -> u32 {
+        self.mode & 0o1777
+    }
+
+    /// Whether it is a pipe, socket or device.
+    pub const fn is_special(&self) -> bool {
+        matches!(self.kind, StatKind::Special(_))
+    }
+
+    /// The kind git records for this file; none for a directory and a special file.
     pub const fn file_kind(&self) -> Option<FileKind> {
         match self.kind {
-            StatKind::Directory => None,
+            StatKind::Directory | StatKind::Special(_) => None,
             StatKind::Symlink => Some(FileKind::Symlink),
             StatKind::File if self.mode & 0o100 != 0 => Some(FileKind::Executable),
             StatKind::File => Some(FileKind::Regular),
@@ -55,12 +112,16 @@ impl Stat {
     }
 }
 
-pub(super) fn to_stat(stat: &RawStat) -> Option<Stat> {
+/// What the disk says; nothing for what no kernel of ours makes.
+pub(super) fn to_any_stat(stat: &RawStat) -> Option<Stat> {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => StatKind::Directory,
         FileType::RegularFile => StatKind::File,
         FileType::Symlink => StatKind::Symlink,
-        _ => return None,
+        _ => {
+            let kind = SpecialKind::of_mode(stat.st_mode)?;
+            StatKind::Special(Special { kind, device: stat.st_rdev })
+        }
     };
     Some(Stat {
         kind,
@@ -75,6 +136,11 @@ pub(super) fn to_stat(stat: &RawStat) -> Option<Stat> {
         device: stat.st_dev,
         inode: stat.st_ino,
     })
+}
+
+/// What the disk says of what a tree holds; nothing for special files.
+pub(super) fn to_stat(stat: &RawStat) -> Option<Stat> {
+    to_any_stat(stat).filter(|stat| !stat.is_special())
 }
 
 fn to_time(seconds: i64, nanoseconds: impl TryInto<u32>) -> SystemTime {

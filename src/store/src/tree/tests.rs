@@ -41,6 +41,55 @@ fn a_replaced_file_keeps_its_permission_bits_and_owner() {
 }
 
 #[test]
+fn a_file_that_ran_as_its_owner_does_not_once_its_content_is_another() {
+    let (directory, tree) = tree();
+    let file = directory.path().join("run");
+    install(&tree, "run", "one", FileKind::Executable, DiskAttributes::default()).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o6755)).unwrap();
+    install(&tree, "run", "two", FileKind::Executable, DiskAttributes::default()).unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o755);
+}
+
+#[test]
+fn a_file_nobody_may_read_has_permission_bits_to_set() {
+    let (directory, tree) = tree();
+    plain(&tree, "a.md", "x");
+    tree.set_mode(&at("a.md"), 0).unwrap();
+    tree.set_mode(&at("a.md"), 0o640).unwrap();
+    assert_eq!(fs::metadata(directory.path().join("a.md")).unwrap().mode() & 0o7777, 0o640);
+    symlink("a.md", directory.path().join("link")).unwrap();
+    assert!(tree.set_mode(&at("link"), 0o777).is_err(), "a link has none, and what it leads to is not meant");
+    assert_eq!(fs::metadata(directory.path().join("a.md")).unwrap().mode() & 0o7777, 0o640);
+}
+
+#[test]
+fn special_files_are_seen_where_they_are_asked_for_and_nowhere_else() {
+    let (directory, tree) = tree();
+    plain(&tree, "d/a.md", "x");
+    let fifo = Special { kind: SpecialKind::Fifo, device: 0 };
+    tree.make_special(&at("d/pipe"), fifo, 0o640).unwrap();
+    let stat = tree.special(&at("d/pipe")).unwrap().unwrap();
+    assert_eq!((stat.kind, stat.mode), (StatKind::Special(fifo), 0o640));
+    assert!(tree.special(&at("d/a.md")).unwrap().is_none() && tree.special(&at("d/none")).unwrap().is_none());
+    let listed: Vec<_> = tree.list_special(&at("d")).unwrap().into_iter().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(listed, ["pipe"]);
+    assert!(tree.stat(&at("d/pipe")).is_err());
+    let taken = tree.make_special(&at("d/pipe"), fifo, 0o640).unwrap_err();
+    assert!(matches!(taken, StoreError::Disk { source, .. } if source.kind() == io::ErrorKind::AlreadyExists));
+    assert!(directory.path().join("d/pipe").exists());
+}
+
+#[test]
+fn looking_into_a_directory_is_no_access_of_anybody() {
+    let (directory, tree) = tree();
+    plain(&tree, "d/a.md", "x");
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    tree.set_times(&at("d"), Some(long_ago), None).unwrap();
+    assert_eq!(tree.list(&at("d")).unwrap().len(), 1);
+    assert_eq!(fs::metadata(directory.path().join("d")).unwrap().accessed().unwrap(), long_ago);
+}
+
+#[test]
 fn kind_mode_and_time_asked_for_are_what_the_file_gets() {
     let (directory, tree) = tree();
     let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
@@ -86,7 +135,7 @@ fn a_listing_leaves_out_what_no_tree_can_hold() {
     let (directory, tree) = tree();
     plain(&tree, "d/a.md", "x");
     fs::write(directory.path().join("d").join(OsStr::from_bytes(b"\xff")), "x").unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, directory.path().join("d/pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    tree.make_special(&at("d/pipe"), Special { kind: SpecialKind::Fifo, device: 0 }, 0o400).unwrap();
     let names: Vec<_> = tree.list(&at("d")).unwrap().into_iter().map(|(name, _)| name.to_string()).collect();
     assert_eq!(names, ["a.md"]);
     assert!(tree.read(&at("d/pipe")).is_err());

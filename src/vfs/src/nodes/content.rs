@@ -9,7 +9,7 @@ use svcfs_store::Install;
 use tracing::{error, warn};
 
 use super::table::{Shared, Staging};
-use super::{HandleId, NodeId, OpenMode, SetAttributes, WriteAt};
+use super::{HandleId, NodeId, OpenMode, PRIVILEGES, SetAttributes, WriteAt};
 use crate::Vfs;
 use crate::core::Present;
 use crate::place::REJECTED_DIRECTORY;
@@ -24,7 +24,16 @@ impl Vfs {
         let shared = self.nodes.shared(node)?;
         let shared = shared.lock();
         let Some(staging) = &shared.staging else {
-            return self.stat(Door::Internal, &self.nodes.path_of(node)?);
+            let path = self.nodes.path_of(node)?;
+            let mut attributes = self.stat_any(Door::Internal, &path)?;
+            if attributes.kind == EntryKind::Directory
+                && let Some(changed) = self.core.overlay.changed(&path)
+            {
+                // As on any disk: a directory whose names change was changed.
+                attributes.modified = attributes.modified.max(changed);
+                attributes.changed = attributes.changed.max(changed);
+            }
+            return Ok(attributes);
         };
         let standing = self.nodes.path_of(node).ok().and_then(|path| self.stat(Door::Internal, &path).ok());
         let mode = staging.mode.or(standing.as_ref().map(|attributes| attributes.mode)).unwrap_or(0o644);
@@ -235,6 +244,8 @@ impl Vfs {
                 staging.bytes.resize(end, 0);
             }
             staging.bytes[start..end].copy_from_slice(data);
+            // Whoever was trusted with more wrote something else.
+            staging.mode = staging.mode.map(|mode| mode & !PRIVILEGES);
             staging.is_changed = true;
             staging.is_written = true;
             staging.modified = now;

@@ -5,6 +5,7 @@
 
 mod content;
 mod names;
+mod special;
 mod table;
 
 use std::time::SystemTime;
@@ -23,6 +24,11 @@ impl NodeId {
     /// The knowledge root.
     pub const ROOT: Self = Self(1);
 }
+
+/// The permission bit of a directory that hands its group down to what is made in it.
+pub const SET_GROUP_ID: u32 = 0o2000;
+/// Permission bits that a file loses when its content changes.
+const PRIVILEGES: u32 = 0o4000 | SET_GROUP_ID;
 
 /// An open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@ use parking_lot::MutexGuard;
 use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, Expect, Fault, FileKind, Kind, Name, TreePath};
 
 use super::table::{Shared, Staging};
-use super::{HandleId, NodeId};
+use super::{HandleId, NodeId, SET_GROUP_ID};
 use crate::overlay::Leaf;
 use crate::view::{Attributes, EntryKind};
 use crate::{Vfs, core::Present};
@@ -56,6 +56,7 @@ impl Vfs {
         let path = self.nodes.path_of(directory)?;
         let mut entries: BTreeMap<TreePath, Attributes> =
             self.list(caller.door, &path)?.into_iter().map(|entry| (entry.path, entry.attributes)).collect();
+        entries.extend(self.specials_in(&path)?);
         for (path, node) in self.nodes.staged_below(&path) {
             if let Ok(attributes) = self.attributes(node) {
                 entries.insert(path, attributes);
@@ -79,11 +80,7 @@ impl Vfs {
         mode: u32,
     ) -> Result<(NodeId, Attributes, HandleId), Fault> {
         let path = self.writable(caller, parent, name)?;
-        match self.attributes_at(caller, &path) {
-            Ok(_) => return Err(Fault::exists(&path)),
-            Err(fault) if fault.kind() == Kind::NotFound => {}
-            Err(fault) => return Err(fault),
-        }
+        self.must_be_free(caller, &path)?;
         let owner = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
         // A name that was taken before may have left a node that still has handles.
         self.nodes.remove(&path);
@@ -117,7 +114,8 @@ impl Vfs {
     ) -> Result<(NodeId, Attributes), Fault> {
         let path = self.writable(caller, parent, name)?;
         self.apply(caller, Change::MakeDir { path: path.clone() })?;
-        self.core.tree.set_mode(&path, mode & 0o7777)?;
+        let above = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
+        self.core.tree.set_mode(&path, mode & 0o7777 | above.mode & SET_GROUP_ID)?;
         let attributes = self.stat(caller.door, &path)?;
         Ok((self.nodes.find(&path, 1), attributes))
     }
@@ -142,17 +140,25 @@ impl Vfs {
     /// `NotFound`, `IsDirectory`.
     pub fn unlink(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(), Fault> {
         let path = self.writable(caller, parent, name)?;
+        if self.remove_special(&path)? {
+            return Ok(());
+        }
+        self.unlink_at(caller, &path)
+    }
+
+    /// Removes the file or link at a path.
+    pub(super) fn unlink_at(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
         // Held until the name is gone: a handle that closes in this moment must not publish the file again.
-        let nodes = self.nodes.shared_below(&[&path]);
+        let nodes = self.nodes.shared_below(&[path]);
         let mut held: Vec<_> = nodes.iter().map(|(node, shared)| (*node, shared.lock())).collect();
-        let is_new = self.hold_content(&path, &mut held)?;
+        let is_new = self.hold_content(path, &mut held)?;
         match self.apply(caller, ChangeSet::from(Change::remove(path.clone())).soon()) {
             Ok(_) => {}
             // Created and removed again before anything was published.
             Err(fault) if fault.kind() == Kind::NotFound && is_new => {}
             Err(fault) => return Err(fault),
         }
-        self.nodes.remove(&path);
+        self.nodes.remove(path);
         Ok(())
     }
 
@@ -169,8 +175,17 @@ impl Vfs {
     ) -> Result<(), Fault> {
         let from = self.writable(caller, old_parent, old_name)?;
         let to = self.writable(caller, new_parent, new_name)?;
-        if from == to {
+        if from == to || self.rename_special(caller, (&from, &to), replace)? {
             return Ok(());
+        }
+        if self.special(&to)?.is_some() {
+            if !replace {
+                return Err(Fault::exists(&to));
+            }
+            if self.stat(caller.door, &from)?.kind == EntryKind::Directory {
+                return Err(Fault::not_directory(&to));
+            }
+            self.remove_special(&to)?;
         }
         // Held until the names have changed: a handle that closes in this moment must not publish under the old one.
         let nodes = self.nodes.shared_below(&[&from, &to]);
@@ -277,20 +292,29 @@ impl Vfs {
     }
 
     /// Attributes of a path, counting a file that is created and not published.
-    fn attributes_at(&self, caller: &Caller, path: &TreePath) -> Result<Attributes, Fault> {
+    pub(super) fn attributes_at(&self, caller: &Caller, path: &TreePath) -> Result<Attributes, Fault> {
         if !self.core.places.is_visible(caller.door, path) {
             return Err(Fault::file_not_found(path));
         }
         match self.nodes.at(path).map(|node| self.attributes(node)) {
             // Forgotten between the two looks.
-            Some(Err(fault)) if fault.kind() == Kind::Stale => self.stat(caller.door, path),
+            Some(Err(fault)) if fault.kind() == Kind::Stale => self.stat_any(caller.door, path),
             Some(known) => known,
-            None => self.stat(caller.door, path),
+            None => self.stat_any(caller.door, path),
+        }
+    }
+
+    /// Refuses a name that is taken.
+    pub(super) fn must_be_free(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
+        match self.attributes_at(caller, path) {
+            Ok(_) => Err(Fault::exists(path)),
+            Err(fault) if fault.kind() == Kind::NotFound => Ok(()),
+            Err(fault) => Err(fault),
         }
     }
 
     /// The path of a name that this caller may write.
-    fn writable(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<TreePath, Fault> {
+    pub(super) fn writable(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<TreePath, Fault> {
         let path = self.nodes.path_of(parent)?.join(name);
         if self.core.places.is_visible(caller.door, &path) {
             Ok(path)

@@ -1,0 +1,60 @@
+//! Pipes, sockets and devices: on the disk of the root, and nobody's but the disk's.
+
+use rustix::fs::{self as sys, AtFlags, Dir, Mode, OFlags};
+use svcfs_base::{Name, TreePath};
+
+use super::stat::to_any_stat;
+use super::{Outcome, Special, Stat, WorkTree, disk};
+use crate::StoreError;
+
+impl WorkTree {
+    /// What stands at a path when it is a special file; [`WorkTree::stat`] does not see those.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said, other than that nothing is there.
+    pub fn special(&self, path: &TreePath) -> Outcome<Option<Stat>> {
+        let descriptor = match self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW) {
+            Ok(descriptor) => descriptor,
+            Err(StoreError::Disk { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let stat = sys::fstat(&descriptor).map_err(|error| disk(path, error))?;
+        Ok(to_any_stat(&stat).filter(Stat::is_special))
+    }
+
+    /// The special files of a directory.
+    ///
+    /// # Errors
+    /// `Disk` when it is no directory or cannot be read.
+    pub fn list_special(&self, path: &TreePath) -> Outcome<Vec<(Name, Stat)>> {
+        let descriptor = self.open_directory(path)?;
+        let mut entries = Vec::new();
+        for entry in Dir::read_from(&descriptor).map_err(|error| disk(path, error))? {
+            let entry = entry.map_err(|error| disk(path, error))?;
+            // Most entries are no special files, and the listing says so.
+            let is_other = matches!(
+                entry.file_type(),
+                sys::FileType::RegularFile | sys::FileType::Directory | sys::FileType::Symlink
+            );
+            let name = entry.file_name().to_str().ok().filter(|_| !is_other);
+            let Some(name) = name.and_then(|text| Name::parse(text).ok()) else { continue };
+            // One that went meanwhile is not there.
+            let Ok(stat) = sys::statat(&descriptor, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            entries.extend(to_any_stat(&stat).filter(Stat::is_special).map(|stat| (name, stat)));
+        }
+        Ok(entries)
+    }
+
+    /// Makes a special file; its directory must exist.
+    ///
+    /// # Errors
+    /// `Disk` with `AlreadyExists`, `PermissionDenied` for a device that this process may not make, or what else the system said.
+    pub fn make_special(&self, path: &TreePath, special: Special, mode: u32) -> Outcome<()> {
+        let (parent, name) = self.parent_of(path)?;
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        sys::mknodat(&parent, name, special.kind.file_type(), mode, special.device)
+            .map_err(|error| disk(path, error))?;
+        // `mknod` takes the umask away, which the caller has taken into account.
+        self.set_mode(path, mode.as_raw_mode())
+    }
+}

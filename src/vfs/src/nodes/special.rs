@@ -1,0 +1,109 @@
+//! Pipes, sockets and devices. The kernel does what they are for; here they have a name, an owner and permission bits.
+//!
+//! One rule: a special file is on the disk and nowhere else. No version, no announcement, no door by path knows of it, and none of
+//! its changes waits for a flush.
+
+use svcfs_base::{Caller, Door, Fault, Kind, Name, TreePath};
+use svcfs_store::Special;
+
+use super::NodeId;
+use crate::Vfs;
+use crate::view::{Attributes, EntryKind};
+
+impl Vfs {
+    /// Makes a pipe, a socket or a device (found once).
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound`, `NotDirectory`; `Forbidden` for a device that this process may not make.
+    pub fn make_special(
+        &self,
+        caller: &Caller,
+        (parent, name): (NodeId, &Name),
+        special: Special,
+        mode: u32,
+    ) -> Result<(NodeId, Attributes), Fault> {
+        let path = self.writable(caller, parent, name)?;
+        self.must_be_free(caller, &path)?;
+        self.settle_at(&path)?;
+        let _held = self.core.locks.hold([path.clone()].into());
+        self.core.tree.make_special(&path, special, mode)?;
+        // A name that was taken before may have left a node that still has handles.
+        self.nodes.remove(&path);
+        let attributes = self.special(&path)?.ok_or_else(|| Fault::file_not_found(&path))?;
+        Ok((self.nodes.find(&path, 1), attributes))
+    }
+
+    /// What is known of a path when a special file stands there and nothing is about to take its place.
+    pub(super) fn special(&self, path: &TreePath) -> Result<Option<Attributes>, Fault> {
+        if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some()) {
+            return Ok(None);
+        }
+        Ok(self.core.tree.special(path)?.map(Attributes::from))
+    }
+
+    /// Attributes of a path as the disk and accepted changes have it, special files among them.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub(super) fn stat_any(&self, door: Door, path: &TreePath) -> Result<Attributes, Fault> {
+        match self.stat(door, path) {
+            Err(fault) if fault.kind() == Kind::NotFound && self.core.places.is_visible(door, path) => {
+                self.special(path)?.ok_or(fault)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// What is accepted for a path reaches the disk before the disk is changed by hand.
+    fn settle_at(&self, path: &TreePath) -> Result<(), Fault> {
+        if self.core.overlay.get(path).is_some() {
+            self.settled()?;
+        }
+        Ok(())
+    }
+
+    /// The special files of a directory.
+    pub(super) fn specials_in(&self, directory: &TreePath) -> Result<Vec<(TreePath, Attributes)>, Fault> {
+        let found = self.core.tree.list_special(directory)?;
+        Ok(found.into_iter().map(|(name, stat)| (directory.join(&name), stat.into())).collect())
+    }
+
+    /// Removes a special file; false when none is there.
+    pub(super) fn remove_special(&self, path: &TreePath) -> Result<bool, Fault> {
+        if self.special(path)?.is_none() {
+            return Ok(false);
+        }
+        let _held = self.core.locks.hold([path.clone()].into());
+        self.core.tree.remove(path)?;
+        self.nodes.remove(path);
+        Ok(true)
+    }
+
+    /// Renames a special file; false when none is there. What it replaces is removed first, with a version that says so where it
+    /// had versions.
+    pub(super) fn rename_special(
+        &self,
+        caller: &Caller,
+        (from, to): (&TreePath, &TreePath),
+        replace: bool,
+    ) -> Result<bool, Fault> {
+        if self.special(from)?.is_none() {
+            return Ok(false);
+        }
+        match self.attributes_at(caller, to) {
+            Err(fault) if fault.kind() == Kind::NotFound => {}
+            Err(fault) => return Err(fault),
+            Ok(_) if !replace => return Err(Fault::exists(to)),
+            Ok(there) => match there.kind {
+                EntryKind::Directory => return Err(Fault::is_directory(to)),
+                EntryKind::Special(_) => {}
+                EntryKind::File | EntryKind::Symlink => self.unlink_at(caller, to)?,
+            },
+        }
+        self.settle_at(to)?;
+        let _held = self.core.locks.hold([from.clone(), to.clone()].into());
+        self.core.tree.rename(from, to, true)?;
+        self.nodes.rename(from, to);
+        Ok(true)
+    }
+}
