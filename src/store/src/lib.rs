@@ -26,4 +26,4 @@ pub use log::{
     PathVersion, Record, Selection, SetOf,
 };
 pub use paths::{STATE_DIRECTORY, StatePaths};
-pub use tree::{Disk, Install, Special, SpecialKind, Stat, StatKind, WorkTree};
+pub use tree::{Disk, Install, Placed, Special, SpecialKind, Stat, StatKind, WorkTree};

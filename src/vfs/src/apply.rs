@@ -10,11 +10,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use svcfs_base::{Applied, Caller, Change, ChangeSet, Durability, Fault, FileKind, Kind, Settled, TreePath};
-use svcfs_store::{FailPoint, Install, StatKind, StoreError};
+use svcfs_store::{FailPoint, StatKind, StoreError};
 
 use crate::Vfs;
 use crate::core::Core;
-use crate::overlay::{Leaf, Pending};
+use crate::overlay::Pending;
 use crate::plan::{Direct, Plan};
 use crate::queue::{After, Prepared, Receipt};
 
@@ -254,11 +254,6 @@ impl Core {
     /// What is done to the tree directly comes after what is accepted for the same path.
     fn wait_for(&self, path: &TreePath) -> Result<(), Fault> {
         if self.overlay.get(path).is_some() { self.wait_settled(MAX_WAIT) } else { Ok(()) }
-    }
-
-    pub(crate) fn install(&self, path: &TreePath, leaf: &Leaf) -> Result<(), StoreError> {
-        let Leaf { content, kind, disk, etag: _ } = leaf;
-        self.tree.install(&Install { path, content, kind: *kind, disk: *disk })
     }
 }
 

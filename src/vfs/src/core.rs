@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use svcfs_base::{Actor, Clock, DiskAttributes, Door, Fault, FileKind, Kind, TreePath};
-use svcfs_store::{FailPoints, History, Log, StatKind, StoreError, WorkTree};
+use svcfs_base::{Actor, Clock, DiskAttributes, Door, ETag, Fault, FileKind, Kind, TreePath};
+use svcfs_store::{FailPoints, History, Install, Log, Placed, StatKind, StoreError, WorkTree};
 use tracing::warn;
 
 use crate::feed::Feed;
@@ -113,18 +113,33 @@ impl Core {
         }
     }
 
-    /// Installs what is logged. An empty directory gives way: it is nobody's work.
+    /// Installs what is logged: over one of the `known` contents, or over whatever stands there. An empty directory gives way: it
+    /// is nobody's work.
     ///
     /// # Errors
     /// What the disk said; something of another kind that a person put there is kept and no error.
-    pub(crate) fn put_in_place(&self, path: &TreePath, leaf: &Leaf) -> Result<(), StoreError> {
-        match self.install(path, leaf) {
-            Err(error) if is_in_the_way(&error) => {
-                let cleared = self.tree.remove_directory(path).and_then(|()| self.install(path, leaf));
-                kept_if_in_the_way(path, cleared.map_err(|_| error))
-            }
+    pub(crate) fn put_in_place(
+        &self,
+        path: &TreePath,
+        leaf: &Leaf,
+        known: Option<&[ETag]>,
+    ) -> Result<Placed, StoreError> {
+        let put = || match known {
+            Some(known) => self.tree.replace(&installing(path, leaf), known),
+            None => self.install(path, leaf).map(|()| Placed::Done),
+        };
+        match put() {
+            Err(error) if is_in_the_way(&error) => match self.tree.remove_directory(path).and_then(|()| put()) {
+                Err(_) => kept_if_in_the_way(path, Err(error)).map(|()| Placed::Done),
+                outcome => outcome,
+            },
             outcome => outcome,
         }
+    }
+
+    /// Puts a file in place, whatever stands there.
+    pub(crate) fn install(&self, path: &TreePath, leaf: &Leaf) -> Result<(), StoreError> {
+        self.tree.install(&installing(path, leaf))
     }
 
     /// Waits until everything accepted so far is committed and announced.
@@ -156,6 +171,11 @@ impl Core {
     pub(crate) fn file_time(&self) -> SystemTime {
         self.clock.now().into()
     }
+}
+
+fn installing<'a>(path: &'a TreePath, leaf: &'a Leaf) -> Install<'a> {
+    let Leaf { content, kind, disk, etag: _ } = leaf;
+    Install { path, content, kind: *kind, disk: *disk }
 }
 
 /// Nothing is there, or cannot be: a part of the way is a file.

@@ -13,9 +13,11 @@ use tempfile::TempDir;
 use super::*;
 
 mod dependent;
+mod edited;
 mod faults;
 mod hostile;
 mod model;
+mod stop;
 
 /// A space in a temporary directory that can be closed and opened again.
 pub(crate) struct TestSpace {

@@ -4,17 +4,16 @@
 //! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`: who follows a link must say so, and look again at where it leads.
 
 mod attributes;
+mod place;
 mod special;
 mod stat;
 
-use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -22,26 +21,14 @@ use rustix::fs::{
     self as sys, Access, AtFlags, Dir, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid,
 };
 use rustix::io::Errno;
-use svcfs_base::{DiskAttributes, FileKind, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{MAX_FILE_BYTES, Name, TreePath};
 
+pub use place::{Install, Placed};
 pub use stat::{Special, SpecialKind, Stat, StatKind};
 
-use self::stat::{modified_only, to_stat};
-use crate::disposal::{Disposal, HOLD, Held};
+use self::stat::to_stat;
+use crate::disposal::Disposal;
 use crate::{FailPoint, FailPoints, StatePaths, StoreError};
-
-/// A file to put in place.
-#[derive(Debug, Clone)]
-pub struct Install<'a> {
-    /// Where.
-    pub path: &'a TreePath,
-    /// The whole content (of a link: its target).
-    pub content: &'a [u8],
-    /// What kind of file.
-    pub kind: FileKind,
-    /// What it gets beside its content.
-    pub disk: DiskAttributes,
-}
 
 /// Size and free space of the disk below a root.
 #[derive(Debug, Clone, Copy)]
@@ -228,84 +215,6 @@ impl WorkTree {
             .map_err(|_| StoreError::Disk { path: path.clone(), source: io::ErrorKind::InvalidData.into() })
     }
 
-    /// Puts a file in place atomically, making directories above it as needed. What was there keeps its owner and permission
-    /// bits; a new file belongs to the owner of its directory. Nothing is flushed: the log has the bytes.
-    ///
-    /// # Errors
-    /// `Disk` with what the system said; the old file is then still there, whole.
-    pub fn install(&self, install: &Install<'_>) -> Outcome<()> {
-        let path = install.path;
-        self.make_parents(path)?;
-        let (parent, name) = self.parent_of(path)?;
-        let replaced = match sys::openat(&parent, name, HOLD, Mode::empty()) {
-            Ok(file) => Some(file),
-            Err(Errno::NOENT) => None,
-            Err(error) => return Err(disk(path, error)),
-        };
-        let before = replaced.as_ref().map(sys::fstat).transpose().map_err(|error| disk(path, error))?;
-        let temporary = format!("{:x}", self.counter.fetch_add(1, Ordering::Relaxed));
-        let made = self.make_temporary(&temporary, install, before.as_ref(), &parent);
-        let renamed = made
-            .and_then(|()| self.fails_at(FailPoint::TreeRename))
-            .and_then(|()| sys::renameat(&self.temporary, &*temporary, &parent, name));
-        self.disposal.of(Held::from(replaced));
-        renamed.map_err(|error| {
-            // The failure that matters is the first one; a leftover is swept at the next opening.
-            let _ = sys::unlinkat(&self.temporary, &*temporary, AtFlags::empty());
-            disk(path, error)
-        })
-    }
-
-    fn make_temporary(
-        &self,
-        name: &str,
-        install: &Install<'_>,
-        before: Option<&sys::Stat>,
-        parent: &OwnedFd,
-    ) -> rustix::io::Result<()> {
-        self.fails_at(FailPoint::TreeWrite)?;
-        if install.kind == FileKind::Symlink {
-            sys::symlinkat(OsStr::from_bytes(install.content), &self.temporary, name)?;
-        } else {
-            let kept = before.and_then(to_stat).filter(|stat| stat.kind == StatKind::File).map(|stat| stat.kept_mode());
-            let wanted = install.disk.mode.or(kept).unwrap_or(0o644) & 0o7777;
-            let mode = with_execute_bits(wanted, install.kind);
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let mut file = File::from(sys::openat(&self.temporary, name, flags, Mode::from_raw_mode(0o600))?);
-            reserve(&file, install.content.len()).map_err(to_errno)?;
-            file.write_all(install.content).map_err(to_errno)?;
-            sys::fchmod(&file, Mode::from_raw_mode(mode))?;
-            if let Some(modified) = install.disk.modified {
-                sys::futimens(&file, &modified_only(modified))?;
-            }
-        }
-        if self.is_root_user {
-            let owner = match (install.disk.owner, before) {
-                (Some(owner), _) => owner,
-                (None, Some(stat)) => (stat.st_uid, stat.st_gid),
-                (None, None) => sys::fstat(parent).map(|stat| (stat.st_uid, stat.st_gid))?,
-            };
-            if owner != (0, 0) {
-                let (uid, gid) = (Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)));
-                sys::chownat(&self.temporary, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes a file or link.
-    ///
-    /// # Errors
-    /// `Disk` with what the system said.
-    pub fn remove(&self, path: &TreePath) -> Outcome<()> {
-        let (parent, name) = self.parent_of(path)?;
-        self.fails_at(FailPoint::TreeRemove).map_err(|error| disk(path, error))?;
-        let removed = Held::from(sys::openat(&parent, name, HOLD, Mode::empty()).ok());
-        let outcome = sys::unlinkat(&parent, name, AtFlags::empty()).map_err(|error| disk(path, error));
-        self.disposal.of(removed);
-        outcome
-    }
-
     /// Removes an empty directory.
     ///
     /// # Errors
@@ -463,14 +372,6 @@ pub(crate) fn reserve(file: &File, length: usize) -> io::Result<()> {
     match sys::fallocate(file, FallocateFlags::empty(), 0, length as u64) {
         Err(error @ (Errno::NOSPC | Errno::DQUOT)) => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-const fn with_execute_bits(mode: u32, kind: FileKind) -> u32 {
-    match kind {
-        // Whoever may read an executable file may run it, as git does on checkout.
-        FileKind::Executable => mode | ((mode & 0o444) >> 2),
-        FileKind::Regular | FileKind::Symlink => mode & !0o111,
     }
 }
 

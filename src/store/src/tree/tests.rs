@@ -131,6 +131,7 @@ fn nothing_is_read_or_written_through_a_link() {
 
 #[test]
 fn a_listing_leaves_out_what_no_tree_can_hold() {
+    use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let (directory, tree) = tree();
     plain(&tree, "d/a.md", "x");

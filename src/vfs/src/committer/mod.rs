@@ -46,6 +46,8 @@ pub(crate) struct Committer {
     pub(crate) held: Vec<Prepared>,
     /// The newest commit that is logged and not on the branch: the disk refused until the end, and the next opening goes on.
     pub(crate) left: Option<CommitId>,
+    /// Paths that somebody edited before an accepted change was in place: the edits are yet to be recorded.
+    pub(crate) edited: BTreeSet<TreePath>,
     /// Commits of others that lie below ours and are yet to be recorded.
     pub(crate) theirs: Vec<Record>,
     pub(crate) last_work: Instant,
@@ -73,6 +75,7 @@ impl Committer {
             index_retry: None,
             held: Vec::new(),
             left: None,
+            edited: BTreeSet::new(),
             theirs: Vec::new(),
             last_work: Instant::now(),
         }
@@ -216,7 +219,34 @@ impl Committer {
             Err((sets, fault)) => self.refuse(sets, &fault),
         }
         // Held sets are still pending: they are counted when they leave.
-        self.core.queue.done(count - self.held.len());
+        let done = count - self.held.len();
+        // Before these are: who waits until all is settled waits for the edits on top, too.
+        if let Some(edits) = self.edits() {
+            self.core.queue.count(1);
+            self.process(vec![edits]);
+        }
+        self.core.queue.done(done);
+    }
+
+    /// A set of the edits that were found in the place of accepted changes, to come on top of those.
+    fn edits(&mut self) -> Option<Prepared> {
+        let mut effects = Vec::new();
+        for path in std::mem::take(&mut self.edited) {
+            if self.core.overlay.get(&path).is_some() {
+                // Another change of it is accepted already; its turn brings up what stands there.
+                continue;
+            }
+            let recorded = self.head.map_or(Ok(None), |head| self.core.history.leaf(head, &path));
+            match recorded.and_then(|recorded| Ok((recorded, self.core.standing(&path)?))) {
+                Ok((recorded, standing)) => {
+                    let (before, after) = (recorded.map(Before::from), standing.map(After::Leaf));
+                    effects.push(Effect { path, before, after, premise: None });
+                }
+                Err(error) => warn!(page.path = %path, %error, "an edit behind the server cannot be recorded"),
+            }
+        }
+        effects.retain(|effect| !effect.is_noise());
+        (!effects.is_empty()).then(|| adopted(&self.core, effects, None))
     }
 
     /// Nothing was logged. Those who wait are told; what nobody waits for was accepted and is tried again.

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use svcfs_base::{Fault, TreePath};
-use svcfs_store::{Author, FailPoint, StoreError};
+use svcfs_base::{ETag, Fault, TreePath};
+use svcfs_store::{Author, FailPoint, Placed, StoreError};
 use tracing::{debug, error, warn};
 
 use super::foreign::{foreign_records, no_branch};
@@ -12,7 +12,7 @@ use super::record::edit_of;
 use super::{Committer, Planned, RETRY};
 use crate::core::{is_missing, kept_if_in_the_way};
 use crate::feed::Event;
-use crate::queue::{After, Receipt};
+use crate::queue::{After, Effect, Receipt};
 
 impl Committer {
     /// Steps 7 to 9, tried until they are done: what is logged will happen. False when that is left to the next opening.
@@ -58,6 +58,8 @@ impl Committer {
     }
 
     fn leave(&mut self, planned: &[Planned]) {
+        // The next opening compares the tree with history.
+        self.edited.clear();
         self.left = planned.last().and_then(|planned| planned.record.commit).or(self.left);
     }
 
@@ -81,11 +83,9 @@ impl Committer {
         Ok(())
     }
 
-    fn install(&self, planned: &[Planned]) -> Result<(), StoreError> {
-        let mut newest: HashMap<&TreePath, usize> = HashMap::new();
-        for (at, Planned { prepared, .. }) in planned.iter().enumerate() {
-            newest.extend(prepared.effects.iter().map(|effect| (&effect.path, at)));
-        }
+    fn install(&mut self, planned: &[Planned]) -> Result<(), StoreError> {
+        let fates = fates(planned);
+        let mut edited = Vec::new();
         for (at, Planned { prepared, .. }) in
             planned.iter().enumerate().filter(|(_, planned)| !planned.prepared.is_adopted)
         {
@@ -95,18 +95,39 @@ impl Committer {
             if !prepared.moves.is_empty() {
                 continue;
             }
-            for effect in prepared.effects.iter().filter(|effect| newest[&effect.path] == at) {
-                match &effect.after {
-                    Some(After::Leaf(leaf)) => self.core.put_in_place(&effect.path, leaf)?,
-                    Some(After::Blob(..)) => {}
-                    None => self.remove(&effect.path)?,
+            for effect in &prepared.effects {
+                let fate = &fates[&effect.path];
+                if fate.newest == at && self.put_in_place(effect, &fate.known)? == Placed::Edited {
+                    edited.push(effect.path.clone());
                 }
             }
             for path in &prepared.spent {
-                self.remove(path)?;
+                let _ = self.remove(path, None)?;
             }
         }
+        self.edited.extend(edited);
         Ok(())
+    }
+
+    /// Makes a path what a set says, unless somebody edited it since the set was accepted.
+    fn put_in_place(&self, effect: &Effect, known: &[ETag]) -> Result<Placed, StoreError> {
+        let put = |known: &[ETag]| match &effect.after {
+            Some(After::Leaf(leaf)) => self.core.put_in_place(&effect.path, leaf, Some(known)),
+            Some(After::Blob(..)) => Ok(Placed::Done),
+            None => self.remove(&effect.path, Some(known)),
+        };
+        if put(known)? == Placed::Done {
+            return Ok(Placed::Done);
+        }
+        // What somebody else's commit put there a moment ago is in history, and ours comes on top of it.
+        let theirs = self.core.history.head()?.map(|head| self.core.history.leaf(head, &effect.path)).transpose()?;
+        if let Some((theirs, _)) = theirs.flatten()
+            && put(&[theirs])? == Placed::Done
+        {
+            return Ok(Placed::Done);
+        }
+        warn!(page.path = %effect.path, "edited behind the server before an accepted change was in place; the edit is kept on top of it");
+        Ok(Placed::Edited)
     }
 
     fn move_directory(&self, from: &TreePath, to: &TreePath) -> Result<(), StoreError> {
@@ -121,10 +142,15 @@ impl Committer {
         }
     }
 
-    fn remove(&self, path: &TreePath) -> Result<(), StoreError> {
-        match self.core.tree.remove(path) {
-            Err(error) if is_missing(&error) => Ok(()),
-            outcome => kept_if_in_the_way(path, outcome),
+    fn remove(&self, path: &TreePath, known: Option<&[ETag]>) -> Result<Placed, StoreError> {
+        let removed = match known {
+            Some(known) => self.core.tree.remove_known(path, known),
+            None => self.core.tree.remove(path).map(|()| Placed::Done),
+        };
+        match removed {
+            Err(error) if is_missing(&error) => Ok(Placed::Done),
+            Ok(placed) => Ok(placed),
+            Err(error) => kept_if_in_the_way(path, Err(error)).map(|()| Placed::Done),
         }
     }
 
@@ -160,4 +186,26 @@ impl Committer {
         self.theirs.extend(below);
         Ok(())
     }
+}
+
+/// What becomes of a path in a batch.
+#[derive(Default)]
+struct Fate {
+    /// Which set has the last word.
+    newest: usize,
+    /// What may stand there without anybody having edited it: contents that history has or gets with this batch.
+    known: Vec<ETag>,
+}
+
+fn fates(planned: &[Planned]) -> HashMap<&TreePath, Fate> {
+    let mut fates: HashMap<_, Fate> = HashMap::new();
+    for (at, Planned { prepared, .. }) in planned.iter().enumerate().filter(|(_, set)| set.prepared.moves.is_empty()) {
+        for effect in &prepared.effects {
+            let fate = fates.entry(&effect.path).or_default();
+            fate.newest = at;
+            fate.known.extend(effect.before.as_ref().map(|before| before.etag));
+            fate.known.extend(effect.after.as_ref().map(After::etag));
+        }
+    }
+    fates
 }

@@ -135,7 +135,8 @@ fn install(core: &Core, entry: &Entry, blob: ETag, logged: &Logged<'_>) -> Resul
     let Some(content) = content else { return Ok(()) };
     let disk = DiskAttributes { modified: entry.modified, ..DiskAttributes::default() };
     clear_empty_directories(core, path);
-    core.put_in_place(path, &Leaf { disk, ..Leaf::new(content, entry.kind) })?;
+    // What is kept in the way is compared with history in a moment.
+    let _ = core.put_in_place(path, &Leaf { disk, ..Leaf::new(content, entry.kind) }, None)?;
     Ok(())
 }
 

@@ -1,37 +1,9 @@
 //! Writes that stand on others which are accepted, and then refused.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-
 use svcfs_store::{FailPoint, FailPoints};
 
+use super::stop::Stop;
 use super::*;
-
-const LIMIT: Duration = Duration::from_secs(20);
-
-/// Stops the committer wherever it comes by a point, until it is let go on.
-struct Stop {
-    came: Receiver<()>,
-    go: Sender<()>,
-}
-
-impl Stop {
-    fn at(points: &FailPoints, point: FailPoint) -> Self {
-        let ((come, came), (go, gone)) = (channel(), channel());
-        let gone = parking_lot::Mutex::new(gone);
-        points.call(point, move || {
-            // Nobody asks any more once the test is over.
-            let _ = come.send(());
-            let _ = gone.lock().recv();
-        });
-        Self { came, go }
-    }
-    fn wait(&self) {
-        self.came.recv_timeout(LIMIT).expect("the committer comes by");
-    }
-    fn go_on(&self) {
-        self.go.send(()).unwrap();
-    }
-}
 
 fn put(path: &str, text: &str, expect: Expect) -> Change {
     Change::put(at(path), text.to_owned()).expecting(expect)

@@ -1,0 +1,313 @@
+//! Putting files in place and taking them away.
+//!
+//! One rule: a file that goes is looked at with its name taken already. Between a look and a rename anybody may have written, so
+//! that what is in the way is exchanged (renameat2(2)), looked at, and put back when it is not what it should be. What was not
+//! expected is somebody's edit and stays; programs that hold it open write on into the same file.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{self as sys, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::io::Errno;
+use svcfs_base::{DiskAttributes, ETag, FileKind, MAX_FILE_BYTES, TreePath};
+
+use super::stat::{StatKind, modified_only, to_stat};
+use super::{Outcome, WorkTree, disk, reserve, to_errno};
+use crate::FailPoint;
+use crate::disposal::{HOLD, Held};
+
+/// How often a name is looked at anew that somebody makes and takes away all the time.
+const MAX_ATTEMPTS: usize = 64;
+
+/// A file to put in place.
+#[derive(Debug, Clone)]
+pub struct Install<'a> {
+    /// Where.
+    pub path: &'a TreePath,
+    /// The whole content (of a link: its target).
+    pub content: &'a [u8],
+    /// What kind of file.
+    pub kind: FileKind,
+    /// What it gets beside its content.
+    pub disk: DiskAttributes,
+}
+
+/// What became of a change of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Placed {
+    /// It is done.
+    Done,
+    /// Somebody edited what stood there; the edit stays, and nothing is done.
+    Edited,
+}
+
+/// A name in a directory that is open, and the file that has it.
+struct Spot<'a> {
+    parent: OwnedFd,
+    name: &'a str,
+    file: Option<(OwnedFd, sys::Stat)>,
+}
+
+/// A file in our hands, under a name of our own; taken away when this is dropped.
+struct Temporary<'t> {
+    tree: &'t WorkTree,
+    name: String,
+    has_name: bool,
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if self.has_name {
+            // A leftover is swept at the next opening.
+            let _ = sys::unlinkat(&self.tree.temporary, &*self.name, AtFlags::empty());
+        }
+    }
+}
+
+impl WorkTree {
+    /// Puts a file in place atomically, whatever stands there, making directories above it as needed. What was there keeps its
+    /// owner and permission bits; a new file belongs to the owner of its directory. Nothing is flushed: the log has the bytes.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said; the old file is then still there, whole.
+    pub fn install(&self, install: &Install<'_>) -> Outcome<()> {
+        self.make_parents(install.path)?;
+        let spot = self.spot(install.path)?;
+        let done = self.written(install, &spot).and_then(|mut new| new.rename(&spot, RenameFlags::empty()));
+        self.let_go(spot);
+        done.map_err(|error| disk(install.path, error))
+    }
+
+    /// The same over a file that has one of the `known` contents, or over nothing. Anything else was put there by somebody else.
+    ///
+    /// # Errors
+    /// As [`WorkTree::install`].
+    pub fn replace(&self, install: &Install<'_>, known: &[ETag]) -> Outcome<Placed> {
+        self.make_parents(install.path)?;
+        for _ in 0..MAX_ATTEMPTS {
+            let spot = self.spot(install.path)?;
+            let done = match self.is_one_of(&spot, known) {
+                Ok(true) => self.written(install, &spot).and_then(|mut new| match &spot.file {
+                    None => new.rename(&spot, RenameFlags::NOREPLACE).map(|()| Placed::Done),
+                    Some((_, before)) => new.exchange(&spot, before, known),
+                }),
+                Ok(false) => Ok(Placed::Edited),
+                Err(error) => Err(error),
+            };
+            let is_over_nothing = spot.file.is_none();
+            self.let_go(spot);
+            match done {
+                // Made, or taken away, since it was looked at.
+                Err(Errno::EXIST) if is_over_nothing => {}
+                Err(Errno::NOENT) if !is_over_nothing => {}
+                done => return done.map_err(|error| disk(install.path, error)),
+            }
+        }
+        Err(disk(install.path, Errno::AGAIN))
+    }
+
+    /// Removes a file or link.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn remove(&self, path: &TreePath) -> Outcome<()> {
+        let spot = self.spot(path)?;
+        let done = self
+            .fails_at(FailPoint::TreeRemove)
+            .and_then(|()| sys::unlinkat(&spot.parent, spot.name, AtFlags::empty()));
+        self.let_go(spot);
+        done.map_err(|error| disk(path, error))
+    }
+
+    /// Removes a file or link that has one of the `known` contents. Anything else was put there by somebody else.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn remove_known(&self, path: &TreePath, known: &[ETag]) -> Outcome<Placed> {
+        let spot = self.spot(path)?;
+        let done = match (&spot.file, self.is_one_of(&spot, known)) {
+            (None, _) => Err(Errno::NOENT),
+            (Some((_, before)), Ok(true)) => {
+                self.fails_at(FailPoint::TreeRemove).and_then(|()| self.take_away(&spot, before, known))
+            }
+            (Some(_), Ok(false)) => Ok(Placed::Edited),
+            (Some(_), Err(error)) => Err(error),
+        };
+        self.let_go(spot);
+        done.map_err(|error| disk(path, error))
+    }
+
+    fn take_away(&self, spot: &Spot<'_>, before: &sys::Stat, known: &[ETag]) -> rustix::io::Result<Placed> {
+        let mut old = Temporary { tree: self, name: self.temporary_name(), has_name: false };
+        match sys::renameat_with(&spot.parent, spot.name, &self.temporary, &*old.name, RenameFlags::NOREPLACE) {
+            Err(error) if is_unsupported(error) => {
+                return sys::unlinkat(&spot.parent, spot.name, AtFlags::empty()).map(|()| Placed::Done);
+            }
+            outcome => outcome?,
+        }
+        old.has_name = true;
+        if old.is_what_was_seen(&old.stat()?, before, known) {
+            return Ok(Placed::Done);
+        }
+        match old.rename(spot, RenameFlags::NOREPLACE) {
+            // Whoever wrote it anew in this moment has the last word.
+            Ok(()) | Err(Errno::EXIST) => Ok(Placed::Edited),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn spot<'a>(&self, path: &'a TreePath) -> Outcome<Spot<'a>> {
+        let (parent, name) = self.parent_of(path)?;
+        let file = match sys::openat(&parent, name, HOLD, Mode::empty()) {
+            Ok(file) => {
+                let stat = sys::fstat(&file).map_err(|error| disk(path, error))?;
+                Some((file, stat))
+            }
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(disk(path, error)),
+        };
+        Ok(Spot { parent, name, file })
+    }
+
+    fn let_go(&self, spot: Spot<'_>) {
+        self.disposal.of(Held::from(spot.file.map(|(file, _)| file)));
+    }
+
+    /// Whether what stands there is nothing, or has one of these contents.
+    fn is_one_of(&self, spot: &Spot<'_>, known: &[ETag]) -> rustix::io::Result<bool> {
+        match &spot.file {
+            Some((_, stat)) => is_known(&spot.parent, spot.name, stat, known),
+            None => Ok(true),
+        }
+    }
+
+    fn temporary_name(&self) -> String {
+        format!("{:x}", self.counter.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Writes a file under a name of our own.
+    fn written(&self, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<Temporary<'_>> {
+        let new = Temporary { tree: self, name: self.temporary_name(), has_name: true };
+        self.write(&new.name, install, spot)?;
+        self.fails_at(FailPoint::TreeRename)?;
+        Ok(new)
+    }
+
+    fn write(&self, name: &str, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<()> {
+        self.fails_at(FailPoint::TreeWrite)?;
+        let before = spot.file.as_ref().map(|(_, stat)| stat);
+        if install.kind == FileKind::Symlink {
+            sys::symlinkat(OsStr::from_bytes(install.content), &self.temporary, name)?;
+        } else {
+            let kept = before.and_then(to_stat).filter(|stat| stat.kind == StatKind::File).map(|stat| stat.kept_mode());
+            let wanted = install.disk.mode.or(kept).unwrap_or(0o644) & 0o7777;
+            let mode = with_execute_bits(wanted, install.kind);
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let mut file = File::from(sys::openat(&self.temporary, name, flags, Mode::from_raw_mode(0o600))?);
+            reserve(&file, install.content.len()).map_err(to_errno)?;
+            file.write_all(install.content).map_err(to_errno)?;
+            sys::fchmod(&file, Mode::from_raw_mode(mode))?;
+            if let Some(modified) = install.disk.modified {
+                sys::futimens(&file, &modified_only(modified))?;
+            }
+        }
+        if self.is_root_user {
+            let owner = match (install.disk.owner, before) {
+                (Some(owner), _) => owner,
+                (None, Some(stat)) => (stat.st_uid, stat.st_gid),
+                (None, None) => sys::fstat(&spot.parent).map(|stat| (stat.st_uid, stat.st_gid))?,
+            };
+            if owner != (0, 0) {
+                let (uid, gid) = (Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)));
+                sys::chownat(&self.temporary, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Temporary<'_> {
+    fn stat(&self) -> rustix::io::Result<sys::Stat> {
+        sys::statat(&self.tree.temporary, &*self.name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn rename(&mut self, spot: &Spot<'_>, flags: RenameFlags) -> rustix::io::Result<()> {
+        sys::renameat_with(&self.tree.temporary, &*self.name, &spot.parent, spot.name, flags)?;
+        self.has_name = flags == RenameFlags::EXCHANGE;
+        Ok(())
+    }
+
+    /// Whether this is the file that was looked at before it was renamed, or one like it. What cannot be read is not.
+    fn is_what_was_seen(&self, now: &sys::Stat, before: &sys::Stat, known: &[ETag]) -> bool {
+        is_same(now, before) || is_known(&self.tree.temporary, &self.name, now, known).unwrap_or(false)
+    }
+
+    /// Changes places with a file, which is in our hands then, and is given its name back when it is not the one that was looked at.
+    fn exchange(&mut self, spot: &Spot<'_>, before: &sys::Stat, known: &[ETag]) -> rustix::io::Result<Placed> {
+        let mut placed = self.stat()?;
+        match self.rename(spot, RenameFlags::EXCHANGE) {
+            // This disk cannot: nobody watches the moment between the look and the rename.
+            Err(error) if is_unsupported(error) => {
+                return self.rename(spot, RenameFlags::empty()).map(|()| Placed::Done);
+            }
+            outcome => outcome?,
+        }
+        let mut taken = self.stat()?;
+        if self.is_what_was_seen(&taken, before, known) {
+            return Ok(Placed::Done);
+        }
+        loop {
+            self.rename(spot, RenameFlags::EXCHANGE)?;
+            let next = self.stat()?;
+            if is_same(&next, &placed) {
+                return Ok(Placed::Edited);
+            }
+            // Edited once more in between: the newest has the last word.
+            (placed, taken) = (taken, next);
+        }
+    }
+}
+
+/// Whether a file or link has one of these contents.
+fn is_known(directory: &OwnedFd, name: &str, stat: &sys::Stat, known: &[ETag]) -> rustix::io::Result<bool> {
+    let content = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => return Err(Errno::ISDIR),
+        FileType::Symlink => sys::readlinkat(directory, name, Vec::new())?.into_bytes(),
+        FileType::RegularFile => {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file = File::from(sys::openat(directory, name, flags, Mode::empty())?);
+            let mut content = Vec::with_capacity(usize::try_from(stat.st_size).unwrap_or(0).min(MAX_FILE_BYTES) + 1);
+            file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(to_errno)?;
+            content
+        }
+        _ => return Ok(false),
+    };
+    Ok(known.contains(&ETag::of(&content)))
+}
+
+/// Whether a file is still the one that was looked at, and nobody wrote to it since. A rename changes the time of the last change
+/// of attributes, and no other.
+fn is_same(now: &sys::Stat, before: &sys::Stat) -> bool {
+    let identity = |stat: &sys::Stat| (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+    identity(now) == identity(before)
+}
+
+fn is_unsupported(error: Errno) -> bool {
+    matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
+}
+
+const fn with_execute_bits(mode: u32, kind: FileKind) -> u32 {
+    match kind {
+        // Whoever may read an executable file may run it, as git does on checkout.
+        FileKind::Executable => mode | ((mode & 0o444) >> 2),
+        FileKind::Regular | FileKind::Symlink => mode & !0o111,
+    }
+}
+
+#[cfg(test)]
+mod tests;

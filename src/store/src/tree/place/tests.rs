@@ -1,0 +1,84 @@
+#![expect(clippy::disallowed_methods, reason = "edits behind the server are made as a person makes them")]
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+
+fn tree() -> (tempfile::TempDir, WorkTree, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let tree = WorkTree::open(directory.path()).unwrap();
+    let file = directory.path().join("a.md");
+    fs::write(&file, "one").unwrap();
+    (directory, tree, file)
+}
+
+fn at(path: &str) -> TreePath {
+    TreePath::parse(path).unwrap()
+}
+
+fn put(tree: &WorkTree, known: &[&str]) -> Placed {
+    let path = at("a.md");
+    let known: Vec<_> = known.iter().map(|text| ETag::of(text.as_bytes())).collect();
+    let disk = DiskAttributes::default();
+    tree.replace(&Install { path: &path, content: b"two", kind: FileKind::Regular, disk }, &known).unwrap()
+}
+
+fn assert_nothing_left(directory: &Path) {
+    assert_eq!(fs::read_dir(directory.join(".svc/state/tmp")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_known_file_is_replaced_and_any_other_stays() {
+    let (directory, tree, file) = tree();
+    assert_eq!(put(&tree, &["none", "three"]), Placed::Edited);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one");
+    assert_eq!(put(&tree, &["none", "one"]), Placed::Done);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+    assert_eq!(tree.remove_known(&at("a.md"), &[ETag::of(b"one")]).unwrap(), Placed::Edited);
+    assert_eq!(tree.remove_known(&at("a.md"), &[ETag::of(b"two")]).unwrap(), Placed::Done);
+    assert!(!file.exists());
+    assert!(tree.remove_known(&at("a.md"), &[]).is_err());
+    assert_eq!(put(&tree, &[]), Placed::Done, "nothing is lost over nothing");
+    assert_nothing_left(directory.path());
+}
+
+/// A program that has the file open goes on writing into the file that has the name.
+#[test]
+fn a_program_in_the_middle_of_writing_finds_its_file_in_place() {
+    let (directory, tree, file) = tree();
+    let mut open = fs::OpenOptions::new().write(true).truncate(true).open(&file).unwrap();
+    assert_eq!(put(&tree, &["one"]), Placed::Edited);
+    open.write_all(b"by hand").unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "by hand");
+    assert_nothing_left(directory.path());
+}
+
+#[test]
+fn two_who_write_one_file_all_the_time_never_lose_the_text_that_came_last() {
+    let (directory, tree, file) = tree();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..400 {
+                // Whatever became of it, nobody is kept from writing.
+                let _ = put(&tree, &["one", "two"]);
+            }
+            is_over.store(true, Ordering::SeqCst);
+        });
+        let mut saves = 0;
+        while !is_over.load(Ordering::SeqCst) {
+            saves += 1;
+            let text = format!("by hand {saves}");
+            let beside = file.with_extension("new");
+            fs::write(&beside, &text).unwrap();
+            fs::rename(beside, &file).unwrap();
+            // Not one of the contents that may be covered.
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+            fs::write(&file, "one").unwrap();
+        }
+    });
+    assert_nothing_left(directory.path());
+}
