@@ -12,8 +12,8 @@ use crate::series::{Bound, Round};
 
 /// Between two looks at what nobody announces.
 const LOOK: Duration = Duration::from_millis(5);
-/// What a server at rest may take to come to rest.
-const RESTLESS: Duration = Duration::from_secs(120);
+/// How long a server may take to come to rest: one that indexes a million pages takes minutes.
+const RESTLESS: Duration = Duration::from_secs(600);
 
 /// What every measurement is handed. Dropping it removes everything it made on the disk.
 pub struct Run {
@@ -97,7 +97,7 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until a process was not seen working for a while, at most two minutes.
+    /// Waits until a process was not seen working for a while, at most ten minutes.
     ///
     /// # Errors
     /// When it is gone, or never rests.

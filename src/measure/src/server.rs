@@ -18,7 +18,7 @@ use crate::machine::{self, Memory};
 use crate::run::Run;
 
 /// How long adopting a tree may take.
-const START: Duration = Duration::from_secs(300);
+const START: Duration = Duration::from_secs(600);
 /// How long stopping may take.
 const STOP: Duration = Duration::from_secs(60);
 /// Between two looks whether it did.
