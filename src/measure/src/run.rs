@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use svcfs_work::Stop;
 use tempfile::TempDir;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::machine;
 use crate::series::{Bound, Round};
@@ -135,6 +137,30 @@ impl Run {
         }
         Ok(Round { latencies, elapsed: started.elapsed() })
     }
+}
+
+/// Ends a run when SIGINT or SIGTERM asks for it, so that it stops its servers and removes what it made; further ones change
+/// nothing, because whoever is impatient would be left with both.
+///
+/// # Errors
+/// What the operating system refuses.
+pub fn end_by_signal(stop: Stop) -> Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupt, mut terminate) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    let wait = move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+        stop.request();
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -21,12 +21,10 @@ use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use svcfs_measure::machine;
 use svcfs_measure::reading::{self, Reading};
-use svcfs_measure::run::Run;
+use svcfs_measure::run::{Run, end_by_signal};
 use svcfs_measure::table::Table;
 use svcfs_measure::writing::{self, Writing};
 use svcfs_work::Stop;
-use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::committer::Committer;
 use crate::mounted::Mounted;
@@ -157,26 +155,6 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(past.iter().map(Past::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(Table::markdown));
     text
-}
-
-/// Ends a run when somebody asks for it, so that it removes what it made.
-fn end_by_signal(stop: Stop) -> Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let (mut interrupt, mut terminate) = {
-        let _inside = runtime.enter();
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
-    };
-    let wait = move || {
-        runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        });
-        stop.request();
-    };
-    std::thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
-    Ok(())
 }
 
 /// Says what is going on.

@@ -9,14 +9,14 @@ use clap::builder::RangedU64ValueParser;
 use serde_json::{Map, Value};
 use svcfs_measure::pages::Pages;
 use svcfs_measure::plan::Plan;
-use svcfs_measure::run::Run;
+use svcfs_measure::run::{Run, end_by_signal};
 use svcfs_measure::series::bound;
 use svcfs_measure::table::Table;
 use svcfs_measure::{machine, reading, writing};
 use svcfs_work::Stop;
 
 use crate::failure::{Exit, Failure};
-use crate::{output, progress, signals};
+use crate::{output, progress};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,13 +74,8 @@ impl Bench {
     pub fn run(self) -> Result<(), Failure> {
         let directory = outside(&self.dir)?;
         self.must_have_room(&directory)?;
-        let listening = signals::listen()?;
         let stop = Stop::new();
-        let (end, asked) = (listening.end.clone(), stop.clone());
-        listening.runtime.spawn(async move {
-            end.cancelled().await;
-            asked.request();
-        });
+        end_by_signal(stop.clone())?;
         let program = std::env::current_exe().context("the path of this program is not known")?;
         let spinner = progress::spinner("measuring");
         let drawn = spinner.clone();
