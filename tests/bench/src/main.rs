@@ -109,35 +109,43 @@ fn main() -> Result<()> {
     let version = machine::run(Command::new("git").args(["describe", "--always", "--dirty"]));
     let version = version.map_or_else(|_| "unknown".to_owned(), |commit| format!("commit {}", commit.trim()));
     let facts = machine::facts(&dir, &version);
-    let begin = || Run::begin(program.clone(), &dir, stop.clone(), tell);
-    let text = told(&facts, &measure(begin, &extent, &only)?);
+    let mut measured = Measured::default();
+    let mut failed = Vec::new();
+    for part in Part::value_variants().iter().copied().filter(|part| only.is_empty() || only.contains(part)) {
+        let begin = || Run::begin(program.clone(), &dir, stop.clone(), tell);
+        if let Err(error) = begin().and_then(|run| measured.add(part, run, &extent)) {
+            ensure!(!stop.is_requested(), "ended before everything was measured; nothing is left behind");
+            // The others are worth their time.
+            tell(&format!("{part:?} failed: {error:#}"));
+            failed.push(format!("{part:?}"));
+        }
+    }
+    let text = told(&facts, &measured);
     std::io::stdout().write_all(text.as_bytes())?;
+    ensure!(failed.is_empty(), "{} failed, as told above; no document is written", failed.join(", "));
     if let Some(document) = write {
         document::replace(&document, &text)?;
     }
     Ok(())
 }
 
-/// Measures what was asked for, everything when nothing was.
-fn measure(begin: impl Fn() -> Result<Run>, extent: &Extent, only: &[Part]) -> Result<Measured> {
-    let is_asked = |part: Part| only.is_empty() || only.contains(&part);
-    let mut measured = Measured::default();
-    for part in Part::value_variants().iter().copied().filter(|part| is_asked(*part)) {
-        let (began, run) = (Instant::now(), begin()?);
+impl Measured {
+    /// Measures a part, and removes what it made.
+    fn add(&mut self, part: Part, run: Run, extent: &Extent) -> Result<()> {
+        let began = Instant::now();
         match part {
-            Part::Writing => measured.writing = Some(writing::measure(&run, &extent.plan)?),
-            Part::Reading => measured.reading = Some(reading::measure(&run, &extent.plan)?),
-            Part::Committer => measured.committer = Some(committer::measure(&run, extent)?),
-            Part::Scale => measured.scale = Some(scale::measure(&run, extent)?),
-            Part::Mounted => measured.mounted = Some(mounted::measure(&run, extent)?),
-            Part::Pauses => measured.pauses = Some(pauses::measure(&run, extent)?),
-            Part::History => measured.past = Some(past::measure(&run, extent)?),
+            Part::Writing => self.writing = Some(writing::measure(&run, &extent.plan)?),
+            Part::Reading => self.reading = Some(reading::measure(&run, &extent.plan)?),
+            Part::Committer => self.committer = Some(committer::measure(&run, extent)?),
+            Part::Scale => self.scale = Some(scale::measure(&run, extent)?),
+            Part::Mounted => self.mounted = Some(mounted::measure(&run, extent)?),
+            Part::Pauses => self.pauses = Some(pauses::measure(&run, extent)?),
+            Part::History => self.past = Some(past::measure(&run, extent)?),
         }
-        // What a part left does not burden the next, nor fill the disk.
         run.end()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
+        Ok(())
     }
-    Ok(measured)
 }
 
 /// Facts and tables: what was asked for first, then the figures by themselves.

@@ -29,8 +29,9 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Pauses> {
     run.tell("large pages by one client");
     let root = run.at("heavy");
     pages.plant(run, &root)?;
+    // For as long as the client writes: what the disk keeps waiting by itself takes time to happen, too.
     let mut flushes = Series::default();
-    flushes.add(disk::append(run, extent.plan.short, |at| pages.text(at, at + 1))?);
+    flushes.add(disk::append(run, bound, |at| pages.text(at, at + 1))?);
     let log = run.at("heavy.log");
     let server = Server::start(run, Place { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
     server.until_quiet(run)?;
