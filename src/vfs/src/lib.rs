@@ -154,6 +154,7 @@ impl Vfs {
         {
             return Err(Fault::internal("the committer died"));
         }
+        self.core.history.close();
         self.core.log.close()?;
         if let Some(lock) = self.lock.lock().take() {
             lock.0.unlock().map_err(Fault::internal)?;

@@ -106,6 +106,7 @@ pub struct History {
     /// The one that writes `.git/index`.
     indexed: Mutex<Option<Repository>>,
     disposal: Disposal,
+    merger: pack::Merger,
     blamed: Mutex<blame::Blamed>,
     fail: FailPoints,
 }
@@ -113,7 +114,6 @@ pub struct History {
 struct Writer {
     repository: Repository,
     objects: object::Objects,
-    packs: pack::Packs,
 }
 
 impl History {
@@ -132,8 +132,12 @@ impl History {
             Err(error) => return Err(error.into()),
         };
         exclude::exclude(&repository, unversioned)?;
-        let writer =
-            Mutex::new(Writer { repository, objects: object::Objects::default(), packs: pack::Packs::default() });
+        let packs = repository.commondir().join("objects/pack");
+        if let Err(error) = pack::sweep_temporary(&packs) {
+            warn!(%error, "what a crash left of packs cannot be removed");
+        }
+        let merger = pack::Merger::start(packs, fail.clone())?;
+        let writer = Mutex::new(Writer { repository, objects: object::Objects::default() });
         Ok((
             Self {
                 root: root.to_owned(),
@@ -141,6 +145,7 @@ impl History {
                 readers: Mutex::default(),
                 indexed: Mutex::default(),
                 disposal: Disposal::start()?,
+                merger,
                 blamed: Mutex::default(),
                 fail,
             },

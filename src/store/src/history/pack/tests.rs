@@ -1,14 +1,18 @@
 #![expect(clippy::disallowed_methods, reason = "packs are looked at and taken away by hand")]
 
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use svcfs_base::{Actor, CommitId};
 
 use super::super::Edit;
 use super::super::tests::{Fixture, at, author, fixture, write};
+use super::set::FAN;
 use super::*;
+use crate::StoreError;
 
 impl Fixture {
     fn packs(&self) -> Vec<PathBuf> {
@@ -16,6 +20,32 @@ impl Fixture {
         let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
         files.sort();
         files
+    }
+
+    fn data_files(&self) -> Vec<PathBuf> {
+        self.packs().into_iter().filter(|file| file.extension().is_some_and(|extension| extension == "pack")).collect()
+    }
+
+    /// Waits for the thread that merges.
+    fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_so(self) {
+            assert!(Instant::now() < deadline, "{what}: {:?}", self.packs());
+            std::thread::yield_now();
+        }
+    }
+
+    /// The next life of the same repository.
+    fn again(self) -> Self {
+        let Self { directory, history } = self;
+        drop(history);
+        let (history, _) = super::super::History::open(directory.path(), &[]).unwrap();
+        Self { directory, history }
+    }
+
+    fn checkpoint(&self) {
+        self.history.flushing();
+        self.history.flushed();
     }
 
     fn stage(&self, parent: Option<CommitId>, edits: &[Edit<'_>]) -> Outcome<CommitId> {
@@ -100,46 +130,154 @@ fn the_same_objects_published_twice_stand_in_a_merged_pack_once() {
 }
 
 #[test]
-fn packs_that_were_flushed_stay_until_the_one_they_were_merged_into_is_flushed() {
+fn packs_that_were_flushed_are_merged_beside_the_writer_and_go() {
     let fixture = fixture();
     let flushed = fixture.pages(None, 0, FAN - 1);
-    fixture.history.flushing();
-    fixture.history.flushed();
+    fixture.checkpoint();
     let on_the_disk = fixture.packs();
-    fixture.pages(flushed, FAN - 1, FAN + 1);
-    // The power goes: what was made since the flush is lost with it, what was taken away stays so.
-    let merged: Vec<_> = fixture.packs().into_iter().filter(|file| !on_the_disk.contains(file)).collect();
-    let copy = tempfile::tempdir().unwrap();
-    let git = fixture.directory.path().join(".git");
-    assert!(Command::new("cp").arg("-a").arg(&git).arg(copy.path()).status().unwrap().success());
-    for file in &merged {
-        fs::remove_file(copy.path().join(".git").join(file.strip_prefix(&git).unwrap())).unwrap();
-    }
-    let head = flushed.unwrap().to_string();
-    let rest = ["update-ref", "refs/heads/main", &head];
-    assert!(Command::new("git").arg("-C").arg(copy.path()).args(rest).status().unwrap().success());
-    let checked = Command::new("git").arg("-C").arg(copy.path()).args(["fsck", "--strict", "--no-reflogs"]).output();
-    assert!(checked.unwrap().status.success());
-
-    fixture.history.flushing();
-    fixture.history.flushed();
-    assert!(on_the_disk.iter().all(|file| !file.exists()), "merged and flushed: {:?}", fixture.packs());
+    fixture.pages(flushed, FAN - 1, FAN);
+    fixture.until("merged", |_| on_the_disk.iter().all(|file| !file.exists()));
+    assert_eq!(fixture.data_files().len(), 1, "{:?}", fixture.packs());
     fixture.git(&["fsck", "--strict", "--full"]);
 }
 
 #[test]
-fn packs_that_are_merged_while_they_are_flushed_stay_until_the_next_flush() {
+fn packs_of_many_short_lives_become_few() {
+    let mut fixture = fixture();
+    let mut head = None;
+    for life in 0..FAN * 9 {
+        let count = life % 3 + 1;
+        head = fixture.pages(head, life * 10, life * 10 + count);
+        fixture.checkpoint();
+        fixture = fixture.again();
+        assert!(fixture.data_files().len() < 3 * FAN, "life {life}: {:?}", fixture.packs());
+    }
+    fixture.git(&["fsck", "--strict", "--full"]);
+    assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), (FAN * 9 * 2).to_string());
+}
+
+/// Clones a repository again and again, and checks what came of it; how often that was something.
+fn clones(fixture: &Fixture, is_done: &AtomicBool) -> usize {
+    let mut runs = 0;
+    while !is_done.load(Ordering::Relaxed) {
+        let place = tempfile::tempdir().unwrap();
+        let clone = place.path().join("clone");
+        let mut command = Command::new("git");
+        command.args(["clone", "-q", "--bare", "--no-local"]).arg(fixture.directory.path()).arg(&clone);
+        // Before the first commit there is no branch; and a pack may be merged away while it is read.
+        if command.output().unwrap().status.success() {
+            let fsck = Command::new("git").arg("-C").arg(&clone).args(["fsck", "--strict"]).output().unwrap();
+            assert!(fsck.status.success(), "{}", String::from_utf8_lossy(&fsck.stderr));
+            runs += 1;
+        }
+    }
+    runs
+}
+
+#[test]
+fn thousands_of_batches_over_several_lives_leave_few_packs_and_stock_git_works_beside_them() {
+    let mut fixture = fixture();
+    let (mut head, mut number) = (None, 0);
+    for life in 0..4 {
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let git = scope.spawn(|| clones(&fixture, &is_done));
+            let done = Done(&is_done);
+            for _ in 0..700 {
+                let path = at(&format!("{}/{}.md", number % 7, number % 61));
+                head = Some(fixture.commit(head, &[write(&path, &format!("version {number}"))]));
+                number += 1;
+                if number % 200 == 0 {
+                    fixture.checkpoint();
+                }
+            }
+            drop(done);
+            assert!(git.join().unwrap() > 0, "life {life}: nothing was cloned");
+        });
+        fixture.checkpoint();
+        fixture = fixture.again();
+        assert!(fixture.data_files().len() <= 50, "life {life}: {:?}", fixture.packs());
+    }
+    fixture.git(&["fsck", "--strict", "--full"]);
+    assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), number.to_string());
+    fixture.git(&["gc", "-q"]);
+    fixture.git(&["fsck", "--strict", "--full"]);
+}
+
+#[test]
+fn what_git_packed_tightly_or_means_to_keep_is_left_as_it_is() {
     let fixture = fixture();
-    let first = fixture.pages(None, 0, FAN - 1);
-    let flushing = fixture.packs();
-    fixture.history.flushing();
-    // Begun before it, the flush does not have the pack that they become.
-    fixture.pages(first, FAN - 1, FAN + 1);
-    fixture.history.flushed();
-    assert!(flushing.iter().all(|file| file.exists()), "the log let go of what is in them: {:?}", fixture.packs());
-    fixture.history.flushing();
-    fixture.history.flushed();
-    assert!(flushing.iter().all(|file| !file.exists()), "{:?}", fixture.packs());
+    let mut text = "a line\n".repeat(2_000);
+    let page = at("page.md");
+    let mut head = None;
+    for n in 0..3 {
+        text.push_str(&format!("line {n}\n"));
+        head = Some(fixture.commit(head, &[write(&page, &text)]));
+    }
+    fixture.git(&["repack", "-adfq", "--depth=5"]);
+    let theirs = fixture.data_files();
+    let fixture = fixture.again();
+    let head = fixture.pages(head, 0, 2);
+    let kept = fixture.data_files().into_iter().find(|file| !theirs.contains(file)).unwrap();
+    fs::write(kept.with_extension("keep"), "mine").unwrap();
+    fixture.checkpoint();
+    fixture.pages(head, 2, 3 * FAN);
+    fixture.checkpoint();
+    let fixture = fixture.again();
+    assert!(theirs.iter().chain([&kept]).all(|file| file.exists()), "{:?}", fixture.packs());
+    assert!(fixture.data_files().len() <= 2 + FAN, "{:?}", fixture.packs());
+    fixture.git(&["fsck", "--strict", "--full"]);
+}
+
+#[test]
+fn a_pack_that_is_damaged_is_not_merged_and_nothing_else_is_harmed() {
+    let fixture = fixture();
+    let head = fixture.pages(None, 0, FAN - 1);
+    let damaged = fixture.data_files().remove(0);
+    let mut bytes = fs::read(&damaged).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::remove_file(&damaged).unwrap();
+    fs::write(&damaged, &bytes).unwrap();
+    let before = fixture.packs();
+    let head = fixture.pages(head, FAN - 1, FAN);
+    assert!(before.iter().all(|file| file.exists()), "{:?}", fixture.packs());
+    assert_eq!(fs::read(&damaged).unwrap(), bytes);
+    // The others are merged with what comes next.
+    fixture.pages(head, FAN, FAN + 1);
+    assert_eq!(fixture.data_files().len(), 2, "{:?}", fixture.packs());
+    assert!(damaged.exists());
+}
+
+#[test]
+fn an_index_that_says_something_else_than_its_pack_is_not_believed() {
+    let fixture = fixture();
+    fixture.pages(None, 0, 2);
+    let packs = fixture.data_files();
+    let index = packs[0].with_extension("idx");
+    let whole = fs::read(&index).unwrap();
+    for at in (0..whole.len()).step_by(3) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x55;
+        fs::remove_file(&index).unwrap();
+        fs::write(&index, &bytes[..]).unwrap();
+        let parts: Vec<_> = packs
+            .iter()
+            .map(|path| set::Pack { path: path.clone(), bytes: fs::metadata(path).unwrap().len(), is_flushed: true })
+            .collect();
+        let target = tempfile::tempdir().unwrap();
+        let fail = crate::FailPoints::of(target.path());
+        let join = join::Join {
+            fail: &fail,
+            directory: target.path(),
+            temporary: target.path().join("new"),
+            is_flushed: false,
+        };
+        match join.run(&parts, &mut || Ok(())) {
+            Err(join::Failure::Unfit(path, _)) => assert_eq!(path, packs[0], "byte {at}"),
+            other => panic!("byte {at}: {other:?}"),
+        }
+        assert_eq!(fs::read_dir(target.path()).unwrap().count(), 0, "byte {at}: something is left over");
+    }
 }
 
 #[test]

@@ -32,8 +32,9 @@ pub(super) const DEEDS: &[Deed] = &[
     Deed { commits: 0, ..deed("a checkpoint is made", checkpoint) },
     deed("a tenth commit is made", |space| put(space, "eve", "10.md", "ten\n")),
     deed("an eleventh commit is made", |space| put(space, "eve", "11.md", "eleven\n")),
-    deed("a twelfth commit is made, and packs are merged", |space| put(space, "eve", "12.md", "twelve\n")),
+    deed("a twelfth commit is made", |space| put(space, "eve", "12.md", "twelve\n")),
     deed("a thirteenth commit is made", |space| put(space, "eve", "e/c.md", "thirteen\n")),
+    Deed { commits: 0, ..deed("packs that were flushed and packs that were not become one", merged) },
 ];
 
 fn apply(space: &TestSpace, who: &str, set: impl Into<ChangeSet>) -> Result<(), Fault> {
@@ -71,6 +72,17 @@ fn edit_behind(space: &TestSpace) -> Result<(), Fault> {
 fn checkpoint(space: &TestSpace) -> Result<(), Fault> {
     space.wait_until("a checkpoint is made", is_settled);
     Ok(())
+}
+
+fn merged(space: &TestSpace) -> Result<(), Fault> {
+    space.wait_until("packs are merged", |space| packs(space.directory.path()).len() < 6);
+    Ok(())
+}
+
+/// The packs that git has.
+pub(super) fn packs(root: &Path) -> Vec<std::path::PathBuf> {
+    let files = fs::read_dir(root.join(".git/objects/pack")).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|file| file.extension().is_some_and(|extension| extension == "pack")).collect()
 }
 
 pub(super) fn is_settled(space: &TestSpace) -> bool {

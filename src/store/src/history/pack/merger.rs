@@ -1,0 +1,297 @@
+//! Who merges packs: small ones that were not flushed, the committer by the way; all others, a thread that no writer waits for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+
+use parking_lot::{Condvar, Mutex};
+use tracing::warn;
+
+use super::join::{Failure, Join};
+use super::listing::{self, Listing};
+use super::set::{Bounds, FAN, Pack, Packs};
+use super::{Outcome, TEMPORARY, remove};
+use crate::disposal::{Disposal, Held};
+use crate::{FailPoint, FailPoints};
+
+/// Larger packs are not made: merging them takes a minute of the disk. Their offsets fit into 31 bits.
+const MAX_BYTES: u64 = (2 << 30) - 1;
+/// What the committer merges by the way, in bytes: a few milliseconds.
+const MAX_BY_THE_WAY: u64 = 2 << 20;
+/// What is merged still when the server stops, so that packs of many short lives are merged, too.
+const MAX_AT_THE_END: u64 = 32 << 20;
+
+/// The packs of a repository, and the thread that merges them.
+pub(in super::super) struct Merger {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    directory: PathBuf,
+    state: Mutex<State>,
+    called: Condvar,
+    /// Tells temporary names apart.
+    serial: AtomicUsize,
+    /// Packs that went since somebody asked.
+    removed: AtomicUsize,
+    fail: FailPoints,
+}
+
+#[derive(Default)]
+struct State {
+    packs: Packs,
+    /// The thread has something to look at.
+    is_called: bool,
+    /// Packs of earlier lives were looked for.
+    has_looked: bool,
+    /// Everything is flushed: what lies there from earlier lives is whole.
+    is_settled: bool,
+    /// The disk refused: left until the next flush.
+    is_refused: bool,
+    is_stopping: bool,
+}
+
+impl Merger {
+    /// Starts the thread for a directory of packs.
+    pub(in super::super) fn start(directory: PathBuf, fail: FailPoints) -> Outcome<Self> {
+        let shared = Arc::new(Shared {
+            directory,
+            state: Mutex::default(),
+            called: Condvar::new(),
+            serial: AtomicUsize::new(0),
+            removed: AtomicUsize::new(0),
+            fail,
+        });
+        let worker = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("packs".to_owned()).spawn(move || worker.run())?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    pub(super) fn publish(&self, pack: Pack, keep: Option<PathBuf>) {
+        self.shared.state.lock().packs.publish(pack, keep);
+    }
+
+    /// A branch shows all packs: git's housekeeping may have them, and small ones are merged.
+    pub(super) fn release(&self, disposal: &Disposal) {
+        let keeps = self.shared.state.lock().packs.release();
+        for keep in keeps {
+            match fs::remove_file(&keep) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    warn!(file = %keep.display(), %error, "a mark that keeps a pack from `git gc` could not be removed");
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        let small = Bounds { is_fresh: true, below: u32::MAX, max_bytes: MAX_BY_THE_WAY, least: FAN };
+        while let Some(parts) = self.shared.claim(small) {
+            self.shared.merge(parts, Way::Along(disposal));
+        }
+        self.shared.call(|_| {});
+    }
+
+    pub(super) fn flushing(&self) {
+        self.shared.state.lock().packs.flushing();
+    }
+
+    pub(super) fn flushed(&self) {
+        self.shared.call(|state| (state.is_settled, state.is_refused) = (true, false));
+    }
+
+    /// Ends the thread: what is small is merged still, a large merge is given up.
+    pub(super) fn stop(&self) {
+        self.shared.call(|state| state.is_stopping = true);
+        if self.thread.lock().take().is_some_and(|thread| thread.join().is_err()) {
+            warn!("the thread that merges packs died");
+        }
+    }
+
+    /// How many packs went since this was asked.
+    pub(super) fn removed(&self) -> &AtomicUsize {
+        &self.shared.removed
+    }
+}
+
+impl Drop for Merger {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// How packs are merged.
+enum Way<'a> {
+    /// By the committer, of packs that the log has; files are let go of by this.
+    Along(&'a Disposal),
+    /// By the thread, flushed. Packs of lower classes than this, which came meanwhile, are merged first.
+    Aside(u32),
+}
+
+impl Shared {
+    fn call(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock();
+        change(&mut state);
+        state.is_called = true;
+        self.called.notify_one();
+    }
+
+    fn run(&self) {
+        let mut is_stopping = false;
+        while !is_stopping {
+            let mut state = self.state.lock();
+            while !state.is_called {
+                self.called.wait(&mut state);
+            }
+            state.is_called = false;
+            is_stopping = state.is_stopping;
+            let is_to_look = state.is_settled && !state.has_looked;
+            state.has_looked |= is_to_look;
+            drop(state);
+            if is_to_look && let Err(error) = self.look() {
+                warn!(%error, "packs of git from before the start could not be looked at; `git gc` merges them, too");
+            }
+            self.merge_below(u32::MAX);
+        }
+    }
+
+    /// Looks for packs of earlier lives of the server.
+    fn look(&self) -> Outcome<()> {
+        for entry in fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "pack") && path.with_extension("idx").exists() {
+                let bytes = fs::metadata(&path)?.len();
+                let mut state = self.state.lock();
+                if !state.packs.knows(&path) {
+                    state.packs.add(Pack { path, bytes, is_flushed: true });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_below(&self, class: u32) {
+        let bounds = |is_stopping| Bounds {
+            is_fresh: false,
+            below: class,
+            max_bytes: if is_stopping { MAX_AT_THE_END } else { MAX_BYTES },
+            least: 2,
+        };
+        loop {
+            let is_stopping = self.state.lock().is_stopping;
+            let Some(parts) = self.claim(bounds(is_stopping)) else { return };
+            let class = parts.iter().map(Pack::class).max().unwrap_or(0);
+            self.merge(parts, Way::Aside(class));
+        }
+    }
+
+    /// Takes packs out that are due; none when there are none or the disk refused a moment ago. Packs that are listed are left to
+    /// git from here on.
+    fn claim(&self, bounds: Bounds) -> Option<Vec<Pack>> {
+        loop {
+            let mut parts = {
+                let mut state = self.state.lock();
+                if state.is_refused {
+                    return None;
+                }
+                state.packs.claim(bounds)?
+            };
+            match Listing::of(&self.directory) {
+                Ok(None) => return Some(parts),
+                Ok(Some(listing)) => {
+                    let count = parts.len();
+                    parts.retain(|part| !listing.names(&part.path));
+                    if parts.len() == count {
+                        return Some(parts);
+                    }
+                    self.put_back(parts);
+                }
+                Err(error) => {
+                    warn!(%error, "git's list of packs cannot be read; packs are not merged");
+                    self.put_back(parts);
+                    self.state.lock().is_refused = true;
+                }
+            }
+        }
+    }
+
+    fn put_back(&self, parts: Vec<Pack>) {
+        let mut state = self.state.lock();
+        parts.into_iter().for_each(|part| state.packs.add(part));
+    }
+
+    fn merge(&self, mut parts: Vec<Pack>, way: Way<'_>) {
+        match self.joined(&parts, &way) {
+            Ok(()) => {}
+            Err(Failure::Stopping) => self.put_back(parts),
+            Err(Failure::Unfit(path, reason)) => {
+                if let Some(reason) = reason {
+                    warn!(file = %path.display(), "a pack of git {reason}; run `git fsck`");
+                }
+                // It is not thought of any more.
+                parts.retain(|part| part.path != path);
+                self.put_back(parts);
+            }
+            Err(Failure::Store(error)) => {
+                warn!(%error, "packs of git could not be merged; they are whole, and it is tried again");
+                self.put_back(parts);
+                self.state.lock().is_refused = true;
+            }
+        }
+    }
+
+    fn joined(&self, parts: &[Pack], way: &Way<'_>) -> Result<(), Failure> {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        let join = Join {
+            fail: &self.fail,
+            directory: &self.directory,
+            temporary: self.directory.join(format!("{TEMPORARY}merged-{serial}")),
+            is_flushed: matches!(way, Way::Aside(_)),
+        };
+        let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
+        self.has_room_for(bytes)?;
+        let mut between = || match way {
+            Way::Along(_) => Ok(()),
+            Way::Aside(_) if bytes > MAX_AT_THE_END && self.state.lock().is_stopping => Err(Failure::Stopping),
+            Way::Aside(class) => {
+                self.merge_below(*class);
+                Ok(())
+            }
+        };
+        let merged = join.run(parts, &mut between)?;
+        self.put_back(vec![merged.clone()]);
+        for part in parts.iter().filter(|part| part.path != merged.path) {
+            self.fail.at(FailPoint::PackDrop)?;
+            self.remove(&part.path, way)?;
+        }
+        self.removed.fetch_add(parts.len(), Ordering::Relaxed);
+        listing::drop_broken(&self.directory)?;
+        Ok(())
+    }
+
+    /// Writers need the disk more than this does.
+    fn has_room_for(&self, bytes: u64) -> Result<(), Failure> {
+        let disk = rustix::fs::statvfs(&self.directory).map_err(std::io::Error::from)?;
+        if bytes > MAX_BY_THE_WAY && disk.f_bavail.saturating_mul(disk.f_frsize) / 2 < bytes {
+            return Err(std::io::Error::from(std::io::ErrorKind::StorageFull).into());
+        }
+        Ok(())
+    }
+
+    /// Removes a pack whose objects are in another; not one that somebody wants to keep meanwhile.
+    fn remove(&self, pack: &Path, way: &Way<'_>) -> Outcome<()> {
+        let index = pack.with_extension("idx");
+        if pack.with_extension("keep").exists() {
+            return Ok(());
+        }
+        match way {
+            Way::Along(disposal) => {
+                let files = [Held::at(&index), Held::at(pack)];
+                remove(&index)?;
+                files.into_iter().for_each(|file| disposal.of(file));
+                Ok(())
+            }
+            Way::Aside(_) => remove(&index),
+        }
+    }
+}

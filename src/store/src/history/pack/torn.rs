@@ -1,0 +1,96 @@
+//! What a crash left of packs.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use sha1::{Digest, Sha1};
+use svcfs_base::Timestamp;
+
+use super::{CHECKSUM_BYTES, History, KEEP, Outcome, TEMPORARY, remove};
+
+/// How far the clock may have been wrong before a crash.
+const MAX_CLOCK_ERROR: Duration = Duration::from_secs(86_400);
+const READ_AHEAD: usize = 128 << 10;
+
+impl History {
+    /// Takes away what a crash left of packs written at or after `since`, whose bytes may not have reached the disk; the log
+    /// brings their objects again. How many. Older packs are not doubted: a checkpoint flushed them.
+    ///
+    /// # Errors
+    /// `State` when one cannot be read or removed.
+    pub fn sweep_torn_packs(&self, since: Timestamp) -> Outcome<usize> {
+        let writer = self.writer.lock();
+        let directory = writer.repository.commondir().join("objects/pack");
+        let since = SystemTime::from(since).checked_sub(MAX_CLOCK_ERROR).unwrap_or(SystemTime::UNIX_EPOCH);
+        let mut swept = 0;
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+            Err(error) => return Err(error.into()),
+        };
+        for entry in entries {
+            let file = entry?.path();
+            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let is_torn = if name.ends_with(".keep") && fs::read(&file).is_ok_and(|text| text == KEEP.as_bytes()) {
+                fs::remove_file(&file)?;
+                !file.with_extension("idx").exists() && file.with_extension("pack").exists()
+            } else {
+                name.ends_with(".idx") && !(is_whole(&file, since)? && is_whole(&file.with_extension("pack"), since)?)
+            };
+            if is_torn {
+                remove(&file.with_extension("idx"))?;
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+}
+
+/// Takes away files under temporary names: of a process that ended while it wrote them, perhaps large ones.
+pub(in super::super) fn sweep_temporary(directory: &Path) -> Outcome<()> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a file ends in the checksum of what stands before it, as packs and their indexes do. Not read when it is older.
+pub(in super::super) fn is_whole(file: &Path, since: SystemTime) -> Outcome<bool> {
+    match fs::metadata(file).and_then(|stat| stat.modified()) {
+        Ok(modified) if modified < since => return Ok(true),
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    let file = File::open(file)?;
+    let Some(mut left) = file.metadata()?.len().checked_sub(CHECKSUM_BYTES as u64) else { return Ok(false) };
+    let mut reader = BufReader::with_capacity(READ_AHEAD, file);
+    let mut hasher = Sha1::new();
+    loop {
+        let bytes = reader.fill_buf()?;
+        let count = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        if count == 0 {
+            break;
+        }
+        hasher.update(&bytes[..count]);
+        reader.consume(count);
+        left -= count as u64;
+    }
+    let mut checksum = [0; CHECKSUM_BYTES];
+    match std::io::Read::read_exact(&mut reader, &mut checksum) {
+        Ok(()) => Ok(hasher.finalize()[..] == checksum),
+        // Somebody cut it off meanwhile.
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
