@@ -56,6 +56,7 @@ fn space(root: &Path) -> Arc<Vfs> {
         clock: Arc::new(SystemClock),
         gates: Vec::new(),
         scratch: Vec::new(),
+        commits: svcfs_vfs::Commits::Each,
         watch: false,
         progress: None,
     })

@@ -67,6 +67,7 @@ pub fn open(root: &Path) -> Arc<Vfs> {
         clock: Arc::new(SystemClock),
         gates: vec![Box::new(NoForbidden)],
         scratch,
+        commits: svcfs_vfs::Commits::Each,
         watch: false,
         progress: None,
     })

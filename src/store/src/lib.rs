@@ -23,7 +23,7 @@ pub use history::{
 };
 pub use log::{
     Activity, Against, ChangePage, DayActivity, Entry, Log, LogCheck, Occurrence, PageActivity, PathChange,
-    PathVersion, Record, Selection, SetOf,
+    PathVersion, Record, Role, Selection, SetOf,
 };
 pub use paths::{STATE_DIRECTORY, StatePaths};
 pub use tree::{Disk, Install, Placed, Special, SpecialKind, Stat, StatKind, WorkTree};

@@ -7,7 +7,7 @@ mod sets;
 
 use std::sync::mpsc::SyncSender;
 
-use svcfs_base::{Actor, Announcement, Door, Durability, ETag, Fault, FileKind, TreePath};
+use svcfs_base::{Actor, Announcement, Door, Durability, ETag, Fault, FileKind, Seq, TreePath};
 use svcfs_store::{FailPoint, StatKind};
 use tracing::{debug, warn};
 
@@ -29,7 +29,7 @@ impl Vfs {
 
     /// As [`Vfs::rescan`], for somebody who waits.
     pub(crate) fn rescan_and_tell(&self, reporter: &mut Reporter) -> Result<usize, Fault> {
-        self.settled()?;
+        self.committed()?;
         reporter.tell(Progress::Comparing);
         let paths = self.core.history.differences()?;
         let count = self.adopt_and_tell(&paths, reporter)?;
@@ -66,9 +66,11 @@ impl Vfs {
             self.settled()?;
         }
         let leaves = self.leaves_at(paths)?;
+        let uncommitted = self.core.uncommitted.at(&leaves);
         let head = self.core.history.head()?;
         // What is recorded between this look and the submission is left out by the committer.
-        let recorded = self.core.history.leaves_at(head, &leaves.iter().collect::<Vec<_>>())?;
+        let committed = self.core.history.leaves_at(head, &leaves.iter().collect::<Vec<_>>())?;
+        let recorded = uncommitted.into_iter().zip(committed).map(|(newer, committed)| newer.unwrap_or(committed));
         self.core.fail.pass(FailPoint::AdoptLooked);
         let mut sets = Sets::new(&self.core, reporter, leaves.len());
         for (path, known) in leaves.iter().zip(recorded) {
@@ -88,6 +90,7 @@ impl Vfs {
             if !self.core.places.of(path).is_versioned() && !path.is_root() {
                 continue;
             }
+            leaves.extend(self.core.uncommitted.below(path, Seq(0)).into_iter().map(|(path, _)| path));
             match self.core.tree.stat(path) {
                 Ok(stat) if stat.kind == StatKind::Directory => {
                     self.disk_leaves(path, &mut leaves)?;

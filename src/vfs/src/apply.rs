@@ -25,7 +25,8 @@ const MAX_PATHS_IN_MESSAGE: usize = 100;
 impl Vfs {
     /// Applies a set of changes: all of them or none.
     ///
-    /// With [`Durability::Now`] the answer comes after the set is flushed, committed and announced; with
+    /// With [`Durability::Now`] the answer comes after the set is flushed, committed (unless commits are
+    /// [gathered](crate::Commits::Gathered)) and announced; with
     /// [`Durability::Soon`] once it passed the gates and stands in the queue. Either way every reader sees it from then on.
     ///
     /// # Errors
@@ -37,7 +38,8 @@ impl Vfs {
         self.admit(caller, &set)?; // 1
         let waiting = if self.is_structural(&set) {
             let _tree = self.core.locks.hold_tree(); // 2
-            self.core.wait_settled(MAX_WAIT)?;
+            // What is renamed is asked of history.
+            self.core.wait_committed(MAX_WAIT)?;
             let accepted = self.accept(caller, set, true)?;
             // A directory rename shows in the tree only once it is done: nobody may look in between.
             return accepted.wait(&self.core, true);

@@ -11,11 +11,13 @@ use svcfs_base::{Actor, Clock, DiskAttributes, Door, ETag, Fault, FileKind, Kind
 use svcfs_store::{FailPoints, History, Install, Log, Placed, StatKind, StoreError, WorkTree};
 use tracing::warn;
 
+use crate::committer::Commits;
 use crate::feed::Feed;
 use crate::locks::Locks;
 use crate::overlay::{Leaf, Overlay};
 use crate::place::Places;
-use crate::queue::{Before, Queue};
+use crate::queue::{Before, Queue, Until};
+use crate::uncommitted::Uncommitted;
 
 /// How long a page renamed to a scratch name may be missing before its removal is recorded: an editor that keeps a backup
 /// writes the page anew within this time, and one save is then one version.
@@ -31,8 +33,11 @@ pub(crate) struct Core {
     pub(crate) log: Arc<Log>,
     pub(crate) history: History,
     pub(crate) clock: Arc<dyn Clock>,
+    /// When accepted changes become commits.
+    pub(crate) commits: Commits,
     pub(crate) locks: Locks,
     pub(crate) overlay: Overlay,
+    pub(crate) uncommitted: Uncommitted,
     pub(crate) queue: Queue,
     pub(crate) feed: Feed,
     /// Pages that were renamed to a scratch name, until their removal is recorded.
@@ -142,15 +147,27 @@ impl Core {
         self.tree.install(&installing(path, leaf))
     }
 
-    /// Waits until everything accepted so far is committed and announced.
+    /// Waits until everything accepted so far is durable, in the tree and announced.
     ///
     /// # Errors
     /// `NoSpace`, `ReadOnly` when the disk takes nothing now; `Unavailable` when it does not answer in time.
     pub(crate) fn wait_settled(&self, at_most: Duration) -> Result<(), Fault> {
+        self.wait_until(Until::Settled, at_most)
+    }
+
+    /// The same, and until history has it: commits that would have come later are made now.
+    ///
+    /// # Errors
+    /// As [`Core::wait_settled`].
+    pub(crate) fn wait_committed(&self, at_most: Duration) -> Result<(), Fault> {
+        self.wait_until(Until::Committed, at_most)
+    }
+
+    fn wait_until(&self, until: Until, at_most: Duration) -> Result<(), Fault> {
         let deadline = Instant::now() + at_most;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if self.queue.settle(left.min(LOOK)) {
+            if self.queue.settle(until, left.min(LOOK)) {
                 return Ok(());
             }
             let trouble = self.trouble.lock().as_ref().map(Fault::again);

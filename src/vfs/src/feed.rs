@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, Fault, FileKind, Seq, Timestamp, TreePath};
-use svcfs_store::{Log, Record};
+use svcfs_store::{Log, Record, Role};
 
 const KEPT_EVENTS: usize = 2048;
 
@@ -27,9 +27,9 @@ pub struct Event {
     pub message: String,
     /// How subscribers of the event stream hear of it.
     pub announcement: Announcement,
-    /// Its commit; none when nothing differed from the commit before.
+    /// Its commit; none when nothing differed from the commit before, or when it is made later, with those of other sets.
     pub commit: Option<CommitId>,
-    /// The paths it touched, in order.
+    /// The paths it touched, in order. None when it is a commit made of sets that had events of their own.
     pub changes: Vec<EventChange>,
 }
 
@@ -54,6 +54,8 @@ impl From<Record> for Event {
             new: entry.new,
             kind: entry.kind,
         };
+        // The sets of a commit that tells of several were told of themselves.
+        let entries = if record.role == Role::Gathered { Vec::new() } else { record.entries };
         Self {
             seq: record.seq,
             time: record.time,
@@ -62,7 +64,7 @@ impl From<Record> for Event {
             message: record.message,
             announcement: record.announcement,
             commit: record.commit,
-            changes: record.entries.into_iter().map(change).collect(),
+            changes: entries.into_iter().map(change).collect(),
         }
     }
 }

@@ -19,9 +19,11 @@ mod place;
 mod plan;
 mod progress;
 mod queue;
+mod uncommitted;
 mod view;
 mod watch;
 
+pub use committer::Commits;
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
 pub use nodes::{DiskSpace, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, WriteAt};
@@ -56,6 +58,8 @@ pub struct Options {
     pub gates: Vec<Box<dyn Gate>>,
     /// Names that are stored but never versioned (gaps.md D8), as globs on single path components.
     pub scratch: Vec<String>,
+    /// When accepted changes become commits.
+    pub commits: Commits,
     /// Whether edits made behind the server are looked for while it runs (at opening they always are).
     pub watch: bool,
     /// Who hears how far the opening is; let go when it ends.
@@ -80,7 +84,7 @@ impl Vfs {
     /// `Conflict`, naming the other's process id, when a server has this root already; `NotDirectory` when the root is a file;
     /// `ReadOnly`, `NoSpace`, `Forbidden` when state cannot be kept below it; `Internal` when log or git are damaged.
     pub fn open(options: Options) -> Result<Arc<Self>, Fault> {
-        let Options { root, clock, gates, scratch, watch, progress } = options;
+        let Options { root, clock, gates, scratch, commits, watch, progress } = options;
         let mut reporter = Reporter::new(progress);
         let root = prepare_root(&root)?;
         let lock = take_lock(&root)?;
@@ -107,8 +111,10 @@ impl Vfs {
             log,
             history,
             clock,
+            commits,
             locks: crate::locks::Locks::default(),
             overlay: crate::overlay::Overlay::default(),
+            uncommitted: crate::uncommitted::Uncommitted::default(),
             queue: crate::queue::Queue::default(),
             feed,
             departures: Mutex::default(),

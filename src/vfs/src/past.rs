@@ -80,7 +80,7 @@ impl Vfs {
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn versions(&self, path: &TreePath) -> Result<Vec<Version>, Fault> {
-        self.settled()?;
+        self.committed()?;
         let versions = self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS)?;
         Ok(versions
             .into_iter()
@@ -99,7 +99,7 @@ impl Vfs {
     /// `NotFound` (`version not found`) for an unknown commit, or one that does not have the path.
     pub fn version(&self, path: &TreePath, commit: &str) -> Result<Bytes, Fault> {
         let missing = || Fault::not_found(format!("version not found: `{path}` at `{}`", commit.escape_default()));
-        self.settled()?;
+        self.committed()?;
         let id = self.core.history.find(commit)?.ok_or_else(missing)?;
         let (blob, _) = self.core.history.leaf(id, path)?.ok_or_else(missing)?;
         self.core.history.blob(blob)?.ok_or_else(missing)
@@ -110,7 +110,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound` for a commit that is unknown.
     pub fn diff(&self, path: &TreePath, from: &str, to: &str) -> Result<String, Fault> {
-        self.settled()?;
+        self.committed()?;
         let find = |field: &str, hash: &str| -> Result<CommitId, Fault> {
             let missing = || Fault::not_found(format!("version not found: `{field}` is `{}`", hash.escape_default()));
             self.core.history.find(hash)?.ok_or_else(missing)
@@ -127,7 +127,7 @@ impl Vfs {
     /// # Errors
     /// `Invalid` (`unknown sequence`) when `since` is no commit this log knows.
     pub fn changes(&self, since: Option<&str>, limit: usize) -> Result<Changes, Fault> {
-        self.settled()?;
+        self.committed()?;
         let ChangePage { changes, is_split } = match since {
             Some(text) => {
                 let (seq, given) = self.position(text)?;
@@ -168,12 +168,22 @@ impl Vfs {
         self.core.places.is_visible(door, path)
     }
 
-    /// Waits until everything accepted so far is committed and announced; the position of the newest event then.
+    /// Waits until everything accepted so far is durable, in the tree and announced; the position of the newest event then.
     ///
     /// # Errors
     /// `Unavailable` when the disk does not answer in time.
     pub fn settled(&self) -> Result<Seq, Fault> {
         self.core.wait_settled(MAX_WAIT)?;
+        Ok(self.core.feed.last())
+    }
+
+    /// The same, and until history has it: a commit that would have come later ([`Commits::Gathered`](crate::Commits)) is made now.
+    /// Every question about history asks this first, and so sees what its asker wrote.
+    ///
+    /// # Errors
+    /// As [`Vfs::settled`].
+    pub fn committed(&self) -> Result<Seq, Fault> {
+        self.core.wait_committed(MAX_WAIT)?;
         Ok(self.core.feed.last())
     }
 

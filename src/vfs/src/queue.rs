@@ -137,13 +137,25 @@ pub(crate) struct Queue {
     left: Condvar,
 }
 
+/// What somebody waits for to have become of every set accepted so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// It is durable, in the tree and announced, or refused.
+    Settled,
+    /// The same, and history has it.
+    Committed,
+}
+
 #[derive(Default)]
 struct State {
     waiting: VecDeque<(Instant, Prepared)>,
     bytes: usize,
-    /// Sets ever accepted, and of those the ones settled or refused.
+    /// Sets ever accepted, of those the ones settled or refused, and of those the ones that need no commit any more.
     accepted: u64,
     done: u64,
+    committed: u64,
+    /// Somebody waits for the commits of so many.
+    wanted: u64,
     is_urgent: bool,
     is_nudged: bool,
     is_closed: bool,
@@ -233,25 +245,45 @@ impl Queue {
         self.state.lock().accepted += count as u64;
     }
 
-    /// Counts sets that are settled or refused, and lets those who wait go on.
-    pub(crate) fn done(&self, count: usize) {
-        self.state.lock().done += count as u64;
+    /// Counts sets that are settled or refused, and lets those who wait go on; with `is_committed`, none of those counted ever
+    /// is without its commit now.
+    pub(crate) fn done(&self, count: usize, is_committed: bool) {
+        let mut state = self.state.lock();
+        state.done += count as u64;
+        if is_committed {
+            state.committed = state.done;
+        }
+        drop(state);
         self.left.notify_all();
     }
 
-    /// Waits until everything accepted so far is settled or refused; false when `at_most` was not enough.
-    pub(crate) fn settle(&self, at_most: Duration) -> bool {
+    /// Whether somebody waits for commits that are not there.
+    pub(crate) fn is_commit_wanted(&self) -> bool {
+        let state = self.state.lock();
+        state.wanted > state.committed
+    }
+
+    /// Waits until everything accepted so far is as far as `until` says, or refused; false when `at_most` was not enough.
+    pub(crate) fn settle(&self, until: Until, at_most: Duration) -> bool {
         let deadline = Instant::now() + at_most;
         let mut state = self.state.lock();
         let target = state.accepted;
-        if state.done >= target {
+        let is_reached = |state: &State| match until {
+            Until::Settled => state.done >= target,
+            Until::Committed => state.committed >= target,
+        };
+        if is_reached(&state) {
             return true;
         }
         state.is_urgent = !state.waiting.is_empty() || state.is_urgent;
+        if until == Until::Committed {
+            state.wanted = state.wanted.max(target);
+            state.is_nudged = true;
+        }
         self.arrived.notify_one();
-        while state.done < target {
+        while !is_reached(&state) {
             if self.left.wait_until(&mut state, deadline).timed_out() {
-                return state.done >= target;
+                return is_reached(&state);
             }
         }
         true

@@ -15,6 +15,7 @@ use super::*;
 mod dependent;
 mod edited;
 mod faults;
+mod gathered;
 mod hostile;
 mod model;
 mod stop;
@@ -28,7 +29,15 @@ pub(crate) struct TestSpace {
 pub(crate) fn options(root: &Path, watch: bool) -> Options {
     let scratch = ["*~", "*.swp", "4913", "sed??????"].map(str::to_owned).to_vec();
     let gates: Vec<Box<dyn Gate>> = vec![Box::new(NoBadWord)];
-    Options { root: root.to_owned(), clock: Arc::new(SystemClock), gates, scratch, watch, progress: None }
+    Options {
+        root: root.to_owned(),
+        clock: Arc::new(SystemClock),
+        gates,
+        scratch,
+        commits: Commits::Each,
+        watch,
+        progress: None,
+    }
 }
 
 /// Refuses pages that say so, and stamps pages that ask for it.
@@ -54,7 +63,8 @@ impl TestSpace {
     }
     pub(crate) fn reopen(&mut self) {
         self.vfs.close().unwrap();
-        self.vfs = Vfs::open(options(self.directory.path(), false)).unwrap();
+        let commits = self.vfs.core.commits;
+        self.vfs = Vfs::open(Options { commits, ..options(self.directory.path(), false) }).unwrap();
     }
     pub(crate) fn put(&self, path: &str, text: &str) -> Applied {
         self.vfs.apply(&eve(), Change::put(at(path), text.to_owned())).unwrap()

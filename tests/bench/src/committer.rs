@@ -79,6 +79,7 @@ fn open(root: &Path) -> Result<Arc<Vfs>> {
         clock: Arc::new(SystemClock),
         gates: Vec::new(),
         scratch: Vec::new(),
+        commits: svcfs_vfs::Commits::Each,
         watch: true,
         progress: None,
     };

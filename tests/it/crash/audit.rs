@@ -52,22 +52,16 @@ fn difference(found: &Pages, expected: &Pages, in_flight: Option<&Deed>) -> Stri
 type Done = (String, String, BTreeMap<String, Option<String>>);
 
 /// History has every acknowledged deed once, under its author and message, and nothing else.
-pub fn history<'a>(what: &str, root: &Path, ledgers: impl Iterator<Item = &'a Ledger>) {
+pub fn history(what: &str, root: &Path, ledgers: &[&Ledger]) {
     let mut expected: BTreeMap<Done, usize> = BTreeMap::new();
-    for Deed { author, subject, effects } in ledgers.flat_map(|ledger| &ledger.deeds) {
+    for Deed { author, subject, effects } in ledgers.iter().flat_map(|ledger| &ledger.deeds) {
         let hash = |content: &String| ETag::of(content.as_bytes()).to_string();
         let effects = effects.iter().map(|(path, content)| (path.clone(), content.as_ref().map(hash))).collect();
         *expected.entry((author.clone(), subject.clone(), effects)).or_default() += 1;
     }
     let mut found: BTreeMap<Done, usize> = BTreeMap::new();
-    let format = "--format=%x01%an%x02%s%x02";
-    let log = git(root, &["log", "--raw", "--no-abbrev", "--no-renames", "-z", format]);
-    for commit in log.split('\u{1}').skip(1) {
-        let done = done(commit);
-        // The seed was there before the first server.
-        if done.0 != "fswatch" || !done.2.keys().all(|path| path == "seed.md") {
-            *found.entry(done).or_default() += 1;
-        }
+    for done in commits(root, "%s") {
+        *found.entry(done).or_default() += 1;
     }
     let lost: Vec<_> = expected.iter().filter(|(done, count)| found.get(*done) != Some(count)).collect();
     let unasked: Vec<_> = found.iter().filter(|(done, count)| expected.get(*done) != Some(count)).collect();
@@ -75,6 +69,57 @@ pub fn history<'a>(what: &str, root: &Path, ledgers: impl Iterator<Item = &'a Le
         lost.is_empty() && unasked.is_empty(),
         "{what}: not in history as acknowledged: {lost:#?}\nin history: {unasked:#?}"
     );
+}
+
+/// History has every acknowledged deed under its author, in a commit that says so: its content, or that of a later deed of the same
+/// commit. Nothing else is there, and each path has what became of it in the order in which it was done.
+pub fn gathered_history(what: &str, root: &Path, ledgers: &[&Ledger]) {
+    let commits = commits(root, "%B");
+    for ledger in ledgers {
+        // Where the commits of each path were left by the deed before.
+        let mut reached: BTreeMap<&String, usize> = BTreeMap::new();
+        for (number, deed) in ledger.deeds.iter().enumerate() {
+            for (path, content) in &deed.effects {
+                let hash = content.as_ref().map(|content| ETag::of(content.as_bytes()).to_string());
+                let from = reached.get(path).copied().unwrap_or(0);
+                let later = || ledger.deeds[number + 1..].iter().filter_map(|later| later.effects.get(path));
+                let is_it = |(author, message, effects): &Done| {
+                    let is_covered = || {
+                        let kept = effects.get(path)?;
+                        let mut later = later()
+                            .map(|content| content.as_ref().map(|content| ETag::of(content.as_bytes()).to_string()));
+                        later.find(|content| content == kept)
+                    };
+                    let is_said = *author == deed.author && message.lines().any(|line| line == deed.subject);
+                    is_said && (effects.get(path) == Some(&hash) || is_covered().is_some())
+                };
+                // Made and removed again in one commit: nothing is left to tell of it.
+                let is_nothing = || content.is_none() || later().any(Option::is_none);
+                match commits[from..].iter().position(is_it) {
+                    Some(at) => drop(reached.insert(path, from + at)),
+                    None => assert!(is_nothing(), "{what}: not in history as acknowledged: {} at {path}", deed.subject),
+                }
+            }
+        }
+    }
+    let mut known: BTreeMap<&String, Vec<Option<String>>> = BTreeMap::new();
+    for (path, content) in ledgers.iter().flat_map(|ledger| &ledger.deeds).flat_map(|deed| &deed.effects) {
+        known.entry(path).or_default().push(content.as_ref().map(|content| ETag::of(content.as_bytes()).to_string()));
+    }
+    for (author, message, effects) in &commits {
+        let is_known =
+            |(path, content): (&String, &Option<String>)| known.get(path).is_some_and(|known| known.contains(content));
+        assert!(effects.iter().all(is_known), "{what}: nobody did this: {author}: {message}: {effects:?}");
+    }
+}
+
+/// Every commit but that of the seed, which was there before the first server; oldest first.
+fn commits(root: &Path, message: &str) -> Vec<Done> {
+    let format = format!("--format=%x01%an%x02{message}%x02");
+    let log = git(root, &["log", "--reverse", "--topo-order", "--raw", "--no-abbrev", "--no-renames", "-z", &format]);
+    let all = log.split('\u{1}').skip(1).map(done);
+    all.filter(|done| done.0 != "fswatch" || !done.2.keys().all(|path| path == "seed.md" || path.starts_with(".svc/")))
+        .collect()
 }
 
 fn done(commit: &str) -> Done {

@@ -99,6 +99,7 @@ fn hangs_mounted() {
         clock: clock.clone(),
         gates,
         scratch: vec![],
+        commits: svcfs_vfs::Commits::Each,
         watch: false,
         progress: None,
     })

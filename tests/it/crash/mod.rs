@@ -7,6 +7,7 @@ pub mod load;
 pub mod random;
 pub mod server;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -41,17 +42,32 @@ impl Drop for Killer<'_> {
     }
 }
 
+/// Settings under which commits are gathered, most of them unmade when the server is killed.
+const GATHERING: &str = "[versioning]\nasync_commit = true\nbatch_window_ms = 150\nbatch_max_size = 4\n";
+
 #[test]
 fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
+    lives("", 10, audit::history);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_a_server_that_gathers_commits_is_killed_under_load() {
+    lives(GATHERING, 4, audit::gathered_history);
+}
+
+/// Servers with some settings, each killed under load; what history must be like after each.
+fn lives(config: &str, rounds: u64, history: impl Fn(&str, &Path, &[&Ledger])) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = setting("SVCFS_CRASH_SEED").unwrap_or(u64::from(now.subsec_nanos()));
-    let rounds = setting("SVCFS_CRASH_ROUNDS").unwrap_or(10);
+    let rounds = setting("SVCFS_CRASH_ROUNDS").unwrap_or(rounds);
     println!("seed {seed}: SVCFS_CRASH_SEED={seed} plays it again (threads will still meet in other ways)");
     let mut random = Random::new(seed);
     let binary = Binary::build();
     let folder = folder();
     let (root, mountpoint) = (folder.path().join("root"), folder.path().join("mnt"));
     std::fs::write(root.join("seed.md"), "# Seed\n").unwrap();
+    std::fs::create_dir(root.join(".svc")).unwrap();
+    std::fs::write(root.join(".svc/config.toml"), config).unwrap();
     let mountpoint = can_mount().then_some(mountpoint);
     let mut ledgers: Vec<(Driver, Ledger)> =
         Driver::all(mountpoint.is_some()).into_iter().map(|driver| (driver, Ledger::default())).collect();
@@ -77,7 +93,8 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
             audit::pages(&format!("round {round}, {driver:?}"), server.address(), ledger);
         }
         server.stop();
-        audit::history(&format!("round {round}"), &root, ledgers.iter().map(|(_, ledger)| ledger));
+        let all: Vec<_> = ledgers.iter().map(|(_, ledger)| ledger).collect();
+        history(&format!("round {round}"), &root, &all);
         leftovers::check_root(&root, &folder.path().join("clone"));
         assert_eq!(tree::files(&root), git::head(&root), "round {round}: the tree differs from the newest commit");
         binary.check_index(&root);

@@ -1,6 +1,7 @@
 //! The doors, as one sees them from outside: the same few verbs, whatever is spoken behind them.
 
 mod agent;
+mod asking;
 mod direct;
 pub mod kernel;
 mod rest;
@@ -52,6 +53,15 @@ impl Kind {
             Self::Direct | Self::Http | Self::Mcp => Some(TestSpace::new()),
             Self::Fuse => can_mount().then(TestSpace::mounted).flatten(),
         }
+    }
+    /// A new space to go into by this door whose commits are made later than its writers are answered.
+    pub fn gathering_space(self) -> Option<TestSpace> {
+        let is_mounted = self == Self::Fuse;
+        (!is_mounted || can_mount()).then(|| TestSpace::gathering(is_mounted))
+    }
+    /// This door of a space, for somebody who asks about history after each change.
+    pub fn asking(self, space: &TestSpace) -> Box<dyn Door> {
+        Box::new(asking::Asking::new(self.of(space), space))
     }
     /// This door of a space.
     pub fn of(self, space: &TestSpace) -> Box<dyn Door> {

@@ -87,7 +87,7 @@ impl Trial {
             audit::pages(&format!("{what}, {driver:?}"), server.address(), ledger);
         }
         server.stop();
-        audit::history(what, &disk.root(), ledgers.iter().map(|(_, ledger)| ledger));
+        audit::history(what, &disk.root(), &ledgers.iter().map(|(_, ledger)| ledger).collect::<Vec<_>>());
         leftovers::check_root(&disk.root(), &disk.aside("clone"));
         assert_eq!(
             tree::files(&disk.root()),

@@ -1,6 +1,7 @@
 //! Scenarios: each is played through every door, in a new space each time, and must leave the same story.
 
 mod bulk;
+mod gathered;
 mod history;
 mod interleaved;
 mod names;
@@ -13,9 +14,21 @@ use crate::doors::{self, Door, Kind};
 use crate::space::TestSpace;
 use crate::space::story::Story;
 
-/// Plays a scenario through every door. The story it leaves is the same through each, and equals the committed snapshot.
+/// Plays a scenario through every door. The story it leaves is the same through each, and equals the committed snapshot; also where
+/// commits are gathered, for those who ask about history after each change.
 #[track_caller]
 pub fn played(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) {
+    let expected = played_with_a_commit_each(name, &scenario);
+    for kind in doors::ALL {
+        let Some(space) = kind.gathering_space() else { continue };
+        scenario(&*kind.asking(&space), &space);
+        assert_eq!(space.story(), expected, "the story through {kind:?} differs where commits are gathered");
+    }
+}
+
+/// The same only where a change is answered with its own commit made.
+#[track_caller]
+pub fn played_with_a_commit_each(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) -> Story {
     let mut expected: Option<Story> = None;
     for kind in doors::ALL {
         let Some(space) = kind.space() else { continue };
@@ -34,4 +47,5 @@ pub fn played(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) {
             }
         }
     }
+    expected.unwrap()
 }

@@ -40,6 +40,9 @@ pub struct TestSpace {
     _turn: Option<MutexGuard<'static, ()>>,
 }
 
+/// Settings under which a commit waits until somebody asks for it.
+const GATHERING: &str = "versioning = { async_commit = true, batch_window_ms = 60_000 }";
+
 /// Mounting tests run one at a time: a machine under test has two processors, and a mount wants both.
 static ONE_MOUNT_AT_A_TIME: Mutex<()> = Mutex::new(());
 
@@ -61,22 +64,27 @@ pub fn me() -> String {
 impl TestSpace {
     /// An empty space, served over HTTP.
     pub fn new() -> Self {
-        Self::on(folder(), false, false)
+        Self::on(folder(), false, false, "")
+    }
+
+    /// An empty space whose commits are made later than its writers are answered, served over HTTP and mounted when asked for.
+    pub fn gathering(is_mounted: bool) -> Self {
+        Self::on(folder(), is_mounted, false, GATHERING)
     }
 
     /// An empty space, served and mounted; none, with the reason printed, where nothing can be mounted.
     pub fn mounted() -> Option<Self> {
-        can_mount().then(|| Self::on(folder(), true, false))
+        can_mount().then(|| Self::on(folder(), true, false, ""))
     }
 
     /// A space over what lies in `root` inside a folder, mounted, and watched for edits made behind it.
     pub fn watched(folder: TempDir) -> Self {
-        Self::on(folder, can_mount(), true)
+        Self::on(folder, can_mount(), true, "")
     }
 
-    fn on(folder: TempDir, is_mounted: bool, watch: bool) -> Self {
+    fn on(folder: TempDir, is_mounted: bool, watch: bool, config: &str) -> Self {
         let turn = is_mounted.then(|| ONE_MOUNT_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
-        let settings = Settings::resolve(Config::parse("", &|_| None), Overrides::default()).unwrap();
+        let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
         let clock = Arc::new(SystemClock);
         let root = folder.path().join("root");
         let opening = Opening { name: "default".to_owned(), root, clock: clock.clone(), watch, progress: None };
@@ -134,7 +142,7 @@ impl TestSpace {
 
     /// Waits until everything accepted is committed, announced and indexed.
     pub fn settle(&self) {
-        let settled = self.space().vfs.settled().unwrap();
+        let settled = self.space().vfs.committed().unwrap();
         assert!(self.space().indexed.wait(settled.0, LIMIT), "the indexer does not follow");
     }
 

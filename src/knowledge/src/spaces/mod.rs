@@ -7,12 +7,13 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use svcfs_base::{Clock, Fault, Kind, Seq};
-use svcfs_config::Settings;
+use svcfs_config::{Settings, Versioning};
 use svcfs_index::Index;
+use svcfs_vfs::{Commits, Options, Vfs};
 pub use svcfs_vfs::{OnProgress, Progress};
-use svcfs_vfs::{Options, Vfs};
 use svcfs_work::{Signal, Supervisor};
 
 use crate::kernel::Space;
@@ -56,6 +57,7 @@ pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> 
         clock,
         gates: vec![Box::new(LintGate::new(settings.lint.clone()))],
         scratch: settings.scratch.clone(),
+        commits: commits(&settings.versioning),
         watch,
         progress,
     })?;
@@ -64,6 +66,15 @@ pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> 
     let known = index.cursor()?;
     let indexed = if known > vfs.feed().last() { Seq(0) } else { known };
     Ok(Arc::new(Space::new(name, vfs, Arc::new(index), indexed)))
+}
+
+/// When accepted changes become commits, by the settings.
+const fn commits(versioning: &Versioning) -> Commits {
+    let Versioning { async_commit, batch_window_ms, batch_max_size, .. } = versioning;
+    if !*async_commit {
+        return Commits::Each;
+    }
+    Commits::Gathered { window: Duration::from_millis(*batch_window_ms), max_paths: *batch_max_size }
 }
 
 /// Starts the background work of a space: the indexer, woken by every change.

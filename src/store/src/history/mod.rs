@@ -234,6 +234,19 @@ impl History {
         Ok(found.into_iter().map(|leaf| leaf.map(|(id, kind)| (etag(id), kind))).collect())
     }
 
+    /// The files of a commit, also one that is staged and not published, that keep it from having a file at a path: one that stands
+    /// where a directory above it must be, or all those below it.
+    ///
+    /// # Errors
+    /// `Git` when the commit or a tree of it cannot be read.
+    pub fn in_the_way(&self, commit: Option<CommitId>, path: &TreePath) -> Outcome<Vec<TreePath>> {
+        let Some(commit) = commit else { return Ok(Vec::new()) };
+        let mut writer = self.writer.lock();
+        let Writer { repository, objects, .. } = &mut *writer;
+        let tree = objects.tree_of(repository, oid(commit)?)?;
+        tree::in_the_way(objects, repository, tree, path)
+    }
+
     /// Whether git can record a path at all; `git~1` is one it cannot.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use git2::{Oid, Repository};
-use svcfs_base::{FileKind, TreePath};
+use svcfs_base::{FileKind, Name, TreePath};
 
 use super::object::Objects;
 use super::{Outcome, file_mode};
@@ -151,6 +151,39 @@ impl Look<'_> {
         }
         Ok(())
     }
+}
+
+/// The files of a tree that keep it from having a file at a path: one where a directory above it must be, or all below it.
+pub(super) fn in_the_way(
+    objects: &mut Objects,
+    repository: &Repository,
+    root: Oid,
+    path: &TreePath,
+) -> Outcome<Vec<TreePath>> {
+    let (mut tree, mut at) = (root, TreePath::root());
+    for name in path.components() {
+        let raw = objects.raw_tree(repository, tree)?;
+        let entries = parsed(&raw)?;
+        let Ok(place) = position(&entries, name.as_bytes()) else { return Ok(Vec::new()) };
+        let Ok(name) = Name::parse(name) else { return Ok(Vec::new()) };
+        at = at.join(&name);
+        if !entries[place].is_tree() {
+            return Ok(if at == *path { Vec::new() } else { vec![at] });
+        }
+        tree = entries[place].id;
+    }
+    let mut below = Vec::new();
+    let mut open = vec![(at, tree)];
+    while let Some((directory, tree)) = open.pop() {
+        let raw = objects.raw_tree(repository, tree)?;
+        for entry in parsed(&raw)? {
+            // Names that are none of ours are in the way all the same.
+            let name = std::str::from_utf8(entry.name).ok().and_then(|name| Name::parse(name).ok());
+            let at = name.map_or_else(|| directory.clone(), |name| directory.join(&name));
+            if entry.is_tree() && at != directory { open.push((at, entry.id)) } else { below.push(at) }
+        }
+    }
+    Ok(below)
 }
 
 /// What stands under one name afterwards.

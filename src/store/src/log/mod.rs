@@ -27,7 +27,12 @@ use crate::{FailPoint, FailPoints, StatePaths, StoreError, probe};
 
 /// Contents above this many bytes go to a spool file of their own instead of the database.
 const SPOOL_ABOVE: usize = 1 << 20;
-const SCHEMA_NUMBER: i64 = 2;
+const SCHEMA_NUMBER: i64 = 3;
+/// What makes a log of the first form one of the second: it did not say which commits of others came from another branch.
+const TO_SECOND: &str = "ALTER TABLE sets ADD COLUMN against INTEGER NOT NULL DEFAULT 0;
+    UPDATE sets SET against = 2 WHERE is_foreign; CREATE INDEX jumps ON sets (seq) WHERE against = 2;";
+/// What makes a log of the second form one of the third: every set had a commit of its own.
+const TO_THIRD: &str = "ALTER TABLE sets RENAME COLUMN is_foreign TO role; PRAGMA user_version = 3;";
 const MAX_IDLE_READERS: usize = 8;
 /// So many records' contents are let go of at once.
 const PART: i64 = 500;
@@ -53,16 +58,45 @@ pub struct Record {
     pub provenance: Option<String>,
     /// How subscribers hear of it.
     pub announcement: Announcement,
-    /// True when somebody else made its commit: replay cannot build it again.
-    pub foreign: bool,
+    /// What it stands for.
+    pub role: Role,
     /// What its entries are the difference from.
     pub against: Against,
-    /// Its commit, known before it is logged; none when history is not kept or did not change.
+    /// Its commit, known before it is logged; none when it is [`Role::Deferred`], when history is not kept or did not change.
     pub commit: Option<CommitId>,
     /// Directory renames that belong to it, old name and new, to be done before the entries.
     pub moves: Vec<(TreePath, TreePath)>,
     /// The files it touches, in order.
     pub entries: Vec<Entry>,
+}
+
+/// What a [`Record`] stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// An accepted set with a commit of its own.
+    Set,
+    /// A commit that somebody else made: replay cannot build it again.
+    Foreign,
+    /// An accepted set without a commit: it is in one of those that the next [`Role::Gathered`] records tell.
+    Deferred,
+    /// A commit of deferred sets. Every set that was deferred before it is in this commit or in one beside it, or came to nothing;
+    /// their records hold the contents of its entries.
+    Gathered,
+}
+
+impl Role {
+    const fn number(self) -> i64 {
+        match self {
+            Self::Set => 0,
+            Self::Foreign => 1,
+            Self::Deferred => 2,
+            Self::Gathered => 3,
+        }
+    }
+
+    fn of_number(number: i64) -> Option<Self> {
+        [Self::Set, Self::Foreign, Self::Deferred, Self::Gathered].into_iter().find(|role| role.number() == number)
+    }
 }
 
 /// What the entries of a [`Record`] are the difference from.
@@ -146,11 +180,8 @@ impl Log {
                 "BEGIN; {} PRAGMA user_version = {SCHEMA_NUMBER}; COMMIT;",
                 include_str!("schema.sql")
             ))?,
-            1 => writer.execute_batch(&format!(
-                "BEGIN; ALTER TABLE sets ADD COLUMN against INTEGER NOT NULL DEFAULT 0;
-                 UPDATE sets SET against = 2 WHERE is_foreign; CREATE INDEX jumps ON sets (seq) WHERE against = 2;
-                 PRAGMA user_version = {SCHEMA_NUMBER}; COMMIT;"
-            ))?,
+            1 => writer.execute_batch(&format!("BEGIN; {TO_SECOND} {TO_THIRD} COMMIT;"))?,
+            2 => writer.execute_batch(&format!("BEGIN; {TO_THIRD} COMMIT;"))?,
             SCHEMA_NUMBER => {}
             other => {
                 return Err(StoreError::Damaged(format!(

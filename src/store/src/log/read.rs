@@ -9,7 +9,7 @@ use super::rows;
 use super::{Against, Log, Outcome, Record};
 use crate::FailPoint;
 
-const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, is_foreign, against";
+const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, role, against";
 
 /// One version of a path.
 #[derive(Debug, Clone)]

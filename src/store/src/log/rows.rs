@@ -6,14 +6,13 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
-use super::{Against, Entry, Record};
+use super::{Against, Entry, Record, Role};
 
 pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usize) -> rusqlite::Result<()> {
     let seq = number(record.seq);
     connection
         .prepare_cached(
-            "INSERT INTO sets (seq, time, actor, door, message, provenance, announcement, commit_id, is_foreign,
-                 against)
+            "INSERT INTO sets (seq, time, actor, door, message, provenance, announcement, commit_id, role, against)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         )?
         .execute(params![
@@ -25,7 +24,7 @@ pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usiz
             record.provenance,
             record.announcement.name(),
             record.commit.map(|commit| commit.as_bytes().to_vec()),
-            record.foreign,
+            record.role.number(),
             record.against.number(),
         ])?;
     for ((from, to), ordinal) in record.moves.iter().zip(0_i64..) {
@@ -70,7 +69,7 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
         announcement: Announcement::parse(&row.get::<_, String>(6)?)
             .ok_or_else(|| damaged(6, "unknown announcement"))?,
         commit: commit.map(|bytes| CommitId::try_from(&*bytes)).transpose().map_err(|error| damaged(7, error))?,
-        foreign: row.get(8)?,
+        role: Role::of_number(row.get(8)?).ok_or_else(|| damaged(8, "unknown role"))?,
         against: against(row, 9)?,
         moves: Vec::new(),
         entries: Vec::new(),

@@ -7,7 +7,7 @@ CREATE TABLE sets (
     provenance TEXT,
     announcement TEXT NOT NULL,
     commit_id BLOB,
-    is_foreign INTEGER NOT NULL,
+    role INTEGER NOT NULL,          -- 0 a set, 1 a commit of others, 2 a set without a commit, 3 the commit of such sets
     against INTEGER NOT NULL DEFAULT 0 -- what its changes are the difference from: 0 parent, 1 first of several, 2 another branch
 );
 CREATE INDEX sets_by_commit ON sets (commit_id);

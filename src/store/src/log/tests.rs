@@ -25,7 +25,7 @@ pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> Record {
         message: format!("eve: {path}"),
         provenance: Some("run:1".to_owned()),
         announcement: Announcement::Bulk,
-        foreign: false,
+        role: Role::Deferred,
         against: Against::FirstParent,
         commit: Some(CommitId::from_bytes([u8::try_from(seq).unwrap(); 20])),
         moves: vec![(TreePath::parse("x").unwrap(), TreePath::parse("y").unwrap())],
@@ -161,13 +161,20 @@ fn a_stretch_of_changes_tells_when_it_ends_within_a_commit() {
 #[test]
 fn a_log_of_the_first_form_is_taken_over() {
     let Fixture { directory, log } = fixture();
-    log.append(&[Record { foreign: true, ..record(1, "a", b"a") }, record(2, "b", b"b")]).unwrap();
+    log.append(&[
+        Record { role: Role::Foreign, ..record(1, "a", b"a") },
+        Record { role: Role::Set, ..record(2, "b", b"b") },
+    ])
+    .unwrap();
     log.close().unwrap();
     drop(log);
     let paths = StatePaths::of(directory.path());
     Connection::open(paths.log())
         .unwrap()
-        .execute_batch("DROP INDEX jumps; ALTER TABLE sets DROP COLUMN against; PRAGMA user_version = 1;")
+        .execute_batch(
+            "DROP INDEX jumps; ALTER TABLE sets DROP COLUMN against; ALTER TABLE sets RENAME COLUMN role TO is_foreign;
+             PRAGMA user_version = 1;",
+        )
         .unwrap();
     let (log, is_new) = Log::open(&paths).unwrap();
     assert!(!is_new);
@@ -175,6 +182,31 @@ fn a_log_of_the_first_form_is_taken_over() {
     let against: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.against).collect();
     assert_eq!(against, [Against::OtherBranch, Against::Parent]);
     assert_eq!(log.last_jump().unwrap(), Some(Seq(1)));
+    let roles: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.role).collect();
+    assert_eq!(roles, [Role::Foreign, Role::Set]);
+}
+
+#[test]
+fn a_log_of_the_second_form_is_taken_over() {
+    let Fixture { directory, log } = fixture();
+    log.append(&[
+        Record { role: Role::Foreign, ..record(1, "a", b"a") },
+        Record { role: Role::Set, ..record(2, "b", b"b") },
+    ])
+    .unwrap();
+    log.close().unwrap();
+    drop(log);
+    let paths = StatePaths::of(directory.path());
+    Connection::open(paths.log())
+        .unwrap()
+        .execute_batch("ALTER TABLE sets RENAME COLUMN role TO is_foreign; PRAGMA user_version = 2;")
+        .unwrap();
+    let (log, is_new) = Log::open(&paths).unwrap();
+    assert!(!is_new);
+    let roles: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.role).collect();
+    assert_eq!(roles, [Role::Foreign, Role::Set]);
+    log.append(&[record(3, "c", b"c")]).unwrap();
+    assert_eq!(log.after(Seq(2), 9).unwrap()[0].role, Role::Deferred);
 }
 
 #[test]

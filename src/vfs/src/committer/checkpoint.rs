@@ -41,6 +41,11 @@ impl Committer {
         if self.underway.is_some() {
             return;
         }
+        // Contents are let go of once their commits are flushed.
+        self.close_window();
+        if self.window.is_open() {
+            return;
+        }
         if let Err(error) = self.follow_head() {
             warn!(%error, "commits of others could not be recorded");
         }

@@ -1,7 +1,7 @@
 //! Commits that somebody else put on the branch: a person's `git commit`, a pull, a checkout.
 
 use svcfs_base::{Announcement, CommitId, Door, Seq};
-use svcfs_store::{Entry, ForeignCommit, ForeignEntry, Record, StoreError, Way};
+use svcfs_store::{Entry, ForeignCommit, ForeignEntry, Record, Role, StoreError, Way};
 
 use super::Committer;
 use crate::core::Core;
@@ -25,6 +25,8 @@ impl Committer {
         let records = foreign_records(&self.core, self.head, theirs)?;
         self.record_foreign(&records)?;
         self.head = Some(theirs);
+        // Ours come on top of theirs, before more is said of what history has.
+        self.window.hurry();
         Ok(())
     }
 
@@ -74,7 +76,7 @@ pub(crate) fn foreign_record(commit: ForeignCommit) -> Record {
         message: commit.message,
         provenance: None,
         announcement: Announcement::Files,
-        foreign: true,
+        role: Role::Foreign,
         against: commit.against,
         commit: Some(commit.commit),
         moves: Vec::new(),

@@ -2,26 +2,32 @@
 //!
 //! One rule: log, tree, git, feed, in this order. A set is logged with the commit it will get (commits are a function of
 //! parent, content, author and time), so that after a crash the same sets give the same commits. Until the log has a set,
-//! nothing of it is visible but unreferenced objects; from then on it will happen, whatever breaks.
+//! nothing of it is visible but unreferenced objects; from then on it will happen, whatever breaks. Where commits are gathered, a
+//! set is logged without one, and its commit is logged in the same way later: see `window`.
 
 mod checkpoint;
 mod foreign;
+mod gather;
 mod record;
 mod settle;
+mod window;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use svcfs_base::{CommitId, Fault, Seq, TreePath};
-use svcfs_store::Record;
+use svcfs_store::{Record, StoreError};
 use tracing::{error, info, warn};
 
 pub(crate) use foreign::{foreign_record, numbered};
+pub use window::Commits;
+pub(crate) use window::Window;
 
 use crate::adopt::adopted;
 use crate::core::{Core, Departure};
 use crate::queue::{After, Before, Effect, Next, Prepared};
+use crate::uncommitted::Recorded;
 
 /// A checkpoint comes after this long without writes, or when this much waits in the log.
 const IDLE: Duration = Duration::from_secs(1);
@@ -44,6 +50,8 @@ pub(crate) struct Committer {
     pub(crate) index_retry: Option<(Instant, Duration)>,
     /// Sets that nobody waits for and that the log could not take yet.
     pub(crate) held: Vec<Prepared>,
+    /// Sets that have no commit yet.
+    pub(crate) window: Window,
     /// The newest commit that is logged and not on the branch: the disk refused until the end, and the next opening goes on.
     pub(crate) left: Option<CommitId>,
     /// Paths that somebody edited before an accepted change was in place: the edits are yet to be recorded.
@@ -74,6 +82,7 @@ impl Committer {
             underway: None,
             index_retry: None,
             held: Vec::new(),
+            window: Window::default(),
             left: None,
             edited: BTreeSet::new(),
             theirs: Vec::new(),
@@ -102,17 +111,19 @@ impl Committer {
 
     fn deadline(&self) -> Option<Instant> {
         let departure = self.core.departures.lock().values().map(|departure| departure.due).min();
-        let checkpoint = (self.is_unsettled && self.underway.is_none()).then(|| self.last_work + IDLE);
+        let is_checkpoint_near = self.is_unsettled && self.underway.is_none() && !self.window.is_open();
+        let checkpoint = is_checkpoint_near.then(|| self.last_work + IDLE);
         let is_troubled = !self.held.is_empty() || self.core.trouble.lock().is_some();
         let retry = is_troubled.then(|| Instant::now() + RETRY);
         let index = self.index_retry.filter(|_| self.underway.is_none()).map(|(due, _)| due);
         // Departures are entered without waking this thread: it looks often enough for their two seconds.
         let look = Instant::now() + IDLE;
-        [departure, checkpoint, retry, index, Some(look)].into_iter().flatten().min()
+        let commits = self.window.due().map(|due| retry.unwrap_or(due));
+        [departure, commits, checkpoint, retry, index, Some(look)].into_iter().flatten().min()
     }
 
     fn idle(&mut self) {
-        if !self.held.is_empty() {
+        if !self.held.is_empty() || self.is_window_due() {
             let held = std::mem::take(&mut self.held);
             self.process(held);
         } else if self.core.trouble.lock().is_some() {
@@ -121,7 +132,7 @@ impl Committer {
             self.look_at_branch();
         }
         self.record_departures(Instant::now());
-        let is_idle = self.is_unsettled && self.last_work.elapsed() >= IDLE;
+        let is_idle = self.is_unsettled && self.last_work.elapsed() >= IDLE && !self.window.is_open();
         if is_idle || self.index_retry.is_some_and(|(due, _)| due <= Instant::now()) {
             self.checkpoint();
         }
@@ -151,6 +162,13 @@ impl Committer {
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
             self.process(held);
+        }
+        self.close_window();
+        if self.window.is_open() {
+            error!(
+                sets = self.window.count(),
+                "logged changes have no commit yet; they will when the space is opened again"
+            );
         }
         for prepared in &self.held {
             error!(message = %prepared.message, "an accepted write could not be logged before the end");
@@ -197,7 +215,7 @@ impl Committer {
                 return None;
             }
         };
-        let recorded = self.head.map_or(Ok(None), |head| self.core.history.leaf(head, &path));
+        let recorded = self.recorded(&path);
         let before = match recorded {
             Ok(recorded) => recorded.map(Before::from),
             Err(_) => Some(gone.before),
@@ -225,7 +243,15 @@ impl Committer {
             self.core.queue.count(1);
             self.process(vec![edits]);
         }
-        self.core.queue.done(done);
+        self.core.queue.done(done, !self.window.is_open());
+    }
+
+    /// What history has of a path, or will have once the window is closed.
+    fn recorded(&self, path: &TreePath) -> Result<Recorded, StoreError> {
+        match self.core.uncommitted.get(path, Seq(0)) {
+            Some(recorded) => Ok(recorded),
+            None => self.head.map_or(Ok(None), |head| self.core.history.leaf(head, path)),
+        }
     }
 
     /// A set of the edits that were found in the place of accepted changes, to come on top of those.
@@ -236,7 +262,7 @@ impl Committer {
                 // Another change of it is accepted already; its turn brings up what stands there.
                 continue;
             }
-            let recorded = self.head.map_or(Ok(None), |head| self.core.history.leaf(head, &path));
+            let recorded = self.recorded(&path);
             match recorded.and_then(|recorded| Ok((recorded, self.core.standing(&path)?))) {
                 Ok((recorded, standing)) => {
                     let (before, after) = (recorded.map(Before::from), standing.map(After::Leaf));

@@ -1,9 +1,10 @@
 //! Steps 6 and 8a: a commit for each set, made and unreferenced, then all sets of the batch in the log with one flush.
 
-use svcfs_base::{CommitId, Fault, FileKind, Seq, TreePath};
-use svcfs_store::{Against, Author, Edit, Entry, Record, StoreError, as_recorded, order_within};
+use svcfs_base::{CommitId, Fault, FileKind, Seq, Timestamp, TreePath};
+use svcfs_store::{Against, Author, Edit, Entry, Record, Role, StoreError, as_recorded, order_within};
 use tracing::error;
 
+use super::window::Commits;
 use super::{Committer, Planned};
 use crate::adopt::{adopted, adoption_message};
 use crate::overlay::Leaf;
@@ -12,26 +13,43 @@ use crate::queue::{After, Before, Effect, Prepared, Receipt};
 
 /// Where the next commit and the next record go.
 #[derive(Clone, Copy)]
-struct Tip {
-    commit: Option<CommitId>,
-    seq: Seq,
+pub(super) struct Tip {
+    pub(super) commit: Option<CommitId>,
+    pub(super) seq: Seq,
+    /// Sets of the window up to here are in `commit`.
+    pub(super) committed: Seq,
+}
+
+/// What a record is made as.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    pub(super) role: Role,
+    pub(super) time: Timestamp,
+    /// Whether the log keeps the contents.
+    pub(super) is_kept: bool,
 }
 
 impl Committer {
-    /// Step 6, with the objects of step 8 made first.
+    /// Step 6, with the objects of step 8 made first. With the window's commits, when it is their time.
     pub(super) fn log_all(&mut self, sets: Vec<Prepared>) -> Result<Vec<Planned>, (Vec<Prepared>, Fault)> {
         if let Err(error) = self.follow_head() {
             return Err((sets, error.into()));
         }
+        let mark = self.window.count();
+        self.log_planned(sets).map_err(|(sets, error)| {
+            self.window.keep_open();
+            self.take_back(mark);
+            (sets, error.into())
+        })
+    }
+
+    fn log_planned(&mut self, sets: Vec<Prepared>) -> Result<Vec<Planned>, (Vec<Prepared>, StoreError)> {
         let mut planned: Vec<Planned> = Vec::with_capacity(sets.len());
-        let mut tip = Tip { commit: self.left.or(self.head), seq: self.last };
+        let mut tip = Tip { commit: self.left.or(self.head), seq: self.last, committed: Seq(0) };
         let mut sets = sets.into_iter();
         while let Some(prepared) = sets.next() {
-            let refused = match self.plan(prepared, &mut tip) {
-                Ok(more) => {
-                    planned.extend(more);
-                    continue;
-                }
+            let refused = match self.plan(prepared, &mut tip, &mut planned) {
+                Ok(()) => continue,
                 Err(refused) => refused,
             };
             match *refused {
@@ -40,16 +58,26 @@ impl Committer {
                 }
                 (prepared, Setback::Premise(fault)) => self.turn_away(&prepared, fault),
                 (prepared, Setback::Store(error)) => {
-                    return Err((asked(planned).chain([prepared]).chain(sets).collect(), error.into()));
+                    return Err((asked(planned).chain([prepared]).chain(sets).collect(), error));
                 }
             }
         }
-        let records: Vec<Record> = planned.iter().map(|planned| planned.record.clone()).collect();
-        if records.is_empty() {
-            return Ok(planned);
+        if self.is_window_due() {
+            match self.close(&mut tip) {
+                Ok(commits) => planned.extend(commits),
+                Err(error) => return Err((asked(planned).collect(), error)),
+            }
         }
-        if let Err(error) = self.core.log.append(&records) {
-            return Err((asked(planned).collect(), error.into()));
+        let records: Vec<Record> = planned.iter().map(|planned| planned.record.clone()).collect();
+        if !records.is_empty()
+            && let Err(error) = self.core.log.append(&records)
+        {
+            return Err((asked(planned).collect(), error));
+        }
+        self.window_logged();
+        if records.is_empty() {
+            self.window_shown();
+            return Ok(planned);
         }
         self.last = tip.seq;
         self.is_unsettled = true;
@@ -81,16 +109,29 @@ impl Committer {
         }
     }
 
-    /// Makes a set's commit, unreferenced, and its record; before them, those of edits behind us that the set would cover.
-    fn plan(&self, mut prepared: Prepared, tip: &mut Tip) -> Result<Vec<Planned>, Box<(Prepared, Setback)>> {
-        let planned = if prepared.is_adopted {
+    /// Makes a set's commit, unreferenced, and its record; before them, those of edits behind us that the set would cover. A set
+    /// that gets its commit later is put into the window, one that does not comes after those that are in it.
+    fn plan(
+        &mut self,
+        mut prepared: Prepared,
+        tip: &mut Tip,
+        planned: &mut Vec<Planned>,
+    ) -> Result<(), Box<(Prepared, Setback)>> {
+        if prepared.is_adopted || self.core.commits == Commits::Each {
+            match self.close(tip) {
+                Ok(commits) => planned.extend(commits),
+                Err(error) => return Err(Box::new((prepared, Setback::Store(error)))),
+            }
+        }
+        let outcome = if prepared.is_adopted {
             self.plan_adopted(&mut prepared, tip).map(|record| (None, record)).map_err(Setback::Store)
         } else {
             self.plan_asked(&mut prepared, tip)
         };
-        match planned {
+        match outcome {
             Ok((unseen, Some(record))) => {
-                Ok(unseen.into_iter().chain([Planned { prepared, record, is_extra: false }]).collect())
+                planned.extend(unseen.into_iter().chain([Planned { prepared, record, is_extra: false }]));
+                Ok(())
             }
             Ok((_, None)) => {
                 self.forget(&prepared);
@@ -98,7 +139,7 @@ impl Committer {
                     // Whoever asked may have given up waiting.
                     let _ = answer.send(Ok(Receipt { seq: tip.seq, commit: None }));
                 }
-                Ok(Vec::new())
+                Ok(())
             }
             Err(setback) => Err(Box::new((prepared, setback))),
         }
@@ -106,12 +147,29 @@ impl Committer {
 
     /// A writer's set, and before it what it would cover unseen. No record when nothing is left of it: what it stood on was refused,
     /// and without that it changes nothing.
-    fn plan_asked(&self, prepared: &mut Prepared, tip: &mut Tip) -> Result<(Option<Planned>, Option<Record>), Setback> {
-        let mut ahead = *tip;
-        let unseen = match self.look_below(prepared, ahead.commit)? {
+    fn plan_asked(
+        &mut self,
+        prepared: &mut Prepared,
+        tip: &mut Tip,
+    ) -> Result<(Option<Planned>, Option<Record>), Setback> {
+        let (mark, mut ahead) = (self.window.count(), *tip);
+        let outcome = self.asked_and_unseen(prepared, &mut ahead);
+        if matches!(outcome, Ok((_, Some(_)))) {
+            *tip = ahead;
+        } else {
+            self.take_back(mark);
+        }
+        outcome
+    }
+
+    fn asked_and_unseen(
+        &mut self,
+        prepared: &mut Prepared,
+        tip: &mut Tip,
+    ) -> Result<(Option<Planned>, Option<Record>), Setback> {
+        let unseen = match self.look_below(prepared, tip)? {
             Some(unseen) => {
-                // Its content will be covered: the log keeps it.
-                let record = self.build(&unseen, &mut ahead, true)?;
+                let record = self.made(&unseen, tip)?;
                 Some(Planned { prepared: unseen, record, is_extra: true })
             }
             None => None,
@@ -122,9 +180,17 @@ impl Committer {
             }
             return Ok((None, None));
         }
-        let record = self.build(prepared, &mut ahead, true)?;
-        *tip = ahead;
+        let record = self.made(prepared, tip)?;
         Ok((unseen, Some(record)))
+    }
+
+    /// Makes a set's commit, or puts the set into the window. The log keeps the contents.
+    fn made(&mut self, prepared: &Prepared, tip: &mut Tip) -> Result<Record, StoreError> {
+        let form = Form { role: Role::Set, time: self.core.clock.now(), is_kept: true };
+        match self.core.commits {
+            Commits::Each => self.build(prepared, tip, form),
+            Commits::Gathered { window, .. } => self.defer(prepared, tip, window),
+        }
     }
 
     /// A set of edits behind us, without those that were recorded since they were seen, and without what git cannot record:
@@ -143,7 +209,8 @@ impl Committer {
         prepared.effects = fresh;
         while !prepared.effects.is_empty() {
             prepared.message = adoption_message(&prepared.actor, &prepared.effects);
-            match self.build(prepared, tip, false) {
+            let form = Form { role: Role::Set, time: self.core.clock.now(), is_kept: false };
+            match self.build(prepared, tip, form) {
                 Err(StoreError::Unrecordable { path, reason })
                     if prepared.effects.iter().any(|effect| effect.path == path) =>
                 {
@@ -164,19 +231,25 @@ impl Committer {
         Ok(None)
     }
 
-    fn build(&self, prepared: &Prepared, tip: &mut Tip, is_kept: bool) -> Result<Record, StoreError> {
-        let time = self.core.clock.now();
+    /// Makes a commit and its record.
+    pub(super) fn build(&self, prepared: &Prepared, tip: &mut Tip, form: Form) -> Result<Record, StoreError> {
         let message = as_recorded(&prepared.message);
-        let author = Author { actor: &prepared.actor, time, message: &message };
+        let author = Author { actor: &prepared.actor, time: form.time, message: &message };
         let edits: Vec<_> = prepared.effects.iter().map(edit_of).collect();
         let staged = self.core.history.stage(tip.commit, &edits, &author).map_err(|error| {
             let content = |edit: &Edit<'_>| if let Edit::Write { content, .. } = edit { content.len() } else { 0 };
             self.core.log.explained(error, edits.iter().map(content).sum())
         })?;
+        *tip = Tip { commit: Some(staged.commit), seq: tip.seq.next(), ..*tip };
+        Ok(self.record_of(prepared, tip.seq, form, tip.commit))
+    }
+
+    /// The record of a set.
+    pub(super) fn record_of(&self, prepared: &Prepared, seq: Seq, form: Form, commit: Option<CommitId>) -> Record {
         let entry = |effect: &Effect| {
             let leaf = match &effect.after {
-                Some(After::Leaf(leaf)) if is_kept => Some(leaf),
-                Some(After::Leaf(_) | After::Blob(..)) | None => None,
+                Some(After::Leaf(leaf)) => Some(leaf),
+                Some(After::Blob(..)) | None => None,
             };
             let kind = effect.after.as_ref().map(After::kind).or(effect.before.as_ref().map(|before| before.kind));
             Entry {
@@ -184,27 +257,26 @@ impl Committer {
                 old: effect.before.as_ref().map(|before| before.etag),
                 new: effect.after.as_ref().map(After::etag),
                 kind: kind.unwrap_or(FileKind::Regular),
-                content: leaf.map(|leaf| leaf.content.clone()),
+                content: leaf.filter(|_| form.is_kept).map(|leaf| leaf.content.clone()),
                 modified: leaf.and_then(|leaf| leaf.disk.modified),
             }
         };
         let mut entries: Vec<Entry> = prepared.effects.iter().map(entry).collect();
         entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
-        *tip = Tip { commit: Some(staged.commit), seq: tip.seq.next() };
-        Ok(Record {
-            seq: tip.seq,
-            time,
+        Record {
+            seq,
+            time: form.time,
             actor: prepared.actor.clone(),
             door: prepared.door,
-            message,
+            message: as_recorded(&prepared.message),
             provenance: prepared.provenance.clone(),
             announcement: prepared.announcement,
-            foreign: false,
+            role: form.role,
             against: Against::Parent,
-            commit: Some(staged.commit),
+            commit,
             moves: prepared.moves.clone(),
             entries,
-        })
+        }
     }
 
     /// Looks once more at what a set stands on, now that all before it are recorded or refused.
@@ -212,13 +284,13 @@ impl Committer {
     /// What the tree had when it was accepted and history has not is an edit behind us that the set is about to cover: a set of its
     /// own, to come before. What was accepted before it and refused since never was: a writer who wanted just that is refused, too;
     /// one who was told that the write is accepted, or wanted it in any case, has it on top of what is there.
-    fn look_below(&self, prepared: &mut Prepared, parent: Option<CommitId>) -> Result<Option<Prepared>, Setback> {
+    fn look_below(&self, prepared: &mut Prepared, tip: &Tip) -> Result<Option<Prepared>, Setback> {
         if !prepared.moves.is_empty() {
             // Its files are those that history has, and nothing was pending.
             return Ok(None);
         }
         let paths: Vec<_> = prepared.effects.iter().map(|effect| &effect.path).collect();
-        let recorded = self.core.history.staged_leaves(parent, &paths)?;
+        let recorded = self.known(&paths, tip)?;
         let mut unseen = Vec::new();
         for (effect, known) in prepared.effects.iter_mut().zip(recorded) {
             if effect.before.as_ref().map(|before| (before.etag, before.kind)) == known {

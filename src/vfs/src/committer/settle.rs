@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use svcfs_base::{ETag, Fault, TreePath};
-use svcfs_store::{Author, FailPoint, Placed, StoreError};
+use svcfs_base::{CommitId, ETag, Fault, TreePath};
+use svcfs_store::{Author, FailPoint, Placed, Role, StoreError};
 use tracing::{debug, error, warn};
 
 use super::foreign::{foreign_records, no_branch};
@@ -44,6 +44,7 @@ impl Committer {
                 }
             }
         }
+        self.window_shown();
         self.core.feed.publish(planned.iter().map(|planned| Event::from(planned.record.clone())));
         for Planned { prepared, record, .. } in &planned {
             self.forget(prepared);
@@ -60,16 +61,14 @@ impl Committer {
     fn leave(&mut self, planned: &[Planned]) {
         // The next opening compares the tree with history.
         self.edited.clear();
-        self.left = planned.last().and_then(|planned| planned.record.commit).or(self.left);
+        self.left = newest_commit(planned).or(self.left);
     }
 
     fn try_settle(&mut self, planned: &mut [Planned]) -> Result<(), StoreError> {
         self.install(planned)?; // 7
         self.core.fail.pass(FailPoint::TreeDone);
         self.touched.extend(planned.iter().flat_map(|planned| &planned.record.entries).map(|entry| entry.path.clone()));
-        let Some(target) = planned.last().and_then(|planned| planned.record.commit) else {
-            return Ok(());
-        };
+        let Some(target) = newest_commit(planned) else { return Ok(()) };
         if Some(target) != self.head
             && let Err(error) = self.core.history.advance(self.head, target)
         {
@@ -164,7 +163,7 @@ impl Committer {
             return Err(no_branch());
         };
         let mut parent = theirs;
-        for Planned { prepared, record, .. } in planned.iter_mut() {
+        for Planned { prepared, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some()) {
             let edits: Vec<_> = prepared.effects.iter().map(edit_of).collect();
             let author = Author { actor: &record.actor, time: record.time, message: &record.message };
             match self.core.history.stage(Some(parent), &edits, &author) {
@@ -199,7 +198,9 @@ struct Fate {
 
 fn fates(planned: &[Planned]) -> HashMap<&TreePath, Fate> {
     let mut fates: HashMap<_, Fate> = HashMap::new();
-    for (at, Planned { prepared, .. }) in planned.iter().enumerate().filter(|(_, set)| set.prepared.moves.is_empty()) {
+    // What is gathered from earlier sets they put in place themselves.
+    let is_meant = |set: &Planned| set.prepared.moves.is_empty() && set.record.role != Role::Gathered;
+    for (at, Planned { prepared, .. }) in planned.iter().enumerate().filter(|(_, set)| is_meant(set)) {
         for effect in &prepared.effects {
             let fate = fates.entry(&effect.path).or_default();
             fate.newest = at;
@@ -208,4 +209,9 @@ fn fates(planned: &[Planned]) -> HashMap<&TreePath, Fate> {
         }
     }
     fates
+}
+
+/// The newest commit of a batch; none when all of it gets its commits later.
+fn newest_commit(planned: &[Planned]) -> Option<CommitId> {
+    planned.iter().rev().find_map(|planned| planned.record.commit)
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use svcfs_base::{CommitId, ETag, Fault, Seq, TreePath};
-use svcfs_store::{Author, Edit, Record, StoreError};
+use svcfs_store::{Author, Edit, Record, Role, StoreError};
 use tracing::{error, warn};
 
 use super::logged::Logged;
@@ -63,9 +63,14 @@ fn on_top(
     let mut missing = Vec::new();
     let mut newest = settled;
     for record in records {
-        if record.commit.is_none_or(|commit| present.contains(&commit)) {
+        let is_there = match record.commit {
+            Some(commit) => present.contains(&commit),
+            // It has the contents of one that may not be there.
+            None => record.role != Role::Deferred,
+        };
+        if is_there {
             newest = record.commit.or(newest);
-        } else if !record.foreign {
+        } else if record.role != Role::Foreign {
             missing.push(record.clone());
         }
     }
@@ -100,34 +105,45 @@ fn rebuild(
     let mut passed = 0;
     for (at, record) in records.iter().enumerate() {
         reporter.pass(Progress::Replaying { records: at, total });
-        if record.foreign {
-            if at >= passed {
-                tip = record.commit;
+        match record.role {
+            Role::Foreign if at >= passed => tip = record.commit,
+            Role::Foreign | Role::Deferred => {}
+            Role::Set | Role::Gathered => {
+                let (commit, after) = staged_again(core, tip, (at, record), logged)?;
+                passed = passed.max(after);
+                tip = commit.or(tip);
+                commits.extend(tip.map(|commit| (record.seq, commit)));
             }
-            continue;
         }
-        let mut commit = stage(core, tip, record, logged)?;
-        if commit != record.commit
-            && let Some((theirs, after)) = next_of_others(records, at)
-            && let Ok(other) = stage(core, Some(theirs), record, logged)
-            && other == record.commit
-        {
-            // The branch was moved under ours after they were logged: the others' commits, recorded later, lie below.
-            commit = other;
-            passed = after;
-        }
-        tip = commit.or(tip);
-        commits.extend(tip.map(|commit| (record.seq, commit)));
     }
     core.history.publish()?;
     reporter.tell(Progress::Replaying { records: total, total });
     Ok(Rebuilt { commits, tip })
 }
 
+/// Builds the commit of one record again, and says up to where records of others lie below it already.
+fn staged_again(
+    core: &Core,
+    tip: Option<CommitId>,
+    (at, record): (usize, &Record),
+    logged: &Logged<'_>,
+) -> Result<(Option<CommitId>, usize), Fault> {
+    let commit = stage(core, tip, record, logged)?;
+    if commit != record.commit
+        && let Some((theirs, after)) = next_of_others(logged.records, at)
+        && let Ok(other) = stage(core, Some(theirs), record, logged)
+        && other == record.commit
+    {
+        // The branch was moved under ours after they were logged: the others' commits, recorded later, lie below.
+        return Ok((other, after));
+    }
+    Ok((commit, 0))
+}
+
 /// The newest of the first commits of others that are recorded after a position, and the position behind them.
 fn next_of_others(records: &[Record], at: usize) -> Option<(CommitId, usize)> {
-    let first = at + records[at..].iter().position(|record| record.foreign)?;
-    let count = records[first..].iter().take_while(|record| record.foreign).count();
+    let first = at + records[at..].iter().position(|record| record.role == Role::Foreign)?;
+    let count = records[first..].iter().take_while(|record| record.role == Role::Foreign).count();
     Some((records[first + count - 1].commit?, first + count))
 }
 

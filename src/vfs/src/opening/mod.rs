@@ -11,10 +11,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use svcfs_base::{CommitId, Fault};
-use svcfs_store::{FailPoint, ForeignCommit, Way};
+use svcfs_store::{FailPoint, ForeignCommit, Record, Role, Way};
 use tracing::{info, warn};
 
-use crate::committer::{Committer, foreign_record, numbered};
+use crate::committer::{Committer, Window, foreign_record, numbered};
 use crate::core::Core;
 use crate::progress::{Progress, Reporter};
 use logged::Logged;
@@ -33,8 +33,12 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
     let mut known = HashSet::new();
     if !unsettled.is_empty() {
         info!(sets = unsettled.len(), "completing changes that were logged and not settled");
-        let since =
-            unsettled.iter().filter(|record| !record.foreign).map(|record| record.time).min().unwrap_or_default();
+        let since = unsettled
+            .iter()
+            .filter(|record| record.role != Role::Foreign)
+            .map(|record| record.time)
+            .min()
+            .unwrap_or_default();
         let torn = core.history.sweep_torn_objects()? + core.history.sweep_torn_packs(since)?;
         if torn > 0 {
             warn!(objects = torn, "objects of git without their bytes are written anew");
@@ -45,7 +49,7 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
         committer.head = completed.newest;
         known = completed.known;
         // What others committed they put in place themselves, and may have committed more since.
-        if unsettled.iter().any(|record| !record.foreign) {
+        if unsettled.iter().any(|record| record.role != Role::Foreign) {
             files::complete(core, settled_head, &logged, reporter)?;
         }
         core.fail.pass(FailPoint::OpenFiles);
@@ -57,7 +61,20 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
     }
     follow(&mut committer, &known, is_new_log, reporter)?;
     core.fail.pass(FailPoint::OpenFollowed);
+    open_window(&mut committer, unsettled);
     Ok(committer)
+}
+
+/// Sets that had no commit yet get it as the committer's first work.
+fn open_window(committer: &mut Committer, mut unsettled: Vec<Record>) {
+    let covered = unsettled.iter().rposition(|record| record.role == Role::Gathered).map_or(0, |last| last + 1);
+    unsettled.drain(..covered);
+    unsettled.retain(|record| record.role == Role::Deferred);
+    let core = &committer.core;
+    core.uncommitted.replace(unsettled.iter());
+    core.queue.count(unsettled.len());
+    core.queue.done(unsettled.len(), unsettled.is_empty());
+    committer.window = Window::restored(unsettled);
 }
 
 /// Records what others put on the branch since the log's last commit; ours that lie among theirs are in the log already.

@@ -32,7 +32,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound` when history does not have the path.
     pub fn blame(&self, path: &TreePath) -> Result<Vec<BlameLine>, Fault> {
-        self.settled()?;
+        self.committed()?;
         let missing = || Fault::file_not_found(path);
         let head = self.core.history.head()?.ok_or_else(missing)?;
         let (blob, _) = self.core.history.leaf(head, path)?.ok_or_else(missing)?;

@@ -38,7 +38,7 @@ impl Vfs {
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn timeline(&self, selection: &Selection, skip: usize, max: usize) -> Result<Timeline, Fault> {
-        self.settled()?;
+        self.committed()?;
         let (found, total) = self.core.log.select(selection, skip, max)?;
         let sets = self.core.log.sets(found.iter().map(|occurrence| occurrence.seq))?;
         let event = |Occurrence { seq, path, is_removal }| {
@@ -60,7 +60,7 @@ impl Vfs {
     /// # Errors
     /// `Internal` when the log cannot be read.
     pub fn activity(&self, since: Timestamp, below: Option<&TreePath>) -> Result<Activity, Fault> {
-        self.settled()?;
+        self.committed()?;
         Ok(self.core.log.activity(since, below)?)
     }
 }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::gathered::NEVER;
 use super::*;
-use crate::opening::tests::{crashed, reopened};
+use crate::opening::tests::crashed;
 
 /// What stands at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +95,8 @@ impl Model {
 struct World {
     space: TestSpace,
     model: Model,
+    /// Who writes next, where commits are gathered: two take turns.
+    turn: bool,
 }
 
 impl World {
@@ -145,7 +148,7 @@ impl World {
             Step::EditBehind { path, text } => self.edit_behind(&path_of(*path), *text),
             Step::RemoveBehind { which } => {
                 let Some(path) = self.model.pick(*which) else { return };
-                self.space.vfs.settled().unwrap();
+                self.space.vfs.committed().unwrap();
                 fs::remove_file(self.on_disk(&path)).unwrap();
                 self.model.commit(|leaves| {
                     leaves.remove(&path);
@@ -156,7 +159,7 @@ impl World {
             Step::Reopen => self.space.reopen(),
             Step::Crash => {
                 self.space.vfs.settled().unwrap();
-                self.space = reopened(crashed(&self.space));
+                self.space = self.crashed();
             }
         }
     }
@@ -169,7 +172,9 @@ impl World {
         model: impl FnOnce(&mut BTreeMap<TreePath, Leaf>),
     ) -> bool {
         let set = if is_soon { ChangeSet::new(changes).soon() } else { ChangeSet::new(changes) };
-        let outcome = self.space.vfs.apply(&fuse(), set);
+        self.turn = !self.turn;
+        let caller = if self.turn && self.is_gathering() { fuse().named(Actor::new("adam")) } else { fuse() };
+        let outcome = self.space.vfs.apply(&caller, set);
         if let Err(fault) = &outcome {
             assert!(
                 !matches!(fault.kind(), Kind::Internal | Kind::Unavailable | Kind::NoSpace | Kind::ReadOnly),
@@ -213,7 +218,7 @@ impl World {
     }
 
     fn edit_behind(&mut self, path: &TreePath, text: u8) {
-        self.space.vfs.settled().unwrap();
+        self.space.vfs.committed().unwrap();
         let file = self.on_disk(path);
         if file.is_dir() || file.is_symlink() || fs::create_dir_all(file.parent().unwrap()).is_err() {
             return;
@@ -236,7 +241,7 @@ impl World {
         if !is_versioned(path) || matches!(self.model.leaves.get(path), Some(Leaf::Link(_))) {
             return;
         }
-        self.space.vfs.settled().unwrap();
+        self.space.vfs.committed().unwrap();
         let file = self.on_disk(path);
         let before = self.model.state(path);
         if file.is_dir()
@@ -292,7 +297,7 @@ impl World {
 
     /// Tree, newest commit, versions and feed.
     fn agrees_when_settled(&self) {
-        self.space.vfs.settled().unwrap();
+        self.space.vfs.committed().unwrap();
         let listed = self.space.vfs.walk(Door::Fuse, &TreePath::root()).unwrap();
         let listed: Vec<_> = listed.into_iter().map(|entry| entry.path).collect();
         let versioned: Vec<_> = self.model.leaves.keys().filter(|path| is_versioned(path)).cloned().collect();
@@ -308,11 +313,29 @@ impl World {
             }
         }
         assert_eq!(told, self.model.versions, "the feed");
+        let mut total = 0;
         for (path, versions) in &self.model.versions {
-            assert_eq!(self.space.vfs.versions(path).unwrap().len(), versions.len(), "versions of `{path}`");
+            let kept = self.space.vfs.core.log.versions(path, Seq(u64::MAX), 10_000).unwrap();
+            let kept: Vec<_> = kept.into_iter().rev().map(|version| version.new).collect();
+            total += kept.len();
+            if self.is_gathering() {
+                let mut all = versions.iter();
+                let is_in_order = kept.iter().all(|version| all.any(|known| known == version));
+                assert!(is_in_order, "versions of `{path}`: {kept:?} of {versions:?}");
+            } else {
+                assert_eq!(kept, *versions, "versions of `{path}`");
+            }
         }
-        let total: usize = self.model.versions.values().map(Vec::len).sum();
         assert_eq!(self.space.vfs.changes(None, 10_000).unwrap().changes.len(), total, "`changes`");
+    }
+
+    fn is_gathering(&self) -> bool {
+        self.space.vfs.core.commits != Commits::Each
+    }
+
+    /// What is there after a crash in this moment.
+    fn crashed(&self) -> TestSpace {
+        TestSpace::open(crashed(&self.space), self.space.vfs.core.commits)
     }
 }
 
@@ -360,14 +383,22 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn run(steps: &[Step]) {
-    let mut world = World { space: TestSpace::new(), model: Model::default() };
+    run_in(TestSpace::new(), steps);
+}
+
+fn run_in(space: TestSpace, steps: &[Step]) {
+    let mut world = World { space, model: Model::default(), turn: false };
     for step in steps {
         world.take(step);
         world.agrees_at_once();
     }
+    world.space.vfs.settled().unwrap();
+    let before_commits = world.crashed();
     world.agrees_when_settled();
-    world.space = reopened(crashed(&world.space));
+    world.space = world.crashed();
     world.agrees_when_settled();
+    let head = |space: &TestSpace| space.vfs.core.history.head().unwrap();
+    assert_eq!(head(&before_commits), head(&world.space), "the same commits, made before a crash and after it");
     world.space.git(&["fsck", "--strict"]);
 }
 
@@ -380,6 +411,13 @@ proptest! {
     #[test]
     fn whatever_happens_the_tree_history_and_feed_agree(steps in prop::collection::vec(step(), 1..30)) {
         run(&steps);
+    }
+    #[test]
+    fn whatever_happens_the_tree_history_and_feed_agree_when_commits_are_gathered(
+        steps in prop::collection::vec(step(), 1..30),
+        max_paths in 1..5_usize,
+    ) {
+        run_in(TestSpace::gathering(NEVER, max_paths), &steps);
     }
 }
 

@@ -3,34 +3,37 @@
 use super::*;
 
 /// What a kill at a point would have left.
-struct Image {
-    point: FailPoint,
-    directory: TempDir,
+pub(super) struct Image {
+    pub(super) point: FailPoint,
+    pub(super) directory: TempDir,
     /// How many deeds must be there, and how many may be.
-    deeds: std::ops::RangeInclusive<usize>,
+    pub(super) deeds: std::ops::RangeInclusive<usize>,
 }
 
-/// Takes an image at each point, the first time that each deed comes there.
-struct Recorder {
+/// Takes an image at each point, the first time that each stage of a life comes there.
+pub(super) struct Recorder {
     root: std::path::PathBuf,
     seen: Mutex<BTreeSet<(FailPoint, usize)>>,
     images: Mutex<Vec<Image>>,
     /// Deeds that are safe, and deeds that were begun.
-    safe: AtomicUsize,
-    begun: AtomicUsize,
+    pub(super) safe: AtomicUsize,
+    pub(super) begun: AtomicUsize,
+    /// A deed, or what comes after it.
+    pub(super) stage: AtomicUsize,
     /// Nobody passes a point while an image is taken.
     taking: Mutex<()>,
 }
 
 impl Recorder {
     /// Watches a root whose first deeds are done.
-    fn watch(root: &Path, deeds: std::ops::RangeInclusive<usize>) -> Arc<Self> {
+    pub(super) fn watch(root: &Path, deeds: std::ops::RangeInclusive<usize>) -> Arc<Self> {
         let recorder = Arc::new(Self {
             root: root.to_owned(),
             seen: Mutex::default(),
             images: Mutex::default(),
             safe: AtomicUsize::new(*deeds.start()),
             begun: AtomicUsize::new(*deeds.end()),
+            stage: AtomicUsize::new(0),
             taking: Mutex::default(),
         });
         for point in FailPoint::ALL {
@@ -42,8 +45,8 @@ impl Recorder {
 
     fn come_by(&self, point: FailPoint) {
         let _taking = self.taking.lock();
-        let (safe, begun) = (self.safe.load(Ordering::SeqCst), self.begun.load(Ordering::SeqCst));
-        if self.seen.lock().insert((point, begun)) {
+        let safe = self.safe.load(Ordering::SeqCst);
+        if self.seen.lock().insert((point, self.stage.load(Ordering::SeqCst))) {
             let directory = copied(&self.root);
             // Who was answered may have gone on meanwhile.
             let deeds = safe..=self.begun.load(Ordering::SeqCst);
@@ -51,7 +54,7 @@ impl Recorder {
         }
     }
 
-    fn finish(&self) -> Vec<Image> {
+    pub(super) fn finish(&self) -> Vec<Image> {
         for point in FailPoint::ALL {
             FailPoints::of(&self.root).clear(*point);
         }
@@ -67,6 +70,7 @@ fn images_of_a_life() -> Vec<Image> {
     let space = TestSpace { directory, vfs };
     for deed in DEEDS {
         recorder.begun.fetch_add(1, Ordering::SeqCst);
+        recorder.stage.fetch_add(1, Ordering::SeqCst);
         (deed.go)(&space).unwrap_or_else(|fault| panic!("{}: {fault:?}", deed.what));
         recorder.safe.fetch_add(1, Ordering::SeqCst);
     }
@@ -75,7 +79,7 @@ fn images_of_a_life() -> Vec<Image> {
 }
 
 /// Images of the opening of an image.
-fn images_of_an_opening(image: &Image) -> Vec<Image> {
+pub(super) fn images_of_an_opening(image: &Image) -> Vec<Image> {
     let directory = copied(image.directory.path());
     let recorder = Recorder::watch(directory.path(), image.deeds.clone());
     let again = reopened(directory);
@@ -84,7 +88,11 @@ fn images_of_an_opening(image: &Image) -> Vec<Image> {
 }
 
 /// Opens them all and looks; tells of everyone that is not whole.
-fn assert_all_whole(images: Vec<Image>, when: &str) {
+pub(super) fn assert_all_whole(
+    images: Vec<Image>,
+    when: &str,
+    assert_whole: impl Fn(TempDir, std::ops::RangeInclusive<usize>, &str) + Sync + std::panic::RefUnwindSafe,
+) {
     let images = Mutex::new(images.into_iter());
     let broken = AtomicUsize::new(0);
     let look = || {
@@ -92,7 +100,7 @@ fn assert_all_whole(images: Vec<Image>, when: &str) {
             let Some(Image { point, directory, deeds }) = images.lock().next() else { return };
             let deed = deeds.end().checked_sub(1).map_or("nothing is done yet", |begun| DEEDS[begun].what);
             let when = format!("{when} at `{}` ({}) as {deed}", point.name(), point.meaning());
-            let outcome = std::panic::catch_unwind(|| assert_whole(&reopened(directory), deeds, &when));
+            let outcome = std::panic::catch_unwind(|| assert_whole(directory, deeds, &when));
             if outcome.is_err() {
                 println!("not whole: {when}");
                 broken.fetch_add(1, Ordering::SeqCst);
@@ -116,6 +124,7 @@ fn a_kill_at_any_point_loses_nothing_acknowledged_and_leaves_no_halves() {
     let walked: BTreeSet<_> = images.iter().chain(&again).map(|image| image.point).collect();
     let missed: Vec<_> = FailPoint::ALL.iter().filter(|point| !walked.contains(point)).collect();
     assert!(missed.is_empty(), "no deed of the story comes by {missed:?}: add one that does");
-    assert_all_whole(images, "killed");
-    assert_all_whole(again, "killed while opened");
+    let look = |directory, deeds, when: &str| assert_whole(&reopened(directory), deeds, when);
+    assert_all_whole(images, "killed", look);
+    assert_all_whole(again, "killed while opened", look);
 }

@@ -7,7 +7,7 @@ use svcfs_store::Nature;
 use super::*;
 
 /// What the disk says, and how a caller and whoever watches over the server read it.
-const REFUSALS: [(i32, Kind, &str); 3] = [
+pub(super) const REFUSALS: [(i32, Kind, &str); 3] = [
     (28, Kind::NoSpace, "no space left"),
     (5, Kind::DiskFailed, "input/output error"),
     (30, Kind::ReadOnly, "read-only"),
