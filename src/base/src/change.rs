@@ -147,7 +147,7 @@ impl Change {
 /// When an accepted change is answered (architecture.md 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// After it is flushed, committed and announced.
+    /// After it is flushed, in the tree and announced; and committed, unless commits are made later (gaps.md D9).
     Now,
     /// Once it passed every gate and stands in the queue; flushed within 50 ms.
     Soon,
@@ -194,7 +194,7 @@ pub struct ChangeSet {
 }
 
 impl ChangeSet {
-    /// Changes that are flushed and committed before the writer is answered.
+    /// Changes that are answered as [`Durability::Now`] says.
     pub const fn new(changes: Vec<Change>) -> Self {
         Self { changes, message: None, durability: Durability::Now, announcement: Announcement::Files }
     }
@@ -238,7 +238,7 @@ pub struct Settled {
 pub struct Applied {
     /// Its place in the change log; the log's present end when nothing had to change.
     pub seq: Seq,
-    /// Its commit; none when nothing had to change, or when the writer did not wait for it.
+    /// Its commit; none when nothing had to change, when the writer did not wait for it, or when it is made later.
     pub commit: Option<CommitId>,
     /// Every file it touched, in the order asked.
     pub files: Vec<Settled>,

@@ -37,7 +37,7 @@ pub enum Commits {
 }
 
 impl Commits {
-    /// How many paths of one actor are put together; for what another life of the space deferred, too.
+    /// How many paths one commit has at most. Without gathering, what an earlier life of the space deferred is not divided.
     const fn max_paths(self) -> usize {
         match self {
             Self::Each => usize::MAX,
