@@ -14,6 +14,7 @@ scripts/power.sh follow.
 
 Environment:
   SVCFS_CRASH_ROUNDS   Times the server is killed under load and opened again (default here: 200)
+  SVCFS_LINEAR_SECONDS Seconds for which clients of all doors meet on a few pages before their answers are checked (default here: 60)
   SVCFS_POWER_ROUNDS   Loads whose disk loses its power at nine moments, and machines that do (default here: 50)
   SVCFS_MODEL_CASES    Random days of work held against the model (default here: 10000)
   PROPTEST_CASES       Random cases per property (default here: 20000)
@@ -26,6 +27,7 @@ case "${1:-}" in
 esac
 
 export SVCFS_CRASH_ROUNDS="${SVCFS_CRASH_ROUNDS:-200}"
+export SVCFS_LINEAR_SECONDS="${SVCFS_LINEAR_SECONDS:-60}"
 export SVCFS_POWER_ROUNDS="${SVCFS_POWER_ROUNDS:-50}"
 export SVCFS_MODEL_CASES="${SVCFS_MODEL_CASES:-10000}"
 export PROPTEST_CASES="${PROPTEST_CASES:-20000}"

@@ -15,6 +15,7 @@ mod disk;
 mod doctor;
 mod doors;
 mod editors;
+mod linear;
 mod mixed;
 mod power;
 mod scenarios;
