@@ -11,7 +11,7 @@ use crate::committer::Committer;
 use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
-use crate::scale::Scale;
+use crate::scale::{self, Scale};
 
 /// What memory may be at most, in bytes.
 const MEMORY: f64 = 150e6;
@@ -25,10 +25,11 @@ pub fn table(measured: &Measured) -> Table {
         column("met", "met"),
     ];
     let mut goals = Goals(Table::new("goals", columns));
-    let Measured { writing, reading: _, committer, scale, mounted, pauses, past } = measured;
+    let Measured { writing, reading: _, committer, scale, large, mounted, pauses, past } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
     committer.iter().for_each(|committer| goals.committer(committer));
     scale.iter().for_each(|scale| goals.scale(scale));
+    large.iter().for_each(|large| goals.large(large));
     mounted.iter().for_each(|mounted| goals.mounted(mounted));
     writing.iter().filter_map(|writing| writing.left.as_ref()).for_each(|left| goals.left(left));
     pauses.iter().for_each(|pauses| goals.pauses(pauses));
@@ -102,6 +103,12 @@ impl Goals {
         let what = format!("most memory while {MANY} clients write in {} pages", opening.pages);
         let resident = scale.memory.resident;
         self.0.row([text(what), text("≤ 150 MB"), Cell::Bytes(resident), Cell::Is(Some(resident as f64 <= MEMORY))]);
+    }
+
+    fn large(&mut self, large: &scale::Measured) {
+        let what = format!("{MANY} clients in {} pages, pages/s", large.pages.count);
+        let runs = large.many.rate();
+        self.0.row([text(what), text("it runs"), Cell::Rate(runs), Cell::Is(Some(runs.is_some()))]);
     }
 
     fn mounted(&mut self, mounted: &Mounted) {

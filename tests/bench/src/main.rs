@@ -71,6 +71,8 @@ enum Part {
     Committer,
     /// Trees of different sizes; opening and memory
     Scale,
+    /// A tree of a million pages, as with --large
+    Large,
     /// Copies and renames through the mount
     Mounted,
     /// The longest waits of a single writer
@@ -86,6 +88,7 @@ struct Measured {
     reading: Option<Reading>,
     committer: Option<Committer>,
     scale: Option<Scale>,
+    large: Option<scale::Measured>,
     mounted: Option<Mounted>,
     pauses: Option<Pauses>,
     past: Option<Past>,
@@ -99,7 +102,7 @@ fn main() -> Result<()> {
     };
     ensure!(program.is_file(), "`{}` is missing; build it, or name another with --svcfs", program.display());
     ensure!(machine::is_installed("git"), "git is missing, which svcfs is measured beside and judged by");
-    let extent = if quick { Extent::quick() } else { Extent::full(&corpora, large) };
+    let extent = if quick { Extent::quick() } else { Extent::full(&corpora, large || only.contains(&Part::Large)) };
     if !quick && extent.plan.corpus.is_none() {
         tell(&format!("`{}` has no tldr.tar.xz; the generated tree is searched instead", corpora.display()));
     }
@@ -111,7 +114,10 @@ fn main() -> Result<()> {
     let facts = machine::facts(&dir, &version);
     let mut measured = Measured::default();
     let mut failed = Vec::new();
-    for part in Part::value_variants().iter().copied().filter(|part| only.is_empty() || only.contains(part)) {
+    let is_asked = |part: &Part| {
+        if *part == Part::Large { extent.large.is_some() } else { only.is_empty() || only.contains(part) }
+    };
+    for part in Part::value_variants().iter().copied().filter(is_asked) {
         let begin = || Run::begin(program.clone(), &dir, stop.clone(), tell);
         if let Err(error) = begin().and_then(|run| measured.add(part, run, &extent)) {
             ensure!(!stop.is_requested(), "ended before everything was measured; nothing is left behind");
@@ -138,6 +144,11 @@ impl Measured {
             Part::Reading => self.reading = Some(reading::measure(&run, &extent.plan)?),
             Part::Committer => self.committer = Some(committer::measure(&run, extent)?),
             Part::Scale => self.scale = Some(scale::measure(&run, extent)?),
+            Part::Large => {
+                if let Some(pages) = extent.large {
+                    self.large = Some(scale::measure_large(&run, extent, pages)?);
+                }
+            }
             Part::Mounted => self.mounted = Some(mounted::measure(&run, extent)?),
             Part::Pauses => self.pauses = Some(pauses::measure(&run, extent)?),
             Part::History => self.past = Some(past::measure(&run, extent)?),
@@ -152,11 +163,15 @@ impl Measured {
 fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     let mut text: String = facts.iter().map(|(name, fact)| format!("- {name}: {fact}\n")).collect();
     text.push('\n');
-    let Measured { writing, reading, committer, scale, mounted, pauses, past } = measured;
+    let Measured { writing, reading, committer, scale, large, mounted, pauses, past } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(Writing::tables));
     tables.extend(committer.iter().map(Committer::table));
-    tables.extend(scale.iter().flat_map(Scale::tables));
+    match (scale, large) {
+        (Some(scale), large) => tables.extend(scale.tables(large.as_ref())),
+        (None, Some(large)) => tables.push(scale::costs(&[large])),
+        (None, None) => {}
+    }
     tables.extend(mounted.iter().map(Mounted::table));
     tables.extend(pauses.iter().map(Pauses::table));
     tables.extend(reading.iter().flat_map(Reading::tables));

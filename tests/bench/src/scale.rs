@@ -99,19 +99,19 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Scale> {
     for tree in others {
         measured.push(tree.end()?);
     }
-    if let Some(pages) = extent.large {
-        let free = machine::free(run.scratch())?;
-        ensure!(
-            free >= ROOM_FOR_LARGE,
-            "a million pages need {} GiB of disk, {} are free",
-            ROOM_FOR_LARGE >> 30,
-            free >> 30
-        );
-        let mut tree = Tree::begin(run, pages, measured.len(), rest)?;
-        tree.round(run, extent.in_each)?;
-        measured.push(tree.end()?);
-    }
     Ok(Scale { trees: measured, sizes, opening, memory })
+}
+
+/// Measures a tree that takes minutes to begin with, once.
+///
+/// # Errors
+/// When the disk has no room for it, and as [`measure`].
+pub fn measure_large(run: &Run, extent: &Extent, pages: Pages) -> Result<Measured> {
+    let free = machine::free(run.scratch())?;
+    ensure!(free >= ROOM_FOR_LARGE, "it needs {} GiB of disk, {} are free", ROOM_FOR_LARGE >> 30, free >> 30);
+    let mut tree = Tree::begin(run, pages, 0, extent.plan.rest)?;
+    tree.round(run, extent.in_each)?;
+    tree.end()
 }
 
 impl Tree {
@@ -208,39 +208,10 @@ impl Scale {
         )
     }
 
-    /// Costs by size, and openings.
-    pub fn tables(&self) -> [Table; 2] {
-        [self.costs(), self.openings()]
-    }
-
-    fn costs(&self) -> Table {
-        let columns = vec![
-            column("what a write costs in a tree of", "tree"),
-            column("1 client, p50", "one_p50_us"),
-            column("× smallest", "one_times_smallest"),
-            column(format!("{MANY} clients, a write each"), "many_each_us"),
-            column("× smallest", "many_times_smallest"),
-            column("processor", "processor_us"),
-            column("most memory", "resident_bytes"),
-            column("first start", "adopted_us"),
-        ];
-        let mut table = Table::new("scale", columns);
-        let smallest = self.trees.first();
-        for tree in &self.trees {
-            let beside = |rate: fn(&Measured) -> Option<f64>| quotient(smallest.and_then(rate), rate(tree));
-            let Measured { pages: Pages { count, folder, .. }, adopted, one, many, processor, memory } = tree;
-            table.row([
-                text(format!("{count} pages in folders of {folder}")),
-                Cell::Time(one.percentile(0.5)),
-                Cell::Times(beside(|tree| tree.one.typical_rate())),
-                Cell::Time(many.rate().map(|rate| Duration::from_secs_f64(1.0 / rate))),
-                Cell::Times(beside(|tree| tree.many.rate())),
-                Cell::Time(Some(*processor)),
-                Cell::Bytes(memory.resident),
-                Cell::Time(Some(*adopted)),
-            ]);
-        }
-        table
+    /// Costs by size, with a tree that was measured later; and openings.
+    pub fn tables(&self, large: Option<&Measured>) -> [Table; 2] {
+        let trees: Vec<&Measured> = self.trees.iter().chain(large).collect();
+        [costs(&trees), self.openings()]
     }
 
     fn openings(&self) -> Table {
@@ -258,4 +229,35 @@ impl Scale {
         ));
         table
     }
+}
+
+/// What a write costs in each tree, and how many times what it costs in the first.
+pub fn costs(trees: &[&Measured]) -> Table {
+    let columns = vec![
+        column("what a write costs in a tree of", "tree"),
+        column("1 client, p50", "one_p50_us"),
+        column("× smallest", "one_times_smallest"),
+        column(format!("{MANY} clients, a write each"), "many_each_us"),
+        column("× smallest", "many_times_smallest"),
+        column("processor", "processor_us"),
+        column("most memory", "resident_bytes"),
+        column("first start", "adopted_us"),
+    ];
+    let mut table = Table::new("scale", columns);
+    let smallest = trees.first().copied();
+    for tree in trees {
+        let beside = |rate: fn(&Measured) -> Option<f64>| quotient(smallest.and_then(rate), rate(tree));
+        let Measured { pages: Pages { count, folder, .. }, adopted, one, many, processor, memory } = *tree;
+        table.row([
+            text(format!("{count} pages in folders of {folder}")),
+            Cell::Time(one.percentile(0.5)),
+            Cell::Times(beside(|tree| tree.one.typical_rate())),
+            Cell::Time(many.rate().map(|rate| Duration::from_secs_f64(1.0 / rate))),
+            Cell::Times(beside(|tree| tree.many.rate())),
+            Cell::Time(Some(*processor)),
+            Cell::Bytes(memory.resident),
+            Cell::Time(Some(*adopted)),
+        ]);
+    }
+    table
 }
