@@ -19,6 +19,8 @@ const MAX_QUEUED_BYTES: usize = 256 << 20;
 /// Bound for writers who do not wait for the disk: how far they may run ahead of it, and so how long others wait behind them.
 const MAX_QUEUED_SOON: usize = 256;
 const MAX_WAIT_FOR_ROOM: Duration = Duration::from_secs(10);
+/// When somebody who found no room may come again, in seconds.
+const COME_AGAIN: u64 = 5;
 /// How long a change that nobody waits for may stay unflushed (architecture.md 3).
 const SOON: Duration = Duration::from_millis(50);
 
@@ -128,13 +130,21 @@ pub(crate) enum Next {
     Closed,
 }
 
-#[derive(Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
     /// Something came, or must be done at once.
     arrived: Condvar,
     /// Something left.
     left: Condvar,
+    /// How long somebody waits for room.
+    patience: Duration,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        let (state, arrived, left) = Default::default();
+        Self { state, arrived, left, patience: MAX_WAIT_FOR_ROOM }
+    }
 }
 
 /// What somebody waits for to have become of every set accepted so far.
@@ -165,7 +175,7 @@ impl Queue {
     /// Appends a set, and calls `accepted` while its place in the order is certain.
     pub(crate) fn push(&self, prepared: Prepared, accepted: impl FnOnce(&Prepared)) -> Result<(), Fault> {
         let size = prepared.size();
-        let deadline = Instant::now() + MAX_WAIT_FOR_ROOM;
+        let deadline = Instant::now() + self.patience;
         let most = if prepared.durability == Durability::Now { MAX_QUEUED_SETS } else { MAX_QUEUED_SOON };
         let mut state = self.state.lock();
         while !state.is_closed && (state.waiting.len() >= most || state.bytes >= MAX_QUEUED_BYTES) {
@@ -173,7 +183,8 @@ impl Queue {
             state.is_urgent = true;
             self.arrived.notify_one();
             if self.left.wait_until(&mut state, deadline).timed_out() {
-                return Err(Fault::unavailable("too many writes are waiting for the disk; try again in a few seconds"));
+                let text = "too many writes are waiting for the disk; try again in a few seconds";
+                return Err(Fault::unavailable(text).with("retry_after", COME_AGAIN));
             }
         }
         if state.is_closed {
@@ -308,3 +319,6 @@ impl Queue {
         state.is_closed
     }
 }
+
+#[cfg(test)]
+mod tests;

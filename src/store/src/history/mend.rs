@@ -84,7 +84,6 @@ impl History {
         }
         fs::remove_file(repository.path().join("index"))?;
         self.readers.lock().clear();
-        *self.indexed.lock() = None;
         rebuild_index(repository)?;
         Ok(true)
     }

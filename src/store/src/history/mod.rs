@@ -34,8 +34,8 @@ use crate::{FailPoint, FailPoints, StoreError};
 /// The e-mail of every author: svcfs knows names, not addresses.
 const EMAIL: &str = "svc@internal";
 const INITIAL_BRANCH: &str = "main";
-/// How many bytes of objects libgit2 keeps in memory.
-const OBJECT_CACHE: isize = 16 << 20;
+/// How many bytes of objects libgit2 keeps in memory; with what it makes of them they take about twice as many.
+const OBJECT_CACHE: isize = 8 << 20;
 /// How many bytes of a pack libgit2 maps into memory at once, and of all packs together.
 const PACK_WINDOW: usize = 1 << 20;
 const MAX_PACK_WINDOWS: usize = 12 << 20;
@@ -103,8 +103,8 @@ pub struct History {
     root: PathBuf,
     writer: Mutex<Writer>,
     readers: Mutex<Vec<Repository>>,
-    /// The one that writes `.git/index`.
-    indexed: Mutex<Option<Repository>>,
+    /// Held by whoever writes `.git/index`.
+    indexing: Mutex<()>,
     disposal: Disposal,
     merger: pack::Merger,
     blamed: Mutex<blame::Blamed>,
@@ -143,7 +143,7 @@ impl History {
                 root: root.to_owned(),
                 writer,
                 readers: Mutex::default(),
-                indexed: Mutex::default(),
+                indexing: Mutex::default(),
                 disposal: Disposal::start()?,
                 merger,
                 blamed: Mutex::default(),

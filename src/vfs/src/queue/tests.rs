@@ -1,0 +1,61 @@
+use svcfs_base::Kind;
+
+use super::*;
+
+fn set(durability: Durability, content: Bytes) -> Prepared {
+    let path = TreePath::parse("page.md").unwrap();
+    Prepared {
+        actor: Actor::new("eve"),
+        door: Door::Http,
+        provenance: None,
+        announcement: Announcement::Files,
+        message: String::new(),
+        durability,
+        stamp: 0,
+        moves: Vec::new(),
+        effects: vec![Effect {
+            path,
+            before: None,
+            premise: None,
+            after: Some(After::Leaf(Leaf::new(content, FileKind::Regular))),
+        }],
+        spent: Vec::new(),
+        is_adopted: false,
+        answer: None,
+    }
+}
+
+#[test]
+fn a_full_queue_keeps_writers_waiting_and_then_sends_them_away_with_a_time_to_come_again() {
+    let large = Bytes::from(vec![0; MAX_QUEUED_BYTES / 4]);
+    for (durability, content, most) in [
+        (Durability::Now, Bytes::new(), MAX_QUEUED_SETS),
+        (Durability::Soon, Bytes::new(), MAX_QUEUED_SOON),
+        (Durability::Now, large, 4),
+    ] {
+        let queue = Queue { patience: Duration::from_millis(20), ..Queue::default() };
+        for _ in 0..most {
+            queue.push(set(durability, content.clone()), |_| {}).unwrap();
+        }
+        let began = Instant::now();
+        let refused = queue.push(set(durability, content.clone()), |_| panic!("accepted")).unwrap_err();
+        assert!(began.elapsed() >= queue.patience, "it was not waited for room");
+        assert_eq!((refused.kind(), &refused.detail()["retry_after"]), (Kind::Unavailable, &COME_AGAIN.into()));
+        assert!(matches!(queue.take(None), Next::Batch(batch) if !batch.is_empty()));
+        queue.push(set(durability, content), |_| {}).unwrap();
+    }
+}
+
+#[test]
+fn whoever_waits_for_room_goes_on_when_there_is_some() {
+    let queue = Queue { patience: Duration::from_secs(60), ..Queue::default() };
+    for _ in 0..MAX_QUEUED_SOON {
+        queue.push(set(Durability::Soon, Bytes::new()), |_| {}).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| queue.push(set(Durability::Soon, Bytes::new()), |_| {}));
+        let Next::Batch(batch) = queue.take(None) else { panic!("a full queue is urgent") };
+        queue.done(batch.len());
+        waiting.join().unwrap().unwrap();
+    });
+}
