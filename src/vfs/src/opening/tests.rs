@@ -18,10 +18,23 @@ mod many;
 
 /// A copy of the root as a crash would leave it: the log is flushed, nothing was closed.
 pub(crate) fn crashed(space: &TestSpace) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    let from = format!("{}/.", space.directory.path().display());
-    assert!(Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap().success());
-    copy
+    copied(space.directory.path())
+}
+
+/// A copy of a root as it is at one moment. When something goes while it is copied, such as a pack that was merged into another,
+/// the copy shows no such moment, and is made anew.
+pub(crate) fn copied(root: &Path) -> TempDir {
+    let from = format!("{}/.", root.display());
+    for _ in 0..100 {
+        let copy = tempfile::tempdir().unwrap();
+        let output = Command::new("cp").env("LC_ALL", "C").args(["-a", &from]).arg(copy.path()).output().unwrap();
+        if output.status.success() {
+            return copy;
+        }
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.lines().all(|line| line.ends_with("No such file or directory")), "{told}");
+    }
+    panic!("`{}` does not come to rest", root.display());
 }
 
 pub(crate) fn reopened(directory: TempDir) -> TestSpace {

@@ -55,7 +55,7 @@ fn whoever_waits_for_room_goes_on_when_there_is_some() {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| queue.push(set(Durability::Soon, Bytes::new()), |_| {}));
         let Next::Batch(batch) = queue.take(None) else { panic!("a full queue is urgent") };
-        queue.done(batch.len());
+        queue.done(batch.len(), true);
         waiting.join().unwrap().unwrap();
     });
 }

@@ -18,12 +18,5 @@ use parking_lot::Mutex;
 use svcfs_store::{FailPoint, FailPoints};
 
 use super::*;
-use crate::opening::tests::{crashed, reopened};
+use crate::opening::tests::{copied, crashed, reopened};
 use story::{DEEDS, Deed, assert_whole};
-
-fn copied(root: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    let from = format!("{}/.", root.display());
-    assert!(Command::new("cp").args(["-a", &from]).arg(copy.path()).status().unwrap().success());
-    copy
-}

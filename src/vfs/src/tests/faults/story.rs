@@ -35,6 +35,7 @@ pub(super) const DEEDS: &[Deed] = &[
     deed("a twelfth commit is made", |space| put(space, "eve", "12.md", "twelve\n")),
     deed("a thirteenth commit is made", |space| put(space, "eve", "e/c.md", "thirteen\n")),
     Deed { commits: 0, ..deed("packs that were flushed and packs that were not become one", merged) },
+    deed("a last commit is made", |space| put(space, "adam", "14.md", "fourteen\n")),
 ];
 
 fn apply(space: &TestSpace, who: &str, set: impl Into<ChangeSet>) -> Result<(), Fault> {
