@@ -37,6 +37,10 @@ impl StatePaths {
     pub fn temporary(&self) -> PathBuf {
         self.directory.join("tmp")
     }
+    /// There while a flush has failed and no later one is to be trusted.
+    pub fn unflushed(&self) -> PathBuf {
+        self.directory.join("unflushed")
+    }
     /// The search index, which may be deleted at any time.
     pub fn index(&self) -> PathBuf {
         self.directory.join("index.db")

@@ -6,20 +6,22 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use svcfs_base::{Applied, Caller, Change, ChangeSet, Durability, Fault, FileKind, Kind, Settled, TreePath};
 use svcfs_store::{FailPoint, StatKind, StoreError};
 
 use crate::Vfs;
-use crate::core::Core;
+use crate::core::{Core, LOOK, recorded_only};
 use crate::overlay::Pending;
 use crate::plan::{Direct, Plan};
 use crate::queue::{After, Prepared, Receipt};
 
 /// How long a writer waits for a disk that does not answer before it is told so.
 const MAX_WAIT: Duration = Duration::from_secs(30);
+/// How long one waits whose change is logged while the disk refuses to take more of it.
+const MAX_STUCK: Duration = Duration::from_secs(5);
 const MAX_PATHS_IN_MESSAGE: usize = 100;
 
 impl Vfs {
@@ -103,6 +105,11 @@ impl Vfs {
     fn accept(&self, caller: &Caller, set: ChangeSet, is_exclusive: bool) -> Result<Waiting, Fault> {
         self.core.fail.pass(FailPoint::AcceptHeld);
         let mut is_awaited = set.durability == Durability::Now;
+        if self.core.stuck.lock().is_some()
+            && let Some(trouble) = self.core.trouble.lock().as_ref()
+        {
+            return Err(trouble.again());
+        }
         if !is_awaited && let Some(trouble) = self.core.trouble.lock().as_ref() {
             // The committer is busy completing what is logged, and tells when it is not.
             if trouble.kind() == Kind::Unavailable {
@@ -185,15 +192,36 @@ impl Waiting {
             }
             return Ok(Applied { seq: core.feed.last(), commit: None, files: self.files });
         };
-        let receipt = answer.recv_timeout(MAX_WAIT).map_err(|_| {
-            let trouble = core.trouble.lock().as_ref().map(Fault::again);
-            trouble.unwrap_or_else(|| Fault::unavailable("the disk does not answer; the write may still complete")) // 9
-        })??;
+        let receipt = core.answer(&answer)??; // 9
         Ok(Applied { seq: receipt.seq, commit: receipt.commit, files: self.files })
     }
 }
 
 impl Core {
+    /// What becomes of a set, or why that is not known in time: it will happen once it is logged, but nobody waits long for a disk
+    /// that refuses.
+    fn answer(&self, answer: &Receiver<Result<Receipt, Fault>>) -> Result<Result<Receipt, Fault>, Fault> {
+        let deadline = Instant::now() + MAX_WAIT;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match answer.recv_timeout(left.min(LOOK)) {
+                Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(Fault::unavailable("the write path has stopped")),
+            }
+            let is_stuck = self.stuck.lock().is_some_and(|since| since.elapsed() >= MAX_STUCK);
+            let trouble = self.trouble.lock().as_ref().map(Fault::again);
+            match trouble {
+                Some(fault) if is_stuck => return Err(recorded_only(&fault)),
+                trouble if left.is_zero() => {
+                    let silent = || Fault::unavailable("the disk does not answer; the write may still complete");
+                    return Err(trouble.unwrap_or_else(silent));
+                }
+                Some(_) | None => {}
+            }
+        }
+    }
+
     /// Shows a set to every reader, from its place in the queue's order on.
     pub(crate) fn show(&self, prepared: &Prepared) {
         if !prepared.moves.is_empty() {

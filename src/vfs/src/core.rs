@@ -24,7 +24,7 @@ use crate::uncommitted::Uncommitted;
 pub(crate) const DEPARTURE: Duration = Duration::from_secs(2);
 
 /// How often somebody who waits for the disk looks whether it refuses.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) struct Core {
     pub(crate) root: PathBuf,
@@ -44,6 +44,8 @@ pub(crate) struct Core {
     pub(crate) departures: Mutex<BTreeMap<TreePath, Departure>>,
     /// Why the committer cannot go on, while it cannot.
     pub(crate) trouble: Mutex<Option<Fault>>,
+    /// Since when logged changes wait for a disk that refuses, while they do: nothing else is taken.
+    pub(crate) stuck: Mutex<Option<Instant>>,
     /// Why the last checkpoint failed, until one does not: writes are taken, and the log grows.
     pub(crate) unflushed: Mutex<Option<Fault>>,
     /// Paths of saves that nobody waited for and that the log could not take before the end.
@@ -173,9 +175,7 @@ impl Core {
             let trouble = self.trouble.lock().as_ref().map(Fault::again);
             match trouble {
                 // It may last for hours.
-                Some(fault) if matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::DiskFailed) => {
-                    return Err(fault);
-                }
+                Some(fault) if is_of_disk(&fault) => return Err(fault),
                 trouble if left.is_zero() => {
                     return Err(trouble.unwrap_or_else(|| Fault::unavailable("the disk does not answer")));
                 }
@@ -188,6 +188,17 @@ impl Core {
     pub(crate) fn file_time(&self) -> SystemTime {
         self.clock.now().into()
     }
+}
+
+/// Whether the disk refused, which may last for hours.
+pub(crate) fn is_of_disk(fault: &Fault) -> bool {
+    matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::DiskFailed)
+}
+
+/// What the writer of a logged change is told that is not in place yet.
+pub(crate) fn recorded_only(fault: &Fault) -> Fault {
+    let text = format!("the write is recorded and will be completed, but not at this moment: {fault}");
+    Fault::unavailable(text).inside(format!("{fault:?}"))
 }
 
 fn installing<'a>(path: &'a TreePath, leaf: &'a Leaf) -> Install<'a> {

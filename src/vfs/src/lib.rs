@@ -100,7 +100,13 @@ impl Vfs {
         if is_new_log || is_new_history {
             // Before anything is promised: the log's flushes bring its records to the disk, not git's `HEAD`, nor everywhere the
             // directories that name the log.
-            tree.flush().map_err(|error| at_root(&root, error))?;
+            if is_new_log {
+                // Nothing that could have been lost is logged.
+                tree.renewed();
+            }
+            if !tree.is_doubted() {
+                tree.flush().map_err(|error| at_root(&root, error))?;
+            }
         }
         let feed = Feed::new(Arc::clone(&log), log.last()?);
         let core = Arc::new(Core {
@@ -119,6 +125,7 @@ impl Vfs {
             feed,
             departures: Mutex::default(),
             trouble: Mutex::default(),
+            stuck: Mutex::default(),
             unflushed: Mutex::default(),
             lost: Mutex::default(),
             stamps: AtomicU64::new(1),

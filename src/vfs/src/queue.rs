@@ -234,6 +234,14 @@ impl Queue {
         self.arrived.notify_one();
     }
 
+    /// All that is queued, however much it is.
+    pub(crate) fn take_all(&self) -> Vec<Prepared> {
+        let mut state = self.state.lock();
+        state.bytes = 0;
+        state.is_urgent = false;
+        state.waiting.drain(..).map(|(_, prepared)| prepared).collect()
+    }
+
     fn drain(state: &mut State) -> Vec<Prepared> {
         let mut batch = Vec::new();
         let mut bytes = 0;

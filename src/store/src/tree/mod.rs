@@ -4,13 +4,14 @@
 //! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`: who follows a link must say so, and look again at where it leads.
 
 mod attributes;
+mod flush;
 mod place;
 mod special;
 mod stat;
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -66,6 +67,7 @@ pub struct WorkTree {
     temporary: OwnedFd,
     counter: AtomicU64,
     disposal: Disposal,
+    trust: flush::Trust,
     is_root_user: bool,
     fail: FailPoints,
 }
@@ -96,6 +98,7 @@ impl WorkTree {
             .map_err(io::Error::from)?,
             counter: AtomicU64::new(0),
             disposal: Disposal::start()?,
+            trust: flush::Trust::read(paths.unflushed()),
             is_root_user: rustix::process::geteuid().is_root(),
             fail,
         };
@@ -286,15 +289,6 @@ impl WorkTree {
         self.fails_at(FailPoint::TreeMove).map_err(|error| disk(to, error))?;
         let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         sys::renameat_with(&old_parent, old_name, &new_parent, new_name, flags).map_err(|error| disk(to, error))
-    }
-
-    /// Flushes everything written below the root, and the directories that name it, to the disk.
-    ///
-    /// # Errors
-    /// `State` with what the system said: nothing may be taken for flushed then.
-    pub fn flush(&self) -> Outcome<()> {
-        self.fail.at(FailPoint::CheckpointFlush)?;
-        sys::syncfs(self.temporary.as_fd()).map_err(|error| StoreError::State(error.into()))
     }
 
     /// When the machine was started: what was changed before it may have lost its bytes with the power.

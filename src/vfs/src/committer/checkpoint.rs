@@ -12,6 +12,7 @@ use tracing::{debug, error, info, warn};
 
 use super::Committer;
 use crate::core::Core;
+use crate::opening::write_anew;
 
 /// How long `.git/index` is left alone after somebody's lock kept it from being written; doubled each time, up to the other.
 const INDEX_RETRY: Duration = Duration::from_secs(2);
@@ -54,6 +55,11 @@ impl Committer {
         // What the disk refused until the end stays in the log for the next opening.
         if self.left.is_some() || !self.is_unsettled && !is_indexing {
             return;
+        }
+        if self.core.tree.is_doubted()
+            && let Err(fault) = write_anew(&self.core)
+        {
+            return self.not_flushed(fault);
         }
         let touched = is_indexing.then(|| std::mem::take(&mut self.touched));
         let (core, target, head, is_unsettled) = (Arc::clone(&self.core), self.last, self.head, self.is_unsettled);
@@ -113,13 +119,16 @@ impl Committer {
             }
             Err(error) => {
                 self.unsettled_bytes += bytes;
-                self.last_work = Instant::now();
-                warn!(%error, "checkpoint failed; the log keeps everything and it is tried again");
-                let fault = Fault::from(error);
-                let text = format!("writes are safe in the log, and the disk does not take more than that: {fault}");
-                *self.core.unflushed.lock() = Some(Fault::new(fault.kind(), text).caused_by(fault));
+                self.not_flushed(error.into());
             }
         }
+    }
+
+    fn not_flushed(&mut self, fault: Fault) {
+        self.last_work = Instant::now();
+        warn!(error = ?fault, "checkpoint failed; the log keeps everything and it is tried again");
+        let text = format!("writes are safe in the log, and the disk does not take more than that: {fault}");
+        *self.core.unflushed.lock() = Some(Fault::new(fault.kind(), text).caused_by(fault));
     }
 
     /// A lock of a person's git, or one that a dead one left, is told once; nothing but `git status` depends on the index.

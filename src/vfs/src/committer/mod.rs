@@ -227,6 +227,7 @@ impl Committer {
 
     fn process(&mut self, sets: Vec<Prepared>) {
         let count = sets.len();
+        let mut kept = 0;
         self.last_work = Instant::now();
         match self.log_all(sets) {
             Ok(planned) => {
@@ -234,10 +235,14 @@ impl Committer {
                     *self.core.trouble.lock() = None;
                 }
             }
-            Err((sets, fault)) => self.refuse(sets, &fault),
+            Err((sets, fault)) => {
+                let held = self.held.len();
+                self.refuse(sets, &fault);
+                kept = self.held.len() - held;
+            }
         }
         // Held sets are still pending: they are counted when they leave.
-        let done = count - self.held.len();
+        let done = count - kept;
         // Before these are: who waits until all is settled waits for the edits on top, too.
         if let Some(edits) = self.edits() {
             self.core.queue.count(1);
@@ -283,6 +288,11 @@ impl Committer {
         if self.left.is_none() {
             self.core.history.discard();
         }
+        self.turn_away_or_hold(sets, fault);
+    }
+
+    /// Tells those who wait that nothing of theirs is taken; what nobody waits for was accepted, and is tried again.
+    fn turn_away_or_hold(&mut self, sets: Vec<Prepared>, fault: &Fault) {
         for mut prepared in sets {
             match prepared.answer.take() {
                 Some(answer) => {

@@ -10,13 +10,19 @@ use tracing::{debug, error, warn};
 use super::foreign::{foreign_records, no_branch};
 use super::record::edit_of;
 use super::{Committer, Planned, RETRY};
-use crate::core::{is_missing, kept_if_in_the_way};
+use crate::core::{is_missing, is_of_disk, kept_if_in_the_way, recorded_only};
 use crate::feed::Event;
 use crate::queue::{After, Effect, Receipt};
 
 impl Committer {
     /// Steps 7 to 9, tried until they are done: what is logged will happen. False when that is left to the next opening.
-    pub(super) fn settle(&mut self, mut planned: Vec<Planned>) -> bool {
+    pub(super) fn settle(&mut self, planned: Vec<Planned>) -> bool {
+        let is_done = self.settle_in_time(planned);
+        *self.core.stuck.lock() = None;
+        is_done
+    }
+
+    fn settle_in_time(&mut self, mut planned: Vec<Planned>) -> bool {
         if self.left.is_some() {
             // Nothing overtakes what is left.
             self.leave(&planned);
@@ -37,9 +43,7 @@ impl Committer {
                     if self.core.trouble.lock().is_none() {
                         warn!(%error, "logged changes are not in place yet; trying again until they are");
                     }
-                    let fault: Fault = error.into();
-                    let text = format!("the write is recorded and will be completed, but not at this moment: {fault}");
-                    *self.core.trouble.lock() = Some(Fault::unavailable(text).inside(format!("{fault:?}")));
+                    self.hold_up(error.into());
                     is_closing = self.core.queue.pause(RETRY);
                 }
             }
@@ -56,6 +60,23 @@ impl Committer {
         self.core.fail.pass(FailPoint::FeedAnswered);
         self.last_work = Instant::now();
         true
+    }
+
+    /// Says that logged changes wait. A lock of somebody's git is over in a moment, and others wait behind it; a disk that refuses may
+    /// do so for hours, and whoever comes now is told at once that nothing of theirs is taken.
+    fn hold_up(&mut self, fault: Fault) {
+        if !is_of_disk(&fault) {
+            *self.core.trouble.lock() = Some(recorded_only(&fault));
+            return;
+        }
+        let text = format!("{fault}; changes that were taken before wait for it");
+        let trouble = Fault::new(fault.kind(), text).caused_by(fault);
+        *self.core.trouble.lock() = Some(trouble.again());
+        self.core.stuck.lock().get_or_insert_with(Instant::now);
+        let waiting = self.core.queue.take_all();
+        let (count, held) = (waiting.len(), self.held.len());
+        self.turn_away_or_hold(waiting, &trouble);
+        self.core.queue.done(count - (self.held.len() - held), false);
     }
 
     fn leave(&mut self, planned: &[Planned]) {

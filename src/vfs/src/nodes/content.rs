@@ -11,7 +11,7 @@ use tracing::{error, warn};
 use super::table::{Shared, Staging};
 use super::{HandleId, NodeId, OpenMode, PRIVILEGES, SetAttributes, WriteAt};
 use crate::Vfs;
-use crate::core::Present;
+use crate::core::{Present, is_of_disk};
 use crate::place::REJECTED_DIRECTORY;
 use crate::view::{Attributes, EntryKind};
 
@@ -224,9 +224,7 @@ impl Vfs {
         }
         // Told at once where it is known: many programs look at the outcome of `write`, and few at that of `close`.
         let trouble = self.core.trouble.lock().as_ref().map(Fault::again);
-        if let Some(fault) =
-            trouble.filter(|fault| matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::DiskFailed))
-        {
+        if let Some(fault) = trouble.filter(is_of_disk) {
             if let Some(staging) = &mut self.nodes.shared(handle.node)?.lock().staging {
                 staging.refused = Some(fault.again());
             }

@@ -51,6 +51,13 @@ pub(super) fn complete(
     Ok(Completed { newest: Some(ours), known })
 }
 
+/// Makes the objects of the logged commits again, and leaves the branch alone.
+pub(super) fn objects(core: &Core, settled: Option<CommitId>, logged: &Logged<'_>) -> Result<(), Fault> {
+    rebuild(core, settled, logged, &mut Reporter::silent())?;
+    core.history.release();
+    Ok(())
+}
+
 /// Builds those records that a branch does not have on top of it; beside them the newest commit of the log that it has.
 fn on_top(
     core: &Core,

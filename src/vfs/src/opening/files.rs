@@ -62,6 +62,20 @@ pub(super) fn complete(
     Ok(())
 }
 
+/// Writes the files anew whose content the log has; what somebody edited or removed since is theirs.
+pub(super) fn renew(core: &Core, logged: &Logged<'_>) -> Result<(), Fault> {
+    for (path, entries) in logged.by_path() {
+        let newest = entries.last().and_then(|newest| newest.new);
+        let Some((blob, content)) = newest.and_then(|blob| Some((blob, logged.kept(blob)?))) else { continue };
+        let Ok(stat) = core.tree.stat(path) else { continue };
+        let Some(kind) = stat.file_kind() else { continue };
+        let disk = DiskAttributes { modified: Some(stat.modified), ..DiskAttributes::default() };
+        // An edit is seen by the next look at the tree, as any other.
+        let _ = core.put_in_place(path, &Leaf { disk, ..Leaf::new(content, kind) }, Some(&[blob]))?;
+    }
+    Ok(())
+}
+
 /// Whether one of the entries of a path says that this stood there, before or after it.
 fn may_stand(entries: &[&Entry], present: State) -> bool {
     entries

@@ -31,6 +31,11 @@ impl<'r> Logged<'r> {
         &self.by_path
     }
 
+    /// Content that one of the records holds.
+    pub(super) fn kept(&self, blob: ETag) -> Option<Bytes> {
+        self.contents.get(&blob).map(|content| Bytes::clone(content))
+    }
+
     /// Content that an entry may not hold itself: of an adopted edit or a directory rename. None when it is nowhere.
     pub(super) fn content_of(&self, core: &Core, path: &TreePath, blob: ETag) -> Result<Option<Bytes>, StoreError> {
         if let Some(content) = self.contents.get(&blob) {

@@ -52,10 +52,15 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
         if unsettled.iter().any(|record| record.role != Role::Foreign) {
             files::complete(core, settled_head, &logged, reporter)?;
         }
+        if core.tree.is_doubted() {
+            renew(core, settled_head, &logged)?;
+        }
         core.fail.pass(FailPoint::OpenFiles);
         committer.is_unsettled = true;
         committer.touched.extend(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
     }
+    // Without anything unsettled, nothing hangs on what the last process could not flush.
+    core.tree.renewed();
     if core.history.mend_index(core.tree.started())? {
         warn!("`.git/index` was lost in a crash; it is made anew");
     }
@@ -75,6 +80,29 @@ fn open_window(committer: &mut Committer, mut unsettled: Vec<Record>) {
     core.queue.count(unsettled.len());
     core.queue.done(unsettled.len(), unsettled.is_empty());
     committer.window = Window::restored(unsettled);
+}
+
+/// Writes everything anew that the log has not settled, because a flush failed: it may be in memory only, although the disk
+/// takes it for written. Nobody else writes meanwhile.
+///
+/// # Errors
+/// What the disk or git said; the log has everything still.
+pub(crate) fn write_anew(core: &Core) -> Result<(), Fault> {
+    let (_, settled_head) = core.log.settled()?;
+    let unsettled = core.log.unsettled()?;
+    renew(core, settled_head, &Logged::new(&unsettled))
+}
+
+fn renew(core: &Core, settled_head: Option<CommitId>, logged: &Logged<'_>) -> Result<(), Fault> {
+    warn!(sets = logged.records.len(), "a flush failed; what was written since the last good one is written anew");
+    if let Some(since) = logged.records.iter().map(|record| record.time).min()
+        && core.history.renew_packs(since)? > 0
+    {
+        commits::objects(core, settled_head, logged)?;
+    }
+    files::renew(core, logged)?;
+    core.tree.renewed();
+    Ok(())
 }
 
 /// Records what others put on the branch since the log's last commit; ours that lie among theirs are in the log already.

@@ -151,7 +151,7 @@ pub(super) fn path_of(directory: &Path, checksum: &[u8; CHECKSUM_BYTES]) -> Outc
     Ok(directory.join(format!("pack-{}.pack", Oid::from_bytes(checksum)?)))
 }
 
-fn put<'a>(fail: &FailPoints, path: &Path, parts: impl Iterator<Item = &'a [u8]>) -> Outcome<()> {
+pub(super) fn put<'a>(fail: &FailPoints, path: &Path, parts: impl Iterator<Item = &'a [u8]>) -> Outcome<()> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let temporary = path.with_file_name(format!("{TEMPORARY}{extension}"));
     let outcome = (|| {

@@ -5,6 +5,7 @@
 //! that a checkpoint flushed goes only after the one that takes its place was flushed, too: the log does not have its objects.
 //!
 //! - `batch`: the pack of a batch. `index`: what stands beside a pack. `torn`: what a crash leaves.
+//!   `renewal`: what a failed flush may have lost.
 //! - `set`: which packs there are, and which are to become one. `join`: how they do. `merger`: who does it, and when.
 //!   `listing`: git's own index over many packs, which has a say in it.
 //!
@@ -16,6 +17,7 @@ mod index;
 mod join;
 mod listing;
 mod merger;
+mod renewal;
 mod set;
 mod torn;
 

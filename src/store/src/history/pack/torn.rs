@@ -11,7 +11,7 @@ use svcfs_base::Timestamp;
 use super::{CHECKSUM_BYTES, History, KEEP, Outcome, TEMPORARY, remove};
 
 /// How far the clock may have been wrong before a crash.
-const MAX_CLOCK_ERROR: Duration = Duration::from_secs(86_400);
+pub(super) const MAX_CLOCK_ERROR: Duration = Duration::from_secs(86_400);
 const READ_AHEAD: usize = 128 << 10;
 
 impl History {

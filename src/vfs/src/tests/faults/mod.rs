@@ -4,6 +4,7 @@
 //! by it, else they fail.
 
 mod beside;
+mod doubted;
 mod gathered;
 mod killed;
 mod paused;

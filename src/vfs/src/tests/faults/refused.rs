@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use svcfs_store::Nature;
 
 use super::*;
+use crate::tests::stop::Stop;
 
 /// What the disk says, and how a caller and whoever watches over the server read it.
 pub(super) const REFUSALS: [(i32, Kind, &str); 3] = [
@@ -211,4 +212,64 @@ fn saves_that_a_full_disk_refused_until_the_end_are_named() {
     points.clear(FailPoint::LogCommit);
     assert_eq!(fault.kind(), Kind::NoSpace);
     assert!(fault.message().contains("`a.md`") && fault.message().contains("no space left"), "{fault:?}");
+}
+
+/// The log has room of its own, which it keeps between writes: it may take a change that the tree then has no room for.
+#[test]
+fn while_logged_changes_wait_for_a_full_disk_nothing_else_is_taken_and_nobody_waits_long() {
+    let space = TestSpace::new();
+    let points = FailPoints::of(space.directory.path());
+    points.refuse(FailPoint::TreeWrite, 28);
+    let put = |path: &str| space.vfs.apply(&eve(), Change::put(at(path), "text")).map(|_| ());
+    std::thread::scope(|scope| {
+        let began = Instant::now();
+        let held = scope.spawn(|| put("held.md"));
+        space.wait_until("the disk refuses", |space| space.vfs.health().is_err());
+        for _ in 0..3 {
+            let fault = put("new.md").unwrap_err();
+            assert_eq!(fault.kind(), Kind::NoSpace, "{fault:?}");
+            assert!(fault.message().contains("no space left") && !fault.message().contains("recorded"), "{fault:?}");
+            let soon = ChangeSet::from(Change::put(at("soon.md"), "text")).soon();
+            assert_eq!(space.vfs.apply(&eve(), soon).unwrap_err().kind(), Kind::NoSpace);
+        }
+        assert!(!held.is_finished() || began.elapsed() > Duration::from_secs(5), "nobody waits for the others");
+        let fault = held.join().unwrap().unwrap_err();
+        assert_eq!(fault.kind(), Kind::Unavailable, "{fault:?}");
+        assert!(fault.message().contains("recorded and will be completed"), "{fault:?}");
+        assert!(fault.message().contains("no space left"), "{fault:?}");
+        assert!(began.elapsed() < Duration::from_secs(20), "told after {:?}", began.elapsed());
+    });
+    points.clear(FailPoint::TreeWrite);
+    space.wait_until("the disk takes writes again", |space| space.vfs.health().is_ok());
+    assert_eq!(space.text("held.md"), "text");
+    put("new.md").unwrap();
+    assert_eq!(space.log(), ["eve|eve: new.md", "eve|eve: held.md"]);
+}
+
+/// What came before the disk was known to refuse.
+#[test]
+fn writers_behind_a_change_that_waits_for_a_full_disk_are_turned_away_and_saves_are_kept() {
+    let space = TestSpace::new();
+    let points = FailPoints::of(space.directory.path());
+    let stop = Stop::at(&points, FailPoint::LogCommitted);
+    std::thread::scope(|scope| {
+        let put = |path: &str| space.vfs.apply(&eve(), Change::put(at(path), "text")).map(|_| ());
+        let held = scope.spawn(move || put("held.md"));
+        stop.wait();
+        points.refuse(FailPoint::TreeWrite, 28);
+        let behind = scope.spawn(move || put("behind.md"));
+        space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("soon.md"), "text")).soon()).unwrap();
+        space.wait_until("both are accepted", |space| {
+            ["behind.md", "soon.md"].iter().all(|path| space.vfs.core.overlay.get(&at(path)).is_some())
+        });
+        points.clear(FailPoint::LogCommitted);
+        stop.go_on();
+        assert_eq!(behind.join().unwrap().unwrap_err().kind(), Kind::NoSpace);
+        points.clear(FailPoint::TreeWrite);
+        held.join().unwrap().unwrap();
+    });
+    space.vfs.settled().unwrap();
+    assert_eq!(space.log(), ["eve|eve: soon.md", "eve|eve: held.md"]);
+    assert_eq!(space.text("soon.md"), "text");
+    assert!(space.vfs.read(Door::Http, &at("behind.md")).is_err());
 }

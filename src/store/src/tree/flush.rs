@@ -1,0 +1,85 @@
+//! Flushing the disk, and what it means that it failed.
+//!
+//! One rule: a flush that succeeds after one that failed says nothing. Linux tells once that something could not be written, and
+//! takes it for written from then on (fsync(2), "errors"); it may be read back from memory for as long as nobody needs the room. So
+//! what was written since the last good flush is written anew first, from the log. A mark in the state directory keeps the next
+//! process from trusting it, too.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use parking_lot::Mutex;
+use tracing::warn;
+
+use super::{Outcome, WorkTree};
+use crate::{FailPoint, StoreError};
+
+/// Whether what was written since the last flush is as it seems.
+pub(super) struct Trust {
+    mark: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No flush failed since the last one that did not.
+    Whole,
+    /// One failed.
+    Doubted,
+    /// One failed, and everything since the last good one was written anew.
+    Renewed,
+}
+
+impl Trust {
+    /// What the last process left.
+    pub(super) fn read(mark: PathBuf) -> Self {
+        let state = if mark.exists() { State::Doubted } else { State::Whole };
+        Self { mark, state: Mutex::new(state) }
+    }
+}
+
+impl WorkTree {
+    /// Flushes everything written below the root, and the directories that name it, to the disk.
+    ///
+    /// # Errors
+    /// `State` with what the system said: nothing may be taken for flushed then, also not when the next flush succeeds. It is
+    /// refused until [`WorkTree::renewed`].
+    pub fn flush(&self) -> Outcome<()> {
+        if self.is_doubted() {
+            let text = "what was written before a flush failed has to be written anew first";
+            return Err(StoreError::State(io::Error::other(text)));
+        }
+        let flushed = self.fail.at(FailPoint::CheckpointFlush);
+        let flushed = flushed.and_then(|()| Ok(rustix::fs::syncfs(self.temporary.as_fd())?));
+        let mut state = self.trust.state.lock();
+        let marked = match (&flushed, *state) {
+            (Ok(()), State::Whole) => Ok(()),
+            (Ok(()), State::Renewed | State::Doubted) => fs::remove_file(&self.trust.mark),
+            (Err(_), _) => fs::File::create(&self.trust.mark).and_then(|mark| mark.sync_all()),
+        };
+        *state = if flushed.is_ok() { State::Whole } else { State::Doubted };
+        match marked {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                // This process knows; the next one does when the disk takes it.
+                warn!(mark = %self.trust.mark.display(), %error, "the mark of a failed flush could not be kept up to date");
+            }
+            Ok(()) | Err(_) => {}
+        }
+        Ok(flushed?)
+    }
+
+    /// Whether a flush failed, and what was written before it was not written anew.
+    pub fn is_doubted(&self) -> bool {
+        *self.trust.state.lock() == State::Doubted
+    }
+
+    /// Says that everything since the last good flush was written anew: the next flush tells the truth.
+    pub fn renewed(&self) {
+        let mut state = self.trust.state.lock();
+        if *state == State::Doubted {
+            *state = State::Renewed;
+        }
+    }
+}
