@@ -12,12 +12,11 @@ mod tally;
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
-use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
+use svcfs_base::{Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
 pub use check::LogCheck;
 pub use read::{ChangePage, PathChange, PathVersion, SetOf};
@@ -27,12 +26,18 @@ use crate::{FailPoint, FailPoints, StatePaths, StoreError, probe};
 
 /// Contents above this many bytes go to a spool file of their own instead of the database.
 const SPOOL_ABOVE: usize = 1 << 20;
-const SCHEMA_NUMBER: i64 = 3;
-/// What makes a log of the first form one of the second: it did not say which commits of others came from another branch.
-const TO_SECOND: &str = "ALTER TABLE sets ADD COLUMN against INTEGER NOT NULL DEFAULT 0;
-    UPDATE sets SET against = 2 WHERE is_foreign; CREATE INDEX jumps ON sets (seq) WHERE against = 2;";
-/// What makes a log of the second form one of the third: every set had a commit of its own.
-const TO_THIRD: &str = "ALTER TABLE sets RENAME COLUMN is_foreign TO role; PRAGMA user_version = 3;";
+const SCHEMA_NUMBER: i64 = 4;
+/// What makes a log of each form one of the next, from the first on.
+const UPGRADES: [&str; 3] = [
+    // It did not say which commits of others came from another branch.
+    "ALTER TABLE sets ADD COLUMN against INTEGER NOT NULL DEFAULT 0;
+     UPDATE sets SET against = 2 WHERE is_foreign; CREATE INDEX jumps ON sets (seq) WHERE against = 2;",
+    // Every set had a commit of its own.
+    "ALTER TABLE sets RENAME COLUMN is_foreign TO role;",
+    // A file that had to be put in place again got the permission bits and the owner of any new one.
+    "ALTER TABLE contents ADD COLUMN mode INTEGER; ALTER TABLE contents ADD COLUMN uid INTEGER;
+     ALTER TABLE contents ADD COLUMN gid INTEGER;",
+];
 const MAX_IDLE_READERS: usize = 8;
 /// So many records' contents are let go of at once.
 const PART: i64 = 500;
@@ -137,8 +142,8 @@ pub struct Entry {
     pub kind: FileKind,
     /// The new content, while it must be kept; none when it is on the disk or in git already.
     pub content: Option<Bytes>,
-    /// Modification time the file should get.
-    pub modified: Option<SystemTime>,
+    /// What the file should get beside its content: the time stays in the log, permission bits and owner go with the content.
+    pub disk: DiskAttributes,
 }
 
 /// The log of one space.
@@ -180,8 +185,13 @@ impl Log {
                 "BEGIN; {} PRAGMA user_version = {SCHEMA_NUMBER}; COMMIT;",
                 include_str!("schema.sql")
             ))?,
-            1 => writer.execute_batch(&format!("BEGIN; {TO_SECOND} {TO_THIRD} COMMIT;"))?,
-            2 => writer.execute_batch(&format!("BEGIN; {TO_THIRD} COMMIT;"))?,
+            1..SCHEMA_NUMBER => {
+                let missing = usize::try_from(number - 1).map_or(&[][..], |first| &UPGRADES[first..]);
+                writer.execute_batch(&format!(
+                    "BEGIN; {} PRAGMA user_version = {SCHEMA_NUMBER}; COMMIT;",
+                    missing.concat()
+                ))?;
+            }
             SCHEMA_NUMBER => {}
             other => {
                 return Err(StoreError::Damaged(format!(
@@ -353,17 +363,22 @@ impl Log {
         })
     }
 
-    /// Contents of a path from the newest unsettled record that holds it.
-    fn content(&self, connection: &Connection, seq: Seq, ordinal: i64) -> Outcome<Option<Bytes>> {
-        let found: Option<Option<Vec<u8>>> = connection
-            .prepare_cached("SELECT bytes FROM contents WHERE seq = ?1 AND ordinal = ?2")?
-            .query_row(params![rows::number(seq), ordinal], |row| row.get(0))
+    /// What an unsettled record brings for a file, put into its entry.
+    fn complete(&self, connection: &Connection, seq: Seq, (entry, ordinal): (&mut Entry, i64)) -> Outcome<()> {
+        let found: Option<(Option<Vec<u8>>, DiskAttributes)> = connection
+            .prepare_cached("SELECT bytes, mode, uid, gid FROM contents WHERE seq = ?1 AND ordinal = ?2")?
+            .query_row(params![rows::number(seq), ordinal], |row| {
+                let owner = row.get::<_, Option<u32>>(2)?.zip(row.get(3)?);
+                Ok((row.get(0)?, DiskAttributes { mode: row.get(1)?, owner, modified: entry.disk.modified }))
+            })
             .optional()?;
-        match found {
-            None => Ok(None),
-            Some(Some(bytes)) => Ok(Some(bytes.into())),
-            Some(None) => Ok(Some(std::fs::read(self.spool.join(spool_name(seq, ordinal)))?.into())),
-        }
+        let Some((bytes, disk)) = found else { return Ok(()) };
+        entry.disk = disk;
+        entry.content = Some(match bytes {
+            Some(bytes) => bytes.into(),
+            None => std::fs::read(self.spool.join(spool_name(seq, ordinal)))?.into(),
+        });
+        Ok(())
     }
 
     fn read<T>(&self, question: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Outcome<T> {

@@ -176,8 +176,8 @@ impl Log {
         self.with_reader(|connection| {
             for record in &mut records {
                 let seq = record.seq;
-                for (entry, ordinal) in record.entries.iter_mut().zip(0_i64..) {
-                    entry.content = self.content(connection, seq, ordinal)?;
+                for entry in record.entries.iter_mut().zip(0_i64..) {
+                    self.complete(connection, seq, entry)?;
                 }
             }
             Ok(())

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
-use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
+use svcfs_base::{Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
 use super::{Against, Entry, Record, Role};
 
@@ -44,13 +44,16 @@ pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usiz
                 entry.old.map(|etag| etag.as_bytes().to_vec()),
                 entry.new.map(|etag| etag.as_bytes().to_vec()),
                 entry.kind.git_mode(),
-                entry.modified.and_then(nanoseconds),
+                entry.disk.modified.and_then(nanoseconds),
             ])?;
         if let Some(content) = &entry.content {
             let inline = (content.len() <= spool_above).then_some(&content[..]);
+            let (uid, gid) = entry.disk.owner.unzip();
             connection
-                .prepare_cached("INSERT INTO contents (seq, ordinal, bytes) VALUES (?1, ?2, ?3)")?
-                .execute(params![seq, ordinal, inline])?;
+                .prepare_cached(
+                    "INSERT INTO contents (seq, ordinal, bytes, mode, uid, gid) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )?
+                .execute(params![seq, ordinal, inline, entry.disk.mode, uid, gid])?;
         }
     }
     Ok(())
@@ -76,17 +79,17 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     })
 }
 
-/// A row of `changes` as `path, old, new, kind, modified`, without its content.
+/// A row of `changes` as `path, old, new, kind, modified`, without its content and what goes with that.
 pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    let modified: Option<i64> = row.get(4)?;
+    let modified = modified.map(|after| SystemTime::UNIX_EPOCH + Duration::from_nanos(after.unsigned_abs()));
     Ok(Entry {
         path: path(row, 0)?,
         old: etag(row, 1)?,
         new: etag(row, 2)?,
         kind: FileKind::of_git_mode(row.get(3)?).ok_or_else(|| damaged(3, "unknown kind of file"))?,
         content: None,
-        modified: row
-            .get::<_, Option<i64>>(4)?
-            .map(|after| SystemTime::UNIX_EPOCH + Duration::from_nanos(after.unsigned_abs())),
+        disk: DiskAttributes { modified, ..DiskAttributes::default() },
     })
 }
 

@@ -34,6 +34,9 @@ CREATE TABLE contents (
     seq INTEGER NOT NULL,
     ordinal INTEGER NOT NULL,
     bytes BLOB,                     -- NULL: in the spool file of this name
+    mode INTEGER,                   -- permission bits and owner the file should get; NULL: what is there, or what a new file gets
+    uid INTEGER,
+    gid INTEGER,
     PRIMARY KEY (seq, ordinal)
 );
 CREATE TABLE settled (

@@ -1,3 +1,5 @@
+use std::time::{Duration, SystemTime};
+
 use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
 use super::*;
@@ -35,7 +37,11 @@ pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> Record {
             new: Some(ETag::of(content)),
             kind: FileKind::Executable,
             content: Some(Bytes::copy_from_slice(content)),
-            modified: Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_nanos(1_234_567_890)),
+            disk: DiskAttributes {
+                mode: Some(0o640),
+                owner: Some((7, 8)),
+                modified: Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(1_234_567_890)),
+            },
         }],
     }
 }
@@ -173,7 +179,8 @@ fn a_log_of_the_first_form_is_taken_over() {
         .unwrap()
         .execute_batch(
             "DROP INDEX jumps; ALTER TABLE sets DROP COLUMN against; ALTER TABLE sets RENAME COLUMN role TO is_foreign;
-             PRAGMA user_version = 1;",
+             ALTER TABLE contents DROP COLUMN mode; ALTER TABLE contents DROP COLUMN uid;
+             ALTER TABLE contents DROP COLUMN gid; PRAGMA user_version = 1;",
         )
         .unwrap();
     let (log, is_new) = Log::open(&paths).unwrap();
@@ -199,7 +206,10 @@ fn a_log_of_the_second_form_is_taken_over() {
     let paths = StatePaths::of(directory.path());
     Connection::open(paths.log())
         .unwrap()
-        .execute_batch("ALTER TABLE sets RENAME COLUMN role TO is_foreign; PRAGMA user_version = 2;")
+        .execute_batch(
+            "ALTER TABLE sets RENAME COLUMN role TO is_foreign; ALTER TABLE contents DROP COLUMN mode;
+             ALTER TABLE contents DROP COLUMN uid; ALTER TABLE contents DROP COLUMN gid; PRAGMA user_version = 2;",
+        )
         .unwrap();
     let (log, is_new) = Log::open(&paths).unwrap();
     assert!(!is_new);

@@ -1,6 +1,6 @@
 //! Commits that somebody else put on the branch: a person's `git commit`, a pull, a checkout.
 
-use svcfs_base::{Announcement, CommitId, Door, Seq};
+use svcfs_base::{Announcement, CommitId, DiskAttributes, Door, Seq};
 use svcfs_store::{Entry, ForeignCommit, ForeignEntry, Record, Role, StoreError, Way};
 
 use super::Committer;
@@ -66,7 +66,7 @@ pub(crate) fn foreign_record(commit: ForeignCommit) -> Record {
         new: entry.new,
         kind: entry.kind,
         content: None,
-        modified: None,
+        disk: DiskAttributes::default(),
     };
     Record {
         seq: Seq(0),

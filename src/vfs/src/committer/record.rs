@@ -258,7 +258,7 @@ impl Committer {
                 new: effect.after.as_ref().map(After::etag),
                 kind: kind.unwrap_or(FileKind::Regular),
                 content: leaf.filter(|_| form.is_kept).map(|leaf| leaf.content.clone()),
-                modified: leaf.and_then(|leaf| leaf.disk.modified),
+                disk: leaf.map(|leaf| leaf.disk).unwrap_or_default(),
             }
         };
         let mut entries: Vec<Entry> = prepared.effects.iter().map(entry).collect();

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use svcfs_base::{DiskAttributes, Seq, TreePath};
+use svcfs_base::{Seq, TreePath};
 use svcfs_store::{Entry, Record, Role, StoreError};
 use tracing::error;
 
@@ -280,12 +280,7 @@ impl Committer {
 fn after_of(entry: &Entry) -> Option<After> {
     let blob = entry.new?;
     Some(match &entry.content {
-        Some(content) => After::Leaf(Leaf {
-            content: content.clone(),
-            etag: blob,
-            kind: entry.kind,
-            disk: DiskAttributes { modified: entry.modified, ..DiskAttributes::default() },
-        }),
+        Some(content) => After::Leaf(Leaf { content: content.clone(), etag: blob, kind: entry.kind, disk: entry.disk }),
         None => After::Blob(blob, entry.kind),
     })
 }

@@ -43,19 +43,22 @@ pub(super) fn complete(
         if present == newest.new.map(|blob| (blob, newest.kind)) {
             continue;
         }
-        if present == recorded || may_stand(entries, present) || is_left_torn(core, logged, (path, entries))? {
-            changed.push(*newest);
+        if present == recorded || may_stand(entries, present) {
+            changed.push((*newest, attributes(entries)));
+        } else if is_left_torn(core, logged, (path, entries))? {
+            // It is the file itself, and has what it was given since.
+            changed.push((*newest, DiskAttributes { modified: newest.disk.modified, ..DiskAttributes::default() }));
         } else {
             warn!(page.path = %path, "edited behind the server after its last write; the edit is kept and recorded");
         }
     }
     // Removals first: a file may have given way to a directory, or a directory to a file.
-    for entry in changed.iter().filter(|entry| entry.new.is_none()) {
+    for (entry, _) in changed.iter().filter(|(entry, _)| entry.new.is_none()) {
         remove(core, &entry.path)?;
     }
-    for entry in &changed {
+    for (entry, disk) in &changed {
         if let Some(blob) = entry.new {
-            install(core, entry, blob, logged)?;
+            install(core, (entry, blob), *disk, logged)?;
         }
     }
     reporter.tell(Progress::Restoring { files: total, total });
@@ -140,14 +143,25 @@ fn remove(core: &Core, path: &TreePath) -> Result<(), Fault> {
     Ok(())
 }
 
-fn install(core: &Core, entry: &Entry, blob: ETag, logged: &Logged<'_>) -> Result<(), Fault> {
+/// What a file gets beside its content: each write that says nothing of permission bits or owner keeps what was there.
+fn attributes(entries: &[&Entry]) -> DiskAttributes {
+    entries.iter().fold(DiskAttributes::default(), |before, entry| match entry.new {
+        None => DiskAttributes::default(),
+        Some(_) => DiskAttributes {
+            mode: entry.disk.mode.or(before.mode),
+            owner: entry.disk.owner.or(before.owner),
+            modified: entry.disk.modified,
+        },
+    })
+}
+
+fn install(core: &Core, (entry, blob): (&Entry, ETag), disk: DiskAttributes, logged: &Logged<'_>) -> Result<(), Fault> {
     let path = &entry.path;
     let content = match &entry.content {
         Some(content) => Some(content.clone()),
         None => logged.content_of(core, path, blob)?,
     };
     let Some(content) = content else { return Ok(()) };
-    let disk = DiskAttributes { modified: entry.modified, ..DiskAttributes::default() };
     clear_empty_directories(core, path);
     // What is kept in the way is compared with history in a moment.
     let _ = core.put_in_place(path, &Leaf { disk, ..Leaf::new(content, entry.kind) }, None)?;

@@ -2,17 +2,18 @@
 #![expect(clippy::disallowed_methods, reason = "a crash is imitated by damaging a copy")]
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use svcfs_base::{Change, ChangeSet, Door, ETag, Seq};
+use svcfs_base::{Change, ChangeSet, DiskAttributes, Door, ETag, Name, Seq};
 use svcfs_store::{History, Log, StatePaths, Way};
 use tempfile::TempDir;
 
-use crate::Vfs;
 use crate::committer::{foreign_record, numbered};
 use crate::tests::{TestSpace, at, eve, options};
+use crate::{NodeId, SetAttributes, Vfs};
 
 mod many;
 
@@ -132,6 +133,45 @@ fn files_whose_bytes_a_broken_disk_lost_are_installed_from_the_log_though_the_ma
     let again = reopened(copy);
     assert_eq!((again.text("a.md").as_str(), again.text("b.md").as_str()), ("one", ""));
     assert_eq!(again.log()[0], "fswatch|fswatch: b.md");
+}
+
+#[test]
+fn permission_bits_and_owner_of_files_that_never_reached_the_disk_come_from_the_log() {
+    let space = settled_space();
+    // Only root can give files away.
+    let me = fs::metadata(space.directory.path()).unwrap().uid();
+    let owner = if me == 0 { 12345 } else { me };
+    let put = |path: &str, text: &str, mode| {
+        let disk = DiskAttributes { mode, owner: mode.map(|_| (owner, owner)), modified: None };
+        let change = Change::put(at(path), text.to_owned());
+        let Change::Put { path, content, expect, kind, .. } = change else { unreachable!() };
+        space.vfs.apply(&eve(), Change::Put { path, content, expect, kind, disk }).unwrap();
+    };
+    put("private.md", "one", Some(0o600));
+    put("private.md", "two", None);
+    put("plain.md", "one", Some(0o600));
+    space.vfs.apply(&eve(), Change::remove(at("plain.md"))).unwrap();
+    put("plain.md", "two", None);
+    space.put("run.sh", "#!/bin/sh\n");
+    let (node, _) = space.vfs.lookup(&eve(), NodeId::ROOT, &Name::parse("run.sh").unwrap()).unwrap();
+    let set = SetAttributes { mode: Some(0o750), ..SetAttributes::default() };
+    space.vfs.set_attributes(&eve(), node, set).unwrap();
+    let killed = crashed(&space);
+    let without_power = crashed(&space);
+    remove_tree(without_power.path());
+    fs::write(without_power.path().join("first.md"), "first").unwrap();
+    for copy in [killed, without_power] {
+        let again = reopened(copy);
+        let stat = |path: &str| fs::metadata(again.directory.path().join(path)).unwrap();
+        let modes = ["private.md", "plain.md", "run.sh"].map(|path| stat(path).mode() & 0o7777);
+        assert_eq!(modes, [0o600, 0o644, 0o750]);
+        assert_eq!(stat("private.md").uid(), owner);
+        assert_eq!(again.text("private.md"), "two");
+        again.vfs.close().unwrap();
+        let staged = again.git(&["ls-files", "-s", "run.sh", "private.md"]);
+        assert_eq!(staged.lines().map(|line| &line[..6]).collect::<Vec<_>>(), ["100644", "100755"]);
+        assert_eq!(again.git(&["status", "--porcelain"]), "");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use svcfs_base::{Announcement, Door, ETag, FileKind, Seq, Timestamp};
+use svcfs_base::{Announcement, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp};
 use svcfs_store::{Against, Entry, Role};
 
 use super::*;
@@ -9,7 +9,7 @@ fn set(actor: &str, message: &str, paths: &[&str]) -> Record {
         let (name, new) =
             path.strip_prefix('-').map_or((*path, Some(ETag::of(message.as_bytes()))), |name| (name, None));
         let path = TreePath::parse(name).unwrap();
-        Entry { path, old: None, new, kind: FileKind::Regular, content: None, modified: None }
+        Entry { path, old: None, new, kind: FileKind::Regular, content: None, disk: DiskAttributes::default() }
     };
     Record {
         seq: Seq(1),
