@@ -4,6 +4,7 @@
 //! one order and closes it in the reverse one, and says what happened.
 #![warn(missing_docs)]
 
+mod allocator;
 mod arguments;
 mod cli;
 mod client;
@@ -27,6 +28,7 @@ use clap::Parser;
 use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
 fn main() -> ExitCode {
+    allocator::keep_small();
     logging::report_panics();
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
