@@ -11,6 +11,7 @@ mod fault;
 mod hash;
 mod limit;
 mod path;
+mod version;
 
 pub use actor::{Actor, Caller, Door, Provenance};
 pub use change::{Announcement, Applied, Change, ChangeSet, DiskAttributes, Durability, Expect, FileKind, Settled};
@@ -19,6 +20,7 @@ pub use fault::{Fault, Kind, Level, McpError};
 pub use hash::{CommitId, ETag, Seq};
 pub use limit::Limit;
 pub use path::{Name, TreePath};
+pub use version::VersionId;
 
 /// Longest file a filesystem door, a log record or a text operation accepts, in bytes (gaps.md 8: NFS and FUSE file).
 pub const MAX_FILE_BYTES: usize = 64 << 20;

@@ -54,6 +54,11 @@ impl Settings {
             public_url.map_or(("server.public_url", server.public_url), |text| ("--public-url", Some(text)));
         let public_url =
             text.filter(|text| !text.is_empty()).and_then(|text| check.value(key, PublicUrl::parse(&text)));
+        for (key, fault) in versioning.faults() {
+            if check.lines.contains_key(*key) {
+                check.complain(key, fault);
+            }
+        }
         for (index, fault) in files.faults() {
             check.complain(&format!("files.scratch[{index}]"), &fault);
         }

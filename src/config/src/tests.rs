@@ -371,3 +371,14 @@ fn the_configuration_written_by_init_says_every_default_when_its_comments_are_re
         );
     }
 }
+
+#[test]
+fn the_number_of_snapshots_is_100_unless_said_and_all_of_them_when_it_is_negative() {
+    let kept = |number: &str| {
+        let text = format!("[versioning]\nstrategy = \"cow\"\nmax_versions = {number}\n");
+        let settings = Settings::resolve(Config::parse(&text, &|_| None), Overrides::default()).unwrap();
+        settings.versioning.snapshots_kept().map(std::num::NonZero::get)
+    };
+    assert_eq!(["0", "1", "250"].map(kept), [Some(100), Some(1), Some(250)]);
+    assert_eq!(["-1", "-9223372036854775808"].map(kept), [None, None]);
+}

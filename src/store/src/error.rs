@@ -23,8 +23,8 @@ pub enum StoreError {
     /// libgit2 failed.
     #[error("git: {0}")]
     Git(#[from] git2::Error),
-    /// git cannot record this path, such as one named `.git`.
-    #[error("git cannot record `{path}`: {reason}")]
+    /// This path cannot be recorded: git has no place for one named `.git`.
+    #[error("`{path}` cannot be recorded: {reason}")]
     Unrecordable {
         /// Which path.
         path: TreePath,
@@ -53,7 +53,7 @@ impl From<StoreError> for Fault {
                 Self::invalid("path", format_args!("a part of `{path}` is a symbolic link; use the path it leads to"))
             }
             StoreError::Unrecordable { path, reason } => {
-                Self::invalid("path", format_args!("git cannot record `{path}`: {reason}; choose another name"))
+                Self::invalid("path", format_args!("`{path}` cannot be recorded: {reason}; choose another name"))
             }
             StoreError::State(source) => of_state(source),
             StoreError::Repository(text) => Self::unavailable(text),

@@ -1,4 +1,4 @@
-//! The disk: the tree of files, the durable log in front of it, and git as its memory.
+//! The disk: the tree of files, the durable log in front of it, and git (or snapshots, or nothing) as its memory.
 //!
 //! One rule: only this crate touches the knowledge root. It knows files, records and commits, and decides nothing: what may be
 //! written, and in which order, is `vfs`'s affair.
@@ -11,6 +11,7 @@ mod error;
 mod fail;
 mod history;
 mod log;
+mod memory;
 mod paths;
 mod probe;
 mod tree;
@@ -19,11 +20,12 @@ pub use error::StoreError;
 pub use fail::{FailPoint, FailPoints, Nature};
 pub use history::{
     Author, BadObject, BlameHunk, Edit, FileVersion, ForeignCommit, ForeignEntry, GitLock, History, Holder, Inspection,
-    Objects, Staged, TreeState, Way, as_recorded, mend_head, order_within,
+    Objects, Staged, TreeState, Way, as_recorded, mend_head, order_within, unified_diff,
 };
 pub use log::{
     Activity, Against, ChangePage, DayActivity, Entry, Log, LogCheck, Occurrence, PageActivity, PathChange,
     PathVersion, Record, Role, Selection, SetOf,
 };
+pub use memory::{Ledger, Memory, SNAPSHOT_DIRECTORY, Snapshots, State, Strategy, Tip};
 pub use paths::{STATE_DIRECTORY, StatePaths};
 pub use tree::{Disk, Install, Placed, Special, SpecialKind, Stat, StatKind, WorkTree};

@@ -19,7 +19,7 @@ use crate::queue::{After, Before, Effect, Prepared, Receipt};
 use sets::Sets;
 
 impl Vfs {
-    /// Compares the tree on disk with history and records what differs, under the name `fswatch`; how many files differed.
+    /// Compares the tree on disk with what is recorded and records what differs, under the name `fswatch`; how many files differed.
     ///
     /// # Errors
     /// `Internal` when git cannot compare; `NoSpace`, `ReadOnly` when the log cannot take it.
@@ -31,7 +31,7 @@ impl Vfs {
     pub(crate) fn rescan_and_tell(&self, reporter: &mut Reporter) -> Result<usize, Fault> {
         self.committed()?;
         reporter.tell(Progress::Comparing);
-        let paths = self.core.history.differences()?;
+        let paths = self.core.memory.differences()?;
         let count = self.adopt_and_tell(&paths, reporter)?;
         if count < paths.len() {
             self.refresh_git_index(&paths);
@@ -42,10 +42,10 @@ impl Vfs {
     /// Where a file is as history has it and git says that it differs, `.git/index` is behind: somebody's lock kept it so until
     /// the server ended. What a person staged of other files is left alone.
     fn refresh_git_index(&self, paths: &[TreePath]) {
-        let recorded = self.core.history.head().and_then(|head| {
-            let known = self.core.history.leaves_at(head, &paths.iter().collect::<Vec<_>>())?;
+        let known = self.core.memory.recorded(&paths.iter().collect::<Vec<_>>());
+        let recorded = known.and_then(|known| {
             let recorded = paths.iter().zip(known).filter(|(_, known)| known.is_some()).map(|(path, _)| path);
-            self.core.history.refresh_index(recorded.collect::<Vec<_>>().into_iter())
+            self.core.memory.refresh_index(recorded.collect::<Vec<_>>().into_iter())
         });
         if let Err(error) = recorded {
             debug!(%error, "`.git/index` could not be refreshed");
@@ -67,9 +67,8 @@ impl Vfs {
         }
         let leaves = self.leaves_at(paths)?;
         let uncommitted = self.core.uncommitted.at(&leaves);
-        let head = self.core.history.head()?;
         // What is recorded between this look and the submission is left out by the committer.
-        let committed = self.core.history.leaves_at(head, &leaves.iter().collect::<Vec<_>>())?;
+        let committed = self.core.memory.recorded(&leaves.iter().collect::<Vec<_>>())?;
         let recorded = uncommitted.into_iter().zip(committed).map(|(newer, committed)| newer.unwrap_or(committed));
         self.core.fail.pass(FailPoint::AdoptLooked);
         let mut sets = Sets::new(&self.core, reporter, leaves.len());
@@ -84,7 +83,6 @@ impl Vfs {
 
     /// The files these paths stand for: themselves, those below them on the disk, and those below them in history.
     fn leaves_at(&self, paths: &[TreePath]) -> Result<Vec<TreePath>, Fault> {
-        let head = self.core.history.head()?;
         let mut leaves = std::collections::BTreeSet::new();
         for path in paths {
             if !self.core.places.of(path).is_versioned() && !path.is_root() {
@@ -94,18 +92,14 @@ impl Vfs {
             match self.core.tree.stat(path) {
                 Ok(stat) if stat.kind == StatKind::Directory => {
                     self.disk_leaves(path, &mut leaves)?;
-                    if let Some(head) = head {
-                        leaves.extend(self.core.history.leaves(head, path)?.into_iter().map(|(path, ..)| path));
-                    }
+                    leaves.extend(self.core.memory.recorded_below(path)?.into_iter().map(|(path, ..)| path));
                 }
                 Ok(_) => {
                     leaves.insert(path.clone());
                 }
                 Err(_) => {
                     leaves.insert(path.clone());
-                    if let Some(head) = head {
-                        leaves.extend(self.core.history.leaves(head, path)?.into_iter().map(|(path, ..)| path));
-                    }
+                    leaves.extend(self.core.memory.recorded_below(path)?.into_iter().map(|(path, ..)| path));
                 }
             }
         }
@@ -157,7 +151,7 @@ impl Vfs {
             }
         };
         let now = present.as_ref().map(|leaf| (leaf.etag, leaf.kind));
-        if now == known || (known.is_none() && self.core.history.is_ignored(path)?) {
+        if now == known || (known.is_none() && self.core.memory.is_ignored(path)?) {
             return Ok(None);
         }
         // An executable bit alone says nothing where the disk keeps none.

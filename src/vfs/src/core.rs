@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use svcfs_base::{Actor, Clock, DiskAttributes, Door, ETag, Fault, FileKind, Kind, TreePath};
-use svcfs_store::{FailPoints, History, Install, Log, Placed, StatKind, StoreError, WorkTree};
+use svcfs_store::{FailPoints, History, Install, Log, Memory, Placed, StatKind, StoreError, WorkTree};
 use tracing::warn;
 
 use crate::committer::Commits;
@@ -29,9 +29,9 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Core {
     pub(crate) root: PathBuf,
     pub(crate) places: Places,
-    pub(crate) tree: WorkTree,
+    pub(crate) tree: Arc<WorkTree>,
     pub(crate) log: Arc<Log>,
-    pub(crate) history: History,
+    pub(crate) memory: Memory,
     pub(crate) clock: Arc<dyn Clock>,
     /// When accepted changes become commits.
     pub(crate) commits: Commits,
@@ -73,6 +73,15 @@ pub(crate) enum Present {
 impl Core {
     pub(crate) fn stamp(&self) -> u64 {
         self.stamps.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// git's history, for what only it can answer.
+    ///
+    /// # Errors
+    /// `Repository` when versions are not kept by git.
+    pub(crate) fn git(&self) -> Result<&History, StoreError> {
+        let missing = || StoreError::Repository("versions of this space are not kept by git".to_owned());
+        self.memory.git().ok_or_else(missing)
     }
 
     /// What stands at a path now; links are not followed.

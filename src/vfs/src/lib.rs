@@ -29,7 +29,7 @@ pub use gate::{Gate, Proposal};
 pub use nodes::{DiskSpace, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, WriteAt};
 pub use past::{Action, BlameLine, ChangeRecord, Changes, Timeline, TimelineEvent, Version};
 pub use progress::{OnProgress, Progress};
-pub use svcfs_store::{Activity, DayActivity, PageActivity, Selection, Special, SpecialKind};
+pub use svcfs_store::{Activity, DayActivity, PageActivity, Selection, Special, SpecialKind, Strategy};
 pub use view::{Attributes, DirectoryEntry, EntryKind, File};
 
 use std::fs::{self, TryLockError};
@@ -41,7 +41,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use svcfs_base::{Clock, Fault, Kind, Seq};
-use svcfs_store::{FailPoints, History, Log, StatePaths, WorkTree};
+use svcfs_store::{FailPoints, History, Log, Memory, StatePaths, WorkTree};
 
 use crate::core::Core;
 use crate::nodes::Nodes;
@@ -56,6 +56,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// What every written page must pass, in order.
     pub gates: Vec<Box<dyn Gate>>,
+    /// What remembers earlier states of the tree.
+    pub strategy: Strategy,
     /// Names that are stored but never versioned (gaps.md D8), as globs on single path components.
     pub scratch: Vec<String>,
     /// When accepted changes become commits.
@@ -78,26 +80,30 @@ pub struct Vfs {
 }
 
 impl Vfs {
-    /// Opens a space: takes its lock, completes what was logged and not settled, adopts what changed behind us.
+    /// Opens a space: takes its lock, completes what was logged and not settled, adopts what changed behind us. What was accepted
+    /// under another strategy is completed under that one before.
     ///
     /// # Errors
     /// `Conflict`, naming the other's process id, when a server has this root already; `NotDirectory` when the root is a file;
     /// `ReadOnly`, `NoSpace`, `Forbidden` when state cannot be kept below it; `Internal` when log or git are damaged.
     pub fn open(options: Options) -> Result<Arc<Self>, Fault> {
-        let Options { root, clock, gates, scratch, commits, watch, progress } = options;
+        let root = prepare_root(&options.root)?;
+        let lock = complete_under_another_strategy(&options, &root, take_lock(&root)?)?;
+        let Options { root: _, clock, gates, strategy, scratch, commits, watch, progress } = options;
+        // There is nothing to be gathered where there are no commits.
+        let commits = if strategy == Strategy::Git { commits } else { Commits::Each };
         let mut reporter = Reporter::new(progress);
-        let root = prepare_root(&root)?;
-        let lock = take_lock(&root)?;
         let places = Places::new(&scratch)?;
-        let tree = WorkTree::open(&root).map_err(|error| at_root(&root, error))?;
+        let tree = Arc::new(WorkTree::open(&root).map_err(|error| at_root(&root, error))?);
         let (log, is_new_log) = Log::open(&StatePaths::of(&root)).map_err(|error| at_root(&root, error))?;
         let log = Arc::new(log);
-        if log.settled()?.1.is_some() {
+        if strategy == Strategy::Git && log.settled()?.1.is_some() {
             // Another one in its place would stand in the way of whoever puts the lost one back.
             History::must_be_there(&root)?;
         }
-        let (history, is_new_history) = History::open(&root, &scratch).map_err(|error| at_root(&root, error))?;
-        if is_new_log || is_new_history {
+        let (memory, is_new_memory) =
+            Memory::open(strategy, &root, (&tree, &log), &scratch).map_err(|error| at_root(&root, error))?;
+        if is_new_log || is_new_memory {
             // Before anything is promised: the log's flushes bring its records to the disk, not git's `HEAD`, nor everywhere the
             // directories that name the log.
             if is_new_log {
@@ -115,7 +121,7 @@ impl Vfs {
             places,
             tree,
             log,
-            history,
+            memory,
             clock,
             commits,
             locks: crate::locks::Locks::default(),
@@ -132,6 +138,7 @@ impl Vfs {
         });
         let committer =
             opening::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;
+        opening::begin(&core, strategy).map_err(|fault| at_root(&core.root, fault))?;
         core.feed.restart(committer.last);
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
@@ -167,7 +174,7 @@ impl Vfs {
         {
             return Err(Fault::internal("the committer died"));
         }
-        self.core.history.close();
+        self.core.memory.close();
         self.core.log.close()?;
         if let Some(lock) = self.lock.lock().take() {
             lock.0.unlock().map_err(Fault::internal)?;
@@ -243,6 +250,30 @@ impl Held {
     pub fn take(root: &Path) -> Result<Self, Fault> {
         Ok(Self { _lock: take_lock(root)? })
     }
+}
+
+/// Brings what was accepted under another strategy to its end under that one; the lock of the root, given back meanwhile.
+fn complete_under_another_strategy(options: &Options, root: &Path, lock: RootLock) -> Result<RootLock, Fault> {
+    let to_be_completed = || opening::to_be_completed(root, options.strategy).map_err(|error| at_root(root, error));
+    let Some(before) = to_be_completed()? else { return Ok(lock) };
+    tracing::info!(strategy = before.name(), "completing what was accepted under another strategy of versioning");
+    drop(lock);
+    let Options { clock, scratch, .. } = options;
+    let (root_again, clock, scratch) = (root.to_owned(), Arc::clone(clock), scratch.clone());
+    let (gates, watch, progress) = (Vec::new(), false, None);
+    let commits = Commits::Each;
+    Vfs::open(Options { root: root_again, clock, gates, strategy: before, scratch, commits, watch, progress })?
+        .close()?;
+    let lock = take_lock(root)?;
+    if to_be_completed()?.is_some() {
+        let text = format!(
+            "root `{}`: what was accepted with `versioning.strategy = \"{}\"` cannot be completed; put the setting back until it is",
+            root.display(),
+            before.name()
+        );
+        return Err(Fault::unavailable(text));
+    }
+    Ok(lock)
 }
 
 fn prepare_root(root: &Path) -> Result<PathBuf, Fault> {

@@ -2,6 +2,7 @@
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use svcfs_base::{Door, Fault, TreePath};
+use svcfs_store::SNAPSHOT_DIRECTORY;
 
 /// Refused saves are kept below this directory (gaps.md D6).
 pub(crate) const REJECTED_DIRECTORY: &str = ".svc/rejected";
@@ -9,7 +10,7 @@ pub(crate) const REJECTED_DIRECTORY: &str = ".svc/rejected";
 /// What kind of place a path is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Not part of the tree for anybody: git's and our own state.
+    /// Not part of the tree for anybody: git's and our own state, and snapshots.
     Hidden,
     /// Stored and readable, never versioned, linted, indexed or announced.
     Scratch,
@@ -54,7 +55,7 @@ impl Places {
         match (parts.next(), parts.next()) {
             // git takes `.git` in any case for its own directory.
             (Some(first), _) if first.eq_ignore_ascii_case(".git") => return Place::Hidden,
-            (Some(".svc"), Some("state")) => return Place::Hidden,
+            (Some(SNAPSHOT_DIRECTORY), _) | (Some(".svc"), Some("state")) => return Place::Hidden,
             (Some(".svc"), Some("rejected")) => return Place::Scratch,
             _ => {}
         }

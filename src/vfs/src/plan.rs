@@ -335,18 +335,16 @@ impl<'a> Plan<'a> {
                 format_args!("`{from}` is a scratch directory; copy its files to `{to}` instead"),
             ));
         }
-        if let Some(head) = self.core.history.head()? {
-            for (path, blob, kind) in self.core.history.leaves(head, &from)? {
-                let Some(target) = path.moved(&from, &to) else { continue };
-                let before = Some(Before { etag: blob, kind, seen: None });
-                // A page that left a moment ago under a scratch name is not there to be moved.
-                let is_departed = self.end_departure(&path).is_some();
-                self.effects.push(Effect { path, before, after: None, premise: None });
-                if !is_scratch(&target) && !is_departed {
-                    self.files.push(Settled { path: target.clone(), etag: Some(blob) });
-                    let after = Some(After::Blob(blob, kind));
-                    self.effects.push(Effect { path: target, before: None, after, premise: None });
-                }
+        for (path, blob, kind) in self.core.memory.recorded_below(&from)? {
+            let Some(target) = path.moved(&from, &to) else { continue };
+            let before = Some(Before { etag: blob, kind, seen: None });
+            // A page that left a moment ago under a scratch name is not there to be moved.
+            let is_departed = self.end_departure(&path).is_some();
+            self.effects.push(Effect { path, before, after: None, premise: None });
+            if !is_scratch(&target) && !is_departed {
+                self.files.push(Settled { path: target.clone(), etag: Some(blob) });
+                let after = Some(After::Blob(blob, kind));
+                self.effects.push(Effect { path: target, before: None, after, premise: None });
             }
         }
         if self.effects.is_empty() {

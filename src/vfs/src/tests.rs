@@ -19,6 +19,7 @@ mod gathered;
 mod hostile;
 mod model;
 mod stop;
+mod strategies;
 
 /// A space in a temporary directory that can be closed and opened again.
 pub(crate) struct TestSpace {
@@ -33,6 +34,7 @@ pub(crate) fn options(root: &Path, watch: bool) -> Options {
         root: root.to_owned(),
         clock: Arc::new(SystemClock),
         gates,
+        strategy: Strategy::Git,
         scratch,
         commits: Commits::Each,
         watch,

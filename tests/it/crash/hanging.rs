@@ -100,6 +100,7 @@ fn hangs_mounted() {
         gates,
         scratch: vec![],
         commits: svcfs_vfs::Commits::Each,
+        strategy: svcfs_vfs::Strategy::Git,
         watch: false,
         progress: None,
     })

@@ -6,6 +6,8 @@ mod direct;
 pub mod kernel;
 mod rest;
 
+use svcfs_config::Strategy;
+
 use crate::space::{TestSpace, can_mount};
 
 /// The other user; exists on every machine, and can go through every door.
@@ -48,10 +50,10 @@ pub const ALL: [Kind; 4] = [Kind::Direct, Kind::Http, Kind::Mcp, Kind::Fuse];
 
 impl Kind {
     /// A new space to go into by this door; none, with the reason printed, where that is not possible.
-    pub fn space(self) -> Option<TestSpace> {
+    pub fn space(self, strategy: Strategy) -> Option<TestSpace> {
         match self {
-            Self::Direct | Self::Http | Self::Mcp => Some(TestSpace::new()),
-            Self::Fuse => can_mount().then(TestSpace::mounted).flatten(),
+            Self::Direct | Self::Http | Self::Mcp => Some(TestSpace::keeping(strategy)),
+            Self::Fuse => TestSpace::mounted_keeping(strategy),
         }
     }
     /// A new space to go into by this door whose commits are made later than its writers are answered.

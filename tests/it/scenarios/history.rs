@@ -1,7 +1,19 @@
 //! What became of a page is known under its new name too.
 
+use svcfs_config::Strategy;
+
 use super::played;
-use crate::space::git;
+use crate::space::client::endpoint;
+use crate::space::{TestSpace, git};
+
+/// How many versions of a page anybody can read.
+fn versions(space: &TestSpace, path: &str) -> usize {
+    let client = space.client();
+    let told = client.get(&endpoint("/versions", &[("path", path)])).success().unwrap().json();
+    let hashes = told.as_array().unwrap().iter().map(|version| version["hash"].as_str().unwrap());
+    let read = |hash| client.get(&endpoint("/version", &[("path", path), ("version", hash)])).success().is_ok();
+    hashes.filter(|hash| read(hash)).count()
+}
 
 #[test]
 fn a_rename_keeps_history() {
@@ -12,8 +24,14 @@ fn a_rename_keeps_history() {
         door.read("a.md").unwrap_err();
         door.write("b/c.md", b"# Page\n\none\ntwo\nthree\nfour\nfive\nsix\n").unwrap();
         space.settle();
-        let followed = git::git(&space.root(), &["log", "--follow", "--format=%h", "--", "b/c.md"]);
-        assert_eq!(followed.lines().count(), 4);
+        match space.strategy() {
+            Strategy::Git => {
+                let followed = git::git(&space.root(), &["log", "--follow", "--format=%h", "--", "b/c.md"]);
+                assert_eq!(followed.lines().count(), 4);
+            }
+            Strategy::Cow => assert_eq!([versions(space, "a.md"), versions(space, "b/c.md")], [2, 2]),
+            Strategy::None => assert_eq!(versions(space, "b/c.md"), 0),
+        }
         assert_eq!(space.client().found("three"), ["b/c.md"]);
     });
 }
@@ -36,4 +54,38 @@ fn renaming_what_is_not_there_changes_nothing() {
         door.rename("nowhere.md", "somewhere.md").unwrap_err();
         assert_eq!(door.list("").unwrap(), ["here.md"]);
     });
+}
+
+#[test]
+fn history_without_git_is_told_through_every_door_as_far_as_it_is_kept() {
+    for strategy in [Strategy::Cow, Strategy::None] {
+        let space = TestSpace::keeping(strategy);
+        let client = space.client();
+        let put = |text: &str| {
+            let target = endpoint("/file", &[("path", "a.md")]);
+            client.send("PUT", &target, &[("X-Actor", "eve")], text.to_owned()).success().unwrap();
+        };
+        put("# One\n");
+        put("# Two\n");
+        let page = client.get(&endpoint("/changes", &[("limit", "1")])).success().unwrap().json();
+        let newest = page["last_seq"].as_str().unwrap().to_owned();
+        assert_eq!((newest.len(), &page["changes"][0]["actor"]), (19, &"eve".into()));
+        put("# Three\n");
+        let next = client.tool("svc_changes", serde_json::json!({ "since": newest })).unwrap();
+        assert_eq!(next["changes"].as_array().unwrap().len(), 1, "{next}");
+        let blame = client.get(&endpoint("/blame", &[("path", "a.md")]));
+        assert_eq!(blame.status, 501, "{}", blame.text());
+        assert!(blame.text().contains("versioning.strategy"), "the reason is told: {}", blame.text());
+        let timeline = client.get(&endpoint("/timeline", &[])).success().unwrap().json();
+        assert_eq!((&timeline["total"], &timeline["events"][0]["hash"]), (&3.into(), &next["last_seq"]));
+        let feed = client.get(&endpoint("/feed.json", &[])).success().unwrap().json();
+        assert_eq!(feed["items"].as_array().unwrap().len(), 3);
+        let velocity = client.get(&endpoint("/velocity", &[]));
+        assert_eq!(velocity.status, 200, "{}", velocity.text());
+        assert_eq!(client.get("/readyz").status, 200);
+        let diff = client.get(&endpoint("/diff", &[("path", "a.md"), ("from", &newest), ("to", "1")]));
+        assert_eq!(diff.status, 404, "{}", diff.text());
+        assert_eq!(versions(&space, "a.md"), if strategy == Strategy::Cow { 3 } else { 0 });
+        assert_eq!(client.get(&endpoint("/versions", &[("path", "nowhere.md")])).status, 404);
+    }
 }

@@ -1,4 +1,5 @@
-//! Scenarios: each is played through every door, in a new space each time, and must leave the same story.
+//! Scenarios: each is played through every door and with every strategy of versioning, in a new space each time, and must leave the
+//! same story.
 
 mod bulk;
 mod gathered;
@@ -11,10 +12,10 @@ mod scratch;
 mod searching;
 
 use crate::doors::{self, Door, Kind};
-use crate::space::TestSpace;
 use crate::space::story::Story;
+use crate::space::{STRATEGIES, TestSpace};
 
-/// Plays a scenario through every door. The story it leaves is the same through each, and equals the committed snapshot; also where
+/// Plays a scenario through every door and with every strategy. The story it leaves is the same through each, and equals the committed snapshot; also where
 /// commits are gathered, for those who ask about history after each change.
 #[track_caller]
 pub fn played(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) {
@@ -30,8 +31,8 @@ pub fn played(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) {
 #[track_caller]
 pub fn played_with_a_commit_each(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) -> Story {
     let mut expected: Option<Story> = None;
-    for kind in doors::ALL {
-        let Some(space) = kind.space() else { continue };
+    for (strategy, kind) in STRATEGIES.into_iter().flat_map(|strategy| doors::ALL.map(|kind| (strategy, kind))) {
+        let Some(space) = kind.space(strategy) else { continue };
         scenario(&*kind.of(&space), &space);
         let story = space.story();
         match &expected {
@@ -43,7 +44,10 @@ pub fn played_with_a_commit_each(name: &str, scenario: impl Fn(&dyn Door, &TestS
                 expected = Some(story);
             }
             Some(expected) => {
-                assert_eq!(&story, expected, "the story through {kind:?} differs from the one of the vfs")
+                assert_eq!(
+                    &story, expected,
+                    "the story through {kind:?} with {strategy:?} differs from the one of the vfs"
+                )
             }
         }
     }

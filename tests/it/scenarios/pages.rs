@@ -2,7 +2,7 @@
 
 use super::{played, played_with_a_commit_each};
 use crate::doors::GUEST;
-use crate::space::{git, me};
+use crate::space::me;
 
 #[test]
 fn a_page_is_created_overwritten_and_deleted() {
@@ -84,12 +84,12 @@ fn the_same_content_again_is_no_version() {
     played("same_content", |door, space| {
         door.write("a.md", b"# Same\n").unwrap();
         space.settle();
-        let before = git::log(&space.root());
+        let before = space.log();
         for _ in 0..3 {
             door.write("a.md", b"# Same\n").unwrap();
         }
         space.settle();
-        assert_eq!(git::log(&space.root()), before);
+        assert_eq!(space.log(), before);
     });
 }
 
@@ -105,7 +105,7 @@ fn two_writers_who_take_turns_are_both_named() {
             door.write_as_guest("shared.md", format!("# Shared\n\nyours {round}\n").as_bytes()).unwrap();
         }
         space.settle();
-        let authors: Vec<String> = git::log(&space.root()).into_iter().map(|commit| commit.author).collect();
+        let authors: Vec<String> = space.log().into_iter().map(|commit| commit.author).collect();
         assert_eq!(authors, [&me(), GUEST, &me(), GUEST, &me(), GUEST].map(ToString::to_string));
     });
 }

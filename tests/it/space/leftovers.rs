@@ -17,10 +17,7 @@ pub fn check_index(space: &Space) {
 
 /// A root nobody serves any more: whole repository, nothing uncommitted, nothing half done, and a clone has all of it.
 pub fn check_root(root: &Path, clone: &Path) {
-    for name in ["tmp", "spool", "staging"] {
-        let left: Vec<_> = fs::read_dir(root.join(".svc/state").join(name)).into_iter().flatten().flatten().collect();
-        assert!(left.is_empty(), "left in {name}: {left:?}");
-    }
+    check_state(root);
     assert_eq!(git::git(root, &["fsck", "--strict", "--no-dangling"]), "", "git fsck");
     assert_eq!(git::git(root, &["status", "--porcelain"]), "", "git status");
     if !git::has_commits(root) {
@@ -34,4 +31,17 @@ pub fn check_root(root: &Path, clone: &Path) {
     }
     git::git(root, &["clone", "--quiet", ".", clone.to_str().unwrap()]);
     assert_eq!(tree::files(clone), head, "a fresh clone differs");
+}
+
+/// The same where git does not remember: nothing half done, and no repository.
+pub fn check_root_without_git(root: &Path) {
+    check_state(root);
+    assert!(!root.join(".git").exists(), "a repository");
+}
+
+fn check_state(root: &Path) {
+    for name in ["tmp", "spool", "staging"] {
+        let left: Vec<_> = fs::read_dir(root.join(".svc/state").join(name)).into_iter().flatten().flatten().collect();
+        assert!(left.is_empty(), "left in {name}: {left:?}");
+    }
 }

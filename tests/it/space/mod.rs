@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use svcfs_base::{Door, SystemClock, TreePath};
-use svcfs_config::{Config, Overrides, Settings};
+use svcfs_config::{Config, Overrides, Settings, Strategy};
 use svcfs_knowledge::kernel::{Server, Space};
 use svcfs_knowledge::spaces::{self, Opening};
 use svcfs_mount::Mount;
@@ -25,6 +25,18 @@ use tokio_util::sync::CancellationToken;
 
 use client::Client;
 use wait::LIMIT;
+
+/// What may remember versions: `versioning.strategy`.
+pub const STRATEGIES: [Strategy; 3] = [Strategy::Git, Strategy::Cow, Strategy::None];
+
+/// The settings of a strategy.
+const fn setting(strategy: Strategy) -> &'static str {
+    match strategy {
+        Strategy::Git => "",
+        Strategy::Cow => "versioning.strategy = \"cow\"",
+        Strategy::None => "versioning.strategy = \"none\"",
+    }
+}
 
 /// A space, alive.
 pub struct TestSpace {
@@ -64,7 +76,12 @@ pub fn me() -> String {
 impl TestSpace {
     /// An empty space, served over HTTP.
     pub fn new() -> Self {
-        Self::on(folder(), false, false, "")
+        Self::keeping(Strategy::Git)
+    }
+
+    /// The same, with another strategy of versioning.
+    pub fn keeping(strategy: Strategy) -> Self {
+        Self::on(folder(), false, false, setting(strategy))
     }
 
     /// An empty space whose commits are made later than its writers are answered, served over HTTP and mounted when asked for.
@@ -74,7 +91,12 @@ impl TestSpace {
 
     /// An empty space, served and mounted; none, with the reason printed, where nothing can be mounted.
     pub fn mounted() -> Option<Self> {
-        can_mount().then(|| Self::on(folder(), true, false, ""))
+        Self::mounted_keeping(Strategy::Git)
+    }
+
+    /// The same, with another strategy of versioning.
+    pub fn mounted_keeping(strategy: Strategy) -> Option<Self> {
+        can_mount().then(|| Self::on(folder(), true, false, setting(strategy)))
     }
 
     /// A space over what lies in `root` inside a folder, mounted, and watched for edits made behind it.
@@ -152,6 +174,11 @@ impl TestSpace {
         String::from_utf8(file.content.to_vec()).unwrap()
     }
 
+    /// What remembers versions here.
+    pub fn strategy(&self) -> Strategy {
+        self.server.settings().versioning.strategy
+    }
+
     /// Runs a shell command in the mount; what it printed. It must succeed.
     #[track_caller]
     pub fn shell(&self, command: &str) -> String {
@@ -196,7 +223,10 @@ impl Drop for TestSpace {
         let outcome = self.take_down();
         if !is_failing {
             assert_eq!(outcome, Ok(()));
-            leftovers::check_root(&self.root(), &self.folder.path().join("clone"));
+            match self.strategy() {
+                Strategy::Git => leftovers::check_root(&self.root(), &self.folder.path().join("clone")),
+                Strategy::Cow | Strategy::None => leftovers::check_root_without_git(&self.root()),
+            }
         }
     }
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use svcfs_base::TreePath;
+use svcfs_base::{Seq, TreePath};
+use svcfs_config::Strategy;
+
+use svcfs_vfs::{Event, EventChange};
 
 use super::git::{self, Commit};
 use super::{TestSpace, me, tree};
@@ -14,7 +17,7 @@ use crate::doors::GUEST;
 pub struct Story {
     /// Every file on the disk with its hash; of empty directories nobody tells.
     pub tree: BTreeMap<String, String>,
-    /// Every commit, oldest first.
+    /// Everything that happened, oldest first: every commit, where there are commits.
     pub log: Vec<Commit>,
     /// Every indexed page with the hash of all its rows.
     pub index: BTreeMap<String, String>,
@@ -35,11 +38,41 @@ impl TestSpace {
         };
         Story {
             tree: kept(tree::files(&self.root())),
-            log: if git::has_commits(&self.root()) { git::log(&self.root()) } else { Vec::new() },
+            log: self.log(),
             pages: fingerprint.by_page.keys().map(row).collect(),
             index: fingerprint.by_page.iter().map(|(path, hash)| (path.to_string(), hash.to_string())).collect(),
         }
     }
+}
+
+impl TestSpace {
+    /// Everything that happened, oldest first, as git tells it; as the feed does where there is no git.
+    pub fn log(&self) -> Vec<Commit> {
+        match self.strategy() {
+            Strategy::Git if git::has_commits(&self.root()) => git::log(&self.root()),
+            Strategy::Git => Vec::new(),
+            Strategy::Cow | Strategy::None => {
+                let events = self.space().vfs.feed().after(Seq(0), usize::MAX).unwrap();
+                events.iter().map(|event| told(event)).collect()
+            }
+        }
+    }
+}
+
+/// An event as git would tell its commit.
+fn told(event: &Event) -> Commit {
+    let file = |change: &EventChange| {
+        let what = match (change.old, change.new) {
+            (None, _) => "A",
+            (Some(_), Some(_)) => "M",
+            (Some(_), None) => "D",
+        };
+        (what.to_owned(), change.path.to_string())
+    };
+    let mut files: Vec<_> = event.changes.iter().map(file).collect();
+    files.sort_by(|(_, one), (_, other)| one.cmp(other));
+    let subject = event.message.lines().next().unwrap_or_default().to_owned();
+    Commit { author: event.actor.to_string(), subject, files }
 }
 
 /// Without what a filesystem door keeps for a writer it refused (gaps.md D6); doors that answer with the reason keep nothing.

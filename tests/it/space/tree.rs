@@ -18,7 +18,7 @@ fn add(folder: &Path, prefix: &str, found: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         let path = format!("{prefix}{}", entry.file_name().to_str().unwrap());
-        if path == ".git" || path == ".svc/state" {
+        if path == ".git" || path == ".svc/state" || path == ".versions" {
             continue;
         }
         let kind = entry.file_type().unwrap();

@@ -1,7 +1,12 @@
 //! `[versioning]`
 
+use std::num::NonZeroUsize;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// Snapshots kept of each file where nothing else is said (gaps.md 8).
+const SNAPSHOTS: NonZeroUsize = NonZeroUsize::new(100).expect("it is not zero");
 
 /// How history is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -18,11 +23,19 @@ pub struct Versioning {
     /// How many paths one commit has at most; with `async_commit` only. A bulk write or a rename is always one commit.
     #[schemars(range(min = 1, max = 10_000))]
     pub batch_max_size: usize,
+    /// How many snapshots of each file are kept, with `strategy = "cow"` only; 0 means 100, a negative number all of them.
+    pub max_versions: i64,
 }
 
 impl Default for Versioning {
     fn default() -> Self {
-        Self { strategy: Strategy::default(), async_commit: false, batch_window_ms: 200, batch_max_size: 50 }
+        Self {
+            strategy: Strategy::default(),
+            async_commit: false,
+            batch_window_ms: 200,
+            batch_max_size: 50,
+            max_versions: 0,
+        }
     }
 }
 
@@ -33,4 +46,49 @@ pub enum Strategy {
     /// An ordinary git repository in the root: one commit per change, with the author of the change.
     #[default]
     Git,
+    /// A copy of every version of a file, below `.versions`; no repository is made or touched.
+    Cow,
+    /// Nothing: a write covers what was there. What changed, when and by whom is known all the same.
+    None,
 }
+
+impl Versioning {
+    /// How many snapshots of each file are kept; none when all of them are.
+    #[must_use]
+    pub fn snapshots_kept(&self) -> Option<NonZeroUsize> {
+        match usize::try_from(self.max_versions) {
+            Ok(number) => Some(NonZeroUsize::new(number).unwrap_or(SNAPSHOTS)),
+            Err(_) => None,
+        }
+    }
+
+    /// Keys that have no effect with the strategy, and what to say of each when it is set.
+    pub(crate) const fn faults(&self) -> &'static [(&'static str, &'static str)] {
+        match self.strategy {
+            Strategy::Git => WITHOUT_SNAPSHOTS,
+            Strategy::Cow => WITHOUT_COMMITS,
+            Strategy::None => WITHOUT_VERSIONS,
+        }
+    }
+}
+
+const NO_COMMITS: &str =
+    "has no effect where versions are no commits; remove it, or set `versioning.strategy = \"git\"`";
+const WITHOUT_SNAPSHOTS: &[(&str, &str)] = &[(
+    "versioning.max_versions",
+    "has no effect with `versioning.strategy = \"git\"`, which keeps every version; remove it",
+)];
+const WITHOUT_COMMITS: &[(&str, &str)] = &[
+    ("versioning.async_commit", NO_COMMITS),
+    ("versioning.batch_window_ms", NO_COMMITS),
+    ("versioning.batch_max_size", NO_COMMITS),
+];
+const WITHOUT_VERSIONS: &[(&str, &str)] = &[
+    (
+        "versioning.max_versions",
+        "has no effect with `versioning.strategy = \"none\"`, which keeps no versions; remove it",
+    ),
+    ("versioning.async_commit", NO_COMMITS),
+    ("versioning.batch_window_ms", NO_COMMITS),
+    ("versioning.batch_max_size", NO_COMMITS),
+];

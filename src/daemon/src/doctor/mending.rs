@@ -54,6 +54,9 @@ fn mend_owner(root: &Path, done: &mut Vec<String>) -> Result<(), Failure> {
 }
 
 fn mend_repository(found: &Examination, done: &mut Vec<String>) -> Result<(), Failure> {
+    if !found.keeps_git() {
+        return Ok(());
+    }
     let settled = found.log.as_ref().and_then(|log| log.settled_commit);
     if let Some(branch) = mend_head(&found.root, settled).context("`HEAD` could not be mended")? {
         done.push(format!("made `HEAD` name `{branch}` again"));
@@ -85,6 +88,9 @@ fn mend_log(found: &Examination, done: &mut Vec<String>) -> Result<(), Failure> 
 
 /// Whether opening the root would not begin a new history in the place of one that was lost.
 fn can_open(found: &Examination) -> bool {
+    if !found.keeps_git() {
+        return true;
+    }
     let is_known = found.log.as_ref().is_some_and(|log| log.settled_commit.is_some());
     match found.repository() {
         Ok(Some(repository)) => matches!(repository.head(), Ok(head) if head.is_some() || !is_known),

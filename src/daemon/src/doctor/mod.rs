@@ -11,7 +11,7 @@ mod records;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use svcfs_config::{Overrides, Settings};
+use svcfs_config::{Overrides, Settings, Strategy};
 use svcfs_store::{BadObject, Inspection, LogCheck, TreeState};
 use svcfs_vfs::Held;
 
@@ -116,7 +116,16 @@ impl Examination {
         self.findings.extend(findings);
     }
 
+    /// Whether git keeps the versions here; where settings do not tell, it does.
+    fn keeps_git(&self) -> bool {
+        self.settings.as_ref().is_none_or(|settings| settings.versioning.strategy == Strategy::Git)
+    }
+
+    /// The repository of this root; none where git does not keep versions: one that is there is somebody else's.
     fn repository(&self) -> Result<Option<Inspection>, Failure> {
+        if !self.keeps_git() {
+            return Ok(None);
+        }
         Inspection::open(&self.root).map_err(|error| anyhow::Error::new(error).into())
     }
 }
@@ -162,6 +171,9 @@ pub fn examine(root: &Path, watch: &dyn Watch) -> Result<Examination, Failure> {
     if found.holder.is_some() {
         let why = "not compared: a server has the root, and changes it while we look; stop it to have this checked";
         found.add(["tree", "git-index", "search-index"].map(|check| Finding::skipped(check, why)));
+    } else if !found.keeps_git() {
+        let why = "not compared: git does not keep versions here; the next start compares every file with the log";
+        found.add(["tree", "search-index"].map(|check| Finding::skipped(check, why)));
     } else {
         records::tree(&mut found, watch);
         records::search_index(&mut found, watch);

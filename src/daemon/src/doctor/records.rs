@@ -42,6 +42,10 @@ fn records(last: Seq) -> usize {
 }
 
 pub(super) fn history(found: &mut Examination, watch: &dyn Watch) {
+    if !found.keeps_git() {
+        let told = "none is needed: versions are not kept by git (`versioning.strategy`)";
+        return found.add([Finding::ok("repository", told)]);
+    }
     watch.begin("reading git's objects");
     let repository = match Inspection::open(&found.root) {
         Ok(Some(repository)) => repository,

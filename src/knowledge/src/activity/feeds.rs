@@ -76,13 +76,13 @@ pub fn recent(cx: &Cx<'_>, max: usize) -> Result<Feed, Fault> {
 }
 
 fn entry(cx: &Cx<'_>, event: TimelineEvent) -> Entry {
-    let TimelineEvent { action, path, actor, time, message, commit } = event;
+    let TimelineEvent { action, path, actor, time, message, id } = event;
     let (verb, url) = match action {
         Action::Write => ("Updated", permalink(cx, &path)),
         Action::Delete => ("Deleted", None),
     };
     Entry {
-        id: format!("urn:svc:{commit}:{}", utf8_percent_encode(path.as_str(), SEGMENT)),
+        id: format!("urn:svc:{id}:{}", utf8_percent_encode(path.as_str(), SEGMENT)),
         url,
         title: format!("{verb}: {path}"),
         content_text: message,

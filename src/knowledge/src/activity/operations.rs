@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Actor, CommitId, Door, Fault, Limit, Timestamp, TreePath};
+use svcfs_base::{Actor, Door, Fault, Limit, Timestamp, TreePath, VersionId};
 use svcfs_vfs::{Action, Selection, TimelineEvent};
 
 use super::feeds;
@@ -61,16 +61,16 @@ pub struct Event {
     pub timestamp: Timestamp,
     /// Subject of the commit
     pub message: String,
-    /// Commit hash
-    pub hash: CommitId,
+    /// Commit hash, or moment where git keeps no history
+    pub hash: VersionId,
 }
 
 impl From<TimelineEvent> for Event {
     fn from(event: TimelineEvent) -> Self {
-        let TimelineEvent { action, path, actor, time, message, commit } = event;
+        let TimelineEvent { action, path, actor, time, message, id } = event;
         // A bulk write names its files in the body: repeated in the event of each of them it would fill pages.
         let subject = message.lines().next().unwrap_or_default().to_owned();
-        Self { kind: action, path, actor, timestamp: time, message: subject, hash: commit }
+        Self { kind: action, path, actor, timestamp: time, message: subject, hash: id }
     }
 }
 

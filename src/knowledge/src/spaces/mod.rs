@@ -12,7 +12,7 @@ use std::time::Duration;
 use svcfs_base::{Clock, Fault, Kind, Seq};
 use svcfs_config::{Settings, Versioning};
 use svcfs_index::Index;
-use svcfs_vfs::{Commits, Options, Vfs};
+use svcfs_vfs::{Commits, Options, Strategy, Vfs};
 pub use svcfs_vfs::{OnProgress, Progress};
 use svcfs_work::{Signal, Supervisor};
 
@@ -56,6 +56,7 @@ pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> 
         root,
         clock,
         gates: vec![Box::new(LintGate::new(settings.lint.clone()))],
+        strategy: strategy(&settings.versioning),
         scratch: settings.scratch.clone(),
         commits: commits(&settings.versioning),
         watch,
@@ -75,6 +76,16 @@ const fn commits(versioning: &Versioning) -> Commits {
         return Commits::Each;
     }
     Commits::Gathered { window: Duration::from_millis(*batch_window_ms), max_paths: *batch_max_size }
+}
+
+/// What settings call a strategy of versioning, as the tree knows it.
+fn strategy(versioning: &Versioning) -> Strategy {
+    use svcfs_config::Strategy as Named;
+    match versioning.strategy {
+        Named::Git => Strategy::Git,
+        Named::Cow => Strategy::Snapshots { at_most: versioning.snapshots_kept() },
+        Named::None => Strategy::Nothing,
+    }
 }
 
 /// Starts the background work of a space: the indexer, woken by every change.

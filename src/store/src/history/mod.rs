@@ -27,6 +27,7 @@ pub use blame::{BlameHunk, FileVersion};
 pub use foreign::{ForeignCommit, ForeignEntry, Way, as_recorded, order_within};
 pub(crate) use inspection::set_aside;
 pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, mend_head};
+pub use read::unified_diff;
 
 use crate::disposal::Disposal;
 use crate::{FailPoint, FailPoints, StoreError};
@@ -80,7 +81,8 @@ pub enum Edit<'a> {
 }
 
 impl Edit<'_> {
-    const fn path(&self) -> &TreePath {
+    /// Which file.
+    pub(crate) const fn path(&self) -> &TreePath {
         match self {
             Edit::Write { path, .. } | Edit::Place { path, .. } | Edit::Remove { path } => path,
         }

@@ -91,27 +91,20 @@ impl History {
             Err(error) => Err(error.into()),
         })
     }
+}
 
-    /// Unified diff of a path between two commits, three lines of context; empty when nothing differs.
-    ///
-    /// # Errors
-    /// `Git`.
-    pub fn diff(&self, path: &TreePath, from: CommitId, to: CommitId) -> Outcome<String> {
-        self.reader(|repository| {
-            let blob = |commit| -> Outcome<Option<git2::Blob<'_>>> {
-                Ok(leaf_in(repository, commit, path)?.map(|(id, _)| repository.find_blob(id)).transpose()?)
-            };
-            let (old, new) = (blob(from)?, blob(to)?);
-            let place = Path::new(path.as_str());
-            let mut patch = match (&old, &new) {
-                (Some(old), Some(new)) => Patch::from_blobs(old, Some(place), new, Some(place), None)?,
-                (None, Some(new)) => Patch::from_buffers(b"", Some(place), new.content(), Some(place), None)?,
-                (Some(old), None) => Patch::from_blob_and_buffer(old, Some(place), b"", Some(place), None)?,
-                (None, None) => return Ok(String::new()),
-            };
-            Ok(String::from_utf8_lossy(&patch.to_buf()?).into_owned())
-        })
+/// What differs between two contents of a path, as git tells it: unified, three lines of context; empty when nothing does. Nothing
+/// for a content is as good as an empty one.
+///
+/// # Errors
+/// `Git`.
+pub fn unified_diff(path: &TreePath, old: Option<&[u8]>, new: Option<&[u8]>) -> Outcome<String> {
+    if old == new {
+        return Ok(String::new());
     }
+    let place = Some(Path::new(path.as_str()));
+    let mut patch = Patch::from_buffers(old.unwrap_or_default(), place, new.unwrap_or_default(), place, None)?;
+    Ok(String::from_utf8_lossy(&patch.to_buf()?).into_owned())
 }
 
 /// Looks up many paths of one tree; each directory is read once.

@@ -7,6 +7,7 @@
 mod check;
 mod read;
 mod rows;
+mod standing;
 mod tally;
 
 use std::fs::File;
@@ -26,9 +27,9 @@ use crate::{FailPoint, FailPoints, StatePaths, StoreError, probe};
 
 /// Contents above this many bytes go to a spool file of their own instead of the database.
 const SPOOL_ABOVE: usize = 1 << 20;
-const SCHEMA_NUMBER: i64 = 4;
+const SCHEMA_NUMBER: i64 = 5;
 /// What makes a log of each form one of the next, from the first on.
-const UPGRADES: [&str; 3] = [
+const UPGRADES: [&str; 4] = [
     // It did not say which commits of others came from another branch.
     "ALTER TABLE sets ADD COLUMN against INTEGER NOT NULL DEFAULT 0;
      UPDATE sets SET against = 2 WHERE is_foreign; CREATE INDEX jumps ON sets (seq) WHERE against = 2;",
@@ -37,6 +38,9 @@ const UPGRADES: [&str; 3] = [
     // A file that had to be put in place again got the permission bits and the owner of any new one.
     "ALTER TABLE contents ADD COLUMN mode INTEGER; ALTER TABLE contents ADD COLUMN uid INTEGER;
      ALTER TABLE contents ADD COLUMN gid INTEGER;",
+    // Versions were kept by git and by nothing else.
+    "CREATE INDEX moments ON sets (time) WHERE commit_id IS NULL;
+     ALTER TABLE settled ADD COLUMN strategy TEXT NOT NULL DEFAULT 'git';",
 ];
 const MAX_IDLE_READERS: usize = 8;
 /// So many records' contents are let go of at once.
@@ -290,15 +294,17 @@ impl Log {
         probe::explained(error, &self.spool, bytes.max(probe::ROOM))
     }
 
-    /// Declares everything up to `seq` flushed and committed, with `head` the newest commit of ours or adopted: its contents
-    /// are let go of, its rows stay.
+    /// Declares everything up to `seq` flushed and committed, with `head` the newest commit of ours or adopted; without one, that of
+    /// before stays. Its contents are let go of, its rows stay.
     ///
     /// # Errors
     /// `Database` or `State`; the contents are then kept.
     pub fn settle(&self, seq: Seq, head: Option<CommitId>) -> Outcome<()> {
         self.fail.at(FailPoint::CheckpointSettle)?;
         let head = head.map(|commit| commit.as_bytes().to_vec());
-        self.writer.lock().execute("UPDATE settled SET seq = ?1, head = ?2", params![rows::number(seq), head])?;
+        self.writer
+            .lock()
+            .execute("UPDATE settled SET seq = ?1, head = coalesce(?2, head)", params![rows::number(seq), head])?;
         self.fail.pass(FailPoint::CheckpointSettled);
         self.let_go(seq)?;
         self.sweep(|logged| logged <= seq)?;
@@ -333,6 +339,23 @@ impl Log {
                 Ok((rows::seq(row.get(0)?), head.and_then(|bytes| CommitId::try_from(&*bytes).ok())))
             })
         })
+    }
+
+    /// The strategy that the log was last written under, by name.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn strategy(&self) -> Outcome<String> {
+        self.read(|connection| connection.query_row("SELECT strategy FROM settled", [], |row| row.get(0)))
+    }
+
+    /// Notes under which strategy, by name, the log is written from now on.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn set_strategy(&self, name: &str) -> Outcome<()> {
+        self.writer.lock().execute("UPDATE settled SET strategy = ?1", [name])?;
+        Ok(())
     }
 
     /// Gives a record that was already logged another commit, when replay had to build it on another parent.

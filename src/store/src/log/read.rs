@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use svcfs_base::{Actor, CommitId, ETag, Seq, Timestamp, TreePath};
+use svcfs_base::{Actor, CommitId, ETag, Seq, Timestamp, TreePath, VersionId};
 
 use super::rows;
 use super::{Against, Log, Outcome, Record};
@@ -16,14 +16,16 @@ const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announce
 pub struct PathVersion {
     /// Its place in the log.
     pub seq: Seq,
-    /// The commit that made it.
-    pub commit: CommitId,
+    /// What it is called.
+    pub id: VersionId,
     /// Who.
     pub actor: Actor,
     /// The commit's message.
     pub message: String,
     /// When, to the second.
     pub time: Timestamp,
+    /// When exactly it was recorded.
+    pub moment: Timestamp,
     /// The content's hash before; none when it was not there.
     pub old: Option<ETag>,
     /// The content's hash after; none when this version removed the path.
@@ -32,14 +34,14 @@ pub struct PathVersion {
     pub against: Against,
 }
 
-/// One path of one commit, as the change feed tells it.
+/// One path of one set, as the change feed tells it.
 #[derive(Debug, Clone)]
 pub struct PathChange {
     /// Its place in the log.
     pub seq: Seq,
-    /// The commit.
-    pub commit: CommitId,
-    /// Which of the commit's paths this is, from 0.
+    /// What the set it belongs to is called.
+    pub id: VersionId,
+    /// Which of the set's paths this is, from 0.
     pub ordinal: usize,
     /// Which path.
     pub path: TreePath,
@@ -56,15 +58,15 @@ pub struct PathChange {
 pub struct ChangePage {
     /// The changes.
     pub changes: Vec<PathChange>,
-    /// True when the last change's commit has more of them.
+    /// True when the last change's set has more of them.
     pub is_split: bool,
 }
 
 /// Who made a set of changes, when, and what for.
 #[derive(Debug, Clone)]
 pub struct SetOf {
-    /// Its commit.
-    pub commit: CommitId,
+    /// What it is called.
+    pub id: VersionId,
     /// Who.
     pub actor: Actor,
     /// When, to the second.
@@ -74,17 +76,16 @@ pub struct SetOf {
 }
 
 impl Log {
-    /// At most `max` changed paths after the first `skip` paths of the set at `seq`, oldest first; sets without a commit are
-    /// left out.
+    /// At most `max` changed paths after the first `skip` paths of the set at `seq`, oldest first.
     ///
     /// # Errors
     /// `Database`.
     pub fn changes_after(&self, seq: Seq, skip: usize, max: usize) -> Outcome<ChangePage> {
         let mut changes = self.changes(
-            "WHERE (c.seq, c.ordinal) >= (?1, ?2) AND s.commit_id IS NOT NULL ORDER BY c.seq, c.ordinal LIMIT ?3",
+            "WHERE (c.seq, c.ordinal) >= (?1, ?2) AND s.role <> 2 ORDER BY c.seq, c.ordinal LIMIT ?3",
             params![rows::number(seq), count(skip), count(max.saturating_add(1))],
         )?;
-        // One more than asked tells whether the last commit goes on.
+        // One more than asked tells whether the last set goes on.
         let next = (changes.len() > max).then(|| changes.pop()).flatten();
         let is_split = next.zip(changes.last()).is_some_and(|(next, last)| next.seq == last.seq);
         Ok(ChangePage { changes, is_split })
@@ -95,7 +96,7 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn newest_changes(&self, max: usize) -> Outcome<ChangePage> {
-        let tail = "WHERE s.commit_id IS NOT NULL ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?1";
+        let tail = "WHERE s.role <> 2 ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?1";
         let mut changes = self.changes(tail, params![count(max)])?;
         changes.reverse();
         Ok(ChangePage { changes, is_split: false })
@@ -110,7 +111,7 @@ impl Log {
             let found = statement.query_map(parameters, |row| {
                 Ok(PathChange {
                     seq: rows::seq(row.get(0)?),
-                    commit: rows::commit(row, 1)?,
+                    id: rows::version(row, 1, 6)?,
                     ordinal: usize::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
                     path: rows::path(row, 3)?,
                     is_removal: row.get(4)?,
@@ -122,15 +123,14 @@ impl Log {
         })
     }
 
-    /// Who made each of these sets, when and what for; what is asked twice is read once. Sets without a commit are left out.
+    /// Who made each of these sets, when and what for; what is asked twice is read once.
     ///
     /// # Errors
     /// `Database`.
     pub fn sets(&self, wanted: impl IntoIterator<Item = Seq>) -> Outcome<HashMap<Seq, SetOf>> {
         self.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT commit_id, actor, time, message FROM sets WHERE seq = ?1 AND commit_id IS NOT NULL",
-            )?;
+            let mut statement = connection
+                .prepare_cached("SELECT commit_id, actor, time, message FROM sets WHERE seq = ?1 AND role <> 2")?;
             let mut found = HashMap::new();
             for seq in wanted {
                 if found.contains_key(&seq) {
@@ -138,7 +138,7 @@ impl Log {
                 }
                 let set = statement.query_row([rows::number(seq)], |row| {
                     Ok(SetOf {
-                        commit: rows::commit(row, 0)?,
+                        id: rows::version(row, 0, 2)?,
                         actor: Actor::new(row.get_ref(1)?.as_str()?),
                         time: rows::commit_time(row, 2)?,
                         message: row.get(3)?,
@@ -194,15 +194,16 @@ impl Log {
             let mut statement = connection.prepare_cached(
                 "SELECT s.seq, s.commit_id, s.actor, s.message, s.time, c.old, c.new, s.against
                  FROM changes c CROSS JOIN sets s ON s.seq = c.seq
-                 WHERE c.path = ?1 AND c.seq < ?2 AND s.commit_id IS NOT NULL ORDER BY c.seq DESC LIMIT ?3",
+                 WHERE c.path = ?1 AND c.seq < ?2 AND s.role <> 2 ORDER BY c.seq DESC LIMIT ?3",
             )?;
             let found = statement.query_map(params![path.as_str(), rows::number(before), count(max)], |row| {
                 Ok(PathVersion {
                     seq: rows::seq(row.get(0)?),
-                    commit: rows::commit(row, 1)?,
+                    id: rows::version(row, 1, 4)?,
                     actor: Actor::new(row.get_ref(2)?.as_str()?),
                     message: row.get(3)?,
                     time: rows::commit_time(row, 4)?,
+                    moment: rows::time(row, 4)?,
                     old: rows::etag(row, 5)?,
                     new: rows::etag(row, 6)?,
                     against: rows::against(row, 7)?,
@@ -240,12 +241,29 @@ impl Log {
         })
     }
 
-    /// The newest position whose commit has this hash, full or abbreviated to 4 digits or more; none when it is unknown or
-    /// fits several commits.
+    /// The newest position of what is called so: a commit's hash, full or abbreviated to 4 digits or more, or a moment; none when it
+    /// is unknown or fits several commits.
     ///
     /// # Errors
     /// `Database`.
-    pub fn position_of(&self, hash: &str) -> Outcome<Option<Seq>> {
+    pub fn position_of(&self, name: &str) -> Outcome<Option<Seq>> {
+        if let Some(moment) = VersionId::moment(name)
+            && let Some(seq) = self.position_of_moment(moment)?
+        {
+            return Ok(Some(seq));
+        }
+        self.position_of_commit(name)
+    }
+
+    fn position_of_moment(&self, moment: Timestamp) -> Outcome<Option<Seq>> {
+        self.read(|connection| {
+            connection
+                .prepare_cached("SELECT max(seq) FROM sets WHERE time = ?1 AND commit_id IS NULL AND role <> 2")?
+                .query_row([rows::nanosecond(moment)], |row| Ok(row.get::<_, Option<i64>>(0)?.map(rows::seq)))
+        })
+    }
+
+    fn position_of_commit(&self, hash: &str) -> Outcome<Option<Seq>> {
         if !(4..=40).contains(&hash.len()) || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
         }

@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
-use svcfs_base::{Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp, TreePath};
+use svcfs_base::{
+    Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp, TreePath, VersionId,
+};
 
 use super::{Against, Entry, Record, Role};
 
@@ -17,7 +19,7 @@ pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usiz
         )?
         .execute(params![
             seq,
-            i64::try_from(record.time.as_nanosecond()).unwrap_or(i64::MAX),
+            nanosecond(record.time),
             record.actor.as_str(),
             record.door.name(),
             record.message,
@@ -113,9 +115,17 @@ pub(super) fn against(row: &Row<'_>, column: usize) -> rusqlite::Result<Against>
     Against::of_number(row.get(column)?).ok_or_else(|| damaged(column, "unknown origin of a difference"))
 }
 
-/// The commit of a set, where it must have one.
-pub(super) fn commit(row: &Row<'_>, column: usize) -> rusqlite::Result<CommitId> {
-    CommitId::try_from(row.get_ref(column)?.as_blob()?).map_err(|error| damaged(column, error))
+/// What a set is called, by the columns of its commit and its time.
+pub(super) fn version(row: &Row<'_>, commit: usize, at: usize) -> rusqlite::Result<VersionId> {
+    match row.get_ref(commit)?.as_blob_or_null()? {
+        Some(bytes) => CommitId::try_from(bytes).map(VersionId::Commit).map_err(|error| damaged(commit, error)),
+        None => Ok(VersionId::Moment(time(row, at)?)),
+    }
+}
+
+/// A moment as it is stored: for the years that a file's time can have.
+pub(super) fn nanosecond(moment: Timestamp) -> i64 {
+    i64::try_from(moment.as_nanosecond()).unwrap_or(i64::MAX)
 }
 
 pub(super) fn etag(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<ETag>> {

@@ -12,6 +12,7 @@ CREATE TABLE sets (
 );
 CREATE INDEX sets_by_commit ON sets (commit_id);
 CREATE INDEX jumps ON sets (seq) WHERE against = 2;
+CREATE INDEX moments ON sets (time) WHERE commit_id IS NULL;
 CREATE TABLE changes (
     seq INTEGER NOT NULL REFERENCES sets (seq),
     ordinal INTEGER NOT NULL,
@@ -41,6 +42,7 @@ CREATE TABLE contents (
 );
 CREATE TABLE settled (
     seq INTEGER NOT NULL,
-    head BLOB
+    head BLOB,
+    strategy TEXT NOT NULL DEFAULT 'git' -- what keeps versions beside the log
 );
 INSERT INTO settled (seq, head) VALUES (0, NULL);

@@ -161,7 +161,7 @@ impl Tally {
     fn read_on(&mut self, connection: &Connection, last: Seq) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(
             "SELECT s.seq, s.time, s.actor, c.path, c.new IS NULL FROM sets s JOIN changes c ON c.seq = s.seq
-             WHERE s.seq > ?1 AND s.commit_id IS NOT NULL ORDER BY s.seq, c.ordinal",
+             WHERE s.seq > ?1 AND s.role <> 2 ORDER BY s.seq, c.ordinal",
         )?;
         let mut found = statement.query(params![rows::number(self.read)])?;
         while let Some(row) = found.next()? {

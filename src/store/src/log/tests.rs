@@ -27,7 +27,7 @@ pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> Record {
         message: format!("eve: {path}"),
         provenance: Some("run:1".to_owned()),
         announcement: Announcement::Bulk,
-        role: Role::Deferred,
+        role: Role::Gathered,
         against: Against::FirstParent,
         commit: Some(CommitId::from_bytes([u8::try_from(seq).unwrap(); 20])),
         moves: vec![(TreePath::parse("x").unwrap(), TreePath::parse("y").unwrap())],
@@ -130,7 +130,7 @@ fn versions_of_a_path_come_newest_first_and_commits_are_found() {
         assert_eq!(log.position_of(&hash).unwrap(), position, "{hash}");
     }
     let newest = log.newest_changes(2).unwrap().changes;
-    assert_eq!(newest.iter().map(|change| change.commit.as_bytes()[0]).collect::<Vec<_>>(), [4, 5]);
+    assert_eq!(newest.iter().map(|change| change.id.commit().unwrap().as_bytes()[0]).collect::<Vec<_>>(), [4, 5]);
 }
 
 #[test]
@@ -178,7 +178,8 @@ fn a_log_of_the_first_form_is_taken_over() {
     Connection::open(paths.log())
         .unwrap()
         .execute_batch(
-            "DROP INDEX jumps; ALTER TABLE sets DROP COLUMN against; ALTER TABLE sets RENAME COLUMN role TO is_foreign;
+            "DROP INDEX moments; ALTER TABLE settled DROP COLUMN strategy;
+             DROP INDEX jumps; ALTER TABLE sets DROP COLUMN against; ALTER TABLE sets RENAME COLUMN role TO is_foreign;
              ALTER TABLE contents DROP COLUMN mode; ALTER TABLE contents DROP COLUMN uid;
              ALTER TABLE contents DROP COLUMN gid; PRAGMA user_version = 1;",
         )
@@ -207,7 +208,8 @@ fn a_log_of_the_second_form_is_taken_over() {
     Connection::open(paths.log())
         .unwrap()
         .execute_batch(
-            "ALTER TABLE sets RENAME COLUMN role TO is_foreign; ALTER TABLE contents DROP COLUMN mode;
+            "DROP INDEX moments; ALTER TABLE settled DROP COLUMN strategy;
+             ALTER TABLE sets RENAME COLUMN role TO is_foreign; ALTER TABLE contents DROP COLUMN mode;
              ALTER TABLE contents DROP COLUMN uid; ALTER TABLE contents DROP COLUMN gid; PRAGMA user_version = 2;",
         )
         .unwrap();
@@ -216,7 +218,7 @@ fn a_log_of_the_second_form_is_taken_over() {
     let roles: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.role).collect();
     assert_eq!(roles, [Role::Foreign, Role::Set]);
     log.append(&[record(3, "c", b"c")]).unwrap();
-    assert_eq!(log.after(Seq(2), 9).unwrap()[0].role, Role::Deferred);
+    assert_eq!(log.after(Seq(2), 9).unwrap()[0].role, Role::Gathered);
 }
 
 #[test]

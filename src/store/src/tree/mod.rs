@@ -340,6 +340,11 @@ impl WorkTree {
         Ok((self.open_at(&parent, flags)?, path.name()))
     }
 
+    /// The points at which a test may break things off below this root.
+    pub(crate) fn fail_points(&self) -> FailPoints {
+        self.fail.clone()
+    }
+
     fn fails_at(&self, point: FailPoint) -> rustix::io::Result<()> {
         self.fail.at(point).map_err(to_errno)
     }

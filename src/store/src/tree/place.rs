@@ -116,10 +116,14 @@ impl WorkTree {
     /// # Errors
     /// `Disk` with what the system said.
     pub fn remove(&self, path: &TreePath) -> Outcome<()> {
+        self.fails_at(FailPoint::TreeRemove).map_err(|error| disk(path, error))?;
+        self.unlink(path)
+    }
+
+    /// The same of a file that is not part of the tree itself.
+    pub(crate) fn unlink(&self, path: &TreePath) -> Outcome<()> {
         let spot = self.spot(path)?;
-        let done = self
-            .fails_at(FailPoint::TreeRemove)
-            .and_then(|()| sys::unlinkat(&spot.parent, spot.name, AtFlags::empty()));
+        let done = sys::unlinkat(&spot.parent, spot.name, AtFlags::empty());
         self.let_go(spot);
         done.map_err(|error| disk(path, error))
     }

@@ -11,8 +11,7 @@ use crate::tests::{TestSpace, at, eve};
 
 /// What adoption would record of `a.md` now.
 fn seen(space: &TestSpace) -> Effect {
-    let head = space.vfs.core.history.head().unwrap();
-    let known = space.vfs.core.history.leaves_at(head, &[&at("a.md")]).unwrap()[0];
+    let known = space.vfs.core.memory.recorded(&[&at("a.md")]).unwrap()[0];
     space.vfs.difference(&at("a.md"), known).unwrap().unwrap()
 }
 

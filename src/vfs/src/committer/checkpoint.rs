@@ -66,7 +66,7 @@ impl Committer {
         let (tell, outcome) = channel();
         let run = move || {
             let index = touched.map(|touched| {
-                let refreshed = core.history.refresh_index(touched.iter());
+                let refreshed = core.memory.refresh_index(touched.iter());
                 (touched, refreshed)
             });
             let settled = if is_unsettled { flushed(&core, target, head) } else { Ok(()) };
@@ -74,7 +74,7 @@ impl Committer {
             let _ = tell.send(Done { index, settled });
             core.queue.nudge();
         };
-        self.core.history.flushing();
+        self.core.memory.flushing();
         match thread::Builder::new().name("checkpoint".to_owned()).spawn(run) {
             Ok(thread) => {
                 let bytes = std::mem::take(&mut self.unsettled_bytes);
@@ -156,6 +156,6 @@ impl Committer {
 fn flushed(core: &Core, target: Seq, head: Option<CommitId>) -> Result<(), StoreError> {
     core.tree.flush()?;
     core.fail.pass(FailPoint::CheckpointFlushed);
-    core.history.flushed();
+    core.memory.flushed();
     core.log.settle(target, head)
 }

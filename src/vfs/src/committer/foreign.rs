@@ -15,7 +15,7 @@ impl Committer {
             self.theirs = below;
             return Err(error);
         }
-        let head = self.core.history.head()?;
+        let head = self.core.memory.head()?;
         let Some(theirs) = head.filter(|_| head != self.head) else {
             if head.is_none() && self.head.is_some() {
                 return Err(no_branch());
@@ -51,9 +51,9 @@ pub(crate) fn numbered(records: &[Record], last: Seq) -> Vec<Record> {
 
 /// Records for the commits that lead from one head to another, without a place in the log yet.
 pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId) -> Result<Vec<Record>, StoreError> {
-    let commits = match core.history.way(from, to)? {
-        Way::Commits(commits) => core.history.foreign(&commits)?,
-        Way::Jump(from) => vec![core.history.jump(from, to)?],
+    let commits = match core.git()?.way(from, to)? {
+        Way::Commits(commits) => core.git()?.foreign(&commits)?,
+        Way::Jump(from) => vec![core.git()?.jump(from, to)?],
     };
     Ok(commits.into_iter().map(foreign_record).collect())
 }

@@ -1,6 +1,6 @@
 //! Steps 6 to 9 of the write path, one thread for each space.
 //!
-//! One rule: log, tree, git, feed, in this order. A set is logged with the commit it will get (commits are a function of
+//! One rule: log, tree, memory (git), feed, in this order. A set is logged with the commit it will get (commits are a function of
 //! parent, content, author and time), so that after a crash the same sets give the same commits. Until the log has a set,
 //! nothing of it is visible but unreferenced objects; from then on it will happen, whatever breaks. Where commits are gathered, a
 //! set is logged without one, and its commit is logged in the same way later: see `window`.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use svcfs_base::{CommitId, Fault, Seq, TreePath};
-use svcfs_store::{Record, StoreError};
+use svcfs_store::{Record, State, StoreError, Tip};
 use tracing::{error, info, warn};
 
 pub(crate) use foreign::{foreign_record, numbered};
@@ -27,7 +27,6 @@ pub(crate) use window::Window;
 use crate::adopt::adopted;
 use crate::core::{Core, Departure};
 use crate::queue::{After, Before, Effect, Next, Prepared};
-use crate::uncommitted::Recorded;
 
 /// A checkpoint comes after this long without writes, or when this much waits in the log.
 const IDLE: Duration = Duration::from_secs(1);
@@ -52,8 +51,8 @@ pub(crate) struct Committer {
     pub(crate) held: Vec<Prepared>,
     /// Sets that have no commit yet.
     pub(crate) window: Window,
-    /// The newest commit that is logged and not on the branch: the disk refused until the end, and the next opening goes on.
-    pub(crate) left: Option<CommitId>,
+    /// The newest of what is logged and not remembered: the disk refused until the end, and the next opening goes on.
+    pub(crate) left: Option<Tip>,
     /// Paths that somebody edited before an accepted change was in place: the edits are yet to be recorded.
     pub(crate) edited: BTreeSet<TreePath>,
     /// Commits of others that lie below ours and are yet to be recorded.
@@ -140,7 +139,7 @@ impl Committer {
 
     /// Whoever watches over the server learns that `.git` is gone or broken before a writer does.
     fn look_at_branch(&self) {
-        let trouble = match self.core.history.head() {
+        let trouble = match self.core.memory.head() {
             Ok(None) if self.head.is_some() => foreign::no_branch(),
             Ok(_) => return,
             Err(error) => error,
@@ -215,8 +214,7 @@ impl Committer {
                 return None;
             }
         };
-        let recorded = self.recorded(&path);
-        let before = match recorded {
+        let before = match self.recorded(&path) {
             Ok(recorded) => recorded.map(Before::from),
             Err(_) => Some(gone.before),
         };
@@ -251,12 +249,13 @@ impl Committer {
         self.core.queue.done(done, !self.window.is_open());
     }
 
-    /// What history has of a path, or will have once the window is closed.
-    fn recorded(&self, path: &TreePath) -> Result<Recorded, StoreError> {
-        match self.core.uncommitted.get(path, Seq(0)) {
-            Some(recorded) => Ok(recorded),
-            None => self.head.map_or(Ok(None), |head| self.core.history.leaf(head, path)),
+    /// What is recorded of a path, or will be once the window is closed.
+    fn recorded(&self, path: &TreePath) -> Result<State, StoreError> {
+        if let Some(recorded) = self.core.uncommitted.get(path, Seq(0)) {
+            return Ok(recorded);
         }
+        let states = self.core.memory.staged(Tip { commit: self.head, seq: self.last }, &[path])?;
+        Ok(states.into_iter().flatten().next())
     }
 
     /// A set of the edits that were found in the place of accepted changes, to come on top of those.
@@ -286,7 +285,7 @@ impl Committer {
         *self.core.trouble.lock() = Some(fault.again());
         // What is left is logged, and what follows is built on it.
         if self.left.is_none() {
-            self.core.history.discard();
+            self.core.memory.discard();
         }
         self.turn_away_or_hold(sets, fault);
     }

@@ -20,6 +20,14 @@ pub(super) struct Tip {
     pub(super) committed: Seq,
 }
 
+impl Tip {
+    /// The same without the window.
+    pub(super) const fn recorded(self) -> svcfs_store::Tip {
+        let Self { commit, seq, committed: _ } = self;
+        svcfs_store::Tip { commit, seq }
+    }
+}
+
 /// What a record is made as.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
@@ -45,7 +53,8 @@ impl Committer {
 
     fn log_planned(&mut self, sets: Vec<Prepared>) -> Result<Vec<Planned>, (Vec<Prepared>, StoreError)> {
         let mut planned: Vec<Planned> = Vec::with_capacity(sets.len());
-        let mut tip = Tip { commit: self.left.or(self.head), seq: self.last, committed: Seq(0) };
+        let commit = self.left.map_or(self.head, |left| left.commit);
+        let mut tip = Tip { commit, seq: self.last, committed: Seq(0) };
         let mut sets = sets.into_iter();
         while let Some(prepared) = sets.next() {
             let refused = match self.plan(prepared, &mut tip, &mut planned) {
@@ -74,6 +83,7 @@ impl Committer {
         {
             return Err((asked(planned).collect(), error));
         }
+        self.core.memory.logged();
         self.window_logged();
         if records.is_empty() {
             self.window_shown();
@@ -85,10 +95,10 @@ impl Committer {
         Ok(planned)
     }
 
-    /// One path that git cannot record does not keep the others of its batch from being recorded.
+    /// One path that cannot be recorded does not keep the others of its batch from being recorded.
     fn refuse_name(&self, prepared: &Prepared, path: TreePath, reason: String) {
         if prepared.answer.is_none() {
-            error!(page.path = %path, reason, "git cannot record this path; the file is on the disk only");
+            error!(page.path = %path, reason, "this path cannot be recorded; the file is on the disk only");
             for effect in &prepared.effects {
                 if let Some(After::Leaf(leaf)) = &effect.after
                     && let Err(error) = self.core.install(&effect.path, leaf)
@@ -186,18 +196,18 @@ impl Committer {
 
     /// Makes a set's commit, or puts the set into the window. The log keeps the contents.
     fn made(&mut self, prepared: &Prepared, tip: &mut Tip) -> Result<Record, StoreError> {
-        let form = Form { role: Role::Set, time: self.core.clock.now(), is_kept: true };
+        let form = Form { role: Role::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept: true };
         match self.core.commits {
             Commits::Each => self.build(prepared, tip, form),
             Commits::Gathered { window, .. } => self.defer(prepared, tip, window),
         }
     }
 
-    /// A set of edits behind us, without those that were recorded since they were seen, and without what git cannot record:
+    /// A set of edits behind us, without those that were recorded since they were seen, and without what cannot be recorded:
     /// that is on the disk only. None when nothing is left.
     fn plan_adopted(&self, prepared: &mut Prepared, tip: &mut Tip) -> Result<Option<Record>, StoreError> {
         let paths: Vec<_> = prepared.effects.iter().map(|effect| &effect.path).collect();
-        let known = self.core.history.staged_leaves(tip.commit, &paths)?;
+        let known = self.core.memory.staged(tip.recorded(), &paths)?;
         let mut fresh = Vec::with_capacity(prepared.effects.len());
         for (effect, known) in prepared.effects.drain(..).zip(known) {
             let before = effect.before.as_ref().map(|before| (before.etag, before.kind));
@@ -209,7 +219,7 @@ impl Committer {
         prepared.effects = fresh;
         while !prepared.effects.is_empty() {
             prepared.message = adoption_message(&prepared.actor, &prepared.effects);
-            let form = Form { role: Role::Set, time: self.core.clock.now(), is_kept: false };
+            let form = Form { role: Role::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept: false };
             match self.build(prepared, tip, form) {
                 Err(StoreError::Unrecordable { path, reason })
                     if prepared.effects.iter().any(|effect| effect.path == path) =>
@@ -217,10 +227,10 @@ impl Committer {
                     let mut kept = Vec::with_capacity(prepared.effects.len());
                     // All that have such a name at once: a tree made elsewhere may have many.
                     for effect in prepared.effects.drain(..) {
-                        if effect.path != path && self.core.history.can_record(&effect.path)? {
+                        if effect.path != path && self.core.memory.can_record(&effect.path)? {
                             kept.push(effect);
                         } else {
-                            error!(page.path = %effect.path, reason, "git cannot record this path; the file is on the disk only");
+                            error!(page.path = %effect.path, reason, "this path cannot be recorded; the file is on the disk only");
                         }
                     }
                     prepared.effects = kept;
@@ -236,11 +246,11 @@ impl Committer {
         let message = as_recorded(&prepared.message);
         let author = Author { actor: &prepared.actor, time: form.time, message: &message };
         let edits: Vec<_> = prepared.effects.iter().map(edit_of).collect();
-        let staged = self.core.history.stage(tip.commit, &edits, &author).map_err(|error| {
+        let staged = self.core.memory.stage(tip.recorded(), &edits, &author).map_err(|error| {
             let content = |edit: &Edit<'_>| if let Edit::Write { content, .. } = edit { content.len() } else { 0 };
             self.core.log.explained(error, edits.iter().map(content).sum())
         })?;
-        *tip = Tip { commit: Some(staged.commit), seq: tip.seq.next(), ..*tip };
+        *tip = Tip { commit: staged.commit, seq: staged.seq, ..*tip };
         Ok(self.record_of(prepared, tip.seq, form, tip.commit))
     }
 

@@ -1,10 +1,11 @@
-//! Steps 7 to 9: the tree, the branch, the feed and the answers.
+//! Steps 7 to 9: the tree, what remembers it (the branch), the feed and the answers.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use svcfs_base::{CommitId, ETag, Fault, TreePath};
-use svcfs_store::{Author, FailPoint, Placed, Role, StoreError};
+use svcfs_store::{Author, FailPoint, History, Memory, Placed, Role, Snapshots, StoreError, Tip};
 use tracing::{debug, error, warn};
 
 use super::foreign::{foreign_records, no_branch};
@@ -82,24 +83,57 @@ impl Committer {
     fn leave(&mut self, planned: &[Planned]) {
         // The next opening compares the tree with history.
         self.edited.clear();
-        self.left = newest_commit(planned).or(self.left);
+        let commit = newest_commit(planned).or(self.left.and_then(|left| left.commit)).or(self.head);
+        let newest = planned.last().map(|Planned { record, .. }| Tip { commit, seq: record.seq });
+        self.left = newest.or(self.left);
     }
 
     fn try_settle(&mut self, planned: &mut [Planned]) -> Result<(), StoreError> {
         self.install(planned)?; // 7
         self.core.fail.pass(FailPoint::TreeDone);
         self.touched.extend(planned.iter().flat_map(|planned| &planned.record.entries).map(|entry| entry.path.clone()));
+        // 8
+        let core = Arc::clone(&self.core);
+        match &core.memory {
+            Memory::Git { history, .. } => self.advance(history, planned),
+            Memory::Snapshots { snapshots, .. } => self.keep(snapshots, planned),
+            Memory::Nothing { .. } => Ok(()),
+        }
+    }
+
+    /// Step 8 with git: the branch moves to the newest commit.
+    fn advance(&mut self, history: &History, planned: &mut [Planned]) -> Result<(), StoreError> {
         let Some(target) = newest_commit(planned) else { return Ok(()) };
         if Some(target) != self.head
-            && let Err(error) = self.core.history.advance(self.head, target)
+            && let Err(error) = history.advance(self.head, target)
         {
-            if !self.has_moved()? {
+            if history.head()? == self.head {
                 return Err(error);
             }
             debug!(%error, "the branch was moved by somebody else; building on it");
-            return self.rebuild(planned);
+            return self.rebuild(history, planned);
         }
-        self.head = Some(target); // 8
+        self.head = Some(target);
+        Ok(())
+    }
+
+    /// Step 8 with snapshots: one of each new content.
+    fn keep(&self, snapshots: &Snapshots, planned: &[Planned]) -> Result<(), StoreError> {
+        for Planned { prepared, record, .. } in planned {
+            for Effect { path, after, .. } in &prepared.effects {
+                let content = match after {
+                    Some(After::Leaf(leaf)) => leaf.content.clone(),
+                    // The rename of its directory brought it.
+                    Some(After::Blob(hash, _)) => match self.core.standing(path)? {
+                        Some(leaf) if leaf.etag == *hash => leaf.content,
+                        // Edited behind us in this moment; that will be a version, too.
+                        Some(_) | None => continue,
+                    },
+                    None => continue,
+                };
+                kept_if_in_the_way(path, snapshots.keep(path, record.time, &content))?;
+            }
+        }
         Ok(())
     }
 
@@ -140,8 +174,8 @@ impl Committer {
             return Ok(Placed::Done);
         }
         // What somebody else's commit put there a moment ago is in history, and ours comes on top of it.
-        let theirs = self.core.history.head()?.map(|head| self.core.history.leaf(head, &effect.path)).transpose()?;
-        if let Some((theirs, _)) = theirs.flatten()
+        let theirs = self.core.memory.recorded(&[&effect.path])?;
+        if let Some((theirs, _)) = theirs.into_iter().flatten().next()
             && put(&[theirs])? == Placed::Done
         {
             return Ok(Placed::Done);
@@ -174,20 +208,16 @@ impl Committer {
         }
     }
 
-    fn has_moved(&self) -> Result<bool, StoreError> {
-        Ok(self.core.history.head()? != self.head)
-    }
-
     /// The branch moved between staging and advancing: the logged sets get new commits on top of what is there.
-    fn rebuild(&mut self, planned: &mut [Planned]) -> Result<(), StoreError> {
-        let Some(theirs) = self.core.history.head()? else {
+    fn rebuild(&mut self, history: &History, planned: &mut [Planned]) -> Result<(), StoreError> {
+        let Some(theirs) = history.head()? else {
             return Err(no_branch());
         };
         let mut parent = theirs;
         for Planned { prepared, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some()) {
             let edits: Vec<_> = prepared.effects.iter().map(edit_of).collect();
             let author = Author { actor: &record.actor, time: record.time, message: &record.message };
-            match self.core.history.stage(Some(parent), &edits, &author) {
+            match history.stage(Some(parent), &edits, &author) {
                 Ok(staged) => parent = staged.commit,
                 Err(StoreError::Unrecordable { path, reason }) => {
                     error!(page.path = %path, reason, "a logged change has no place beside another's commit; theirs stands");
@@ -200,7 +230,7 @@ impl Committer {
             planned.iter().filter_map(|planned| Some((planned.record.seq, planned.record.commit?))).collect();
         self.core.log.set_commits(&commits)?;
         let below = foreign_records(&self.core, self.head, theirs)?;
-        self.core.history.advance(Some(theirs), parent)?;
+        history.advance(Some(theirs), parent)?;
         self.head = Some(parent);
         // Recorded after ours, which are in the log and not announced yet: the feed keeps the log's order.
         self.theirs.extend(below);

@@ -127,7 +127,7 @@ impl Committer {
         for (effect, _) in made.iter().zip(known).filter(|(_, known)| known.is_none()) {
             let path = &effect.path;
             let refused = |reason: &str| StoreError::Unrecordable { path: path.clone(), reason: reason.to_owned() };
-            if !self.core.history.can_record(path)? {
+            if !self.core.memory.can_record(path)? {
                 return Err(refused("git refuses the name"));
             }
             let is_going = |other: &TreePath| {
@@ -135,7 +135,7 @@ impl Committer {
                 let recorded = own.map(|effect| effect.after.is_none());
                 recorded.unwrap_or_else(|| self.core.uncommitted.get(other, tip.committed) == Some(None))
             };
-            let recorded = self.core.history.in_the_way(tip.commit, path)?;
+            let recorded = self.core.git()?.in_the_way(tip.commit, path)?;
             let above = path
                 .ancestors()
                 .filter(|above| matches!(self.core.uncommitted.get(above, tip.committed), Some(Some(_))));
@@ -155,7 +155,7 @@ impl Committer {
 
     /// What history has of these paths, or will have once the window is closed.
     pub(super) fn known(&self, paths: &[&TreePath], tip: &Tip) -> Result<Vec<Recorded>, StoreError> {
-        let mut known = self.core.history.staged_leaves(tip.commit, paths)?;
+        let mut known = self.core.memory.staged(tip.recorded(), paths)?;
         for (path, known) in paths.iter().zip(&mut known) {
             if let Some(recorded) = self.core.uncommitted.get(path, tip.committed) {
                 *known = recorded;
@@ -195,7 +195,7 @@ impl Committer {
         let (Some(first), Some(last)) = (gathering.sets.first(), gathering.sets.last()) else { return Ok(None) };
         let entries: BTreeMap<&TreePath, &Entry> =
             gathering.sets.iter().flat_map(|set| &set.entries).map(|entry| (&entry.path, entry)).collect();
-        let known = self.core.history.staged_leaves(tip.commit, &entries.keys().copied().collect::<Vec<_>>())?;
+        let known = self.core.memory.staged(tip.recorded(), &entries.keys().copied().collect::<Vec<_>>())?;
         let effects = entries.into_values().zip(known).filter_map(|(entry, known)| {
             let after = entry.new.map(|blob| (blob, entry.kind));
             (known != after).then(|| Effect {

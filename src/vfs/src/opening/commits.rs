@@ -30,14 +30,14 @@ pub(super) fn complete(
     let built = rebuild(core, settled, logged, reporter)?;
     let mut known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
     let Some(ours) = built.tip else { return Ok(Completed { newest: settled, known }) };
-    match core.history.head()? {
-        Some(head) if core.history.find(&head.to_string())?.is_none() => {
+    match core.git()?.head()? {
+        Some(head) if core.git()?.find(&head.to_string())?.is_none() => {
             warn!(commit.id = %head, "the branch shows a commit that was lost in a crash; it is built again");
-            core.history.advance(Some(head), ours)?;
+            core.git()?.advance(Some(head), ours)?;
         }
-        Some(head) if core.history.contains(head, ours)? => core.history.release(),
-        Some(head) if core.history.contains(ours, head)? => core.history.advance(Some(head), ours)?,
-        None => core.history.advance(None, ours)?,
+        Some(head) if core.git()?.contains(head, ours)? => core.git()?.release(),
+        Some(head) if core.git()?.contains(ours, head)? => core.git()?.advance(Some(head), ours)?,
+        None => core.git()?.advance(None, ours)?,
         Some(head) => {
             // Somebody committed on what ours stood on: those that are not there yet come on top of theirs.
             warn!(commit.id = %head, "the branch was moved while changes were unsettled; building on it");
@@ -54,7 +54,7 @@ pub(super) fn complete(
 /// Makes the objects of the logged commits again, and leaves the branch alone.
 pub(super) fn objects(core: &Core, settled: Option<CommitId>, logged: &Logged<'_>) -> Result<(), Fault> {
     rebuild(core, settled, logged, &mut Reporter::silent())?;
-    core.history.release();
+    core.git()?.release();
     Ok(())
 }
 
@@ -66,7 +66,7 @@ fn on_top(
     records: &[Record],
 ) -> Result<(Option<CommitId>, Rebuilt), Fault> {
     let ours = records.iter().filter_map(|record| record.commit).collect();
-    let present = core.history.ancestors_among(head, &ours)?;
+    let present = core.git()?.ancestors_among(head, &ours)?;
     let mut missing = Vec::new();
     let mut newest = settled;
     for record in records {
@@ -84,7 +84,7 @@ fn on_top(
     // The same work once more, told already.
     let built = rebuild(core, Some(head), &Logged::new(&missing), &mut Reporter::silent())?;
     if let Some(ours) = built.tip.filter(|ours| *ours != head) {
-        core.history.advance(Some(head), ours)?;
+        core.git()?.advance(Some(head), ours)?;
     }
     Ok((newest, built))
 }
@@ -123,7 +123,7 @@ fn rebuild(
             }
         }
     }
-    core.history.publish()?;
+    core.git()?.publish()?;
     reporter.tell(Progress::Replaying { records: total, total });
     Ok(Rebuilt { commits, tip })
 }
@@ -183,7 +183,7 @@ fn stage(
         })
         .collect();
     let author = Author { actor: &record.actor, time: record.time, message: &record.message };
-    match core.history.stage(parent, &edits, &author) {
+    match core.git()?.stage(parent, &edits, &author) {
         Ok(staged) => Ok(Some(staged.commit)),
         Err(StoreError::Unrecordable { path, reason }) => {
             error!(page.path = %path, reason, "a logged change has no place beside another's commit; theirs stands");

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use svcfs_base::{CommitId, DiskAttributes, ETag, Fault, FileKind, TreePath};
-use svcfs_store::{Entry, Record, StatKind, StoreError};
+use svcfs_base::{DiskAttributes, ETag, Fault, TreePath};
+use svcfs_store::{Entry, Record, StatKind, State, StoreError, Tip};
 use tracing::warn;
 
 use super::logged::Logged;
@@ -14,19 +14,11 @@ use crate::progress::{Progress, Reporter};
 /// The least a disk writes at once, in bytes.
 const BLOCK: usize = 512;
 
-/// What may stand at a path without anybody having edited it: content and kind, or nothing.
-type State = Option<(ETag, FileKind)>;
-
 /// Puts the last logged state of each path in place, unless somebody edited the file after it was logged.
-pub(super) fn complete(
-    core: &Core,
-    settled: Option<CommitId>,
-    logged: &Logged<'_>,
-    reporter: &mut Reporter,
-) -> Result<(), Fault> {
+pub(super) fn complete(core: &Core, settled: Tip, logged: &Logged<'_>, reporter: &mut Reporter) -> Result<(), Fault> {
     rename_directories(core, logged.records)?;
     let paths: Vec<_> = logged.by_path().keys().copied().collect();
-    let recorded = core.history.leaves_at(settled, &paths)?;
+    let recorded = core.memory.settled(settled, &paths)?;
     let total = paths.len();
     let mut changed = Vec::new();
     reporter.tell(Progress::Restoring { files: 0, total });

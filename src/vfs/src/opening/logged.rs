@@ -46,6 +46,6 @@ impl<'r> Logged<'r> {
         {
             return Ok(Some(leaf.content));
         }
-        core.history.blob(blob)
+        core.memory.content(blob)
     }
 }

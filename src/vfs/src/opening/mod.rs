@@ -1,73 +1,112 @@
 //! Opening a space: the log's unsettled end is done again, then what changed behind us is adopted.
 //!
 //! One rule: nothing that was not flushed is trusted. Commits are built again from the log (the same sets on the same parent
-//! give the same ids), files are installed again where the tree does not have them.
+//! give the same ids), files are installed again where the tree does not have them, and snapshots are taken again.
 
 mod commits;
 mod files;
 mod logged;
+mod snapshots;
+mod strategy;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use svcfs_base::{CommitId, Fault};
-use svcfs_store::{FailPoint, ForeignCommit, Record, Role, Way};
+use svcfs_store::{FailPoint, ForeignCommit, History, Memory, Record, Role, Tip, Way};
 use tracing::{info, warn};
 
 use crate::committer::{Committer, Window, foreign_record, numbered};
 use crate::core::Core;
 use crate::progress::{Progress, Reporter};
 use logged::Logged;
+pub(crate) use strategy::{begin, to_be_completed};
 
 /// How many commits of others are read and logged at once.
 const COMMITS_AT_ONCE: usize = 1_000;
 
-/// Brings log, git and tree into agreement, and makes the committer that goes on from there.
+/// Brings log, memory and tree into agreement, and makes the committer that goes on from there.
 pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporter) -> Result<Committer, Fault> {
-    let (_, settled_head) = core.log.settled()?;
+    let (seq, settled_head) = core.log.settled()?;
     let unsettled = core.log.unsettled()?;
     let mut committer = Committer::at(Arc::clone(core), core.log.last()?, settled_head);
-    if core.history.mend_branch(settled_head)? {
+    if !unsettled.is_empty() {
+        info!(sets = unsettled.len(), "completing changes that were logged and not settled");
+        committer.is_unsettled = true;
+        committer.touched.extend(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
+    }
+    let logged = Logged::new(&unsettled);
+    let settled = Tip { commit: settled_head, seq };
+    match &core.memory {
+        Memory::Git { history, .. } => {
+            let known = complete_history(&mut committer, history, (settled, &logged), reporter)?;
+            follow(&mut committer, &known, is_new_log, reporter)?;
+            core.fail.pass(FailPoint::OpenFollowed);
+            open_window(&mut committer, unsettled);
+            return Ok(committer);
+        }
+        Memory::Snapshots { snapshots, .. } => {
+            committer.head = None;
+            complete_files(core, settled, &logged, reporter)?;
+            snapshots::complete(core, snapshots, &logged)?;
+        }
+        Memory::Nothing { .. } => {
+            committer.head = None;
+            complete_files(core, settled, &logged, reporter)?;
+        }
+    }
+    core.fail.pass(FailPoint::OpenFollowed);
+    Ok(committer)
+}
+
+/// Brings the tree to what the log says, where there are no commits.
+fn complete_files(core: &Core, settled: Tip, logged: &Logged<'_>, reporter: &mut Reporter) -> Result<(), Fault> {
+    files::complete(core, settled, logged, reporter)?;
+    if core.tree.is_doubted() && !logged.records.is_empty() {
+        renew(core, None, logged)?;
+    }
+    core.tree.renewed();
+    Ok(())
+}
+
+/// Brings branch and tree to the newest commit of the log; every commit that the log knows after the last checkpoint.
+fn complete_history(
+    committer: &mut Committer,
+    history: &History,
+    (settled, logged): (Tip, &Logged<'_>),
+    reporter: &mut Reporter,
+) -> Result<HashSet<CommitId>, Fault> {
+    let core = Arc::clone(&committer.core);
+    if history.mend_branch(settled.commit)? {
         warn!("the branch was lost in a crash; it is built again from the last checkpoint and the log");
     }
     let mut known = HashSet::new();
-    if !unsettled.is_empty() {
-        info!(sets = unsettled.len(), "completing changes that were logged and not settled");
-        let since = unsettled
-            .iter()
-            .filter(|record| record.role != Role::Foreign)
-            .map(|record| record.time)
-            .min()
-            .unwrap_or_default();
-        let torn = core.history.sweep_torn_objects()? + core.history.sweep_torn_packs(since)?;
+    if !logged.records.is_empty() {
+        let ours = || logged.records.iter().filter(|record| record.role != Role::Foreign);
+        let since = ours().map(|record| record.time).min().unwrap_or_default();
+        let torn = history.sweep_torn_objects()? + history.sweep_torn_packs(since)?;
         if torn > 0 {
             warn!(objects = torn, "objects of git without their bytes are written anew");
         }
-        let logged = Logged::new(&unsettled);
-        let completed = commits::complete(core, settled_head, &logged, reporter)?;
+        let completed = commits::complete(&core, settled.commit, logged, reporter)?;
         core.fail.pass(FailPoint::OpenCommits);
         committer.head = completed.newest;
         known = completed.known;
         // What others committed they put in place themselves, and may have committed more since.
-        if unsettled.iter().any(|record| record.role != Role::Foreign) {
-            files::complete(core, settled_head, &logged, reporter)?;
+        if ours().next().is_some() {
+            files::complete(&core, settled, logged, reporter)?;
         }
         if core.tree.is_doubted() {
-            renew(core, settled_head, &logged)?;
+            renew(&core, settled.commit, logged)?;
         }
         core.fail.pass(FailPoint::OpenFiles);
-        committer.is_unsettled = true;
-        committer.touched.extend(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
     }
     // Without anything unsettled, nothing hangs on what the last process could not flush.
     core.tree.renewed();
-    if core.history.mend_index(core.tree.started())? {
+    if history.mend_index(core.tree.started())? {
         warn!("`.git/index` was lost in a crash; it is made anew");
     }
-    follow(&mut committer, &known, is_new_log, reporter)?;
-    core.fail.pass(FailPoint::OpenFollowed);
-    open_window(&mut committer, unsettled);
-    Ok(committer)
+    Ok(known)
 }
 
 /// Sets that had no commit yet get it as the committer's first work.
@@ -95,10 +134,16 @@ pub(crate) fn write_anew(core: &Core) -> Result<(), Fault> {
 
 fn renew(core: &Core, settled_head: Option<CommitId>, logged: &Logged<'_>) -> Result<(), Fault> {
     warn!(sets = logged.records.len(), "a flush failed; what was written since the last good one is written anew");
-    if let Some(since) = logged.records.iter().map(|record| record.time).min()
-        && core.history.renew_packs(since)? > 0
-    {
-        commits::objects(core, settled_head, logged)?;
+    match &core.memory {
+        Memory::Git { history, .. } => {
+            if let Some(since) = logged.records.iter().map(|record| record.time).min()
+                && history.renew_packs(since)? > 0
+            {
+                commits::objects(core, settled_head, logged)?;
+            }
+        }
+        Memory::Snapshots { snapshots, .. } => snapshots::complete(core, snapshots, logged)?,
+        Memory::Nothing { .. } => {}
     }
     files::renew(core, logged)?;
     core.tree.renewed();
@@ -113,13 +158,13 @@ fn follow(
     reporter: &mut Reporter,
 ) -> Result<(), Fault> {
     let core = Arc::clone(&committer.core);
-    let Some(head) = core.history.head()?.filter(|head| Some(*head) != committer.head) else {
+    let Some(head) = core.git()?.head()?.filter(|head| Some(*head) != committer.head) else {
         return Ok(());
     };
     reporter.tell(Progress::ReadingHistory);
-    match core.history.way(committer.head, head)? {
+    match core.git()?.way(committer.head, head)? {
         Way::Jump(_) if known.contains(&head) => {}
-        Way::Jump(from) => record(committer, vec![core.history.jump(from, head)?])?,
+        Way::Jump(from) => record(committer, vec![core.git()?.jump(from, head)?])?,
         Way::Commits(mut commits) => {
             commits.retain(|commit| !known.contains(commit));
             if is_new_log && !commits.is_empty() {
@@ -128,7 +173,7 @@ fn follow(
             // A part at a time, so that memory does not grow with history. Killed in between, the next opening finds the first
             // parts in the log, unsettled, and goes on behind them.
             for part in commits.chunks(COMMITS_AT_ONCE) {
-                record(committer, core.history.foreign(part)?)?;
+                record(committer, core.git()?.foreign(part)?)?;
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Actor, CommitId, ETag, Fault, Seq, Timestamp, TreePath};
-use svcfs_store::{Against, FileVersion, PathVersion};
+use svcfs_base::{Actor, CommitId, ETag, Fault, Kind, Seq, Timestamp, TreePath, VersionId};
+use svcfs_store::{Against, FileVersion, History, PathVersion};
 
 use super::MAX_VERSIONS;
 use crate::Vfs;
@@ -30,17 +30,21 @@ impl Vfs {
     /// Who last wrote each line of a file. A renamed file's lines are followed to where they were written.
     ///
     /// # Errors
-    /// `NotFound` when history does not have the path.
+    /// `NotFound` when history does not have the path; `Disabled` where git does not keep it.
     pub fn blame(&self, path: &TreePath) -> Result<Vec<BlameLine>, Fault> {
+        let history = self.core.memory.git().ok_or_else(|| {
+            let text = "who wrote a line is known where git keeps versions, with `versioning.strategy = \"git\"`";
+            Fault::new(Kind::Disabled, text)
+        })?;
         self.committed()?;
         let missing = || Fault::file_not_found(path);
-        let head = self.core.history.head()?.ok_or_else(missing)?;
-        let (blob, _) = self.core.history.leaf(head, path)?.ok_or_else(missing)?;
-        let content = self.core.history.blob(blob)?.ok_or_else(missing)?;
-        let hunks = match self.lineage(path, blob)? {
-            Some(versions) => self.core.history.blame_versions(&versions)?,
+        let head = history.head()?.ok_or_else(missing)?;
+        let (blob, _) = history.leaf(head, path)?.ok_or_else(missing)?;
+        let content = history.blob(blob)?.ok_or_else(missing)?;
+        let hunks = match self.lineage(history, path, blob)? {
+            Some(versions) => history.blame_versions(&versions)?,
             // Merges and other branches: only git knows which commit follows which.
-            None => self.core.history.blame(path, head)?,
+            None => history.blame(path, head)?,
         };
         let text = String::from_utf8_lossy(&content);
         let lines: Vec<&str> = text.lines().collect();
@@ -64,14 +68,16 @@ impl Vfs {
 
     /// Every version of a file back to the first, newest first, under the names it had; none when the log does not tell how each
     /// came out of the one before it.
-    fn lineage(&self, path: &TreePath, newest: ETag) -> Result<Option<Vec<FileVersion>>, Fault> {
+    fn lineage(&self, history: &History, path: &TreePath, newest: ETag) -> Result<Option<Vec<FileVersion>>, Fault> {
         let (mut path, mut expected, mut before) = (path.clone(), newest, Seq(u64::MAX));
         // What was logged before the tree came from another branch need not lead to where it is now.
         let jump = self.core.log.last_jump()?;
         let mut lineage = Vec::new();
         'names: loop {
             for version in self.core.log.versions(&path, before, MAX_VERSIONS)? {
-                let PathVersion { seq, commit, actor, time, old, new, against, .. } = version;
+                let PathVersion { seq, id, actor, time, old, new, against, .. } = version;
+                // Recorded while git kept no history: git knows the page as it was before and after.
+                let VersionId::Commit(commit) = id else { return Ok(None) };
                 if jump.is_some_and(|jump| seq <= jump) || new != Some(expected) {
                     return Ok(None);
                 }
@@ -82,7 +88,7 @@ impl Vfs {
                 lineage.push(FileVersion { path: path.clone(), commit, actor, time, blob: expected });
                 match old {
                     Some(old) => expected = old,
-                    None => match self.origin(seq, expected)? {
+                    None => match self.origin(history, seq, expected)? {
                         None => return Ok(Some(lineage)),
                         Some(origin) => {
                             (path, expected) = origin;
@@ -97,13 +103,13 @@ impl Vfs {
     }
 
     /// What a new file was before, if the set that made it removed a file with the same content, or one much like it.
-    fn origin(&self, seq: Seq, blob: ETag) -> Result<Option<(TreePath, ETag)>, Fault> {
+    fn origin(&self, history: &History, seq: Seq, blob: ETag) -> Result<Option<(TreePath, ETag)>, Fault> {
         let removed = self.core.log.removals(seq, MAX_ORIGINS)?;
         if let Some(same) = removed.iter().find(|(_, content)| *content == blob) {
             return Ok(Some(same.clone()));
         }
         for (path, content) in removed {
-            if self.core.history.are_alike(content, blob)? {
+            if history.are_alike(content, blob)? {
                 return Ok(Some((path, content)));
             }
         }

@@ -1,6 +1,6 @@
 //! What happened lately, and how much (contract 4.6, 4.17): answered from what the log's rows come to.
 
-use svcfs_base::{Actor, CommitId, Fault, Timestamp, TreePath};
+use svcfs_base::{Actor, Fault, Timestamp, TreePath, VersionId};
 use svcfs_store::{Activity, Occurrence, Selection};
 
 use super::Action;
@@ -19,8 +19,8 @@ pub struct Event {
     pub time: Timestamp,
     /// The whole message of the commit.
     pub message: String,
-    /// The commit.
-    pub commit: CommitId,
+    /// What the set it belongs to is called.
+    pub id: VersionId,
 }
 
 /// A stretch of what happened.
@@ -49,7 +49,7 @@ impl Vfs {
                 actor: set.actor.clone(),
                 time: set.time,
                 message: set.message.clone(),
-                commit: set.commit,
+                id: set.id,
             })
         };
         Ok(Timeline { events: found.into_iter().filter_map(event).collect(), total })

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use proptest::strategy::Strategy;
 
 use super::gathered::NEVER;
 use super::*;
@@ -302,7 +303,7 @@ impl World {
         let listed: Vec<_> = listed.into_iter().map(|entry| entry.path).collect();
         let versioned: Vec<_> = self.model.leaves.keys().filter(|path| is_versioned(path)).cloned().collect();
         assert_eq!(listed, versioned, "the tree");
-        let head = self.space.vfs.core.history.head().unwrap();
+        let head = self.space.vfs.core.memory.head().unwrap();
         let leaves = head.map(|head| self.space.git(&["ls-tree", "-r", &head.to_string()])).unwrap_or_default();
         let wanted: String = self.model.leaves.iter().filter(|(path, _)| is_versioned(path)).map(in_head).collect();
         assert_eq!(leaves, wanted, "the newest commit");
@@ -397,7 +398,7 @@ fn run_in(space: TestSpace, steps: &[Step]) {
     world.agrees_when_settled();
     world.space = world.crashed();
     world.agrees_when_settled();
-    let head = |space: &TestSpace| space.vfs.core.history.head().unwrap();
+    let head = |space: &TestSpace| space.vfs.core.memory.head().unwrap();
     assert_eq!(head(&before_commits), head(&world.space), "the same commits, made before a crash and after it");
     world.space.git(&["fsck", "--strict"]);
 }

@@ -69,9 +69,10 @@ fn what_is_appended_later_is_counted_with_what_was_counted_before() {
     let Fixture { directory: _directory, log } = planted();
     let all = Selection::default();
     assert_eq!(told(&log, &all, 0, 0).1, 6);
+    // With or without a commit.
     log.append(&[Record { commit: None, ..set(5, "eve", 5, &["a.md"]) }, set(6, "zoe", 5, &["new.md", "a.md"])])
         .unwrap();
-    assert_eq!(told(&log, &all, 0, 2), (vec!["a.md 6".to_owned(), "new.md 6".to_owned()], 8));
+    assert_eq!(told(&log, &all, 0, 2), (vec!["a.md 6".to_owned(), "new.md 6".to_owned()], 9));
     assert_eq!(told(&log, &Selection { actor: Some(Actor::new("zoe")), ..all }, 0, 0).1, 2);
 }
 

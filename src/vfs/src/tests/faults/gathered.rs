@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::killed::{Image, Recorder, assert_all_whole, images_of_an_opening};
 use super::refused::REFUSALS;
-use super::story::{assert_sound, commits};
+use super::story::{assert_sound, sets};
 use super::*;
 use crate::tests::gathered::{NEVER, gathering};
 
@@ -27,17 +27,17 @@ fn commits_after(deeds: usize) -> &'static [String] {
             go(&space, deed).unwrap();
         }
         space.vfs.committed().unwrap();
-        commits(&space)
+        sets(&space)
     };
     &KNOWN.get_or_init(|| (0..=DEEDS.len()).map(after).collect())[deeds]
 }
 
 fn assert_gathered(directory: TempDir, deeds: RangeInclusive<usize>, when: &str) {
     let space = TestSpace::open(directory, gathering(NEVER, MAX_PATHS));
-    let found = commits(&space);
+    let found = sets(&space);
     let is_known = deeds.clone().any(|deeds| found == commits_after(deeds));
     assert!(is_known, "{when}: {found:#?}, not one of {:#?}", deeds.map(commits_after).collect::<Vec<_>>());
-    assert_sound(&space, when);
+    assert_sound((&space, Strategy::Git), when);
 }
 
 /// Images of a whole life of one window, from the first opening to the end.
@@ -65,7 +65,8 @@ fn a_kill_at_any_point_loses_nothing_acknowledged_when_commits_are_gathered() {
         let is_meant = |image: &&Image| image.point == FailPoint::LogCommitted && image.deeds == (deeds..=deeds.max(5));
         images.iter().find(is_meant).unwrap_or_else(|| panic!("no image of the log after {deeds} deeds"))
     };
-    let again: Vec<_> = [4, DEEDS.len()].into_iter().flat_map(|deeds| images_of_an_opening(logged(deeds))).collect();
+    let again: Vec<_> =
+        [4, DEEDS.len()].into_iter().flat_map(|deeds| images_of_an_opening(logged(deeds), Strategy::Git)).collect();
     assert_all_whole(images, "killed, commits gathered", assert_gathered);
     assert_all_whole(again, "killed while opened, commits gathered", assert_gathered);
 }
@@ -131,6 +132,6 @@ fn a_disk_that_refuses_at_any_point_loses_nothing_acknowledged_when_commits_are_
             }
             space.vfs.committed().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
         });
-        assert_whole(&space, number + 1..=number + 1, &when);
+        assert_whole((&space, Strategy::Git), number + 1..=number + 1, &when);
     }
 }

@@ -44,9 +44,10 @@ fn readers_go_on_while_a_write_is_held_up_at_any_point() {
     let is_of_a_write = |point: &&FailPoint| {
         point.nature() != Nature::Housekeeping && !others.iter().any(|step| point.name().starts_with(step))
     };
-    for point in FailPoint::ALL.iter().filter(is_of_a_write) {
-        let Some(number) = refused::deeds_by_point().get(point) else { continue };
-        let space = TestSpace::new();
+    let points = FailPoint::ALL.iter().filter(is_of_a_write);
+    for (point, strategy) in points.flat_map(|point| STRATEGIES.map(|strategy| (point, strategy))) {
+        let Some(number) = refused::deeds_by_point(strategy).get(point) else { continue };
+        let space = new_space(strategy);
         for deed in &DEEDS[..*number] {
             (deed.go)(&space).unwrap();
         }

@@ -15,10 +15,10 @@ pub(super) const REFUSALS: [(i32, Kind, &str); 3] = [
 ];
 
 /// The first deed that comes by each point.
-pub(super) fn deeds_by_point() -> &'static BTreeMap<FailPoint, usize> {
-    static DEEDS_BY_POINT: OnceLock<BTreeMap<FailPoint, usize>> = OnceLock::new();
-    DEEDS_BY_POINT.get_or_init(|| {
-        let space = TestSpace::new();
+pub(super) fn deeds_by_point(strategy: Strategy) -> &'static BTreeMap<FailPoint, usize> {
+    static DEEDS_BY_POINT: Once<BTreeMap<FailPoint, usize>> = Once::new();
+    DEEDS_BY_POINT.get(strategy, || {
+        let space = new_space(strategy);
         let points = FailPoints::of(space.directory.path());
         let now = Arc::new(AtomicUsize::new(0));
         let seen: Arc<Mutex<BTreeMap<FailPoint, usize>>> = Arc::default();
@@ -82,21 +82,21 @@ fn refused(space: &TestSpace, point: FailPoint, (errno, kind, reason): (i32, Kin
 }
 
 fn assert_recovers_from(refusal: (i32, Kind, &str)) {
-    for (point, number) in deeds_by_point().iter().filter(|(point, _)| point.nature() == Nature::Call) {
-        let space = TestSpace::new();
+    STRATEGIES.into_iter().for_each(|strategy| assert_recovers_with(strategy, refusal));
+}
+
+fn assert_recovers_with(strategy: Strategy, refusal: (i32, Kind, &str)) {
+    for (point, number) in deeds_by_point(strategy).iter().filter(|(point, _)| point.nature() == Nature::Call) {
+        let space = new_space(strategy);
         for deed in &DEEDS[..*number] {
             (deed.go)(&space).unwrap();
         }
         refused(&space, *point, refusal, &DEEDS[*number]);
         let when = format!("refused with {} at `{}`", refusal.0, point.name());
-        assert_whole(&space, number + 1..=number + 1, &when);
+        assert_whole((&space, strategy), number + 1..=number + 1, &when);
         drop(space.vfs);
-        let vfs = Vfs::open(options(space.directory.path(), false)).unwrap();
-        assert_whole(
-            &TestSpace { directory: space.directory, vfs },
-            number + 1..=number + 1,
-            &format!("{when}, reopened"),
-        );
+        let again = opened(space.directory, strategy);
+        assert_whole((&again, strategy), number + 1..=number + 1, &format!("{when}, reopened"));
     }
 }
 
@@ -118,8 +118,16 @@ fn a_disk_that_turns_read_only_at_any_point_loses_nothing_and_is_recovered_from(
 /// What an opening comes by, and every deed's housekeeping.
 #[test]
 fn an_opening_that_the_disk_refuses_says_why_and_the_next_one_loses_nothing() {
+    let walked: usize = STRATEGIES.into_iter().map(walk_an_opening).sum();
+    assert!(walked >= 9 * REFUSALS.len(), "the points of the opening have other names now");
+}
+
+/// How many refusals an opening was met with.
+fn walk_an_opening(strategy: Strategy) -> usize {
     let is_of_opening = |point: &&FailPoint| point.name().starts_with("open.") && point.nature() == Nature::Call;
-    let space = TestSpace::new();
+    let is_of_git =
+        |point: &FailPoint| matches!(point, FailPoint::OpenHistory | FailPoint::OpenSweep | FailPoint::OpenRenumber);
+    let space = new_space(strategy);
     // What is not settled makes an opening come by more points.
     let held = FailPoints::of(space.directory.path());
     held.pause(FailPoint::CheckpointFlush);
@@ -129,24 +137,26 @@ fn an_opening_that_the_disk_refuses_says_why_and_the_next_one_loses_nothing() {
     let unsettled = crashed(&space);
     held.clear(FailPoint::CheckpointFlush);
     let mut walked = 0;
-    for point in FailPoint::ALL.iter().filter(is_of_opening) {
+    let points = FailPoint::ALL.iter().filter(is_of_opening);
+    for point in points.filter(|point| strategy == Strategy::Git || !is_of_git(point)) {
         for (errno, kind, reason) in REFUSALS {
             let copy = copied(unsettled.path());
-            let when = format!("an opening while the disk says {errno} at `{}`", point.name());
+            let when =
+                format!("an opening with `{}` while the disk says {errno} at `{}`", strategy.name(), point.name());
             let points = FailPoints::of(copy.path());
             points.refuse(*point, errno);
-            let fault = match Vfs::open(options(copy.path(), false)) {
+            let fault = match Vfs::open(Options { strategy, ..options(copy.path(), false) }) {
                 Ok(_) => panic!("{when}: it opened"),
                 Err(fault) => fault,
             };
             points.clear(*point);
             assert_eq!(fault.kind(), kind, "{when}: {fault:?}");
             assert!(fault.message().contains(reason), "{when}: {fault:?}");
-            assert_whole(&reopened(copy), 7..=7, &when);
+            assert_whole((&opened(copy, strategy), strategy), 7..=7, &when);
             walked += 1;
         }
     }
-    assert!(walked >= 5 * REFUSALS.len(), "the points of the opening have other names now");
+    walked
 }
 
 #[test]
@@ -154,7 +164,7 @@ fn a_call_of_the_disk_that_no_story_comes_by_is_a_gap() {
     let missed: Vec<_> = FailPoint::ALL
         .iter()
         .filter(|point| point.nature() == Nature::Call && !point.name().starts_with("open."))
-        .filter(|point| !deeds_by_point().contains_key(point))
+        .filter(|point| !STRATEGIES.iter().any(|strategy| deeds_by_point(*strategy).contains_key(point)))
         .collect();
     assert!(missed.is_empty(), "no deed of the story comes by {missed:?}: add one that does");
 }
@@ -162,9 +172,11 @@ fn a_call_of_the_disk_that_no_story_comes_by_is_a_gap() {
 /// Git's index and merging are tried again or left; a flush or a settling that fails is told.
 #[test]
 fn housekeeping_that_the_disk_refuses_holds_up_no_writer_and_is_made_up_for() {
-    for point in FailPoint::ALL.iter().filter(|point| point.nature() == Nature::Housekeeping) {
-        for (errno, ..) in REFUSALS {
-            let space = TestSpace::new();
+    let points = FailPoint::ALL.iter().filter(|point| point.nature() == Nature::Housekeeping);
+    for (point, (errno, ..)) in points.flat_map(|point| REFUSALS.map(|refusal| (point, refusal))) {
+        let comes_by = |strategy| strategy == Strategy::Git || deeds_by_point(strategy).contains_key(point);
+        for strategy in STRATEGIES.into_iter().filter(|strategy| comes_by(*strategy)) {
+            let space = new_space(strategy);
             let points = FailPoints::of(space.directory.path());
             points.refuse(*point, errno);
             for deed in DEEDS.iter().filter(|deed| deed.commits > 0) {
@@ -172,11 +184,10 @@ fn housekeeping_that_the_disk_refuses_holds_up_no_writer_and_is_made_up_for() {
             }
             points.clear(*point);
             let when = format!("after {errno} at `{}`", point.name());
-            assert_whole(&space, DEEDS.len()..=DEEDS.len(), &when);
+            assert_whole((&space, strategy), DEEDS.len()..=DEEDS.len(), &when);
             drop(space.vfs);
-            let vfs = Vfs::open(options(space.directory.path(), false)).unwrap();
-            let when = format!("{when}, reopened");
-            assert_whole(&TestSpace { directory: space.directory, vfs }, DEEDS.len()..=DEEDS.len(), &when);
+            let again = opened(space.directory, strategy);
+            assert_whole((&again, strategy), DEEDS.len()..=DEEDS.len(), &format!("{when}, reopened"));
         }
     }
 }

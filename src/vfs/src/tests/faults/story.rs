@@ -1,9 +1,8 @@
 //! A short life of a space that comes by every fail point, and what it should look like after each deed.
 
 use std::os::unix::fs::symlink;
-use std::sync::OnceLock;
 
-use svcfs_store::{Log, StatePaths};
+use svcfs_store::{Log, Memory, Snapshots, StatePaths};
 
 use super::*;
 
@@ -80,9 +79,9 @@ fn merged(space: &TestSpace) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The packs that git has.
+/// The packs that git has; none where there is no git.
 pub(super) fn packs(root: &Path) -> Vec<std::path::PathBuf> {
-    let files = fs::read_dir(root.join(".git/objects/pack")).unwrap().map(|entry| entry.unwrap().path());
+    let files = fs::read_dir(root.join(".git/objects/pack")).into_iter().flatten().map(|entry| entry.unwrap().path());
     files.filter(|file| file.extension().is_some_and(|extension| extension == "pack")).collect()
 }
 
@@ -91,16 +90,17 @@ pub(super) fn is_settled(space: &TestSpace) -> bool {
     check.unsettled == 0 && check.leftover_spool.is_empty()
 }
 
-/// Author, subject and tree of each commit that the story makes, oldest first.
-pub(super) fn reference() -> &'static [String] {
-    static REFERENCE: OnceLock<Vec<String>> = OnceLock::new();
-    REFERENCE.get_or_init(|| {
-        let space = TestSpace::new();
+/// Each set that the story makes, as [`sets`] tells it.
+fn reference(strategy: Strategy) -> &'static [String] {
+    static REFERENCE: Once<Vec<String>> = Once::new();
+    REFERENCE.get(strategy, || {
+        let space = new_space(strategy);
         for deed in DEEDS {
             (deed.go)(&space).unwrap();
         }
-        assert_eq!(commits(&space).len(), commits_after(DEEDS.len()), "{:#?}", space.log());
-        commits(&space)
+        let told = sets(&space);
+        assert_eq!(told.len(), commits_after(DEEDS.len()), "{told:#?}");
+        told
     })
 }
 
@@ -109,35 +109,57 @@ pub(super) fn commits_after(deeds: usize) -> usize {
     DEEDS[..deeds].iter().map(|deed| deed.commits).sum()
 }
 
-pub(super) fn commits(space: &TestSpace) -> Vec<String> {
-    if space.vfs.core.history.head().unwrap().is_none() {
-        return Vec::new();
+/// Author, subject and tree of each commit, oldest first; author, subject and files where there are no commits.
+pub(super) fn sets(space: &TestSpace) -> Vec<String> {
+    match &space.vfs.core.memory {
+        Memory::Git { history, .. } if history.head().unwrap().is_none() => Vec::new(),
+        Memory::Git { .. } => {
+            space.git(&["log", "--reverse", "--format=%an|%s|%T"]).lines().map(str::to_owned).collect()
+        }
+        Memory::Snapshots { .. } | Memory::Nothing { .. } => {
+            let told = |event: Arc<Event>| {
+                let files = event.changes.iter().map(|change| format!("{}={:?}", change.path, change.new));
+                format!("{}|{}|{}", event.actor, event.message, files.collect::<Vec<_>>().join(","))
+            };
+            space.vfs.feed().after(Seq(0), usize::MAX).unwrap().into_iter().map(told).collect()
+        }
     }
-    space.git(&["log", "--reverse", "--format=%an|%s|%T"]).lines().map(str::to_owned).collect()
 }
 
 /// Whether a space is what it should be after as many deeds as one of a range says; whichever it is, it is sound. Closes it.
-pub(super) fn assert_whole(space: &TestSpace, deeds: std::ops::RangeInclusive<usize>, when: &str) {
-    let found = commits(space);
+pub(super) fn assert_whole(
+    (space, strategy): (&TestSpace, Strategy),
+    deeds: std::ops::RangeInclusive<usize>,
+    when: &str,
+) {
+    let when = format!("with `{}`, {when}", strategy.name());
+    let found = sets(space);
     let allowed = commits_after(*deeds.start())..=commits_after(*deeds.end());
     assert!(allowed.contains(&found.len()), "{when}: {} commits, not {allowed:?}: {found:#?}", found.len());
-    assert_eq!(found, reference()[..found.len()], "{when}: author, message or content");
+    assert_eq!(found, reference(strategy)[..found.len()], "{when}: author, message or content");
     let told = space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
     assert_eq!(told.iter().filter(|event| !event.changes.is_empty()).count(), found.len(), "{when}: the feed");
-    assert_sound(space, when);
+    assert_sound((space, strategy), &when);
 }
 
 /// Whether nothing is there by half, and nothing is left lying about. Closes the space.
-pub(super) fn assert_sound(space: &TestSpace, when: &str) {
+pub(super) fn assert_sound((space, strategy): (&TestSpace, Strategy), when: &str) {
     for entry in space.vfs.walk(Door::Fuse, &TreePath::root()).unwrap() {
         let present = space.vfs.core.standing(&entry.path).unwrap().map(|leaf| leaf.etag);
         assert_eq!(space.vfs.recorded(&entry.path).unwrap(), present, "{when}: `{}`", entry.path);
     }
     space.vfs.health().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
     space.vfs.close().unwrap_or_else(|fault| panic!("{when}: {fault:?}"));
-    assert_eq!(space.git(&["status", "--porcelain"]), "", "{when}: tree, newest commit and index");
-    space.git(&["fsck", "--strict", "--no-dangling"]);
     let root = space.directory.path();
+    match &space.vfs.core.memory {
+        Memory::Git { .. } => {
+            assert_eq!(space.git(&["status", "--porcelain"]), "", "{when}: tree, newest commit and index");
+            space.git(&["fsck", "--strict", "--no-dangling"]);
+        }
+        Memory::Snapshots { snapshots, .. } => assert_newest_is_kept(space, snapshots, when),
+        Memory::Nothing { .. } => assert!(!root.join(".versions").exists(), "{when}"),
+    }
+    assert_eq!(root.join(".git").exists(), strategy == Strategy::Git, "{when}: a repository");
     let check = Log::check(&StatePaths::of(root)).unwrap().unwrap();
     assert_eq!((check.damage, check.unsettled), (Vec::new(), 0), "{when}: the log");
     assert_eq!((check.missing_spool, check.leftover_spool), (Vec::new(), Vec::new()), "{when}: the spool");
@@ -145,5 +167,15 @@ pub(super) fn assert_sound(space: &TestSpace, when: &str) {
     for file in fs::read_dir(root.join(".git/objects/pack")).into_iter().flatten() {
         let name = file.unwrap().file_name().into_string().unwrap();
         assert!(name.ends_with(".pack") || name.ends_with(".idx"), "{when}: `{name}` is left over");
+    }
+}
+
+/// The newest snapshot of every file is what stands in the tree.
+fn assert_newest_is_kept(space: &TestSpace, snapshots: &Snapshots, when: &str) {
+    for entry in space.vfs.walk(Door::Fuse, &TreePath::root()).unwrap() {
+        let Some(present) = space.vfs.core.standing(&entry.path).unwrap() else { continue };
+        let newest = snapshots.list(&entry.path).unwrap().pop();
+        let kept = newest.and_then(|moment| snapshots.read(&entry.path, moment).unwrap());
+        assert_eq!(kept.as_ref(), Some(&present.content), "{when}: the newest snapshot of `{}`", entry.path);
     }
 }

@@ -1,0 +1,304 @@
+//! What remembers earlier states of the tree: git, snapshots, or nothing but the log.
+//!
+//! One rule: which of them it is, is decided here. Whoever records or asks need not know, unless it is about git alone (commits of
+//! others, blame) or about snapshots alone. The log stands in front of each of them.
+
+mod ledger;
+mod snapshots;
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use svcfs_base::{CommitId, ETag, FileKind, Seq, Timestamp, TreePath};
+
+pub use ledger::Ledger;
+pub use snapshots::{SNAPSHOT_DIRECTORY, Snapshots};
+
+use crate::{Author, Edit, History, Log, StoreError, WorkTree};
+
+/// The file at a path, by content and kind; none where there is none.
+pub type State = Option<(ETag, FileKind)>;
+
+type Outcome<T> = Result<T, StoreError>;
+
+/// What is to remember earlier states (contract 9.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strategy {
+    /// git: every set is a commit.
+    Git,
+    /// A snapshot of every content.
+    Snapshots {
+        /// How many of each file are kept; all of them without it.
+        at_most: Option<NonZeroUsize>,
+    },
+    /// Nothing: a write covers what was there.
+    Nothing,
+}
+
+impl Strategy {
+    /// Its name in settings and in the log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Git => "git",
+            Self::Snapshots { .. } => "cow",
+            Self::Nothing => "none",
+        }
+    }
+
+    /// The strategy of a name; every snapshot is kept.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Git, Self::Snapshots { at_most: None }, Self::Nothing].into_iter().find(|known| known.name() == name)
+    }
+}
+
+/// Where the next set goes: on which commit, where there are commits, and after which record.
+#[derive(Debug, Clone, Copy)]
+pub struct Tip {
+    /// The newest commit.
+    pub commit: Option<CommitId>,
+    /// The newest record.
+    pub seq: Seq,
+}
+
+/// What remembers earlier states of one space.
+#[expect(clippy::large_enum_variant, reason = "there is one of it for each space, and it never moves")]
+pub enum Memory {
+    /// git does.
+    Git {
+        /// Its repository.
+        history: History,
+        /// Those of a time when there were snapshots: they can still be read.
+        earlier: Snapshots,
+    },
+    /// Snapshots do.
+    Snapshots {
+        /// What stands where.
+        ledger: Ledger,
+        /// What stood there.
+        snapshots: Snapshots,
+    },
+    /// Nothing does: the log knows what stands where, and nobody what stood there.
+    Nothing {
+        /// What stands where.
+        ledger: Ledger,
+    },
+}
+
+impl Memory {
+    /// Opens what a strategy needs; true beside it when something was made that a crash must not take away. Without git, no repository
+    /// is made or touched. `unversioned` are globs of names that git is told to leave alone.
+    ///
+    /// # Errors
+    /// Those of [`History::open`]; `Database` when the log cannot be read.
+    pub fn open(
+        strategy: Strategy,
+        root: &Path,
+        (tree, log): (&Arc<WorkTree>, &Arc<Log>),
+        unversioned: &[String],
+    ) -> Outcome<(Self, bool)> {
+        let ledger = || Ledger::open(root, Arc::clone(log));
+        let snapshots = |at_most| Snapshots::new(Arc::clone(tree), at_most);
+        Ok(match strategy {
+            Strategy::Git => {
+                let (history, is_new) = History::open(root, unversioned)?;
+                (Self::Git { history, earlier: snapshots(None) }, is_new)
+            }
+            Strategy::Snapshots { at_most } => {
+                (Self::Snapshots { ledger: ledger()?, snapshots: snapshots(at_most) }, false)
+            }
+            Strategy::Nothing => (Self::Nothing { ledger: ledger()? }, false),
+        })
+    }
+
+    /// git's history, where git remembers.
+    pub const fn git(&self) -> Option<&History> {
+        match self {
+            Self::Git { history, .. } => Some(history),
+            Self::Snapshots { .. } | Self::Nothing { .. } => None,
+        }
+    }
+
+    /// The commit the current branch stands at; none before the first, and where there are no commits.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn head(&self) -> Outcome<Option<CommitId>> {
+        match self {
+            Self::Git { history, .. } => history.head(),
+            Self::Snapshots { .. } | Self::Nothing { .. } => Ok(None),
+        }
+    }
+
+    /// The moment that a set recorded now gets. Where it names the set, it is later than those of all before it.
+    pub fn moment(&self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Git { .. } => now,
+            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.moment(now),
+        }
+    }
+
+    /// What is recorded of each of these paths at this moment, in their order.
+    ///
+    /// # Errors
+    /// `Git`, `Database`.
+    pub fn recorded(&self, paths: &[&TreePath]) -> Outcome<Vec<State>> {
+        match self {
+            Self::Git { history, .. } => history.leaves_at(history.head()?, paths),
+            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.recorded(paths),
+        }
+    }
+
+    /// The files that are recorded at or below a path, in path order.
+    ///
+    /// # Errors
+    /// As [`Memory::recorded`].
+    pub fn recorded_below(&self, path: &TreePath) -> Outcome<Vec<(TreePath, ETag, FileKind)>> {
+        match self {
+            Self::Git { history, .. } => match history.head()? {
+                Some(head) => history.leaves(head, path),
+                None => Ok(Vec::new()),
+            },
+            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.recorded_below(path),
+        }
+    }
+
+    /// What was recorded of each of these paths when the log was last settled, at `tip`.
+    ///
+    /// # Errors
+    /// As [`Memory::recorded`].
+    pub fn settled(&self, tip: Tip, paths: &[&TreePath]) -> Outcome<Vec<State>> {
+        match self {
+            Self::Git { history, .. } => history.leaves_at(tip.commit, paths),
+            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.settled(tip.seq, paths),
+        }
+    }
+
+    /// Makes ready what a set after `tip` records: its commit, where there are commits. Nobody sees it before it is logged.
+    ///
+    /// # Errors
+    /// `Unrecordable` for a path that cannot be recorded; nothing is ready then.
+    pub fn stage(&self, tip: Tip, edits: &[Edit<'_>], author: &Author<'_>) -> Outcome<Tip> {
+        let seq = tip.seq.next();
+        match self {
+            Self::Git { history, .. } => {
+                Ok(Tip { commit: Some(history.stage(tip.commit, edits, author)?.commit), seq })
+            }
+            Self::Snapshots { ledger, .. } => {
+                edits.iter().try_for_each(|edit| snapshots::can_keep(edit.path()))?;
+                ledger.stage(tip.seq, edits)?;
+                Ok(Tip { commit: None, seq })
+            }
+            Self::Nothing { ledger } => {
+                ledger.stage(tip.seq, edits)?;
+                Ok(Tip { commit: None, seq })
+            }
+        }
+    }
+
+    /// What each of these paths holds after what was made ready up to `tip`, in their order.
+    ///
+    /// # Errors
+    /// As [`Memory::recorded`].
+    pub fn staged(&self, tip: Tip, paths: &[&TreePath]) -> Outcome<Vec<State>> {
+        match self {
+            Self::Git { history, .. } => history.staged_leaves(tip.commit, paths),
+            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.staged(tip.seq, paths),
+        }
+    }
+
+    /// Whether a path can be recorded at all; `git~1` is one that git cannot.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn can_record(&self, path: &TreePath) -> Outcome<bool> {
+        match self {
+            Self::Git { history, .. } => history.can_record(path),
+            Self::Snapshots { .. } => Ok(snapshots::can_keep(path).is_ok()),
+            Self::Nothing { .. } => Ok(true),
+        }
+    }
+
+    /// Lets go of what was made ready: its sets were refused.
+    pub fn discard(&self) {
+        match self {
+            Self::Git { history, .. } => history.discard(),
+            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.forget_staged(),
+        }
+    }
+
+    /// Takes notice that everything made ready is logged.
+    pub fn logged(&self) {
+        match self {
+            Self::Git { .. } => {}
+            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.forget_staged(),
+        }
+    }
+
+    /// Whether a path that is not recorded is one a person told git to leave alone (`.gitignore`), with or without git.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn is_ignored(&self, path: &TreePath) -> Outcome<bool> {
+        match self {
+            Self::Git { history, .. } => history.is_ignored(path),
+            Self::Snapshots { ledger, .. } | Self::Nothing { ledger } => ledger.is_ignored(path),
+        }
+    }
+
+    /// Paths, or directories above them, whose file on disk differs from what is recorded, or may differ.
+    ///
+    /// # Errors
+    /// `Git`.
+    pub fn differences(&self) -> Outcome<Vec<TreePath>> {
+        match self {
+            Self::Git { history, .. } => history.differences(),
+            // Nothing says which files are as they were but the files.
+            Self::Snapshots { .. } | Self::Nothing { .. } => Ok(vec![TreePath::root()]),
+        }
+    }
+
+    /// The content of a hash, where it can be found by that.
+    ///
+    /// # Errors
+    /// `Git` when it is there but cannot be read.
+    pub fn content(&self, hash: ETag) -> Outcome<Option<Bytes>> {
+        match self {
+            Self::Git { history, .. } => history.blob(hash),
+            Self::Snapshots { .. } | Self::Nothing { .. } => Ok(None),
+        }
+    }
+
+    /// Brings `.git/index`, where there is one, up to date for paths whose file on disk is what is recorded.
+    ///
+    /// # Errors
+    /// As [`History::refresh_index`].
+    pub fn refresh_index<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) -> Outcome<()> {
+        self.git().map_or(Ok(()), |history| history.refresh_index(paths))
+    }
+
+    /// Ends what goes on in the background.
+    pub fn close(&self) {
+        if let Some(history) = self.git() {
+            history.close();
+        }
+    }
+
+    /// A flush of the disk begins.
+    pub fn flushing(&self) {
+        if let Some(history) = self.git() {
+            history.flushing();
+        }
+    }
+
+    /// The flush has reached the disk.
+    pub fn flushed(&self) {
+        if let Some(history) = self.git() {
+            history.flushed();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
