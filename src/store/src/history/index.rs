@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use git2::{IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow};
+use git2::{ErrorCode, IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow};
 use svcfs_base::{ETag, FileKind, TreePath};
 
 use super::{History, Outcome, etag, head_of, oid, owner};
@@ -26,7 +26,13 @@ impl History {
             .include_unmodified(false)
             .exclude_submodules(true)
             .update_index(true);
-        let statuses = repository.statuses(Some(&mut options))?;
+        let statuses = match repository.statuses(Some(&mut options)) {
+            // What was found is only not noted: somebody's git is at work, or a killed process left its lock.
+            Err(error) if error.code() == ErrorCode::Locked => {
+                repository.statuses(Some(options.update_index(false)))?
+            }
+            outcome => outcome?,
+        };
         Ok(statuses
             .iter()
             .filter(|entry| !entry.status().intersects(Status::IGNORED) && entry.status() != Status::CURRENT)

@@ -246,3 +246,19 @@ fn a_lock_of_the_index_that_is_older_than_the_machine_is_taken_away_and_a_younge
     fixture.history.mend_index(made + std::time::Duration::from_secs(1)).unwrap();
     assert!(!lock.exists());
 }
+
+#[test]
+fn a_lock_of_the_index_does_not_keep_differences_from_being_seen() {
+    let fixture = fixture();
+    let (root, page) = (fixture.directory.path(), at("page.md"));
+    std::fs::write(root.join("page.md"), "1").unwrap();
+    fixture.commit(None, &[write(&page, "1")]);
+    fixture.history.refresh_index([&page].into_iter()).unwrap();
+    // Touched and the same: git would note that in its index.
+    std::fs::remove_file(root.join("page.md")).unwrap();
+    std::fs::write(root.join("page.md"), "1").unwrap();
+    std::fs::write(root.join(".git/index.lock"), "").unwrap();
+    assert_eq!(fixture.history.differences().unwrap(), []);
+    std::fs::write(root.join("new.md"), "2").unwrap();
+    assert_eq!(fixture.history.differences().unwrap(), [at("new.md")]);
+}
