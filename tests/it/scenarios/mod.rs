@@ -29,7 +29,7 @@ pub fn played(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) {
 
 /// The same only where a change is answered with its own commit made.
 #[track_caller]
-pub fn played_with_a_commit_each(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) -> Story {
+fn played_with_a_commit_each(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) -> Story {
     let mut expected: Option<Story> = None;
     for (strategy, kind) in STRATEGIES.into_iter().flat_map(|strategy| doors::ALL.map(|kind| (strategy, kind))) {
         let Some(space) = kind.space(strategy) else { continue };

@@ -1,6 +1,6 @@
 //! The life of a page.
 
-use super::{played, played_with_a_commit_each};
+use super::played;
 use crate::doors::GUEST;
 use crate::space::me;
 
@@ -44,8 +44,7 @@ fn every_append_is_a_version() {
 
 #[test]
 fn an_empty_file_is_a_file() {
-    // The kernel tells of the last close of an emptied file after its program went on: a commit may have that and what follows.
-    played_with_a_commit_each("empty_file", |door, _| {
+    played("empty_file", |door, _| {
         // A page is another matter: where pages are tidied, an empty one gets the line end every text has.
         door.write("empty.txt", b"").unwrap();
         assert_eq!(door.read("empty.txt").unwrap(), b"");
