@@ -29,10 +29,10 @@ pub enum Close {
 pub fn replace(run: &Run, root: &Path, work: Work) -> Result<Round> {
     let Work { pages, bound, first } = work;
     run.timed(bound, |at| {
-        let page = pages.scattered(first + at);
-        let path = root.join(pages.path(page));
+        let (path, text) = pages.rewrite(first + at);
+        let path = root.join(path);
         let temporary = path.with_extension("new");
-        std::fs::write(&temporary, pages.text(page, first + at + 1))?;
+        std::fs::write(&temporary, text)?;
         Ok(std::fs::rename(temporary, path)?)
     })
 }

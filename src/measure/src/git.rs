@@ -69,9 +69,8 @@ pub fn commit_each(run: &Run, tree: &Path, work: Work, flush: Flush) -> Result<R
     let Work { pages, bound, first } = work;
     run.timed(bound, |at| {
         let write = first + at;
-        let page = pages.scattered(write);
-        let path = pages.path(page);
-        std::fs::write(tree.join(&path), pages.text(page, write + 1))?;
+        let (path, text) = pages.rewrite(write);
+        std::fs::write(tree.join(&path), text)?;
         execute(git(tree).args(flush.settings()).args(["add", "--", &path]))?;
         let author = format!("--author=agent-{} <agent@localhost>", write % ACTORS);
         execute(git(tree).args(flush.settings()).args(["commit", "--quiet", &author, "--message", &path])).map(drop)
@@ -86,8 +85,8 @@ pub fn commit_many(run: &Run, tree: &Path, (work, pages): (Work, usize), flush: 
     let tree_of = work.pages;
     run.timed(work.bound, |at| {
         for write in (work.first + at * pages..).take(pages) {
-            let page = tree_of.scattered(write);
-            std::fs::write(tree.join(tree_of.path(page)), tree_of.text(page, write + 1))?;
+            let (path, text) = tree_of.rewrite(write);
+            std::fs::write(tree.join(path), text)?;
         }
         execute(git(tree).args(flush.settings()).args(["add", "--all"]))?;
         execute(git(tree).args(flush.settings()).args(["commit", "--quiet", "--message=many"])).map(drop)

@@ -167,8 +167,7 @@ async fn write_until(
             return Ok(latencies);
         }
         let write = first + number;
-        let page = pages.scattered(write);
-        let (path, text) = (pages.path(page), pages.text(page, write + 1));
+        let (path, text) = pages.rewrite(write);
         let actor = format!("agent-{}", write % actors);
         let begun = Instant::now();
         connection.write(&path, &actor, text).await?;

@@ -84,6 +84,12 @@ impl Pages {
         write.wrapping_mul(7919) % self.count
     }
 
+    /// Path and text of a rewrite, by the number of writes before: no content is written twice.
+    pub fn rewrite(self, write: usize) -> (String, String) {
+        let page = self.scattered(write);
+        (self.path(page), self.text(page, write + 1))
+    }
+
     /// A page's text, about 1.2 KiB, in one of its revisions.
     pub fn text(self, page: usize, revision: usize) -> String {
         let page = page % self.count;

@@ -99,9 +99,8 @@ fn drive(run: &Run, vfs: &Vfs, work: Work) -> Result<Round> {
                 return Ok(latencies);
             }
             let write = first + number;
-            let page = pages.scattered(write);
-            let path = TreePath::parse(&pages.path(page))?;
-            let (text, mut caller) = (pages.text(page, write + 1), Caller::new(Door::Internal));
+            let (path, text) = pages.rewrite(write);
+            let (path, mut caller) = (TreePath::parse(&path)?, Caller::new(Door::Internal));
             caller.actor = Some(Actor::new(&format!("agent-{}", write % ACTORS)));
             let begun = Instant::now();
             vfs.apply(&caller, Change::put(path, text))?;

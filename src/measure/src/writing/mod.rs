@@ -225,12 +225,7 @@ impl Field<'_> {
         let before = commits(self.run, &self.root)?;
         let (Work { pages, bound, first }, count) = (work, self.plan.bulk);
         let mut client = Client::connect(server.address())?;
-        let files = |at: usize| {
-            (first + at * count..).take(count).map(move |write| {
-                let page = pages.scattered(write);
-                (pages.path(page), pages.text(page, write + 1))
-            })
-        };
+        let files = |at: usize| (first + at * count..).take(count).map(move |write| pages.rewrite(write));
         let round = self.run.timed(bound, |at| client.write_many(files(at)))?;
         self.expect(before, round.latencies.len())?;
         server.until_quiet(self.run)?;
