@@ -17,6 +17,7 @@ mod doors;
 mod editors;
 mod linear;
 mod mixed;
+mod others;
 mod power;
 mod scenarios;
 mod space;

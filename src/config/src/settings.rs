@@ -45,7 +45,9 @@ impl Settings {
         let Config { server, search, versioning, auth, lint, files, tracing, origin } = config;
         let Overrides { host, port, public_url } = overrides;
         let Origin { path, lines, complaints } = origin;
-        let tracing_is_read = !complaints.iter().any(|complaint| complaint.key.starts_with("tracing."));
+        // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
+        let is_read = |section: &str| !complaints.iter().any(|complaint| complaint.key.starts_with(section));
+        let (tracing_is_read, versioning_is_read) = (is_read("tracing."), is_read("versioning."));
         let mut check = Check { lines, complaints };
 
         let (key, text) = host.map_or(("server.host", server.host), |text| ("--host", text));
@@ -54,15 +56,14 @@ impl Settings {
             public_url.map_or(("server.public_url", server.public_url), |text| ("--public-url", Some(text)));
         let public_url =
             text.filter(|text| !text.is_empty()).and_then(|text| check.value(key, PublicUrl::parse(&text)));
-        for (key, fault) in versioning.faults() {
-            if check.lines.contains_key(*key) {
+        for (key, fault) in versioning.faults().filter(|_| versioning_is_read) {
+            if check.lines.contains_key(key) {
                 check.complain(key, fault);
             }
         }
         for (index, fault) in files.faults() {
             check.complain(&format!("files.scratch[{index}]"), &fault);
         }
-        // The keys of this section are judged together: with one of them unread, a second complaint would mislead.
         let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let mut complaints = check.complaints;

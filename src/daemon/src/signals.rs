@@ -22,11 +22,12 @@ pub struct Listening {
     pub end: CancellationToken,
 }
 
-/// Starts the runtime and catches signals from here on, so that an end asked for during a long start is not lost.
+/// Starts the runtime and catches signals from here on, so that an end asked for during a long start is not lost. A standard input
+/// that closes asks for it, too, where that is agreed.
 ///
 /// # Errors
 /// What the operating system refuses.
-pub fn listen() -> Result<Listening, Failure> {
+pub fn listen(until_stdin_closes: bool) -> Result<Listening, Failure> {
     let runtime = Builder::new_multi_thread().enable_all().thread_name("door").build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
     let end = CancellationToken::new();
@@ -35,6 +36,14 @@ pub fn listen() -> Result<Listening, Failure> {
         Asked::catch().context("signals cannot be caught")?
     };
     runtime.spawn(asked.follow(end.clone()));
+    if until_stdin_closes {
+        let end = end.clone();
+        runtime.spawn(async move {
+            // What cannot be read any more is closed, too.
+            let _ = tokio::io::copy(&mut tokio::io::stdin(), &mut tokio::io::sink()).await;
+            end.cancel();
+        });
+    }
     Ok(Listening { runtime, end })
 }
 

@@ -1,5 +1,6 @@
 //! One run: which program, where on the disk, who hears of it, and how it ends early.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,24 +18,37 @@ const LOOK: Duration = Duration::from_millis(5);
 /// How long a server may take to come to rest: one that indexes a million pages takes minutes.
 const RESTLESS: Duration = Duration::from_secs(600);
 
+/// How the directory of every run begins, and the file in it that is locked for as long as its run lasts.
+const PREFIX: &str = "svcfs-bench-";
+const LOCK: &str = "running";
+
 /// What every measurement is handed. Dropping it removes everything it made on the disk.
 pub struct Run {
     program: PathBuf,
     scratch: TempDir,
+    _running: File,
     stop: Stop,
     tell: Box<dyn Fn(&str)>,
     has_git: bool,
 }
 
 impl Run {
-    /// A run of `program` in a new directory below `dir`; `tell` hears what is going on, and `stop` ends it early.
+    /// A run of `program` in a new directory below `dir`; `tell` hears what is going on, and `stop` ends it early. What runs left
+    /// there that were killed is removed.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// When the directory cannot be made, or a left one not be removed.
     pub fn begin(program: PathBuf, dir: &Path, stop: Stop, tell: impl Fn(&str) + 'static) -> Result<Self> {
-        let scratch = tempfile::Builder::new().prefix("svcfs-bench-").tempdir_in(dir);
+        // One at a time, so that no directory is looked at that is made and not locked yet.
+        let turn = File::open(dir)?;
+        turn.lock()?;
+        sweep(dir)?;
+        let scratch = tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir);
         let scratch = scratch.with_context(|| format!("`{}` cannot be written", dir.display()))?;
-        Ok(Self { program, scratch, stop, tell: Box::new(tell), has_git: machine::is_installed("git") })
+        let running = File::create(scratch.path().join(LOCK))?;
+        running.lock()?;
+        let has_git = machine::is_installed("git");
+        Ok(Self { program, scratch, _running: running, stop, tell: Box::new(tell), has_git })
     }
 
     /// Removes what the run made.
@@ -139,6 +153,22 @@ impl Run {
     }
 }
 
+/// Removes what runs made whose process is gone.
+fn sweep(dir: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(dir)?
+        .flatten()
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+    {
+        let left = entry.path();
+        let is_over = File::open(left.join(LOCK)).is_ok_and(|running| running.try_lock().is_ok());
+        if is_over {
+            let told = || format!("`{}`, left by a benchmark that was killed, cannot be removed", left.display());
+            std::fs::remove_dir_all(&left).with_context(told)?;
+        }
+    }
+    Ok(())
+}
+
 /// Ends a run when SIGINT or SIGTERM asks for it, so that it stops its servers and removes what it made; further ones change
 /// nothing, because whoever is impatient would be left with both.
 ///
@@ -182,6 +212,21 @@ mod tests {
             Ok(())
         });
         assert_eq!((round.unwrap().latencies.len(), done), (3, 3));
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_removed_by_the_next_and_what_is_at_work_or_not_of_a_run_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        for (name, file) in [("svcfs-bench-killed", LOCK), ("svcfs-bench-of-mine", "notes.md"), ("other", LOCK)] {
+            std::fs::create_dir(place.path().join(name)).unwrap();
+            std::fs::write(place.path().join(name).join(file), "").unwrap();
+        }
+        let (one, other) = (run(place.path()), run(place.path()));
+        let left =
+            || std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+        assert!(one.scratch().exists() && other.scratch().exists(), "{:?}", left());
+        assert_eq!(left().len(), 4, "{:?}", left());
+        assert!(!place.path().join("svcfs-bench-killed").exists());
     }
 
     #[test]

@@ -60,7 +60,8 @@ impl Server {
         let mut command = Command::new(run.program());
         // A signal from the terminal is for this process, which then ends the server in good order.
         command.process_group(0);
-        command.args(["serve", "--host", "127.0.0.1", "--port", "0", "--root"]).arg(root);
+        // Nor does it outlive this process, however that ends: its input closes then.
+        command.args(["serve", "--until-stdin-closes", "--host", "127.0.0.1", "--port", "0", "--root"]).arg(root);
         if let Some(mountpoint) = mountpoint {
             command.arg("--mount").arg(mountpoint);
         }
@@ -68,7 +69,7 @@ impl Server {
         for (name, _) in std::env::vars_os().filter(|(name, _)| speaks_to_svcfs(name)) {
             command.env_remove(name);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(log)?);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(log)?);
         let started = Instant::now();
         let mut child = command.spawn().with_context(|| format!("cannot start `{}`", run.program().display()))?;
         let said = child.stdout.take().context("the server has no output")?;

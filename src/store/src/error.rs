@@ -45,6 +45,40 @@ pub enum StoreError {
     Damaged(String),
 }
 
+impl StoreError {
+    /// Nothing is there, or cannot be: a part of the way is a file.
+    pub fn is_missing(&self) -> bool {
+        use io::ErrorKind as E;
+        matches!(self.of_tree(), Some(E::NotFound | E::NotADirectory))
+    }
+
+    /// Something of another kind stands there or on the way: a directory, a file, a link.
+    pub fn is_in_the_way(&self) -> bool {
+        use io::ErrorKind as E;
+        let is_link = matches!(self, Self::Linked(_));
+        is_link || matches!(self.of_tree(), Some(E::IsADirectory | E::NotADirectory | E::DirectoryNotEmpty))
+    }
+
+    /// What the system said about a path of the tree.
+    pub(crate) fn of_tree(&self) -> Option<io::ErrorKind> {
+        match self {
+            Self::Disk { source, .. } => Some(source.kind()),
+            Self::Linked(_)
+            | Self::Git(_)
+            | Self::Unrecordable { .. }
+            | Self::Database(_)
+            | Self::State(_)
+            | Self::Repository(_)
+            | Self::Damaged(_) => None,
+        }
+    }
+
+    /// Whether somebody's git holds what is to be written; it lets go of it within milliseconds.
+    pub fn is_held(&self) -> bool {
+        matches!(self, Self::Git(error) if error.code() == git2::ErrorCode::Locked)
+    }
+}
+
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         match error {

@@ -14,13 +14,14 @@ mod log;
 mod memory;
 mod paths;
 mod probe;
+mod spares;
 mod tree;
 
 pub use error::StoreError;
 pub use fail::{FailPoint, FailPoints, Nature};
 pub use history::{
     Author, BadObject, BlameHunk, Edit, FileVersion, ForeignCommit, ForeignEntry, GitLock, History, Holder, Inspection,
-    Objects, Staged, TreeState, Way, as_recorded, mend_head, order_within, unified_diff,
+    Objects, OtherGit, Staged, TreeState, Way, as_recorded, mend_head, order_within, unified_diff,
 };
 pub use log::{
     Activity, Against, ChangePage, DayActivity, Entry, Log, LogCheck, Occurrence, PageActivity, PathChange,

@@ -36,6 +36,8 @@ pub(crate) fn explained(error: StoreError, directory: &Path, size: usize) -> Sto
         StoreError::Database(source) => matches!(
             source.sqlite_error_code(),
             Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen | ErrorCode::ReadOnly)
+                // So it calls a file that the disk cannot read.
+                | Some(ErrorCode::DatabaseCorrupt)
         ),
         // libgit2 forgets the reason when a write into its buffer fails, or misses what it could not write a moment ago.
         StoreError::Git(source) => {

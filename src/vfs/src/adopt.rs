@@ -13,7 +13,7 @@ use tracing::{debug, warn};
 
 use crate::Vfs;
 use crate::apply::many_message;
-use crate::core::{Core, is_missing};
+use crate::core::Core;
 use crate::progress::{Progress, Reporter};
 use crate::queue::{After, Before, Effect, Prepared, Receipt};
 use sets::Sets;
@@ -45,7 +45,7 @@ impl Vfs {
         let known = self.core.memory.recorded(&paths.iter().collect::<Vec<_>>());
         let recorded = known.and_then(|known| {
             let recorded = paths.iter().zip(known).filter(|(_, known)| known.is_some()).map(|(path, _)| path);
-            self.core.memory.refresh_index(recorded.collect::<Vec<_>>().into_iter())
+            self.core.refresh_index(recorded.collect::<Vec<_>>().into_iter())
         });
         if let Err(error) = recorded {
             debug!(%error, "`.git/index` could not be refreshed");
@@ -114,7 +114,7 @@ impl Vfs {
         let entries = match self.core.tree.list(directory) {
             Ok(entries) => entries,
             Err(error) => {
-                if !is_missing(&error) {
+                if !error.is_missing() {
                     warn!(page.path = %directory, %error, "a directory cannot be read; edits below it are not recorded");
                 }
                 return Ok(());

@@ -142,13 +142,14 @@ impl Vfs {
             for path in &spent {
                 self.core.tree.remove(path)?;
             }
-            return Ok(Waiting { answer: None, files, was_needed: false });
+            return Ok(Waiting { answer: None, files, was_needed: false, made: Vec::new() });
         }
         for (_, to) in &moves {
             self.core.make_room(to)?;
         }
+        let mut made = Vec::new();
         for effect in effects.iter().filter(|effect| effect.after.is_some() && moves.is_empty()) {
-            self.core.make_room(&effect.path)?;
+            made.extend(self.core.make_room(&effect.path)?);
         }
         // Once it is logged it must be possible: a set that the tree can never take would hold up all that come after it.
         let removed = spent.iter().chain(moves.iter().flat_map(|(from, to)| [from, to]));
@@ -173,7 +174,7 @@ impl Vfs {
         };
         self.core.queue.push(prepared, |prepared| self.core.show(prepared))?;
         self.core.fail.pass(FailPoint::AcceptQueued);
-        Ok(Waiting { answer: is_awaited.then_some(receiver), files, was_needed: true })
+        Ok(Waiting { answer: is_awaited.then_some(receiver), files, was_needed: true, made })
     }
 }
 
@@ -182,6 +183,8 @@ struct Waiting {
     answer: Option<Receiver<Result<Receipt, Fault>>>,
     files: Vec<Settled>,
     was_needed: bool,
+    /// Directories that were made for it, outermost first.
+    made: Vec<TreePath>,
 }
 
 impl Waiting {
@@ -192,7 +195,12 @@ impl Waiting {
             }
             return Ok(Applied { seq: core.feed.last(), commit: None, files: self.files });
         };
-        let receipt = core.answer(&answer)??; // 9
+        let outcome = core.answer(&answer)?;
+        if outcome.is_err() {
+            // Refused: what was made for it goes, unless somebody has put something there meanwhile.
+            let _ = self.made.iter().rev().try_for_each(|made| core.tree.remove_directory(made));
+        }
+        let receipt = outcome?; // 9
         Ok(Applied { seq: receipt.seq, commit: receipt.commit, files: self.files })
     }
 }
@@ -241,8 +249,8 @@ impl Core {
         }
     }
 
-    /// Directories above a file to come. A file in the way may be one whose removal is accepted and not yet done.
-    fn make_room(&self, path: &TreePath) -> Result<(), Fault> {
+    /// Makes directories above a file to come, and says which. A file in the way may be one whose removal is accepted and not yet done.
+    fn make_room(&self, path: &TreePath) -> Result<Vec<TreePath>, Fault> {
         match self.tree.make_parents(path) {
             Err(StoreError::Disk { source, .. })
                 if source.kind() == ErrorKind::NotADirectory && !self.overlay.is_empty() =>

@@ -52,7 +52,11 @@ pub(crate) struct Core {
     pub(crate) lost: Mutex<BTreeSet<TreePath>>,
     pub(crate) stamps: AtomicU64,
     pub(crate) fail: FailPoints,
+    /// Who compares paths with the tree that a person's commit has something to say about; nobody where nothing is watched.
+    pub(crate) doubter: Mutex<Option<Doubter>>,
 }
+
+pub(crate) type Doubter = Box<dyn Fn(Vec<TreePath>) + Send>;
 
 /// A page that went away under another, unversioned name.
 pub(crate) struct Departure {
@@ -84,6 +88,21 @@ impl Core {
         self.memory.git().ok_or_else(missing)
     }
 
+    /// Has paths compared with the tree, soon and elsewhere.
+    pub(crate) fn doubt(&self, paths: Vec<TreePath>) {
+        if let Some(doubter) = &*self.doubter.lock() {
+            doubter(paths);
+        }
+    }
+
+    /// Brings `.git/index` up to date for paths whose file on disk is what is recorded; what a person staged is left alone.
+    ///
+    /// # Errors
+    /// As [`History::refresh_index`].
+    pub(crate) fn refresh_index<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) -> Result<(), StoreError> {
+        self.memory.refresh_index(paths, |path, content| self.log.had(path, content))
+    }
+
     /// What stands at a path now; links are not followed.
     pub(crate) fn present(&self, path: &TreePath) -> Result<Present, Fault> {
         match self.overlay.get(path) {
@@ -112,10 +131,10 @@ impl Core {
                     };
                     Ok(Present::Leaf(Leaf { disk, ..Leaf::new(content, kind) }, true))
                 }
-                Err(error) if is_missing(&error) => Ok(Present::Absent),
+                Err(error) if error.is_missing() => Ok(Present::Absent),
                 Err(error) => Err(error.into()),
             },
-            Err(error) if is_missing(&error) => Ok(Present::Absent),
+            Err(error) if error.is_missing() => Ok(Present::Absent),
             Err(error) => Err(error.into()),
         }
     }
@@ -124,7 +143,7 @@ impl Core {
     pub(crate) fn standing(&self, path: &TreePath) -> Result<Option<Leaf>, StoreError> {
         match self.tree.read_leaf(path) {
             Ok((content, stat)) => Ok(Some(Leaf::new(content, stat.file_kind().unwrap_or(FileKind::Regular)))),
-            Err(error) if is_missing(&error) || is_in_the_way(&error) => Ok(None),
+            Err(error) if error.is_missing() || error.is_in_the_way() => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -145,7 +164,7 @@ impl Core {
             None => self.install(path, leaf).map(|()| Placed::Done),
         };
         match put() {
-            Err(error) if is_in_the_way(&error) => match self.tree.remove_directory(path).and_then(|()| put()) {
+            Err(error) if error.is_in_the_way() => match self.tree.remove_directory(path).and_then(|()| put()) {
                 Err(_) => kept_if_in_the_way(path, Err(error)).map(|()| Placed::Done),
                 outcome => outcome,
             },
@@ -215,34 +234,11 @@ fn installing<'a>(path: &'a TreePath, leaf: &'a Leaf) -> Install<'a> {
     Install { path, content, kind: *kind, disk: *disk }
 }
 
-/// Nothing is there, or cannot be: a part of the way is a file.
-pub(crate) fn is_missing(error: &StoreError) -> bool {
-    use std::io::ErrorKind as E;
-    matches!(error, StoreError::Disk { source, .. } if matches!(source.kind(), E::NotFound | E::NotADirectory))
-}
-
-/// Something of another kind stands there or on the way: a directory, a file, a link.
-pub(crate) fn is_in_the_way(error: &StoreError) -> bool {
-    use std::io::ErrorKind as E;
-    match error {
-        StoreError::Linked(_) => true,
-        StoreError::Disk { source, .. } => {
-            matches!(source.kind(), E::IsADirectory | E::NotADirectory | E::DirectoryNotEmpty)
-        }
-        StoreError::Git(_)
-        | StoreError::Unrecordable { .. }
-        | StoreError::Database(_)
-        | StoreError::State(_)
-        | StoreError::Repository(_)
-        | StoreError::Damaged(_) => false,
-    }
-}
-
 /// Somebody put something of another kind where a logged change belongs. History has the change; theirs is an edit on top of it,
 /// which the next look at the tree records.
 pub(crate) fn kept_if_in_the_way(path: &TreePath, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
     match outcome {
-        Err(error) if is_in_the_way(&error) => {
+        Err(error) if error.is_in_the_way() => {
             warn!(page.path = %path, %error, "something made behind the server is in the way; it is kept");
             Ok(())
         }

@@ -135,6 +135,7 @@ impl Vfs {
             unflushed: Mutex::default(),
             lost: Mutex::default(),
             stamps: AtomicU64::new(1),
+            doubter: Mutex::default(),
         });
         let committer =
             opening::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;
@@ -163,8 +164,8 @@ impl Vfs {
     /// Finishes every accepted write, flushes and lets go of the root. Handles that are still open publish what they hold.
     ///
     /// # Errors
-    /// `Internal` when the log cannot be closed; everything accepted is in it then. What the disk said, with the paths, when it
-    /// refused saves that nobody waited for until the end: they are lost.
+    /// What the disk said, with the paths, when it refused saves that nobody waited for until the end: they are lost. What it said
+    /// when the log cannot be closed; everything acknowledged is in it then.
     pub fn close(&self) -> Result<(), Fault> {
         drop(self.watcher.lock().take());
         self.publish_all();
@@ -175,10 +176,22 @@ impl Vfs {
             return Err(Fault::internal("the committer died"));
         }
         self.core.memory.close();
-        self.core.log.close()?;
+        let closed = self.core.log.close();
         if let Some(lock) = self.lock.lock().take() {
             lock.0.unlock().map_err(Fault::internal)?;
         }
+        self.nothing_lost()?;
+        closed.map_err(|error| {
+            let fault = Fault::from(error);
+            let text = format!(
+                "the log could not be closed; everything acknowledged is in it, and the next start goes on from there: {fault}"
+            );
+            Fault::new(fault.kind(), text).caused_by(fault)
+        })
+    }
+
+    /// Names the saves that nobody waited for and that the disk refused until the end.
+    fn nothing_lost(&self) -> Result<(), Fault> {
         let lost: Vec<_> = std::mem::take(&mut *self.core.lost.lock()).iter().map(|path| format!("`{path}`")).collect();
         if lost.is_empty() {
             return Ok(());

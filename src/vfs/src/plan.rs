@@ -9,7 +9,7 @@ use bytes::Bytes;
 use svcfs_base::{Caller, Change, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, Settled, TreePath};
 use svcfs_store::StatKind;
 
-use crate::core::{Core, Departure, Present, is_missing};
+use crate::core::{Core, Departure, Present};
 use crate::gate::{Gate, Proposal};
 use crate::overlay::{Leaf, Pending};
 use crate::place::Place;
@@ -157,7 +157,7 @@ impl<'a> Plan<'a> {
             match self.core.tree.stat(&above) {
                 Ok(stat) if stat.kind == StatKind::Directory => return Ok(()),
                 Ok(_) => return Err(Fault::not_directory(&above)),
-                Err(error) if is_missing(&error) => {}
+                Err(error) if error.is_missing() => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -18,6 +18,7 @@ mod faults;
 mod gathered;
 mod hostile;
 mod model;
+mod others;
 mod stop;
 mod strategies;
 
@@ -75,7 +76,11 @@ impl TestSpace {
         String::from_utf8(self.vfs.read(Door::Http, &at(path)).unwrap().content.to_vec()).unwrap()
     }
     pub(crate) fn git(&self, arguments: &[&str]) -> String {
-        let output = Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
+        let run = || Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
+        // A pack that `git fsck` has listed may be merged into another before it is read.
+        let is_overtaken = |stderr: &[u8]| String::from_utf8_lossy(stderr).contains("index not opened");
+        let output = (0..5).map(|_| run()).find(|output| output.status.success() || !is_overtaken(&output.stderr));
+        let output = output.unwrap_or_else(run);
         assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }

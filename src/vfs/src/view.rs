@@ -8,7 +8,6 @@ use svcfs_base::{Door, ETag, Fault, FileKind, Name, TreePath};
 use svcfs_store::{Special, Stat, StatKind, StoreError};
 
 use crate::Vfs;
-use crate::core::is_missing;
 use crate::overlay::Leaf;
 
 /// What stands at a path.
@@ -305,7 +304,7 @@ impl Vfs {
         let standing = match self.core.tree.stat(path) {
             Ok(stat) if stat.kind != StatKind::Directory => Some(stat),
             Ok(_) => None,
-            Err(error) if is_missing(&error) => None,
+            Err(error) if error.is_missing() => None,
             Err(error) => return Err(error.into()),
         };
         let (uid, gid) = match (leaf.disk.owner, &standing) {
@@ -356,5 +355,5 @@ fn child_name(directory: &TreePath, path: &TreePath) -> Option<Name> {
 
 /// A path through a file, or one that is not there, is simply not found.
 pub(crate) fn not_there(path: &TreePath, error: StoreError) -> Fault {
-    if is_missing(&error) { Fault::file_not_found(path) } else { error.into() }
+    if error.is_missing() { Fault::file_not_found(path) } else { error.into() }
 }

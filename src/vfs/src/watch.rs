@@ -13,7 +13,7 @@ use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use svcfs_base::{Fault, TreePath};
-use svcfs_store::StatKind;
+use svcfs_store::{OtherGit, StatKind};
 use tracing::{debug, info, warn};
 
 use crate::Vfs;
@@ -26,10 +26,11 @@ const MAX_DELAY: Duration = Duration::from_secs(1);
 /// The whole tree is compared this often, for events that were missed.
 const RESCAN: Duration = Duration::from_secs(3600);
 /// A git command of a person is given this long to finish before we look at what it wrote.
-const GIT_BUSY: Duration = Duration::from_millis(500);
-
-/// Nor longer than this: a command that died leaves its lock behind.
-const GIT_BUSY_AT_MOST: Duration = Duration::from_secs(60);
+const GIT_BUSY: Duration = Duration::from_secs(5);
+/// How long after its last write to `.git/index` it may still be about to move the branch.
+const GIT_GRACE: Duration = Duration::from_millis(100);
+/// How often we look whether it is done.
+const GIT_LOOK: Duration = Duration::from_millis(50);
 
 /// Watches a root until dropped.
 pub(crate) struct Watcher {
@@ -56,6 +57,8 @@ fn watch_below(notifier: &mut (dyn notify::Watcher + Send), vfs: &Vfs, directory
 
 enum Message {
     Seen(notify::Result<notify::Event>),
+    /// A person's commit changed these in history: the tree may have something else.
+    Doubted(Vec<TreePath>),
     Stop,
 }
 
@@ -77,6 +80,11 @@ impl Watcher {
             notifier = Box::new(notify::PollWatcher::new(handler, config).map_err(Fault::internal)?);
             watch_below(&mut *notifier, vfs, &TreePath::root()).map_err(Fault::internal)?;
         }
+        let tell = sender.clone();
+        *vfs.core.doubter.lock() = Some(Box::new(move |paths| {
+            // The receiver is gone only while stopping.
+            let _ = tell.send(Message::Doubted(paths));
+        }));
         let notifier = Arc::new(Mutex::new(Some(notifier)));
         let follower = Follower {
             vfs: Arc::downgrade(vfs),
@@ -84,6 +92,7 @@ impl Watcher {
             notifier: Arc::clone(&notifier),
             seen: BTreeSet::new(),
             first: None,
+            other: None,
         };
         let thread = std::thread::Builder::new()
             .name("watcher".to_owned())
@@ -112,6 +121,8 @@ struct Follower {
     notifier: Notifier,
     seen: BTreeSet<TreePath>,
     first: Option<Instant>,
+    /// A git command that we wait for, and since when.
+    other: Option<(OtherGit, Instant)>,
 }
 
 impl Follower {
@@ -130,6 +141,10 @@ impl Follower {
                         continue;
                     }
                 }
+                Ok(Message::Doubted(paths)) => {
+                    self.doubt(paths);
+                    continue;
+                }
                 Ok(Message::Seen(Err(error))) => {
                     warn!(%error, "watching the root failed for a moment; comparing all of it");
                     rescan_due = Instant::now();
@@ -137,12 +152,13 @@ impl Follower {
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let Some(vfs) = self.vfs.upgrade() else { return };
-            if self.is_git_busy() {
+            if self.is_git_busy(&vfs) {
                 // A checkout or merge is writing; what it leaves is looked at when it is done.
                 drop(vfs);
-                match messages.recv_timeout(GIT_BUSY) {
+                match messages.recv_timeout(GIT_LOOK) {
                     Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                     Ok(Message::Seen(Ok(event))) => self.note(event),
+                    Ok(Message::Doubted(paths)) => self.doubt(paths),
                     Ok(Message::Seen(Err(_))) => rescan_due = Instant::now(),
                     Err(RecvTimeoutError::Timeout) => {}
                 }
@@ -181,6 +197,11 @@ impl Follower {
         }
     }
 
+    fn doubt(&mut self, paths: Vec<TreePath>) {
+        self.seen.extend(paths);
+        self.first.get_or_insert_with(Instant::now);
+    }
+
     /// A new directory is watched before it is looked at: what is made in it meanwhile is seen one way or the other.
     fn watch_new(&self, vfs: &Vfs, path: &TreePath) {
         let is_directory = vfs.core.tree.stat(path).is_ok_and(|stat| stat.kind == StatKind::Directory);
@@ -193,7 +214,7 @@ impl Follower {
 
     fn look(&mut self, vfs: &Vfs, rescan_due: &mut Instant) {
         let paths: Vec<_> = std::mem::take(&mut self.seen).into_iter().filter(|path| !path.is_root()).collect();
-        self.first = None;
+        (self.first, self.other) = (None, None);
         let outcome = if *rescan_due <= Instant::now() {
             *rescan_due = Instant::now() + RESCAN;
             vfs.rescan()
@@ -212,10 +233,14 @@ impl Follower {
         }
     }
 
-    /// A lock that has been there for long has lost its process, and keeps nobody waiting.
-    fn is_git_busy(&self) -> bool {
-        let lock = std::fs::symlink_metadata(self.root.join(".git/index.lock"));
-        let taken = lock.and_then(|lock| lock.modified());
-        taken.is_ok_and(|taken| taken.elapsed().is_ok_and(|age| age < GIT_BUSY_AT_MOST))
+    /// Whether the git command that was at work when we first wanted to look is in the middle of something. Those that come after
+    /// it are not waited for: somebody may try again and again what cannot be done before we have looked.
+    fn is_git_busy(&mut self, vfs: &Vfs) -> bool {
+        let Some(history) = vfs.core.memory.git() else { return false };
+        let found = || Some((history.other_at_work(GIT_GRACE, None)?, Instant::now()));
+        self.other = self.other.take().or_else(found);
+        self.other
+            .as_ref()
+            .is_some_and(|(other, since)| history.is_at_work(other, GIT_GRACE) && since.elapsed() < GIT_BUSY)
     }
 }

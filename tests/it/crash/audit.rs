@@ -49,7 +49,7 @@ fn difference(found: &Pages, expected: &Pages, in_flight: Option<&Deed>) -> Stri
 }
 
 /// One commit as a deed: what git says was done, with hashes in place of contents.
-type Done = (String, String, BTreeMap<String, Option<String>>);
+pub type Done = (String, String, BTreeMap<String, Option<String>>);
 
 /// History has every acknowledged deed once, under its author and message, and nothing else.
 pub fn history(what: &str, root: &Path, ledgers: &[&Ledger]) {
@@ -114,7 +114,7 @@ pub fn gathered_history(what: &str, root: &Path, ledgers: &[&Ledger]) {
 }
 
 /// Every commit but that of the seed, which was there before the first server; oldest first.
-fn commits(root: &Path, message: &str) -> Vec<Done> {
+pub fn commits(root: &Path, message: &str) -> Vec<Done> {
     let format = format!("--format=%x01%an%x02{message}%x02");
     let log = git(root, &["log", "--reverse", "--topo-order", "--raw", "--no-abbrev", "--no-renames", "-z", &format]);
     let all = log.split('\u{1}').skip(1).map(done);

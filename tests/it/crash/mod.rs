@@ -6,7 +6,9 @@ pub mod ledger;
 pub mod load;
 pub mod random;
 pub mod server;
+mod told;
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,6 +17,7 @@ use ledger::Ledger;
 use load::{Driver, Scene};
 use random::Random;
 use server::{Binary, Server};
+use told::Told;
 
 use crate::space::{can_mount, folder, git, leftovers, tree};
 
@@ -43,20 +46,63 @@ impl Drop for Killer<'_> {
 }
 
 /// Settings under which commits are gathered, most of them unmade when the server is killed.
-const GATHERING: &str = "[versioning]\nasync_commit = true\nbatch_window_ms = 150\nbatch_max_size = 4\n";
+pub const GATHERING: &str = "[versioning]\nasync_commit = true\nbatch_window_ms = 150\nbatch_max_size = 4\n";
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
-    lives("", 10, audit::history);
+    lives("", 10, with_git(audit::history));
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_when_a_server_that_gathers_commits_is_killed_under_load() {
-    lives(GATHERING, 4, audit::gathered_history);
+    lives(GATHERING, 4, with_git(audit::gathered_history));
 }
 
-/// Servers with some settings, each killed under load; what history must be like after each.
-fn lives(config: &str, rounds: u64, history: impl Fn(&str, &Path, &[&Ledger])) {
+#[test]
+fn nothing_acknowledged_is_lost_when_a_server_that_keeps_snapshots_is_killed_under_load() {
+    let mut told = Told::default();
+    lives("[versioning]\nstrategy = \"cow\"\nmax_versions = -1\n", 3, |what, after| match after {
+        After::Opened(address) => told.read_on(address),
+        After::Stopped(root, ledgers) => {
+            told.check(what, ledgers);
+            told::snapshots(what, root, ledgers);
+            told::whole(what, root, ledgers);
+        }
+    });
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_a_server_that_keeps_no_versions_is_killed_under_load() {
+    let mut told = Told::default();
+    lives("[versioning]\nstrategy = \"none\"\n", 3, |what, after| match after {
+        After::Opened(address) => told.read_on(address),
+        After::Stopped(root, ledgers) => {
+            told.check(what, ledgers);
+            told::whole(what, root, ledgers);
+        }
+    });
+}
+
+/// A moment in which a root is looked at.
+enum After<'a> {
+    /// A server runs that nobody has asked for anything, or that was started after a kill and whose pages are as they should be.
+    Opened(SocketAddr),
+    /// That one has ended.
+    Stopped(&'a Path, &'a [&'a Ledger]),
+}
+
+/// Looks at a root whose history git has.
+fn with_git(history: impl Fn(&str, &Path, &[&Ledger])) -> impl FnMut(&str, After) {
+    move |what, after| {
+        let After::Stopped(root, ledgers) = after else { return };
+        history(what, root, ledgers);
+        leftovers::check_root(root, &root.with_file_name("clone"));
+        assert_eq!(tree::files(root), git::head(root), "{what}: the tree differs from the newest commit");
+    }
+}
+
+/// Servers with some settings, each killed under load, and what to look at before the first and after each.
+fn lives(config: &str, rounds: u64, mut look: impl FnMut(&str, After)) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = setting("SVCFS_CRASH_SEED").unwrap_or(u64::from(now.subsec_nanos()));
     let rounds = setting("SVCFS_CRASH_ROUNDS").unwrap_or(rounds);
@@ -73,6 +119,9 @@ fn lives(config: &str, rounds: u64, history: impl Fn(&str, &Path, &[&Ledger])) {
         Driver::all(mountpoint.is_some()).into_iter().map(|driver| (driver, Ledger::default())).collect();
     for round in 0..rounds {
         let mut server = binary.serve(&root, mountpoint.as_deref());
+        if round == 0 {
+            look("at the start", After::Opened(server.address()));
+        }
         let target = 20 + random.below(100);
         let scene = Scene::new(server.address(), mountpoint.as_deref(), &|_, _| 0);
         std::thread::scope(|scope| {
@@ -92,11 +141,11 @@ fn lives(config: &str, rounds: u64, history: impl Fn(&str, &Path, &[&Ledger])) {
         for (driver, ledger) in &mut ledgers {
             audit::pages(&format!("round {round}, {driver:?}"), server.address(), ledger);
         }
+        let what = format!("round {round}");
+        look(&what, After::Opened(server.address()));
         server.stop();
         let all: Vec<_> = ledgers.iter().map(|(_, ledger)| ledger).collect();
-        history(&format!("round {round}"), &root, &all);
-        leftovers::check_root(&root, &folder.path().join("clone"));
-        assert_eq!(tree::files(&root), git::head(&root), "round {round}: the tree differs from the newest commit");
+        look(&what, After::Stopped(&root, &all));
         binary.check_index(&root);
     }
     let deeds: usize = ledgers.iter().map(|(_, ledger)| ledger.deeds.len()).sum();

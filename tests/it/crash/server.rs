@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -164,6 +164,12 @@ impl Server {
 
     /// SIGTERM, and the clean end that must follow.
     pub fn stop(mut self) {
+        let ended = self.end();
+        assert!(ended.success(), "{ended:?}; its log:\n{}", self.said());
+    }
+
+    /// SIGTERM, and the end that must follow, however it is.
+    pub fn end(&mut self) -> ExitStatus {
         kill(Pid::from_raw(self.pid().cast_signed()), Signal::SIGTERM).unwrap();
         let mut child = self.child.take().unwrap();
         let mut ended = None;
@@ -171,7 +177,7 @@ impl Server {
             ended = child.try_wait().unwrap();
             ended.is_some()
         });
-        assert!(ended.is_some_and(|status| status.success()), "{ended:?}; its log:\n{}", self.said());
+        ended.unwrap()
     }
 }
 

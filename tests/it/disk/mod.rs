@@ -1,10 +1,12 @@
 //! Disks that refuse: full, turned read-only, without permission. A refusal is told as what it is, changes nothing, and ends
 //! when its cause ends; what was acknowledged is there.
 
+mod failing;
 mod filling;
 pub mod image;
 mod refusing;
 mod starting;
+pub mod writers;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -57,7 +59,7 @@ fn save(at: &Path, text: &str) -> io::Result<()> {
 }
 
 /// The same, and asks for it to be safe.
-fn save_safely(at: &Path, text: &str) -> io::Result<()> {
+pub fn save_safely(at: &Path, text: &str) -> io::Result<()> {
     let mut file = File::create(at)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()

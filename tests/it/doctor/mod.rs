@@ -41,8 +41,16 @@ struct Told {
 
 impl Patient {
     fn new() -> Self {
+        Self::keeping("")
+    }
+    /// A root with some settings.
+    fn keeping(config: &str) -> Self {
         let patient = Self { folder: folder(), binary: Binary::build() };
         fs::write(patient.at("seed.md"), "# Seed\n").unwrap();
+        if !config.is_empty() {
+            fs::create_dir(patient.at(".svc")).unwrap();
+            fs::write(patient.at(".svc/config.toml"), config).unwrap();
+        }
         let (server, client) = patient.serve();
         for text in ["# Kept\n\nwalrus\n", "# Kept\n\nwalrus and otter\n", "# Kept\n\notter\n"] {
             must_put(&client, "kept.md", text);

@@ -98,6 +98,36 @@ fn looking_changes_nothing() {
 }
 
 #[test]
+fn without_git_the_tree_is_compared_with_the_log_and_what_is_mended_is_said_as_it_is() {
+    for strategy in ["cow", "none"] {
+        let patient = Patient::keeping(&format!("versioning.strategy = \"{strategy}\"\n"));
+        // A repository of somebody else's.
+        git::git(&patient.root(), &["init", "-q"]);
+        patient.doctor(&[]).must_be_silent(strategy);
+        let modified = patient.at("kept.md").metadata().unwrap().modified().unwrap();
+        fs::write(patient.at("kept.md"), "# Kept\n\nadder\n").unwrap();
+        File::options().write(true).open(patient.at("kept.md")).unwrap().set_modified(modified).unwrap();
+        fs::remove_file(patient.at("folder/other.md")).unwrap();
+        let told = patient.doctor(&[]);
+        let paths = ["folder/other.md (edited or removed)", "kept.md (edited or removed)"];
+        assert_eq!(told.of("tree")["paths"], serde_json::json!(paths), "{strategy}");
+        let mended = patient.doctor(&["--fix"]);
+        mended.must_be_silent(strategy);
+        assert!(mended.answer["mended"].to_string().contains("differed from the log"), "{}", mended.answer);
+        patient.doctor(&[]).must_be_silent(strategy);
+        fs::write(patient.at(".svc/state/log.db"), "rubbish").unwrap();
+        let told = patient.doctor(&[]);
+        assert!(!told.of("log")["fix"].as_str().unwrap().contains("git"), "{}", told.of("log"));
+        let mended = patient.doctor(&["--fix"]);
+        mended.must_be_silent(strategy);
+        assert!(mended.answer["mended"].to_string().contains("from the files as they are"), "{}", mended.answer);
+        let (server, client) = patient.serve();
+        assert_eq!(page(&client, "kept.md").as_deref(), Some("# Kept\n\nadder\n"));
+        server.stop();
+    }
+}
+
+#[test]
 fn an_edit_that_size_and_time_hide_is_found_and_recorded() {
     let patient = Patient::new();
     let file = patient.at("kept.md");

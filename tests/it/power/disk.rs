@@ -1,4 +1,4 @@
-//! A disk that keeps a record of everything it is told, and knows what it may hold when its power goes.
+//! A disk that keeps a record of everything it is told, knows what it may hold when its power goes, and fails when it shall.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -81,11 +81,48 @@ fn overwrite(bytes: &mut [u8], at: usize, new: &[u8]) {
     bytes[at..at + new.len()].copy_from_slice(new);
 }
 
+/// What a disk is asked to do.
+#[derive(Clone, Copy)]
+pub enum Order<'a> {
+    Read,
+    Write(&'a [u8]),
+    Flush,
+}
+
+impl Order<'_> {
+    /// Whether it writes a block that begins with these bytes.
+    pub fn has_block(&self, beginning: &[u8]) -> bool {
+        matches!(self, Order::Write(bytes) if bytes.chunks(SECTOR).any(|sector| sector.starts_with(beginning)))
+    }
+
+    /// Whether it writes these bytes, wherever they stand in a block.
+    pub fn has(&self, wanted: &[u8]) -> bool {
+        matches!(self, Order::Write(bytes) if bytes.windows(wanted.len()).any(|found| found == wanted))
+    }
+}
+
+/// Says what a disk that is broken fails at.
+type Failing = Box<dyn FnMut(Order<'_>) -> bool + Send>;
+
 /// What the disk holds now, and its record.
 #[derive(Default)]
 struct State {
     now: Vec<u8>,
     record: Record,
+    failing: Option<Failing>,
+    /// Orders it failed at.
+    failures: usize,
+}
+
+impl State {
+    /// Fails at an order when it shall; nothing of it happens then.
+    fn obey(&mut self, order: Order<'_>) -> Result<(), Errno> {
+        if self.failing.as_mut().is_some_and(|fails| fails(order)) {
+            self.failures += 1;
+            return Err(Errno::EIO);
+        }
+        Ok(())
+    }
 }
 
 /// The one file of a filesystem: what a loop device or a guest takes for its disk.
@@ -151,7 +188,10 @@ impl Filesystem for Recorder {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let state = self.state();
+        let mut state = self.state();
+        if let Err(error) = state.obey(Order::Read) {
+            return reply.error(error);
+        }
         let start = usize::try_from(offset).unwrap().min(state.now.len());
         let end = (start + size as usize).min(state.now.len());
         reply.data(&state.now[start..end]);
@@ -174,6 +214,9 @@ impl Filesystem for Recorder {
         if at + bytes.len() > state.now.len() {
             return reply.error(Errno::ENOSPC);
         }
+        if let Err(error) = state.obey(Order::Write(bytes)) {
+            return reply.error(error);
+        }
         overwrite(&mut state.now, at, bytes);
         state.record.events.push(Event::Write(at, bytes.into()));
         drop(state);
@@ -181,7 +224,12 @@ impl Filesystem for Recorder {
     }
 
     fn fsync(&self, _request: &Request, _inode: INodeNo, _file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        self.state().record.events.push(Event::Flush);
+        let mut state = self.state();
+        if let Err(error) = state.obey(Order::Flush) {
+            return reply.error(error);
+        }
+        state.record.events.push(Event::Flush);
+        drop(state);
         reply.ok();
     }
 }
@@ -194,8 +242,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk with an empty filesystem that is a knowledge root; none, with the reason printed, where disks cannot be mounted.
-    pub fn formatted() -> Option<Self> {
+    /// A disk whose filesystem is a knowledge root with some settings; none, with the reason printed, where disks cannot be mounted.
+    pub fn formatted(config: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(NAME);
         fs::File::create(&file).unwrap().set_len(SIZE as u64).unwrap();
@@ -206,6 +254,8 @@ impl Disk {
             disk.mount("")?;
             fs::remove_dir(disk.root().join("lost+found")).unwrap();
             fs::write(disk.root().join("seed.md"), "# Seed\n").unwrap();
+            fs::create_dir(disk.root().join(".svc")).unwrap();
+            fs::write(disk.root().join(".svc/config.toml"), config).unwrap();
             disk.unmount();
             Ok(disk)
         });
@@ -258,6 +308,18 @@ impl Disk {
     /// How many events the record has by now.
     pub fn position(&self) -> usize {
         self.recorder.state().record.len()
+    }
+
+    /// Breaks the disk: what `fails` says is answered with an input/output error from now on.
+    pub fn break_down(&self, fails: impl FnMut(Order<'_>) -> bool + Send + 'static) {
+        self.recorder.state().failing = Some(Box::new(fails));
+    }
+
+    /// Makes the disk work again; how often it failed since it broke down.
+    pub fn repair(&self) -> usize {
+        let mut state = self.recorder.state();
+        state.failing = None;
+        std::mem::take(&mut state.failures)
     }
 
     /// Ends the record and hands it out.

@@ -17,7 +17,7 @@ use super::{CACHES, Ledgers, MOUNTED, Trial, rest, seed};
 use crate::crash::load::{Driver, Scene, Step};
 use crate::crash::random::Random;
 use crate::crash::server::Binary;
-use crate::crash::{ledger::Ledger, setting};
+use crate::crash::{audit, ledger::Ledger, setting};
 use crate::space::wait;
 
 /// Where kernel, first filesystem and programs of the guest are.
@@ -161,10 +161,10 @@ fn nothing_acknowledged_is_lost_when_a_machine_loses_its_power() {
         return;
     };
     let rounds = setting("SVCFS_POWER_ROUNDS").unwrap_or(1);
-    let mut trial = Trial { binary: Binary::build(), random: Random::new(seed()), cuts: 0 };
+    let mut trial = Trial { binary: Binary::build(), random: Random::new(seed()), history: audit::history, cuts: 0 };
     let mut deeds = 0;
     for round in 0..rounds {
-        let Some(disk) = Disk::formatted() else { return };
+        let Some(disk) = Disk::formatted("") else { return };
         let options = MOUNTED[trial.random.below(MOUNTED.len())];
         disk.record();
         let ledgers = worked(&parts, &disk, options, &mut trial.random);

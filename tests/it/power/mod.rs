@@ -1,8 +1,10 @@
 //! The power goes: what was acknowledged as safe is there, whatever the disk did with what it was not told to flush.
 
-mod disk;
+pub mod disk;
+mod first;
 mod guest;
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread::scope;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,14 +13,14 @@ use crate::crash::ledger::Ledger;
 use crate::crash::load::{Driver, Scene, Step};
 use crate::crash::random::Random;
 use crate::crash::server::Binary;
-use crate::crash::{audit, setting};
+use crate::crash::{GATHERING, audit, setting};
 use crate::space::{can_mount, git, leftovers, tree, wait};
 use disk::{Cache, Disk, Record};
 
 /// How the filesystem may have been mounted: how often it writes by itself, and in which order.
 const MOUNTED: [&str; 4] =
     ["commit=300", "commit=1,data=writeback,noauto_da_alloc", "commit=300,noauto_da_alloc", "commit=1,data=journal"];
-const CACHES: [Cache; 3] = [Cache::Written, Cache::Lost, Cache::Torn];
+pub const CACHES: [Cache; 3] = [Cache::Written, Cache::Lost, Cache::Torn];
 /// How long a power cut lasts. The next server believes that its machine was started at most a second ago.
 const OUTAGE: Duration = Duration::from_millis(1100);
 /// Cuts of the work in each round; each recovery is cut off, too.
@@ -30,6 +32,8 @@ type Ledgers = Vec<(Driver, Ledger)>;
 struct Trial {
     binary: Binary,
     random: Random,
+    /// What history must be like.
+    history: fn(&str, &Path, &[&Ledger]),
     /// Cuts that were looked at.
     cuts: usize,
 }
@@ -87,7 +91,7 @@ impl Trial {
             audit::pages(&format!("{what}, {driver:?}"), server.address(), ledger);
         }
         server.stop();
-        audit::history(what, &disk.root(), &ledgers.iter().map(|(_, ledger)| ledger).collect::<Vec<_>>());
+        (self.history)(what, &disk.root(), &ledgers.iter().map(|(_, ledger)| ledger).collect::<Vec<_>>());
         leftovers::check_root(&disk.root(), &disk.aside("clone"));
         assert_eq!(
             tree::files(&disk.root()),
@@ -123,7 +127,7 @@ impl Drop for Over<'_> {
 }
 
 /// Waits until a machine that lost its power a moment ago could be up again: what was written after it was is somebody's edit.
-fn rest() {
+pub fn rest() {
     let cut = SystemTime::now();
     wait::until("the machine is up again", || cut.elapsed().is_ok_and(|passed| passed > OUTAGE));
 }
@@ -133,7 +137,7 @@ fn at(ledgers: &Ledgers, moment: usize) -> Ledgers {
 }
 
 /// What the chances of a test come from; said, so that it can be played again.
-fn seed() -> u64 {
+pub fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = setting("SVCFS_POWER_SEED").unwrap_or(u64::from(now.subsec_nanos()));
     println!("seed {seed}: SVCFS_POWER_SEED={seed} plays it again (threads will still meet in other ways)");
@@ -142,9 +146,19 @@ fn seed() -> u64 {
 
 #[test]
 fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush() {
+    cuts("", CUTS, audit::history);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush_when_commits_are_gathered() {
+    cuts(GATHERING, CUTS / 2, audit::gathered_history);
+}
+
+/// Servers with some settings on a disk whose power is cut so many times in each round, and in as many recoveries.
+fn cuts(config: &str, cuts: usize, history: fn(&str, &Path, &[&Ledger])) {
     let rounds = setting("SVCFS_POWER_ROUNDS").unwrap_or(1);
-    let Some(mut disk) = Disk::formatted() else { return };
-    let mut trial = Trial { binary: Binary::build(), random: Random::new(seed()), cuts: 0 };
+    let Some(mut disk) = Disk::formatted(config) else { return };
+    let mut trial = Trial { binary: Binary::build(), random: Random::new(seed()), history, cuts: 0 };
     let drivers = Driver::all(can_mount()).into_iter();
     let mut ledgers: Ledgers = drivers.map(|driver| (driver, Ledger::default())).collect();
     for _ in 0..rounds {
@@ -152,7 +166,7 @@ fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush() {
         let record = trial.work(&disk, &mut ledgers, options);
         let mut recoveries = Vec::new();
         rest();
-        for _ in 0..CUTS {
+        for _ in 0..cuts {
             let (cut, cache) = trial.choose(&record);
             let left = at(&ledgers, cut);
             let disk = trial.cut((&record, cut, cache), &mut left.clone(), options);

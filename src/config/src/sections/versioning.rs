@@ -62,18 +62,28 @@ impl Versioning {
         }
     }
 
-    /// Keys that have no effect with the strategy, and what to say of each when it is set.
-    pub(crate) const fn faults(&self) -> &'static [(&'static str, &'static str)] {
-        match self.strategy {
+    /// Keys that have no effect beside the others, and what to say of each when it is set.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let of_strategy = match self.strategy {
             Strategy::Git => WITHOUT_SNAPSHOTS,
             Strategy::Cow => WITHOUT_COMMITS,
             Strategy::None => WITHOUT_VERSIONS,
-        }
+        };
+        let Self { batch_window_ms, batch_max_size, .. } = Self::default();
+        // What holds anyway may be written out.
+        let of_window = [
+            ("versioning.batch_window_ms", self.batch_window_ms != batch_window_ms),
+            ("versioning.batch_max_size", self.batch_max_size != batch_max_size),
+        ];
+        let has_no_window = self.strategy == Strategy::Git && !self.async_commit;
+        let of_window = of_window.into_iter().filter(move |(_, is_other)| has_no_window && *is_other);
+        of_strategy.iter().copied().chain(of_window.map(|(key, _)| (key, NO_WINDOW)))
     }
 }
 
 const NO_COMMITS: &str =
     "has no effect where versions are no commits; remove it, or set `versioning.strategy = \"git\"`";
+const NO_WINDOW: &str = "has no effect without `versioning.async_commit = true`; remove it, or set that";
 const WITHOUT_SNAPSHOTS: &[(&str, &str)] = &[(
     "versioning.max_versions",
     "has no effect with `versioning.strategy = \"git\"`, which keeps every version; remove it",

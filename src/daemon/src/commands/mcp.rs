@@ -44,7 +44,7 @@ impl Mcp {
         must_be_initialised(&path)?;
         let settings = settings(&path, config.as_deref(), Overrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::WARN)?;
-        let listening = signals::listen()?;
+        let listening = signals::listen(false)?;
         let root = Root::open(&path, settings, true).map_err(|fault| {
             let served = presence::holder(&path, &fault).and_then(|holder| holder.served);
             let advice = match served.and_then(|served| served.url) {

@@ -50,7 +50,7 @@ impl Mount {
         must_be_initialised(&path)?;
         let settings = settings(&path, config.as_deref(), Overrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
-        let listening = signals::listen()?;
+        let listening = signals::listen(false)?;
         presence::bury(&path)?;
         let advice = "give its `svcfs serve` the flag --mount instead, or stop it first";
         let root = Root::open(&path, settings, true).map_err(|fault| presence::taken(&path, fault, advice))?;

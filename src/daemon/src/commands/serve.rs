@@ -63,6 +63,9 @@ pub struct Serve {
     /// Settings from this file instead of `.svc/config.toml` in the root
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// End, as after SIGTERM, when standard input is closed: a server that was started for something does not outlive it
+    #[arg(long)]
+    until_stdin_closes: bool,
 }
 
 impl Serve {
@@ -71,10 +74,10 @@ impl Serve {
     /// # Errors
     /// What stands in the way of starting, or did not end as it should.
     pub fn run(self) -> Result<(), Failure> {
-        let Self { root, host, port, public_url, mount, config } = self;
+        let Self { root, host, port, public_url, mount, config, until_stdin_closes } = self;
         let settings = settings(&root, config.as_deref(), Overrides { host, port, public_url })?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
-        let listening = signals::listen()?;
+        let listening = signals::listen(until_stdin_closes)?;
         // Before the root is touched: what is taken is found out in a moment, adopting a large tree takes longer.
         let socket = bind(&settings.server)?;
         presence::bury(&root)?;

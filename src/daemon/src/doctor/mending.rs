@@ -81,7 +81,8 @@ fn mend_repository(found: &Examination, done: &mut Vec<String>) -> Result<(), Fa
 fn mend_log(found: &Examination, done: &mut Vec<String>) -> Result<(), Failure> {
     if found.log.as_ref().is_some_and(|log| !log.damage.is_empty()) {
         let aside = Log::set_aside(&StatePaths::of(&found.root)).context("the damaged log could not be moved aside")?;
-        done.push(format!("moved the damaged log to `{}` and made another from git", aside.display()));
+        let source = if found.keeps_git() { "git" } else { "the files as they are" };
+        done.push(format!("moved the damaged log to `{}` and made another from {source}", aside.display()));
     }
     Ok(())
 }
@@ -114,6 +115,7 @@ fn sweep(found: &Examination, done: &mut Vec<String>) -> Result<(), Failure> {
 
 /// Opening completes what was accepted and adopts what differs; what it does not see is told to it.
 fn open(found: Examination, watch: &dyn Watch, done: &mut Vec<String>) -> Result<(), Failure> {
+    let recorded = if found.keeps_git() { "the newest commit" } else { "the log" };
     let Examination { root: path, settings, log, tree, is_index_wrong, .. } = found;
     let Some(settings) = settings else { return Ok(()) };
     watch.begin("bringing log, git and tree together");
@@ -138,12 +140,12 @@ fn open(found: Examination, watch: &dyn Watch, done: &mut Vec<String>) -> Result
     let Some(tree) = tree else { return Ok(()) };
     let differing = tree.edited.len() + tree.new.len();
     if differing > 0 {
-        done.push(format!("recorded {} that differed from the newest commit", counted(differing, "file")));
+        done.push(format!("recorded {} that differed from {recorded}", counted(differing, "file")));
     }
     if tree.index_damage.is_some() || !tree.index_behind.is_empty() {
         let every: Vec<_> = tree.files.iter().map(|(path, _)| path).chain(&tree.index_behind).collect();
         let (history, _) = History::open(&path, &[]).context("git")?;
-        history.refresh_index(every.into_iter()).context("`.git/index` could not be written")?;
+        history.refresh_index(every.into_iter(), |_, _| Ok(true)).context("`.git/index` could not be written")?;
         done.push("brought `.git/index` up to date".to_owned());
     }
     Ok(())

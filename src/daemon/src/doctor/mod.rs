@@ -171,9 +171,6 @@ pub fn examine(root: &Path, watch: &dyn Watch) -> Result<Examination, Failure> {
     if found.holder.is_some() {
         let why = "not compared: a server has the root, and changes it while we look; stop it to have this checked";
         found.add(["tree", "git-index", "search-index"].map(|check| Finding::skipped(check, why)));
-    } else if !found.keeps_git() {
-        let why = "not compared: git does not keep versions here; the next start compares every file with the log";
-        found.add(["tree", "search-index"].map(|check| Finding::skipped(check, why)));
     } else {
         records::tree(&mut found, watch);
         records::search_index(&mut found, watch);

@@ -5,21 +5,31 @@ use std::path::Path;
 use anyhow::Context;
 use svcfs_base::{FileKind, Seq};
 use svcfs_knowledge::search::{IndexState, compare};
-use svcfs_store::{GitLock, Inspection, Log, Objects, StatePaths, StoreError, TreeState};
+use svcfs_store::{GitLock, Inspection, Log, Objects, StatePaths, TreeState};
 
 use super::{Examination, Finding, Watch, counted};
 use crate::failure::Failure;
 
 pub(super) fn log(found: &mut Examination, watch: &dyn Watch) {
     watch.begin("reading the log");
+    let (anew, another) = if found.keeps_git() {
+        (
+            "makes it anew from git, as the next start does",
+            "moves it aside and makes another from git; what git has not got is in the tree",
+        )
+    } else {
+        (
+            "makes it anew from the files as they are, as the next start does; who changed what before is not known any more",
+            "moves it aside and makes another from the files as they are; who changed what before is in the one moved aside",
+        )
+    };
     let finding = match Log::check(&StatePaths::of(&found.root)) {
         Err(error) => Finding::problem("log", error.to_string()),
-        Ok(None) => Finding::warning("log", "`.svc/state/log.db` is not there")
-            .mended_by("makes it anew from git, as the next start does"),
+        Ok(None) => Finding::warning("log", "`.svc/state/log.db` is not there").mended_by(anew),
         Ok(Some(log)) => {
             let finding = if !log.damage.is_empty() {
                 Finding::problem("log", format!("`.svc/state/log.db` is damaged: {}", log.damage.join("; ")))
-                    .mended_by("moves it aside and makes another from git; what git has not got is in the tree")
+                    .mended_by(another)
             } else if !log.missing_spool.is_empty() {
                 let told = "contents of accepted changes are gone from `.svc/state/spool`: those versions are lost, unless \
                             the tree or git has them";
@@ -159,15 +169,30 @@ fn versions(found: &Examination, repository: &Inspection) -> Option<Finding> {
 }
 
 pub(super) fn tree(found: &mut Examination, watch: &dyn Watch) {
-    watch.begin("comparing the files with the newest commit");
-    let state = match Inspection::open(&found.root) {
-        Ok(Some(repository)) => repository.tree(|done, total| watch.reach(done, total)),
-        Ok(None) => return found.add([Finding::skipped("tree", "not compared: there is no repository")]),
-        Err(error) => Err(error),
+    let keeps_git = found.keeps_git();
+    watch.begin(if keeps_git {
+        "comparing the files with the newest commit"
+    } else {
+        "comparing the files with the log"
+    });
+    let reach = |done, total| watch.reach(done, total);
+    let state = if keeps_git {
+        match Inspection::open(&found.root) {
+            Ok(Some(repository)) => repository.tree(reach),
+            Ok(None) => return found.add([Finding::skipped("tree", "not compared: there is no repository")]),
+            Err(error) => Err(error),
+        }
+    } else if found.log.is_none() {
+        return found.add([Finding::skipped("tree", "not compared: there is no log")]);
+    } else {
+        Log::tree(&StatePaths::of(&found.root), reach)
     };
     match state {
         Ok(state) => {
-            found.add([files(&state), git_index(&state)]);
+            found.add([files(&state, if keeps_git { "the newest commit has" } else { "the log has" })]);
+            if keeps_git {
+                found.add([git_index(&state)]);
+            }
             if !state.unreadable.is_empty() {
                 let each = state.unreadable.iter().map(|(path, why)| format!("{path}: {why}"));
                 found.add([Finding::problem("tree", "files that cannot be read").at(each)]);
@@ -178,14 +203,15 @@ pub(super) fn tree(found: &mut Examination, watch: &dyn Watch) {
     }
 }
 
-fn files(state: &TreeState) -> Finding {
+/// What differs from what somebody `has`.
+fn files(state: &TreeState, has: &str) -> Finding {
     let differing = state.edited.len() + state.new.len();
     if differing == 0 {
-        return Finding::ok("tree", format!("{} as the newest commit has them", counted(state.files.len(), "file")));
+        return Finding::ok("tree", format!("{} as {has} them", counted(state.files.len(), "file")));
     }
     let gone_or_edited = state.edited.iter().map(|path| format!("{path} (edited or removed)"));
     let new = state.new.iter().map(|path| format!("{path} (new)"));
-    Finding::warning("tree", format!("{} not as the newest commit has them", counted(differing, "file")))
+    Finding::warning("tree", format!("{} not as {has} them", counted(differing, "file")))
         .at(gone_or_edited.chain(new))
         .mended_by("records them as edits made behind the server, as the next start does")
 }
@@ -214,8 +240,7 @@ pub(super) fn search_index(found: &mut Examination, watch: &dyn Watch) {
             compared(&found.root, (tree, log.last), watch)
         }
         (Some(_) | None, Some(_) | None) => {
-            let why =
-                "not compared: log, git and tree do not agree yet; the next start, or --fix, brings them together";
+            let why = "not compared: what is recorded and the tree do not agree yet; the next start, or --fix, brings them together";
             return found.add([Finding::skipped(CHECK, why)]);
         }
     };
@@ -253,14 +278,12 @@ pub(super) fn search_index(found: &mut Examination, watch: &dyn Watch) {
 
 fn compared(root: &Path, (tree, last): (&TreeState, Seq), watch: &dyn Watch) -> Result<IndexState, Failure> {
     let scratch = tempfile::tempdir().context("no place for temporary files")?;
-    let gone = || StoreError::Repository("`.git` is gone".to_owned());
-    let repository = Inspection::open(root).and_then(|repository| repository.ok_or_else(gone)).context("git")?;
     let pages = tree.files.iter().filter(|(_, kind)| *kind != FileKind::Symlink).map(|(path, _)| path.clone());
     let files = (&*StatePaths::of(root).index(), scratch.path());
     let state = compare(
         files,
         (pages.collect(), last),
-        |path| repository.content(path),
+        |path| TreeState::content(root, path),
         |done, total| watch.reach(done, total),
     );
     Ok(state.context("the search index")?)

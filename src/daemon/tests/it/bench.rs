@@ -101,6 +101,32 @@ fn ctrl_c_ends_a_benchmark_with_130_its_server_and_its_directory() {
     }
 }
 
+#[test]
+fn a_killed_benchmark_leaves_no_server_and_the_next_one_removes_its_directory() {
+    let place = Place::new();
+    let start = || {
+        let mut command = program();
+        command.args(["bench", "--files", "100000", "--search-files", "400", "--dir", &place.at("")]);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let directories =
+        || std::fs::read_dir(place.path("")).unwrap().map(|found| found.unwrap().path()).collect::<Vec<_>>();
+    let is_served = || directories().iter().any(|found| found.join("root/.svc/state/server.json").exists());
+    let mut killed = start();
+    eventually("its server answers", is_served);
+    let left = directories();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    eventually("its server ends, too", || !is_used(&place.path("")));
+    assert_eq!(directories(), left);
+    let mut next = start();
+    eventually("the next one begins", || directories().iter().any(|found| !left.contains(found)));
+    assert!(!left[0].exists());
+    kill_process(Pid::from_child(&next), Signal::INT).unwrap();
+    assert_eq!(next.wait().unwrap().code(), Some(130));
+    assert_eq!(directories().len(), 0);
+}
+
 /// Whether the command line of any process names a directory.
 fn is_used(directory: &Path) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
-use git2::{BlameOptions, Blob, DiffOptions, Oid, Repository};
+use git2::{BlameOptions, Blob, DiffOptions, Oid, Patch, Repository};
 use svcfs_base::{Actor, CommitId, ETag, Timestamp, TreePath};
 
 use super::{History, Outcome, commit_id, oid};
@@ -118,7 +118,7 @@ impl History {
                     break;
                 };
                 let before = blob(repository, older.blob)?;
-                let parts = replaced(repository, &before, &after)?;
+                let parts = replaced(&before, &after)?;
                 pass_on(lines, &parts, |line| writers[line] = Writer::of(version));
                 content = Some(before);
             }
@@ -136,8 +136,7 @@ impl History {
         self.reader(|repository| {
             let (one, other) = (blob(repository, one)?, blob(repository, other)?);
             let total = count_lines(one.content()).max(count_lines(other.content()));
-            let changed: usize =
-                replaced(repository, &one, &other)?.iter().map(|part| part.old_count.max(part.new_count)).sum();
+            let changed: usize = replaced(&one, &other)?.iter().map(|part| part.old_count.max(part.new_count)).sum();
             Ok(total > 0 && changed * 2 <= total)
         })
     }
@@ -153,12 +152,15 @@ fn count_lines(content: &[u8]) -> usize {
     ends + usize::from(content.last().is_some_and(|byte| *byte != b'\n'))
 }
 
-fn replaced(repository: &Repository, old: &Blob<'_>, new: &Blob<'_>) -> Outcome<Vec<Replaced>> {
+fn replaced(old: &Blob<'_>, new: &Blob<'_>) -> Outcome<Vec<Replaced>> {
     let mut options = DiffOptions::new();
     // As stock git compares for `git blame`.
     options.context_lines(0).interhunk_lines(0).indent_heuristic(true).force_text(true);
-    let mut found = Vec::new();
-    let mut note = |_: git2::DiffDelta<'_>, hunk: git2::DiffHunk<'_>| {
+    // Not as blobs of a repository: libgit2 then looks for attributes, in several files for each comparison.
+    let patch = Patch::from_buffers(old.content(), None, new.content(), None, Some(&mut options))?;
+    let mut found = Vec::with_capacity(patch.num_hunks());
+    for at in 0..patch.num_hunks() {
+        let (hunk, _) = patch.hunk(at)?;
         // Where nothing stands on one side, its number is that of the line before.
         let start = |first: u32, count: u32| (first as usize).saturating_sub(usize::from(count > 0));
         found.push(Replaced {
@@ -167,9 +169,7 @@ fn replaced(repository: &Repository, old: &Blob<'_>, new: &Blob<'_>) -> Outcome<
             new: start(hunk.new_start(), hunk.new_lines()),
             new_count: hunk.new_lines() as usize,
         });
-        true
-    };
-    repository.diff_blobs(Some(old), None, Some(new), None, Some(&mut options), None, None, Some(&mut note), None)?;
+    }
     Ok(found)
 }
 

@@ -10,6 +10,8 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use git2::{Oid, Repository};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use svcfs_base::Timestamp;
 
 use super::{EMAIL, History, owner};
@@ -35,10 +37,7 @@ pub(super) fn moved(
     let mut lock = file.clone().into_os_string();
     lock.push(".lock");
     let lock = Path::new(&lock);
-    let mut held = match OpenOptions::new().write(true).create_new(true).open(lock) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
-        opened => opened?,
-    };
+    let Some(mut held) = locked(history, lock)? else { return Ok(false) };
     let outcome = (|| {
         // Once more: nobody moves it from here on.
         if !stands_at(&file, from)? {
@@ -48,14 +47,13 @@ pub(super) fn moved(
         let line = format!("{to}\n");
         reserve(&held, line.len())?;
         held.write_all(line.as_bytes())?;
+        held.set_len(line.len() as u64)?;
         let seconds = Timestamp::now().as_second().max(0);
         let entry = format!("{from} {to} {MOVER} <{EMAIL}> {seconds} +0000\t{MOVER}\n");
         note(&repository.commondir().join("logs").join(name), &entry)?;
         note(&repository.path().join("logs/HEAD"), &entry)?;
         history.fail.at(FailPoint::BranchRename)?;
-        let replaced = Held::at(&file);
-        fs::rename(lock, &file)?;
-        history.disposal.of(replaced);
+        replace(history, lock, &file)?;
         Ok(true)
     })();
     if !matches!(outcome, Ok(true)) {
@@ -63,6 +61,38 @@ pub(super) fn moved(
         let _ = fs::remove_file(lock);
     }
     outcome
+}
+
+/// Takes the lock of a branch: a file that a branch was in before, or a new one; none when somebody has it.
+fn locked(history: &History, lock: &Path) -> io::Result<Option<File>> {
+    let new = || OpenOptions::new().write(true).create_new(true).open(lock);
+    let taken = match history.branches.take(&history.disposal) {
+        Some((spare, file)) => match renameat_with(CWD, &spare, CWD, lock, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(file),
+            Err(error) => {
+                history.branches.keep(&spare, &history.disposal)?;
+                // The disk may not know how to rename without replacing.
+                if error == Errno::INVAL { new() } else { Err(error.into()) }
+            }
+        },
+        None => new(),
+    };
+    match taken {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+        taken => taken.map(Some),
+    }
+}
+
+/// Puts the lock in the branch's place. What the branch was in becomes the lock for a moment, and is kept for the next time.
+fn replace(history: &History, lock: &Path, file: &Path) -> io::Result<()> {
+    if renameat_with(CWD, lock, CWD, file, RenameFlags::EXCHANGE).is_ok() {
+        // The branch has moved, whatever becomes of this; but nobody may find the lock.
+        return history.branches.keep(lock, &history.disposal).or_else(|_| fs::remove_file(lock));
+    }
+    let replaced = Held::at(file);
+    fs::rename(lock, file)?;
+    history.disposal.of(replaced);
+    Ok(())
 }
 
 /// Whether a branch is in a file of its own and stands at a commit.

@@ -1,13 +1,19 @@
 //! `.git/index` and the work tree: what a person's `git status` sees.
 
+use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use git2::{ErrorCode, IndexEntry, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow};
+use git2::{Index, IndexEntry, IndexEntryExtendedFlag, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow};
 use svcfs_base::{ETag, FileKind, TreePath};
 
-use super::{History, Outcome, etag, head_of, oid, owner};
+use super::draft::Draft;
+use super::read::Finder;
+use super::{History, Outcome, etag, oid};
 use crate::FailPoint;
+
+/// What a commit has at a path, and its mode.
+type Object = Option<(Oid, i32)>;
 
 impl History {
     /// The paths whose file on disk differs from the newest commit, or may differ; untracked files are among them, ignored
@@ -16,8 +22,14 @@ impl History {
     /// # Errors
     /// `Git`.
     pub fn differences(&self) -> Outcome<Vec<TreePath>> {
+        let _indexing = self.indexing.lock();
         // Not one that is kept: it would keep the index of the whole tree in memory.
         let repository = Repository::open(&self.root)?;
+        let draft = match Draft::of(&repository) {
+            // What is found is only not noted: somebody's git is at work, or a killed process left its lock.
+            Err(error) if error.is_held() => None,
+            outcome => Some(outcome?.0),
+        };
         let mut options = StatusOptions::new();
         options
             .show(StatusShow::IndexAndWorkdir)
@@ -25,14 +37,12 @@ impl History {
             .recurse_untracked_dirs(true)
             .include_unmodified(false)
             .exclude_submodules(true)
-            .update_index(true);
-        let statuses = match repository.statuses(Some(&mut options)) {
-            // What was found is only not noted: somebody's git is at work, or a killed process left its lock.
-            Err(error) if error.code() == ErrorCode::Locked => {
-                repository.statuses(Some(options.update_index(false)))?
-            }
-            outcome => outcome?,
-        };
+            .update_index(draft.is_some());
+        let statuses = repository.statuses(Some(&mut options))?;
+        if let Some(draft) = draft {
+            self.put_in_place(&repository, &draft)
+                .or_else(|error| if error.is_held() { Ok(()) } else { Err(error) })?;
+        }
         Ok(statuses
             .iter()
             .filter(|entry| !entry.status().intersects(Status::IGNORED) && entry.status() != Status::CURRENT)
@@ -48,40 +58,75 @@ impl History {
         self.reader(|repository| Ok(repository.is_path_ignored(Path::new(path.as_str()))?))
     }
 
-    /// Brings `.git/index` up to date for paths whose file on disk is what the newest commit has.
+    /// Brings `.git/index` up to date for paths whose file on disk is what the newest commit has. Left alone is what a person put
+    /// there and `is_version` knows for no version of its path, and what a merge left to a person to decide.
     ///
     /// # Errors
-    /// `Git` when the index cannot be written, such as while a person's `git` holds its lock.
-    pub fn refresh_index<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) -> Outcome<()> {
+    /// `Git` when the index cannot be written; with code `Locked` while a person's `git` is at it.
+    pub fn refresh_index<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a TreePath>,
+        is_version: impl Fn(&TreePath, ETag) -> Outcome<bool>,
+    ) -> Outcome<()> {
+        let _indexing = self.indexing.lock();
+        let paths: Vec<_> = paths.collect();
+        let Some(newest) = self.newest(&paths)? else { return Ok(()) };
         // A repository of its own: the index of a large tree takes a while to write, and writers do not wait for it. And not one that
         // stays: with 100,000 files the index takes 20 MB.
-        let _indexing = self.indexing.lock();
-        let repository = &Repository::open(&self.root)?;
-        let Some(head) = head_of(repository)? else {
-            return Ok(());
-        };
-        let tree = repository.find_commit(oid(head)?)?.tree()?;
-        let mut index = repository.index()?;
-        index.read(false)?;
-        let mut present = super::read::Finder::new(repository, tree);
-        for path in paths {
-            match present.entry(path)? {
+        let repository = Repository::open(&self.root)?;
+        let (draft, mut index) = Draft::of(&repository)?;
+        let conflicts = unmerged(&index)?;
+        let mut is_changed = false;
+        for (path, newest) in paths.into_iter().zip(newest) {
+            let present = index.get_path(Path::new(path.as_str()), 0);
+            let hash = present.as_ref().map(|entry| entry.id);
+            let is_staged = match &present {
+                Some(entry) if Some(entry.id) == newest.map(|(id, _)| id) || is_announced_only(entry) => false,
+                Some(entry) => !is_version(path, etag(entry.id))?,
+                None => false,
+            };
+            if is_staged || conflicts.contains(path.as_str().as_bytes()) {
+                continue;
+            }
+            match newest {
                 Some((id, mode)) => {
-                    if let Some(entry) = self.index_entry(path, id, mode)? {
+                    let entry = self.index_entry(path, id, mode)?;
+                    if let Some(entry) = entry.filter(|entry| !present.is_some_and(|present| is_same(&present, entry)))
+                    {
                         // What was a directory is a file now, or the other way round; git takes both at once for damage.
                         index.remove_dir(Path::new(path.as_str()), 0)?;
                         for above in path.ancestors().filter(|above| !above.is_root()) {
                             index.remove_path(Path::new(above.as_str()))?;
                         }
                         index.add(&entry)?;
+                        is_changed = true;
                     }
                 }
-                None => index.remove_path(Path::new(path.as_str()))?,
+                None => {
+                    index.remove_path(Path::new(path.as_str()))?;
+                    is_changed |= hash.is_some();
+                }
             }
         }
         self.fail.at(FailPoint::CheckpointIndex)?;
-        index.write()?;
-        owner::give_as_its_directory(&repository.path().join("index"))?;
+        if is_changed {
+            index.write()?;
+        }
+        self.put_in_place(&repository, &draft)
+    }
+
+    /// What the newest commit has at each of these paths, whatever it is; none before the first commit.
+    fn newest(&self, paths: &[&TreePath]) -> Outcome<Option<Vec<Object>>> {
+        let Some(head) = self.head()? else { return Ok(None) };
+        self.reader(|repository| {
+            let mut present = Finder::new(repository, repository.find_commit(oid(head)?)?.tree()?);
+            paths.iter().map(|path| present.entry(path)).collect::<Outcome<_>>().map(Some)
+        })
+    }
+
+    fn put_in_place(&self, repository: &Repository, draft: &Draft) -> Outcome<()> {
+        let written = draft.take(repository)?;
+        *self.own_index.lock() = written;
         Ok(())
     }
 
@@ -104,6 +149,33 @@ impl History {
             Ok(None)
         }
     }
+}
+
+/// Paths whose conflict nobody has settled yet.
+fn unmerged(index: &Index) -> Outcome<HashSet<Vec<u8>>> {
+    if !index.has_conflicts() {
+        return Ok(HashSet::new());
+    }
+    let mut found = HashSet::new();
+    for conflict in index.conflicts()? {
+        let conflict = conflict?;
+        let sides = [conflict.ancestor, conflict.our, conflict.their];
+        found.extend(sides.into_iter().flatten().map(|side| side.path));
+    }
+    Ok(found)
+}
+
+/// Whether a person only said that they will add a file (`git add --intent-to-add`).
+fn is_announced_only(entry: &IndexEntry) -> bool {
+    IndexEntryExtendedFlag::from_bits_truncate(entry.flags_extended).is_intent_to_add()
+}
+
+fn is_same(one: &IndexEntry, other: &IndexEntry) -> bool {
+    let time = |time: IndexTime| (time.seconds(), time.nanoseconds());
+    let told = |entry: &IndexEntry| {
+        (entry.id, entry.mode, entry.dev, entry.ino, entry.file_size, time(entry.ctime), time(entry.mtime))
+    };
+    told(one) == told(other) && !is_announced_only(one)
 }
 
 #[expect(

@@ -5,12 +5,15 @@
 
 mod blame;
 mod branch;
+mod draft;
 mod exclude;
 mod foreign;
 mod index;
 mod inspection;
+mod made;
 mod mend;
 mod object;
+mod others;
 mod owner;
 mod pack;
 mod read;
@@ -18,7 +21,7 @@ mod tree;
 
 use std::path::{Path, PathBuf};
 
-use git2::{ErrorCode, FileMode, Oid, Repository, RepositoryInitOptions};
+use git2::{ErrorCode, FileMode, Oid, Repository};
 use parking_lot::Mutex;
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 use tracing::warn;
@@ -27,14 +30,15 @@ pub use blame::{BlameHunk, FileVersion};
 pub use foreign::{ForeignCommit, ForeignEntry, Way, as_recorded, order_within};
 pub(crate) use inspection::set_aside;
 pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, mend_head};
+pub use others::OtherGit;
 pub use read::unified_diff;
 
 use crate::disposal::Disposal;
+use crate::spares::Spares;
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// The e-mail of every author: svcfs knows names, not addresses.
 const EMAIL: &str = "svc@internal";
-const INITIAL_BRANCH: &str = "main";
 /// How many bytes of objects libgit2 keeps in memory; with what it makes of them they take about twice as many.
 const OBJECT_CACHE: isize = 8 << 20;
 /// How many bytes of a pack libgit2 maps into memory at once, and of all packs together.
@@ -103,11 +107,19 @@ type Outcome<T> = Result<T, StoreError>;
 /// The git repository of a knowledge root.
 pub struct History {
     root: PathBuf,
+    /// git's folder; of a linked work tree, that work tree's own.
+    folder: PathBuf,
     writer: Mutex<Writer>,
     readers: Mutex<Vec<Repository>>,
     /// Held by whoever writes `.git/index`.
     indexing: Mutex<()>,
+    /// The `.git/index` that we wrote or found right last, to tell it from others'.
+    own_index: Mutex<Option<others::Writing>>,
     disposal: Disposal,
+    /// Files of packs that may be used again.
+    spares: Spares,
+    /// Files that a branch was in.
+    branches: Spares,
     merger: pack::Merger,
     blamed: Mutex<blame::Blamed>,
     fail: FailPoints,
@@ -130,23 +142,33 @@ impl History {
         trust_the_root();
         let (repository, is_new) = match Repository::open(root) {
             Ok(repository) => (repository, false),
-            Err(error) if error.code() == ErrorCode::NotFound => (Self::init(root)?, true),
+            Err(error) if error.code() == ErrorCode::NotFound => (made::repository(root)?, true),
             Err(error) => return Err(error.into()),
         };
         exclude::exclude(&repository, unversioned)?;
+        let folder = repository.path().to_owned();
+        if let Err(error) = draft::sweep(&folder) {
+            warn!(%error, "what a crash left of `.git/index` cannot be removed");
+        }
         let packs = repository.commondir().join("objects/pack");
         if let Err(error) = pack::sweep_temporary(&packs) {
             warn!(%error, "what a crash left of packs cannot be removed");
         }
+        let spares = spare_directory(&repository);
         let merger = pack::Merger::start(packs, fail.clone())?;
         let writer = Mutex::new(Writer { repository, objects: object::Objects::default() });
         Ok((
             Self {
-                root: root.to_owned(),
+                // As the kernel names it to those who look where a process works.
+                root: root.canonicalize()?,
+                folder,
                 writer,
                 readers: Mutex::default(),
                 indexing: Mutex::default(),
+                own_index: Mutex::default(),
                 disposal: Disposal::start()?,
+                branches: Spares::named(spares.join("branch-")),
+                spares: Spares::named(spares.join("pack-")),
                 merger,
                 blamed: Mutex::default(),
                 fail,
@@ -175,19 +197,6 @@ impl History {
             ))),
             Ok(_) | Err(_) => Ok(()),
         }
-    }
-
-    fn init(root: &Path) -> Outcome<Repository> {
-        let mut options = RepositoryInitOptions::new();
-        options.initial_head(INITIAL_BRANCH).external_template(false);
-        let repository = Repository::init_opts(root, &options)?;
-        let mut config = repository.config()?;
-        // Bytes are kept as written, whatever the platform's habit (gaps.md 4.4).
-        config.set_bool("core.autocrlf", false)?;
-        std::fs::create_dir_all(repository.path().join("info"))?;
-        std::fs::write(repository.path().join("info/attributes"), "* -text\n")?;
-        owner::give_all(repository.path())?;
-        Ok(repository)
     }
 
     /// The commit the current branch stands at; none before the first.
@@ -318,6 +327,20 @@ impl History {
             readers.push(repository);
         }
     }
+}
+
+/// A directory of ours for files that wait to be used again, without what a crash left there.
+fn spare_directory(repository: &Repository) -> PathBuf {
+    let directory = repository.commondir().join("svcfs");
+    let emptied = (|| {
+        std::fs::create_dir_all(&directory)?;
+        owner::give_as_its_directory(&directory)?;
+        std::fs::read_dir(&directory)?.try_for_each(|entry| std::fs::remove_file(entry?.path()))
+    })();
+    if let Err(error) = emptied {
+        warn!(%error, "`.git/svcfs` cannot be emptied");
+    }
+    directory
 }
 
 /// Builds a commit of edits on a parent.

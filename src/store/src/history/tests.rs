@@ -253,7 +253,7 @@ fn a_lock_of_the_index_does_not_keep_differences_from_being_seen() {
     let (root, page) = (fixture.directory.path(), at("page.md"));
     std::fs::write(root.join("page.md"), "1").unwrap();
     fixture.commit(None, &[write(&page, "1")]);
-    fixture.history.refresh_index([&page].into_iter()).unwrap();
+    fixture.history.refresh_index([&page].into_iter(), |_, _| Ok(true)).unwrap();
     // Touched and the same: git would note that in its index.
     std::fs::remove_file(root.join("page.md")).unwrap();
     std::fs::write(root.join("page.md"), "1").unwrap();

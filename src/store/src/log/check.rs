@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use svcfs_base::{CommitId, Seq};
+use svcfs_base::{CommitId, Seq, TreePath};
 
-use super::{Log, Outcome, SCHEMA_NUMBER, rows, spool_name};
-use crate::{StatePaths, StoreError};
+use super::{Log, Outcome, SCHEMA_NUMBER, rows, spool_name, standing};
+use crate::{StatePaths, StoreError, TreeState};
 
 /// What a look at a log found.
 #[derive(Debug, Default)]
@@ -48,6 +48,15 @@ impl Log {
         }
     }
 
+    /// Compares every file that a log has with the tree, byte by byte, without changing anything. Files that are new are not looked for.
+    ///
+    /// # Errors
+    /// `Database` when there is no log, or when it cannot be read.
+    pub fn tree(paths: &StatePaths, mut progress: impl FnMut(usize, usize)) -> Outcome<TreeState> {
+        let recorded = standing::below(&opened(paths)?, &TreePath::root())?;
+        Ok(TreeState::against(paths.root(), &recorded, &mut progress).0)
+    }
+
     /// Moves a damaged log aside, so that the next opening makes a new one from git's history; its new name.
     ///
     /// # Errors
@@ -73,11 +82,16 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-fn looked_at(paths: &StatePaths) -> Outcome<LogCheck> {
+fn opened(paths: &StatePaths) -> Outcome<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(paths.log(), flags)?;
     connection.busy_timeout(Duration::from_secs(10))?;
     connection.pragma_update(None, "query_only", true)?;
+    Ok(connection)
+}
+
+fn looked_at(paths: &StatePaths) -> Outcome<LogCheck> {
+    let connection = opened(paths)?;
     let number: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if number == 0 {
         return Ok(LogCheck { damage: vec!["it is empty".to_owned()], ..LogCheck::default() });

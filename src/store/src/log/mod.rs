@@ -5,6 +5,7 @@
 //! was made from them; the rows stay for good and are what history questions are answered from.
 
 mod check;
+mod doubt;
 mod read;
 mod rows;
 mod standing;
@@ -175,6 +176,10 @@ impl Log {
         let fail = FailPoints::of(paths.root());
         fail.at(FailPoint::OpenLog)?;
         let file = paths.log();
+        if std::fs::metadata(doubt::journal_of(&file)).is_ok_and(|journal| journal.len() > 0) {
+            // Killed, perhaps after a flush that failed.
+            doubt::forget(&file);
+        }
         let writer = Connection::open(&file)?;
         writer.pragma_update(None, "journal_mode", "wal")?;
         writer.pragma_update(None, "synchronous", "full")?;
@@ -239,30 +244,43 @@ impl Log {
     /// Appends records, all or none, and flushes them to the disk.
     ///
     /// # Errors
-    /// `Database` or `State`; the log is then as it was.
+    /// `Database` or `State`; the log is then as it was. After a crash before the next append, it may be found to have the records
+    /// all the same: all of them, whole.
     pub fn append(&self, records: &[Record]) -> Outcome<()> {
         let spooled = self.spool_large(records);
-        let outcome = spooled.and_then(|()| self.append_rows(records)).map_err(|error| self.explained(error, 0));
-        if outcome.is_err() {
+        let outcome = spooled.and_then(|()| self.append_rows(records));
+        // A row that a crash brings back must find its content. What is never looked for is swept with the record that takes its place.
+        if outcome.as_ref().is_err_and(|error| !doubt::leaves_doubt(error)) {
             for (name, _) in large(records) {
                 // Best effort: a spool file without a row is swept at the next opening.
                 let _ = std::fs::remove_file(self.spool.join(name));
             }
         }
-        outcome
+        outcome.map_err(|error| self.explained(error, 0))
     }
 
     fn append_rows(&self, records: &[Record]) -> Outcome<()> {
+        self.write(|writer| {
+            self.fail.at(FailPoint::LogRows)?;
+            let transaction = writer.transaction()?;
+            for record in records {
+                rows::insert(&transaction, record, SPOOL_ABOVE)?;
+            }
+            self.fail.at(FailPoint::LogCommit)?;
+            transaction.commit()?;
+            self.fail.pass(FailPoint::LogCommitted);
+            Ok(())
+        })
+    }
+
+    /// Writes into the database, one after the other.
+    fn write<T>(&self, work: impl FnOnce(&mut Connection) -> Outcome<T>) -> Outcome<T> {
         let mut writer = self.writer.lock();
-        self.fail.at(FailPoint::LogRows)?;
-        let transaction = writer.transaction()?;
-        for record in records {
-            rows::insert(&transaction, record, SPOOL_ABOVE)?;
+        let outcome = work(&mut writer);
+        if outcome.as_ref().is_err_and(doubt::leaves_doubt) {
+            doubt::forget(&self.file);
         }
-        self.fail.at(FailPoint::LogCommit)?;
-        transaction.commit()?;
-        self.fail.pass(FailPoint::LogCommitted);
-        Ok(())
+        outcome
     }
 
     fn spool_large(&self, records: &[Record]) -> Outcome<()> {
@@ -302,9 +320,10 @@ impl Log {
     pub fn settle(&self, seq: Seq, head: Option<CommitId>) -> Outcome<()> {
         self.fail.at(FailPoint::CheckpointSettle)?;
         let head = head.map(|commit| commit.as_bytes().to_vec());
-        self.writer
-            .lock()
-            .execute("UPDATE settled SET seq = ?1, head = coalesce(?2, head)", params![rows::number(seq), head])?;
+        self.write(|writer| {
+            let update = "UPDATE settled SET seq = ?1, head = coalesce(?2, head)";
+            Ok(writer.execute(update, params![rows::number(seq), head])?)
+        })?;
         self.fail.pass(FailPoint::CheckpointSettled);
         self.let_go(seq)?;
         self.sweep(|logged| logged <= seq)?;
@@ -313,10 +332,9 @@ impl Log {
 
     /// Moves the journal's pages into the file once they are many, by a connection of its own: writers go on meanwhile.
     fn shorten_journal(&self) -> Outcome<()> {
-        let mut journal = self.file.clone().into_os_string();
-        journal.push("-wal");
-        if std::fs::metadata(journal)?.len() > u64::from(KEPT_JOURNAL_BYTES) {
-            Connection::open(&self.file)?.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+        if std::fs::metadata(doubt::journal_of(&self.file))?.len() > u64::from(KEPT_JOURNAL_BYTES) {
+            let moved = Connection::open(&self.file)?.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+            moved.inspect_err(|_| doubt::forget(&self.file))?;
         }
         Ok(())
     }
@@ -324,7 +342,9 @@ impl Log {
     /// Removes the contents of settled records, a part at a time: writers wait for one part only.
     fn let_go(&self, settled: Seq) -> Outcome<()> {
         let part = "DELETE FROM contents WHERE seq <= ?1 AND seq < (SELECT min(seq) FROM contents) + ?2";
-        while self.writer.lock().prepare_cached(part)?.execute(params![rows::number(settled), PART])? > 0 {}
+        while self.write(|writer| Ok(writer.prepare_cached(part)?.execute(params![rows::number(settled), PART])?))? > 0
+        {
+        }
         Ok(())
     }
 
@@ -354,8 +374,7 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn set_strategy(&self, name: &str) -> Outcome<()> {
-        self.writer.lock().execute("UPDATE settled SET strategy = ?1", [name])?;
-        Ok(())
+        self.write(|writer| Ok(writer.execute("UPDATE settled SET strategy = ?1", [name]).map(drop)?))
     }
 
     /// Gives a record that was already logged another commit, when replay had to build it on another parent.
@@ -364,16 +383,16 @@ impl Log {
     /// `Database`.
     pub fn set_commits(&self, commits: &[(Seq, CommitId)]) -> Outcome<()> {
         self.fail.at(FailPoint::OpenRenumber)?;
-        let mut writer = self.writer.lock();
-        let transaction = writer.transaction()?;
-        for (seq, commit) in commits {
-            transaction.execute(
-                "UPDATE sets SET commit_id = ?2 WHERE seq = ?1",
-                params![rows::number(*seq), &commit.as_bytes()[..]],
-            )?;
-        }
-        transaction.commit()?;
-        Ok(())
+        self.write(|writer| {
+            let transaction = writer.transaction()?;
+            for (seq, commit) in commits {
+                transaction.execute(
+                    "UPDATE sets SET commit_id = ?2 WHERE seq = ?1",
+                    params![rows::number(*seq), &commit.as_bytes()[..]],
+                )?;
+            }
+            Ok(transaction.commit()?)
+        })
     }
 
     /// Position of the newest record; zero when there is none.
@@ -425,7 +444,7 @@ impl Log {
         if readers.len() < MAX_IDLE_READERS {
             readers.push(connection);
         }
-        outcome
+        outcome.map_err(|error| self.explained(error, 0))
     }
 
     /// Flushes the write-ahead log into the database file, so that a copy of the file alone is whole.

@@ -213,6 +213,19 @@ impl Log {
         })
     }
 
+    /// Whether a path ever had this content.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn had(&self, path: &TreePath, content: ETag) -> Outcome<bool> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT 1 FROM changes WHERE path = ?1 AND ?2 IN (old, new) ORDER BY seq DESC LIMIT 1",
+            )?;
+            statement.exists(params![path.as_str(), &content.as_bytes()[..]])
+        })
+    }
+
     /// Where the tree last came from another branch; what was logged before need not lead to the commit that is newest now.
     ///
     /// # Errors

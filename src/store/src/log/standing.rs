@@ -3,7 +3,7 @@
 //! One rule: what a path holds is what its newest row says. Rows of git's time agree with the newest commit but for files that a
 //! merge decided against the branch it was made on.
 
-use rusqlite::{OptionalExtension, Row, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use svcfs_base::{ETag, FileKind, Seq, Timestamp, TreePath};
 
 use super::{Log, Outcome, rows};
@@ -32,23 +32,7 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn standing_below(&self, path: &TreePath) -> Outcome<Vec<(TreePath, ETag, FileKind)>> {
-        // A directory's files lie between `name/` and `name0`, the next letter.
-        let (within, bounds) = if path.is_root() {
-            ("TRUE", Vec::new())
-        } else {
-            ("path = ? OR path > ? AND path < ?", vec![path.to_string(), format!("{path}/"), format!("{path}0")])
-        };
-        self.read(|connection| {
-            // Of a group, SQLite takes the other columns from the row that has the maximum.
-            let mut statement = connection.prepare_cached(&format!(
-                "SELECT path, new, kind, max(seq) FROM changes WHERE {within} GROUP BY path ORDER BY path"
-            ))?;
-            let found = statement.query_map(params_from_iter(bounds), |row| {
-                let Some((etag, kind)) = state(row, 1)? else { return Ok(None) };
-                Ok(Some((rows::path(row, 0)?, etag, kind)))
-            })?;
-            found.filter_map(Result::transpose).collect()
-        })
+        self.read(|connection| below(connection, path))
     }
 
     /// The newest moment that names a set without a commit; none when every set has one.
@@ -63,6 +47,25 @@ impl Log {
                 .optional()
         })
     }
+}
+
+/// The files at or below a path after the newest set, in path order.
+pub(super) fn below(connection: &Connection, path: &TreePath) -> rusqlite::Result<Vec<(TreePath, ETag, FileKind)>> {
+    // A directory's files lie between `name/` and `name0`, the next letter.
+    let (within, bounds) = if path.is_root() {
+        ("TRUE", Vec::new())
+    } else {
+        ("path = ? OR path > ? AND path < ?", vec![path.to_string(), format!("{path}/"), format!("{path}0")])
+    };
+    // Of a group, SQLite takes the other columns from the row that has the maximum.
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT path, new, kind, max(seq) FROM changes WHERE {within} GROUP BY path ORDER BY path"
+    ))?;
+    let found = statement.query_map(params_from_iter(bounds), |row| {
+        let Some((etag, kind)) = state(row, 1)? else { return Ok(None) };
+        Ok(Some((rows::path(row, 0)?, etag, kind)))
+    })?;
+    found.filter_map(Result::transpose).collect()
 }
 
 /// Columns `new, kind` of a change: the file it left, if it left one.

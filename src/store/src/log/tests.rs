@@ -164,61 +164,56 @@ fn a_stretch_of_changes_tells_when_it_ends_within_a_commit() {
     }
 }
 
-#[test]
-fn a_log_of_the_first_form_is_taken_over() {
+/// What undoes the upgrades to the newest form, each to the form of its number.
+const DOWNGRADES: [(i64, &str); 4] = [
+    (4, "DROP INDEX moments; ALTER TABLE settled DROP COLUMN strategy;"),
+    (
+        3,
+        "ALTER TABLE contents DROP COLUMN mode; ALTER TABLE contents DROP COLUMN uid; ALTER TABLE contents DROP COLUMN gid;",
+    ),
+    (2, "ALTER TABLE sets RENAME COLUMN role TO is_foreign;"),
+    (1, "DROP INDEX jumps; ALTER TABLE sets DROP COLUMN against;"),
+];
+
+/// A log of an earlier form with somebody else's commit and one of ours, opened again.
+fn of_form(form: i64) -> Fixture {
     let Fixture { directory, log } = fixture();
-    log.append(&[
-        Record { role: Role::Foreign, ..record(1, "a", b"a") },
-        Record { role: Role::Set, ..record(2, "b", b"b") },
-    ])
-    .unwrap();
+    let records = [(Role::Foreign, "a"), (Role::Set, "b")].into_iter().zip(1..);
+    let records: Vec<_> =
+        records.map(|((role, path), seq)| Record { role, ..record(seq, path, path.as_bytes()) }).collect();
+    log.append(&records).unwrap();
     log.close().unwrap();
     drop(log);
     let paths = StatePaths::of(directory.path());
-    Connection::open(paths.log())
-        .unwrap()
-        .execute_batch(
-            "DROP INDEX moments; ALTER TABLE settled DROP COLUMN strategy;
-             DROP INDEX jumps; ALTER TABLE sets DROP COLUMN against; ALTER TABLE sets RENAME COLUMN role TO is_foreign;
-             ALTER TABLE contents DROP COLUMN mode; ALTER TABLE contents DROP COLUMN uid;
-             ALTER TABLE contents DROP COLUMN gid; PRAGMA user_version = 1;",
-        )
-        .unwrap();
+    let steps = DOWNGRADES.iter().filter(|(earlier, _)| *earlier >= form).map(|(_, step)| *step);
+    let steps = steps.collect::<String>();
+    let database = Connection::open(paths.log()).unwrap();
+    database.execute_batch(&format!("{steps} PRAGMA user_version = {form};")).unwrap();
+    drop(database);
     let (log, is_new) = Log::open(&paths).unwrap();
     assert!(!is_new);
-    // It did not say which commits of others came from another branch: any may have.
-    let against: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.against).collect();
-    assert_eq!(against, [Against::OtherBranch, Against::Parent]);
-    assert_eq!(log.last_jump().unwrap(), Some(Seq(1)));
-    let roles: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.role).collect();
-    assert_eq!(roles, [Role::Foreign, Role::Set]);
+    Fixture { directory, log }
 }
 
 #[test]
-fn a_log_of_the_second_form_is_taken_over() {
-    let Fixture { directory, log } = fixture();
-    log.append(&[
-        Record { role: Role::Foreign, ..record(1, "a", b"a") },
-        Record { role: Role::Set, ..record(2, "b", b"b") },
-    ])
-    .unwrap();
-    log.close().unwrap();
-    drop(log);
-    let paths = StatePaths::of(directory.path());
-    Connection::open(paths.log())
-        .unwrap()
-        .execute_batch(
-            "DROP INDEX moments; ALTER TABLE settled DROP COLUMN strategy;
-             ALTER TABLE sets RENAME COLUMN role TO is_foreign; ALTER TABLE contents DROP COLUMN mode;
-             ALTER TABLE contents DROP COLUMN uid; ALTER TABLE contents DROP COLUMN gid; PRAGMA user_version = 2;",
-        )
-        .unwrap();
-    let (log, is_new) = Log::open(&paths).unwrap();
-    assert!(!is_new);
-    let roles: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.role).collect();
-    assert_eq!(roles, [Role::Foreign, Role::Set]);
-    log.append(&[record(3, "c", b"c")]).unwrap();
-    assert_eq!(log.after(Seq(2), 9).unwrap()[0].role, Role::Gathered);
+fn a_log_of_any_earlier_form_is_taken_over() {
+    for form in 1..SCHEMA_NUMBER {
+        let Fixture { directory: _directory, log } = of_form(form);
+        let roles: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.role).collect();
+        assert_eq!(roles, [Role::Foreign, Role::Set], "form {form}");
+        log.append(&[record(3, "c", b"c")]).unwrap();
+        assert_eq!(log.after(Seq(2), 9).unwrap()[0].role, Role::Gathered, "form {form}");
+        assert_eq!(log.strategy().unwrap(), "git", "form {form}");
+    }
+}
+
+#[test]
+fn a_log_of_the_first_form_may_have_commits_of_another_branch() {
+    let Fixture { directory: _directory, log } = of_form(1);
+    // It did not say which commits of others came from there: any may have.
+    let against: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.against).collect();
+    assert_eq!(against, [Against::OtherBranch, Against::Parent]);
+    assert_eq!(log.last_jump().unwrap(), Some(Seq(1)));
 }
 
 #[test]

@@ -274,8 +274,12 @@ impl Memory {
     ///
     /// # Errors
     /// As [`History::refresh_index`].
-    pub fn refresh_index<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) -> Outcome<()> {
-        self.git().map_or(Ok(()), |history| history.refresh_index(paths))
+    pub fn refresh_index<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a TreePath>,
+        is_version: impl Fn(&TreePath, ETag) -> Outcome<bool>,
+    ) -> Outcome<()> {
+        self.git().map_or(Ok(()), |history| history.refresh_index(paths, is_version))
     }
 
     /// Ends what goes on in the background.

@@ -114,17 +114,5 @@ fn unrecordable(path: &TreePath, reason: &str) -> StoreError {
 
 /// Nothing is there; what is not ours there is no snapshot either.
 fn is_absent(error: &StoreError) -> bool {
-    use std::io::ErrorKind as E;
-    match error {
-        StoreError::Disk { source, .. } => {
-            matches!(source.kind(), E::NotFound | E::NotADirectory | E::IsADirectory | E::FileTooLarge)
-        }
-        StoreError::Linked(_) => true,
-        StoreError::Git(_)
-        | StoreError::Unrecordable { .. }
-        | StoreError::Database(_)
-        | StoreError::State(_)
-        | StoreError::Repository(_)
-        | StoreError::Damaged(_) => false,
-    }
+    error.is_missing() || error.is_in_the_way() || error.of_tree() == Some(std::io::ErrorKind::FileTooLarge)
 }

@@ -243,23 +243,27 @@ impl WorkTree {
         Ok(())
     }
 
-    /// Makes the directories above a path that are missing.
+    /// Makes the directories above a path that are missing: those that it made, outermost first.
     ///
     /// # Errors
     /// `Disk` with `NotADirectory` when a file is in the way.
-    pub fn make_parents(&self, path: &TreePath) -> Outcome<()> {
+    pub fn make_parents(&self, path: &TreePath) -> Outcome<Vec<TreePath>> {
         let Some(parent) = path.parent().filter(|parent| !parent.is_root()) else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         match self.stat(&parent) {
-            Ok(stat) if stat.kind == StatKind::Directory => Ok(()),
+            Ok(stat) if stat.kind == StatKind::Directory => Ok(Vec::new()),
             Ok(_) => Err(disk(&parent, Errno::NOTDIR)),
             Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                self.make_parents(&parent)?;
+                let mut made = self.make_parents(&parent)?;
                 match self.make_directory(&parent, 0o755) {
-                    Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-                    outcome => outcome,
+                    Err(StoreError::Disk { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
+                    outcome => {
+                        outcome?;
+                        made.push(parent);
+                    }
                 }
+                Ok(made)
             }
             Err(error) => Err(error),
         }

@@ -8,15 +8,11 @@ use std::time::{Duration, Instant};
 
 use svcfs_base::{CommitId, Fault, Seq, TreePath};
 use svcfs_store::{FailPoint, StoreError};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 
 use super::Committer;
 use crate::core::Core;
 use crate::opening::write_anew;
-
-/// How long `.git/index` is left alone after somebody's lock kept it from being written; doubled each time, up to the other.
-const INDEX_RETRY: Duration = Duration::from_secs(2);
-const MAX_INDEX_RETRY: Duration = Duration::from_secs(60);
 
 /// A checkpoint on its way, on a thread of its own: writers do not wait for what it flushes.
 pub(crate) struct Underway {
@@ -25,14 +21,24 @@ pub(crate) struct Underway {
     /// How far it settles the log, and how many bytes of contents that lets go of.
     target: Seq,
     bytes: usize,
+    /// Whether it flushes; else it only refreshes `.git/index`.
+    is_flush: bool,
     started: Instant,
+}
+
+impl Underway {
+    pub(super) const fn is_flush(&self) -> bool {
+        self.is_flush
+    }
 }
 
 /// What became of a checkpoint.
 struct Done {
-    /// Paths whose entry in `.git/index` was to be brought up to date, and whether it was; none when it was not their time.
-    index: Option<(BTreeSet<TreePath>, Result<(), StoreError>)>,
-    settled: Result<(), StoreError>,
+    /// Paths whose entry in `.git/index` was to be brought up to date, whether it was, and how long it took; none when it was
+    /// not their time.
+    index: Option<(BTreeSet<TreePath>, Result<(), StoreError>, Duration)>,
+    /// Whether the log was settled; none when only the index was to be refreshed.
+    settled: Option<Result<(), StoreError>>,
 }
 
 impl Committer {
@@ -50,35 +56,52 @@ impl Committer {
         if let Err(error) = self.follow_head() {
             warn!(%error, "commits of others could not be recorded");
         }
-        let is_index_due = self.index_retry.is_none_or(|(due, _)| due <= Instant::now());
-        let is_indexing = is_index_due && !self.touched.is_empty();
-        // What the disk refused until the end stays in the log for the next opening.
-        if self.left.is_some() || !self.is_unsettled && !is_indexing {
-            return;
-        }
-        if self.core.tree.is_doubted()
+        if self.is_unsettled
+            && self.core.tree.is_doubted()
             && let Err(fault) = write_anew(&self.core)
         {
             return self.not_flushed(fault);
         }
-        let touched = is_indexing.then(|| std::mem::take(&mut self.touched));
-        let (core, target, head, is_unsettled) = (Arc::clone(&self.core), self.last, self.head, self.is_unsettled);
+        self.begin(self.is_unsettled);
+    }
+
+    /// Begins to bring `.git/index` up to date when it is behind and its time has come, whether anybody writes or not.
+    pub(super) fn refresh_index_when_due(&mut self) {
+        if self.underway.is_none() && self.index.due().is_some_and(|due| due <= Instant::now()) {
+            self.begin(false);
+        }
+    }
+
+    /// What the disk refused until the end stays in the log for the next opening.
+    fn begin(&mut self, is_flush: bool) {
+        if self.left.is_some() {
+            return;
+        }
+        self.look_at_index();
+        let touched = self.index.take(is_flush);
+        if !is_flush && touched.is_none() {
+            return;
+        }
+        let (core, target, head) = (Arc::clone(&self.core), self.last, self.head);
         let (tell, outcome) = channel();
         let run = move || {
             let index = touched.map(|touched| {
-                let refreshed = core.memory.refresh_index(touched.iter());
-                (touched, refreshed)
+                let begun = Instant::now();
+                let refreshed = core.refresh_index(touched.iter());
+                (touched, refreshed, begun.elapsed())
             });
-            let settled = if is_unsettled { flushed(&core, target, head) } else { Ok(()) };
+            let settled = is_flush.then(|| flushed(&core, target, head));
             // The committer waits for this until its end.
             let _ = tell.send(Done { index, settled });
             core.queue.nudge();
         };
-        self.core.memory.flushing();
+        if is_flush {
+            self.core.memory.flushing();
+        }
         match thread::Builder::new().name("checkpoint".to_owned()).spawn(run) {
             Ok(thread) => {
-                let bytes = std::mem::take(&mut self.unsettled_bytes);
-                self.underway = Some(Underway { thread, outcome, target, bytes, started: Instant::now() });
+                let bytes = if is_flush { std::mem::take(&mut self.unsettled_bytes) } else { 0 };
+                self.underway = Some(Underway { thread, outcome, target, bytes, is_flush, started: Instant::now() });
             }
             Err(error) => {
                 self.last_work = Instant::now();
@@ -108,16 +131,17 @@ impl Committer {
             self.last_work = Instant::now();
             return;
         };
-        if let Some((touched, refreshed)) = index {
-            self.index_refreshed(touched, refreshed);
+        if let Some((touched, refreshed, took)) = index {
+            self.index.refreshed(touched, refreshed, took);
         }
         match settled {
-            Ok(()) => {
+            None => {}
+            Some(Ok(())) => {
                 *self.core.unflushed.lock() = None;
                 self.is_unsettled = self.last > target;
                 debug!(seq = %target, took_ms = started.elapsed().as_millis(), "checkpoint");
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 self.unsettled_bytes += bytes;
                 self.not_flushed(error.into());
             }
@@ -129,26 +153,6 @@ impl Committer {
         warn!(error = ?fault, "checkpoint failed; the log keeps everything and it is tried again");
         let text = format!("writes are safe in the log, and the disk does not take more than that: {fault}");
         *self.core.unflushed.lock() = Some(Fault::new(fault.kind(), text).caused_by(fault));
-    }
-
-    /// A lock of a person's git, or one that a dead one left, is told once; nothing but `git status` depends on the index.
-    fn index_refreshed(&mut self, mut touched: BTreeSet<TreePath>, refreshed: Result<(), StoreError>) {
-        let Err(error) = refreshed else {
-            if self.index_retry.take().is_some() {
-                info!("`.git/index` is up to date again");
-            }
-            return;
-        };
-        self.touched.append(&mut touched);
-        let wait = match self.index_retry {
-            None => {
-                warn!(%error, "`.git/index` cannot be refreshed; `git status` is behind until it can. If no git is at work, \
-                               `svcfs doctor` says which lock is left over");
-                INDEX_RETRY
-            }
-            Some((_, wait)) => (wait * 2).min(MAX_INDEX_RETRY),
-        };
-        self.index_retry = Some((Instant::now() + wait, wait));
     }
 }
 

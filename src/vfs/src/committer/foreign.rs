@@ -1,13 +1,49 @@
 //! Commits that somebody else put on the branch: a person's `git commit`, a pull, a checkout.
 
+use std::time::{Duration, Instant};
+
 use svcfs_base::{Announcement, CommitId, DiskAttributes, Door, Seq};
 use svcfs_store::{Entry, ForeignCommit, ForeignEntry, Record, Role, StoreError, Way};
+use tracing::{debug, info};
 
 use super::Committer;
 use crate::core::Core;
 use crate::feed::Event;
 
+/// How long writers give way to a git command that shows no sign of life, and to one that does: it takes what it finds for the whole
+/// truth until it is done.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_PATIENCE: Duration = Duration::from_secs(5);
+/// How long after it wrote `.git/index` a git command moves the branch.
+const GRACE: Duration = Duration::from_millis(20);
+/// How often we look whether it is done.
+pub(super) const LOOK: Duration = Duration::from_millis(5);
+
 impl Committer {
+    /// Waits for a git command that is at work in the root, so that it does not write over what we put in place meanwhile, nor
+    /// finds the branch moved at its end. Only for a moment: whatever happens then, both versions are kept.
+    pub(super) fn give_way(&mut self) {
+        let Some(history) = self.core.memory.git() else { return };
+        let Some(other) = history.other_at_work(GRACE, self.passed.as_ref()) else { return };
+        let begun = Instant::now();
+        let (mut mark, mut deadline) = (history.mark_of_others(), begun + PATIENCE);
+        while history.is_at_work(&other, GRACE) {
+            let now = history.mark_of_others();
+            if now != mark {
+                (mark, deadline) = (now, (Instant::now() + PATIENCE).min(begun + MAX_PATIENCE));
+            }
+            if Instant::now() >= deadline {
+                debug!(?other, "a git command takes long; writing beside it");
+                // A pager, an editor, a lock that a dead git left.
+                self.passed = Some(other.and(self.passed.take()));
+                return;
+            }
+            if self.core.queue.pause(LOOK) {
+                return;
+            }
+        }
+    }
+
     /// Records commits that somebody else put on the branch since the last one of ours.
     pub(super) fn follow_head(&mut self) -> Result<(), StoreError> {
         let below = std::mem::take(&mut self.theirs);
@@ -37,8 +73,11 @@ impl Committer {
         self.core.log.append(&records)?;
         self.last = newest.seq;
         self.is_unsettled = true;
-        self.touched.extend(records.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
+        let paths: Vec<_> = records.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()).collect();
+        self.index.touch(paths.iter().cloned());
         self.core.feed.publish(records.into_iter().map(Event::from));
+        // Such as pages that the person's index had an older version of.
+        self.core.doubt(paths);
         Ok(())
     }
 }
@@ -53,9 +92,20 @@ pub(crate) fn numbered(records: &[Record], last: Seq) -> Vec<Record> {
 pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId) -> Result<Vec<Record>, StoreError> {
     let commits = match core.git()?.way(from, to)? {
         Way::Commits(commits) => core.git()?.foreign(&commits)?,
-        Way::Jump(from) => vec![core.git()?.jump(from, to)?],
+        Way::Jump(from) => {
+            keep(core, from, to)?;
+            vec![core.git()?.jump(from, to)?]
+        }
     };
     Ok(commits.into_iter().map(foreign_record).collect())
+}
+
+/// Keeps what a branch does not have any more.
+pub(crate) fn keep(core: &Core, from: CommitId, to: CommitId) -> Result<(), StoreError> {
+    if core.git()?.keep(from, to)? {
+        info!(commit.left = %from, commit.now = %to, "the branch was changed; what it had is kept below `refs/svcfs/kept`");
+    }
+    Ok(())
 }
 
 /// The record of a commit that somebody else made, without a place in the log yet.

@@ -8,6 +8,7 @@
 mod checkpoint;
 mod foreign;
 mod gather;
+mod index;
 mod record;
 mod settle;
 mod window;
@@ -17,10 +18,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use svcfs_base::{CommitId, Fault, Seq, TreePath};
-use svcfs_store::{Record, State, StoreError, Tip};
+use svcfs_store::{OtherGit, Record, State, StoreError, Tip};
 use tracing::{error, info, warn};
 
-pub(crate) use foreign::{foreign_record, numbered};
+pub(crate) use foreign::{foreign_record, keep, numbered};
 pub use window::Commits;
 pub(crate) use window::Window;
 
@@ -40,13 +41,13 @@ pub(crate) struct Committer {
     pub(crate) head: Option<CommitId>,
     /// The newest position of the log.
     pub(crate) last: Seq,
-    /// Paths whose entry in `.git/index` is out of date.
-    pub(crate) touched: BTreeSet<TreePath>,
+    /// What is known of `.git/index`.
+    pub(crate) index: index::GitIndex,
+    /// git commands that are not waited for any more.
+    pub(crate) passed: Option<OtherGit>,
     pub(crate) unsettled_bytes: usize,
     pub(crate) is_unsettled: bool,
     pub(crate) underway: Option<checkpoint::Underway>,
-    /// When `.git/index`, which could not be written, is tried again, and how long after that.
-    pub(crate) index_retry: Option<(Instant, Duration)>,
     /// Sets that nobody waits for and that the log could not take yet.
     pub(crate) held: Vec<Prepared>,
     /// Sets that have no commit yet.
@@ -75,11 +76,11 @@ impl Committer {
             core,
             head,
             last,
-            touched: BTreeSet::new(),
+            index: index::GitIndex::default(),
+            passed: None,
             unsettled_bytes: 0,
             is_unsettled: false,
             underway: None,
-            index_retry: None,
             held: Vec::new(),
             window: Window::default(),
             left: None,
@@ -101,10 +102,12 @@ impl Committer {
                 Next::Closed => return self.finish(),
             }
             // A disk that is slower than its writers stops them before the log grows without end.
-            self.end_checkpoint(self.unsettled_bytes > MAX_UNSETTLED_BYTES);
-            if self.unsettled_bytes > MAX_UNSETTLED_BYTES {
+            let is_full = self.unsettled_bytes > MAX_UNSETTLED_BYTES;
+            self.end_checkpoint(is_full && self.underway.as_ref().is_some_and(checkpoint::Underway::is_flush));
+            if is_full {
                 self.checkpoint();
             }
+            self.refresh_index_when_due();
         }
     }
 
@@ -114,7 +117,7 @@ impl Committer {
         let checkpoint = is_checkpoint_near.then(|| self.last_work + IDLE);
         let is_troubled = !self.held.is_empty() || self.core.trouble.lock().is_some();
         let retry = is_troubled.then(|| Instant::now() + RETRY);
-        let index = self.index_retry.filter(|_| self.underway.is_none()).map(|(due, _)| due);
+        let index = self.index.due().filter(|_| self.underway.is_none());
         // Departures are entered without waking this thread: it looks often enough for their two seconds.
         let look = Instant::now() + IDLE;
         let commits = self.window.due().map(|due| retry.unwrap_or(due));
@@ -130,22 +133,22 @@ impl Committer {
         } else {
             self.look_at_branch();
         }
+        self.look_at_index();
         self.record_departures(Instant::now());
         let is_idle = self.is_unsettled && self.last_work.elapsed() >= IDLE && !self.window.is_open();
-        if is_idle || self.index_retry.is_some_and(|(due, _)| due <= Instant::now()) {
+        if is_idle {
             self.checkpoint();
         }
     }
 
-    /// Whoever watches over the server learns that `.git` is gone or broken before a writer does.
-    fn look_at_branch(&self) {
-        let trouble = match self.core.memory.head() {
-            Ok(None) if self.head.is_some() => foreign::no_branch(),
-            Ok(_) => return,
-            Err(error) => error,
-        };
-        error!(error = %trouble, "git cannot be used; writes are refused until it can");
-        *self.core.trouble.lock() = Some(trouble.into());
+    /// Followers hear of a person's commit although nobody writes, and whoever watches over the server learns that `.git` is gone or
+    /// broken before a writer does.
+    fn look_at_branch(&mut self) {
+        self.give_way();
+        if let Err(trouble) = self.follow_head() {
+            error!(error = %trouble, "git cannot be used; writes are refused until it can");
+            *self.core.trouble.lock() = Some(trouble.into());
+        }
     }
 
     /// The trouble is over once the disk takes writes again: nobody need dare one to find out.
@@ -178,7 +181,7 @@ impl Committer {
         // One that is on its way does not have what came since.
         for _ in 0..2 {
             self.end_checkpoint(true);
-            self.index_retry = None;
+            self.index.hurry();
             self.checkpoint();
         }
         self.end_checkpoint(true);
@@ -227,6 +230,7 @@ impl Committer {
         let count = sets.len();
         let mut kept = 0;
         self.last_work = Instant::now();
+        self.give_way();
         match self.log_all(sets) {
             Ok(planned) => {
                 if planned.is_empty() || self.settle(planned) {

@@ -8,10 +8,10 @@ use svcfs_base::{CommitId, ETag, Fault, TreePath};
 use svcfs_store::{Author, FailPoint, History, Memory, Placed, Role, Snapshots, StoreError, Tip};
 use tracing::{debug, error, warn};
 
-use super::foreign::{foreign_records, no_branch};
+use super::foreign::{LOOK, PATIENCE, foreign_records, no_branch};
 use super::record::edit_of;
 use super::{Committer, Planned, RETRY};
-use crate::core::{is_missing, is_of_disk, kept_if_in_the_way, recorded_only};
+use crate::core::{is_of_disk, kept_if_in_the_way, recorded_only};
 use crate::feed::Event;
 use crate::queue::{After, Effect, Receipt};
 
@@ -30,9 +30,15 @@ impl Committer {
             return false;
         }
         let mut is_closing = false;
+        let patient_until = Instant::now() + PATIENCE;
         loop {
+            self.give_way();
             match self.try_settle(&mut planned) {
                 Ok(()) => break,
+                // A person's git moves the branch in this moment.
+                Err(error) if error.is_held() && Instant::now() < patient_until && !is_closing => {
+                    is_closing = self.core.queue.pause(LOOK);
+                }
                 Err(error) if is_closing => {
                     // The log has it; the next opening completes it.
                     error!(%error, "logged changes are not in place yet; they will be when the space is opened again");
@@ -91,11 +97,14 @@ impl Committer {
     fn try_settle(&mut self, planned: &mut [Planned]) -> Result<(), StoreError> {
         self.install(planned)?; // 7
         self.core.fail.pass(FailPoint::TreeDone);
-        self.touched.extend(planned.iter().flat_map(|planned| &planned.record.entries).map(|entry| entry.path.clone()));
         // 8
         let core = Arc::clone(&self.core);
         match &core.memory {
-            Memory::Git { history, .. } => self.advance(history, planned),
+            Memory::Git { history, .. } => {
+                let entries = planned.iter().flat_map(|planned| &planned.record.entries);
+                self.index.touch(entries.map(|entry| entry.path.clone()));
+                self.advance(history, planned)
+            }
             Memory::Snapshots { snapshots, .. } => self.keep(snapshots, planned),
             Memory::Nothing { .. } => Ok(()),
         }
@@ -187,11 +196,11 @@ impl Committer {
     fn move_directory(&self, from: &TreePath, to: &TreePath) -> Result<(), StoreError> {
         match self.core.tree.stat(from) {
             Ok(_) => {
-                let moved = self.core.tree.make_parents(to).and_then(|()| self.core.tree.rename(from, to, true));
+                let moved = self.core.tree.make_parents(to).and_then(|_| self.core.tree.rename(from, to, true));
                 kept_if_in_the_way(to, moved)
             }
             // Done in an earlier attempt.
-            Err(error) if is_missing(&error) => Ok(()),
+            Err(error) if error.is_missing() => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -202,7 +211,7 @@ impl Committer {
             None => self.core.tree.remove(path).map(|()| Placed::Done),
         };
         match removed {
-            Err(error) if is_missing(&error) => Ok(Placed::Done),
+            Err(error) if error.is_missing() => Ok(Placed::Done),
             Ok(placed) => Ok(placed),
             Err(error) => kept_if_in_the_way(path, Err(error)).map(|()| Placed::Done),
         }

@@ -167,7 +167,7 @@ impl Committer {
     /// Makes the commits of the window, unreferenced, and their records. Nothing when it is empty.
     pub(super) fn close(&mut self, tip: &mut Tip) -> Result<Vec<Planned>, StoreError> {
         let open = &self.window.sets[self.window.closing..];
-        let Some(newest) = open.last().map(|set| set.seq) else { return Ok(Vec::new()) };
+        let Some(newest) = open.last() else { return Ok(Vec::new()) };
         let (mut ahead, mut planned) = (*tip, Vec::new());
         for gathering in gathered(open, self.core.commits.max_paths()) {
             match self.gathered(&gathering, &mut ahead) {
@@ -185,14 +185,24 @@ impl Committer {
                 outcome => planned.extend(outcome?),
             }
         }
+        if planned.is_empty() {
+            // They came to nothing. The log says so, or the next life would gather them once more, with what came after them.
+            ahead.seq = ahead.seq.next();
+            let closed = closing((newest, &[]), self.core.stamp(), newest.message.clone(), Vec::new());
+            let prepared = Prepared { moves: Vec::new(), ..closed };
+            let form = Form { role: Role::Gathered, time: newest.time, is_kept: false };
+            let record = self.record_of(&prepared, ahead.seq, form, ahead.commit);
+            planned.push(Planned { prepared, record, is_extra: true });
+        }
+        let committed = newest.seq;
         self.window.closing = self.window.sets.len();
-        *tip = Tip { committed: newest, ..ahead };
+        *tip = Tip { committed, ..ahead };
         Ok(planned)
     }
 
     /// Makes one commit; none when the tree is as it would leave it.
     fn gathered(&self, gathering: &Gathering<'_>, tip: &mut Tip) -> Result<Option<Planned>, StoreError> {
-        let (Some(first), Some(last)) = (gathering.sets.first(), gathering.sets.last()) else { return Ok(None) };
+        let Some(last) = gathering.sets.last() else { return Ok(None) };
         let entries: BTreeMap<&TreePath, &Entry> =
             gathering.sets.iter().flat_map(|set| &set.entries).map(|entry| (&entry.path, entry)).collect();
         let known = self.core.memory.staged(tip.recorded(), &entries.keys().copied().collect::<Vec<_>>())?;
@@ -205,25 +215,8 @@ impl Committer {
                 premise: None,
             })
         });
-        let prepared = Prepared {
-            actor: last.actor.clone(),
-            door: last.door,
-            provenance: gathering
-                .sets
-                .iter()
-                .all(|set| set.provenance == first.provenance)
-                .then(|| first.provenance.clone())
-                .flatten(),
-            announcement: last.announcement,
-            message: gathering.message(&last.actor),
-            durability: svcfs_base::Durability::Soon,
-            stamp: self.core.stamp(),
-            moves: last.moves.clone(),
-            effects: effects.collect(),
-            spent: Vec::new(),
-            is_adopted: true,
-            answer: None,
-        };
+        let message = gathering.message(&last.actor);
+        let prepared = closing((last, &gathering.sets), self.core.stamp(), message, effects.collect());
         if prepared.effects.is_empty() {
             return Ok(None);
         }
@@ -273,6 +266,24 @@ impl Committer {
             window.due = None;
         }
         self.core.uncommitted.replace(window.sets.iter());
+    }
+}
+
+/// What closes a window, or a part of it: in the name of the newest of its sets.
+fn closing((newest, all): (&Record, &[&Record]), stamp: u64, message: String, effects: Vec<Effect>) -> Prepared {
+    Prepared {
+        actor: newest.actor.clone(),
+        door: newest.door,
+        provenance: newest.provenance.clone().filter(|_| all.iter().all(|set| set.provenance == newest.provenance)),
+        announcement: newest.announcement,
+        message,
+        durability: svcfs_base::Durability::Soon,
+        stamp,
+        moves: newest.moves.clone(),
+        effects,
+        spent: Vec::new(),
+        is_adopted: true,
+        answer: None,
     }
 }
 

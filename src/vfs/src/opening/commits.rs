@@ -115,6 +115,8 @@ fn rebuild(
         match record.role {
             Role::Foreign if at >= passed => tip = record.commit,
             Role::Foreign | Role::Deferred => {}
+            // A window that came to nothing.
+            Role::Gathered if record.entries.is_empty() => {}
             Role::Set | Role::Gathered => {
                 let (commit, after) = staged_again(core, tip, (at, record), logged)?;
                 passed = passed.max(after);

@@ -7,7 +7,7 @@ use svcfs_store::{Entry, Record, StatKind, State, StoreError, Tip};
 use tracing::warn;
 
 use super::logged::Logged;
-use crate::core::{Core, is_missing, kept_if_in_the_way};
+use crate::core::{Core, kept_if_in_the_way};
 use crate::overlay::Leaf;
 use crate::progress::{Progress, Reporter};
 
@@ -94,7 +94,7 @@ fn rename_directories(core: &Core, records: &[Record]) -> Result<(), Fault> {
             if is_used_later || core.tree.stat(to).is_ok() || core.tree.stat(from).is_err() {
                 continue;
             }
-            let moved = core.tree.make_parents(to).and_then(|()| core.tree.rename(from, to, false));
+            let moved = core.tree.make_parents(to).and_then(|_| core.tree.rename(from, to, false));
             kept_if_in_the_way(to, moved)?;
         }
     }
@@ -129,7 +129,7 @@ fn is_torn(present: &[u8], content: &[u8]) -> bool {
 
 fn remove(core: &Core, path: &TreePath) -> Result<(), Fault> {
     match core.tree.remove(path) {
-        Err(error) if is_missing(&error) => {}
+        Err(error) if error.is_missing() => {}
         outcome => kept_if_in_the_way(path, outcome)?,
     }
     Ok(())

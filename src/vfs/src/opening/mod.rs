@@ -16,7 +16,7 @@ use svcfs_base::{CommitId, Fault};
 use svcfs_store::{FailPoint, ForeignCommit, History, Memory, Record, Role, Tip, Way};
 use tracing::{info, warn};
 
-use crate::committer::{Committer, Window, foreign_record, numbered};
+use crate::committer::{Committer, Window, foreign_record, keep, numbered};
 use crate::core::Core;
 use crate::progress::{Progress, Reporter};
 use logged::Logged;
@@ -33,7 +33,7 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
     if !unsettled.is_empty() {
         info!(sets = unsettled.len(), "completing changes that were logged and not settled");
         committer.is_unsettled = true;
-        committer.touched.extend(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
+        committer.index.touch(unsettled.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()));
     }
     let logged = Logged::new(&unsettled);
     let settled = Tip { commit: settled_head, seq };
@@ -164,7 +164,10 @@ fn follow(
     reporter.tell(Progress::ReadingHistory);
     match core.git()?.way(committer.head, head)? {
         Way::Jump(_) if known.contains(&head) => {}
-        Way::Jump(from) => record(committer, vec![core.git()?.jump(from, head)?])?,
+        Way::Jump(from) => {
+            keep(&core, from, head)?;
+            record(committer, vec![core.git()?.jump(from, head)?])?;
+        }
         Way::Commits(mut commits) => {
             commits.retain(|commit| !known.contains(commit));
             if is_new_log && !commits.is_empty() {

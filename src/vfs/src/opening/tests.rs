@@ -201,8 +201,11 @@ fn a_persons_commit_after_the_crash_stays_and_ours_come_on_top() {
     let copy = crashed(&space);
     let settled = space.git(&["rev-list", "--max-parents=0", "HEAD"]);
     fs::write(copy.path().join(".git/refs/heads/main"), settled).unwrap();
-    let git = ["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "--allow-empty", "-m", "by hand"];
-    assert!(Command::new("git").arg("-C").arg(copy.path()).args(git).status().unwrap().success());
+    // With the index as it was then, too.
+    let commit = ["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "--allow-empty", "-m", "by hand"];
+    for git in [&["read-tree", "HEAD"][..], &commit] {
+        assert!(Command::new("git").arg("-C").arg(copy.path()).args(git).status().unwrap().success());
+    }
     let again = reopened(copy);
     let log = again.log();
     assert_eq!(log.len(), space.log().len() + 1);
@@ -336,6 +339,7 @@ fn an_adopted_edit_that_is_lost_with_the_power_does_not_keep_a_space_from_openin
         let again = reopened(copy);
         assert_eq!(again.text("b.md"), "ours");
         assert_eq!(again.git(&["show", "HEAD:b.md"]), "ours");
+        again.wait_until("the index is up to date", |again| again.git(&["status", "--porcelain"]).is_empty());
         again.git(&["fsck", "--strict", "--no-reflogs"]);
     }
 }

@@ -12,7 +12,7 @@ use super::Inspection;
 use crate::history::read::leaves_in;
 use crate::history::{Outcome, etag, head_of, oid};
 
-/// How tree, newest commit and `.git/index` differ.
+/// How tree, newest commit and `.git/index` differ; or tree and log, where git keeps no versions.
 #[derive(Debug, Default)]
 pub struct TreeState {
     /// The files of the newest commit, in path order.
@@ -35,21 +35,12 @@ impl Inspection {
     /// # Errors
     /// `Git` when the newest commit cannot be read.
     pub fn tree(&self, mut progress: impl FnMut(usize, usize)) -> Outcome<TreeState> {
-        let mut state = TreeState::default();
         let mut recorded = Vec::new();
         if let Some(head) = head_of(&self.repository)? {
             let tree = self.repository.find_commit(oid(head)?)?.tree()?;
             leaves_in(&self.repository, &tree, "", &mut recorded)?;
         }
-        let mut equal = BTreeMap::new();
-        for (done, (path, blob, kind)) in recorded.iter().enumerate() {
-            progress(done, recorded.len());
-            match standing(&self.root.join(path.as_str())) {
-                Ok(Some(present)) if present == (*blob, *kind) => drop(equal.insert(path.clone(), *blob)),
-                Ok(_) => state.edited.push(path.clone()),
-                Err(error) => state.unreadable.push((path.clone(), error.to_string())),
-            }
-        }
+        let (mut state, equal) = TreeState::against(&self.root, &recorded, &mut progress);
         let known: BTreeSet<_> = recorded.iter().map(|(path, ..)| path.clone()).collect();
         let looked = index_of(&self.repository).and_then(|index| {
             state.index_behind = behind(&index, &equal);
@@ -64,15 +55,33 @@ impl Inspection {
             Ok(untracked) => state.new.extend(untracked.into_iter().filter(|path| !known.contains(path))),
             Err(error) => state.index_damage = Some(error.message().to_owned()),
         }
-        state.files = recorded.into_iter().map(|(path, _, kind)| (path, kind)).collect();
         Ok(state)
     }
 }
 
-impl Inspection {
-    /// What stands in the tree at a path; none when no file of a size that svcfs serves can be read there.
-    pub fn content(&self, path: &TreePath) -> Option<Vec<u8>> {
-        let file = self.root.join(path.as_str());
+impl TreeState {
+    /// Compares every file that is recorded; those that are equal beside it.
+    pub(crate) fn against(
+        root: &Path,
+        recorded: &[(TreePath, ETag, FileKind)],
+        progress: &mut impl FnMut(usize, usize),
+    ) -> (Self, BTreeMap<TreePath, ETag>) {
+        let (mut state, mut equal) = (Self::default(), BTreeMap::new());
+        for (done, (path, blob, kind)) in recorded.iter().enumerate() {
+            progress(done, recorded.len());
+            state.files.push((path.clone(), *kind));
+            match standing(&root.join(path.as_str())) {
+                Ok(Some(present)) if present == (*blob, *kind) => drop(equal.insert(path.clone(), *blob)),
+                Ok(_) => state.edited.push(path.clone()),
+                Err(error) => state.unreadable.push((path.clone(), error.to_string())),
+            }
+        }
+        (state, equal)
+    }
+
+    /// What stands in a tree at a path; none when no file of a size that svcfs serves can be read there.
+    pub fn content(root: &Path, path: &TreePath) -> Option<Vec<u8>> {
+        let file = root.join(path.as_str());
         let stat = std::fs::symlink_metadata(&file).ok()?;
         let is_served = stat.is_file() && stat.len() <= MAX_FILE_BYTES as u64;
         std::fs::read(file).ok().filter(|_| is_served)

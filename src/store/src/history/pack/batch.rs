@@ -2,20 +2,25 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use git2::Oid;
 use sha1::{Digest, Sha1};
 
+use super::draft::{Draft, created};
 use super::index::{FAR, write_head};
 use super::set::Pack;
-use super::{CHECKSUM_BYTES, KEEP, Outcome, TEMPORARY, owner};
+use super::{CHECKSUM_BYTES, KEEP, Outcome, Reuse, TEMPORARY};
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// Writes a pack that git's housekeeping leaves alone; beside it the file that makes it so, none when there was one, which is
 /// somebody's.
-pub(super) fn kept(fail: &FailPoints, directory: &Path, objects: &[(Oid, &[u8])]) -> Outcome<(Pack, Option<PathBuf>)> {
+pub(super) fn kept(
+    fail: &FailPoints,
+    directory: &Path,
+    reuse: Reuse<'_>,
+    objects: &[(Oid, &[u8])],
+) -> Outcome<(Pack, Option<PathBuf>)> {
     let laid = Laid::out(directory, objects)?;
     let keep = laid.path.with_extension("keep");
     fs::create_dir_all(directory)?;
@@ -24,7 +29,7 @@ pub(super) fn kept(fail: &FailPoints, directory: &Path, objects: &[(Oid, &[u8])]
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
         Err(error) => return Err(error.into()),
     };
-    match laid.stored(fail, objects) {
+    match laid.stored(fail, reuse, objects) {
         Ok(pack) => Ok((pack, is_ours.then_some(keep))),
         Err(error) => {
             // The failure that matters is the first one; leftovers are swept at the next opening.
@@ -98,10 +103,11 @@ impl Laid {
     }
 
     /// Puts the pack and its index in place.
-    fn stored(&self, fail: &FailPoints, objects: &[(Oid, &[u8])]) -> Outcome<Pack> {
+    fn stored(&self, fail: &FailPoints, reuse: Reuse<'_>, objects: &[(Oid, &[u8])]) -> Outcome<Pack> {
         let bodies = objects.iter().map(|(_, bytes)| *bytes);
-        put(fail, &self.path, std::iter::once(&self.header[..]).chain(bodies).chain([&self.checksum[..]]))?;
-        put(fail, &self.path.with_extension("idx"), std::iter::once(&*self.index()?))?;
+        let parts = std::iter::once(&self.header[..]).chain(bodies).chain([&self.checksum[..]]);
+        put(fail, &self.path, Some(reuse), parts)?;
+        put(fail, &self.path.with_extension("idx"), Some(reuse), std::iter::once(&*self.index()?))?;
         Ok(Pack { path: self.path.clone(), bytes: self.bytes, is_flushed: false })
     }
 
@@ -151,41 +157,19 @@ pub(super) fn path_of(directory: &Path, checksum: &[u8; CHECKSUM_BYTES]) -> Outc
     Ok(directory.join(format!("pack-{}.pack", Oid::from_bytes(checksum)?)))
 }
 
-pub(super) fn put<'a>(fail: &FailPoints, path: &Path, parts: impl Iterator<Item = &'a [u8]>) -> Outcome<()> {
+pub(super) fn put<'a>(
+    fail: &FailPoints,
+    path: &Path,
+    reuse: Option<Reuse<'_>>,
+    parts: impl Iterator<Item = &'a [u8]>,
+) -> Outcome<()> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    let temporary = path.with_file_name(format!("{TEMPORARY}{extension}"));
-    let outcome = (|| {
-        fail.at(FailPoint::PackWrite)?;
-        let mut file = std::io::BufWriter::new(created_anew(&temporary)?);
-        for part in parts {
-            file.write_all(part)?;
-        }
-        file.flush()?;
-        fail.at(FailPoint::PackRename)?;
-        fs::rename(&temporary, path)
-    })();
-    if outcome.is_err() {
-        // The failure that matters is the first one; a leftover is swept at the next opening.
-        let _ = fs::remove_file(&temporary);
+    fail.at(FailPoint::PackWrite)?;
+    let mut draft = Draft::begin(path.with_file_name(format!("{TEMPORARY}{extension}")), reuse)?;
+    for part in parts {
+        draft.write_all(part)?;
     }
-    Ok(outcome?)
-}
-
-/// A file under a temporary name.
-pub(super) fn created_anew(path: &Path) -> std::io::Result<fs::File> {
-    match created(path) {
-        // Of an attempt that failed.
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            fs::remove_file(path)?;
-            created(path)
-        }
-        outcome => outcome,
-    }
-}
-
-/// A file nobody writes again, as git makes them: readable for whom the umask lets, and the repository owner's.
-fn created(path: &Path) -> std::io::Result<fs::File> {
-    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o444).open(path)?;
-    owner::give_as_its_directory(path)?;
-    Ok(file)
+    draft.finish()?;
+    fail.at(FailPoint::PackRename)?;
+    Ok(draft.place(path)?)
 }

@@ -6,22 +6,23 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use sha1::{Digest, Sha1};
 
-use super::batch::{created_anew, header, path_of};
+use super::batch::{header, path_of};
+use super::draft::Draft;
 use super::index::{FAR, ID_BYTES, Index, Table, write_head};
 use super::set::Pack;
-use super::{CHECKSUM_BYTES, Outcome, is_whole};
+use super::{CHECKSUM_BYTES, Reuse, is_whole};
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// Marks, in the order of all names, an object that an earlier pack has, too.
 const AGAIN: u8 = 0x80;
-/// Read and written at once, in bytes.
+/// Read at once, in bytes.
 const BUFFER: u64 = 128 << 10;
 /// So many bytes are copied between two looks at whether something else is more urgent.
 const SLICE: u64 = 8 << 20;
@@ -72,6 +73,8 @@ pub(super) struct Join<'a> {
     pub(super) temporary: PathBuf,
     /// Whether it is on the disk for good when it is done.
     pub(super) is_flushed: bool,
+    /// Files that may be used again for it.
+    pub(super) reuse: Option<Reuse<'a>>,
 }
 
 impl Join<'_> {
@@ -84,20 +87,21 @@ impl Join<'_> {
         self.fail.at(FailPoint::PackMerge)?;
         let mut parts = parts.iter().map(|part| Part::open(&part.path)).collect::<Result<Vec<_>, _>>()?;
         let (order, counts) = order_of(&parts)?;
-        let data = Output::create(self.temporary.with_extension("pack"))?;
-        let index = Output::create(self.temporary.with_extension("idx"))?;
+        let begin = |extension| Draft::begin(self.temporary.with_extension(extension), self.reuse);
+        let output = |draft| Output { draft, hasher: Sha1::new() };
+        let (data, index) = (output(begin("pack")?), output(begin("idx")?));
         let (data, checksum) = self.copied(data, &mut parts, (&order, &counts), between)?;
         let index = indexed(index, &parts, (&order, &counts), &checksum)?;
         let path = path_of(self.directory, &checksum)?;
-        let bytes = data.bytes;
+        let bytes = data.draft.bytes();
         if self.is_flushed {
             self.fail.at(FailPoint::PackFlush)?;
-            data.file.get_ref().sync_all()?;
-            index.file.get_ref().sync_all()?;
+            data.draft.sync()?;
+            index.draft.sync()?;
         }
         self.fail.at(FailPoint::PackPlace)?;
-        data.place(&path)?;
-        index.place(&path.with_extension("idx"))?;
+        data.draft.place(&path)?;
+        index.draft.place(&path.with_extension("idx"))?;
         if self.is_flushed {
             File::open(self.directory)?.sync_all()?;
         }
@@ -117,21 +121,21 @@ impl Join<'_> {
         self.fail.at(FailPoint::PackCopy)?;
         let mut slice_end = SLICE;
         for (number, part) in parts.iter_mut().enumerate() {
-            part.start = out.bytes;
+            part.start = out.draft.bytes();
             let objects = part.objects(number, order)?;
             let mut source = Source::of(part)?;
             for (at, object) in objects.iter().enumerate() {
                 let end = objects.get(at + 1).map_or(source.end, |next| u64::from(next & !FAR));
                 source.copy(end, (object & FAR == 0).then_some(&mut out))?;
-                if out.bytes >= slice_end {
+                if out.draft.bytes() >= slice_end {
                     self.fail.at(FailPoint::PackCopy)?;
                     if self.is_flushed {
                         // A little at a time: who flushes the log meanwhile waits for a little only.
-                        out.file.flush()?;
-                        out.file.get_ref().sync_data()?;
+                        out.flush()?;
+                        out.draft.sync()?;
                     }
                     between()?;
-                    slice_end = out.bytes + SLICE;
+                    slice_end = out.draft.bytes() + SLICE;
                 }
             }
             source.finish()?;
@@ -335,53 +339,30 @@ fn rows<const BYTES: usize>(
     Ok(())
 }
 
-/// A file under a temporary name, which goes unless it is placed.
+/// A draft, and the checksum of what was written.
 struct Output {
-    name: PathBuf,
-    file: BufWriter<File>,
+    draft: Draft,
     hasher: Sha1,
-    bytes: u64,
 }
 
 impl Output {
-    fn create(name: PathBuf) -> io::Result<Self> {
-        let file = BufWriter::with_capacity(BUFFER as usize, created_anew(&name)?);
-        Ok(Self { name, file, hasher: Sha1::new(), bytes: 0 })
-    }
-
     /// Writes the checksum of what was written.
     fn finish(&mut self) -> io::Result<[u8; CHECKSUM_BYTES]> {
         let checksum: [u8; CHECKSUM_BYTES] = std::mem::take(&mut self.hasher).finalize().into();
         self.write_all(&checksum)?;
-        self.file.flush()?;
+        self.draft.finish()?;
         Ok(checksum)
-    }
-
-    fn place(mut self, path: &Path) -> Outcome<()> {
-        fs::rename(&self.name, path)?;
-        self.name.clear();
-        Ok(())
     }
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = self.file.write(bytes)?;
+        let count = self.draft.write(bytes)?;
         self.hasher.update(&bytes[..count]);
-        self.bytes += count as u64;
         Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        if !self.name.as_os_str().is_empty() {
-            // The failure that matters is the first one; a leftover is swept at the next opening.
-            let _ = fs::remove_file(&self.name);
-        }
+        self.draft.flush()
     }
 }

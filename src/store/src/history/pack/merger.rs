@@ -12,8 +12,7 @@ use tracing::warn;
 use super::join::{Failure, Join};
 use super::listing::{self, Listing};
 use super::set::{Bounds, FAN, Pack, Packs};
-use super::{Outcome, TEMPORARY, remove};
-use crate::disposal::{Disposal, Held};
+use super::{Outcome, Reuse, TEMPORARY, remove};
 use crate::{FailPoint, FailPoints};
 
 /// Larger packs are not made: merging them takes a minute of the disk. Their offsets fit into 31 bits.
@@ -75,7 +74,7 @@ impl Merger {
     }
 
     /// A branch shows all packs: git's housekeeping may have them, and small ones are merged.
-    pub(super) fn release(&self, disposal: &Disposal) {
+    pub(super) fn release(&self, reuse: Reuse<'_>) {
         let keeps = self.shared.state.lock().packs.release();
         for keep in keeps {
             match fs::remove_file(&keep) {
@@ -87,7 +86,7 @@ impl Merger {
         }
         let small = Bounds { is_fresh: true, below: u32::MAX, max_bytes: MAX_BY_THE_WAY, least: FAN };
         while let Some(parts) = self.shared.claim(small) {
-            self.shared.merge(parts, Way::Along(disposal));
+            self.shared.merge(parts, Way::Along(reuse));
         }
         self.shared.call(|_| {});
     }
@@ -122,8 +121,8 @@ impl Drop for Merger {
 
 /// How packs are merged.
 enum Way<'a> {
-    /// By the committer, of packs that the log has; files are let go of by this.
-    Along(&'a Disposal),
+    /// By the committer, of packs that the log has; their files are used again.
+    Along(Reuse<'a>),
     /// By the thread, flushed. Packs of lower classes than this, which came meanwhile, are merged first.
     Aside(u32),
 }
@@ -247,6 +246,10 @@ impl Shared {
             directory: &self.directory,
             temporary: self.directory.join(format!("{TEMPORARY}merged-{serial}")),
             is_flushed: matches!(way, Way::Aside(_)),
+            reuse: match way {
+                Way::Along(reuse) => Some(*reuse),
+                Way::Aside(_) => None,
+            },
         };
         let bytes: u64 = parts.iter().map(|part| part.bytes).sum();
         self.has_room_for(bytes)?;
@@ -285,11 +288,9 @@ impl Shared {
             return Ok(());
         }
         match way {
-            Way::Along(disposal) => {
-                let files = [Held::at(&index), Held::at(pack)];
-                remove(&index)?;
-                files.into_iter().for_each(|file| disposal.of(file));
-                Ok(())
+            // The index first: what has no index is no pack to anybody.
+            Way::Along(Reuse { spares, disposal }) => {
+                [&*index, pack].into_iter().try_for_each(|file| Ok(spares.keep(file, disposal)?))
             }
             Way::Aside(_) => remove(&index),
         }

@@ -4,7 +4,8 @@
 //! which git finds it; before both there is a `.keep` file, which keeps somebody's `git gc` from taking it for rubbish. A pack
 //! that a checkpoint flushed goes only after the one that takes its place was flushed, too: the log does not have its objects.
 //!
-//! - `batch`: the pack of a batch. `index`: what stands beside a pack. `torn`: what a crash leaves.
+//! - `batch`: the pack of a batch. `index`: what stands beside a pack. `draft`: a file of either, until it is whole.
+//!   `torn`: what a crash leaves.
 //!   `renewal`: what a failed flush may have lost.
 //! - `set`: which packs there are, and which are to become one. `join`: how they do. `merger`: who does it, and when.
 //!   `listing`: git's own index over many packs, which has a say in it.
@@ -13,6 +14,7 @@
 //! tightly is what `git gc` is for.
 
 mod batch;
+mod draft;
 mod index;
 mod join;
 mod listing;
@@ -30,6 +32,8 @@ use tracing::warn;
 
 use super::{History, Outcome, owner};
 use crate::FailPoint;
+use crate::disposal::Disposal;
+use crate::spares::Spares;
 
 pub(super) use merger::Merger;
 pub(super) use torn::{is_whole, sweep_temporary};
@@ -42,7 +46,21 @@ const KEEP: &str = "svcfs: until a branch shows it\n";
 /// After so many packs went, libgit2 is made to let go of them.
 const MANY_REMOVED: usize = 24;
 
+/// Files that may be used again, and who lets go of those that may not.
+///
+/// A power cut may leave such a file under the name that it had, with the bytes of what it became. So only files of packs that were not
+/// flushed are used again: whatever is in them, the log has all of it, and an opening looks at each of them (`torn`).
+#[derive(Clone, Copy)]
+struct Reuse<'a> {
+    spares: &'a Spares,
+    disposal: &'a Disposal,
+}
+
 impl History {
+    const fn reuse(&self) -> Reuse<'_> {
+        Reuse { spares: &self.spares, disposal: &self.disposal }
+    }
+
     /// Writes what was staged as a pack, so that everybody who opens the repository has it. Nothing is flushed. `git gc`
     /// leaves it alone until [`History::advance`] or [`History::release`].
     ///
@@ -55,7 +73,7 @@ impl History {
         if fresh.is_empty() {
             return Ok(());
         }
-        let (pack, keep) = batch::kept(&self.fail, &directory, &fresh)?;
+        let (pack, keep) = batch::kept(&self.fail, &directory, self.reuse(), &fresh)?;
         writer.objects.forget_fresh();
         self.merger.publish(pack, keep);
         self.fail.pass(FailPoint::PackDone);
@@ -64,7 +82,7 @@ impl History {
 
     /// Says that a branch shows all that was published: git's housekeeping may have it, and small packs are merged.
     pub fn release(&self) {
-        self.merger.release(&self.disposal);
+        self.merger.release(self.reuse());
         if self.merger.removed().load(Ordering::Relaxed) >= MANY_REMOVED {
             self.merger.removed().store(0, Ordering::Relaxed);
             self.let_go_of_packs();

@@ -22,6 +22,8 @@ impl History {
     /// `State` when one cannot be read, written or removed.
     pub fn renew_packs(&self, since: Timestamp) -> Outcome<usize> {
         let writer = self.writer.lock();
+        self.spares.clear();
+        self.branches.clear();
         let directory = writer.repository.commondir().join("objects/pack");
         let since = SystemTime::from(since).checked_sub(MAX_CLOCK_ERROR).unwrap_or(SystemTime::UNIX_EPOCH);
         let entries = match fs::read_dir(&directory) {
@@ -38,7 +40,7 @@ impl History {
             let files = [index.with_extension("pack"), index.clone()];
             if files.iter().all(|file| is_whole(file, SystemTime::UNIX_EPOCH).unwrap_or(false)) {
                 for file in &files {
-                    put(&self.fail, file, std::iter::once(&*fs::read(file)?))?;
+                    put(&self.fail, file, None, std::iter::once(&*fs::read(file)?))?;
                 }
             } else {
                 remove(&index)?;

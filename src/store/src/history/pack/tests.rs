@@ -271,6 +271,7 @@ fn an_index_that_says_something_else_than_its_pack_is_not_believed() {
             directory: target.path(),
             temporary: target.path().join("new"),
             is_flushed: false,
+            reuse: None,
         };
         match join.run(&parts, &mut || Ok(())) {
             Err(join::Failure::Unfit(path, _)) => assert_eq!(path, packs[0], "byte {at}"),
@@ -426,7 +427,7 @@ fn a_person_works_in_a_repository_the_root_user_made_for_them() {
     let (history, _) = super::super::History::open(directory.path(), &[]).unwrap();
     let fixture = Fixture { directory, history };
     fixture.pages(None, 0, 3);
-    fixture.history.refresh_index([at("0.md")].iter()).unwrap();
+    fixture.history.refresh_index([at("0.md")].iter(), |_, _| Ok(true)).unwrap();
     let strange = Command::new("find").arg(fixture.directory.path()).args(["!", "-uid", "12345"]).output().unwrap();
     assert_eq!(String::from_utf8(strange.stdout).unwrap(), "");
 }
@@ -477,3 +478,5 @@ fn a_large_blob_is_read_by_git_as_it_was_written() {
     assert!(fixture.history.blob(blob).unwrap().unwrap() == content);
     fixture.git(&["fsck", "--strict", "--full"]);
 }
+
+mod reused;

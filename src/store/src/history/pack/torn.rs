@@ -1,13 +1,14 @@
 //! What a crash left of packs.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use sha1::{Digest, Sha1};
 use svcfs_base::Timestamp;
 
+use super::index::Index;
 use super::{CHECKSUM_BYTES, History, KEEP, Outcome, TEMPORARY, remove};
 
 /// How far the clock may have been wrong before a crash.
@@ -37,7 +38,7 @@ impl History {
                 fs::remove_file(&file)?;
                 !file.with_extension("idx").exists() && file.with_extension("pack").exists()
             } else {
-                name.ends_with(".idx") && !(is_whole(&file, since)? && is_whole(&file.with_extension("pack"), since)?)
+                name.ends_with(".idx") && !are_whole(&file, since)?
             };
             if is_torn {
                 remove(&file.with_extension("idx"))?;
@@ -46,6 +47,29 @@ impl History {
         }
         Ok(swept)
     }
+}
+
+/// Whether a pack and its index are whole, and of each other. Each may be whole and another's: files are used again, and a power cut may
+/// leave one under its old name.
+fn are_whole(index: &Path, since: SystemTime) -> Outcome<bool> {
+    let data = index.with_extension("pack");
+    if !(is_whole(index, since)? && is_whole(&data, since)?) {
+        return Ok(false);
+    }
+    // Read together or not at all: files of one pack are as old as each other.
+    let is_old = |file: &Path| fs::metadata(file).and_then(|stat| stat.modified()).is_ok_and(|time| time < since);
+    if is_old(index) && is_old(&data) {
+        return Ok(true);
+    }
+    let Some(told) = Index::open(index)? else {
+        // Of a size that we do not make.
+        return Ok(true);
+    };
+    let mut file = File::open(data)?;
+    let mut checksum = [0; CHECKSUM_BYTES];
+    file.seek(SeekFrom::End(-(CHECKSUM_BYTES as i64)))?;
+    file.read_exact(&mut checksum)?;
+    Ok(checksum == told.checksum)
 }
 
 /// Takes away files under temporary names: of a process that ended while it wrote them, perhaps large ones.
@@ -87,7 +111,7 @@ pub(in super::super) fn is_whole(file: &Path, since: SystemTime) -> Outcome<bool
         left -= count as u64;
     }
     let mut checksum = [0; CHECKSUM_BYTES];
-    match std::io::Read::read_exact(&mut reader, &mut checksum) {
+    match reader.read_exact(&mut checksum) {
         Ok(()) => Ok(hasher.finalize()[..] == checksum),
         // Somebody cut it off meanwhile.
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),

@@ -212,6 +212,22 @@ fn a_checkpoint_that_the_disk_refuses_turns_the_server_unready_with_the_reason()
 }
 
 #[test]
+fn a_refused_write_leaves_no_directory_that_was_made_for_it() {
+    let space = TestSpace::new();
+    space.put("kept/a.md", "a");
+    let points = FailPoints::of(space.directory.path());
+    points.refuse(FailPoint::LogRows, 28);
+    for path in ["new/deep/a.md", "kept/new/a.md"] {
+        let fault = space.vfs.apply(&eve(), Change::put(at(path), "a")).unwrap_err();
+        assert_eq!(fault.kind(), Kind::NoSpace);
+    }
+    points.clear(FailPoint::LogRows);
+    let below = |path: &str| std::fs::read_dir(space.directory.path().join(path)).unwrap().count();
+    assert!(!space.directory.path().join("new").exists());
+    assert_eq!(below("kept"), 1);
+}
+
+#[test]
 fn saves_that_a_full_disk_refused_until_the_end_are_named() {
     let space = TestSpace::new();
     space.put("a.md", "one");
@@ -223,6 +239,32 @@ fn saves_that_a_full_disk_refused_until_the_end_are_named() {
     points.clear(FailPoint::LogCommit);
     assert_eq!(fault.kind(), Kind::NoSpace);
     assert!(fault.message().contains("`a.md`") && fault.message().contains("no space left"), "{fault:?}");
+}
+
+#[test]
+fn saves_that_a_broken_disk_refused_until_the_end_are_named_also_when_the_log_cannot_be_closed() {
+    let space = TestSpace::new();
+    let points = FailPoints::of(space.directory.path());
+    points.refuse(FailPoint::LogCommit, 5);
+    points.refuse(FailPoint::CloseLog, 30);
+    space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("a.md"), "one")).soon()).unwrap();
+    space.wait_until("the log has refused it", |space| space.vfs.health().is_err());
+    let fault = space.vfs.close().unwrap_err();
+    points.clear(FailPoint::LogCommit);
+    points.clear(FailPoint::CloseLog);
+    assert!(fault.message().contains("`a.md`") && fault.message().contains("input/output error"), "{fault:?}");
+}
+
+#[test]
+fn a_log_that_cannot_be_closed_is_said_to_have_everything_acknowledged() {
+    let space = TestSpace::new();
+    let points = FailPoints::of(space.directory.path());
+    space.put("a.md", "one");
+    points.refuse(FailPoint::CloseLog, 30);
+    let fault = space.vfs.close().unwrap_err();
+    points.clear(FailPoint::CloseLog);
+    assert_eq!(fault.kind(), Kind::ReadOnly);
+    assert!(fault.message().contains("everything acknowledged is in it"), "{fault:?}");
 }
 
 /// The log has room of its own, which it keeps between writes: it may take a change that the tree then has no room for.

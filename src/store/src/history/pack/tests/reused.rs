@@ -1,0 +1,78 @@
+//! Files of packs and of the branch that are used again.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn inode(file: &Path) -> u64 {
+    fs::metadata(file).unwrap().ino()
+}
+
+#[test]
+fn files_of_merged_packs_are_used_again_and_the_branch_has_two_in_turn() {
+    let fixture = fixture();
+    let branch = fixture.directory.path().join(".git/refs/heads/main");
+    let (mut head, mut packs, mut branches) = (None, BTreeSet::new(), BTreeSet::new());
+    for n in 0..120 {
+        head = fixture.pages(head, n, n + 1);
+        packs.extend(fixture.packs().iter().map(|file| inode(file)));
+        branches.insert(inode(&branch));
+    }
+    assert!(packs.len() < 60, "{} files for 120 packs of two each", packs.len());
+    assert_eq!(branches.len(), 2);
+    fixture.git(&["fsck", "--strict"]);
+    assert_eq!(fixture.git(&["rev-list", "--count", "HEAD"]).trim(), "120");
+}
+
+#[test]
+fn a_clone_on_the_same_disk_and_a_reader_keep_what_they_have() {
+    let fixture = fixture();
+    let head = fixture.pages(None, 0, 3);
+    let clone = tempfile::tempdir().unwrap();
+    let root = fixture.directory.path().to_str().unwrap();
+    let output = Command::new("git").args(["clone", "-q", "--local", root]).arg(clone.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let reader = git2::Repository::open(fixture.directory.path()).unwrap();
+    let seen = reader.head().unwrap().peel_to_tree().unwrap();
+    fixture.pages(head, 3, 60);
+    let fsck = Command::new("git").arg("-C").arg(clone.path()).args(["fsck", "--strict"]).output().unwrap();
+    assert!(fsck.status.success(), "{fsck:?}");
+    let blob = seen.get_name("2.md").unwrap().to_object(&reader).unwrap();
+    assert_eq!(blob.as_blob().unwrap().content(), b"page 2");
+}
+
+#[test]
+fn a_pack_beside_the_index_of_another_is_torn() {
+    let fixture = fixture();
+    fixture.pages(None, 0, 2);
+    let [one, two] = &fixture.data_files()[..] else { panic!("two packs") };
+    // As a power cut may leave a file that was used again: whole, under its old name.
+    fs::rename(two, one).unwrap();
+    assert_eq!(fixture.history.sweep_torn_packs(svcfs_base::Timestamp::now()).unwrap(), 2);
+    assert_eq!(fixture.data_files(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn files_that_wait_are_gone_when_the_repository_is_closed_and_after_a_crash() {
+    let fixture = fixture();
+    let directory = fixture.directory.path().join(".git/svcfs");
+    let count = || fs::read_dir(&directory).unwrap().count();
+    fixture.pages(None, 0, 20);
+    assert!(count() > 1);
+    let fixture = fixture.again();
+    assert_eq!(count(), 0);
+    fs::write(directory.join("pack-7"), "left over").unwrap();
+    let _fixture = fixture.again();
+    assert_eq!(count(), 0);
+}
+
+#[test]
+fn files_that_wait_are_not_written_over_after_a_flush_failed() {
+    let fixture = fixture();
+    let waiting = || fs::read_dir(fixture.directory.path().join(".git/svcfs")).unwrap().count();
+    fixture.pages(None, 0, 20);
+    assert!(waiting() > 1);
+    fixture.history.renew_packs(svcfs_base::Timestamp::UNIX_EPOCH).unwrap();
+    assert_eq!(waiting(), 0);
+    fixture.git(&["fsck", "--strict"]);
+}

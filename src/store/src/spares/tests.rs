@@ -1,0 +1,105 @@
+use std::io::Write;
+
+use super::*;
+
+struct Place {
+    directory: tempfile::TempDir,
+    spares: Spares,
+    disposal: Disposal,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let spares = Spares::named(directory.path().join(".spare-"));
+        Self { directory, spares, disposal: Disposal::start().unwrap() }
+    }
+    fn at(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+    /// Makes a file for reading only, as packs are, and keeps it; which inode it is.
+    fn kept(&self, name: &str) -> u64 {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o444).open(self.at(name)).unwrap();
+        (&file).write_all(b"old").unwrap();
+        self.spares.keep(&self.at(name), &self.disposal).unwrap();
+        assert!(!self.at(name).exists());
+        file.metadata().unwrap().ino()
+    }
+    fn take(&self) -> Option<(PathBuf, File)> {
+        self.spares.take(&self.disposal)
+    }
+    fn names(&self) -> usize {
+        fs::read_dir(self.directory.path()).unwrap().count()
+    }
+}
+
+#[test]
+fn a_file_that_nobody_has_open_is_used_again() {
+    let place = Place::new();
+    assert!(place.take().is_none());
+    let (one, two) = (place.kept("one"), place.kept("two"));
+    let (name, file) = place.take().unwrap();
+    let stat = file.metadata().unwrap();
+    assert_eq!((stat.ino(), stat.mode() & 0o777), (one, 0o444));
+    (&file).write_all(b"new").unwrap();
+    assert_eq!(fs::read(name).unwrap(), b"new");
+    assert_eq!(place.take().unwrap().1.metadata().unwrap().ino(), two);
+    assert!(place.take().is_none());
+}
+
+#[test]
+fn a_file_that_somebody_has_open_is_removed_instead_and_stays_as_they_know_it() {
+    let place = Place::new();
+    fs::write(place.at("one"), "old").unwrap();
+    let reader = File::open(place.at("one")).unwrap();
+    place.spares.keep(&place.at("one"), &place.disposal).unwrap();
+    assert!(place.take().is_none());
+    assert_eq!(place.names(), 0);
+    assert_eq!(io::read_to_string(reader).unwrap(), "old");
+}
+
+#[test]
+fn a_file_that_another_process_has_open_is_not_used_again() {
+    let place = Place::new();
+    fs::write(place.at("one"), "old").unwrap();
+    let mut other =
+        std::process::Command::new("sleep").arg("60").stdin(File::open(place.at("one")).unwrap()).spawn().unwrap();
+    place.spares.keep(&place.at("one"), &place.disposal).unwrap();
+    let taken = place.take();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert!(taken.is_none());
+}
+
+#[test]
+fn a_file_with_another_name_such_as_in_a_clone_is_not_used_again() {
+    let place = Place::new();
+    fs::write(place.at("one"), "old").unwrap();
+    fs::hard_link(place.at("one"), place.at("clone")).unwrap();
+    place.spares.keep(&place.at("one"), &place.disposal).unwrap();
+    assert!(place.take().is_none());
+    assert_eq!((fs::read(place.at("clone")).unwrap(), place.names()), (b"old".to_vec(), 1));
+}
+
+#[test]
+fn what_is_too_large_or_too_many_is_removed() {
+    let place = Place::new();
+    fs::write(place.at("one"), vec![0; MAX_BYTES as usize + 1]).unwrap();
+    place.spares.keep(&place.at("one"), &place.disposal).unwrap();
+    assert!(place.take().is_none());
+    for number in 0..=MAX_SPARES {
+        place.kept(&number.to_string());
+    }
+    assert_eq!(place.names(), MAX_SPARES);
+    place.spares.keep(&place.at("gone"), &place.disposal).unwrap();
+}
+
+#[test]
+fn spares_go_with_their_keeper() {
+    let Place { directory, spares, disposal } = Place::new();
+    fs::write(directory.path().join("one"), "old").unwrap();
+    spares.keep(&directory.path().join("one"), &disposal).unwrap();
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    drop(spares);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}

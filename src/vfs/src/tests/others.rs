@@ -1,0 +1,216 @@
+//! A person's git beside the write path, moment by moment.
+
+use super::*;
+
+const ANN: [&str; 4] = ["-c", "user.name=Ann", "-c", "user.email=a@x"];
+
+fn watched() -> TestSpace {
+    let directory = tempfile::tempdir().unwrap();
+    let vfs = Vfs::open(options(directory.path(), true)).unwrap();
+    TestSpace { directory, vfs }
+}
+
+#[test]
+fn a_persons_commit_is_announced_though_nobody_writes() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    space.git(&[&ANN[..], &["commit", "-q", "--allow-empty", "-m", "by hand"]].concat());
+    space.wait_until("followers hear of it", |space| {
+        space.vfs.feed().after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
+    });
+}
+
+#[test]
+fn a_page_that_a_persons_index_had_an_older_version_of_is_brought_back() {
+    let space = watched();
+    space.put("a.md", "one");
+    let old = space.git(&["rev-parse", "HEAD:a.md"]);
+    space.put("a.md", "two");
+    space.vfs.settled().unwrap();
+    space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
+    space.git(&["update-index", "--cacheinfo", &format!("100644,{},a.md", old.trim())]);
+    space.git(&[&ANN[..], &["commit", "-q", "-m", "by hand"]].concat());
+    assert_eq!(space.git(&["show", "HEAD:a.md"]), "one");
+    space.wait_until("history has what the tree has", |space| space.git(&["show", "HEAD:a.md"]) == "two");
+    assert_eq!(space.text("a.md"), "two");
+    space.wait_until("git status is clean", |space| space.git(&["status", "--porcelain"]).is_empty());
+}
+
+#[test]
+fn the_index_follows_while_there_are_writes() {
+    let space = TestSpace::new();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    for number in 0.. {
+        space.put(&format!("{number}.md"), "one");
+        if space.git(&["ls-files", "--", "0.md"]) == "0.md\n" {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the index has nothing after {number} writes");
+    }
+    assert_eq!(space.vfs.core.log.settled().unwrap().0, Seq(0), "this was no checkpoint");
+}
+
+#[test]
+fn what_a_person_staged_stays_staged_while_agents_write_that_page() {
+    let space = watched();
+    space.put("a.md", "one");
+    space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
+    fs::write(space.directory.path().join(".git/staged"), "staged by hand").unwrap();
+    let blob = space.git(&["hash-object", "-w", ".git/staged"]);
+    space.git(&["update-index", "--cacheinfo", &format!("100644,{},a.md", blob.trim())]);
+    space.put("a.md", "two");
+    space.put("b.md", "beside it");
+    space.wait_until("the index has what was written beside it", |space| !space.git(&["ls-files", "b.md"]).is_empty());
+    assert_eq!(space.git(&["diff", "--cached", "--name-only"]), "a.md\n");
+    space.git(&[&ANN[..], &["commit", "-q", "-m", "by hand"]].concat());
+    space.wait_until("history has what the tree has", |space| space.git(&["show", "HEAD:a.md"]) == "two");
+    let versions = space.git(&["log", "--reverse", "--format=%an", "--", "a.md"]);
+    assert_eq!(versions, "eve\neve\nAnn\nfswatch\n");
+    space.wait_until("git status is clean", |space| space.git(&["status", "--porcelain"]).is_empty());
+}
+
+#[test]
+fn what_a_git_command_wrote_that_had_read_the_index_before_is_brought_up_to_date_again() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
+    let index = space.directory.path().join(".git/index");
+    let read = fs::read(&index).unwrap();
+    space.put("a.md", "two");
+    space.put("b.md", "two");
+    space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
+    fs::write(index.with_extension("lock"), read).unwrap();
+    fs::rename(index.with_extension("lock"), &index).unwrap();
+    space.wait_until("it is again", |space| space.git(&["status", "--porcelain"]).is_empty());
+}
+
+#[test]
+fn a_lock_that_stays_holds_writers_up_for_a_second_and_once() {
+    let space = TestSpace::new();
+    fs::write(space.directory.path().join(".git/index.lock"), "").unwrap();
+    let took = |page: &str| {
+        let begun = Instant::now();
+        space.put(page, "one");
+        begun.elapsed()
+    };
+    assert!(took("a.md") >= Duration::from_secs(1));
+    let others: Vec<_> = (0..5).map(|number| took(&format!("{number}.md"))).collect();
+    assert!(others.iter().any(|took| *took < Duration::from_secs(1)), "{others:?}");
+}
+
+#[test]
+fn commits_that_a_reset_takes_off_while_nobody_serves_stay_reachable() {
+    let mut space = TestSpace::new();
+    space.put("a.md", "one");
+    space.put("b.md", "lost");
+    let lost = space.git(&["rev-parse", "HEAD"]);
+    space.vfs.close().unwrap();
+    space.git(&["reset", "-q", "--hard", "HEAD~1"]);
+    space.reopen();
+    assert_eq!(space.git(&["for-each-ref", "--format=%(objectname)", "refs/svcfs/kept"]), lost);
+}
+
+#[test]
+fn commits_that_a_reset_takes_off_their_branch_stay_reachable() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    space.put("b.md", "lost");
+    let lost = space.git(&["rev-parse", "HEAD"]);
+    space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
+    space.git(&["reset", "-q", "--hard", "HEAD~1"]);
+    space.put("c.md", "on top");
+    assert_eq!(space.log(), ["eve|eve: c.md", "eve|eve: a.md"]);
+    assert_eq!(space.git(&["for-each-ref", "--format=%(objectname)", "refs/svcfs/kept"]), lost);
+    space.git(&["reflog", "expire", "--expire=now", "--all"]);
+    space.git(&["gc", "-q", "--prune=now"]);
+    assert_eq!(space.git(&["show", &format!("{}:b.md", lost.trim())]), "lost");
+}
+
+#[test]
+fn what_a_branch_has_again_is_kept_no_more() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    space.git(&["branch", "other"]);
+    space.put("b.md", "on main");
+    space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
+    for (branch, page) in [("other", "c.md"), ("main", "d.md")] {
+        space.git(&["checkout", "-q", branch]);
+        space.put(page, branch);
+        space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
+    }
+    let kept = space.git(&["for-each-ref", "--format=%(objectname)", "refs/svcfs/kept"]);
+    assert_eq!(kept, space.git(&["rev-parse", "other"]));
+}
+
+#[test]
+fn a_logged_write_comes_on_top_of_the_branch_a_person_switched_to_meanwhile() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
+    space.git(&["checkout", "-q", "-b", "other"]);
+    fs::write(space.directory.path().join("theirs.md"), "theirs").unwrap();
+    fs::write(space.directory.path().join("a.md"), "theirs").unwrap();
+    space.git(&["add", "a.md", "theirs.md"]);
+    space.git(&[&ANN[..], &["commit", "-q", "-m", "on other"]].concat());
+    space.git(&["checkout", "-q", "main"]);
+    let seq = space.put("b.md", "two").seq;
+    let lock = space.directory.path().join(".git/refs/heads/main.lock");
+    fs::write(&lock, "").unwrap();
+    std::thread::scope(|scope| {
+        let write = scope.spawn(|| space.put("a.md", "ours"));
+        space.wait_until("it is logged", |space| space.vfs.core.log.last().unwrap() > seq);
+        space.git(&["symbolic-ref", "HEAD", "refs/heads/other"]);
+        fs::remove_file(&lock).unwrap();
+        write.join().unwrap();
+    });
+    assert_eq!(space.log(), ["eve|eve: a.md", "Ann|on other", "eve|eve: a.md"]);
+    assert_eq!(space.git(&["show", "HEAD:a.md"]), "ours");
+    assert_eq!(space.text("a.md"), "ours");
+    assert_eq!(space.git(&["show", "HEAD~1:a.md"]), "theirs");
+    assert_eq!(space.git(&["show", "main:b.md"]), "two");
+}
+
+#[test]
+fn a_branch_that_is_held_for_a_moment_is_no_trouble() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    let lock = space.directory.path().join(".git/refs/heads/main.lock");
+    fs::write(&lock, "").unwrap();
+    std::thread::scope(|scope| {
+        let write = scope.spawn(|| space.put("a.md", "two"));
+        space.wait_until("it is in the tree", |_| {
+            fs::read_to_string(space.directory.path().join("a.md")).is_ok_and(|text| text == "two")
+        });
+        assert!(space.vfs.health().is_ok());
+        fs::remove_file(&lock).unwrap();
+        write.join().unwrap();
+    });
+    assert!(space.vfs.health().is_ok());
+}
+
+#[test]
+fn a_conflict_of_a_merge_stays_in_the_index_until_the_person_settles_it() {
+    let space = watched();
+    space.put("a.md", "one\n");
+    space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
+    space.git(&["checkout", "-q", "-b", "other"]);
+    fs::write(space.directory.path().join("a.md"), "theirs\n").unwrap();
+    space.git(&[&ANN[..], &["commit", "-q", "-a", "-m", "on other"]].concat());
+    space.git(&["checkout", "-q", "main"]);
+    space.put("a.md", "ours\n");
+    space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
+    let merge = [&["-C", space.directory.path().to_str().unwrap()], &ANN[..], &["merge", "-q", "other"]].concat();
+    assert!(!Command::new("git").args(merge).output().unwrap().status.success());
+    space.wait_until("the file with its marks is recorded", |space| space.git(&["show", "HEAD:a.md"]).contains("<<<"));
+    space.put("b.md", "beside it");
+    space.wait_until("the index has what was written beside it", |space| {
+        space.git(&["ls-files", "--", "b.md"]).contains("b.md")
+    });
+    assert!(space.git(&["status", "--porcelain"]).contains("UU a.md"), "{}", space.git(&["status"]));
+    fs::write(space.directory.path().join("a.md"), "both\n").unwrap();
+    space.git(&["add", "a.md"]);
+    space.git(&[&ANN[..], &["commit", "-q", "-m", "merged"]].concat());
+    space.wait_until("git status is clean", |space| space.git(&["status", "--porcelain"]).is_empty());
+    assert_eq!(space.git(&["show", "HEAD:a.md"]), "both\n");
+    assert_eq!(space.text("b.md"), "beside it");
+}
