@@ -273,6 +273,7 @@ impl History {
     }
 
     /// Publishes what was staged, then moves the current branch from one commit to another, if it still stands at the first.
+    /// [`History::release`] follows, once nobody waits.
     ///
     /// # Errors
     /// `Git` with code `Modified` or `Locked` when somebody else moved or holds it.
@@ -298,8 +299,6 @@ impl History {
             }
         }
         self.fail.pass(FailPoint::BranchMoved);
-        drop(writer);
-        self.release();
         Ok(())
     }
 

@@ -28,6 +28,7 @@ impl Fixture {
     pub(super) fn commit(&self, parent: Option<CommitId>, edits: &[Edit<'_>]) -> CommitId {
         let staged = self.history.stage(parent, edits, &author(&Actor::new("eve"))).unwrap();
         self.history.advance(parent, staged.commit).unwrap();
+        self.history.release();
         staged.commit
     }
 }
@@ -182,7 +183,7 @@ fn a_pack_without_all_its_bytes_is_taken_away_and_a_whole_one_stays() {
     let bytes = std::fs::read(&torn).unwrap();
     std::fs::remove_file(&torn).unwrap();
     std::fs::write(&torn, &bytes[..bytes.len() - 9]).unwrap();
-    assert_eq!(fixture.history.sweep_torn_packs(Timestamp::now()).unwrap(), 1);
+    assert_eq!(fixture.history.sweep_torn_packs(Some(Timestamp::now())).unwrap(), 1);
     assert_eq!(packs(), whole);
     fixture.git(&["fsck", "--strict"]);
 }

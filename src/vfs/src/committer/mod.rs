@@ -5,6 +5,7 @@
 //! nothing of it is visible but unreferenced objects; from then on it will happen, whatever breaks. Where commits are gathered, a
 //! set is logged without one, and its commit is logged in the same way later: see `window`.
 
+mod ahead;
 mod checkpoint;
 mod foreign;
 mod gather;
@@ -21,6 +22,7 @@ use svcfs_base::{CommitId, Fault, Seq, TreePath};
 use svcfs_store::{OtherGit, Record, State, StoreError, Tip};
 use tracing::{error, info, warn};
 
+use ahead::Ahead;
 pub(crate) use foreign::{foreign_record, keep, numbered};
 pub use window::Commits;
 pub(crate) use window::Window;
@@ -59,6 +61,8 @@ pub(crate) struct Committer {
     /// Commits of others that lie below ours and are yet to be recorded.
     pub(crate) theirs: Vec<Record>,
     pub(crate) last_work: Instant,
+    /// Writes packs while the log is flushed, once this runs.
+    ahead: Option<Ahead>,
 }
 
 /// A set with its record.
@@ -87,10 +91,12 @@ impl Committer {
             edited: BTreeSet::new(),
             theirs: Vec::new(),
             last_work: Instant::now(),
+            ahead: None,
         }
     }
 
     pub(crate) fn run(mut self) {
+        self.ahead = Ahead::start(&self.core);
         loop {
             match self.core.queue.take(self.deadline()) {
                 Next::Batch(batch) => {

@@ -79,7 +79,7 @@ impl Committer {
         }
         let records: Vec<Record> = planned.iter().map(|planned| planned.record.clone()).collect();
         if !records.is_empty()
-            && let Err(error) = self.core.log.append(&records)
+            && let Err(error) = self.append(&records)
         {
             return Err((asked(planned).collect(), error));
         }
@@ -93,6 +93,16 @@ impl Committer {
         self.is_unsettled = true;
         self.unsettled_bytes += records.iter().flat_map(|record| &record.entries).map(size_of_entry).sum::<usize>();
         Ok(planned)
+    }
+
+    /// Step 6, with the pack of step 8 beside it. Not while the disk refuses: what is not logged then would fill it with packs.
+    fn append(&self, records: &[Record]) -> Result<(), StoreError> {
+        let append = || self.core.log.append(records);
+        let has_commits = records.iter().any(|record| record.commit.is_some());
+        match &self.ahead {
+            Some(ahead) if has_commits && self.core.trouble.lock().is_none() => ahead.beside(append),
+            Some(_) | None => append(),
+        }
     }
 
     /// One path that cannot be recorded does not keep the others of its batch from being recorded.

@@ -65,6 +65,9 @@ impl Committer {
             }
         }
         self.core.fail.pass(FailPoint::FeedAnswered);
+        if let Some(history) = self.core.memory.git() {
+            history.release();
+        }
         self.last_work = Instant::now();
         true
     }

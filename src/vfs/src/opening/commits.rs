@@ -35,7 +35,7 @@ pub(super) fn complete(
             warn!(commit.id = %head, "the branch shows a commit that was lost in a crash; it is built again");
             core.git()?.advance(Some(head), ours)?;
         }
-        Some(head) if core.git()?.contains(head, ours)? => core.git()?.release(),
+        Some(head) if core.git()?.contains(head, ours)? => {}
         Some(head) if core.git()?.contains(ours, head)? => core.git()?.advance(Some(head), ours)?,
         None => core.git()?.advance(None, ours)?,
         Some(head) => {
@@ -43,10 +43,12 @@ pub(super) fn complete(
             warn!(commit.id = %head, "the branch was moved while changes were unsettled; building on it");
             let (newest, built) = on_top(core, settled, head, records)?;
             known.extend(built.commits.iter().map(|(_, commit)| *commit));
+            core.git()?.release();
             core.log.set_commits(&built.commits)?;
             return Ok(Completed { newest, known });
         }
     }
+    core.git()?.release();
     core.log.set_commits(&built.commits)?;
     Ok(Completed { newest: Some(ours), known })
 }

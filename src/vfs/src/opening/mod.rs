@@ -81,13 +81,15 @@ fn complete_history(
         warn!("the branch was lost in a crash; it is built again from the last checkpoint and the log");
     }
     let mut known = HashSet::new();
-    if !logged.records.is_empty() {
-        let ours = || logged.records.iter().filter(|record| record.role != Role::Foreign);
-        let since = ours().map(|record| record.time).min().unwrap_or_default();
-        let torn = history.sweep_torn_objects()? + history.sweep_torn_packs(since)?;
-        if torn > 0 {
-            warn!(objects = torn, "objects of git without their bytes are written anew");
-        }
+    let is_settled = logged.records.is_empty();
+    let ours = || logged.records.iter().filter(|record| record.role != Role::Foreign);
+    let since = (!is_settled).then(|| ours().map(|record| record.time).min().unwrap_or_default());
+    let objects = if is_settled { 0 } else { history.sweep_torn_objects()? };
+    let torn = objects + history.sweep_torn_packs(since)?;
+    if torn > 0 {
+        warn!(objects = torn, "objects of git without their bytes are taken away; what the log has is written anew");
+    }
+    if !is_settled {
         let completed = commits::complete(&core, settled.commit, logged, reporter)?;
         core.fail.pass(FailPoint::OpenCommits);
         committer.head = completed.newest;

@@ -30,6 +30,7 @@ impl Repo {
             let author = Author { actor: &Actor::new("eve"), time: Timestamp::UNIX_EPOCH, message: name };
             let staged = history.stage(newest, &[edit], &author).unwrap();
             history.advance(newest, staged.commit).unwrap();
+            history.release();
             history.refresh_index([&path].into_iter(), |_, _| Ok(true)).unwrap();
             newest = Some(staged.commit);
         }

@@ -62,7 +62,7 @@ impl History {
     }
 
     /// Writes what was staged as a pack, so that everybody who opens the repository has it. Nothing is flushed. `git gc`
-    /// leaves it alone until [`History::advance`] or [`History::release`].
+    /// leaves it alone until [`History::release`].
     ///
     /// # Errors
     /// `State` when it cannot be written; the objects are then kept for the next time.

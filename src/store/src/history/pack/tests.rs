@@ -115,6 +115,7 @@ fn the_same_objects_published_twice_stand_in_a_merged_pack_once() {
     }
     let head = fixture.stage(None, &[write(&page, "0"), write(&at("same.md"), "same")]).unwrap();
     fixture.history.advance(None, head).unwrap();
+    fixture.history.release();
     let head = fixture.pages(Some(head), 0, FAN * 2);
     assert_eq!(fixture.history.head().unwrap(), head);
     fixture.git(&["fsck", "--strict", "--full"]);
@@ -306,6 +307,7 @@ fn a_pack_that_waits_for_its_branch_is_kept_from_repacking() {
     fixture.git(&["repack", "-adq"]);
     fixture.git(&["gc", "-q", "--prune=now"]);
     fixture.history.advance(head, next).unwrap();
+    fixture.history.release();
     fixture.git(&["fsck", "--strict", "--full"]);
     assert!(fixture.packs().iter().all(|file| file.extension().is_none_or(|extension| extension != "keep")));
 }
@@ -368,6 +370,7 @@ fn every_commit_survives_housekeeping_beside_the_writer() {
                 assert!(matches!(&error, StoreError::Git(error) if error.code() == git2::ErrorCode::Locked), "{error}");
                 std::thread::yield_now();
             }
+            fixture.history.release();
             assert!(fixture.history.leaf(next, &path).unwrap().is_some());
             commits.push(next);
         }
@@ -400,7 +403,7 @@ fn what_a_crash_left_of_a_pack_is_swept_and_packs_of_others_are_not_doubted() {
     fs::File::open(damaged).unwrap().set_modified(old).unwrap();
     fs::File::open(damaged.with_extension("idx")).unwrap().set_modified(old).unwrap();
     let since = svcfs_base::Timestamp::now();
-    assert_eq!(fixture.history.sweep_torn_packs(since).unwrap(), 1);
+    assert_eq!(fixture.history.sweep_torn_packs(Some(since)).unwrap(), 1);
     assert_eq!(fixture.packs(), theirs);
 }
 
@@ -447,6 +450,7 @@ fn a_tree_of_a_batch_is_found_when_it_is_no_longer_kept_in_memory() {
     }
     tip = fixture.stage(Some(tip), &[write(&at("side/other.md"), "other")]).unwrap();
     fixture.history.advance(None, tip).unwrap();
+    fixture.history.release();
     fixture.git(&["fsck", "--strict", "--full"]);
     assert_eq!(fixture.git(&["show", "HEAD:side/page.md"]), "side");
 }
@@ -480,3 +484,27 @@ fn a_large_blob_is_read_by_git_as_it_was_written() {
 }
 
 mod reused;
+
+#[test]
+fn a_pack_that_no_branch_shows_is_looked_at_after_a_crash_though_the_log_has_nothing_unsettled() {
+    let fixture = fixture();
+    let head = fixture.pages(None, 0, 2);
+    let settled = fixture.packs();
+    let objects = |n: &str| {
+        fixture.stage(head, &[write(&at("next.md"), n)]).unwrap();
+        fixture.history.publish().unwrap();
+    };
+    objects("whole");
+    let whole = fixture.packs();
+    objects("torn");
+    let torn = fixture.packs().into_iter().find(|file| !whole.contains(file)).unwrap().with_extension("pack");
+    fs::remove_file(&torn).unwrap();
+    fs::write(&torn, "PACK").unwrap();
+    assert_eq!(fixture.history.sweep_torn_packs(None).unwrap(), 1);
+    assert_eq!(
+        fixture.packs(),
+        whole.into_iter().filter(|file| file.extension().unwrap() != "keep").collect::<Vec<_>>()
+    );
+    assert!(settled.iter().all(|file| file.exists()));
+    fixture.git(&["fsck", "--strict", "--full"]);
+}

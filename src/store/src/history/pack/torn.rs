@@ -1,7 +1,7 @@
 //! What a crash left of packs.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -16,37 +16,44 @@ pub(super) const MAX_CLOCK_ERROR: Duration = Duration::from_secs(86_400);
 const READ_AHEAD: usize = 128 << 10;
 
 impl History {
-    /// Takes away what a crash left of packs written at or after `since`, whose bytes may not have reached the disk; the log
-    /// brings their objects again. How many. Older packs are not doubted: a checkpoint flushed them.
+    /// Takes away what a crash left of packs whose bytes may not have reached the disk: those that no branch showed yet (a `.keep`
+    /// file of ours says so), and those written at or after `since`. How many. What the log has of their objects it brings again.
+    /// Older packs are not doubted: a checkpoint flushed them.
     ///
     /// # Errors
     /// `State` when one cannot be read or removed.
-    pub fn sweep_torn_packs(&self, since: Timestamp) -> Outcome<usize> {
+    pub fn sweep_torn_packs(&self, since: Option<Timestamp>) -> Outcome<usize> {
         let writer = self.writer.lock();
         let directory = writer.repository.commondir().join("objects/pack");
-        let since = SystemTime::from(since).checked_sub(MAX_CLOCK_ERROR).unwrap_or(SystemTime::UNIX_EPOCH);
-        let mut swept = 0;
-        let entries = match fs::read_dir(&directory) {
-            Ok(entries) => entries,
+        let files: Vec<_> = match fs::read_dir(&directory) {
+            Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
             Err(error) => return Err(error.into()),
         };
-        for entry in entries {
-            let file = entry?.path();
-            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let is_torn = if name.ends_with(".keep") && fs::read(&file).is_ok_and(|text| text == KEEP.as_bytes()) {
-                fs::remove_file(&file)?;
-                !file.with_extension("idx").exists() && file.with_extension("pack").exists()
-            } else {
-                name.ends_with(".idx") && !are_whole(&file, since)?
-            };
-            if is_torn {
-                remove(&file.with_extension("idx"))?;
-                swept += 1;
+        let named = |extension| files.iter().filter(move |file| file.extension().is_some_and(|own| own == extension));
+        let mut swept = 0;
+        for keep in named("keep").filter(|keep| fs::read(keep).is_ok_and(|text| text == KEEP.as_bytes())) {
+            swept += usize::from(swept_if_torn(&keep.with_extension("idx"), SystemTime::UNIX_EPOCH)?);
+            fs::remove_file(keep)?;
+        }
+        if let Some(since) = since {
+            let since = SystemTime::from(since).checked_sub(MAX_CLOCK_ERROR).unwrap_or(SystemTime::UNIX_EPOCH);
+            for index in named("idx") {
+                swept += usize::from(swept_if_torn(index, since)?);
             }
         }
         Ok(swept)
     }
+}
+
+/// Takes a pack away unless it is whole, or older than what is doubted. Whether it did.
+fn swept_if_torn(index: &Path, since: SystemTime) -> Outcome<bool> {
+    let is_there = index.exists() || index.with_extension("pack").exists();
+    let is_torn = is_there && !are_whole(index, since)?;
+    if is_torn {
+        remove(index)?;
+    }
+    Ok(is_torn)
 }
 
 /// Whether a pack and its index are whole, and of each other. Each may be whole and another's: files are used again, and a power cut may

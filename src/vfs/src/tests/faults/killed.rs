@@ -93,16 +93,15 @@ pub(super) fn assert_all_whole(
     assert_whole: impl Fn(TempDir, std::ops::RangeInclusive<usize>, &str) + Sync + std::panic::RefUnwindSafe,
 ) {
     let images = Mutex::new(images.into_iter());
-    let broken = AtomicUsize::new(0);
+    let broken = Mutex::new(Vec::new());
     let look = || {
         loop {
             let Some(Image { point, directory, deeds }) = images.lock().next() else { return };
             let deed = deeds.end().checked_sub(1).map_or("nothing is done yet", |begun| DEEDS[begun].what);
             let when = format!("{when} at `{}` ({}) as {deed}", point.name(), point.meaning());
-            let outcome = std::panic::catch_unwind(|| assert_whole(directory, deeds, &when));
-            if outcome.is_err() {
-                println!("not whole: {when}");
-                broken.fetch_add(1, Ordering::SeqCst);
+            if let Err(panic) = std::panic::catch_unwind(|| assert_whole(directory, deeds, &when)) {
+                let said = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "see above".to_owned());
+                broken.lock().push(format!("{when}: {said}"));
             }
         }
     };
@@ -111,7 +110,8 @@ pub(super) fn assert_all_whole(
             scope.spawn(look);
         }
     });
-    assert_eq!(broken.into_inner(), 0, "see above for what is not whole");
+    let broken = broken.into_inner();
+    assert!(broken.is_empty(), "not whole: {broken:#?}");
 }
 
 #[test]

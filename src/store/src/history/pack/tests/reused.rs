@@ -48,7 +48,7 @@ fn a_pack_beside_the_index_of_another_is_torn() {
     let [one, two] = &fixture.data_files()[..] else { panic!("two packs") };
     // As a power cut may leave a file that was used again: whole, under its old name.
     fs::rename(two, one).unwrap();
-    assert_eq!(fixture.history.sweep_torn_packs(svcfs_base::Timestamp::now()).unwrap(), 2);
+    assert_eq!(fixture.history.sweep_torn_packs(Some(svcfs_base::Timestamp::now())).unwrap(), 2);
     assert_eq!(fixture.data_files(), Vec::<PathBuf>::new());
 }
 
