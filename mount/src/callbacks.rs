@@ -23,7 +23,6 @@ use crate::convert::{
     KNOWN_TTL, PERMISSIONS, file_attr, flag_bits, handle, moment, name, node, open_mode, utf8, write_at,
 };
 use crate::door::KernelDoor;
-use crate::writers::Writer;
 
 /// Longest write of one request, in bytes; the most Linux sends.
 const MAX_WRITE_BYTES: u32 = 1 << 20;
@@ -63,8 +62,14 @@ impl Callbacks {
         Self { vfs: door.vfs.clone(), door, bypass: FopenFlags::empty(), _alive: alive }
     }
 
+    /// Who looks at something.
     fn caller(&self, request: &Request) -> Caller {
         self.door.user(request.uid())
+    }
+
+    /// Who changes something.
+    fn author(&self, request: &Request) -> Caller {
+        self.door.author(request)
     }
 }
 
@@ -122,7 +127,7 @@ impl Filesystem for Callbacks {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let (node, caller) = (node(inode), self.caller(request));
+        let (node, caller) = (node(inode), self.author(request));
         let moment = |time| moment(&*self.door.clock, time);
         let set = SetAttributes {
             size,
@@ -155,36 +160,36 @@ impl Filesystem for Callbacks {
         answer("mknod", reply, || {
             if let Some(kind) = SpecialKind::of_mode(mode) {
                 let special = Special { kind, device: u64::from(device) };
-                let (caller, mode) = (self.caller(request), mode & PERMISSIONS);
+                let (caller, mode) = (self.author(request), mode & PERMISSIONS);
                 let parent = node(parent);
                 let made = self.vfs.make_special(&caller, (parent, &name(entry)?), special, mode)?;
                 return Ok::<_, Refusal>(self.door.given(request, parent, made)?);
             }
             let (attributes, handle) = self.door.create(request, node(parent), &name(entry)?, mode & PERMISSIONS)?;
-            self.vfs.release(&self.caller(request), handle)?;
+            self.vfs.release(&self.author(request), handle)?;
             Ok(attributes)
         });
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
-        let (parent, caller, mode) = (node(parent), self.caller(request), mode & PERMISSIONS);
+        let (parent, caller, mode) = (node(parent), self.author(request), mode & PERMISSIONS);
         answer("mkdir", reply, || {
             self.door.given(request, parent, self.vfs.make_directory(&caller, parent, &name(entry)?, mode)?)
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
-        let caller = self.caller(request);
+        let caller = self.author(request);
         answer("unlink", reply, || self.vfs.unlink(&caller, node(parent), &name(entry)?));
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
-        let caller = self.caller(request);
+        let caller = self.author(request);
         answer("rmdir", reply, || self.vfs.remove_directory(&caller, node(parent), &name(entry)?));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, target: &Path, reply: ReplyEntry) {
-        let (parent, caller) = (node(parent), self.caller(request));
+        let (parent, caller) = (node(parent), self.author(request));
         answer("symlink", reply, || {
             let target = utf8(target.as_os_str())?;
             self.door.given(request, parent, self.vfs.make_link(&caller, parent, &name(entry)?, target)?)
@@ -201,7 +206,7 @@ impl Filesystem for Callbacks {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let caller = self.caller(request);
+        let caller = self.author(request);
         answer("rename", reply, || {
             let (from, to) = (name(entry)?, name(new_entry)?);
             let (from, to) = ((node(parent), &from), (node(new_parent), &to));
@@ -225,7 +230,7 @@ impl Filesystem for Callbacks {
         let (node, caller, mode) = (node(inode), self.caller(request), open_mode(flags));
         answer("open", reply, || {
             let handle = self.vfs.open_node(&caller, node, mode).map_err(gone)?;
-            let writer = mode.write.then(|| Writer { node, uid: request.uid(), thread: None });
+            let writer = mode.write.then(|| self.door.writer(request, node));
             Ok::<_, Refusal>(self.door.opened(handle, writer, self.bypass))
         });
     }
@@ -243,7 +248,7 @@ impl Filesystem for Callbacks {
         answer("create", reply, || {
             match self.door.create(request, node(parent), &name(entry)?, mode & PERMISSIONS) {
                 Ok((attributes, handle)) => {
-                    let writer = Writer { node: node(attributes.ino), uid: request.uid(), thread: None };
+                    let writer = self.door.writer(request, node(attributes.ino));
                     let (file, flags) = self.door.opened(handle, Some(writer), self.bypass);
                     Ok((attributes, file, flags))
                 }
@@ -285,7 +290,7 @@ impl Filesystem for Callbacks {
     ) {
         answer("write", reply, || {
             let written = self.vfs.write_node(handle(file), write_at(offset, flags, write_flags), data)?;
-            self.door.writers.wrote(file, request.pid());
+            self.door.wrote(request, file);
             u32::try_from(written).map_err(Fault::internal)
         });
     }
@@ -295,12 +300,12 @@ impl Filesystem for Callbacks {
             // Half a save is nobody's version; the writer's own close, or the last one, publishes it.
             return reply.ok();
         }
-        let caller = self.caller(request);
+        let caller = self.door.saver(request, file);
         answer("flush", reply, || self.vfs.publish(&caller, node(inode), Durability::Soon));
     }
 
-    fn fsync(&self, request: &Request, inode: INodeNo, _file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        let caller = self.caller(request);
+    fn fsync(&self, request: &Request, inode: INodeNo, file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        let caller = self.door.saver(request, file);
         answer("fsync", reply, || self.vfs.publish(&caller, node(inode), Durability::Now));
     }
 
@@ -314,8 +319,8 @@ impl Filesystem for Callbacks {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        let opener = self.door.writers.remove(file).map_or_else(|| request.uid(), |writer| writer.uid);
-        answer("release", reply, || self.vfs.release(&self.door.user(opener), handle(file)));
+        let author = self.door.released(request, file);
+        answer("release", reply, || self.vfs.release(&author, handle(file)));
     }
 
     fn opendir(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -425,7 +430,7 @@ impl Filesystem for Callbacks {
             let size = offset.checked_add(length).ok_or(Errno::EFBIG)?;
             if self.vfs.attributes(node(inode))?.size < size {
                 let longer = SetAttributes { size: Some(size), ..SetAttributes::default() };
-                self.vfs.set_attributes(&self.caller(request), node(inode), longer)?;
+                self.vfs.set_attributes(&self.author(request), node(inode), longer)?;
             }
             Ok(())
         });

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use fuser::{FileAttr, FileHandle, FopenFlags, INodeNo, Request};
-use svcfs_base::{Caller, Clock, Door, Fault, Name};
+use svcfs_base::{Actor, Caller, Clock, Door, Fault, Name};
 use svcfs_vfs::{Attributes, HandleId, NodeId, SET_GROUP_ID, SetAttributes, Vfs};
 
-use crate::actors::Actors;
+use crate::actors::{Actors, Attribution};
 use crate::answer::log;
 use crate::convert::{blank, file_attr, node};
 use crate::follower::Progress;
@@ -29,20 +29,50 @@ pub(crate) struct KernelDoor {
 
 impl KernelDoor {
     /// The door of a space, with nothing open.
-    pub(crate) fn new(vfs: Arc<Vfs>, clock: Arc<dyn Clock>, progress: Arc<Progress>) -> Arc<Self> {
+    pub(crate) fn new(
+        vfs: Arc<Vfs>,
+        clock: Arc<dyn Clock>,
+        attribution: Attribution,
+        progress: Arc<Progress>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             vfs,
             clock,
             progress,
-            actors: Actors::default(),
+            actors: Actors::new(attribution),
             listings: Listings::default(),
             writers: Writers::default(),
         })
     }
 
-    /// A user of the mount, by number.
+    /// A user of the mount, by number, who looks at something.
     pub(crate) fn user(&self, uid: u32) -> Caller {
-        Caller::new(Door::Fuse).named(self.actors.name(uid))
+        caller(self.actors.name(uid))
+    }
+
+    /// Who changes something: the user, or whom their program says it works for.
+    pub(crate) fn author(&self, request: &Request) -> Caller {
+        caller(self.actors.author(request.uid(), request.pid()))
+    }
+
+    /// Who saves what was written through a handle.
+    pub(crate) fn saver(&self, request: &Request, file: FileHandle) -> Caller {
+        caller(self.writers.author(file, || self.actors.author(request.uid(), request.pid())))
+    }
+
+    /// Notes who writes through a handle.
+    pub(crate) fn wrote(&self, request: &Request, file: FileHandle) {
+        self.writers.wrote(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
+    }
+
+    /// A handle of this user's to be written to.
+    pub(crate) fn writer(&self, request: &Request, node: NodeId) -> Writer {
+        Writer::new(node, self.actors.name(request.uid()))
+    }
+
+    /// Forgets a handle, and says who gets what it still holds.
+    pub(crate) fn released(&self, request: &Request, file: FileHandle) -> Caller {
+        self.writers.remove(file).map_or_else(|| self.user(request.uid()), |writer| caller(writer.author))
     }
 
     /// Remembers a handle open for writing, and says how its file may be cached.
@@ -78,7 +108,7 @@ impl KernelDoor {
         name: &Name,
         mode: u32,
     ) -> Result<(FileAttr, HandleId), Fault> {
-        let (node, attributes, handle) = self.vfs.create(&self.user(request.uid()), parent, name, mode)?;
+        let (node, attributes, handle) = self.vfs.create(&self.author(request), parent, name, mode)?;
         Ok((self.given(request, parent, (node, attributes))?, handle))
     }
 
@@ -140,6 +170,11 @@ impl KernelDoor {
 
     /// Every handle still open for writing: who opened it, and what it writes.
     pub(crate) fn still_open(&self) -> Vec<(Caller, NodeId)> {
-        self.writers.all().into_iter().map(|writer| (self.user(writer.uid), writer.node)).collect()
+        self.writers.all().into_iter().map(|writer| (caller(writer.author), writer.node)).collect()
     }
+}
+
+/// A caller of this door.
+fn caller(actor: Actor) -> Caller {
+    Caller::new(Door::Fuse).named(actor)
 }

@@ -29,5 +29,6 @@ mod writers;
 #[cfg(test)]
 mod tests;
 
+pub use actors::Attribution;
 pub use mountpoint::{MountError, abort, check_mountpoint, is_dead_mount, unmount};
 pub use session::{Mount, Options};

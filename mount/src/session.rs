@@ -11,6 +11,7 @@ use fuser::{BackgroundSession, Config, MountOption, SessionACL};
 use svcfs_base::{Clock, Durability};
 use svcfs_vfs::Vfs;
 
+use crate::actors::Attribution;
 use crate::callbacks::Callbacks;
 use crate::door::KernelDoor;
 use crate::follower::{Follower, Progress};
@@ -23,6 +24,21 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// How many requests are served at the same time, at least 1. A save that waits for its commit holds one of them.
     pub threads: usize,
+    /// Whether nothing can be changed through the mount (`EROFS`).
+    pub is_read_only: bool,
+    /// Whether every user may use the mount, under the permissions of the files. Always so when root mounts; for others
+    /// `/etc/fuse.conf` must allow it.
+    pub is_for_everybody: bool,
+    /// Whose name a change gets.
+    pub attribution: Attribution,
+}
+
+impl Options {
+    /// Everything but these two as most mounts want it.
+    pub fn new(clock: Arc<dyn Clock>, threads: usize) -> Self {
+        let attribution = Attribution::default();
+        Self { clock, threads, is_read_only: false, is_for_everybody: false, attribution }
+    }
 }
 
 /// A mounted space; one for each [`Vfs`], because changes that came through the kernel door are taken as known to its kernel.
@@ -42,7 +58,7 @@ pub struct Mount {
 impl Mount {
     /// Mounts a space at an empty directory outside its root. A mount of svcfs whose server died is taken away first.
     ///
-    /// As root the mount is open to every user, under the permissions of the files; else to the one who mounted.
+    /// As root the mount is open to every user, under the permissions of the files; else to the one who mounted, unless asked for.
     ///
     /// # Errors
     /// When the directory does not serve (each variant of [`MountError`] says what to do), or the system refuses.
@@ -51,7 +67,7 @@ impl Mount {
         let failed = |source| MountError::Mount { mountpoint: mountpoint.clone(), source };
         let progress = Progress::at(vfs.feed().last());
         let (alive, ended) = channel();
-        let door = KernelDoor::new(vfs.clone(), options.clock.clone(), progress.clone());
+        let door = KernelDoor::new(vfs.clone(), options.clock.clone(), options.attribution.clone(), progress.clone());
         let session =
             fuser::spawn_mount(Callbacks::new(door.clone(), alive), &mountpoint, &config(options)).map_err(failed)?;
         let session = ManuallyDrop::new(session);
@@ -126,7 +142,11 @@ fn config(options: &Options) -> Config {
         MountOption::NoDev,
         MountOption::NoSuid,
     ];
-    config.acl = if rustix::process::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
+    if options.is_read_only {
+        config.mount_options.push(MountOption::RO);
+    }
+    let is_for_everybody = options.is_for_everybody || rustix::process::geteuid().is_root();
+    config.acl = if is_for_everybody { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads.max(1));
     config.clone_fd = true;
     config

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use fuser::{FopenFlags, OpenFlags, WriteFlags};
 use rustix::fs::OFlags;
-use svcfs_base::{Caller, Change, ChangeSet, Door, Name, Seq, SystemClock, TreePath};
+use svcfs_base::{Actor, Caller, Change, ChangeSet, Door, Name, Seq, SystemClock, TreePath};
 use svcfs_vfs::{HandleId, NodeId, OpenMode, Vfs, WriteAt};
 
-use crate::actors::Actors;
+use crate::actors::{Actors, Attribution, actor_in};
 use crate::convert::{open_mode, write_at};
 use crate::door::KernelDoor;
 use crate::follower::Progress;
@@ -28,11 +28,35 @@ fn the_mount_table_is_read_as_the_kernel_writes_it() {
 
 #[test]
 fn a_user_without_a_name_is_called_by_number() {
-    let actors = Actors::default();
+    let actors = Actors::new(Attribution::default());
     for _ in 0..2 {
         assert_eq!(actors.name(0).as_str(), "root");
         assert_eq!(actors.name(3_999_999_999).as_str(), "uid-3999999999");
     }
+}
+
+#[test]
+fn the_first_svc_actor_of_an_environment_is_who_a_program_works_for() {
+    for (environment, expected) in [
+        (&b"HOME=/\0SVC_ACTOR=agent:x\0SVC_ACTOR=agent:y\0"[..], Some("agent:x")),
+        (b"SVC_ACTOR=cut in the middle", Some("cut in the middle")),
+        (b"SVC_ACTOR=Eve <eve@example.org>\nroot\0", Some("Eve eve@example.orgroot")),
+        (b"SVC_ACTOR=\xff\0", Some("\u{fffd}")),
+        (b"NOT_SVC_ACTOR=agent:x\0SVC_ACTORS=agent:x\0", None),
+        (b"SVC_ACTOR=\0SVC_ACTOR=agent:y\0", None),
+        (b"SVC_ACTOR= \t\0", None),
+        (b"", None),
+    ] {
+        let said = actor_in(environment);
+        assert_eq!(said.as_ref().map(Actor::as_str), expected, "{}", environment.escape_ascii());
+    }
+}
+
+#[test]
+fn a_program_whose_memory_is_locked_is_not_waited_for() {
+    let actors = Actors::new(Attribution::default());
+    let _held = actors.reading.lock();
+    assert_eq!(actors.author(3_999_999_999, std::process::id()).as_str(), "uid-3999999999");
 }
 
 #[test]
@@ -74,12 +98,12 @@ fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
     let after = Progress::at(vfs.feed().last());
     assert!(before.done() < after.done() && after.done() > Seq(0));
     let flags = |progress: &Arc<Progress>, writer| {
-        let door = KernelDoor::new(vfs.clone(), Arc::new(SystemClock), progress.clone());
+        let door = KernelDoor::new(vfs.clone(), Arc::new(SystemClock), Attribution::default(), progress.clone());
         door.opened(HandleId(1), writer, FopenFlags::FOPEN_DIRECT_IO).1
     };
     assert_eq!(flags(&before, None), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
     assert_eq!(flags(&after, None), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
-    assert_eq!(flags(&after, Some(Writer { node: NodeId(2), uid: 0, thread: None })), FopenFlags::FOPEN_KEEP_CACHE);
+    assert_eq!(flags(&after, Some(Writer::new(NodeId(2), Actor::new("ann")))), FopenFlags::FOPEN_KEEP_CACHE);
     vfs.close().unwrap();
 }
 
@@ -92,7 +116,7 @@ fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_
     vfs.apply(&caller, Change::put(page.clone(), "old")).unwrap();
     let flags = || {
         let progress = Progress::at(vfs.feed().last());
-        let door = KernelDoor::new(vfs.clone(), Arc::new(SystemClock), progress);
+        let door = KernelDoor::new(vfs.clone(), Arc::new(SystemClock), Attribution::default(), progress);
         let (node, _) = vfs.lookup(&caller, NodeId::ROOT, &Name::parse("a.md").unwrap()).unwrap();
         let handle = vfs.open_node(&caller, node, OpenMode::default()).unwrap();
         door.opened(handle, None, FopenFlags::FOPEN_DIRECT_IO).1

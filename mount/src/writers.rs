@@ -4,17 +4,26 @@ use std::collections::HashMap;
 
 use fuser::FileHandle;
 use parking_lot::Mutex;
+use svcfs_base::Actor;
 use svcfs_vfs::NodeId;
 
 /// A handle open for writing.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Writer {
     /// What it writes.
     pub(crate) node: NodeId,
-    /// Who opened it: the kernel's RELEASE names nobody, and at the end of the session there is no request at all.
-    pub(crate) uid: u32,
+    /// Who gets what is written: whoever opened it, until somebody writes or closes. The kernel's RELEASE names nobody, at the
+    /// end of the session there is no request at all, and a process that closes its files by ending has no environment any more.
+    pub(crate) author: Actor,
     /// The thread that wrote last, once something was written.
     pub(crate) thread: Option<u32>,
+}
+
+impl Writer {
+    /// A handle that somebody opened and nobody wrote to.
+    pub(crate) const fn new(node: NodeId, author: Actor) -> Self {
+        Self { node, author, thread: None }
+    }
 }
 
 /// The handles open for writing.
@@ -30,9 +39,17 @@ impl Writers {
     pub(crate) fn remove(&self, handle: FileHandle) -> Option<Writer> {
         self.0.lock().remove(&handle.0)
     }
-    /// Notes which thread wrote last through a handle.
-    pub(crate) fn wrote(&self, handle: FileHandle, thread: u32) {
+    /// Notes which thread wrote last through a handle; `author` says whose it is, and is asked when the thread is another one.
+    ///
+    /// Thread 0 is the kernel, which writes back what somebody changed in memory: whoever closes will tell.
+    pub(crate) fn wrote(&self, handle: FileHandle, thread: u32, author: impl FnOnce() -> Actor) {
+        let is_new = |writer: &Writer| thread != 0 && writer.thread != Some(thread);
+        if !self.0.lock().get(&handle.0).is_some_and(is_new) {
+            return;
+        }
+        let author = author();
         if let Some(writer) = self.0.lock().get_mut(&handle.0) {
+            writer.author = author;
             writer.thread = Some(thread);
         }
     }
@@ -42,9 +59,21 @@ impl Writers {
         let wrote = self.0.lock().get(&handle.0).and_then(|writer| writer.thread);
         wrote.is_none_or(|wrote| wrote == thread || is_one_process(wrote, thread))
     }
+    /// Who gets what was written through a handle; when nothing was, `author` says whose a change by other means is, such as its
+    /// truncation, and is remembered.
+    pub(crate) fn author(&self, handle: FileHandle, author: impl FnOnce() -> Actor) -> Actor {
+        if let Some(writer) = self.0.lock().get(&handle.0).filter(|writer| writer.thread.is_some()) {
+            return writer.author.clone();
+        }
+        let author = author();
+        if let Some(writer) = self.0.lock().get_mut(&handle.0).filter(|writer| writer.thread.is_none()) {
+            writer.author = author.clone();
+        }
+        author
+    }
     /// Those still open.
     pub(crate) fn all(&self) -> Vec<Writer> {
-        self.0.lock().values().copied().collect()
+        self.0.lock().values().cloned().collect()
     }
 }
 

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use svcfs_base::{Door, TreePath};
-use svcfs_mount::{Mount, MountError, check_mountpoint, unmount};
+use svcfs_mount::{Mount, MountError, Options, check_mountpoint, unmount};
 
 use crate::mounted::{LIMIT, Mounted, can_mount, open, options, wait_for};
 
@@ -96,6 +96,27 @@ fn an_open_file_is_saved_at_unmount() {
     let saved = space.vfs.read(Door::Http, &TreePath::parse("page.md").unwrap()).unwrap();
     assert_eq!(saved.content, "not closed yet");
     drop(file);
+}
+
+#[test]
+fn a_mount_that_is_read_only_changes_nothing_and_shows_what_others_change() {
+    let Some(space) = Mounted::with(&Options { is_read_only: true, ..options() }) else { return };
+    space.put("page.md", "text");
+    wait_for(|| space.at("page.md").exists());
+    assert_eq!(fs::read(space.at("page.md")).unwrap(), b"text");
+    let refusals = [
+        fs::write(space.at("page.md"), "other"),
+        fs::write(space.at("new.md"), "other"),
+        fs::create_dir(space.at("d")),
+        fs::remove_file(space.at("page.md")),
+        fs::rename(space.at("page.md"), space.at("other.md")),
+        fs::set_permissions(space.at("page.md"), std::os::unix::fs::PermissionsExt::from_mode(0o600)),
+    ];
+    for refused in refusals {
+        assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    }
+    space.put("page.md", "changed");
+    wait_for(|| fs::read(space.at("page.md")).unwrap() == b"changed");
 }
 
 #[test]

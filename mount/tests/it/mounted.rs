@@ -57,7 +57,7 @@ pub fn has(program: &str) -> bool {
 }
 
 pub fn options() -> Options {
-    Options { clock: Arc::new(SystemClock), threads: 8 }
+    Options::new(Arc::new(SystemClock), 8)
 }
 
 pub fn open(root: &Path) -> Arc<Vfs> {
@@ -78,6 +78,11 @@ pub fn open(root: &Path) -> Arc<Vfs> {
 impl Mounted {
     /// A mounted, empty space; none where nothing can be mounted.
     pub fn new() -> Option<Self> {
+        Self::with(&options())
+    }
+
+    /// The same, mounted in some other way.
+    pub fn with(options: &Options) -> Option<Self> {
         if !can_mount() {
             return None;
         }
@@ -88,7 +93,7 @@ impl Mounted {
         // Other users must reach the mount to be tried on it.
         Command::new("chmod").args(["-R", "a+rwX"]).arg(folder.path()).status().unwrap();
         let vfs = open(&folder.path().join("root"));
-        let mount = Mount::start(vfs.clone(), &folder.path().join("mnt"), &options()).unwrap();
+        let mount = Mount::start(vfs.clone(), &folder.path().join("mnt"), options).unwrap();
         Some(Self { vfs, mount: Some(mount), folder, _turn: turn })
     }
 

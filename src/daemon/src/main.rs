@@ -13,6 +13,7 @@ mod doctor;
 mod failure;
 mod logging;
 mod manual;
+mod mounting;
 mod output;
 mod planting;
 mod presence;

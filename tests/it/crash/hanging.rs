@@ -105,7 +105,7 @@ fn hangs_mounted() {
         progress: None,
     })
     .unwrap();
-    let options = svcfs_mount::Options { clock, threads: 8 };
+    let options = svcfs_mount::Options::new(clock, 8);
     let _mount = Mount::start(Arc::clone(&vfs), &at, &options).unwrap();
     let announced = json!({ "pid": std::process::id(), "url": null, "mountpoint": at });
     fs::write(root.join(".svc/state/server.json"), announced.to_string()).unwrap();

@@ -114,7 +114,7 @@ impl TestSpace {
         let supervisor = Supervisor::new();
         spaces::start(&space, &supervisor).unwrap();
         let mount = is_mounted.then(|| {
-            let options = svcfs_mount::Options { clock: clock.clone(), threads: 8 };
+            let options = svcfs_mount::Options::new(clock.clone(), 8);
             Mount::start(Arc::clone(&space.vfs), &folder.path().join("mnt"), &options).unwrap()
         });
         let server = Arc::new(Server::new(space, clock, settings));

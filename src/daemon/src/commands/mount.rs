@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use sd_notify::NotifyState;
-use svcfs_base::{Clock, SystemClock};
+use svcfs_base::SystemClock;
 use svcfs_config::Overrides;
-use svcfs_mount::Options;
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::Failure;
+use crate::mounting::Manner;
 use crate::root::{Root, must_be_initialised, settings};
 use crate::stop::{self, Running};
 use crate::{logging, output, presence, signals};
@@ -19,6 +19,8 @@ const EXAMPLES: &str = "\
 Examples:
   mkdir notes.mnt && svcfs mount notes.mnt --root notes
   vim notes.mnt/index.md        a save is a commit under your name
+  SVC_ACTOR=agent:x make -C notes.mnt      what this changes is agent:x's
+  svcfs mount notes.mnt --root notes --actor bot=agent:x     and so is what user bot changes
 
 Ctrl-C takes the mount away once every accepted write is finished. `svcfs serve --mount` does the
 same beside HTTP.";
@@ -38,6 +40,8 @@ pub struct Mount {
     /// Settings from this file instead of `.svc/config.toml` in the root
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    manner: Manner,
 }
 
 impl Mount {
@@ -46,7 +50,7 @@ impl Mount {
     /// # Errors
     /// What stands in the way of mounting, or did not end as it should.
     pub fn run(self) -> Result<(), Failure> {
-        let Self { mountpoint, root: path, config } = self;
+        let Self { mountpoint, root: path, config, manner } = self;
         must_be_initialised(&path)?;
         let settings = settings(&path, config.as_deref(), Overrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
@@ -55,7 +59,7 @@ impl Mount {
         let advice = "give its `svcfs serve` the flag --mount instead, or stop it first";
         let root = Root::open(&path, settings, true).map_err(|fault| presence::taken(&path, fault, advice))?;
         let mut running = Running { root, mount: None, http: None, announced: None };
-        let outcome = open_door(&mut running, &mountpoint);
+        let outcome = open_door(&mut running, &mountpoint, manner);
         if outcome.is_ok() {
             listening.runtime.block_on(listening.end.cancelled());
         }
@@ -63,19 +67,13 @@ impl Mount {
     }
 }
 
-fn open_door(running: &mut Running, mountpoint: &Path) -> Result<(), Failure> {
+fn open_door(running: &mut Running, mountpoint: &Path, manner: Manner) -> Result<(), Failure> {
     let vfs = Arc::clone(&running.root.space().vfs);
-    let mounted = svcfs_mount::Mount::start(Arc::clone(&vfs), mountpoint, &options(Arc::new(SystemClock)))?;
+    let mounted = svcfs_mount::Mount::start(Arc::clone(&vfs), mountpoint, &manner.options(Arc::new(SystemClock)))?;
     let told = format!("svcfs mounts {} at {}", vfs.root().display(), mounted.mountpoint().display());
     let mounted = running.mount.insert(mounted);
     running.announced = Some(presence::announce(vfs.root(), None, Some(mounted.mountpoint()))?);
     output::say(&told)?;
     stop::notify(&[NotifyState::Ready, NotifyState::Status(&told)]);
     Ok(())
-}
-
-/// How this program mounts: as many requests at once as a build with every core needs, few enough to cost nothing at rest.
-pub fn options(clock: Arc<dyn Clock>) -> Options {
-    let cores = std::thread::available_parallelism().map_or(4, usize::from);
-    Options { clock, threads: (2 * cores).clamp(8, 32) }
 }

@@ -16,8 +16,8 @@ use svcfs_mount::Mount;
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
 
-use crate::commands::mount;
 use crate::failure::{Exit, Failure};
+use crate::mounting::Manner;
 use crate::root::{Root, is_new, settings, whoever};
 use crate::signals::{self, Listening};
 use crate::stop::{self, Http, Running};
@@ -58,8 +58,10 @@ pub struct Serve {
     #[arg(long, value_name = "URL", env = "SVC_PUBLIC_URL", hide_env_values = true)]
     public_url: Option<String>,
     /// Also mount it at this empty directory
-    #[arg(short, long, value_name = "MOUNTPOINT")]
-    mount: Option<PathBuf>,
+    #[arg(short, long = "mount", value_name = "MOUNTPOINT")]
+    mountpoint: Option<PathBuf>,
+    #[command(flatten)]
+    manner: Manner,
     /// Settings from this file instead of `.svc/config.toml` in the root
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -74,18 +76,18 @@ impl Serve {
     /// # Errors
     /// What stands in the way of starting, or did not end as it should.
     pub fn run(self) -> Result<(), Failure> {
-        let Self { root, host, port, public_url, mount, config, until_stdin_closes } = self;
+        let Self { root, host, port, public_url, mountpoint, manner, config, until_stdin_closes } = self;
         let settings = settings(&root, config.as_deref(), Overrides { host, port, public_url })?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen(until_stdin_closes)?;
         // Before the root is touched: what is taken is found out in a moment, adopting a large tree takes longer.
         let socket = bind(&settings.server)?;
         presence::bury(&root)?;
-        if let Some(mountpoint) = &mount {
+        if let Some(mountpoint) = &mountpoint {
             svcfs_mount::check_mountpoint(mountpoint, &root)?;
         }
         warn_when_open(&settings.server);
-        let doors = Doors { socket, mountpoint: mount, begins: is_new(&root) };
+        let doors = Doors { socket, mountpoint, manner, begins: is_new(&root) };
         stop::notify(&[NotifyState::Status("opening the root")]);
         tracing::info!(root = %root.display(), "opening the root; a large tree that is new to svcfs takes a while");
         let advice = "stop it first, or serve another root";
@@ -122,6 +124,7 @@ async fn say_alive() -> Infallible {
 struct Doors {
     socket: TcpListener,
     mountpoint: Option<PathBuf>,
+    manner: Manner,
     /// Whether the root begins with a template.
     begins: bool,
 }
@@ -130,7 +133,7 @@ impl Doors {
     /// The reverse of the stop: template, mount, HTTP, announcement. What is open stands in `running` also when a later step
     /// fails. Gives the token that is cancelled when the HTTP door ends.
     fn open(self, running: &mut Running, listening: &Listening) -> Result<CancellationToken, Failure> {
-        let Self { socket, mountpoint, begins } = self;
+        let Self { socket, mountpoint, manner, begins } = self;
         let space = Arc::clone(running.root.space());
         if begins && let Some(template) = Template::find(templates::DEFAULT) {
             let planted = planting::plant(&space, template, &whoever(None))?;
@@ -138,7 +141,7 @@ impl Doors {
             tracing::info!(template = template.id, files, "the root is new; it begins with a template");
         }
         if let Some(mountpoint) = mountpoint {
-            let options = mount::options(Arc::new(SystemClock));
+            let options = manner.options(Arc::new(SystemClock));
             running.mount = Some(Mount::start(Arc::clone(&space.vfs), &mountpoint, &options)?);
         }
         let url = url(&running.root.server().settings().server, &socket)?;

@@ -1,0 +1,93 @@
+//! How a knowledge base is mounted, as flags say it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use clap::Args;
+use nix::unistd::User;
+use svcfs_base::{Actor, Clock};
+use svcfs_mount::{Attribution, Options};
+
+/// Flags of every command that mounts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[group(skip)]
+pub struct Manner {
+    /// Mount it so that nobody changes anything through it
+    #[arg(long, requires = "mountpoint")]
+    read_only: bool,
+    /// Let every user in, under the permissions of the files; always so when root mounts
+    #[arg(long, requires = "mountpoint")]
+    allow_other: bool,
+    /// Save what this user (name or number) changes under another name, whatever their programs say; may be repeated
+    #[arg(long, value_name = "USER=NAME", value_parser = pin, requires = "mountpoint")]
+    actor: Vec<Pin>,
+    /// Believe no program that names who it works for in the variable SVC_ACTOR
+    #[arg(long, requires = "mountpoint")]
+    no_svc_actor: bool,
+}
+
+/// A user whose changes are always another name's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pin {
+    user: u32,
+    name: Actor,
+}
+
+impl Manner {
+    /// The options of a mount: as many requests at once as a build with every core needs, few enough to cost nothing at rest.
+    pub fn options(self, clock: Arc<dyn Clock>) -> Options {
+        let Self { read_only, allow_other, actor, no_svc_actor } = self;
+        let pinned = actor.into_iter().map(|Pin { user, name }| (user, name)).collect::<HashMap<_, _>>();
+        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        Options {
+            is_read_only: read_only,
+            is_for_everybody: allow_other,
+            attribution: Attribution { pinned, hears_programs: !no_svc_actor },
+            ..Options::new(clock, (2 * cores).clamp(8, 32))
+        }
+    }
+}
+
+/// `USER=NAME` of the command line.
+fn pin(text: &str) -> Result<Pin, String> {
+    let (user, name) = text.split_once('=').ok_or("write it like `1000=agent:x` or `ann=Ann Other`")?;
+    let number = match user.parse() {
+        Ok(number) => number,
+        Err(_) => match User::from_name(user) {
+            Ok(Some(user)) => user.uid.as_raw(),
+            Ok(None) => return Err(format!("there is no user `{user}` on this machine")),
+            Err(errno) => return Err(format!("the user `{user}` cannot be looked up: {errno}")),
+        },
+    };
+    let actor = Actor::new(name);
+    if actor.as_str() != name {
+        return Err(format!("`{name}` is no name for a commit; what git would take of it is `{actor}`"));
+    }
+    Ok(Pin { user: number, name: actor })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_pinned_by_name_or_number_to_a_name_git_takes() {
+        let given = |text| pin(text).map(|Pin { user, name }| (user, name.to_string()));
+        assert_eq!(given("1000=agent:x"), Ok((1000, "agent:x".to_owned())));
+        assert_eq!(given("root=Ann = Other"), Ok((0, "Ann = Other".to_owned())));
+        for (text, told) in [
+            ("agent:x", "write it like"),
+            ("", "write it like"),
+            ("nobody-of-this-name=x", "no user `nobody-of-this-name`"),
+            ("-1=x", "no user `-1`"),
+            ("4294967296=x", "no user"),
+            ("=x", "no user ``"),
+            ("0=", "what git would take of it is `anonymous`"),
+            ("0=Eve <eve@example.org>", "`Eve eve@example.org`"),
+            ("0=a\nb", "`ab`"),
+        ] {
+            let error = given(text).unwrap_err();
+            assert!(error.contains(told), "{text:?}: {error}");
+        }
+    }
+}
