@@ -1,11 +1,9 @@
 //! The kernel's requests, one callback each: translate, call, answer.
 
-use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -23,6 +21,7 @@ use crate::convert::{
     KNOWN_TTL, PERMISSIONS, file_attr, flag_bits, handle, moment, name, node, open_mode, utf8, write_at,
 };
 use crate::door::KernelDoor;
+use crate::session::Alive;
 
 /// Longest write of one request, in bytes; the most Linux sends.
 const MAX_WRITE_BYTES: u32 = 1 << 20;
@@ -52,13 +51,12 @@ pub(crate) struct Callbacks {
     door: Arc<KernelDoor>,
     /// How a handle goes past the page cache; nothing where the kernel would then forbid shared mappings.
     bypass: FopenFlags,
-    /// Dropped with the session: tells [`crate::Mount`] that it is over.
-    _alive: Sender<Infallible>,
+    _alive: Alive,
 }
 
 impl Callbacks {
     /// Callbacks of a door, for one session.
-    pub(crate) fn new(door: Arc<KernelDoor>, alive: Sender<Infallible>) -> Self {
+    pub(crate) fn new(door: Arc<KernelDoor>, alive: Alive) -> Self {
         Self { vfs: door.vfs.clone(), door, bypass: FopenFlags::empty(), _alive: alive }
     }
 

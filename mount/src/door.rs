@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fuser::{FileAttr, FileHandle, FopenFlags, INodeNo, Request};
-use svcfs_base::{Actor, Caller, Clock, Door, Fault, Name};
+use svcfs_base::{Actor, Caller, Clock, Door, Entrance, Fault, Name};
 use svcfs_vfs::{Attributes, HandleId, NodeId, SET_GROUP_ID, SetAttributes, Vfs};
 
 use crate::actors::{Actors, Attribution};
@@ -23,6 +23,8 @@ pub(crate) struct KernelDoor {
     pub(crate) listings: Listings,
     /// Handles open for writing.
     pub(crate) writers: Writers,
+    /// Tells the changes made here from those of other mounts.
+    pub(crate) entrance: Entrance,
     actors: Actors,
     progress: Arc<Progress>,
 }
@@ -36,6 +38,7 @@ impl KernelDoor {
         progress: Arc<Progress>,
     ) -> Arc<Self> {
         Arc::new(Self {
+            entrance: vfs.entrance(),
             vfs,
             clock,
             progress,
@@ -47,17 +50,17 @@ impl KernelDoor {
 
     /// A user of the mount, by number, who looks at something.
     pub(crate) fn user(&self, uid: u32) -> Caller {
-        caller(self.actors.name(uid))
+        self.caller(self.actors.name(uid))
     }
 
     /// Who changes something: the user, or whom their program says it works for.
     pub(crate) fn author(&self, request: &Request) -> Caller {
-        caller(self.actors.author(request.uid(), request.pid()))
+        self.caller(self.actors.author(request.uid(), request.pid()))
     }
 
     /// Who saves what was written through a handle.
     pub(crate) fn saver(&self, request: &Request, file: FileHandle) -> Caller {
-        caller(self.writers.author(file, || self.actors.author(request.uid(), request.pid())))
+        self.caller(self.writers.author(file, || self.actors.author(request.uid(), request.pid())))
     }
 
     /// Notes who writes through a handle.
@@ -72,7 +75,7 @@ impl KernelDoor {
 
     /// Forgets a handle, and says who gets what it still holds.
     pub(crate) fn released(&self, request: &Request, file: FileHandle) -> Caller {
-        self.writers.remove(file).map_or_else(|| self.user(request.uid()), |writer| caller(writer.author))
+        self.writers.remove(file).map_or_else(|| self.user(request.uid()), |writer| self.caller(writer.author))
     }
 
     /// Remembers a handle open for writing, and says how its file may be cached.
@@ -170,11 +173,10 @@ impl KernelDoor {
 
     /// Every handle still open for writing: who opened it, and what it writes.
     pub(crate) fn still_open(&self) -> Vec<(Caller, NodeId)> {
-        self.writers.all().into_iter().map(|writer| (caller(writer.author), writer.node)).collect()
+        self.writers.all().into_iter().map(|writer| (self.caller(writer.author), writer.node)).collect()
     }
-}
 
-/// A caller of this door.
-fn caller(actor: Actor) -> Caller {
-    Caller::new(Door::Fuse).named(actor)
+    fn caller(&self, actor: Actor) -> Caller {
+        Caller::new(Door::Fuse).through(self.entrance).named(actor)
+    }
 }

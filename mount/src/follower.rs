@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use fuser::Notifier;
-use svcfs_base::{Door, Seq, TreePath};
+use svcfs_base::{Entrance, Seq, TreePath};
 use svcfs_vfs::{Event, EventChange, Vfs};
 
 use crate::convert::inode;
@@ -41,13 +41,21 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Starts to follow the feed after `progress`.
-    pub(crate) fn start(vfs: &Arc<Vfs>, notifier: Notifier, progress: Arc<Progress>) -> io::Result<Self> {
+    /// Starts to follow the feed after `progress`, for the kernel behind an entrance.
+    pub(crate) fn start(
+        vfs: &Arc<Vfs>,
+        (notifier, entrance): (Notifier, Entrance),
+        progress: Arc<Progress>,
+    ) -> io::Result<Self> {
         let (space, position) = (vfs.clone(), progress.clone());
-        let run = move || follow(&space, &Kernel { notifier }, &position);
+        let run = move || follow(&space, &Kernel { notifier, entrance }, &position);
         let thread = thread::Builder::new().name("mount-follower".to_owned()).spawn(run)?;
         let sleeper = thread.thread().clone();
-        vfs.feed().on_event(move |_| sleeper.unpark());
+        let awake = progress.clone();
+        vfs.feed().on_event(move |_| {
+            sleeper.unpark();
+            !awake.stop.load(Ordering::Acquire)
+        });
         // For an event that came before anybody was told of events.
         thread.thread().unpark();
         Ok(Self { progress, thread })
@@ -82,8 +90,9 @@ fn follow(vfs: &Vfs, kernel: &Kernel, progress: &Progress) {
 fn invalidate(vfs: &Vfs, kernel: &Kernel, event: &Event) {
     for change in &event.changes {
         // The kernel made this change itself; only size and times may differ from what it knows (a gate may have rewritten the
-        // bytes: it drops the pages when it sees a new size or modification time).
-        if event.door == Door::Fuse {
+        // bytes: it drops the pages when it sees a new size or modification time). It must keep the name: a directory that was just
+        // made may be somebody's working directory already.
+        if event.entrance == Some(kernel.entrance) {
             kernel.forget_attributes(vfs, &change.path);
         } else {
             invalidate_change(vfs, kernel, change);
@@ -112,6 +121,7 @@ fn invalidate_change(vfs: &Vfs, kernel: &Kernel, change: &EventChange) {
 /// no error, and after an unmount there is nobody left to tell.
 struct Kernel {
     notifier: Notifier,
+    entrance: Entrance,
 }
 
 impl Kernel {

@@ -197,7 +197,7 @@ fn canonical(path: &Path) -> Result<PathBuf, MountError> {
 }
 
 /// The kernel's number of the connection behind the newest mount at a path; none when that is not one of svcfs.
-fn connection(at: &Path) -> Result<Option<u32>, MountError> {
+pub(crate) fn connection(at: &Path) -> Result<Option<u32>, MountError> {
     let table = fs::read("/proc/self/mountinfo").map_err(|source| unreadable(at, source))?;
     Ok(String::from_utf8_lossy(&table).lines().rev().find_map(|line| mounted(line, at)).flatten())
 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
 
 use fuser::{BackgroundSession, Config, MountOption, SessionACL};
@@ -15,7 +15,7 @@ use crate::actors::Attribution;
 use crate::callbacks::Callbacks;
 use crate::door::KernelDoor;
 use crate::follower::{Follower, Progress};
-use crate::mountpoint::{FILESYSTEM_NAME, MountError, check_mountpoint, detach};
+use crate::mountpoint::{FILESYSTEM_NAME, MountError, check_mountpoint, connection, detach};
 
 /// How a space is mounted.
 #[derive(Clone)]
@@ -31,21 +31,25 @@ pub struct Options {
     pub is_for_everybody: bool,
     /// Whose name a change gets.
     pub attribution: Attribution,
+    /// Called when the mount is over, however it came to its end; from a thread that ends with it.
+    pub on_end: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Options {
     /// Everything but these two as most mounts want it.
     pub fn new(clock: Arc<dyn Clock>, threads: usize) -> Self {
         let attribution = Attribution::default();
-        Self { clock, threads, is_read_only: false, is_for_everybody: false, attribution }
+        Self { clock, threads, is_read_only: false, is_for_everybody: false, attribution, on_end: None }
     }
 }
 
-/// A mounted space; one for each [`Vfs`], because changes that came through the kernel door are taken as known to its kernel.
+/// A mounted space. A space may have several: each kernel is told of what the others change.
 pub struct Mount {
     vfs: Arc<Vfs>,
     door: Arc<KernelDoor>,
     mountpoint: PathBuf,
+    /// What the kernel calls it; another mount may be at the same path by the time this one is over.
+    connection: Option<u32>,
     follower: Option<Follower>,
     /// Disconnected when the session has answered its last request.
     ended: Receiver<Infallible>,
@@ -67,13 +71,16 @@ impl Mount {
         let failed = |source| MountError::Mount { mountpoint: mountpoint.clone(), source };
         let progress = Progress::at(vfs.feed().last());
         let (alive, ended) = channel();
+        let alive = Alive { open: Some(alive), on_end: options.on_end.clone() };
         let door = KernelDoor::new(vfs.clone(), options.clock.clone(), options.attribution.clone(), progress.clone());
         let session =
             fuser::spawn_mount(Callbacks::new(door.clone(), alive), &mountpoint, &config(options)).map_err(failed)?;
         let session = ManuallyDrop::new(session);
+        let connection = connection(&mountpoint)?;
+        let place = mountpoint.clone();
         let mut mount =
-            Self { vfs, door, mountpoint: mountpoint.clone(), follower: None, ended, session, is_stopped: false };
-        let follower = Follower::start(&mount.vfs, mount.session.notifier(), progress);
+            Self { vfs, door, mountpoint: place, connection, follower: None, ended, session, is_stopped: false };
+        let follower = Follower::start(&mount.vfs, (mount.session.notifier(), mount.door.entrance), progress);
         mount.follower = Some(follower.map_err(failed)?);
         tracing::info!(mountpoint = %mount.mountpoint.display(), "mounted");
         Ok(mount)
@@ -82,6 +89,11 @@ impl Mount {
     /// The directory the space is mounted at, without links.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
+    }
+
+    /// Whether somebody took the mount away and nothing is open on it any more; [`Mount::stop`] then only tidies up.
+    pub fn is_over(&self) -> bool {
+        matches!(self.ended.try_recv(), Err(TryRecvError::Disconnected))
     }
 
     /// Takes the mount away, waits until every open file is closed but at most `limit`, then saves what is still open.
@@ -110,11 +122,30 @@ impl Mount {
         Ok(())
     }
 
-    /// Somebody else may have unmounted it already.
+    /// Somebody else may have unmounted it already, and even have mounted another at the same place.
     fn detach(&self) -> Result<(), MountError> {
+        if self.is_over() || connection(&self.mountpoint).is_ok_and(|found| found != self.connection) {
+            return Ok(());
+        }
         match detach(&self.mountpoint) {
             Ok(()) | Err(MountError::NotMounted(_) | MountError::Missing(_)) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+}
+
+/// Held by a session: tells [`Mount`], and whoever wants to know, that it is over.
+pub(crate) struct Alive {
+    open: Option<Sender<Infallible>>,
+    on_end: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        // In this order: whoever is told finds it over.
+        drop(self.open.take());
+        if let Some(on_end) = &self.on_end {
+            on_end();
         }
     }
 }

@@ -26,6 +26,7 @@ pub(crate) fn from_headers(headers: &HeaderMap, is_reading: bool) -> Result<Call
     let if_none_match = header(headers, "If-None-Match")?.filter(|_| !is_reading);
     Ok(Caller {
         door: Door::Http,
+        entrance: None,
         actor: header(headers, "X-Actor")?.map(|text| Actor::new(&text)),
         provenance: header(headers, "X-Provenance")?.and_then(|text| Provenance::parse(&text)),
         expect: expectation(if_match.as_deref(), if_none_match.as_deref())?,
@@ -74,6 +75,7 @@ pub(crate) fn from_arguments(
     let (actor, provenance, if_match) = (lift("actor")?, lift("provenance")?, lift("if_match")?);
     Ok(Caller {
         door: Door::Mcp,
+        entrance: None,
         actor: actor.map(|text| Actor::new(&text)),
         provenance: provenance.and_then(|text| Provenance::parse(&text)),
         expect: if_match.map_or(Ok(Expect::Any), |tags| matching("if_match", &tags))?,

@@ -51,6 +51,7 @@ impl Subscribers {
             let (sender, receiver) = watch::channel(space.vfs.last_seq());
             space.vfs.feed().on_event(move |seq| {
                 sender.send_replace(seq);
+                true
             });
             (space.name.clone(), receiver)
         });

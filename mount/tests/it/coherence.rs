@@ -7,7 +7,7 @@ use std::path::Path;
 
 use svcfs_base::{Door, TreePath};
 
-use crate::mounted::{Mounted, put, remove, wait_for};
+use crate::mounted::{LIMIT, Mounted, options, put, remove, wait_for};
 
 #[test]
 fn an_open_after_an_acknowledged_write_of_another_door_reads_the_new_bytes() {
@@ -135,4 +135,35 @@ fn save_and_move(directory: &Path, worker: u32, round: u32) {
     assert!(fs::read_dir(directory).unwrap().any(|entry| entry.unwrap().path() == moved));
     let shared: u32 = fs::read_to_string(directory.join("shared.md")).unwrap().parse().unwrap();
     assert!(shared <= 40);
+}
+
+#[test]
+fn what_is_saved_through_one_mount_of_a_tree_is_seen_through_another() {
+    let Some(space) = Mounted::new() else { return };
+    let (other, at) = space.another(&options());
+    fs::create_dir(space.at("d")).unwrap();
+    for round in 0..50 {
+        // Of one length: neither size nor, on a coarse clock, time gives a change away.
+        let (here, there) = (format!("here  {round:3}"), format!("there {round:3}"));
+        fs::write(space.at("d/page.md"), &here).unwrap();
+        assert_eq!(fs::read_to_string(at.join("d/page.md")).unwrap(), here);
+        fs::write(at.join("d/page.md"), &there).unwrap();
+        assert_eq!(fs::read_to_string(space.at("d/page.md")).unwrap(), there);
+    }
+    fs::rename(space.at("d/page.md"), space.at("d/moved.md")).unwrap();
+    wait_for(|| !at.join("d/page.md").exists() && at.join("d/moved.md").exists());
+    fs::remove_file(at.join("d/moved.md")).unwrap();
+    wait_for(|| !space.at("d/moved.md").exists());
+    other.stop(LIMIT).unwrap();
+}
+
+#[test]
+fn the_working_directory_of_a_program_stays_where_it_is_when_its_own_mount_fills_it() {
+    let Some(space) = Mounted::new() else { return };
+    let (other, _) = space.another(&options());
+    // A name taken back would be a directory that is gone.
+    let printed = space
+        .shell("mkdir fresh; cd fresh; for n in 1 2 3 4 5; do echo $n > $n.md; sync .; pwd -P; done | uniq | wc -l");
+    assert_eq!(printed, "1\n");
+    other.stop(LIMIT).unwrap();
 }

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
@@ -84,6 +86,28 @@ fn a_mountpoint_in_use_is_refused_and_free_again_after_unmount() {
     space.stop(LIMIT).unwrap();
     Mount::start(other.clone(), &space.at(""), &options()).unwrap().stop(LIMIT).unwrap();
     other.close().unwrap();
+}
+
+#[test]
+fn a_mount_that_somebody_took_away_is_over_and_takes_no_other_with_it() {
+    let Some(mut space) = Mounted::new() else { return };
+    let (tell, told) = channel();
+    let on_end: Arc<dyn Fn() + Send + Sync> = Arc::new(move || tell.send(()).unwrap());
+    let (other, at) = space.another(&Options { on_end: Some(on_end), ..options() });
+    let mut open = File::create(at.join("page.md")).unwrap();
+    open.write_all(b"text").unwrap();
+    unmount(&at).unwrap();
+    // Busy: it goes out of sight at once, and is over when the last file is closed.
+    assert!(!at.join("page.md").exists() && !other.is_over());
+    let (again, _) = space.another(&options());
+    drop(open);
+    told.recv_timeout(LIMIT).unwrap();
+    assert!(other.is_over());
+    other.stop(LIMIT).unwrap();
+    assert_eq!(fs::read(at.join("page.md")).unwrap(), b"text", "the next mount at the same place is untouched");
+    again.stop(LIMIT).unwrap();
+    assert_eq!(fs::read(space.at("page.md")).unwrap(), b"text");
+    space.stop(LIMIT).unwrap();
 }
 
 #[test]

@@ -97,6 +97,13 @@ impl Mounted {
         Some(Self { vfs, mount: Some(mount), folder, _turn: turn })
     }
 
+    /// Another mount of the same space, and where it is.
+    pub fn another(&self, options: &Options) -> (Mount, PathBuf) {
+        let at = self.folder.path().join("another");
+        fs::create_dir_all(&at).unwrap();
+        (Mount::start(self.vfs.clone(), &at, options).unwrap(), at)
+    }
+
     /// A path on the mount.
     pub fn at(&self, path: &str) -> PathBuf {
         self.folder.path().join("mnt").join(path)

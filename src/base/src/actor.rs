@@ -174,11 +174,17 @@ impl Door {
     }
 }
 
+/// Which of several entrances of a door somebody took: every mount is one of the kernel's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Entrance(pub u64);
+
 /// Who asks, as the door knows it. Attribution and preconditions travel here, never in an operation's input.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The door the caller came through.
     pub door: Door,
+    /// Which entrance, where the door has several.
+    pub entrance: Option<Entrance>,
     /// The name given, if any.
     pub actor: Option<Actor>,
     /// The origin given, if any.
@@ -190,12 +196,18 @@ pub struct Caller {
 impl Caller {
     /// A caller without a name, origin or precondition.
     pub const fn new(door: Door) -> Self {
-        Self { door, actor: None, provenance: None, expect: Expect::Any }
+        Self { door, entrance: None, actor: None, provenance: None, expect: Expect::Any }
     }
     /// The same caller under a name.
     #[must_use]
     pub fn named(mut self, actor: Actor) -> Self {
         self.actor = Some(actor);
+        self
+    }
+    /// The same caller, through one of several entrances of the door.
+    #[must_use]
+    pub const fn through(mut self, entrance: Entrance) -> Self {
+        self.entrance = Some(entrance);
         self
     }
     /// The name changes are attributed to: the one given, else the door's default.

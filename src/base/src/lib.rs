@@ -13,7 +13,7 @@ mod limit;
 mod path;
 mod version;
 
-pub use actor::{Actor, Caller, Door, Provenance};
+pub use actor::{Actor, Caller, Door, Entrance, Provenance};
 pub use change::{Announcement, Applied, Change, ChangeSet, DiskAttributes, Durability, Expect, FileKind, Settled};
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
 pub use fault::{Fault, Kind, Level, McpError};

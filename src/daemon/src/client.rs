@@ -19,6 +19,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use svcfs_knowledge::kernel::{Accepts, Entry, Route};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::failure::{Exit, Failure};
@@ -223,21 +224,33 @@ async fn send(base: &Uri, request: Request<Full<Bytes>>) -> Result<(StatusCode, 
     let unreachable = || format!("no server answers at {base}; start it with `svcfs serve`, or name it with --url");
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let stream = TcpStream::connect((bare, port)).await.with_context(unreachable)?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.with_context(unreachable)?;
+    let answer = converse(stream, &format!("{host}:{port}"), request).await;
+    Ok(answer.with_context(|| format!("{base} broke off the conversation"))?)
+}
+
+/// One request to a host behind an open connection.
+///
+/// # Errors
+/// When the other side does not speak HTTP, or breaks off.
+pub async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    host: &str,
+    request: Request<Full<Bytes>>,
+) -> anyhow::Result<(StatusCode, Bytes)> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
     let (mut head, body) = request.into_parts();
-    head.headers.insert(HOST, HeaderValue::from_str(&format!("{host}:{port}")).context("host")?);
-    let broken = || format!("{base} broke off the conversation");
-    let response = sender.send_request(Request::from_parts(head, body)).await.with_context(broken)?;
+    head.headers.insert(HOST, HeaderValue::from_str(host)?);
+    let response = sender.send_request(Request::from_parts(head, body)).await?;
     let status = response.status();
-    let body = response.into_body().collect().await.with_context(broken)?.to_bytes();
+    let body = response.into_body().collect().await?.to_bytes();
     drop(sender);
     connection.abort();
     Ok((status, body))
 }
 
 /// A refusal in the server's own words (contract 7).
-fn refusal(status: StatusCode, body: &Bytes) -> Failure {
+pub fn refusal(status: StatusCode, body: &Bytes) -> Failure {
     let told =
         serde_json::from_slice::<Value>(body).ok().and_then(|body| Some(body.get("error")?.as_str()?.to_owned()));
     let told = told.unwrap_or_else(|| format!("the server answered {status}; is it svcfs?"));

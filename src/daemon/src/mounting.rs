@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use nix::unistd::User;
+use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Clock};
 use svcfs_mount::{Attribution, Options};
 
 /// Flags of every command that mounts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[group(skip)]
 pub struct Manner {
     /// Mount it so that nobody changes anything through it
@@ -27,7 +29,7 @@ pub struct Manner {
 }
 
 /// A user whose changes are always another name's.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Pin {
     user: u32,
     name: Actor,

@@ -13,9 +13,11 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Kind};
+use svcfs_mount::MountError;
 use svcfs_store::StatePaths;
 
 use crate::failure::{Exit, Failure};
+use crate::mounting::Manner;
 
 const FILE: &str = "server.json";
 
@@ -29,26 +31,53 @@ pub struct Served {
     pub pid: u32,
     /// Address of the HTTP server without a trailing `/`; none when it only mounts or talks to one agent.
     pub url: Option<String>,
-    /// Where it mounts the root; none when it does not.
+    /// Where it mounts the root.
     #[serde(default)]
-    pub mountpoint: Option<PathBuf>,
+    pub mounts: Vec<Mounted>,
+}
+
+/// A mount of a root.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mounted {
+    /// Where, without links.
+    pub mountpoint: PathBuf,
+    /// How.
+    pub manner: Manner,
 }
 
 /// The file, for as long as this process serves.
 #[derive(Debug)]
 #[must_use = "the announcement ends when this is dropped"]
-pub struct Announced(PathBuf);
+pub struct Announced {
+    path: PathBuf,
+    served: Served,
+}
 
-/// Tells other commands that this process serves `root`: at `url` if over HTTP, at `mountpoint` if as a folder.
+/// Tells other commands that this process serves `root`: at `url` if over HTTP, and as these folders.
 ///
 /// # Errors
 /// When the state directory cannot be written.
-pub fn announce(root: &Path, url: Option<String>, mountpoint: Option<&Path>) -> Result<Announced, Failure> {
-    let path = path(root);
-    let served = Served { pid: std::process::id(), url, mountpoint: mountpoint.map(Path::to_owned) };
-    let text = serde_json::to_vec(&served).map_err(anyhow::Error::new)?;
-    replace(&path, &text).with_context(|| format!("cannot write `{}`", path.display()))?;
-    Ok(Announced(path))
+pub fn announce(root: &Path, url: Option<String>, mounts: Vec<Mounted>) -> Result<Announced, Failure> {
+    let announced = Announced { path: path(root), served: Served { pid: std::process::id(), url, mounts } };
+    announced.write()?;
+    Ok(announced)
+}
+
+impl Announced {
+    /// Tells that the root is mounted at these places now.
+    ///
+    /// # Errors
+    /// When the state directory cannot be written.
+    pub fn mounted(&mut self, mounts: Vec<Mounted>) -> Result<(), Failure> {
+        self.served.mounts = mounts;
+        self.write()
+    }
+
+    fn write(&self) -> Result<(), Failure> {
+        let text = serde_json::to_vec(&self.served).map_err(anyhow::Error::new)?;
+        replace(&self.path, &text).with_context(|| format!("cannot write `{}`", self.path.display()))?;
+        Ok(())
+    }
 }
 
 /// Whole or not at all: a reader never sees half of it.
@@ -62,10 +91,10 @@ fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
 impl Drop for Announced {
     #[expect(clippy::disallowed_methods, reason = "state of this process, no part of the tree")]
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.0)
+        if let Err(error) = fs::remove_file(&self.path)
             && error.kind() != ErrorKind::NotFound
         {
-            tracing::warn!(%error, "`{}` could not be removed", self.0.display());
+            tracing::warn!(%error, "`{}` could not be removed", self.path.display());
         }
     }
 }
@@ -97,17 +126,28 @@ pub fn announced(root: &Path) -> Option<Served> {
     serde_json::from_slice(&fs::read(path(root)).ok()?).ok()
 }
 
-/// Helps a server that was killed and cannot end to its end, so that it lets go of the root: see [`svcfs_mount::abort`].
+/// Helps a server that was killed and cannot end to its end, so that it lets go of the root: see [`svcfs_mount::abort`]. Answers with
+/// the dead mounts that it left behind.
 ///
 /// # Errors
 /// When its mount cannot be cut off, or it does not end then.
-pub fn bury(root: &Path) -> Result<(), Failure> {
-    let Some(Served { pid, mountpoint: Some(mountpoint), .. }) = announced(root) else { return Ok(()) };
-    if !lingers(pid) {
-        return Ok(());
+pub fn bury(root: &Path) -> Result<Vec<Mounted>, Failure> {
+    let Some(Served { pid, mounts, .. }) = announced(root) else { return Ok(Vec::new()) };
+    if !mounts.is_empty() && lingers(pid) {
+        cut_off(root, pid, &mounts)?;
     }
-    tracing::warn!(pid, mountpoint = %mountpoint.display(), "the last server was killed and hangs in its mount; cutting that off");
-    svcfs_mount::abort(&mountpoint)?;
+    Ok(mounts.into_iter().filter(|mount| svcfs_mount::is_dead_mount(&mount.mountpoint)).collect())
+}
+
+fn cut_off(root: &Path, pid: u32, mounts: &[Mounted]) -> Result<(), Failure> {
+    for Mounted { mountpoint, .. } in mounts {
+        tracing::warn!(pid, mountpoint = %mountpoint.display(), "the last server was killed and hangs in its mount; cutting that off");
+        match svcfs_mount::abort(mountpoint) {
+            // Somebody was faster with this one.
+            Err(MountError::NotMounted(_) | MountError::Missing(_)) => {}
+            outcome => outcome?,
+        }
+    }
     if !ends(pid).with_context(|| format!("cannot wait for the end of process {pid}"))? {
         let told = format!(
             "process {pid}, which served `{}`, was killed and does not end; a disk may not answer, see `cat /proc/{pid}/task/*/stack`",
@@ -116,6 +156,15 @@ pub fn bury(root: &Path) -> Result<(), Failure> {
         return Err(Failure::saying(Exit::Refused, told));
     }
     Ok(())
+}
+
+/// Waits until the process of a [`Holder`] is gone, at most ten seconds; whether it is.
+///
+/// # Errors
+/// When it cannot be waited for.
+pub fn is_gone(pid: &str) -> Result<bool, Failure> {
+    let Ok(pid) = pid.parse() else { return Ok(false) };
+    Ok(ends(pid).with_context(|| format!("cannot wait for the end of process {pid}"))?)
 }
 
 /// Waits until a process is gone, at most [`BURIAL`].
@@ -143,11 +192,11 @@ pub fn taken(root: &Path, fault: Fault, advice: &str) -> Failure {
     };
     let root = root.display();
     let told = match served {
-        Some(Served { pid, mountpoint: Some(at), .. }) if lingers(pid) => {
-            let at = at.display();
-            format!(
-                "process {pid}, which served `{root}`, was killed and hangs in its mount; `svcfs unmount {at}` ends it"
-            )
+        Some(Served { pid, mounts, .. }) if !mounts.is_empty() && lingers(pid) => {
+            let places: Vec<_> =
+                mounts.iter().map(|mount| format!("`svcfs unmount {}`", mount.mountpoint.display())).collect();
+            let places = places.join(" and ");
+            format!("process {pid}, which served `{root}`, was killed and hangs in its mount; {places} ends it")
         }
         served => {
             let at = served.and_then(|served| served.url).map(|url| format!(" at {url}")).unwrap_or_default();

@@ -1,20 +1,19 @@
 //! How a running command ends. The order is the code (architecture.md 8), and the reverse of the start.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use sd_notify::NotifyState;
-use svcfs_mount::{Mount, MountError};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::control::Control;
 use crate::failure::Failure;
-use crate::presence::Announced;
+use crate::mounts::Mounts;
 use crate::root::Root;
 use crate::signals::Listening;
 
-/// How long programs that use the mount may take to close their files.
-const MOUNT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the index may take to read what was accepted last; it goes on at the next start.
 const INDEX_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -22,12 +21,20 @@ const INDEX_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Running {
     /// Last to end.
     pub root: Root,
-    /// The kernel door, if there is one.
-    pub mount: Option<Mount>,
+    /// The kernel door: as many mounts as were asked for, and how others find us.
+    pub mounts: Arc<Mounts>,
     /// The HTTP door, if there is one.
     pub http: Option<Http>,
-    /// How others find us.
-    pub announced: Option<Announced>,
+    /// How others ask for mounts, if they can.
+    pub control: Option<Control>,
+}
+
+impl Running {
+    /// A root without any doors.
+    pub fn with(root: Root) -> Self {
+        let mounts = Mounts::of(&root.space().vfs);
+        Self { root, mounts, http: None, control: None }
+    }
 }
 
 /// The HTTP door, answering.
@@ -61,13 +68,14 @@ pub fn after(outcome: Result<(), Failure>, running: Running, listening: Listenin
 /// # Errors
 /// The first thing that did not end as it should; everything else is stopped all the same.
 fn stop(running: Running, listening: &Listening) -> Result<(), Failure> {
-    let Running { root, mount, http, announced } = running;
+    let Running { root, mounts, http, control } = running;
     let started = Instant::now();
     notify(&[NotifyState::Stopping, NotifyState::Status("finishing accepted writes")]);
     tracing::info!("stopping: finishing accepted writes; a second signal ends at once");
-    drop(announced);
+    drop(control);
+    mounts.conceal();
     let accepting = http.map_or(Ok(()), |http| stop_http(http, listening)); // 1 no new requests, those in progress end
-    let unmounting = mount.map_or(Ok(()), unmount); // 2 unmount; what is open is published
+    let unmounting = mounts.stop(); // 2 unmount; what is open is published
     if let Err(fault) = root.index_to_cursor(INDEX_PATIENCE, || {}) {
         // 3 the index reads to the end, so that the next start has nothing to catch up on
         tracing::warn!(error = ?fault, "the index is left behind; it catches up at the next start");
@@ -78,17 +86,6 @@ fn stop(running: Running, listening: &Listening) -> Result<(), Failure> {
     unmounting?;
     closing?;
     Ok(())
-}
-
-fn unmount(mount: Mount) -> Result<(), MountError> {
-    match mount.stop(MOUNT_PATIENCE) {
-        // Programs that keep files open are theirs to mend; what they wrote is saved, and the end is a good one.
-        Err(error @ MountError::StillOpen { .. }) => {
-            tracing::warn!("{error}");
-            Ok(())
-        }
-        outcome => outcome,
-    }
 }
 
 fn stop_http(http: Http, listening: &Listening) -> Result<(), Failure> {

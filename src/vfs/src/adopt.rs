@@ -171,6 +171,7 @@ pub(crate) fn adopted(
         message: adoption_message(&actor, &effects),
         actor,
         door: Door::Direct,
+        entrance: None,
         provenance: None,
         announcement: Announcement::Files,
         durability: if answer.is_some() { Durability::Now } else { Durability::Soon },

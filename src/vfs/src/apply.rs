@@ -161,6 +161,7 @@ impl Vfs {
         let prepared = Prepared {
             actor: caller.actor(),
             door: caller.door,
+            entrance: caller.entrance,
             provenance: caller.provenance.as_ref().map(ToString::to_string),
             announcement: set.announcement,
             message,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, Fault, FileKind, Seq, Timestamp, TreePath};
+use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, Entrance, Fault, FileKind, Seq, Timestamp, TreePath};
 use svcfs_store::{Log, Record, Role};
 
 const KEPT_EVENTS: usize = 2048;
@@ -23,6 +23,8 @@ pub struct Event {
     pub actor: Actor,
     /// Through which door.
     pub door: Door,
+    /// Through which entrance of it, where there are several. Not logged: none for events read from the log.
+    pub entrance: Option<Entrance>,
     /// Message of its commit.
     pub message: String,
     /// How subscribers of the event stream hear of it.
@@ -61,6 +63,7 @@ impl From<Record> for Event {
             time: record.time,
             actor: record.actor,
             door: record.door,
+            entrance: None,
             message: record.message,
             announcement: record.announcement,
             commit: record.commit,
@@ -69,7 +72,7 @@ impl From<Record> for Event {
     }
 }
 
-type Wake = Box<dyn Fn(Seq) + Send + Sync>;
+type Wake = Box<dyn Fn(Seq) -> bool + Send + Sync>;
 
 /// The change feed: every accepted change set, in order, without gaps, from any position.
 pub struct Feed {
@@ -132,8 +135,9 @@ impl Feed {
         recent.last > seq
     }
 
-    /// Calls `wake` after each event, from the committer's thread: it must not block (a channel send, a task wake-up).
-    pub fn on_event(&self, wake: impl Fn(Seq) + Send + Sync + 'static) {
+    /// Calls `wake` after each event, from the committer's thread, until it answers false: it must not block (a channel send, a
+    /// task wake-up), and may be called twice for one event.
+    pub fn on_event(&self, wake: impl Fn(Seq) -> bool + Send + Sync + 'static) {
         self.wakes.write().push(Box::new(wake));
     }
 
@@ -150,8 +154,12 @@ impl Feed {
             recent.last
         };
         self.grown.notify_all();
-        for wake in self.wakes.read().iter() {
-            wake(last);
+        let wakes = self.wakes.read();
+        let wanted = wakes.iter().filter(|wake| wake(last)).count();
+        let are_all = wanted == wakes.len();
+        drop(wakes);
+        if !are_all {
+            self.wakes.write().retain(|wake| wake(last));
         }
     }
 

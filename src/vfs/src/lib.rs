@@ -40,7 +40,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use svcfs_base::{Clock, Fault, Kind, Seq};
+use svcfs_base::{Clock, Entrance, Fault, Kind, Seq};
 use svcfs_store::{FailPoints, History, Log, Memory, StatePaths, WorkTree};
 
 use crate::core::Core;
@@ -213,6 +213,11 @@ impl Vfs {
     /// The change feed.
     pub fn feed(&self) -> &Feed {
         &self.core.feed
+    }
+
+    /// A new entrance, for a door that has several: its events say which of them a change came through.
+    pub fn entrance(&self) -> Entrance {
+        Entrance(self.core.stamp())
     }
 
     /// Position of the newest announced change set. To count accepted ones too, ask [`Vfs::settled`].

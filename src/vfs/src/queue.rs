@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use svcfs_base::{Actor, Announcement, CommitId, Door, Durability, ETag, Expect, Fault, FileKind, Seq, TreePath};
+use svcfs_base::{
+    Actor, Announcement, CommitId, Door, Durability, ETag, Entrance, Expect, Fault, FileKind, Seq, TreePath,
+};
 
 use crate::overlay::Leaf;
 
@@ -28,6 +30,7 @@ const SOON: Duration = Duration::from_millis(50);
 pub(crate) struct Prepared {
     pub(crate) actor: Actor,
     pub(crate) door: Door,
+    pub(crate) entrance: Option<Entrance>,
     pub(crate) provenance: Option<String>,
     pub(crate) announcement: Announcement,
     pub(crate) message: String,

@@ -107,7 +107,7 @@ fn hangs_mounted() {
     .unwrap();
     let options = svcfs_mount::Options::new(clock, 8);
     let _mount = Mount::start(Arc::clone(&vfs), &at, &options).unwrap();
-    let announced = json!({ "pid": std::process::id(), "url": null, "mountpoint": at });
+    let announced = json!({ "pid": std::process::id(), "url": null, "mounts": [{ "mountpoint": at, "manner": {} }] });
     fs::write(root.join(".svc/state/server.json"), announced.to_string()).unwrap();
     wait::until("somebody locks the folder", || waits.exists());
     let removal = Change::Remove { path: TreePath::parse("notes/old.md").unwrap(), expect: svcfs_base::Expect::Any };

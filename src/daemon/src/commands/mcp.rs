@@ -53,8 +53,9 @@ impl Mcp {
             };
             presence::taken(&path, fault, &advice)
         })?;
-        let announced = presence::announce(root.space().vfs.root(), None, None)?;
-        let conversation = svcfs_http::serve_stdio(Arc::clone(root.server()), listening.end.clone());
+        let running = Running::with(root);
+        running.mounts.announce(None)?;
+        let conversation = svcfs_http::serve_stdio(Arc::clone(running.root.server()), listening.end.clone());
         let outcome = listening.runtime.block_on(async {
             tokio::select! {
                 outcome = conversation => outcome,
@@ -62,6 +63,6 @@ impl Mcp {
             }
         });
         let outcome = outcome.map_err(|error| anyhow::Error::new(error).into());
-        stop::after(outcome, Running { root, mount: None, http: None, announced: Some(announced) }, listening)
+        stop::after(outcome, running, listening)
     }
 }

@@ -3,32 +3,35 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
-use svcfs_base::SystemClock;
-use svcfs_config::Overrides;
+use svcfs_config::{Overrides, Settings};
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::mounting::Manner;
+use crate::presence::{self, Holder};
 use crate::root::{Root, must_be_initialised, settings};
 use crate::stop::{self, Running};
-use crate::{logging, output, presence, signals};
+use crate::{control, logging, output, signals};
 
 const EXAMPLES: &str = "\
 Examples:
   mkdir notes.mnt && svcfs mount notes.mnt --root notes
-  vim notes.mnt/index.md        a save is a commit under your name
+  vim notes.mnt/index.md                   a save is a commit under your name
   SVC_ACTOR=agent:x make -C notes.mnt      what this changes is agent:x's
-  svcfs mount notes.mnt --root notes --actor bot=agent:x     and so is what user bot changes
+  svcfs mount bot.mnt --root notes --actor bot=agent:x    and so is all that user bot changes here
+  svcfs mount show.mnt --root notes --read-only           as many mounts of a root as you like
 
-Ctrl-C takes the mount away once every accepted write is finished. `svcfs serve --mount` does the
-same beside HTTP.";
+When a server has the root, it mounts, and this returns at once. Otherwise this stays until Ctrl-C or
+`svcfs unmount` and finishes every accepted write; further mounts are added to it meanwhile.";
 
-/// Mount a knowledge base as a folder, without HTTP
+/// Mount a knowledge base as a folder
 ///
-/// Stays in the foreground. The mountpoint is an empty directory outside the root. Needs /dev/fuse, and either root or
-/// `fusermount3` (package fuse3).
+/// Asks the server that has the root (`svcfs serve`, `svcfs mount`) to mount it at one more place; without one, serves the folder
+/// itself, without HTTP. The mountpoint is an empty directory outside the root. Needs /dev/fuse, and either root or `fusermount3`
+/// (package fuse3).
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Mount {
@@ -37,7 +40,7 @@ pub struct Mount {
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
-    /// Settings from this file instead of `.svc/config.toml` in the root
+    /// Settings from this file instead of `.svc/config.toml` in the root; not where a server has the root already
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -45,35 +48,66 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts until a signal asks for the end.
+    /// Has a server mount it, or mounts it until a signal asks for the end or somebody unmounts it.
     ///
     /// # Errors
     /// What stands in the way of mounting, or did not end as it should.
     pub fn run(self) -> Result<(), Failure> {
         let Self { mountpoint, root: path, config, manner } = self;
         must_be_initialised(&path)?;
+        let place = std::path::absolute(&mountpoint).context("the current directory is gone")?;
+        if config.is_some() && control::is_there(&path) {
+            let told = format!("`{}` is served already, with settings of its own; leave --config out", path.display());
+            return Err(Failure::saying(Exit::Usage, told));
+        }
+        if let Some(at) = control::ask(&path, &place, &manner)? {
+            return output::say(&told(&path, &at));
+        }
         let settings = settings(&path, config.as_deref(), Overrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen(false)?;
-        presence::bury(&path)?;
-        let advice = "give its `svcfs serve` the flag --mount instead, or stop it first";
-        let root = Root::open(&path, settings, true).map_err(|fault| presence::taken(&path, fault, advice))?;
-        let mut running = Running { root, mount: None, http: None, announced: None };
-        let outcome = open_door(&mut running, &mountpoint, manner);
+        let left = presence::bury(&path)?;
+        let mut running = Running::with(open(&path, settings)?);
+        let outcome = running.mounts.add(&mountpoint, manner).and_then(|at| {
+            running.mounts.take_up(left);
+            let root = running.root.space().vfs.root();
+            running.control = Some(control::listen(&running.mounts, root, &listening.runtime)?);
+            running.mounts.announce(None)?;
+            say(root, &at)
+        });
         if outcome.is_ok() {
-            listening.runtime.block_on(listening.end.cancelled());
+            let mounts = Arc::clone(&running.mounts);
+            listening.runtime.block_on(async {
+                tokio::select! {
+                    () = listening.end.cancelled() => {}
+                    () = mounts.all_over() => tracing::info!("nothing is mounted any more"),
+                }
+            });
         }
         stop::after(outcome, running, listening)
     }
 }
 
-fn open_door(running: &mut Running, mountpoint: &Path, manner: Manner) -> Result<(), Failure> {
-    let vfs = Arc::clone(&running.root.space().vfs);
-    let mounted = svcfs_mount::Mount::start(Arc::clone(&vfs), mountpoint, &manner.options(Arc::new(SystemClock)))?;
-    let told = format!("svcfs mounts {} at {}", vfs.root().display(), mounted.mountpoint().display());
-    let mounted = running.mount.insert(mounted);
-    running.announced = Some(presence::announce(vfs.root(), None, Some(mounted.mountpoint()))?);
+/// Opens a root that nobody serves; waits for a server that is ending.
+fn open(path: &Path, settings: Settings) -> Result<Root, Failure> {
+    let opened = match Root::open(path, settings.clone(), true) {
+        Err(fault) => match presence::holder(path, &fault) {
+            // Whoever has it tells nobody how to be reached: any more, or yet.
+            Some(Holder { pid, served: None }) if presence::is_gone(&pid)? => Root::open(path, settings, true),
+            Some(_) | None => Err(fault),
+        },
+        opened => opened,
+    };
+    opened.map_err(|fault| presence::taken(path, fault, "it mounts nothing at the moment; try again, or stop it first"))
+}
+
+fn say(root: &Path, at: &Path) -> Result<(), Failure> {
+    let told = told(root, at);
     output::say(&told)?;
     stop::notify(&[NotifyState::Ready, NotifyState::Status(&told)]);
     Ok(())
+}
+
+fn told(root: &Path, at: &Path) -> String {
+    format!("svcfs mounts {} at {}", root.display(), at.display())
 }

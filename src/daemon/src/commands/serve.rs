@@ -9,19 +9,19 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
-use svcfs_base::SystemClock;
 use svcfs_config::templates::{self, Template};
 use svcfs_config::{Host, Overrides, ServerSettings};
-use svcfs_mount::Mount;
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::{Exit, Failure};
 use crate::mounting::Manner;
+use crate::mounts::Mounts;
+use crate::presence::Mounted;
 use crate::root::{Root, is_new, settings, whoever};
 use crate::signals::{self, Listening};
 use crate::stop::{self, Http, Running};
-use crate::{logging, output, planting, presence};
+use crate::{control, logging, output, planting, presence};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -82,29 +82,36 @@ impl Serve {
         let listening = signals::listen(until_stdin_closes)?;
         // Before the root is touched: what is taken is found out in a moment, adopting a large tree takes longer.
         let socket = bind(&settings.server)?;
-        presence::bury(&root)?;
+        let left = presence::bury(&root)?;
         if let Some(mountpoint) = &mountpoint {
             svcfs_mount::check_mountpoint(mountpoint, &root)?;
         }
         warn_when_open(&settings.server);
-        let doors = Doors { socket, mountpoint, manner, begins: is_new(&root) };
+        let doors = Doors { socket, mountpoint, manner, left, begins: is_new(&root) };
         stop::notify(&[NotifyState::Status("opening the root")]);
         tracing::info!(root = %root.display(), "opening the root; a large tree that is new to svcfs takes a while");
         let advice = "stop it first, or serve another root";
         let opened = Root::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
-        let mut running = Running { root: opened, mount: None, http: None, announced: None };
-        let outcome = doors.open(&mut running, &listening).map(|http| wait(&http, &listening));
+        let mut running = Running::with(opened);
+        let outcome = doors.open(&mut running, &listening).map(|http| wait(&http, &running.mounts, &listening));
         stop::after(outcome, running, listening)
     }
 }
 
 /// Waits for a signal, or for a door that ends by itself.
-fn wait(http: &CancellationToken, listening: &Listening) {
+fn wait(http: &CancellationToken, mounts: &Arc<Mounts>, listening: &Listening) {
+    let tidy_up = async {
+        loop {
+            // Without a mount it serves on.
+            mounts.all_over().await;
+        }
+    };
     listening.runtime.block_on(async {
         tokio::select! {
             () = listening.end.cancelled() => {}
             () = http.cancelled() => tracing::error!("the HTTP server ended by itself"),
             never = say_alive() => match never {},
+            () = tidy_up => {}
         }
     });
 }
@@ -125,6 +132,8 @@ struct Doors {
     socket: TcpListener,
     mountpoint: Option<PathBuf>,
     manner: Manner,
+    /// What a killed server had mounted.
+    left: Vec<Mounted>,
     /// Whether the root begins with a template.
     begins: bool,
 }
@@ -133,7 +142,7 @@ impl Doors {
     /// The reverse of the stop: template, mount, HTTP, announcement. What is open stands in `running` also when a later step
     /// fails. Gives the token that is cancelled when the HTTP door ends.
     fn open(self, running: &mut Running, listening: &Listening) -> Result<CancellationToken, Failure> {
-        let Self { socket, mountpoint, manner, begins } = self;
+        let Self { socket, mountpoint, manner, left, begins } = self;
         let space = Arc::clone(running.root.space());
         if begins && let Some(template) = Template::find(templates::DEFAULT) {
             let planted = planting::plant(&space, template, &whoever(None))?;
@@ -141,15 +150,15 @@ impl Doors {
             tracing::info!(template = template.id, files, "the root is new; it begins with a template");
         }
         if let Some(mountpoint) = mountpoint {
-            let options = manner.options(Arc::new(SystemClock));
-            running.mount = Some(Mount::start(Arc::clone(&space.vfs), &mountpoint, &options)?);
+            running.mounts.add(&mountpoint, manner)?;
         }
+        running.mounts.take_up(left);
         let url = url(&running.root.server().settings().server, &socket)?;
         let http = answer(socket, running, listening)?;
         let ended = http.stop.clone();
         running.http = Some(http);
-        let mounted = running.mount.as_ref().map(Mount::mountpoint);
-        running.announced = Some(presence::announce(space.vfs.root(), Some(url.clone()), mounted)?);
+        running.control = Some(control::listen(&running.mounts, space.vfs.root(), &listening.runtime)?);
+        running.mounts.announce(Some(url.clone()))?;
         tell(running, &url)?;
         Ok(ended)
     }
@@ -174,11 +183,11 @@ fn answer(socket: TcpListener, running: &Running, listening: &Listening) -> Resu
 /// Says on standard output and to systemd that everything is there.
 fn tell(running: &Running, url: &str) -> Result<(), Failure> {
     let root = running.root.space().vfs.root().display();
-    let mounted = running.mount.as_ref().map(|mount| mount.mountpoint().display().to_string());
-    tracing::info!(root = %root, url, mountpoint = mounted.as_deref(), "serving");
+    let mounted = running.mounts.places();
+    tracing::info!(root = %root, url, mountpoints = ?mounted, "serving");
     let mut text = format!("svcfs serves {root}\n  http    {url}\n  docs    {url}/api/docs\n  agents  {url}/mcp\n");
-    if let Some(mounted) = mounted {
-        text.push_str(&format!("  folder  {mounted}\n"));
+    for mounted in mounted {
+        text.push_str(&format!("  folder  {}\n", mounted.display()));
     }
     output::say(&text)?;
     stop::notify(&[NotifyState::Ready, NotifyState::Status(&format!("serving {root} at {url}"))]);

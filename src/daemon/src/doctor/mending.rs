@@ -36,8 +36,8 @@ pub fn mend(found: Examination, watch: &dyn Watch, done: &mut Vec<String>) -> Re
 }
 
 fn mend_mount(root: &Path, done: &mut Vec<String>) -> Result<(), Failure> {
-    let mountpoint = presence::announced(root).and_then(|served| served.mountpoint);
-    if let Some(mountpoint) = mountpoint.filter(|mountpoint| svcfs_mount::is_dead_mount(mountpoint)) {
+    let mounts = presence::announced(root).map(|served| served.mounts).unwrap_or_default();
+    for mountpoint in mounts.into_iter().map(|mount| mount.mountpoint).filter(|at| svcfs_mount::is_dead_mount(at)) {
         svcfs_mount::unmount(&mountpoint)?;
         done.push(format!("took the dead mount at `{}` away", mountpoint.display()));
     }

@@ -177,8 +177,8 @@ pub fn examine(root: &Path, watch: &dyn Watch) -> Result<Examination, Failure> {
     }
     let leftovers = place::leftovers(&found);
     found.add(leftovers);
-    let mount = place::mount(&found);
-    found.add([mount]);
+    let mounts = place::mounts(&found);
+    found.add(mounts);
     Ok(found)
 }
 

@@ -100,18 +100,17 @@ pub(super) fn leftovers(found: &Examination) -> Vec<Finding> {
     findings
 }
 
-pub(super) fn mount(found: &Examination) -> Finding {
-    let Some(mountpoint) = presence::announced(&found.root).and_then(|served| served.mountpoint) else {
-        return Finding::ok("mount", "it is not mounted");
-    };
-    let at = mountpoint.display();
-    if svcfs_mount::is_dead_mount(&mountpoint) {
-        Finding::warning("mount", format!("the mount at `{at}` is dead: its server was killed"))
-            .at([at])
-            .mended_by("takes it away, as `svcfs unmount` does")
-    } else if found.holder.is_some() {
-        Finding::ok("mount", format!("it is mounted at `{at}`"))
-    } else {
-        Finding::ok("mount", "it is not mounted")
-    }
+pub(super) fn mounts(found: &Examination) -> Vec<Finding> {
+    let mounts = presence::announced(&found.root).map(|served| served.mounts).unwrap_or_default();
+    let findings = mounts.iter().filter_map(|mount| {
+        let at = mount.mountpoint.display();
+        if svcfs_mount::is_dead_mount(&mount.mountpoint) {
+            let told = format!("the mount at `{at}` is dead: its server was killed");
+            Some(Finding::warning("mount", told).at([at]).mended_by("takes it away, as `svcfs unmount` does"))
+        } else {
+            found.holder.is_some().then(|| Finding::ok("mount", format!("it is mounted at `{at}`")))
+        }
+    });
+    let findings: Vec<_> = findings.collect();
+    if findings.is_empty() { vec![Finding::ok("mount", "it is not mounted")] } else { findings }
 }

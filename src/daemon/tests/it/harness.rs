@@ -73,6 +73,10 @@ impl Place {
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
+    /// Without links.
+    pub fn canonical(&self, name: &str) -> String {
+        self.path(name).canonicalize().unwrap().to_str().unwrap().to_owned()
+    }
     pub fn write(&self, name: &str, text: &str) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,13 +1,19 @@
 //! `svcfs mount`, `svcfs unmount` and `svcfs serve --mount`
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::harness::{Place, Running, can_mount, program, refusal, request, svcfs};
+use crate::harness::{Place, Running, can_mount, eventually, program, refusal, request, svcfs};
 
 fn mounted(place: &Place) -> bool {
-    let at = place.path("mnt").canonicalize().unwrap();
+    mounted_at(place, "mnt")
+}
+
+fn mounted_at(place: &Place, name: &str) -> bool {
+    let at = place.path(name).canonicalize().unwrap();
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     table.contains(&format!(" {} ", at.display()))
 }
@@ -100,4 +106,121 @@ fn unmount_leaves_everything_else_alone() {
     refusal(&["unmount", "/proc"], 3);
     let told = refusal(&["unmount", &place.at("nowhere")], 3);
     assert!(told.contains("nothing is mounted there"), "{told}");
+}
+
+#[test]
+fn a_running_server_mounts_its_root_at_more_places() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &["--mount", &place.at("mnt")]);
+    for name in ["second", "third"] {
+        std::fs::create_dir(place.path(name)).unwrap();
+    }
+    let mount = |arguments: &[&str]| svcfs(&[&["mount", "--root", &place.at("kb")], arguments].concat());
+    mount(&[&place.at("second"), "--actor", "0=agent:x"]).assert().success();
+    mount(&[&place.at("third"), "--read-only"]).assert().success();
+    place.write("second/saved.md", "# Saved\n");
+    assert_eq!(place.read("mnt/saved.md"), "# Saved\n");
+    assert_eq!(place.read("third/saved.md"), "# Saved\n");
+    assert!(std::fs::write(place.path("third/saved.md"), "no").is_err());
+    let told = refusal(&["mount", "--root", &place.at("kb"), &place.at("third")], 1);
+    assert!(told.contains("mounted by svcfs already"), "{told}");
+    let told = refusal(&["mount", "--root", &place.at("kb"), &place.at("mnt/d")], 1);
+    assert!(told.contains("does not exist"), "{told}");
+    let told = refusal(&["mount", "--root", &place.at("kb"), &place.at("third"), "--config", "other.toml"], 2);
+    assert!(told.contains("leave --config out"), "{told}");
+    svcfs(&["unmount", &place.at("third")]).assert().success();
+    eventually("the server tells of two mounts", || {
+        announced(&place) == ["mnt", "second"].map(|name| place.canonical(name))
+    });
+    server.stop();
+    assert!(!mounted(&place) && !mounted_at(&place, "second"));
+    assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "saved.md"]), "agent:x");
+}
+
+/// Where the server says that it mounts.
+fn announced(place: &Place) -> Vec<String> {
+    let served: serde_json::Value = serde_json::from_str(&place.read("kb/.svc/state/server.json")).unwrap();
+    let mounts = served["mounts"].as_array().unwrap();
+    mounts.iter().map(|mount| mount["mountpoint"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_mount_without_a_server_ends_with_its_last_folder() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    std::fs::create_dir(place.path("second")).unwrap();
+    let mut command = program();
+    command.args(["mount", &place.at("mnt"), "--root", &place.at("kb")]);
+    let mut server = Running::start(command, "svcfs mounts");
+    svcfs(&["mount", &place.at("second"), "--root", &place.at("kb")]).assert().success();
+    svcfs(&["unmount", &place.at("mnt")]).assert().success();
+    place.write("second/later.md", "# Later\n");
+    svcfs(&["unmount", &place.at("second")]).assert().success();
+    // Whoever mounts in this moment waits for the end of the other.
+    let mut command = program();
+    command.args(["mount", &place.at("mnt"), "--root", &place.at("kb")]);
+    let next = Running::start(command, "svcfs mounts");
+    assert_eq!(server.ended().code(), Some(0), "{}", server.errors());
+    assert_eq!(place.read("mnt/later.md"), "# Later\n");
+    next.stop();
+}
+
+#[test]
+fn the_mounts_of_a_killed_server_are_taken_up_again_by_the_next() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    std::fs::create_dir(place.path("second")).unwrap();
+    let mut server = Running::serve(&place.at("kb"), &["--mount", &place.at("mnt")]);
+    svcfs(&["mount", &place.at("second"), "--root", &place.at("kb"), "--read-only"]).assert().success();
+    server.signal(Signal::KILL);
+    server.ended();
+    assert!(std::fs::read_dir(place.path("second")).is_err(), "a dead mount");
+    let next = Running::serve(&place.at("kb"), &["--mount", &place.at("mnt")]);
+    place.write("mnt/saved.md", "# Saved\n");
+    eventually("the other mount shows it", || place.has("second/saved.md"));
+    assert!(std::fs::write(place.path("second/saved.md"), "no").is_err(), "as it was mounted before");
+    next.stop();
+    assert!(!mounted(&place) && !mounted_at(&place, "second"));
+    // What was stopped in order is not taken up again.
+    let next = Running::serve(&place.at("kb"), &[]);
+    assert!(!mounted(&place));
+    next.stop();
+}
+
+#[test]
+fn nobody_but_its_user_and_root_asks_a_server_for_mounts() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &[]);
+    // Reachable by everybody, which a careless person can make it.
+    for (mode, name) in [
+        ("755", ""),
+        ("755", "kb"),
+        ("755", "kb/.svc"),
+        ("755", "kb/.svc/state"),
+        ("666", "kb/.svc/state/control.sock"),
+    ] {
+        assert!(Command::new("chmod").args([mode, &place.at(name)]).status().unwrap().success());
+    }
+    // Where it was built, not everybody may look.
+    std::fs::copy(env!("CARGO_BIN_EXE_svcfs"), place.path("svcfs")).unwrap();
+    let asked = Command::new(place.path("svcfs"))
+        .args(["mount", "--root", &place.at("kb"), &place.at("mnt")])
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&asked.stderr);
+    assert!(told.contains("only that user and root may ask") && !mounted(&place), "{told}");
+    let log = server.stop();
+    assert!(log.contains("a user who may not asked for a mount"), "{log}");
 }

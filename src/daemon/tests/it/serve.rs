@@ -16,7 +16,7 @@ fn announced(place: &Place) -> Value {
 fn a_page_that_was_put_is_in_git_when_the_server_has_ended() {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &[]);
-    assert_eq!(announced(&place), json!({ "pid": server.pid(), "url": server.url(), "mountpoint": null }));
+    assert_eq!(announced(&place), json!({ "pid": server.pid(), "url": server.url(), "mounts": [] }));
     assert_eq!(request(server.url(), "GET", "/readyz", "").0, 200);
     assert_eq!(request(server.url(), "PUT", "/api/svc/file?path=a.md", "# A\n").0, 200);
     let log = server.stop();
@@ -41,7 +41,7 @@ fn a_new_root_begins_with_the_template_and_one_with_pages_does_not() {
 fn a_second_server_is_refused_naming_the_first() {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &[]);
-    for command in [&["serve", "--port", "0"][..], &["reindex"], &["mount", &place.at("mnt")]] {
+    for command in [&["serve", "--port", "0"][..], &["reindex"]] {
         let told = refusal(&[command, &["--root", &place.at("kb")]].concat(), 3);
         assert!(told.contains(&format!("process {}", server.pid())) && told.contains(server.url()), "{told}");
     }

@@ -95,7 +95,10 @@ fn strategy(versioning: &Versioning) -> Strategy {
 pub fn start(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
     let changed = Signal::new();
     let wake = changed.clone();
-    space.vfs.feed().on_event(move |_| wake.raise());
+    space.vfs.feed().on_event(move |_| {
+        wake.raise();
+        true
+    });
     supervisor
         .start(Indexer::new(Arc::clone(space)), changed)
         .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").caused_by(error))

@@ -56,7 +56,10 @@ impl Committer {
             }
         }
         self.window_shown();
-        self.core.feed.publish(planned.iter().map(|planned| Event::from(planned.record.clone())));
+        self.core.feed.publish(planned.iter().map(|Planned { prepared, record, .. }| Event {
+            entrance: prepared.entrance,
+            ..Event::from(record.clone())
+        }));
         for Planned { prepared, record, .. } in &planned {
             self.forget(prepared);
             if let Some(answer) = &prepared.answer {

@@ -274,6 +274,7 @@ fn closing((newest, all): (&Record, &[&Record]), stamp: u64, message: String, ef
     Prepared {
         actor: newest.actor.clone(),
         door: newest.door,
+        entrance: None,
         provenance: newest.provenance.clone().filter(|_| all.iter().all(|set| set.provenance == newest.provenance)),
         announcement: newest.announcement,
         message,

@@ -7,6 +7,7 @@ fn set(durability: Durability, content: Bytes) -> Prepared {
     Prepared {
         actor: Actor::new("eve"),
         door: Door::Http,
+        entrance: None,
         provenance: None,
         announcement: Announcement::Files,
         message: String::new(),

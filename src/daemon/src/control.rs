@@ -1,0 +1,255 @@
+//! What other processes of this machine ask a running server for: to mount its root at one more place.
+//!
+//! They ask over a socket in the state directory, which the server's user and root may use and nobody else. Why not over the
+//! server's port? Because everybody on the machine reaches that one, and whoever may mount may hide any directory of the server's
+//! user. It is HTTP all the same: one `POST /mounts` with JSON both ways.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde::{Deserialize, Serialize};
+use svcfs_store::StatePaths;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use crate::client;
+use crate::failure::{Exit, Failure};
+use crate::mounting::Manner;
+use crate::mounts::Mounts;
+
+const SOCKET: &str = "control.sock";
+const MOUNTS: &str = "/mounts";
+
+/// The longest request, in bytes: a path and a few flags.
+const MAX_REQUEST_BYTES: usize = 64 * 1024;
+
+const ELSEWHERE: &str = "the server has mounts of its own that you would not see (a container, or a unit with a private /tmp); \
+                         mount from inside, or let it share them";
+
+/// A mount that is wanted.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    mountpoint: PathBuf,
+    manner: Manner,
+}
+
+/// A mount that was made.
+#[derive(Debug, Serialize, Deserialize)]
+struct Made {
+    mountpoint: PathBuf,
+}
+
+/// A request that was refused.
+#[derive(Debug, Serialize, Deserialize)]
+struct Refused {
+    error: String,
+}
+
+/// The socket, for as long as this process answers.
+pub struct Control {
+    path: PathBuf,
+    answering: JoinHandle<()>,
+}
+
+/// Begins to answer; only the server that has the root may call this.
+///
+/// # Errors
+/// When no socket can be made in the state directory.
+pub fn listen(mounts: &Arc<Mounts>, root: &Path, runtime: &Runtime) -> Result<Control, Failure> {
+    let path = StatePaths::of(root).directory().join(SOCKET);
+    let _inside = runtime.enter();
+    let bound = bind(&path).with_context(|| format!("cannot make the socket `{}`", path.display()))?;
+    let answering = runtime.spawn(accept(bound, Arc::clone(mounts)));
+    Ok(Control { path, answering })
+}
+
+impl Drop for Control {
+    #[expect(clippy::disallowed_methods, reason = "state of this process, no part of the tree")]
+    fn drop(&mut self) {
+        self.answering.abort();
+        if let Err(error) = fs::remove_file(&self.path)
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "`{}` could not be removed", self.path.display());
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "state of this process, no part of the tree")]
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(path) {
+        // A killed server's.
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let (_directory, short) = short(path)?;
+    let listener = UnixListener::bind(short)?;
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// A socket's path is at most 107 bytes long (unix(7)), a root's may be longer: the directory is named by its descriptor, which must be
+/// open meanwhile.
+fn short(path: &Path) -> io::Result<(File, PathBuf)> {
+    let directory = File::open(path.parent().unwrap_or(Path::new("/")))?;
+    let short = PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd()));
+    Ok((directory, short))
+}
+
+async fn accept(listener: UnixListener, mounts: Arc<Mounts>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(serve(stream, Arc::clone(&mounts)))),
+            Err(error) => {
+                tracing::warn!(%error, "nobody can ask for mounts at the moment");
+                // Descriptors that ran out come back when others close theirs.
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+async fn serve(stream: UnixStream, mounts: Arc<Mounts>) {
+    let refusal = refusal(&stream);
+    let answer = service_fn(move |request| {
+        let mounts = Arc::clone(&mounts);
+        async move {
+            match refusal {
+                Some(why) => told(StatusCode::FORBIDDEN, why),
+                None => answer(request, mounts).await,
+            }
+        }
+    });
+    if let Err(error) = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await {
+        tracing::debug!(%error, "somebody who asked for a mount broke off the conversation");
+    }
+}
+
+/// Why whoever is at the other end is not answered.
+fn refusal(stream: &UnixStream) -> Option<&'static str> {
+    match stream.peer_cred() {
+        Ok(peer) if peer.uid() != 0 && peer.uid() != nix::unistd::geteuid().as_raw() => {
+            tracing::warn!(uid = peer.uid(), "a user who may not asked for a mount");
+            Some("the server is another user's: only that user and root may ask it to mount")
+        }
+        Ok(peer) => peer.pid().is_some_and(sees_other_mounts).then_some(ELSEWHERE),
+        Err(error) => {
+            tracing::warn!(%error, "somebody unknown asked for a mount");
+            Some("the server cannot tell who you are")
+        }
+    }
+}
+
+/// Whether a process would not see what this one mounts (mount_namespaces(7)).
+fn sees_other_mounts(process: i32) -> bool {
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    let (theirs, ours) = (namespace(&process.to_string()), namespace("self"));
+    theirs.is_some() && ours.is_some() && theirs != ours
+}
+
+async fn answer(request: Request<Incoming>, mounts: Arc<Mounts>) -> Result<Response<Full<Bytes>>, http::Error> {
+    if request.uri().path() != MOUNTS {
+        return told(StatusCode::NOT_FOUND, &format!("there is {MOUNTS} here, and nothing else"));
+    }
+    if request.method() != Method::POST {
+        return told(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered");
+    }
+    let body = match Limited::new(request.into_body(), MAX_REQUEST_BYTES).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => return told(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {error}")),
+    };
+    let Wanted { mountpoint, manner } = match serde_json::from_slice(&body) {
+        Ok(wanted) => wanted,
+        Err(error) => return told(StatusCode::BAD_REQUEST, &format!("the server does not know such a mount: {error}")),
+    };
+    if !mountpoint.is_absolute() {
+        return told(StatusCode::BAD_REQUEST, "`mountpoint` must begin with `/`");
+    }
+    match tokio::task::spawn_blocking(move || mounts.add(&mountpoint, manner)).await {
+        Ok(Ok(mountpoint)) => json(StatusCode::OK, &Made { mountpoint }),
+        Ok(Err(failure)) if failure.exit() == Exit::Refused => {
+            told(StatusCode::CONFLICT, failure.told(false).trim_start_matches("svcfs: "))
+        }
+        Ok(Err(failure)) => told(StatusCode::INTERNAL_SERVER_ERROR, failure.told(false).trim_start_matches("svcfs: ")),
+        Err(error) => told(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+fn told(status: StatusCode, error: &str) -> Result<Response<Full<Bytes>>, http::Error> {
+    json(status, &Refused { error: error.to_owned() })
+}
+
+fn json(status: StatusCode, body: &impl Serialize) -> Result<Response<Full<Bytes>>, http::Error> {
+    // Only a path that is not UTF-8 cannot be written, and such a one was not read either.
+    let body = serde_json::to_vec(body).unwrap_or_default();
+    Response::builder().status(status).header(CONTENT_TYPE, "application/json").body(Full::new(body.into()))
+}
+
+/// Whether a server has `root` that may be asked.
+pub fn is_there(root: &Path) -> bool {
+    let path = StatePaths::of(root).directory().join(SOCKET);
+    short(&path).and_then(|(_directory, short)| std::os::unix::net::UnixStream::connect(short)).is_ok()
+}
+
+/// Asks the server that has `root` to mount it; where it is mounted then, without links. None when no server answers.
+///
+/// # Errors
+/// `Refused` or `Failed` in the server's own words; `Refused` when this user may not ask.
+pub fn ask(root: &Path, mountpoint: &Path, manner: &Manner) -> Result<Option<PathBuf>, Failure> {
+    let path = StatePaths::of(root).directory().join(SOCKET);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("the asynchronous runtime cannot be started")?;
+    runtime.block_on(async {
+        let stream = match connect(&path).await {
+            Ok(stream) => stream,
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+                return Ok(None);
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                let told = format!(
+                    "the server of `{}` is another user's: only that user and root may ask it to mount",
+                    root.display()
+                );
+                return Err(Failure::new(Exit::Refused, anyhow::Error::new(error).context(told)));
+            }
+            Err(error) => return Err(anyhow::Error::new(error).context("the server cannot be asked to mount").into()),
+        };
+        let wanted = Wanted { mountpoint: mountpoint.to_owned(), manner: manner.clone() };
+        let body = serde_json::to_vec(&wanted).map_err(|error| {
+            Failure::new(
+                Exit::Usage,
+                anyhow::Error::new(error).context(format!("`{}` is no name that can be sent", mountpoint.display())),
+            )
+        })?;
+        let request =
+            Request::post(MOUNTS).body(Full::new(Bytes::from(body))).context("the request cannot be written")?;
+        let asked = client::converse(stream, "svcfs", request).await;
+        let (status, body) = asked.context("the server broke off the conversation")?;
+        if !status.is_success() {
+            return Err(client::refusal(status, &body));
+        }
+        let Made { mountpoint } = serde_json::from_slice(&body).context("the server's answer cannot be read")?;
+        Ok(Some(mountpoint))
+    })
+}
+
+async fn connect(path: &Path) -> io::Result<UnixStream> {
+    let (_directory, short) = short(path)?;
+    UnixStream::connect(short).await
+}

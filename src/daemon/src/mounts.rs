@@ -1,0 +1,165 @@
+//! The mounts of a root that is served.
+//!
+//! One rule: what is mounted stands in `server.json`, so that the next start can detach what a killed server left behind and take it
+//! up again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use svcfs_base::SystemClock;
+use svcfs_mount::{Mount, MountError};
+use svcfs_vfs::Vfs;
+use tokio::sync::Notify;
+
+use crate::failure::{Exit, Failure};
+use crate::mounting::Manner;
+use crate::presence::{self, Announced, Mounted};
+
+/// How long programs that use a mount may take to close their files.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Every mount of one root, and what others are told of them.
+pub struct Mounts {
+    vfs: Arc<Vfs>,
+    /// Rung when a mount is over.
+    over: Arc<Notify>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    mounts: Vec<(Mount, Manner)>,
+    announced: Option<Announced>,
+    is_stopping: bool,
+}
+
+impl Held {
+    /// Writes down what is mounted now, once that is told at all.
+    fn tell(&mut self) -> Result<(), Failure> {
+        let mounted = self.mounted();
+        self.announced.as_mut().map_or(Ok(()), |announced| announced.mounted(mounted))
+    }
+
+    fn mounted(&self) -> Vec<Mounted> {
+        let mounted = |(mount, manner): &(Mount, Manner)| Mounted {
+            mountpoint: mount.mountpoint().to_owned(),
+            manner: manner.clone(),
+        };
+        self.mounts.iter().map(mounted).collect()
+    }
+}
+
+impl Mounts {
+    /// Of a space that is not mounted yet.
+    pub fn of(vfs: &Arc<Vfs>) -> Arc<Self> {
+        Arc::new(Self { vfs: Arc::clone(vfs), over: Arc::default(), held: Mutex::default() })
+    }
+
+    /// Mounts the root at one more place, and answers with the place's name without links.
+    ///
+    /// # Errors
+    /// When the place does not serve, or the system refuses; `Refused` while everything stops.
+    pub fn add(&self, mountpoint: &Path, manner: Manner) -> Result<PathBuf, Failure> {
+        let mut held = self.held.lock();
+        if held.is_stopping {
+            return Err(Failure::saying(Exit::Refused, "the server is stopping"));
+        }
+        let over = Arc::clone(&self.over);
+        let mut options = manner.clone().options(Arc::new(SystemClock));
+        options.on_end = Some(Arc::new(move || over.notify_one()));
+        let mount = Mount::start(Arc::clone(&self.vfs), mountpoint, &options)?;
+        let place = mount.mountpoint().to_owned();
+        held.mounts.push((mount, manner));
+        held.tell()?;
+        Ok(place)
+    }
+
+    /// Mounts the root again where a server that was killed had it mounted; what does not work is told in the log only.
+    pub fn take_up(&self, left: Vec<Mounted>) {
+        let places = self.places();
+        for Mounted { mountpoint, manner } in left.into_iter().filter(|left| !places.contains(&left.mountpoint)) {
+            match self.add(&mountpoint, manner) {
+                Ok(at) => tracing::info!(mountpoint = %at.display(), "a killed server's mount is taken up again"),
+                Err(failure) => {
+                    let told = failure.told(false);
+                    tracing::warn!(mountpoint = %mountpoint.display(), "a killed server's mount is not taken up again: {told}");
+                }
+            }
+        }
+    }
+
+    /// Tells other commands that this process serves the root, at `url` if over HTTP.
+    ///
+    /// # Errors
+    /// When the state directory cannot be written.
+    pub fn announce(&self, url: Option<String>) -> Result<(), Failure> {
+        let mut held = self.held.lock();
+        held.announced = Some(presence::announce(self.vfs.root(), url, held.mounted())?);
+        Ok(())
+    }
+
+    /// Where the root is mounted.
+    pub fn places(&self) -> Vec<PathBuf> {
+        self.held.lock().mounted().into_iter().map(|mounted| mounted.mountpoint).collect()
+    }
+
+    /// Tidies up after mounts that somebody takes away, until none is left.
+    pub async fn all_over(self: &Arc<Self>) {
+        loop {
+            self.over.notified().await;
+            let mounts = Arc::clone(self);
+            let left = tokio::task::spawn_blocking(move || mounts.tidy_up()).await;
+            if left.is_ok_and(|left| left == 0) {
+                return;
+            }
+        }
+    }
+
+    /// Lets go of mounts that are over; how many are left.
+    fn tidy_up(&self) -> usize {
+        let mut held = self.held.lock();
+        for (mount, _) in held.mounts.extract_if(.., |(mount, _)| mount.is_over()) {
+            if let Err(error) = mount.stop(Duration::ZERO) {
+                tracing::warn!("{error}");
+            }
+        }
+        if let Err(failure) = held.tell() {
+            tracing::warn!("{}", failure.told(true));
+        }
+        held.mounts.len()
+    }
+
+    /// Takes the announcement back.
+    pub fn conceal(&self) {
+        let mut held = self.held.lock();
+        held.is_stopping = true;
+        drop(held.announced.take());
+    }
+
+    /// Takes every mount away; what is open is saved.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn stop(&self) -> Result<(), MountError> {
+        let mounts = std::mem::take(&mut self.held.lock().mounts);
+        thread::scope(|scope| {
+            // Each waits for its own programs.
+            let stopping: Vec<_> = mounts.into_iter().map(|(mount, _)| scope.spawn(|| stop(mount))).collect();
+            stopping.into_iter().filter_map(|stopping| stopping.join().ok()).collect()
+        })
+    }
+}
+
+fn stop(mount: Mount) -> Result<(), MountError> {
+    match mount.stop(PATIENCE) {
+        // Programs that keep files open are theirs to mend; what they wrote is saved, and the end is a good one.
+        Err(error @ MountError::StillOpen { .. }) => {
+            tracing::warn!("{error}");
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
