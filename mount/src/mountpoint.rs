@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-/// What the mount is called in the mount table; how [`unmount`] knows one of ours.
+/// The kind of filesystem in the mount table, after `fuse.`; how [`unmount`] knows one of ours.
 pub(crate) const FILESYSTEM_NAME: &str = "svcfs";
 
 /// How long a mount may take to say that it is there before its server counts as one that will never answer.
@@ -37,7 +37,7 @@ pub enum MountError {
     DeadMount(PathBuf),
     #[error("`{0}` is a mount whose server does not answer; `svcfs unmount {0}` cuts it off and takes it away")]
     Silent(PathBuf),
-    #[error("nothing of svcfs is mounted at `{0}`; `findmnt -t fuse,fuse.svcfs` lists what is")]
+    #[error("nothing of svcfs is mounted at `{0}`; `findmnt -t fuse.svcfs` lists what is")]
     NotMounted(PathBuf),
     #[error(
         "cannot mount at `{mountpoint}`: {source}; mounting needs /dev/fuse, and root or `fusermount3` (package fuse3)"
@@ -212,7 +212,9 @@ pub(crate) fn mounted(line: &str, at: &Path) -> Option<Option<u32>> {
     }
     let mut of = filesystem.split(' ');
     let kind = of.next()?;
-    let is_ours = (kind == "fuse" || kind == "fuse.svcfs") && of.next() == Some(FILESYSTEM_NAME);
+    // The second is how older versions mounted.
+    let is_ours =
+        kind.strip_prefix("fuse.") == Some(FILESYSTEM_NAME) || kind == "fuse" && of.next() == Some(FILESYSTEM_NAME);
     // The kernel names a FUSE connection after its mount's device.
     Some(words.get(2).filter(|_| is_ours).and_then(|device| device.split_once(':')?.1.parse().ok()))
 }

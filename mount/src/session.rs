@@ -26,6 +26,8 @@ pub struct Options {
     pub threads: usize,
     /// Whether nothing can be changed through the mount (`EROFS`).
     pub is_read_only: bool,
+    /// Whether no program on the mount can be started (`EACCES`).
+    pub is_without_programs: bool,
     /// Whether every user may use the mount, under the permissions of the files. Always so when root mounts; for others
     /// `/etc/fuse.conf` must allow it.
     pub is_for_everybody: bool,
@@ -38,8 +40,15 @@ pub struct Options {
 impl Options {
     /// Everything but these two as most mounts want it.
     pub fn new(clock: Arc<dyn Clock>, threads: usize) -> Self {
-        let attribution = Attribution::default();
-        Self { clock, threads, is_read_only: false, is_for_everybody: false, attribution, on_end: None }
+        Self {
+            clock,
+            threads,
+            is_read_only: false,
+            is_without_programs: false,
+            is_for_everybody: false,
+            attribution: Attribution::default(),
+            on_end: None,
+        }
     }
 }
 
@@ -74,7 +83,8 @@ impl Mount {
         let alive = Alive { open: Some(alive), on_end: options.on_end.clone() };
         let door = KernelDoor::new(vfs.clone(), options.clock.clone(), options.attribution.clone(), progress.clone());
         let session =
-            fuser::spawn_mount(Callbacks::new(door.clone(), alive), &mountpoint, &config(options)).map_err(failed)?;
+            fuser::spawn_mount(Callbacks::new(door.clone(), alive), &mountpoint, &config(options, vfs.root()))
+                .map_err(failed)?;
         let session = ManuallyDrop::new(session);
         let connection = connection(&mountpoint)?;
         let place = mountpoint.clone();
@@ -164,17 +174,27 @@ impl Drop for Mount {
     }
 }
 
-fn config(options: &Options) -> Config {
+/// What is mounted, as the mount table shows it: `mount -a` passes over a line of `/etc/fstab` whose source and target it finds there. Roots
+/// with a comma, which would begin another option, are not named.
+fn source(root: &Path) -> String {
+    root.to_str().filter(|root| !root.contains([',', '\\'])).unwrap_or(FILESYSTEM_NAME).to_owned()
+}
+
+fn config(options: &Options, root: &Path) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName(FILESYSTEM_NAME.to_owned()),
-        MountOption::Subtype(FILESYSTEM_NAME.to_owned()),
+        MountOption::FSName(source(root)),
+        // Not `Subtype`, which fuser keeps from the kernel when root mounts.
+        MountOption::CUSTOM(format!("subtype={FILESYSTEM_NAME}")),
         MountOption::DefaultPermissions,
         MountOption::NoDev,
         MountOption::NoSuid,
     ];
     if options.is_read_only {
         config.mount_options.push(MountOption::RO);
+    }
+    if options.is_without_programs {
+        config.mount_options.push(MountOption::NoExec);
     }
     let is_for_everybody = options.is_for_everybody || rustix::process::geteuid().is_root();
     config.acl = if is_for_everybody { SessionACL::All } else { SessionACL::Owner };

@@ -19,6 +19,8 @@ fn the_mount_table_is_read_as_the_kernel_writes_it() {
     let ours = r"42 27 0:39 / /srv/a\040b\134c rw,nosuid,nodev,relatime shared:7 - fuse svcfs rw,user_id=0";
     assert_eq!(mounted(ours, Path::new(r"/srv/a b\c")), Some(Some(39)));
     assert_eq!(mounted(&ours.replace("- fuse ", "- fuse.svcfs "), Path::new(r"/srv/a b\c")), Some(Some(39)));
+    assert_eq!(mounted(&ours.replace("- fuse svcfs", "- fuse.svcfs /srv/a"), Path::new(r"/srv/a b\c")), Some(Some(39)));
+    assert_eq!(mounted(&ours.replace("- fuse svcfs", "- fuse.sshfs svcfs"), Path::new(r"/srv/a b\c")), Some(None));
     assert_eq!(mounted(&ours.replace("svcfs", "sshfs"), Path::new(r"/srv/a b\c")), Some(None));
     assert_eq!(mounted(&ours.replace("- fuse", "- ext4"), Path::new(r"/srv/a b\c")), Some(None));
     for (line, path) in [(ours, "/srv"), ("", "/"), ("42 27 - fuse svcfs", "/"), ("- -  - ", "")] {

@@ -6,12 +6,14 @@
 
 mod allocator;
 mod arguments;
+mod background;
 mod cli;
 mod client;
 mod commands;
 mod control;
 mod doctor;
 mod failure;
+mod helper;
 mod logging;
 mod manual;
 mod mounting;
@@ -33,7 +35,9 @@ use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 fn main() -> ExitCode {
     allocator::keep_small();
     logging::report_panics();
-    let cli = match cli::Cli::try_parse() {
+    let given: Vec<_> = std::env::args_os().collect();
+    let given = helper::arguments(&given).unwrap_or(Ok(given));
+    let cli = match given.and_then(cli::Cli::try_parse_from) {
         Ok(cli) => cli,
         // Help and version are no errors, and the help one gets for saying nothing needs no introduction.
         Err(told) if !told.use_stderr() || told.kind() == DisplayHelpOnMissingArgumentOrSubcommand => told.exit(),

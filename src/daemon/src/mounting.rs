@@ -17,6 +17,9 @@ pub struct Manner {
     /// Mount it so that nobody changes anything through it
     #[arg(long, requires = "mountpoint")]
     read_only: bool,
+    /// Let no program on it be started
+    #[arg(long, requires = "mountpoint")]
+    no_exec: bool,
     /// Let every user in, under the permissions of the files; always so when root mounts
     #[arg(long, requires = "mountpoint")]
     allow_other: bool,
@@ -38,15 +41,31 @@ struct Pin {
 impl Manner {
     /// The options of a mount: as many requests at once as a build with every core needs, few enough to cost nothing at rest.
     pub fn options(self, clock: Arc<dyn Clock>) -> Options {
-        let Self { read_only, allow_other, actor, no_svc_actor } = self;
+        let Self { read_only, no_exec, allow_other, actor, no_svc_actor } = self;
         let pinned = actor.into_iter().map(|Pin { user, name }| (user, name)).collect::<HashMap<_, _>>();
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         Options {
             is_read_only: read_only,
+            is_without_programs: no_exec,
             is_for_everybody: allow_other,
             attribution: Attribution { pinned, hears_programs: !no_svc_actor },
             ..Options::new(clock, (2 * cores).clamp(8, 32))
         }
+    }
+}
+
+impl Manner {
+    /// The flags that say the same to another process.
+    pub fn flags(&self) -> Vec<String> {
+        let Self { read_only, no_exec, allow_other, actor, no_svc_actor } = self;
+        let switches = [
+            (*read_only, "--read-only"),
+            (*no_exec, "--no-exec"),
+            (*allow_other, "--allow-other"),
+            (*no_svc_actor, "--no-svc-actor"),
+        ];
+        let switched = switches.iter().filter(|(is_on, _)| *is_on).map(|(_, flag)| (*flag).to_owned());
+        switched.chain(actor.iter().map(|Pin { user, name }| format!("--actor={user}={name}"))).collect()
     }
 }
 
@@ -71,6 +90,26 @@ fn pin(text: &str) -> Result<Pin, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        mountpoint: String,
+        #[command(flatten)]
+        manner: Manner,
+    }
+
+    #[test]
+    fn a_manner_is_the_same_in_another_process() {
+        use clap::Parser;
+        let read =
+            |flags: Vec<String>| Line::parse_from(["svcfs", "mnt"].map(str::to_owned).into_iter().chain(flags)).manner;
+        let given = "--read-only --no-exec --allow-other --no-svc-actor --actor=0=agent:x --actor=1000=a=b";
+        let manner = read(given.split(' ').map(str::to_owned).collect());
+        assert_eq!(manner.flags().join(" "), given);
+        assert_eq!(read(manner.flags()), manner);
+        assert_eq!(serde_json::from_value::<Manner>(serde_json::to_value(&manner).unwrap()).unwrap(), manner);
+        assert!(read(Vec::new()).flags().is_empty());
+    }
 
     #[test]
     fn a_user_is_pinned_by_name_or_number_to_a_name_git_takes() {

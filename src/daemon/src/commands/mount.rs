@@ -14,7 +14,7 @@ use crate::mounting::Manner;
 use crate::presence::{self, Holder};
 use crate::root::{Root, must_be_initialised, settings};
 use crate::stop::{self, Running};
-use crate::{control, logging, output, signals};
+use crate::{background, control, logging, output, signals};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,6 +23,8 @@ Examples:
   SVC_ACTOR=agent:x make -C notes.mnt      what this changes is agent:x's
   svcfs mount bot.mnt --root notes --actor bot=agent:x    and so is all that user bot changes here
   svcfs mount show.mnt --root notes --read-only           as many mounts of a root as you like
+  /srv/notes /srv/notes.mnt fuse.svcfs nofail 0 0         in /etc/fstab, once mount(8) finds svcfs:
+  ln -s /usr/bin/svcfs /sbin/mount.fuse.svcfs
 
 When a server has the root, it mounts, and this returns at once. Otherwise this stays until Ctrl-C or
 `svcfs unmount` and finishes every accepted write; further mounts are added to it meanwhile.";
@@ -45,6 +47,12 @@ pub struct Mount {
     config: Option<PathBuf>,
     #[command(flatten)]
     manner: Manner,
+    /// Return when it is mounted, also without a server: a process in the background serves it until it is unmounted
+    #[arg(long)]
+    background: bool,
+    /// Check the command line, and do nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 impl Mount {
@@ -53,7 +61,10 @@ impl Mount {
     /// # Errors
     /// What stands in the way of mounting, or did not end as it should.
     pub fn run(self) -> Result<(), Failure> {
-        let Self { mountpoint, root: path, config, manner } = self;
+        let Self { mountpoint, root: path, config, manner, background, dry_run } = self;
+        if dry_run {
+            return Ok(());
+        }
         must_be_initialised(&path)?;
         let place = std::path::absolute(&mountpoint).context("the current directory is gone")?;
         if config.is_some() && control::is_there(&path) {
@@ -62,6 +73,9 @@ impl Mount {
         }
         if let Some(at) = control::ask(&path, &place, &manner)? {
             return output::say(&told(&path, &at));
+        }
+        if background {
+            return output::say(&background::mount(&path, &mountpoint, config.as_deref(), &manner)?);
         }
         let settings = settings(&path, config.as_deref(), Overrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;

@@ -5,6 +5,7 @@
 
 mod bench;
 mod call;
+mod fstab;
 mod harness;
 mod init;
 mod mcp;

@@ -1,0 +1,151 @@
+//! The program as mount(8) calls it for a line of `/etc/fstab`: `mount.fuse.svcfs SOURCE TARGET -o OPTIONS`.
+//!
+//! One rule: it becomes an ordinary `svcfs mount --background`, in the same words, so that nothing is decided here.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+
+/// What mount(8) puts before the type in the names of helpers.
+const PREFIX: &str = "mount.";
+
+/// Options that say what holds anyway, or that mount(8) and systemd have for themselves.
+const KNOWN: [&str; 20] = [
+    "rw",
+    "defaults",
+    "exec",
+    "nosuid",
+    "nodev",
+    "async",
+    "noatime",
+    "nodiratime",
+    "relatime",
+    "auto",
+    "noauto",
+    "user",
+    "users",
+    "nouser",
+    "owner",
+    "group",
+    "nofail",
+    "_netdev",
+    "silent",
+    "loud",
+];
+
+/// Mount a knowledge base from /etc/fstab; a line there is
+///
+/// /srv/notes /srv/notes.mnt fuse.svcfs nofail 0 0
+#[derive(Debug, Parser)]
+#[command(name = "mount.fuse.svcfs", version, max_term_width = 100)]
+struct Helper {
+    /// Directory of the knowledge base
+    root: PathBuf,
+    /// Empty directory to mount at
+    mountpoint: PathBuf,
+    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, config=FILE; what these do: svcfs mount --help
+    #[arg(short, value_delimiter = ',')]
+    options: Vec<String>,
+    /// Pass over options that are unknown
+    #[arg(short)]
+    sloppy: bool,
+    /// Do nothing but check the options
+    #[arg(short)]
+    fake: bool,
+    /// Nothing: there is no table of mounts to be written
+    #[arg(short)]
+    no_table: bool,
+    /// Nothing: what happens is told anyway
+    #[arg(short)]
+    verbose: bool,
+    /// Nothing: there is one type
+    #[arg(short = 't', value_name = "TYPE")]
+    filesystem: Option<String>,
+}
+
+/// The command line that a helper's stands for; none when the program was called by another name.
+///
+/// # Errors
+/// What clap has to say, help included.
+pub fn arguments(given: &[OsString]) -> Option<Result<Vec<OsString>, clap::Error>> {
+    let name = Path::new(given.first()?).file_name()?.to_str()?;
+    name.starts_with(PREFIX).then(|| Helper::try_parse_from(given).and_then(translated))
+}
+
+fn translated(helper: Helper) -> Result<Vec<OsString>, clap::Error> {
+    let Helper { root, mountpoint, options, sloppy, fake, no_table: _, verbose: _, filesystem: _ } = helper;
+    let mut arguments: Vec<OsString> = ["svcfs", "mount", "--background"].map(OsString::from).to_vec();
+    if fake {
+        arguments.push("--dry-run".into());
+    }
+    for option in options.iter().filter(|option| !is_known(option)) {
+        let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(name, value)| (name, Some(value)));
+        let flag = match (name, value) {
+            ("ro", None) => "--read-only".to_owned(),
+            ("noexec", None) => "--no-exec".to_owned(),
+            ("allow_other", None) => "--allow-other".to_owned(),
+            ("no_svc_actor", None) => "--no-svc-actor".to_owned(),
+            ("actor", Some(value)) => format!("--actor={value}"),
+            ("config", Some(value)) => format!("--config={value}"),
+            _ if sloppy => continue,
+            _ => {
+                let told = format!(
+                    "`{option}` is no mount option of svcfs; there are ro, noexec, allow_other, actor=USER=NAME, no_svc_actor and config=FILE\n"
+                );
+                return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, told));
+            }
+        };
+        arguments.push(flag.into());
+    }
+    arguments.extend(["--root".into(), root.into_os_string(), "--".into(), mountpoint.into_os_string()]);
+    Ok(arguments)
+}
+
+/// Whether an option needs no translation. Those that begin with `x-` and `comment=` are other programs' (fstab(5)).
+fn is_known(option: &str) -> bool {
+    option.is_empty() || option.starts_with("x-") || option.starts_with("comment=") || KNOWN.contains(&option)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn called(line: &str) -> Result<String, String> {
+        let given: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let arguments = arguments(&given).unwrap().map_err(|error| error.to_string())?;
+        Ok(arguments.iter().map(|argument| argument.to_str().unwrap()).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn a_line_of_fstab_is_an_ordinary_mount() {
+        for (line, expected) in [
+            ("/sbin/mount.fuse.svcfs /srv/a /mnt/a -o rw", "svcfs mount --background --root /srv/a -- /mnt/a"),
+            (
+                "mount.svcfs a b -n -v -t fuse.svcfs -o ro,noexec,nosuid,nodev,x-systemd.automount,_netdev,,comment=mine",
+                "svcfs mount --background --read-only --no-exec --root a -- b",
+            ),
+            (
+                "mount.fuse.svcfs a b -o allow_other,actor=1000=agent:x,actor=ann=Ann,no_svc_actor,config=/etc/a.toml",
+                "svcfs mount --background --allow-other --actor=1000=agent:x --actor=ann=Ann --no-svc-actor --config=/etc/a.toml --root a -- b",
+            ),
+            ("mount.fuse.svcfs a b -s -o acl", "svcfs mount --background --root a -- b"),
+            ("mount.fuse.svcfs -f a b", "svcfs mount --background --dry-run --root a -- b"),
+        ] {
+            assert_eq!(called(line).as_deref(), Ok(expected), "{line}");
+        }
+        for (line, told) in [
+            ("mount.fuse.svcfs a b -o acl", "`acl` is no mount option of svcfs"),
+            ("mount.fuse.svcfs a b -o ro=1", "`ro=1` is no mount option of svcfs"),
+            ("mount.fuse.svcfs a b -o actor", "`actor` is no mount option of svcfs"),
+            ("mount.fuse.svcfs a", "<MOUNTPOINT>"),
+            ("mount.fuse.svcfs --help", "/etc/fstab"),
+        ] {
+            let error = called(line).unwrap_err();
+            assert!(error.contains(told), "{line}: {error}");
+        }
+        for name in ["svcfs", "/usr/bin/svcfs", ""] {
+            assert!(arguments(&[name.into(), "mount".into()]).is_none(), "{name:?}");
+        }
+    }
+}
