@@ -13,7 +13,8 @@ mod commands;
 mod control;
 mod doctor;
 mod failure;
-mod helper;
+mod fstab;
+
 mod logging;
 mod manual;
 mod mounting;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
     allocator::keep_small();
     logging::report_panics();
     let given: Vec<_> = std::env::args_os().collect();
-    let given = helper::arguments(&given).unwrap_or(Ok(given));
+    let given = fstab::arguments(&given).unwrap_or(Ok(given));
     let cli = match given.and_then(cli::Cli::try_parse_from) {
         Ok(cli) => cli,
         // Help and version are no errors, and the help one gets for saying nothing needs no introduction.
