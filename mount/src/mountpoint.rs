@@ -40,9 +40,13 @@ pub enum MountError {
     #[error("nothing of svcfs is mounted at `{0}`; `findmnt -t fuse.svcfs` lists what is")]
     NotMounted(PathBuf),
     #[error(
-        "cannot mount at `{mountpoint}`: {source}; mounting needs /dev/fuse, and root or `fusermount3` (package fuse3)"
+        "cannot mount at `{mountpoint}`: {source}; mounting needs a /dev/fuse that you may open, and root or `fusermount3` (package fuse3)"
     )]
     Mount { mountpoint: PathBuf, source: io::Error },
+    #[error(
+        "`{0}` cannot be mounted for every user (allow_other): unless root mounts, /etc/fuse.conf must have a line `user_allow_other`, which root can add"
+    )]
+    NotForEverybody(PathBuf),
     #[error("cannot unmount `{mountpoint}`: {reason}")]
     Unmount { mountpoint: PathBuf, reason: String },
     #[error(

@@ -1,6 +1,7 @@
 //! A mount from its start to its end.
 
 use std::convert::Infallible;
+use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,9 +83,14 @@ impl Mount {
         let (alive, ended) = channel();
         let alive = Alive { open: Some(alive), on_end: options.on_end.clone() };
         let door = KernelDoor::new(vfs.clone(), options.clock.clone(), options.attribution.clone(), progress.clone());
-        let session =
-            fuser::spawn_mount(Callbacks::new(door.clone(), alive), &mountpoint, &config(options, vfs.root()))
-                .map_err(failed)?;
+        let callbacks = Callbacks::new(door.clone(), alive);
+        let session = match fuser::spawn_mount(callbacks, &mountpoint, &config(options, vfs.root())) {
+            // fusermount's only refusal of this kind; those of the system have a number.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() => {
+                return Err(MountError::NotForEverybody(mountpoint));
+            }
+            started => started.map_err(failed)?,
+        };
         let session = ManuallyDrop::new(session);
         let connection = connection(&mountpoint)?;
         let place = mountpoint.clone();

@@ -14,7 +14,6 @@ mod control;
 mod doctor;
 mod failure;
 mod fstab;
-
 mod logging;
 mod manual;
 mod mounting;

@@ -41,6 +41,7 @@ impl Unmount {
             | MountError::DeadMount(_)
             | MountError::Silent(_)
             | MountError::Mount { .. }
+            | MountError::NotForEverybody(_)
             | MountError::Unmount { .. }
             | MountError::StillOpen { .. }
             | MountError::Unreadable { .. } => error.into(),

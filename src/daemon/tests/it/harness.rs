@@ -19,7 +19,12 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// The binary, in an environment in which nothing of the developer's own has an effect.
 pub fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_svcfs"));
+    program_at(Path::new(env!("CARGO_BIN_EXE_svcfs")))
+}
+
+/// A copy of the binary, in the same environment.
+pub fn program_at(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
     for name in ["SVC_PORT", "SVC_PUBLIC_URL", "SVC_LOG", "RUST_LOG", "NOTIFY_SOCKET"] {
         command.env_remove(name);
     }

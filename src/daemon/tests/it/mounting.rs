@@ -1,12 +1,13 @@
 //! `svcfs mount`, `svcfs unmount` and `svcfs serve --mount`
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::harness::{Place, Running, can_mount, eventually, program, refusal, request, svcfs};
+use crate::harness::{Place, Running, can_mount, eventually, program, program_at, refusal, request, svcfs};
 
 fn mounted(place: &Place) -> bool {
     mounted_at(place, "mnt")
@@ -194,12 +195,89 @@ fn the_mounts_of_a_killed_server_are_taken_up_again_by_the_next() {
     next.stop();
 }
 
+/// A place where everything belongs to the user `nobody`, with the program in it: where it was built not everybody may look.
+fn place_of_nobody() -> Place {
+    let place = place();
+    std::fs::copy(env!("CARGO_BIN_EXE_svcfs"), place.path("svcfs")).unwrap();
+    for arguments in [&["chown", "-R", NOBODY][..], &["chmod", "755"]] {
+        let status = Command::new(arguments[0]).args(&arguments[1..]).arg(place.at("")).status();
+        assert!(status.unwrap().success());
+    }
+    place
+}
+
+const NOBODY: &str = "65534:65534";
+
+/// Makes a command one of the user `nobody`.
+fn as_nobody(command: &mut Command, place: &Place) {
+    command.uid(65534).gid(65534).env("HOME", place.at("")).current_dir("/");
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// /dev/fuse as it is where the package fuse3 was installed: open to everybody. Containers often keep it to root.
+struct OpenDevice(std::fs::Permissions);
+
+impl OpenDevice {
+    fn new() -> Self {
+        let before = std::fs::metadata("/dev/fuse").unwrap().permissions();
+        std::fs::set_permissions("/dev/fuse", PermissionsExt::from_mode(0o666)).unwrap();
+        Self(before)
+    }
+}
+
+impl Drop for OpenDevice {
+    fn drop(&mut self) {
+        std::fs::set_permissions("/dev/fuse", self.0.clone()).unwrap();
+    }
+}
+
 #[test]
-fn nobody_but_its_user_and_root_asks_a_server_for_mounts() {
-    if !can_mount() {
+fn an_ordinary_user_mounts_and_unmounts() {
+    let is_there = Command::new("fusermount3").arg("--version").output().is_ok();
+    if !can_mount() || !is_root() || !is_there {
+        println!("skipped: fusermount3, or root to become somebody else, is missing");
         return;
     }
-    let place = place();
+    let _device = OpenDevice::new();
+    let place = place_of_nobody();
+    let svcfs = |arguments: &[&str]| {
+        let mut command = program_at(&place.path("svcfs"));
+        as_nobody(command.args(arguments), &place);
+        command
+    };
+    let (root, at) = (place.at("kb"), place.at("mnt"));
+    // What Debian's /etc/fuse.conf says.
+    if !std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default().lines().any(|line| line == "user_allow_other") {
+        let refused = svcfs(&["mount", &at, "--root", &root, "--allow-other"]).output().unwrap();
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert!(told.lines().last().unwrap().contains("must have a line `user_allow_other`"), "{told}");
+    }
+    let mut server = Running::start(svcfs(&["mount", &at, "--root", &root]), "svcfs mounts");
+    let refused = std::fs::read_dir(&at).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied, "not for root either");
+    for (page, actor) in [("saved.md", ""), ("said.md", "agent:x")] {
+        let mut shell = Command::new("sh");
+        let line = format!("echo text > {at}/{page}");
+        as_nobody(shell.args(["-c", &line]).env("SVC_ACTOR", actor), &place);
+        assert!(shell.status().unwrap().success());
+    }
+    assert!(svcfs(&["unmount", &at]).status().unwrap().success());
+    assert_eq!(server.ended().code(), Some(0), "{}", server.errors());
+    assert!(!mounted(&place));
+    let author = |page| place.git("kb", &["-c", "safe.directory=*", "log", "-1", "--format=%an", "--", page]);
+    assert_eq!((author("saved.md").as_str(), author("said.md").as_str()), ("nobody", "agent:x"));
+}
+
+#[test]
+fn nobody_but_its_user_and_root_asks_a_server_for_mounts() {
+    if !is_root() {
+        println!("skipped: only root can become somebody else");
+        return;
+    }
+    let place = place_of_nobody();
     let server = Running::serve(&place.at("kb"), &[]);
     // Reachable by everybody, which a careless person can make it.
     for (mode, name) in [
@@ -211,8 +289,6 @@ fn nobody_but_its_user_and_root_asks_a_server_for_mounts() {
     ] {
         assert!(Command::new("chmod").args([mode, &place.at(name)]).status().unwrap().success());
     }
-    // Where it was built, not everybody may look.
-    std::fs::copy(env!("CARGO_BIN_EXE_svcfs"), place.path("svcfs")).unwrap();
     let asked = Command::new(place.path("svcfs"))
         .args(["mount", "--root", &place.at("kb"), &place.at("mnt")])
         .uid(65534)
