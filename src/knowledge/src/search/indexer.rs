@@ -18,6 +18,10 @@ use crate::kernel::Space;
 /// Changes in one transaction (gaps.md 8, index batch).
 const BATCH: usize = 100;
 
+/// Changes that come closer together than this share a transaction: one of many costs little more than one of one, and a writer who
+/// waits for the disk has the processor meanwhile. A search waits for as long at most.
+const PACE: Duration = Duration::from_millis(10);
+
 /// How long the indexer sleeps when nobody wakes it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -68,16 +72,24 @@ impl Task for Indexer {
             return Ok(Next::Now);
         }
         self.is_caught_up = true;
-        Ok(if follow(&self.space, cursor)? { Next::Now } else { Next::After(PATIENCE) })
+        Ok(match follow(&self.space, cursor)? {
+            0 => Next::After(PATIENCE),
+            events => {
+                if events < BATCH {
+                    stop.wait(PACE);
+                }
+                Next::Now
+            }
+        })
     }
 }
 
-/// Takes in the next changes; false when there are none.
-fn follow(space: &Space, cursor: Seq) -> Result<bool, Fault> {
+/// Takes in the next changes; how many there were.
+fn follow(space: &Space, cursor: Seq) -> Result<usize, Fault> {
     let Space { vfs, index, .. } = space;
     let events = vfs.feed().after(cursor, BATCH)?;
     let Some(last) = events.last().map(|event| event.seq) else {
-        return Ok(false);
+        return Ok(0);
     };
     let mut seen = HashSet::new();
     let changes = events.iter().flat_map(|event| &event.changes);
@@ -94,7 +106,7 @@ fn follow(space: &Space, cursor: Seq) -> Result<bool, Fault> {
         index.ingest(&[], last)?;
     }
     space.indexed.reach(last.0);
-    Ok(true)
+    Ok(events.len())
 }
 
 /// The pages of a tree that belong into its index.
@@ -188,7 +200,7 @@ pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<
     let Space { vfs, index, .. } = space;
     // What the old index has not read yet is no fault of its. One that never read the whole tree stays as it is.
     let mut cursor = index.cursor()?;
-    while cursor > Seq(0) && follow(space, cursor)? {
+    while cursor > Seq(0) && follow(space, cursor)? > 0 {
         cursor = index.cursor()?;
     }
     let before = index.fingerprint()?;
