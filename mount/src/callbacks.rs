@@ -17,11 +17,10 @@ use svcfs_base::{Caller, Durability, Fault, Kind};
 use svcfs_vfs::{SetAttributes, Special, SpecialKind, Vfs};
 
 use crate::answer::{Refusal, answer, answer_with};
-use crate::convert::{
-    KNOWN_TTL, PERMISSIONS, file_attr, flag_bits, handle, moment, name, node, open_mode, utf8, write_at,
-};
+use crate::convert::{KNOWN_TTL, PERMISSIONS, file_attr, flag_bits, handle, moment, node, open_mode, utf8, write_at};
 use crate::door::KernelDoor;
 use crate::session::Alive;
+use crate::views::is_ours;
 
 /// Longest write of one request, in bytes; the most Linux sends.
 const MAX_WRITE_BYTES: u32 = 1 << 20;
@@ -91,18 +90,17 @@ impl Filesystem for Callbacks {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
-        answer("lookup", reply, || match self.vfs.lookup(&self.caller(request), node(parent), &name(entry)?) {
-            Ok((node, attributes)) => Ok(Some(file_attr(node, &attributes))),
-            Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
-            Err(fault) => Err(fault),
-        });
+        answer("lookup", reply, || self.door.lookup(request, parent, entry));
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, count: u64) {
-        self.vfs.forget(node(inode), count);
+        self.door.forget(inode, count);
     }
 
-    fn getattr(&self, _request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+        if is_ours(inode.0) {
+            return answer("getattr", reply, || self.door.views.attributes(&self.caller(request), inode));
+        }
         let node = node(inode);
         answer("getattr", reply, || self.vfs.attributes(node).map(|found| file_attr(node, &found)).map_err(gone));
     }
@@ -125,7 +123,7 @@ impl Filesystem for Callbacks {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let (node, caller) = (node(inode), self.author(request));
+        let caller = self.author(request);
         let moment = |time| moment(&*self.door.clock, time);
         let set = SetAttributes {
             size,
@@ -136,11 +134,15 @@ impl Filesystem for Callbacks {
             accessed: accessed.map(moment),
         };
         answer("setattr", reply, || {
+            let node = self.door.node(inode)?;
             self.vfs.set_attributes(&caller, node, set).map(|now| file_attr(node, &now)).map_err(gone)
         });
     }
 
     fn readlink(&self, request: &Request, inode: INodeNo, reply: ReplyData) {
+        if is_ours(inode.0) {
+            return answer("readlink", reply, || self.door.views.target(inode));
+        }
         let caller = self.caller(request);
         answer("readlink", reply, || self.vfs.link_target(&caller, node(inode)).map(Bytes::from).map_err(gone));
     }
@@ -156,41 +158,50 @@ impl Filesystem for Callbacks {
         reply: ReplyEntry,
     ) {
         answer("mknod", reply, || {
+            let (directory, entry) = self.door.entry(parent, entry)?;
             if let Some(kind) = SpecialKind::of_mode(mode) {
                 let special = Special { kind, device: u64::from(device) };
                 let (caller, mode) = (self.author(request), mode & PERMISSIONS);
-                let parent = node(parent);
-                let made = self.vfs.make_special(&caller, (parent, &name(entry)?), special, mode)?;
-                return Ok::<_, Refusal>(self.door.given(request, parent, made)?);
+                let made = self.vfs.make_special(&caller, (directory, &entry), special, mode)?;
+                return Ok::<_, Refusal>(self.door.given(request, directory, made)?);
             }
-            let (attributes, handle) = self.door.create(request, node(parent), &name(entry)?, mode & PERMISSIONS)?;
+            let (attributes, handle) = self.door.create(request, directory, &entry, mode & PERMISSIONS)?;
             self.vfs.release(&self.author(request), handle)?;
             Ok(attributes)
         });
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
-        let (parent, caller, mode) = (node(parent), self.author(request), mode & PERMISSIONS);
+        let (caller, mode) = (self.author(request), mode & PERMISSIONS);
         answer("mkdir", reply, || {
-            self.door.given(request, parent, self.vfs.make_directory(&caller, parent, &name(entry)?, mode)?)
+            let (parent, entry) = self.door.entry(parent, entry)?;
+            let made = self.vfs.make_directory(&caller, parent, &entry, mode)?;
+            Ok::<_, Refusal>(self.door.given(request, parent, made)?)
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
         let caller = self.author(request);
-        answer("unlink", reply, || self.vfs.unlink(&caller, node(parent), &name(entry)?));
+        answer("unlink", reply, || {
+            let (parent, entry) = self.door.entry(parent, entry)?;
+            Ok::<_, Refusal>(self.vfs.unlink(&caller, parent, &entry)?)
+        });
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
         let caller = self.author(request);
-        answer("rmdir", reply, || self.vfs.remove_directory(&caller, node(parent), &name(entry)?));
+        answer("rmdir", reply, || {
+            let (parent, entry) = self.door.entry(parent, entry)?;
+            Ok::<_, Refusal>(self.vfs.remove_directory(&caller, parent, &entry)?)
+        });
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, target: &Path, reply: ReplyEntry) {
-        let (parent, caller) = (node(parent), self.author(request));
+        let caller = self.author(request);
         answer("symlink", reply, || {
-            let target = utf8(target.as_os_str())?;
-            self.door.given(request, parent, self.vfs.make_link(&caller, parent, &name(entry)?, target)?)
+            let (parent, entry) = self.door.entry(parent, entry)?;
+            let made = self.vfs.make_link(&caller, parent, &entry, utf8(target.as_os_str())?)?;
+            Ok::<_, Refusal>(self.door.given(request, parent, made)?)
         });
     }
 
@@ -206,8 +217,8 @@ impl Filesystem for Callbacks {
     ) {
         let caller = self.author(request);
         answer("rename", reply, || {
-            let (from, to) = (name(entry)?, name(new_entry)?);
-            let (from, to) = ((node(parent), &from), (node(new_parent), &to));
+            let (from, to) = (self.door.entry(parent, entry)?, self.door.entry(new_parent, new_entry)?);
+            let (from, to) = ((from.0, &from.1), (to.0, &to.1));
             if flags == RenameFlags::RENAME_EXCHANGE {
                 self.vfs.exchange(&caller, from, to)?;
             } else if RenameFlags::RENAME_NOREPLACE.contains(flags) {
@@ -226,6 +237,9 @@ impl Filesystem for Callbacks {
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (node, caller, mode) = (node(inode), self.caller(request), open_mode(flags));
+        if is_ours(inode.0) {
+            return answer("open", reply, || self.door.views.open(inode, mode.write));
+        }
         answer("open", reply, || {
             let handle = self.vfs.open_node(&caller, node, mode).map_err(gone)?;
             let writer = mode.write.then(|| self.door.writer(request, node));
@@ -244,7 +258,8 @@ impl Filesystem for Callbacks {
         reply: ReplyCreate,
     ) {
         answer("create", reply, || {
-            match self.door.create(request, node(parent), &name(entry)?, mode & PERMISSIONS) {
+            let (parent, entry) = self.door.entry(parent, entry)?;
+            match self.door.create(request, parent, &entry, mode & PERMISSIONS) {
                 Ok((attributes, handle)) => {
                     let writer = self.door.writer(request, node(attributes.ino));
                     let (file, flags) = self.door.opened(handle, Some(writer), self.bypass);
@@ -264,13 +279,16 @@ impl Filesystem for Callbacks {
         &self,
         _request: &Request,
         inode: INodeNo,
-        _file: FileHandle,
+        file: FileHandle,
         offset: u64,
         size: u32,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        if is_ours(file.0) {
+            return answer("read", reply, || self.door.views.read(file, offset, size));
+        }
         answer("read", reply, || self.vfs.read_node(node(inode), offset, size as usize).map_err(gone));
     }
 
@@ -294,7 +312,7 @@ impl Filesystem for Callbacks {
     }
 
     fn flush(&self, request: &Request, inode: INodeNo, file: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        if !self.door.writers.is_own_close(file, request.pid()) {
+        if is_ours(file.0) || !self.door.writers.is_own_close(file, request.pid()) {
             // Half a save is nobody's version; the writer's own close, or the last one, publishes it.
             return reply.ok();
         }
@@ -303,6 +321,9 @@ impl Filesystem for Callbacks {
     }
 
     fn fsync(&self, request: &Request, inode: INodeNo, file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        if is_ours(file.0) {
+            return reply.ok();
+        }
         let caller = self.door.saver(request, file);
         answer("fsync", reply, || self.vfs.publish(&caller, node(inode), Durability::Now));
     }
@@ -317,6 +338,10 @@ impl Filesystem for Callbacks {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
+        if is_ours(file.0) {
+            self.door.views.close(file);
+            return reply.ok();
+        }
         let author = self.door.released(request, file);
         answer("release", reply, || self.vfs.release(&author, handle(file)));
     }
@@ -354,7 +379,7 @@ impl Filesystem for Callbacks {
     fn releasedir(&self, _request: &Request, _inode: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
         for (_, line) in self.door.listings.close(file).after(0).filter(|(_, line)| !line.is_dots()) {
             // Nodes that were listed and never looked at are known to nobody but the listing.
-            self.vfs.forget(node(line.inode), 0);
+            self.door.forget(line.inode, 0);
         }
         reply.ok();
     }

@@ -1,16 +1,19 @@
 //! What the callbacks share.
 
+use std::ffi::OsStr;
 use std::sync::Arc;
 
-use fuser::{FileAttr, FileHandle, FopenFlags, INodeNo, Request};
-use svcfs_base::{Actor, Caller, Clock, Door, Entrance, Fault, Name};
+use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, Request};
+use svcfs_base::{Actor, Caller, Clock, Door, Entrance, Fault, Kind, Name};
 use svcfs_vfs::{Attributes, HandleId, NodeId, SET_GROUP_ID, SetAttributes, Vfs};
 
-use crate::actors::{Actors, Attribution};
-use crate::answer::log;
-use crate::convert::{blank, file_attr, node};
+use crate::actors::Actors;
+use crate::answer::{Refusal, log};
+use crate::convert::{blank, file_attr, name, node};
 use crate::follower::Progress;
 use crate::listings::{Line, Listing, Listings};
+use crate::session::Options;
+use crate::views::{Views, is_ours};
 use crate::writers::{Writer, Writers};
 
 /// The space and the protocol's tables.
@@ -21,6 +24,8 @@ pub(crate) struct KernelDoor {
     pub(crate) clock: Arc<dyn Clock>,
     /// Open directories.
     pub(crate) listings: Listings,
+    /// What is shown below `.svc/` and is no part of the tree.
+    pub(crate) views: Views,
     /// Handles open for writing.
     pub(crate) writers: Writers,
     /// Tells the changes made here from those of other mounts.
@@ -31,14 +36,11 @@ pub(crate) struct KernelDoor {
 
 impl KernelDoor {
     /// The door of a space, with nothing open.
-    pub(crate) fn new(
-        vfs: Arc<Vfs>,
-        clock: Arc<dyn Clock>,
-        attribution: Attribution,
-        progress: Arc<Progress>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(vfs: Arc<Vfs>, options: &Options, progress: Arc<Progress>) -> Arc<Self> {
+        let Options { clock, attribution, knowledge, .. } = options.clone();
         Arc::new(Self {
             entrance: vfs.entrance(),
+            views: Views::new(Arc::clone(&vfs), Arc::clone(&clock), knowledge),
             vfs,
             clock,
             progress,
@@ -76,6 +78,57 @@ impl KernelDoor {
     /// Forgets a handle, and says who gets what it still holds.
     pub(crate) fn released(&self, request: &Request, file: FileHandle) -> Caller {
         self.writers.remove(file).map_or_else(|| self.user(request.uid()), |writer| self.caller(writer.author))
+    }
+
+    /// The node of an inode whose file is about to be changed.
+    ///
+    /// # Errors
+    /// `EROFS` for one of a view.
+    pub(crate) fn node(&self, inode: INodeNo) -> Result<NodeId, Refusal> {
+        if is_ours(inode.0) { Err(Refusal::Word(Errno::EROFS)) } else { Ok(node(inode)) }
+    }
+
+    /// The directory and name of an entry that is about to be made or taken away.
+    ///
+    /// # Errors
+    /// `EROFS` for a view and what is in it; those of a name that no tree can hold.
+    pub(crate) fn entry(&self, parent: INodeNo, entry: &OsStr) -> Result<(NodeId, Name), Refusal> {
+        let directory = self.node(parent)?;
+        if self.views.has(directory, entry) {
+            return Err(Refusal::Word(Errno::EROFS));
+        }
+        Ok((directory, name(entry)?))
+    }
+
+    /// Finds a name in a directory, or nothing; counts as a finding.
+    pub(crate) fn lookup(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        entry: &OsStr,
+    ) -> Result<Option<FileAttr>, Refusal> {
+        let caller = self.user(request.uid());
+        if is_ours(parent.0) {
+            return Ok(self.views.lookup(&caller, parent, entry)?);
+        }
+        let parent = node(parent);
+        if self.views.has(parent, entry) {
+            return Ok(self.views.enter(&caller, entry)?);
+        }
+        match self.vfs.lookup(&caller, parent, &name(entry)?) {
+            Ok((node, attributes)) => Ok(Some(file_attr(node, &attributes))),
+            Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    /// Gives findings back.
+    pub(crate) fn forget(&self, inode: INodeNo, count: u64) {
+        if is_ours(inode.0) {
+            self.views.forget(inode, count);
+        } else {
+            self.vfs.forget(node(inode), count);
+        }
     }
 
     /// Remembers a handle open for writing, and says how its file may be cached.
@@ -140,7 +193,12 @@ impl KernelDoor {
         if offset > 0 {
             return Ok(self.listings.get(handle));
         }
-        let listing = Listing::of(&self.vfs, &self.user(request.uid()), node(inode))?;
+        let listing = if is_ours(inode.0) {
+            self.views.listing(&self.user(request.uid()), inode)?
+        } else {
+            let own = Listing::of(&self.vfs, &self.user(request.uid()), node(inode))?;
+            if self.views.is_above(node(inode)) { own.and(self.views.guide()) } else { own }
+        };
         self.listings.begin(handle, listing.clone());
         Ok(listing)
     }
@@ -153,11 +211,10 @@ impl KernelDoor {
         if line.is_dots() {
             return Some(blank(line.inode, line.kind));
         }
-        let looked_up =
-            Name::parse(&line.name).and_then(|name| self.vfs.lookup(&self.user(request.uid()), node(directory), &name));
-        match looked_up {
-            Ok((node, attributes)) => Some(file_attr(node, &attributes)),
-            Err(fault) => {
+        match self.lookup(request, directory, OsStr::new(&*line.name)) {
+            Ok(found) => found,
+            Err(Refusal::Word(_)) => None,
+            Err(Refusal::Fault(fault)) => {
                 log("readdirplus", &fault);
                 None
             }
@@ -167,7 +224,7 @@ impl KernelDoor {
     /// Takes a finding back that did not fit into the answer.
     pub(crate) fn unfound(&self, line: &Line, attributes: &FileAttr) {
         if !line.is_dots() {
-            self.vfs.forget(node(attributes.ino), 1);
+            self.forget(attributes.ino, 1);
         }
     }
 

@@ -10,6 +10,8 @@
 //! Permissions are the kernel's work (`default_permissions`): it checks mode, owner and group as the vfs reports them, with the
 //! caller's groups and capabilities, which this process cannot see. `access` is therefore never asked here.
 //!
+//! Below `.svc/` the mount shows what is on no disk, such as earlier versions: `views` holds them, by inodes of their own.
+//!
 //! Not offered: hard links, device nodes, extended attributes other than `user.svc.lint`, locks across machines (the kernel
 //! keeps `flock` and `fcntl` locks itself), and the write-back cache: `close` must find all bytes here to turn them into a
 //! version, and to be told when they are refused.
@@ -24,6 +26,7 @@ mod follower;
 mod listings;
 mod mountpoint;
 mod session;
+mod views;
 mod writers;
 
 #[cfg(test)]
@@ -32,3 +35,4 @@ mod tests;
 pub use actors::Attribution;
 pub use mountpoint::{MountError, abort, check_mountpoint, is_dead_mount, unmount};
 pub use session::{Mount, Options};
+pub use views::{Finding, Hit, Knowledge};

@@ -50,9 +50,21 @@ impl Listing {
         Ok(Self(dots.into_iter().chain(lines).collect()))
     }
 
+    /// The same with one more line at its end.
+    pub(crate) fn and(self, line: Line) -> Self {
+        let lines = self.0.iter().map(|line| Line { name: line.name.clone(), ..*line });
+        lines.chain([line]).collect()
+    }
+
     /// The lines from an offset on, each with the offset of the next.
     pub(crate) fn after(&self, offset: u64) -> impl Iterator<Item = (u64, &Line)> {
         (1..).zip(self.0.iter()).skip(usize::try_from(offset).unwrap_or(usize::MAX))
+    }
+}
+
+impl FromIterator<Line> for Listing {
+    fn from_iter<I: IntoIterator<Item = Line>>(lines: I) -> Self {
+        Self(lines.into_iter().collect())
     }
 }
 

@@ -17,6 +17,7 @@ use crate::callbacks::Callbacks;
 use crate::door::KernelDoor;
 use crate::follower::{Follower, Progress};
 use crate::mountpoint::{FILESYSTEM_NAME, MountError, check_mountpoint, connection, detach};
+use crate::views::Knowledge;
 
 /// How a space is mounted.
 #[derive(Clone)]
@@ -36,6 +37,8 @@ pub struct Options {
     pub attribution: Attribution,
     /// Called when the mount is over, however it came to its end; from a thread that ends with it.
     pub on_end: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// Who knows what is in the pages; without, what only knowledge can show is not there.
+    pub knowledge: Option<Arc<dyn Knowledge>>,
 }
 
 impl Options {
@@ -49,6 +52,7 @@ impl Options {
             is_for_everybody: false,
             attribution: Attribution::default(),
             on_end: None,
+            knowledge: None,
         }
     }
 }
@@ -82,7 +86,7 @@ impl Mount {
         let progress = Progress::at(vfs.feed().last());
         let (alive, ended) = channel();
         let alive = Alive { open: Some(alive), on_end: options.on_end.clone() };
-        let door = KernelDoor::new(vfs.clone(), options.clock.clone(), options.attribution.clone(), progress.clone());
+        let door = KernelDoor::new(vfs.clone(), options, progress.clone());
         let callbacks = Callbacks::new(door.clone(), alive);
         let session = match fuser::spawn_mount(callbacks, &mountpoint, &config(options, vfs.root())) {
             // fusermount's only refusal of this kind; those of the system have a number.

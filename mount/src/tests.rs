@@ -76,6 +76,10 @@ fn open_and_write_flags_become_what_the_caller_may_do() {
     assert_eq!(write_at(5, flags(OFlags::RDWR | OFlags::APPEND), mapped), WriteAt::Offset(5));
 }
 
+fn options() -> crate::Options {
+    crate::Options::new(Arc::new(SystemClock), 1)
+}
+
 fn space(root: &Path) -> Arc<Vfs> {
     Vfs::open(svcfs_vfs::Options {
         root: root.to_owned(),
@@ -100,7 +104,7 @@ fn a_file_opened_while_the_follower_is_behind_is_read_past_the_page_cache() {
     let after = Progress::at(vfs.feed().last());
     assert!(before.done() < after.done() && after.done() > Seq(0));
     let flags = |progress: &Arc<Progress>, writer| {
-        let door = KernelDoor::new(vfs.clone(), Arc::new(SystemClock), Attribution::default(), progress.clone());
+        let door = KernelDoor::new(vfs.clone(), &options(), progress.clone());
         door.opened(HandleId(1), writer, FopenFlags::FOPEN_DIRECT_IO).1
     };
     assert_eq!(flags(&before, None), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
@@ -118,7 +122,7 @@ fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_
     vfs.apply(&caller, Change::put(page.clone(), "old")).unwrap();
     let flags = || {
         let progress = Progress::at(vfs.feed().last());
-        let door = KernelDoor::new(vfs.clone(), Arc::new(SystemClock), Attribution::default(), progress);
+        let door = KernelDoor::new(vfs.clone(), &options(), progress);
         let (node, _) = vfs.lookup(&caller, NodeId::ROOT, &Name::parse("a.md").unwrap()).unwrap();
         let handle = vfs.open_node(&caller, node, OpenMode::default()).unwrap();
         door.opened(handle, None, FopenFlags::FOPEN_DIRECT_IO).1

@@ -12,3 +12,4 @@ mod lifecycle;
 mod mounted;
 mod programs;
 mod syscalls;
+mod views;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Caller, Change, Door, Fault, SystemClock, TreePath};
-use svcfs_mount::{Mount, Options};
+use svcfs_mount::{Finding, Hit, Knowledge, Mount, Options};
 use svcfs_vfs::{Gate, Proposal, Vfs};
 use tempfile::TempDir;
 
@@ -37,6 +37,44 @@ impl Gate for NoForbidden {
     }
 }
 
+/// Knows what it was told: the same of every space.
+struct Told;
+
+fn hits(paths: &[(&str, &str)]) -> Vec<Hit> {
+    paths.iter().map(|(path, title)| Hit { path: TreePath::parse(path).unwrap(), title: (*title).to_owned() }).collect()
+}
+
+impl Knowledge for Told {
+    fn search(&self, caller: &Caller, words: &str) -> Result<Vec<Hit>, Fault> {
+        assert_eq!(caller.door, Door::Fuse);
+        match words {
+            "tide OR moon" => Ok(hits(&[("notes/tides.md", "Tides & Moon"), ("a.md", "")])),
+            "wrong" => Err(Fault::invalid("q", "cannot be read")),
+            "broken" => Err(Fault::internal("the index is damaged")),
+            _ => Ok(Vec::new()),
+        }
+    }
+    fn tags(&self, _: &Caller) -> Result<Vec<String>, Fault> {
+        Ok(["..", "area/work", "sea", "sea/deep"].map(str::to_owned).to_vec())
+    }
+    fn tagged(&self, _: &Caller, tag: &str) -> Result<Vec<Hit>, Fault> {
+        Ok(hits(if tag == "area" { &[] } else { &[("notes/tides.md", "Tides")] }))
+    }
+    fn backlinks(&self, _: &Caller, page: &TreePath) -> Result<Vec<Hit>, Fault> {
+        Ok(hits(if page.as_str() == "notes/tides.md" { &[("a.md", "A")] } else { &[] }))
+    }
+    fn lint(&self, _: &Caller, text: &str) -> Result<Vec<Finding>, Fault> {
+        let lines = (1..).zip(text.lines()).filter(|(_, line)| line.contains("FORBIDDEN") || line.contains("odd"));
+        let finding = |(line, text): (usize, &str)| Finding {
+            line,
+            column: 3,
+            severity: if text.contains("odd") { "warning" } else { "error" }.to_owned(),
+            message: text.to_owned(),
+        };
+        Ok(lines.map(finding).collect())
+    }
+}
+
 /// False, with the reason printed, where nothing can be mounted.
 pub fn can_mount() -> bool {
     let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
@@ -57,7 +95,7 @@ pub fn has(program: &str) -> bool {
 }
 
 pub fn options() -> Options {
-    Options::new(Arc::new(SystemClock), 8)
+    Options { knowledge: Some(Arc::new(Told)), ..Options::new(Arc::new(SystemClock), 8) }
 }
 
 pub fn open(root: &Path) -> Arc<Vfs> {

@@ -14,6 +14,7 @@ mod control;
 mod doctor;
 mod failure;
 mod fstab;
+mod knowledge;
 mod logging;
 mod manual;
 mod mounting;

@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use svcfs_base::SystemClock;
+use svcfs_knowledge::kernel::Server;
 use svcfs_mount::{Mount, MountError};
-use svcfs_vfs::Vfs;
+
 use tokio::sync::Notify;
 
 use crate::failure::{Exit, Failure};
+use crate::knowledge::Operations;
 use crate::mounting::Manner;
 use crate::presence::{self, Announced, Mounted};
 
@@ -23,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Every mount of one root, and what others are told of them.
 pub struct Mounts {
-    vfs: Arc<Vfs>,
+    server: Arc<Server>,
     /// Rung when a mount is over.
     over: Arc<Notify>,
     held: Mutex<Held>,
@@ -53,9 +55,9 @@ impl Held {
 }
 
 impl Mounts {
-    /// Of a space that is not mounted yet.
-    pub fn of(vfs: &Arc<Vfs>) -> Arc<Self> {
-        Arc::new(Self { vfs: Arc::clone(vfs), over: Arc::default(), held: Mutex::default() })
+    /// Of a server whose first space is not mounted yet.
+    pub fn of(server: &Arc<Server>) -> Arc<Self> {
+        Arc::new(Self { server: Arc::clone(server), over: Arc::default(), held: Mutex::default() })
     }
 
     /// Mounts the root at one more place, and answers with the place's name without links.
@@ -70,7 +72,8 @@ impl Mounts {
         let over = Arc::clone(&self.over);
         let mut options = manner.clone().options(Arc::new(SystemClock));
         options.on_end = Some(Arc::new(move || over.notify_one()));
-        let mount = Mount::start(Arc::clone(&self.vfs), mountpoint, &options)?;
+        options.knowledge = Some(Arc::new(Operations(Arc::clone(&self.server))));
+        let mount = Mount::start(Arc::clone(&self.server.primary().vfs), mountpoint, &options)?;
         let place = mount.mountpoint().to_owned();
         held.mounts.push((mount, manner));
         held.tell()?;
@@ -97,7 +100,7 @@ impl Mounts {
     /// When the state directory cannot be written.
     pub fn announce(&self, url: Option<String>) -> Result<(), Failure> {
         let mut held = self.held.lock();
-        held.announced = Some(presence::announce(self.vfs.root(), url, held.mounted())?);
+        held.announced = Some(presence::announce(self.server.primary().vfs.root(), url, held.mounted())?);
         Ok(())
     }
 

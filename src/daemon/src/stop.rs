@@ -32,7 +32,7 @@ pub struct Running {
 impl Running {
     /// A root without any doors.
     pub fn with(root: Root) -> Self {
-        let mounts = Mounts::of(&root.space().vfs);
+        let mounts = Mounts::of(root.server());
         Self { root, mounts, http: None, control: None }
     }
 }

@@ -84,6 +84,21 @@ impl Index {
         })
     }
 
+    /// Every tag of the frontmatter's `tags` that a page has, each once, in order. A lone tag counts as a list of one.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn tags(&self) -> Result<Vec<String>, IndexError> {
+        self.readers.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT DISTINCT CAST(tag.value AS TEXT) FROM pages, json_each(pages.frontmatter, '$.tags') AS tag
+                 WHERE tag.type IN ('text', 'integer', 'real') ORDER BY 1",
+            )?;
+            let tags = statement.query_map([], |row| row.get(0))?;
+            Ok(tags.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+
     /// How many pages there are.
     ///
     /// # Errors

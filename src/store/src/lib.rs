@@ -21,7 +21,7 @@ pub use error::StoreError;
 pub use fail::{FailPoint, FailPoints, Nature};
 pub use history::{
     Author, BadObject, BlameHunk, Edit, FileVersion, ForeignCommit, ForeignEntry, GitLock, History, Holder, Inspection,
-    Objects, OtherGit, Staged, TreeState, Way, as_recorded, mend_head, order_within, unified_diff,
+    Objects, OtherGit, PastEntry, Staged, TreeState, Way, as_recorded, mend_head, order_within, unified_diff,
 };
 pub use log::{
     Activity, Against, ChangePage, DayActivity, Entry, Log, LogCheck, Occurrence, PageActivity, PathChange,

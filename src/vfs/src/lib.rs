@@ -27,7 +27,10 @@ pub use committer::Commits;
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
 pub use nodes::{DiskSpace, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, WriteAt};
-pub use past::{Action, BlameLine, ChangeRecord, Changes, Timeline, TimelineEvent, Version};
+pub use past::{
+    Action, BlameLine, ChangeRecord, Changes, KeptContent, KeptVersion, PastName, PastState, Timeline, TimelineEvent,
+    Version,
+};
 pub use progress::{OnProgress, Progress};
 pub use svcfs_store::{Activity, DayActivity, PageActivity, Selection, Special, SpecialKind, Strategy};
 pub use view::{Attributes, DirectoryEntry, EntryKind, File};

@@ -1,6 +1,8 @@
 //! History by path (contract 2.3–2.5, 4.4), answered from the log where it can be, from git or snapshots where content is needed.
 
 mod blame;
+mod kept;
+mod states;
 mod timeline;
 mod versions;
 
@@ -12,6 +14,8 @@ use svcfs_base::{Actor, Door, ETag, Fault, Seq, Timestamp, TreePath, VersionId};
 use svcfs_store::{ChangePage, PathChange};
 
 pub use blame::BlameLine;
+pub use kept::{KeptContent, KeptVersion};
+pub use states::{PastName, PastState};
 pub use timeline::{Event as TimelineEvent, Timeline};
 pub use versions::Version;
 
@@ -111,6 +115,11 @@ impl Vfs {
     /// Whether callers of a door see a path at all (gaps.md D4), whether or not something is there.
     pub fn is_visible(&self, door: Door, path: &TreePath) -> bool {
         self.core.places.is_visible(door, path)
+    }
+
+    /// Whether what is at a path becomes part of history: neither the server's own state nor a scratch name is.
+    pub fn is_versioned(&self, path: &TreePath) -> bool {
+        self.core.places.of(path).is_versioned()
     }
 
     /// Waits until everything accepted so far is durable, in the tree and announced; the position of the newest event then.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use svcfs_base::{Door, ETag, Fault, FileKind, Name, TreePath};
+use svcfs_base::{Door, ETag, Fault, FileKind, Kind, Name, TreePath};
 use svcfs_store::{Special, Stat, StatKind, StoreError};
 
 use crate::Vfs;
 use crate::overlay::Leaf;
+use crate::place::REJECTED_DIRECTORY;
 
 /// What stands at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,6 +191,19 @@ impl Vfs {
             }
         }
         Err(too_many_links(path))
+    }
+
+    /// The text of the last save of a path, when it was refused and is still kept (gaps.md D6).
+    ///
+    /// # Errors
+    /// Those of [`Vfs::read`], but `NotFound`.
+    pub fn refused_text(&self, path: &TreePath) -> Result<Option<Bytes>, Fault> {
+        let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else { return Ok(None) };
+        match self.read(Door::Internal, &place) {
+            Ok(file) => Ok(Some(file.content)),
+            Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::IsDirectory) => Ok(None),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// The target of a symbolic link.

@@ -300,3 +300,64 @@ fn nobody_but_its_user_and_root_asks_a_server_for_mounts() {
     let log = server.stop();
     assert!(log.contains("a user who may not asked for a mount"), "{log}");
 }
+
+#[test]
+fn folders_of_answers_have_the_pages_that_the_api_answers_with_in_its_order() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &["--mount", &place.at("mnt")]);
+    place.write(
+        "mnt/sea/tides.md",
+        "---\ntitle: Tides\ntags: [sea, 2024]\n---\n\n# Tides\n\nThe moon pulls. See [[moon]].\n",
+    );
+    place.write("mnt/moon.md", "---\ntitle: The Moon\ntags: [sky, sea]\n---\n\n# The Moon\n\nMoon, moon and moon.\n");
+    place.write("mnt/sun.md", "---\ntitle: Sun\n---\n\n# Sun\n\nBrighter than the [[moon]].\n");
+    // What the links of a folder lead to, in the order of their names.
+    let linked = |folder: &str| {
+        let directory = place.path("mnt/.svc").join(folder);
+        let mut links: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        links.sort();
+        let top = place.path("mnt").canonicalize().unwrap();
+        let page = |link: &std::path::PathBuf| {
+            let page = link.canonicalize().unwrap();
+            page.strip_prefix(&top).unwrap().to_str().unwrap().to_owned()
+        };
+        links.iter().map(page).collect::<Vec<_>>()
+    };
+    let answered = |target: &str| {
+        let (status, body) = request(server.url(), "GET", &format!("/api/svc{target}"), "");
+        assert_eq!(status, 200, "{body}");
+        let found: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let paths = found.as_array().unwrap().iter().map(|page| page["path"].as_str().unwrap().to_owned());
+        paths.collect::<Vec<_>>()
+    };
+    for (folder, target, count) in [
+        ("search/moon", "/search?q=moon&limit=200", 3),
+        ("search/tides OR brighter", "/search?q=tides+OR+brighter&limit=200", 2),
+        ("tags/sea", "/meta?where=$.tags[*]=sea", 2),
+        ("tags/2024", "/meta?where=$.tags[*]=2024", 1),
+        ("backlinks/moon.md", "/backlinks?path=moon.md", 2),
+    ] {
+        let expected = answered(target);
+        assert_eq!((linked(folder), expected.len()), (expected, count), "{folder}");
+    }
+    let mut tags: Vec<_> =
+        std::fs::read_dir(place.path("mnt/.svc/tags")).unwrap().map(|tag| tag.unwrap().file_name()).collect();
+    tags.sort();
+    for tag in ["2024", "sea", "sky"] {
+        assert!(tags.iter().any(|known| known == tag), "{tags:?}");
+    }
+    place.write("mnt/flawed.md", "# Flawed\n\n### Too deep\n");
+    let told = place.read("mnt/.svc/lint/flawed.md");
+    let (_, body) = request(server.url(), "POST", "/api/svc/lint", r#"{"path": "flawed.md"}"#);
+    let issues: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let issue = |issue: &serde_json::Value| {
+        let text = |field: &str| issue[field].as_str().unwrap().to_owned();
+        format!("flawed.md:{}:{}: {}: {}\n", issue["line"], issue["column"], text("severity"), text("message"))
+    };
+    let expected: String = issues["issues"].as_array().unwrap().iter().map(issue).collect();
+    assert!(!expected.is_empty() && told == expected, "{told}{expected}");
+    server.stop();
+}

@@ -80,6 +80,17 @@ fn rows_and_cursor_survive_a_restart() {
 }
 
 #[test]
+fn every_tag_is_told_once_whatever_it_is_written_as() {
+    let space = Space::of(&[
+        ("a.md", "---\ntags: [sea, 2024, area/work]\n---\n"),
+        ("b.md", "---\ntags: sea\n---\n"),
+        ("c.md", "---\ntags: [[nested], null]\ntag: other\n---\n"),
+        ("d.md", "no frontmatter"),
+    ]);
+    assert_eq!(space.index.tags().unwrap(), ["2024", "area/work", "sea"]);
+}
+
+#[test]
 fn a_file_of_another_version_gives_way_to_a_new_one() {
     let space = Space::of(&[("a.md", "apples")]);
     let connection = rusqlite::Connection::open(&space.file).unwrap();

@@ -16,6 +16,7 @@ mod object;
 mod others;
 mod owner;
 mod pack;
+mod past;
 mod read;
 mod tree;
 
@@ -31,6 +32,7 @@ pub use foreign::{ForeignCommit, ForeignEntry, Way, as_recorded, order_within};
 pub(crate) use inspection::set_aside;
 pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, mend_head};
 pub use others::OtherGit;
+pub use past::PastEntry;
 pub use read::unified_diff;
 
 use crate::disposal::Disposal;

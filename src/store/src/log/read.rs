@@ -213,6 +213,56 @@ impl Log {
         })
     }
 
+    /// How many versions of a path there are, removals among them.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn count_versions(&self, path: &TreePath) -> Outcome<usize> {
+        self.read(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT count(*) FROM changes c CROSS JOIN sets s ON s.seq = c.seq WHERE c.path = ?1 AND s.role <> 2",
+                )?
+                .query_row([path.as_str()], |row| Ok(usize::try_from(row.get::<_, i64>(0)?).unwrap_or(0)))
+        })
+    }
+
+    /// Whether a path, or something below it, was ever recorded.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn knows(&self, path: &TreePath) -> Outcome<bool> {
+        self.read(|connection| {
+            // Below a directory lies what is between `/` and the character after it.
+            let (from, to) = (format!("{path}/"), format!("{path}0"));
+            connection
+                .prepare_cached("SELECT 1 FROM changes WHERE path = ?1 OR (path > ?2 AND path < ?3) LIMIT 1")?
+                .exists(params![path.as_str(), from, to])
+        })
+    }
+
+    /// The first commit of ours that is younger than a second and has none of ours behind it that is not: before it, the branch
+    /// stood where it did then. None when nothing of ours is younger.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn first_commit_after(&self, second: i64) -> Outcome<Option<CommitId>> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT commit_id, time FROM sets WHERE role IN (0, 3) AND commit_id IS NOT NULL ORDER BY seq DESC",
+            )?;
+            let mut rows = statement.query([])?;
+            let mut first = None;
+            while let Some(row) = rows.next()? {
+                if rows::commit_time(row, 1)?.as_second() <= second {
+                    break;
+                }
+                first = row.get_ref(0)?.as_blob().ok().and_then(|bytes| CommitId::try_from(bytes).ok());
+            }
+            Ok(first)
+        })
+    }
+
     /// Whether a path ever had this content.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use svcfs_base::{Actor, Change, ChangeSet, Door};
 
+use crate::KeptContent;
 use crate::tests::{TestSpace, at, eve};
 
 /// The author of each line, as we tell it and as stock git does.
@@ -81,4 +82,91 @@ fn lines_that_came_by_a_merge_or_from_another_branch_are_blamed_as_git_blames_th
     assert_as_git(&space, "a.md", 8);
     assert_as_git(&space, "b.md", 1);
     assert_eq!(space.vfs.read(Door::Http, &at("a.md")).unwrap().content, "side\n2\n3\n4\n5\n6\n7\nmain\n");
+}
+
+#[test]
+fn the_state_at_a_moment_is_where_the_branch_stood_then() {
+    let space = TestSpace::new();
+    space.vfs.close().unwrap();
+    let root = space.directory.path();
+    let on = |day: u32, arguments: &[&str]| {
+        let date = format!("2020-01-{day:02}T12:00:00Z");
+        let output = std::process::Command::new("git")
+            .args(["-C", root.to_str().unwrap(), "-c", "user.name=Ann", "-c", "user.email=ann@x"])
+            .args(arguments)
+            .envs([("GIT_AUTHOR_DATE", &date), ("GIT_COMMITTER_DATE", &date)])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    let save = |day: u32, name: &str, text: &str| {
+        std::fs::write(root.join(name), text).unwrap();
+        on(day, &["add", name]);
+        on(day, &["commit", "-qm", name]);
+    };
+    // The second day's work was done aside, and came in on the fourth.
+    save(1, "a.md", "first");
+    on(1, &["checkout", "-qb", "side"]);
+    save(2, "side.md", "aside");
+    on(2, &["checkout", "-q", "-"]);
+    save(3, "a.md", "third");
+    on(4, &["merge", "-q", "--no-ff", "-m", "merge", "side"]);
+    let mut space = space;
+    space.reopen();
+    let here = space.put("a.md", "ours").commit.unwrap();
+    let names = |text: &str| {
+        let state = space.vfs.past_state(text).unwrap()?;
+        let entries = space.vfs.past_directory(&state, &at("")).unwrap().unwrap();
+        let content =
+            |content: &KeptContent| String::from_utf8(space.vfs.kept_content(content).unwrap().to_vec()).unwrap();
+        let told = entries.iter().filter(|entry| entry.name.as_str().ends_with(".md"));
+        Some(
+            told.map(|entry| format!("{}={} ", entry.name.as_str(), content(&entry.leaf.as_ref().unwrap().0)))
+                .collect::<String>(),
+        )
+    };
+    for (text, meant) in [
+        ("2020-01-01", None),
+        ("2020-01-01T12:00:00Z", Some("a.md=first ")),
+        ("2020-01-03", Some("a.md=first ")),
+        ("2020-01-04", Some("a.md=third ")),
+        ("2020-01-05", Some("a.md=third side.md=aside ")),
+        ("side", Some("a.md=first side.md=aside ")),
+        ("2999-01-01", Some("a.md=ours side.md=aside ")),
+        (&here.to_string()[..7], Some("a.md=ours side.md=aside ")),
+    ] {
+        assert_eq!(names(text).as_deref(), meant, "{text}");
+    }
+}
+
+#[test]
+fn the_state_of_an_earlier_second_is_found_among_our_own_commits() {
+    let space = TestSpace::new();
+    let first = space.put("a.md", "one").commit.unwrap();
+    let second = |commit: &str| space.vfs.past_state(commit).unwrap().unwrap().time;
+    let before = second(&first.to_string());
+    let start = std::time::Instant::now();
+    let mut commits = vec![first];
+    while second(&commits.last().unwrap().to_string()) == before {
+        assert!(start.elapsed().as_secs() < 10);
+        commits.push(space.put("a.md", &format!("{}", commits.len())).commit.unwrap());
+    }
+    let last_of_that_second = commits[commits.len() - 2];
+    assert_eq!(space.vfs.past_state(&before.to_string()).unwrap().unwrap().commit, last_of_that_second);
+}
+
+#[test]
+fn versions_are_numbered_with_their_removals_and_those_that_can_be_read_are_told() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    space.vfs.apply(&eve(), Change::remove(at("a.md"))).unwrap();
+    space.put("a.md", "three");
+    let kept = space.vfs.kept_versions(&at("a.md")).unwrap();
+    let told: Vec<_> =
+        kept.iter().map(|version| (version.number, space.vfs.kept_size(&version.content).unwrap())).collect();
+    assert_eq!(told, [(1, 3), (3, 5)]);
+    assert_eq!(space.vfs.newest_version(&at("a.md")).unwrap().unwrap().hash, kept[1].id);
+    assert!(space.vfs.has_past(&at("a.md")).unwrap() && !space.vfs.has_past(&at("b.md")).unwrap());
+    let lost = KeptContent::Blob(svcfs_base::ETag::of(b"never written"));
+    assert_eq!(space.vfs.kept_content(&lost).unwrap_err().kind(), svcfs_base::Kind::NotFound);
 }

@@ -1,0 +1,89 @@
+//! `.svc/at/<time or commit>/…`: the whole tree as it was.
+
+use std::sync::Arc;
+
+use svcfs_base::{Caller, Fault, Name, TreePath};
+use svcfs_vfs::{PastName, PastState};
+
+use super::past::PastFile;
+use super::{Listed, Look, Place, PlaceRef, Shape, Views};
+
+/// Every state the tree ever had, by any name of it: there are too many to list.
+pub(super) struct States;
+
+impl Place for States {
+    fn key(&self) -> Vec<u8> {
+        b"at".to_vec()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Folder
+    }
+
+    fn look(&self, _views: &Views) -> Result<Look, Fault> {
+        Ok(Look::folder(&TreePath::root()))
+    }
+
+    fn find(&self, views: &Views, _caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+        let state = views.vfs.past_state(name.as_str())?;
+        Ok(state.map(|state| {
+            Arc::new(Directory { state, asked: name.as_str().to_owned(), path: TreePath::root() }) as PlaceRef
+        }))
+    }
+}
+
+/// A directory of the tree as it was.
+struct Directory {
+    state: PastState,
+    /// The name it is shown under: two names of one state are two folders, because a folder is in one place only.
+    asked: String,
+    path: TreePath,
+}
+
+impl Place for Directory {
+    fn key(&self) -> Vec<u8> {
+        let Self { state: PastState { commit, time: _ }, asked, path } = self;
+        format!("at {commit} {asked}/{path}").into_bytes()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Folder
+    }
+
+    fn look(&self, _views: &Views) -> Result<Look, Fault> {
+        Ok(Look { modified: Some(self.state.time), ..Look::folder(&self.path) })
+    }
+
+    fn find(&self, views: &Views, _caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+        let names = self.names(views)?;
+        let found = names.binary_search_by(|entry| entry.name.cmp(name)).ok();
+        Ok(found.map(|at| self.place(&names[at])))
+    }
+
+    fn list(&self, views: &Views, _caller: &Caller) -> Result<Vec<Listed>, Fault> {
+        let names = self.names(views)?;
+        let listed = |entry: &PastName| Listed { name: entry.name.as_str().to_owned(), place: self.place(entry) };
+        Ok(names.iter().map(listed).collect())
+    }
+}
+
+impl Directory {
+    fn names(&self, views: &Views) -> Result<Arc<Vec<PastName>>, Fault> {
+        let key = (self.state.commit, self.path.clone());
+        if let Some(names) = views.past.directories.get(&key) {
+            return Ok(names);
+        }
+        let names = views.vfs.past_directory(&self.state, &self.path)?;
+        let names = names.ok_or_else(|| Fault::file_not_found(&self.path))?;
+        Ok(views.past.directories.keep(key, names))
+    }
+
+    fn place(&self, entry: &PastName) -> PlaceRef {
+        let PastName { name, leaf } = entry;
+        let (path, time) = (self.path.join(name), self.state.time);
+        match leaf.clone() {
+            None => Arc::new(Self { state: self.state, asked: self.asked.clone(), path }),
+            Some((content, kind)) => Arc::new(PastFile { content, kind, time, path }),
+        }
+    }
+}

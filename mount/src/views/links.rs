@@ -1,0 +1,362 @@
+//! `.svc/search/<words>/`, `.svc/tags/<tag>/`, `.svc/backlinks/<path>/`: the pages that answer a question, as links to them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use svcfs_base::{Caller, Door, Fault, Name, Timestamp, TreePath};
+use svcfs_vfs::EntryKind;
+
+use super::knowledge::Hit;
+use super::recent::Recent;
+use super::{Listed, Look, Place, PlaceRef, Shape, Views};
+
+/// What stands in a folder whose question cannot be answered, and says why.
+const ERROR: &str = "ERROR.txt";
+/// Fewest digits of a rank.
+const DIGITS: usize = 3;
+/// Most bytes of a title in a name.
+const MAX_TITLE_BYTES: usize = 100;
+/// For how long an answer is good for whoever looks at its lines: as long as the kernel believes a name.
+const GOOD_SECONDS: i64 = 1;
+
+/// What can be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Question {
+    Search(String),
+    Tag(String),
+    Backlinks(TreePath),
+}
+
+/// When something was asked, and what came of it: pages, or what is wrong with the question.
+pub(super) struct Answer<T> {
+    at: Timestamp,
+    found: Result<Vec<T>, String>,
+}
+
+/// What was asked last.
+#[derive(Default)]
+pub(super) struct Recently {
+    hits: Recent<Question, Answer<Hit>>,
+    tags: Recent<(), Answer<String>>,
+}
+
+/// What `.svc/search` is: every question has a folder, so that none can be listed.
+pub(super) struct Searches;
+
+impl Place for Searches {
+    fn key(&self) -> Vec<u8> {
+        b"search".to_vec()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Folder
+    }
+
+    fn look(&self, _views: &Views) -> Result<Look, Fault> {
+        Ok(Look::folder(&TreePath::root()))
+    }
+
+    fn find(&self, _views: &Views, _caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+        Ok(Some(Arc::new(Search(name.as_str().to_owned()))))
+    }
+}
+
+/// The pages with these words.
+struct Search(String);
+
+impl Place for Search {
+    fn key(&self) -> Vec<u8> {
+        format!("search {}", self.0).into_bytes()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Folder
+    }
+
+    fn look(&self, _views: &Views) -> Result<Look, Fault> {
+        Ok(Look::folder(&TreePath::root()))
+    }
+
+    fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+        self.question().find(views, caller, name)
+    }
+
+    fn list(&self, views: &Views, caller: &Caller) -> Result<Vec<Listed>, Fault> {
+        self.question().list(views, caller)
+    }
+}
+
+impl Search {
+    fn question(&self) -> Question {
+        Question::Search(self.0.clone())
+    }
+}
+
+/// A tag, and the tags below it (`area/work` is below `area`); every tag is below the empty one.
+pub(super) struct Tag(pub(super) String);
+
+impl Place for Tag {
+    fn key(&self) -> Vec<u8> {
+        format!("tags {}", self.0).into_bytes()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Folder
+    }
+
+    fn look(&self, _views: &Views) -> Result<Look, Fault> {
+        Ok(Look::folder(&TreePath::root()))
+    }
+
+    fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+        let below = self.below(name.as_str());
+        let is_at = |tag: &String| tag == &below || tag.strip_prefix(&below).is_some_and(|rest| rest.starts_with('/'));
+        if tags(views, caller, Wanted::Lately)?.iter().any(is_at) {
+            return Ok(Some(Arc::new(Self(below))));
+        }
+        match self.question() {
+            Some(question) => question.find(views, caller, name),
+            None => Ok(None),
+        }
+    }
+
+    fn list(&self, views: &Views, caller: &Caller) -> Result<Vec<Listed>, Fault> {
+        let mut listed = match self.question() {
+            Some(question) => question.list(views, caller)?,
+            None => Vec::new(),
+        };
+        let prefix = self.below("");
+        let all = tags(views, caller, Wanted::Now)?;
+        let mut names: Vec<&str> = all.iter().filter_map(|tag| tag.strip_prefix(&prefix)?.split('/').next()).collect();
+        names.sort_unstable();
+        names.dedup();
+        // A tag that is no name, such as `..` or an empty one, has no folder.
+        let names = names.into_iter().filter(|name| Name::parse(name).is_ok());
+        listed.extend(names.map(|name| Listed { name: name.to_owned(), place: Arc::new(Self(self.below(name))) }));
+        Ok(listed)
+    }
+}
+
+impl Tag {
+    fn below(&self, name: &str) -> String {
+        if self.0.is_empty() { name.to_owned() } else { format!("{}/{name}", self.0) }
+    }
+
+    fn question(&self) -> Option<Question> {
+        (!self.0.is_empty()).then(|| Question::Tag(self.0.clone()))
+    }
+}
+
+/// The pages that link to a page; of a directory, the paths below it.
+pub(super) struct Backlinks(pub(super) TreePath);
+
+impl Place for Backlinks {
+    fn key(&self) -> Vec<u8> {
+        format!("backlinks {}", self.0).into_bytes()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Folder
+    }
+
+    fn look(&self, _views: &Views) -> Result<Look, Fault> {
+        Ok(Look::folder(&self.0))
+    }
+
+    fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+        if !self.0.is_root() && !is_directory(views.vfs.stat(Door::Fuse, &self.0)?.kind) {
+            return Question::Backlinks(self.0.clone()).find(views, caller, name);
+        }
+        let path = self.0.join(name);
+        Ok(if views.is_shown(&path)? { Some(Arc::new(Self(path))) } else { None })
+    }
+
+    fn list(&self, views: &Views, caller: &Caller) -> Result<Vec<Listed>, Fault> {
+        let Some(below) = views.directory(&self.0)? else {
+            return Question::Backlinks(self.0.clone()).list(views, caller);
+        };
+        let listed = |path: TreePath| Listed { name: path.name().to_owned(), place: Arc::new(Self(path)) };
+        Ok(below.into_iter().map(|(path, _)| listed(path)).collect())
+    }
+}
+
+/// How new an answer must be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// Who lists a folder gets what is true now,
+    Now,
+    /// and who looks at its lines then, what was listed.
+    Lately,
+}
+
+/// The answer given lately, if that will do, or the one that is given now.
+fn answered<K: PartialEq, T>(
+    views: &Views,
+    recent: &Recent<K, Answer<T>>,
+    (key, wanted): (K, Wanted),
+    ask: impl FnOnce() -> Result<Vec<T>, Fault>,
+) -> Result<Arc<Answer<T>>, Fault> {
+    let now = views.clock.now();
+    if wanted == Wanted::Lately
+        && let Some(answer) = recent.get(&key)
+        && now.as_second() - answer.at.as_second() <= GOOD_SECONDS
+    {
+        return Ok(answer);
+    }
+    let found = match ask() {
+        Ok(found) => Ok(found),
+        // The caller's mistake is the folder's content; ours is an error of the call.
+        Err(fault) if fault.kind().http() < 500 => Err(format!("{}\n", fault.message())),
+        Err(fault) => return Err(fault),
+    };
+    Ok(recent.keep(key, Answer { at: now, found }))
+}
+
+fn tags(views: &Views, caller: &Caller, wanted: Wanted) -> Result<Vec<String>, Fault> {
+    let knowledge = views.knowledge()?;
+    let answer = answered(views, &views.asked.tags, ((), wanted), || knowledge.tags(caller))?;
+    Ok(answer.found.clone().unwrap_or_default())
+}
+
+impl Question {
+    fn ask(&self, views: &Views, caller: &Caller, wanted: Wanted) -> Result<Arc<Answer<Hit>>, Fault> {
+        let knowledge = views.knowledge()?;
+        answered(views, &views.asked.hits, (self.clone(), wanted), || match self {
+            Self::Search(words) => knowledge.search(caller, words),
+            Self::Tag(tag) => knowledge.tagged(caller, tag),
+            Self::Backlinks(page) => knowledge.backlinks(caller, page),
+        })
+    }
+
+    fn list(&self, views: &Views, caller: &Caller) -> Result<Vec<Listed>, Fault> {
+        let answer = self.ask(views, caller, Wanted::Now)?;
+        Ok(match &answer.found {
+            Ok(hits) => (1..)
+                .zip(hits)
+                .map(|(rank, hit)| Listed { name: name_of(rank, hits.len(), hit), place: self.link(hit) })
+                .collect(),
+            Err(text) => vec![Listed { name: ERROR.to_owned(), place: Arc::new(Mistake(text.clone())) }],
+        })
+    }
+
+    fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+        let answer = self.ask(views, caller, Wanted::Lately)?;
+        Ok(match &answer.found {
+            Ok(hits) => {
+                let digits = name.as_str().split('-').next().unwrap_or_default();
+                let rank = digits.parse::<usize>().ok().filter(|rank| (1..=hits.len()).contains(rank));
+                let hit = rank.map(|rank| (rank, &hits[rank - 1]));
+                let hit = hit.filter(|(rank, hit)| name_of(*rank, hits.len(), hit) == name.as_str());
+                hit.map(|(_, hit)| self.link(hit))
+            }
+            Err(text) if name.as_str() == ERROR => Some(Arc::new(Mistake(text.clone()))),
+            Err(_) => None,
+        })
+    }
+
+    /// The link to a page. The folder lies below `.svc/`, as deep as the question has parts.
+    fn link(&self, hit: &Hit) -> PlaceRef {
+        let parts = match self {
+            Self::Search(_) => 1,
+            Self::Tag(tag) => tag.split('/').count(),
+            Self::Backlinks(path) => path.components().count(),
+        };
+        Arc::new(Link { target: format!("{}{}", "../".repeat(2 + parts), hit.path), page: hit.path.clone() })
+    }
+}
+
+/// A link to a page.
+struct Link {
+    target: String,
+    page: TreePath,
+}
+
+impl Place for Link {
+    fn key(&self) -> Vec<u8> {
+        format!("link {}", self.target).into_bytes()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Link
+    }
+
+    fn look(&self, _views: &Views) -> Result<Look, Fault> {
+        let (size, like) = (self.target.len() as u64, self.page.clone());
+        Ok(Look { size, modified: None, like, is_executable: false })
+    }
+
+    fn content(&self, _views: &Views) -> Result<Bytes, Fault> {
+        Ok(Bytes::copy_from_slice(self.target.as_bytes()))
+    }
+}
+
+/// Why a question has no answer.
+struct Mistake(String);
+
+impl Place for Mistake {
+    fn key(&self) -> Vec<u8> {
+        format!("mistake {}", self.0).into_bytes()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::File
+    }
+
+    fn look(&self, _views: &Views) -> Result<Look, Fault> {
+        Ok(Look { size: self.0.len() as u64, modified: None, like: TreePath::root(), is_executable: false })
+    }
+
+    fn content(&self, _views: &Views) -> Result<Bytes, Fault> {
+        Ok(Bytes::copy_from_slice(self.0.as_bytes()))
+    }
+}
+
+fn name_of(rank: usize, count: usize, hit: &Hit) -> String {
+    let digits = count.to_string().len().max(DIGITS);
+    let name = hit.path.name();
+    let (stem, extension) = match name.rsplit_once('.') {
+        Some((stem, extension)) if !stem.is_empty() => (stem, format!(".{extension}")),
+        Some(_) | None => (name, String::new()),
+    };
+    let words = [&hit.title, stem].into_iter().map(plain).find(|words| !words.is_empty());
+    format!("{rank:0digits$}-{}{extension}", words.as_deref().unwrap_or("page"))
+}
+
+/// The words of a title with `-` between them: part of a file's name that needs no quotes in a shell.
+fn plain(title: &str) -> String {
+    let words = title.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let mut plain = String::new();
+    for word in words {
+        if plain.len() + word.len() >= MAX_TITLE_BYTES {
+            break;
+        }
+        if !plain.is_empty() {
+            plain.push('-');
+        }
+        plain.push_str(word);
+    }
+    plain
+}
+
+/// Whether something is a directory.
+pub(super) const fn is_directory(kind: EntryKind) -> bool {
+    matches!(kind, EntryKind::Directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_link_is_the_rank_and_the_title_without_what_a_shell_minds() {
+        let named = |path: &str, title: &str, count| {
+            name_of(7, count, &Hit { path: TreePath::parse(path).unwrap(), title: title.to_owned() })
+        };
+        assert_eq!(named("a/tides.md", "Tides & the Moon", 20), "007-Tides-the-Moon.md");
+        assert_eq!(named("a/tides.md", "../../etc/passwd", 20_000), "00007-etc-passwd.md");
+        assert_eq!(named("a/tides.md", "???", 1), "007-tides.md");
+        assert_eq!(named("LICENSE", "日本 Zoë", 1), "007-日本-Zoë");
+        assert_eq!(named(".a", "", 1), "007-a");
+        assert!(named("a.md", &"word ".repeat(1000), 1).len() < 120);
+    }
+}

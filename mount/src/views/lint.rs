@@ -1,0 +1,106 @@
+//! `.svc/lint/<path>`: what is wrong with a page, a line for each, as compilers tell it and editors jump to it.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use svcfs_base::{Caller, Door, Fault, Kind, Name, TreePath};
+
+use super::links::is_directory;
+use super::{Listed, Look, Place, PlaceRef, Shape, Views};
+
+/// The pages of a directory.
+pub(super) struct Folder(pub(super) TreePath);
+
+impl Place for Folder {
+    fn key(&self) -> Vec<u8> {
+        format!("lint {}", self.0).into_bytes()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Folder
+    }
+
+    fn look(&self, _views: &Views) -> Result<Look, Fault> {
+        Ok(Look::folder(&self.0))
+    }
+
+    fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+        let path = self.0.join(name);
+        if !views.is_shown(&path)? {
+            return Ok(None);
+        }
+        if is_directory(views.vfs.stat(Door::Fuse, &path)?.kind) {
+            return Ok(Some(Arc::new(Self(path))));
+        }
+        if !path.is_page() {
+            return Ok(None);
+        }
+        let text = report(views, caller, &path)?;
+        Ok(Some(Arc::new(Report { path, text })))
+    }
+
+    fn list(&self, views: &Views, _caller: &Caller) -> Result<Vec<Listed>, Fault> {
+        let below = views.directory(&self.0)?.unwrap_or_default();
+        let listed = |(path, kind): (TreePath, _)| {
+            let name = path.name().to_owned();
+            let place: PlaceRef = if is_directory(kind) {
+                Arc::new(Self(path))
+            } else if path.is_page() {
+                // Listed unread: what is wrong with it is looked up with the name.
+                Arc::new(Report { path, text: String::new() })
+            } else {
+                return None;
+            };
+            Some(Listed { name, place })
+        };
+        Ok(below.into_iter().filter_map(listed).collect())
+    }
+}
+
+/// What is wrong with a page. Another text is another file, so that what was read of one stays true.
+struct Report {
+    path: TreePath,
+    text: String,
+}
+
+impl Place for Report {
+    fn key(&self) -> Vec<u8> {
+        format!("lint {}\0{}", self.path, self.text).into_bytes()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::File
+    }
+
+    fn look(&self, _views: &Views) -> Result<Look, Fault> {
+        let (size, like) = (self.text.len() as u64, self.path.clone());
+        Ok(Look { size, modified: None, like, is_executable: false })
+    }
+
+    fn content(&self, _views: &Views) -> Result<Bytes, Fault> {
+        Ok(Bytes::copy_from_slice(self.text.as_bytes()))
+    }
+}
+
+/// Of a page whose last save was refused, what is wrong with that text: an editor still shows it.
+fn report(views: &Views, caller: &Caller, path: &TreePath) -> Result<String, Fault> {
+    let content = match views.vfs.refused_text(path)? {
+        Some(refused) => refused,
+        None => match views.vfs.read(Door::Fuse, path) {
+            Ok(file) => file.content,
+            // A link that leads nowhere, or out of the tree.
+            Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Invalid | Kind::IsDirectory) => Bytes::new(),
+            Err(fault) => return Err(fault),
+        },
+    };
+    // What is no text has no rules.
+    let Ok(text) = std::str::from_utf8(&content) else { return Ok(String::new()) };
+    let mut report = String::new();
+    for finding in views.knowledge()?.lint(caller, text)? {
+        let message = finding.message.replace('\n', " ");
+        // Writing to a string cannot fail.
+        let _ = writeln!(report, "{path}:{}:{}: {}: {message}", finding.line, finding.column, finding.severity);
+    }
+    Ok(report)
+}

@@ -1,0 +1,301 @@
+//! What is shown below `.svc/` of the mount and is on no disk: earlier versions, the tree as it was, answers about pages.
+//!
+//! One rule: a view is read, never written, and costs nothing until it is opened. A [`Place`] is a folder, file or link of a view;
+//! this module gives places their inodes and answers the kernel, the files beside it say what is in them.
+//!
+//! The folders are not listed where they lie: whoever searches the mount with `grep -r` or `find` must not come through every
+//! version of every page. [`guide`] is listed in their stead, and names them.
+
+mod at;
+mod guide;
+mod history;
+mod knowledge;
+mod links;
+mod lint;
+mod past;
+mod recent;
+mod table;
+
+use std::ffi::OsStr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fuser::{Errno, FileAttr, FileHandle, FileType, FopenFlags, INodeNo};
+use svcfs_base::{Caller, Clock, Door, Fault, Kind, Name, Timestamp, TreePath};
+use svcfs_vfs::{Attributes, EntryKind, NodeId, Vfs};
+
+use crate::answer::Refusal;
+use crate::convert::{file_attr, file_type, name};
+use crate::listings::{Line, Listing};
+use table::{Contents, Table};
+
+use guide::GUIDE;
+
+pub use knowledge::{Finding, Hit, Knowledge};
+
+/// The directory of the tree below which the views are shown.
+const ABOVE: &str = ".svc";
+
+/// Set in the inodes and handles of views. The vfs counts its own from 1.
+const OURS: u64 = 1 << 62;
+
+/// Whether an inode or a handle is one of a view.
+pub(crate) const fn is_ours(number: u64) -> bool {
+    number & OURS != 0
+}
+
+/// The names below `.svc` that are views.
+const NAMES: &[&str] = &[GUIDE, "history", "at", "search", "tags", "backlinks", "lint"];
+
+/// What a place is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Folder,
+    /// A file whose content never changes.
+    File,
+    Link,
+}
+
+impl Shape {
+    const fn kind(self) -> EntryKind {
+        match self {
+            Self::Folder => EntryKind::Directory,
+            Self::File => EntryKind::File,
+            Self::Link => EntryKind::Symlink,
+        }
+    }
+}
+
+/// What `stat` shows of a place.
+struct Look {
+    /// Length of a file or of a link's target, in bytes.
+    size: u64,
+    /// When it was changed; as the path it is like, when nothing is said.
+    modified: Option<Timestamp>,
+    /// The path whose owner and permissions hold for it, or those of the nearest directory above that is still there: what
+    /// somebody may not read now, they may not read in its past.
+    like: TreePath,
+    /// Whether it is a program.
+    is_executable: bool,
+}
+
+impl Look {
+    /// Of a folder.
+    fn folder(like: &TreePath) -> Self {
+        Self { size: 0, modified: None, like: like.clone(), is_executable: false }
+    }
+}
+
+/// A folder, file or link of a view.
+type PlaceRef = Arc<dyn Place>;
+
+/// A folder, file or link of a view. Only a folder has names in it, only the others have a content.
+trait Place: Send + Sync {
+    /// What tells it from every other place. Places of one key are one inode; a folder is in one place only.
+    fn key(&self) -> Vec<u8>;
+    /// What it is, known without looking.
+    fn shape(&self) -> Shape;
+    /// What `stat` shows of it.
+    fn look(&self, views: &Views) -> Result<Look, Fault>;
+    /// What has a name in it.
+    fn find(&self, _views: &Views, _caller: &Caller, _name: &Name) -> Result<Option<PlaceRef>, Fault> {
+        Ok(None)
+    }
+    /// What is listed in it: not all that is found need be.
+    fn list(&self, _views: &Views, _caller: &Caller) -> Result<Vec<Listed>, Fault> {
+        Ok(Vec::new())
+    }
+    /// Its whole content; of a link, its target.
+    fn content(&self, _views: &Views) -> Result<Bytes, Fault> {
+        Ok(Bytes::new())
+    }
+}
+
+/// One name of a folder.
+struct Listed {
+    name: String,
+    place: PlaceRef,
+}
+
+/// The views of one mount.
+pub(crate) struct Views {
+    vfs: Arc<Vfs>,
+    clock: Arc<dyn Clock>,
+    knowledge: Option<Arc<dyn Knowledge>>,
+    table: Table,
+    contents: Contents,
+    past: past::Recently,
+    asked: links::Recently,
+}
+
+impl Views {
+    /// The views of a space; those that need knowledge are there where there is some.
+    pub(crate) fn new(vfs: Arc<Vfs>, clock: Arc<dyn Clock>, knowledge: Option<Arc<dyn Knowledge>>) -> Self {
+        Self {
+            vfs,
+            clock,
+            knowledge,
+            table: Table::default(),
+            contents: Contents::default(),
+            past: past::Recently::default(),
+            asked: links::Recently::default(),
+        }
+    }
+
+    /// Whether a name of a directory of the tree is one of a view: it then is nobody's to make, rename or remove.
+    pub(crate) fn has(&self, directory: NodeId, entry: &OsStr) -> bool {
+        NAMES.iter().any(|view| entry == *view) && self.is_above(directory)
+    }
+
+    /// Whether the views lie in this directory of the tree.
+    pub(crate) fn is_above(&self, directory: NodeId) -> bool {
+        self.vfs.path_of(directory).is_ok_and(|path| path.as_str() == ABOVE)
+    }
+
+    /// Finds one of the views by its name; counts as a finding.
+    pub(crate) fn enter(&self, caller: &Caller, view: &OsStr) -> Result<Option<FileAttr>, Fault> {
+        let root = TreePath::root;
+        let found: Option<PlaceRef> = match (view.to_str(), &self.knowledge) {
+            (Some(GUIDE), _) => Some(Arc::new(guide::Guide)),
+            (Some("history"), _) => Some(Arc::new(history::Folder(root()))),
+            (Some("at"), _) => Some(Arc::new(at::States)),
+            (Some("search"), Some(_)) => Some(Arc::new(links::Searches)),
+            (Some("tags"), Some(_)) => Some(Arc::new(links::Tag(String::new()))),
+            (Some("backlinks"), Some(_)) => Some(Arc::new(links::Backlinks(root()))),
+            (Some("lint"), Some(_)) => Some(Arc::new(lint::Folder(root()))),
+            (Some(_) | None, _) => None,
+        };
+        self.given(caller, found)
+    }
+
+    /// Finds a name in a folder of a view; counts as a finding.
+    pub(crate) fn lookup(&self, caller: &Caller, folder: INodeNo, entry: &OsStr) -> Result<Option<FileAttr>, Fault> {
+        let folder = self.table.get(folder)?;
+        // What no tree can hold is nowhere in a view, either.
+        let Ok(name) = name(entry) else { return Ok(None) };
+        let found = folder.find(self, caller, &name)?;
+        self.given(caller, found)
+    }
+
+    fn given(&self, caller: &Caller, found: Option<PlaceRef>) -> Result<Option<FileAttr>, Fault> {
+        let Some(place) = found else { return Ok(None) };
+        let attributes = match self.attributes_of(caller, &*place) {
+            Ok(attributes) => attributes,
+            // Let go of since it was listed.
+            Err(fault) if fault.kind() == Kind::NotFound => return Ok(None),
+            Err(fault) => return Err(fault),
+        };
+        Ok(Some(file_attr(NodeId(self.table.find(place).0), &attributes)))
+    }
+
+    /// Gives back `count` findings.
+    pub(crate) fn forget(&self, inode: INodeNo, count: u64) {
+        self.table.forget(inode, count);
+    }
+
+    /// What `stat` shows.
+    pub(crate) fn attributes(&self, caller: &Caller, inode: INodeNo) -> Result<FileAttr, Fault> {
+        let place = self.table.get(inode)?;
+        Ok(file_attr(NodeId(inode.0), &self.attributes_of(caller, &*place)?))
+    }
+
+    fn attributes_of(&self, caller: &Caller, place: &dyn Place) -> Result<Attributes, Fault> {
+        let Look { size, modified, like, is_executable } = place.look(self)?;
+        let now = self.nearest(caller.door, like)?;
+        let bits = now.mode & 0o666;
+        let passing = (bits & 0o444) >> 2;
+        let kind = place.shape().kind();
+        let mode = match kind {
+            EntryKind::Directory => bits | passing,
+            EntryKind::File if is_executable => bits | passing,
+            EntryKind::File | EntryKind::Special(_) => bits,
+            EntryKind::Symlink => 0o777,
+        };
+        let modified = modified.map_or(now.modified, Into::into);
+        let Attributes { uid, gid, .. } = now;
+        let links = if kind == EntryKind::Directory { 2 } else { 1 };
+        Ok(Attributes { kind, size, mode, uid, gid, modified, changed: modified, accessed: modified, links })
+    }
+
+    /// What is known of a path or, where nothing is there, of the nearest directory above it.
+    fn nearest(&self, door: Door, mut path: TreePath) -> Result<Attributes, Fault> {
+        loop {
+            match self.vfs.stat(door, &path) {
+                Err(fault) if fault.kind() == Kind::NotFound => path = path.parent().ok_or(fault)?,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Who knows what is in the pages.
+    fn knowledge(&self) -> Result<&dyn Knowledge, Fault> {
+        self.knowledge.as_deref().ok_or_else(|| Fault::not_found("nobody here knows what is in the pages"))
+    }
+
+    /// What the views show of a directory of the tree, in name order: its versioned files, links and directories. None when there
+    /// is no directory.
+    fn directory(&self, path: &TreePath) -> Result<Option<Vec<(TreePath, EntryKind)>>, Fault> {
+        let entries = match self.vfs.list(Door::Fuse, path) {
+            Ok(entries) => entries,
+            Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Ok(None),
+            Err(fault) => return Err(fault),
+        };
+        let entries = entries.into_iter().map(|entry| (entry.path, entry.attributes.kind));
+        let is_shown = |(path, kind): &(TreePath, EntryKind)| {
+            !matches!(kind, EntryKind::Special(_)) && self.vfs.is_versioned(path)
+        };
+        Ok(Some(entries.filter(is_shown).collect()))
+    }
+
+    /// Whether the views show what is at a path of the tree, if anything is.
+    fn is_shown(&self, path: &TreePath) -> Result<bool, Fault> {
+        match self.vfs.stat(Door::Fuse, path) {
+            Ok(_) => Ok(self.vfs.is_versioned(path)),
+            Err(fault) if fault.kind() == Kind::NotFound => Ok(false),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// The lines of a folder.
+    pub(crate) fn listing(&self, caller: &Caller, folder: INodeNo) -> Result<Listing, Fault> {
+        let place = self.table.get(folder)?;
+        let dots = [".", ".."].map(|name| Line { name: name.into(), inode: folder, kind: FileType::Directory });
+        let lines = place.list(self, caller)?.into_iter().map(|Listed { name, place }| Line {
+            name: name.into(),
+            inode: Table::number(&*place),
+            kind: file_type(place.shape().kind()),
+        });
+        Ok(dots.into_iter().chain(lines).collect())
+    }
+
+    /// The line of what is listed beside the tree's own entries, in the directory where the views lie.
+    pub(crate) fn guide(&self) -> Line {
+        Line { name: GUIDE.into(), inode: Table::number(&guide::Guide), kind: FileType::RegularFile }
+    }
+
+    /// The target of a link.
+    pub(crate) fn target(&self, inode: INodeNo) -> Result<Bytes, Fault> {
+        self.table.get(inode)?.content(self)
+    }
+
+    /// Opens a file to read: its content stays what it is now for this handle.
+    pub(crate) fn open(&self, inode: INodeNo, is_writing: bool) -> Result<(FileHandle, FopenFlags), Refusal> {
+        if is_writing {
+            return Err(Refusal::Word(Errno::EROFS));
+        }
+        let place = self.table.get(inode)?;
+        let handle = self.contents.open(place.content(self)?);
+        let flags = FopenFlags::FOPEN_NOFLUSH | FopenFlags::FOPEN_KEEP_CACHE;
+        Ok((handle, flags))
+    }
+
+    /// Bytes of an open file; fewer at its end.
+    pub(crate) fn read(&self, handle: FileHandle, offset: u64, length: u32) -> Result<Bytes, Fault> {
+        self.contents.read(handle, offset, length)
+    }
+
+    /// Closes a handle.
+    pub(crate) fn close(&self, handle: FileHandle) {
+        self.contents.close(handle);
+    }
+}

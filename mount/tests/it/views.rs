@@ -1,0 +1,301 @@
+//! What the mount shows below `.svc/` and is on no disk.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use svcfs_base::{Actor, Caller, Change, ChangeSet, Door, Timestamp, TreePath};
+
+use crate::mounted::{Mounted, has, wait_for};
+
+/// The names in a directory of the mount, in order.
+fn names(space: &Mounted, directory: &str) -> Vec<String> {
+    let entries = fs::read_dir(space.at(directory)).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn put(space: &Mounted, actor: &str, path: &str, text: &str) {
+    let caller = Caller::new(Door::Http).named(Actor::new(actor));
+    space.vfs.apply(&caller, Change::put(TreePath::parse(path).unwrap(), text.to_owned())).unwrap();
+}
+
+fn errno(outcome: std::io::Result<impl Sized>) -> Option<i32> {
+    outcome.err().and_then(|error| error.raw_os_error())
+}
+
+const EROFS: Option<i32> = Some(30);
+
+#[test]
+fn every_version_of_a_page_is_a_file() {
+    let Some(space) = Mounted::new() else { return };
+    put(&space, "eve", "notes/plan.md", "one\n");
+    put(&space, "agent:x", "notes/plan.md", "one and two\n");
+    space.shell("echo three > notes/plan.md");
+    assert_eq!(space.authors("notes/plan.md", 3), ["root", "agent:x", "eve"]);
+    let versions = space.vfs.versions(&TreePath::parse("notes/plan.md").unwrap()).unwrap();
+    let listed = names(&space, ".svc/history/notes/plan.md");
+    let named = |number: usize, at: usize, actor: &str| {
+        format!("{number:04}-{}-{actor}.md", versions[at].timestamp.strftime("%Y%m%dT%H%M%SZ"))
+    };
+    assert_eq!(listed, [named(1, 2, "eve"), named(2, 1, "agent_x"), named(3, 0, "root")]);
+    let second = space.at(".svc/history/notes/plan.md").join(&listed[1]);
+    assert_eq!(fs::read_to_string(&second).unwrap(), "one and two\n");
+    let found = fs::metadata(&second).unwrap();
+    assert_eq!((found.len(), found.mtime()), (12, versions[1].timestamp.as_second()));
+    // Programs that know nothing of all this.
+    assert_eq!(
+        space.shell("cd .svc/history/notes/plan.md; diff 0001-* 0002-* || true"),
+        "1c1\n< one\n---\n> one and two\n"
+    );
+    assert_eq!(space.shell("grep -l two .svc/history/notes/plan.md/* | wc -l"), "1\n");
+    space.shell("cp .svc/history/notes/plan.md/0001-* notes/plan.md");
+    assert_eq!(space.shell("cat notes/plan.md"), "one\n");
+    assert_eq!(space.authors("notes/plan.md", 4).len(), 4);
+    assert_eq!(names(&space, ".svc/history/notes/plan.md").len(), 4);
+}
+
+#[test]
+fn the_folders_of_history_list_the_tree_and_deleted_pages_are_there_by_name() {
+    let Some(space) = Mounted::new() else { return };
+    space.put("a.md", "a");
+    space.put("notes/b.md", "b");
+    space.put("gone/c.md", "c");
+    space.remove("gone/c.md");
+    space.put("gone/c.md", "again");
+    space.remove("gone/c.md");
+    space.shell("echo scratch > x.swp; rmdir gone");
+    let all = names(&space, ".svc/history");
+    assert_eq!(all.iter().filter(|name| *name != ".svc").collect::<Vec<_>>(), ["a.md", "notes"]);
+    assert_eq!(names(&space, ".svc/history/notes"), ["b.md"]);
+    // The removals between them are versions, too, and no files.
+    let gone: Vec<_> = names(&space, ".svc/history/gone/c.md").iter().map(|name| name[..4].to_owned()).collect();
+    assert_eq!(gone, ["0001", "0003"]);
+    assert_eq!(space.shell("cat .svc/history/gone/c.md/0003-*"), "again");
+    for unknown in
+        ["nothing.md", "x.swp", "a.md/0002-20260101T000000Z-eve.md", "a.md/0001-x", "a.md/below", ".svc/state", ".git"]
+    {
+        let outcome = fs::metadata(space.at(".svc/history").join(unknown));
+        assert_eq!(errno(outcome), Some(2), "{unknown}");
+    }
+}
+
+#[test]
+fn the_tree_as_it_was_is_there_by_time_commit_branch_and_tag() {
+    let Some(space) = Mounted::new() else { return };
+    space.put("notes/a.md", "old");
+    space
+        .shell("mkdir bin; printf '#!/bin/sh\\necho ran\\n' > bin/run; chmod +x bin/run; ln -s ../notes/a.md bin/link");
+    let settled = space.vfs.committed().unwrap();
+    assert!(settled.0 > 0);
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(space.folder().join("root")).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let (commit, time) = (git(&["rev-parse", "HEAD"]), git(&["log", "-1", "--format=%ct"]));
+    git(&["tag", "v1"]);
+    let moment = Timestamp::from_second(time.parse().unwrap()).unwrap();
+    // Until the next commit is of a later second.
+    let next = Instant::now();
+    while Timestamp::now().as_second() <= moment.as_second() {
+        assert!(next.elapsed() < Duration::from_secs(10));
+        std::thread::yield_now();
+    }
+    space.put("notes/a.md", "new");
+    space.put("notes/b.md", "new");
+    space.remove("bin/run");
+    let compact = moment.strftime("%Y%m%dT%H%M%SZ").to_string();
+    for state in [&commit, &commit[..8], "v1", &moment.to_string(), &compact] {
+        let at = |path: &str| space.at(&format!(".svc/at/{state}/{path}"));
+        assert_eq!(names(&space, &format!(".svc/at/{state}/notes")), ["a.md"], "{state}");
+        assert_eq!(fs::read_to_string(at("notes/a.md")).unwrap(), "old", "{state}");
+        let found = fs::metadata(at("bin/run")).unwrap();
+        assert_eq!((found.mtime(), found.permissions().mode() & 0o777), (moment.as_second(), 0o755), "{state}");
+        assert_eq!(fs::read_link(at("bin/link")).unwrap(), Path::new("../notes/a.md"));
+        assert_eq!(errno(fs::metadata(at("notes/b.md"))), Some(2));
+    }
+    assert_eq!(space.shell(".svc/at/v1/bin/run; cat .svc/at/main/notes/b.md .svc/at/v1/bin/link"), "ran\nnewold");
+    space.shell(&format!(
+        "cp -r .svc/at/{compact}/. restored; diff -r .svc/at/v1 restored; cp -a .svc/at/v1/bin bin2; bin2/run"
+    ));
+    assert_eq!(space.authors("restored/notes/a.md", 1), ["root"]);
+    assert_eq!(names(&space, ".svc/at"), [""; 0]);
+    let unknown = [
+        "1999-01-01",
+        "2026-99-99",
+        "0000000",
+        "nothing",
+        "v1/nothing.md",
+        "v1/notes/a.md.md",
+        "HEAD^",
+        "..%2f",
+        "refs",
+    ];
+    for unknown in unknown {
+        assert_eq!(errno(fs::metadata(space.at(".svc/at").join(unknown))), Some(2), "{unknown}");
+    }
+}
+
+#[test]
+fn a_search_through_the_mount_does_not_come_into_the_views_and_a_guide_names_them() {
+    let Some(space) = Mounted::new() else { return };
+    space.put("a.md", "needle");
+    space.put("a.md", "thread");
+    assert_eq!(space.shell("grep -rl needle . || true"), "");
+    assert_eq!(space.shell("find . | sort"), ".\n./.svc\n./.svc/VIEWS.txt\n./a.md\n");
+    let guide = space.shell("cat .svc/VIEWS.txt");
+    assert_eq!(guide.len() as u64, fs::metadata(space.at(".svc/VIEWS.txt")).unwrap().len());
+    for line in guide.lines().filter_map(|line| line.trim().strip_prefix(".svc/")) {
+        let folder = line.split('/').next().unwrap();
+        assert!(space.at(&format!(".svc/{folder}")).is_dir(), "{folder} is there as the guide says");
+    }
+    space.shell("cd .svc/history/a.md; pwd; test \"$(ls | wc -l)\" = 2; ls -la . > /dev/null");
+}
+
+#[test]
+fn nobody_writes_into_a_view() {
+    let Some(space) = Mounted::new() else { return };
+    space.put("a.md", "text");
+    space.put("b.md", "text");
+    let version = format!(".svc/history/a.md/{}", names(&space, ".svc/history/a.md")[0]);
+    for place in [version.as_str(), ".svc/at/main/a.md", ".svc/VIEWS.txt"] {
+        let path = space.at(place);
+        assert_eq!(errno(fs::write(&path, "x")), EROFS, "{place}");
+        assert_eq!(errno(fs::OpenOptions::new().append(true).open(&path)), EROFS, "{place}");
+        assert_eq!(errno(fs::remove_file(&path)), EROFS, "{place}");
+        assert_eq!(errno(fs::rename(&path, space.at("c.md"))), EROFS, "{place}");
+        assert_eq!(errno(fs::rename(space.at("b.md"), &path)), EROFS, "{place}");
+        assert_eq!(errno(fs::set_permissions(&path, fs::Permissions::from_mode(0o600))), EROFS, "{place}");
+    }
+    for folder in [".svc/history", ".svc/history/a.md", ".svc/at", ".svc/at/main"] {
+        let new = space.at(folder).join("new");
+        assert_eq!(errno(fs::write(&new, "x")), EROFS, "{folder}");
+        assert_eq!(errno(fs::create_dir(&new)), EROFS, "{folder}");
+        assert_eq!(errno(std::os::unix::fs::symlink("x", &new)), EROFS, "{folder}");
+        assert_eq!(errno(fs::remove_dir(space.at(folder))), EROFS, "{folder}");
+        assert_eq!(errno(fs::rename(space.at(folder), space.at("moved"))), EROFS, "{folder}");
+    }
+    assert_eq!(space.shell("cat a.md b.md"), "texttext");
+}
+
+#[test]
+fn the_past_of_a_page_is_shown_to_those_who_may_read_the_page() {
+    let Some(space) = Mounted::new() else { return };
+    if !rustix::process::geteuid().is_root() || !has("setpriv") {
+        return;
+    }
+    space.put("open.md", "open");
+    space.put("secret/page.md", "secret");
+    space.put("own.md", "own");
+    space.put("secret/gone.md", "gone");
+    space.shell("chmod 700 secret; chmod 600 own.md; chmod a+rx . .svc");
+    space.remove("secret/gone.md");
+    let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+    let read = |place: &str| space.shell(&format!("{nobody} cat {place} 2>&1 || true"));
+    for folder in [".svc/history/open.md/*", ".svc/at/main/open.md"] {
+        assert_eq!(read(&format!("$({nobody} sh -c 'echo {folder}')")), "open", "{folder}");
+    }
+    for place in
+        [".svc/at/main/own.md", ".svc/at/main/secret/page.md", ".svc/history/own.md", ".svc/history/secret/gone.md"]
+    {
+        let said = space.shell(&format!("{nobody} cat {place} 2>&1 || {nobody} ls {place} 2>&1 || true"));
+        assert!(said.contains("Permission denied"), "{place}: {said}");
+    }
+}
+
+#[test]
+fn ten_thousand_versions_are_listed_at_once() {
+    let Some(space) = Mounted::new() else { return };
+    let path = TreePath::parse("page.md").unwrap();
+    let caller = Caller::new(Door::Http);
+    for number in 0..10_000 {
+        let change = Change::put(path.clone(), format!("version {number}\n"));
+        space.vfs.apply(&caller, ChangeSet::from(change).soon()).unwrap();
+    }
+    space.vfs.committed().unwrap();
+    let list = || {
+        let started = Instant::now();
+        let count = fs::read_dir(space.at(".svc/history/page.md")).unwrap().count();
+        assert_eq!(count, 10_000);
+        started.elapsed()
+    };
+    let took = (0..5).map(|_| list()).min().unwrap();
+    println!("10,000 versions listed in {took:?}");
+    // A release build takes 20 ms; this one is not optimised, on a machine with much else to do. Reading them all would take longer.
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert_eq!(
+        space.shell("cat .svc/history/page.md/10000-* .svc/history/page.md/00001-*"),
+        "version 9999\nversion 0\n"
+    );
+}
+
+#[test]
+fn the_answers_to_a_question_are_links_in_their_order() {
+    let Some(space) = Mounted::new() else { return };
+    space.put("notes/tides.md", "the tide");
+    space.put("a.md", "[[tides]]");
+    let folder = ".svc/search/tide OR moon";
+    assert_eq!(names(&space, folder), ["001-Tides-Moon.md", "002-a.md"]);
+    assert_eq!(space.shell("cat '.svc/search/tide OR moon'/001-*"), "the tide");
+    assert_eq!(fs::read_link(space.at(folder).join("002-a.md")).unwrap(), Path::new("../../../a.md"));
+    assert_eq!(names(&space, ".svc/search"), [""; 0]);
+    assert_eq!(names(&space, ".svc/search/nothing has this"), [""; 0]);
+    assert_eq!(names(&space, ".svc/tags"), ["area", "sea"]);
+    assert_eq!(names(&space, ".svc/tags/area"), ["work"]);
+    assert_eq!(names(&space, ".svc/tags/sea"), ["001-Tides.md", "deep"]);
+    assert_eq!(space.shell("cat .svc/tags/area/work/001-Tides.md .svc/tags/sea/deep/*"), "the tidethe tide");
+    assert_eq!(names(&space, ".svc/backlinks"), [".svc", "a.md", "notes"]);
+    assert_eq!(names(&space, ".svc/backlinks/notes/tides.md"), ["001-A.md"]);
+    assert_eq!(names(&space, ".svc/backlinks/a.md"), [""; 0]);
+    assert_eq!(space.shell("cat .svc/backlinks/notes/tides.md/001-A.md"), "[[tides]]");
+    for unknown in
+        ["tags/nothing", "tags/se", "backlinks/b.md", "search/tide OR moon/003-a.md", "search/tide OR moon/001-a.md"]
+    {
+        assert_eq!(errno(fs::symlink_metadata(space.at(".svc").join(unknown))), Some(2), "{unknown}");
+    }
+    assert_eq!(errno(fs::create_dir(space.at(".svc/search/new"))), Some(17));
+    assert_eq!(errno(fs::write(space.at(".svc/tags/new"), "x")), EROFS);
+    assert_eq!(errno(fs::remove_file(space.at(folder).join("002-a.md"))), EROFS);
+}
+
+#[test]
+fn a_question_with_an_error_lists_one_file_that_says_what_is_wrong() {
+    let Some(space) = Mounted::new() else { return };
+    assert_eq!(names(&space, ".svc/search/wrong"), ["ERROR.txt"]);
+    assert_eq!(space.shell("cat .svc/search/wrong/ERROR.txt"), "`q`: cannot be read\n");
+    assert_eq!(
+        errno(fs::read_dir(space.at(".svc/search/broken")).and_then(|mut lines| lines.next().unwrap())),
+        Some(5)
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_page_is_told_as_compilers_tell_it() {
+    let Some(space) = Mounted::new() else { return };
+    space.put("notes/a.md", "fine\nodd line\n");
+    space.put("notes/b.txt", "odd");
+    assert_eq!(names(&space, ".svc/lint/notes"), ["a.md"]);
+    assert_eq!(space.shell("cat .svc/lint/notes/a.md"), "notes/a.md:2:3: warning: odd line\n");
+    // An editor that was refused shows its own text, and wants to know what is wrong with that.
+    let mut file = fs::File::create(space.at("notes/a.md")).unwrap();
+    file.write_all(b"FORBIDDEN\n").unwrap();
+    assert_eq!(errno(file.sync_all()), Some(22));
+    drop(file);
+    wait_for(|| space.shell("cat .svc/lint/notes/a.md") == "notes/a.md:1:3: error: FORBIDDEN\n");
+    space.shell("echo fine > notes/a.md");
+    wait_for(|| space.shell("cat .svc/lint/notes/a.md; stat -c %s .svc/lint/notes/a.md") == "0\n");
+    for unknown in ["notes/b.txt", "nothing.md", "notes/a.md/x"] {
+        assert!(matches!(errno(fs::metadata(space.at(".svc/lint").join(unknown))), Some(2 | 20)), "{unknown}");
+    }
+    if has("vim") {
+        space.put("notes/a.md", "one\ntwo odd\n");
+        wait_for(|| space.shell("cat .svc/lint/notes/a.md").contains(":2:"));
+        let line = space.shell("vim -u NONE -es -q .svc/lint/notes/a.md -c 'call writefile([expand(\"%\") . \":\" . line(\".\")], \"/dev/stdout\")' -c q </dev/null");
+        assert_eq!(line, "notes/a.md:2\n");
+    }
+}

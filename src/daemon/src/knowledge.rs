@@ -1,0 +1,88 @@
+//! What the mount shows of pages' contents: the operations' own answers, asked on behalf of the mount's caller.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use svcfs_base::{Caller, Fault, TreePath};
+use svcfs_knowledge::CATALOGUE;
+use svcfs_knowledge::kernel::{Cx, Server};
+use svcfs_mount::{Finding, Hit, Knowledge};
+
+/// Links in one folder of search: the longest answer that the operation gives.
+const MAX_FOUND: usize = 200;
+/// Links in one folder of a tag.
+const MAX_TAGGED: usize = 10_000;
+
+/// The operations, as the mount asks them.
+pub struct Operations(pub Arc<Server>);
+
+impl Operations {
+    fn ask<T: DeserializeOwned>(&self, caller: &Caller, name: &str, arguments: Value) -> Result<T, Fault> {
+        let mut entries = CATALOGUE.iter().flat_map(|area| area.operations);
+        let entry = entries.find(|entry| entry.name == name);
+        let entry = entry.ok_or_else(|| Fault::internal(format!("there is no operation `{name}`")))?;
+        let answer = (entry.call)(arguments, &Cx::new(&self.0, self.0.primary(), caller))?;
+        serde_json::from_value(answer).map_err(Fault::internal)
+    }
+
+    fn pages(&self, caller: &Caller, name: &str, arguments: Value) -> Result<Vec<Hit>, Fault> {
+        let found: Vec<Page> = self.ask(caller, name, arguments)?;
+        Ok(found.into_iter().map(|Page { path, title }| Hit { path, title }).collect())
+    }
+}
+
+#[derive(Deserialize)]
+struct Page {
+    path: TreePath,
+    title: String,
+}
+
+#[derive(Deserialize)]
+struct Issues {
+    issues: Vec<Issue>,
+}
+
+#[derive(Deserialize)]
+struct Issue {
+    line: usize,
+    column: usize,
+    severity: String,
+    message: String,
+}
+
+impl Knowledge for Operations {
+    fn search(&self, caller: &Caller, words: &str) -> Result<Vec<Hit>, Fault> {
+        self.pages(caller, "search", json!({ "q": words, "limit": MAX_FOUND }))
+    }
+
+    fn tags(&self, caller: &Caller) -> Result<Vec<String>, Fault> {
+        Ok(Cx::new(&self.0, self.0.primary(), caller).index().tags()?)
+    }
+
+    fn tagged(&self, caller: &Caller, tag: &str) -> Result<Vec<Hit>, Fault> {
+        let mut found = Vec::new();
+        // The operation answers with so many at once.
+        while found.len() < MAX_TAGGED {
+            let arguments = json!({ "where": format!("$.tags[*]={tag}"), "limit": MAX_FOUND, "offset": found.len() });
+            let more = self.pages(caller, "query_meta", arguments)?;
+            let is_last = more.len() < MAX_FOUND;
+            found.extend(more);
+            if is_last {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Vec<Hit>, Fault> {
+        self.pages(caller, "backlinks", json!({ "path": page.as_str() }))
+    }
+
+    fn lint(&self, caller: &Caller, text: &str) -> Result<Vec<Finding>, Fault> {
+        let found: Issues = self.ask(caller, "lint", json!({ "content": text }))?;
+        let finding = |Issue { line, column, severity, message }| Finding { line, column, severity, message };
+        Ok(found.issues.into_iter().map(finding).collect())
+    }
+}

@@ -1,0 +1,135 @@
+//! Every version of a page that can be read, numbered, for those who show versions as files.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use svcfs_base::{ETag, Fault, Seq, Timestamp, TreePath, VersionId};
+use svcfs_store::{Memory, PathVersion};
+
+use super::MAX_VERSIONS;
+use crate::Vfs;
+
+/// Where the content of an earlier version is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum KeptContent {
+    /// In git.
+    Blob(ETag),
+    /// In the snapshot of a path at a moment.
+    Snapshot(TreePath, Timestamp),
+}
+
+/// A version that can be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptVersion {
+    /// Its place among all versions of the page, 1 for the oldest. Removals are versions too, so that numbers may be missing.
+    pub number: usize,
+    /// What it is called.
+    pub id: VersionId,
+    /// Who wrote it; empty where nobody knows any more.
+    pub author: String,
+    /// When, to the second.
+    pub time: Timestamp,
+    /// Where its content is.
+    pub content: KeptContent,
+}
+
+impl Vfs {
+    /// The versions of a path that can be read, oldest first; of more than 10,000 the newest. None where none are kept, or where
+    /// the path never was a file. Contents are not looked at.
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read.
+    pub fn kept_versions(&self, path: &TreePath) -> Result<Vec<KeptVersion>, Fault> {
+        self.committed()?;
+        match &self.core.memory {
+            Memory::Git { earlier, .. } => {
+                let kept: HashSet<_> = earlier.list(path)?.into_iter().collect();
+                self.numbered(path, |version| match version.id {
+                    VersionId::Commit(_) => version.new.map(KeptContent::Blob),
+                    VersionId::Moment(moment) if kept.contains(&moment) => {
+                        Some(KeptContent::Snapshot(path.clone(), moment))
+                    }
+                    VersionId::Moment(_) => None,
+                })
+            }
+            Memory::Snapshots { snapshots, .. } => {
+                let kept: HashSet<_> = snapshots.list(path)?.into_iter().collect();
+                let content = |version: &PathVersion| {
+                    kept.contains(&version.moment).then(|| KeptContent::Snapshot(path.clone(), version.moment))
+                };
+                self.numbered(path, content)
+            }
+            Memory::Nothing { .. } => Ok(Vec::new()),
+        }
+    }
+
+    fn numbered(
+        &self,
+        path: &TreePath,
+        content: impl Fn(&PathVersion) -> Option<KeptContent>,
+    ) -> Result<Vec<KeptVersion>, Fault> {
+        let recorded = self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS)?;
+        let count = match recorded.len() {
+            MAX_VERSIONS => self.core.log.count_versions(path)?.max(MAX_VERSIONS),
+            all => all,
+        };
+        let numbered = (count + 1 - recorded.len()..).zip(recorded.into_iter().rev());
+        let kept = numbered.filter_map(|(number, version)| {
+            let content = content(&version)?;
+            let PathVersion { id, actor, time, .. } = version;
+            Some(KeptVersion { number, id, author: actor.to_string(), time, content })
+        });
+        Ok(kept.collect())
+    }
+
+    /// The newest version of a path; none when it was never recorded. Removals are versions too.
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read.
+    pub fn newest_version(&self, path: &TreePath) -> Result<Option<super::Version>, Fault> {
+        self.committed()?;
+        let newest = self.core.log.versions(path, Seq(u64::MAX), 1)?;
+        Ok(newest.into_iter().next().map(super::Version::from))
+    }
+
+    /// Whether a path, or something below it, was ever recorded.
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read.
+    pub fn has_past(&self, path: &TreePath) -> Result<bool, Fault> {
+        self.committed()?;
+        Ok(self.core.log.knows(path)?)
+    }
+
+    /// The length of a kept content in bytes; of one in git without reading it.
+    ///
+    /// # Errors
+    /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
+    pub fn kept_size(&self, content: &KeptContent) -> Result<u64, Fault> {
+        match (content, &self.core.memory) {
+            (KeptContent::Blob(blob), Memory::Git { history, .. }) => history.blob_size(*blob)?.ok_or_else(gone),
+            (KeptContent::Blob(_) | KeptContent::Snapshot(..), _) => Ok(self.kept_content(content)?.len() as u64),
+        }
+    }
+
+    /// A kept content.
+    ///
+    /// # Errors
+    /// `NotFound` when it is not kept any more; `Internal` when git cannot be read.
+    pub fn kept_content(&self, content: &KeptContent) -> Result<Bytes, Fault> {
+        let found = match (content, &self.core.memory) {
+            (KeptContent::Blob(blob), Memory::Git { history, .. }) => history.blob(*blob)?,
+            (KeptContent::Snapshot(path, moment), Memory::Git { earlier: snapshots, .. })
+            | (KeptContent::Snapshot(path, moment), Memory::Snapshots { snapshots, .. }) => {
+                snapshots.read(path, *moment)?
+            }
+            (KeptContent::Blob(_), Memory::Snapshots { .. } | Memory::Nothing { .. })
+            | (KeptContent::Snapshot(..), Memory::Nothing { .. }) => None,
+        };
+        found.ok_or_else(gone)
+    }
+}
+
+fn gone() -> Fault {
+    Fault::not_found("this version is not kept any more")
+}

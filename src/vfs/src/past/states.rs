@@ -1,0 +1,104 @@
+//! The whole tree as it was.
+
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use svcfs_base::{CommitId, Fault, FileKind, Name, Timestamp, TreePath};
+use svcfs_store::PastEntry;
+
+use super::KeptContent;
+use crate::Vfs;
+
+/// The tree as it was at a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PastState {
+    /// The commit.
+    pub commit: CommitId,
+    /// When it was made, to the second.
+    pub time: Timestamp,
+}
+
+/// What stood under one name of a directory of such a tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastName {
+    /// The name.
+    pub name: Name,
+    /// Its content and what kind of file it was; none for a directory.
+    pub leaf: Option<(KeptContent, FileKind)>,
+}
+
+impl Vfs {
+    /// The tree that a text names: a moment (RFC 3339; also without `-` and `:`, as in `20261122T101500Z`), a date or a time without
+    /// a zone (UTC, what is left out is zero), a branch, a tag, or a commit by its hash or the first digits of it (4 or more).
+    /// At a moment, the tree is what the branch had at the end of that second. None when nothing is called so, when the branch did
+    /// not exist then, and where git keeps no history.
+    ///
+    /// # Errors
+    /// `Internal` when log or git cannot be read.
+    pub fn past_state(&self, text: &str) -> Result<Option<PastState>, Fault> {
+        self.committed()?;
+        let Some(history) = self.core.memory.git() else { return Ok(None) };
+        let commit = match moment(text) {
+            Some(moment) => {
+                let second = moment.as_second();
+                history.as_of(second, self.core.log.first_commit_after(second)?)?
+            }
+            None => match history.named(text)? {
+                Some(commit) => Some(commit),
+                None => history.find(text)?,
+            },
+        };
+        let state = |commit| Ok(PastState { commit, time: history.time_of(commit)? });
+        commit.map(state).transpose()
+    }
+
+    /// The entries of a directory of such a tree, in name order; none when there was no directory.
+    ///
+    /// # Errors
+    /// `Internal` when git cannot be read.
+    pub fn past_directory(&self, state: &PastState, path: &TreePath) -> Result<Option<Vec<PastName>>, Fault> {
+        let entries = self.core.git()?.directory(state.commit, path)?;
+        let named = |PastEntry { name, leaf }: PastEntry| {
+            let leaf = leaf.map(|(blob, kind)| (KeptContent::Blob(blob), kind));
+            PastName { name, leaf }
+        };
+        Ok(entries.map(|entries| entries.into_iter().map(named).collect()))
+    }
+}
+
+/// The moment a text names, if it names one.
+fn moment(text: &str) -> Option<Timestamp> {
+    if let Ok(moment) = text.parse() {
+        return Some(moment);
+    }
+    let civil = if text.contains('T') {
+        text.parse::<DateTime>().ok()?
+    } else if text.contains('-') {
+        text.parse::<Date>().ok()?.at(0, 0, 0, 0)
+    } else {
+        // Eight digits may be the beginning of a commit's hash.
+        return None;
+    };
+    civil.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::moment;
+
+    #[test]
+    fn a_moment_is_read_in_every_usual_form_and_nothing_else_is_taken_for_one() {
+        for (text, meant) in [
+            ("2026-11-22T10:15:00Z", "2026-11-22T10:15:00Z"),
+            ("20261122T101500Z", "2026-11-22T10:15:00Z"),
+            ("2026-11-22T12:15:00+02:00", "2026-11-22T10:15:00Z"),
+            ("2026-11-22T10:15:00", "2026-11-22T10:15:00Z"),
+            ("2026-11-22T10:15", "2026-11-22T10:15:00Z"),
+            ("2026-11-22", "2026-11-22T00:00:00Z"),
+        ] {
+            assert_eq!(moment(text).map(|moment| moment.to_string()).as_deref(), Some(meant), "{text}");
+        }
+        for text in ["20261122", "main", "cafe", "2026-13-01", "2026-11", "now", "", "2026-11-22T25:00", "T", "-"] {
+            assert_eq!(moment(text), None, "{text}");
+        }
+    }
+}
