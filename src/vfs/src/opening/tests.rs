@@ -1,6 +1,7 @@
 //! What a crash may leave behind, made by copying a running root and taking things away.
 #![expect(clippy::disallowed_methods, reason = "a crash is imitated by damaging a copy")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,20 +23,38 @@ pub(crate) fn crashed(space: &TestSpace) -> TempDir {
     copied(space.directory.path())
 }
 
-/// A copy of a root as it is at one moment. When something goes while it is copied, such as a pack that was merged into another,
-/// the copy shows no such moment, and is made anew.
+/// A copy of a root as it is at one moment. When something changes while it is copied, such as a pack that is merged into another or a
+/// log whose journal begins anew, the copy shows no such moment, and is made again.
 pub(crate) fn copied(root: &Path) -> TempDir {
     let from = format!("{}/.", root.display());
     for _ in 0..100 {
         let copy = tempfile::tempdir().unwrap();
+        let before = written(root);
         let output = Command::new("cp").env("LC_ALL", "C").args(["-a", &from]).arg(copy.path()).output().unwrap();
-        if output.status.success() {
-            return copy;
-        }
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(told.lines().all(|line| line.ends_with("No such file or directory")), "{told}");
+        if output.status.success() && before.is_some_and(|before| Some(before) == written(root)) {
+            return copy;
+        }
     }
     panic!("`{}` does not come to rest", root.display());
+}
+
+/// Which file stands where, and when it was written; none while files go.
+fn written(root: &Path) -> Option<BTreeMap<PathBuf, (u64, u64, i64, i64)>> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).ok()? {
+            let path = entry.ok()?.path();
+            let stat = fs::symlink_metadata(&path).ok()?;
+            if stat.is_dir() {
+                directories.push(path.clone());
+            }
+            found.insert(path, (stat.ino(), stat.size(), stat.ctime(), stat.ctime_nsec()));
+        }
+    }
+    Some(found)
 }
 
 pub(crate) fn reopened(directory: TempDir) -> TestSpace {
