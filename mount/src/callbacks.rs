@@ -17,6 +17,7 @@ use svcfs_base::{Caller, Durability, Fault, Kind};
 use svcfs_vfs::{SetAttributes, Special, SpecialKind, Vfs};
 
 use crate::answer::{Refusal, answer, answer_with};
+use crate::attributes::Attribute;
 use crate::convert::{KNOWN_TTL, PERMISSIONS, file_attr, flag_bits, handle, moment, node, open_mode, utf8, write_at};
 use crate::door::KernelDoor;
 use crate::session::Alive;
@@ -24,9 +25,6 @@ use crate::views::is_ours;
 
 /// Longest write of one request, in bytes; the most Linux sends.
 const MAX_WRITE_BYTES: u32 = 1 << 20;
-
-/// The extended attribute that says why the last save of a file was refused (gaps.md D6).
-const LINT_ATTRIBUTE: &str = "user.svc.lint";
 
 /// What is asked of the kernel where it offers it. Not asked for: the write-back cache (`flush` must find all bytes here), and
 /// locks (the kernel then keeps them itself, which is right for one machine).
@@ -392,33 +390,43 @@ impl Filesystem for Callbacks {
         answer("statfs", reply, || self.vfs.disk());
     }
 
-    fn getxattr(&self, _request: &Request, inode: INodeNo, attribute: &OsStr, room: u32, reply: ReplyXattr) {
+    fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, room: u32, reply: ReplyXattr) {
         answer("getxattr", reply, || {
-            let is_known = attribute == LINT_ATTRIBUTE;
-            let refusal = is_known.then(|| self.vfs.refusal(node(inode))).flatten();
-            refusal.map(|text| (text.into_bytes(), room)).ok_or(Errno::NO_XATTR)
+            let attribute = Attribute::of(name).ok_or(Errno::NO_XATTR)?;
+            let value = self.door.attribute(request, inode, attribute).map_err(gone)?;
+            value.map(|value| (value, room)).ok_or(Refusal::Word(Errno::NO_XATTR))
         });
     }
 
     fn listxattr(&self, _request: &Request, inode: INodeNo, room: u32, reply: ReplyXattr) {
         answer("listxattr", reply, || {
-            let names = self.vfs.refusal(node(inode)).map(|_| format!("{LINT_ATTRIBUTE}\0"));
-            Ok::<_, Fault>((names.unwrap_or_default().into_bytes(), room))
+            let names = self.door.node(inode).map_or(Ok(Vec::new()), |node| self.door.attributes(node));
+            names.map(|names| (names, room)).map_err(gone)
         });
     }
 
-    /// None can be set; told so once, the kernel does not ask again. Answered here because fuser would log it as a warning.
     fn setxattr(
         &self,
-        _request: &Request,
-        _inode: INodeNo,
-        _attribute: &OsStr,
-        _value: &[u8],
+        request: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+        value: &[u8],
         _flags: i32,
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        reply.error(Errno::ENOSYS);
+        answer("setxattr", reply, || {
+            // Not ENOSYS: told that, the kernel does not ask again.
+            let attribute = Attribute::of(name).ok_or(Errno::ENOTSUP)?;
+            self.door.set_attribute(request, inode, (attribute, Some(value)))
+        });
+    }
+
+    fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer("removexattr", reply, || {
+            let attribute = Attribute::of(name).ok_or(Errno::NO_XATTR)?;
+            self.door.set_attribute(request, inode, (attribute, None))
+        });
     }
 
     /// None is known. Some languages ask at every `open` whether it is a terminal; fuser would log each as a warning.

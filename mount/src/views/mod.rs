@@ -232,6 +232,16 @@ impl Views {
         self.knowledge.as_deref().ok_or_else(|| Fault::not_found("nobody here knows what is in the pages"))
     }
 
+    /// How many pages link to a page; none where nobody knows, and of what is not in the tree's history.
+    pub(crate) fn count_backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Option<String>, Fault> {
+        match &self.knowledge {
+            Some(knowledge) if page.is_page() && self.vfs.is_versioned(page) => {
+                Ok(Some(knowledge.backlinks(caller, page)?.len().to_string()))
+            }
+            Some(_) | None => Ok(None),
+        }
+    }
+
     /// What the views show of a directory of the tree, in name order: its versioned files, links and directories. None when there
     /// is no directory.
     fn directory(&self, path: &TreePath) -> Result<Option<Vec<(TreePath, EntryKind)>>, Fault> {

@@ -6,6 +6,7 @@
     reason = "the tests use the mount as programs do"
 )]
 
+mod attributes;
 mod authors;
 mod coherence;
 mod lifecycle;

@@ -281,7 +281,7 @@ fn a_refused_save_fails_at_close_and_says_why() {
     let length = rustix::fs::getxattr(space.at("a.md"), "user.svc.lint", &mut room).unwrap();
     assert_eq!(std::str::from_utf8(&room[..length]).unwrap(), "line 1: FORBIDDEN is not allowed");
     let length = rustix::fs::listxattr(space.at("a.md"), &mut room).unwrap();
-    assert_eq!(&room[..length], b"user.svc.lint\0");
+    assert!(std::str::from_utf8(&room[..length]).unwrap().split('\0').any(|name| name == "user.svc.lint"));
     assert_eq!(space.authors("a.md", 1).len(), 1, "history has the last good version only");
     fs::write(space.at("a.md"), "good again").unwrap();
     assert_eq!(rustix::fs::getxattr(space.at("a.md"), "user.svc.lint", &mut room), Err(Errno::NODATA));

@@ -118,7 +118,13 @@ impl Vfs {
             // What the disk refused a moment ago it may take now: nothing is promised before it did.
             is_awaited = true;
         }
-        let message = set.message.clone().unwrap_or_else(|| default_message(caller, &set.changes, &self.core));
+        let (said, message) = match &set.message {
+            Some(message) => (None, message.clone()),
+            None => match self.core.messages.of(caller, &set.changes) {
+                Some((key, message)) => (Some(key), message),
+                None => (None, default_message(caller, &set.changes, &self.core)),
+            },
+        };
         let is_alone = set.changes.len() == 1;
         let mut plan = Plan::new(&self.core, &self.gates, caller, is_exclusive);
         for change in set.changes {
@@ -174,6 +180,9 @@ impl Vfs {
             answer: is_awaited.then_some(sender),
         };
         self.core.queue.push(prepared, |prepared| self.core.show(prepared))?;
+        if let Some(said) = said {
+            self.core.messages.spent(&said);
+        }
         self.core.fail.pass(FailPoint::AcceptQueued);
         Ok(Waiting { answer: is_awaited.then_some(receiver), files, was_needed: true, made })
     }

@@ -14,6 +14,7 @@ use tracing::warn;
 use crate::committer::Commits;
 use crate::feed::Feed;
 use crate::locks::Locks;
+use crate::messages::Messages;
 use crate::overlay::{Leaf, Overlay};
 use crate::place::Places;
 use crate::queue::{Before, Queue, Until};
@@ -40,6 +41,8 @@ pub(crate) struct Core {
     pub(crate) uncommitted: Uncommitted,
     pub(crate) queue: Queue,
     pub(crate) feed: Feed,
+    /// What writers said of their next saves.
+    pub(crate) messages: Messages,
     /// Pages that were renamed to a scratch name, until their removal is recorded.
     pub(crate) departures: Mutex<BTreeMap<TreePath, Departure>>,
     /// Why the committer cannot go on, while it cannot.

@@ -11,6 +11,7 @@ mod core;
 mod feed;
 mod gate;
 mod locks;
+mod messages;
 mod nodes;
 mod opening;
 mod overlay;
@@ -28,8 +29,8 @@ pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
 pub use nodes::{DiskSpace, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, WriteAt};
 pub use past::{
-    Action, BlameLine, ChangeRecord, Changes, KeptContent, KeptVersion, PastName, PastState, Timeline, TimelineEvent,
-    Version,
+    Action, BlameLine, ChangeRecord, Changes, KeptContent, KeptVersion, Newest, PastName, PastState, Timeline,
+    TimelineEvent, Version,
 };
 pub use progress::{OnProgress, Progress};
 pub use svcfs_store::{Activity, DayActivity, PageActivity, Selection, Special, SpecialKind, Strategy};
@@ -132,6 +133,7 @@ impl Vfs {
             uncommitted: crate::uncommitted::Uncommitted::default(),
             queue: crate::queue::Queue::default(),
             feed,
+            messages: messages::Messages::default(),
             departures: Mutex::default(),
             trouble: Mutex::default(),
             stuck: Mutex::default(),

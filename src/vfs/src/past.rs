@@ -14,7 +14,7 @@ use svcfs_base::{Actor, Door, ETag, Fault, Seq, Timestamp, TreePath, VersionId};
 use svcfs_store::{ChangePage, PathChange};
 
 pub use blame::BlameLine;
-pub use kept::{KeptContent, KeptVersion};
+pub use kept::{KeptContent, KeptVersion, Newest};
 pub use states::{PastName, PastState};
 pub use timeline::{Event as TimelineEvent, Timeline};
 pub use versions::Version;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Seq, Timestamp, TreePath, VersionId};
 use svcfs_store::{Memory, PathVersion};
 
-use super::MAX_VERSIONS;
+use super::{MAX_VERSIONS, Version};
 use crate::Vfs;
 
 /// Where the content of an earlier version is kept.
@@ -31,6 +31,15 @@ pub struct KeptVersion {
     pub time: Timestamp,
     /// Where its content is.
     pub content: KeptContent,
+}
+
+/// The newest version of a path that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Newest {
+    /// Who, when and what for.
+    pub version: Version,
+    /// Its content.
+    pub etag: ETag,
 }
 
 impl Vfs {
@@ -82,14 +91,32 @@ impl Vfs {
         Ok(kept.collect())
     }
 
-    /// The newest version of a path; none when it was never recorded. Removals are versions too.
+    /// The newest version of a path, waiting until what was accepted of it is one; none when it was never recorded, or is removed.
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read; `Unavailable` when the disk does not answer in time.
+    pub fn newest_version(&self, path: &TreePath) -> Result<Option<Newest>, Fault> {
+        if self.is_pending(path) {
+            self.committed()?;
+        }
+        self.newest(path)
+    }
+
+    /// The same without waiting: none while something accepted of it is no version yet.
     ///
     /// # Errors
     /// `Internal` when the log cannot be read.
-    pub fn newest_version(&self, path: &TreePath) -> Result<Option<super::Version>, Fault> {
-        self.committed()?;
-        let newest = self.core.log.versions(path, Seq(u64::MAX), 1)?;
-        Ok(newest.into_iter().next().map(super::Version::from))
+    pub fn known_version(&self, path: &TreePath) -> Result<Option<Newest>, Fault> {
+        if self.is_pending(path) { Ok(None) } else { self.newest(path) }
+    }
+
+    fn is_pending(&self, path: &TreePath) -> bool {
+        self.core.overlay.get(path).is_some() || self.core.uncommitted.get(path, Seq(0)).is_some()
+    }
+
+    fn newest(&self, path: &TreePath) -> Result<Option<Newest>, Fault> {
+        let newest = self.core.log.versions(path, Seq(u64::MAX), 1)?.into_iter().next();
+        Ok(newest.and_then(|version| Some(Newest { etag: version.new?, version: version.into() })))
     }
 
     /// Whether a path, or something below it, was ever recorded.

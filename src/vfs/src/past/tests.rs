@@ -165,7 +165,7 @@ fn versions_are_numbered_with_their_removals_and_those_that_can_be_read_are_told
     let told: Vec<_> =
         kept.iter().map(|version| (version.number, space.vfs.kept_size(&version.content).unwrap())).collect();
     assert_eq!(told, [(1, 3), (3, 5)]);
-    assert_eq!(space.vfs.newest_version(&at("a.md")).unwrap().unwrap().hash, kept[1].id);
+    assert_eq!(space.vfs.newest_version(&at("a.md")).unwrap().unwrap().version.hash, kept[1].id);
     assert!(space.vfs.has_past(&at("a.md")).unwrap() && !space.vfs.has_past(&at("b.md")).unwrap());
     let lost = KeptContent::Blob(svcfs_base::ETag::of(b"never written"));
     assert_eq!(space.vfs.kept_content(&lost).unwrap_err().kind(), svcfs_base::Kind::NotFound);

@@ -1,0 +1,108 @@
+//! Extended attributes that svcfs gives its files: `user.svc.…`.
+//!
+//! One rule: what is listed costs no wait, because `cp -a` and `rsync -X` read every attribute that is listed, of every file. Those
+//! programs also set what they read on the copy: what cannot be set is therefore taken, and nothing comes of it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use fuser::{Errno, INodeNo, Request};
+use svcfs_base::Fault;
+use svcfs_vfs::NodeId;
+
+use crate::answer::Refusal;
+use crate::convert::utf8;
+use crate::door::KernelDoor;
+
+/// What the names of ours begin with.
+const OURS: &str = "user.svc.";
+
+/// One of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attribute {
+    /// The hash of the recorded content, as the ETag of other doors.
+    ETag,
+    /// The newest version: its commit.
+    Version,
+    /// Who wrote it.
+    Actor,
+    /// Why the last save was refused (gaps.md D6).
+    Lint,
+    /// How many pages link to this one.
+    Backlinks,
+    /// What the caller's next save is for; the one that can be set.
+    Message,
+    /// Begins like ours, and is none.
+    Unknown,
+}
+
+impl Attribute {
+    /// The attribute of a name; none when the name is not one of ours.
+    pub(crate) fn of(name: &OsStr) -> Option<Self> {
+        Some(match name.to_str()?.strip_prefix(OURS)? {
+            "etag" => Self::ETag,
+            "version" => Self::Version,
+            "actor" => Self::Actor,
+            "lint" => Self::Lint,
+            "backlinks" => Self::Backlinks,
+            "message" => Self::Message,
+            _ => Self::Unknown,
+        })
+    }
+}
+
+impl KernelDoor {
+    /// The value of one of our attributes; none when the file does not have it.
+    pub(crate) fn attribute(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        attribute: Attribute,
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let Ok(node) = self.node(inode) else { return Ok(None) };
+        let path = self.vfs.path_of(node)?;
+        let newest = || self.vfs.newest_version(&path);
+        let value = match attribute {
+            Attribute::ETag => newest()?.map(|newest| newest.etag.to_string()),
+            Attribute::Version => newest()?.map(|newest| newest.version.hash.to_string()),
+            Attribute::Actor => newest()?.map(|newest| newest.version.author),
+            Attribute::Lint => self.vfs.refusal(node),
+            Attribute::Backlinks => self.views.count_backlinks(&self.user(request.uid()), &path)?,
+            Attribute::Message => self.vfs.announced_save(&self.author(request), &path),
+            Attribute::Unknown => None,
+        };
+        Ok(value.map(String::into_bytes))
+    }
+
+    /// The names of ours that a file has and that are told at once, each ended by NUL.
+    pub(crate) fn attributes(&self, node: NodeId) -> Result<Vec<u8>, Fault> {
+        let mut names = Vec::new();
+        let mut add = |name: &str| names.extend([OURS, name, "\0"].concat().into_bytes());
+        if self.vfs.known_version(&self.vfs.path_of(node)?)?.is_some() {
+            ["etag", "version", "actor"].into_iter().for_each(&mut add);
+        }
+        if self.vfs.refusal(node).is_some() {
+            add("lint");
+        }
+        Ok(names)
+    }
+
+    /// Sets one of our attributes, or takes it away.
+    pub(crate) fn set_attribute(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        (attribute, value): (Attribute, Option<&[u8]>),
+    ) -> Result<(), Refusal> {
+        let node = self.node(inode)?;
+        match attribute {
+            Attribute::Message => {
+                let path = self.vfs.path_of(node)?;
+                let text = value.map(|value| utf8(OsStr::from_bytes(value))).transpose()?;
+                Ok(self.vfs.announce_save(&self.author(request), &path, text)?)
+            }
+            Attribute::ETag | Attribute::Version | Attribute::Actor | Attribute::Lint | Attribute::Backlinks => Ok(()),
+            Attribute::Unknown => Err(Refusal::Word(Errno::ENOTSUP)),
+        }
+    }
+}
