@@ -1,12 +1,14 @@
-//! The benchmark behind docs/benchmarks.md: what `svcfs bench` measures, and what takes longer, beside what issue 3 asks for.
+//! The benchmark behind docs/benchmarks.md: what `svcfs bench` measures, and what takes longer, beside what the issues ask for.
 //!
 //! One rule: every row measures and checks itself; a run in which history lacks one commit ends without a table.
 #![expect(clippy::disallowed_methods, reason = "it writes beside svcfs, and measures the disk without it")]
 
 mod committer;
 mod document;
+mod files;
 mod goals;
 mod mounted;
+mod passthrough;
 mod past;
 mod pauses;
 mod plan;
@@ -27,6 +29,7 @@ use svcfs_measure::writing::{self, Writing};
 use svcfs_work::Stop;
 
 use crate::committer::Committer;
+use crate::files::Files;
 use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
@@ -75,6 +78,8 @@ enum Part {
     Large,
     /// Copies and renames through the mount
     Mounted,
+    /// Files on the mount, beside the disk and a mount that passes everything on
+    Files,
     /// The longest waits of a single writer
     Pauses,
     /// Questions about history, beside git
@@ -90,6 +95,7 @@ struct Measured {
     scale: Option<Scale>,
     large: Option<scale::Measured>,
     mounted: Option<Mounted>,
+    files: Option<Files>,
     pauses: Option<Pauses>,
     past: Option<Past>,
 }
@@ -150,6 +156,7 @@ impl Measured {
                 }
             }
             Part::Mounted => self.mounted = Some(mounted::measure(&run, extent)?),
+            Part::Files => self.files = Some(files::measure(&run, extent)?),
             Part::Pauses => self.pauses = Some(pauses::measure(&run, extent)?),
             Part::History => self.past = Some(past::measure(&run, extent)?),
         }
@@ -163,7 +170,7 @@ impl Measured {
 fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     let mut text: String = facts.iter().map(|(name, fact)| format!("- {name}: {fact}\n")).collect();
     text.push('\n');
-    let Measured { writing, reading, committer, scale, large, mounted, pauses, past } = measured;
+    let Measured { writing, reading, committer, scale, large, mounted, files, pauses, past } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(Writing::tables));
     tables.extend(committer.iter().map(Committer::table));
@@ -173,6 +180,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         (None, None) => {}
     }
     tables.extend(mounted.iter().map(Mounted::table));
+    tables.extend(files.iter().map(Files::table));
     tables.extend(pauses.iter().map(Pauses::table));
     tables.extend(reading.iter().flat_map(Reading::tables));
     tables.extend(past.iter().map(Past::table));
