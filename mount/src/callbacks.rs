@@ -344,8 +344,8 @@ impl Filesystem for Callbacks {
         answer("release", reply, || self.vfs.release(&author, handle(file)));
     }
 
-    fn opendir(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply.opened(self.door.listings.open(), FopenFlags::empty());
+    fn opendir(&self, _request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.opened(self.door.listings.open(), self.door.cached_listing(inode));
     }
 
     fn readdir(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectory) {

@@ -187,6 +187,15 @@ impl KernelDoor {
         Ok(file_attr(node, &attributes))
     }
 
+    /// How the kernel may keep a listing: until a name in it comes or goes, which it knows itself or is told by the follower. Not at all while
+    /// the follower is behind: then it lets go of what it has, and asks. Nor what a view makes up anew each time.
+    pub(crate) fn cached_listing(&self, inode: INodeNo) -> FopenFlags {
+        if is_ours(inode.0) || self.progress.done() < self.vfs.feed().last() {
+            return FopenFlags::empty();
+        }
+        FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE
+    }
+
     /// An open directory; reading it from the start (also after `rewinddir`) looks at it anew.
     pub(crate) fn listing(&self, request: &Request, inode: INodeNo, at: (FileHandle, u64)) -> Result<Listing, Fault> {
         let (handle, offset) = at;

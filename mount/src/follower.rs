@@ -110,7 +110,8 @@ fn invalidate_change(vfs: &Vfs, kernel: &Kernel, change: &EventChange) {
     while let Some(above) = name.parent() {
         if vfs.node_at(&above).is_some() {
             kernel.forget_name(vfs, &above, name.name());
-            kernel.forget_attributes(vfs, &above);
+            // Its listing, too.
+            kernel.forget_content(vfs, &above);
             return;
         }
         name = above;

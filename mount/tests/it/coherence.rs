@@ -20,6 +20,34 @@ fn an_open_after_an_acknowledged_write_of_another_door_reads_the_new_bytes() {
 }
 
 #[test]
+fn a_listing_after_an_acknowledged_change_of_another_door_has_the_new_names() {
+    let Some(space) = Mounted::new() else { return };
+    fs::create_dir(space.at("dir")).unwrap();
+    let names = || {
+        let mut names: Vec<_> =
+            fs::read_dir(space.at("dir")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    for n in 0..100 {
+        let name = format!("dir/{n:03}.md");
+        space.put(&name, "text");
+        assert_eq!(names().len(), 1 + n / 2, "after `{name}` came");
+        // Once more, from what the kernel kept.
+        assert_eq!(names().len(), 1 + n / 2);
+        if n % 2 == 0 {
+            space.remove(&name);
+            assert_eq!(names().len(), n / 2, "after `{name}` went");
+        }
+        // Its own changes the kernel knows itself.
+        fs::write(space.at("dir/own.txt"), "own").unwrap();
+        assert_eq!(names().last().unwrap(), "own.txt");
+        fs::remove_file(space.at("dir/own.txt")).unwrap();
+        assert!(names().iter().all(|name| name != "own.txt"));
+    }
+}
+
+#[test]
 fn a_file_held_open_and_cached_shows_another_doors_bytes_and_size() {
     let Some(space) = Mounted::new() else { return };
     space.put("page.md", "first");
