@@ -26,6 +26,7 @@ mod door;
 mod follower;
 mod listings;
 mod mountpoint;
+mod outside;
 mod session;
 mod views;
 mod writers;
@@ -34,6 +35,7 @@ mod writers;
 mod tests;
 
 pub use actors::Attribution;
-pub use mountpoint::{MountError, abort, check_mountpoint, is_dead_mount, unmount};
+pub use mountpoint::{MountError, abort, check_mountpoint, is_dead_mount, is_mounted, unmount};
+pub use outside::Outside;
 pub use session::{Mount, Options};
 pub use views::{Finding, Hit, Knowledge};

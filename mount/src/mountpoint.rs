@@ -11,6 +11,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
+use crate::outside::Outside;
+
 /// The kind of filesystem in the mount table, after `fuse.`; how [`unmount`] knows one of ours.
 pub(crate) const FILESYSTEM_NAME: &str = "svcfs";
 
@@ -27,8 +29,12 @@ pub enum MountError {
     NotADirectory(PathBuf),
     #[error("mountpoint `{0}` is not empty: its files would be hidden while mounted; choose an empty directory")]
     NotEmpty(PathBuf),
-    #[error("mountpoint `{mountpoint}` overlaps the root `{root}`; choose a directory outside, such as `{root}.mnt`")]
+    #[error(
+        "mountpoint `{mountpoint}` overlaps the root `{root}`; choose a directory outside, such as `{root}.mnt`, or start the server with the root itself as its mountpoint"
+    )]
     OverlapsRoot { mountpoint: PathBuf, root: PathBuf },
+    #[error("covering the root `{0}` with its own mount needs root; choose a directory outside, such as `{0}.mnt`")]
+    NeedsRoot(PathBuf),
     #[error("`{0}` is mounted by svcfs already; `svcfs unmount {0}` takes it away")]
     AlreadyMounted(PathBuf),
     #[error(
@@ -58,11 +64,15 @@ pub enum MountError {
 }
 
 /// Checks that a space with this root, which need not exist yet, may be mounted here, and answers with the mountpoint's canonical
-/// path. A mount of ours whose server died is taken away first.
+/// path. A mount of ours whose server died is taken away first. The root itself may be covered from [`Outside::of`] it.
 ///
 /// # Errors
 /// Why not: the mountpoint is missing, no directory, not empty, in use, or overlaps the root.
-pub fn check_mountpoint(mountpoint: &Path, root: &Path) -> Result<PathBuf, MountError> {
+pub fn check_mountpoint(mountpoint: &Path, root: &Path, outside: &Outside) -> Result<PathBuf, MountError> {
+    outside.visit(|| check(mountpoint, root, outside))
+}
+
+fn check(mountpoint: &Path, root: &Path, outside: &Outside) -> Result<PathBuf, MountError> {
     let at = canonical(mountpoint)?;
     match look(&at)? {
         Look::Dead => {
@@ -78,6 +88,9 @@ pub fn check_mountpoint(mountpoint: &Path, root: &Path) -> Result<PathBuf, Mount
         Look::Answers(_) => {}
     }
     let root = root.canonicalize().or_else(|_| std::path::absolute(root)).map_err(|source| unreadable(root, source))?;
+    if at == root && outside.is_elsewhere() {
+        return Ok(at);
+    }
     if root.starts_with(&at) || at.starts_with(&root) {
         return Err(MountError::OverlapsRoot { mountpoint: at, root });
     }
@@ -86,6 +99,11 @@ pub fn check_mountpoint(mountpoint: &Path, root: &Path) -> Result<PathBuf, Mount
         return Err(MountError::NotEmpty(at));
     }
     Ok(at)
+}
+
+/// Whether a mount of svcfs is at a path.
+pub fn is_mounted(mountpoint: &Path) -> bool {
+    canonical(mountpoint).is_ok_and(|at| connection(&at).is_ok_and(|connection| connection.is_some()))
 }
 
 /// Whether a mount of svcfs is at a path whose server is gone, or never answers.
@@ -186,7 +204,7 @@ fn unmount_as_user(at: &Path) -> Result<(), MountError> {
 }
 
 /// The path without links. The last component of a dead mount cannot be resolved; it is no link.
-fn canonical(path: &Path) -> Result<PathBuf, MountError> {
+pub(crate) fn canonical(path: &Path) -> Result<PathBuf, MountError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => MountError::Missing(path.to_owned()),
         _ => unreadable(path, error),
@@ -202,7 +220,7 @@ fn canonical(path: &Path) -> Result<PathBuf, MountError> {
 
 /// The kernel's number of the connection behind the newest mount at a path; none when that is not one of svcfs.
 pub(crate) fn connection(at: &Path) -> Result<Option<u32>, MountError> {
-    let table = fs::read("/proc/self/mountinfo").map_err(|source| unreadable(at, source))?;
+    let table = fs::read("/proc/thread-self/mountinfo").map_err(|source| unreadable(at, source))?;
     Ok(String::from_utf8_lossy(&table).lines().rev().find_map(|line| mounted(line, at)).flatten())
 }
 

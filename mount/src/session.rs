@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
 
-use fuser::{BackgroundSession, Config, MountOption, SessionACL};
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use svcfs_base::{Clock, Durability};
 use svcfs_vfs::Vfs;
 
@@ -17,6 +17,7 @@ use crate::callbacks::Callbacks;
 use crate::door::KernelDoor;
 use crate::follower::{Follower, Progress};
 use crate::mountpoint::{FILESYSTEM_NAME, MountError, check_mountpoint, connection, detach};
+use crate::outside::Outside;
 use crate::views::Knowledge;
 
 /// How a space is mounted.
@@ -35,6 +36,8 @@ pub struct Options {
     pub is_for_everybody: bool,
     /// Whose name a change gets.
     pub attribution: Attribution,
+    /// Where the mount is made.
+    pub outside: Outside,
     /// Called when the mount is over, however it came to its end; from a thread that ends with it.
     pub on_end: Option<Arc<dyn Fn() + Send + Sync>>,
     /// Who knows what is in the pages; without, what only knowledge can show is not there.
@@ -51,6 +54,7 @@ impl Options {
             is_without_programs: false,
             is_for_everybody: false,
             attribution: Attribution::default(),
+            outside: Outside::default(),
             on_end: None,
             knowledge: None,
         }
@@ -64,6 +68,7 @@ pub struct Mount {
     mountpoint: PathBuf,
     /// What the kernel calls it; another mount may be at the same path by the time this one is over.
     connection: Option<u32>,
+    outside: Outside,
     follower: Option<Follower>,
     /// Disconnected when the session has answered its last request.
     ended: Receiver<Infallible>,
@@ -81,25 +86,29 @@ impl Mount {
     /// # Errors
     /// When the directory does not serve (each variant of [`MountError`] says what to do), or the system refuses.
     pub fn start(vfs: Arc<Vfs>, mountpoint: &Path, options: &Options) -> Result<Self, MountError> {
-        let mountpoint = check_mountpoint(mountpoint, vfs.root())?;
+        let mountpoint = check_mountpoint(mountpoint, vfs.root(), &options.outside)?;
         let failed = |source| MountError::Mount { mountpoint: mountpoint.clone(), source };
         let progress = Progress::at(vfs.feed().last());
         let (alive, ended) = channel();
         let alive = Alive { open: Some(alive), on_end: options.on_end.clone() };
         let door = KernelDoor::new(vfs.clone(), options, progress.clone());
         let callbacks = Callbacks::new(door.clone(), alive);
-        let session = match fuser::spawn_mount(callbacks, &mountpoint, &config(options, vfs.root())) {
+        let config = config(options, vfs.root());
+        let (session, connection) = options.outside.visit(|| match Session::new(callbacks, &mountpoint, &config) {
             // fusermount's only refusal of this kind; those of the system have a number.
             Err(error) if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() => {
-                return Err(MountError::NotForEverybody(mountpoint));
+                Err(MountError::NotForEverybody(mountpoint.clone()))
             }
-            started => started.map_err(failed)?,
-        };
+            mounted => Ok((mounted.map_err(failed)?, connection(&mountpoint)?)),
+        })?;
+        // Not out there: its threads read and write the root.
+        let session = session.spawn().map_err(failed)?;
         let session = ManuallyDrop::new(session);
-        let connection = connection(&mountpoint)?;
         let place = mountpoint.clone();
+        let outside = options.outside.clone();
+        let (follower, is_stopped) = (None, false);
         let mut mount =
-            Self { vfs, door, mountpoint: place, connection, follower: None, ended, session, is_stopped: false };
+            Self { vfs, door, mountpoint: place, connection, outside, follower, ended, session, is_stopped };
         let follower = Follower::start(&mount.vfs, (mount.session.notifier(), mount.door.entrance), progress);
         mount.follower = Some(follower.map_err(failed)?);
         tracing::info!(mountpoint = %mount.mountpoint.display(), "mounted");
@@ -144,13 +153,14 @@ impl Mount {
 
     /// Somebody else may have unmounted it already, and even have mounted another at the same place.
     fn detach(&self) -> Result<(), MountError> {
-        if self.is_over() || connection(&self.mountpoint).is_ok_and(|found| found != self.connection) {
+        let (at, known) = (&self.mountpoint, self.connection);
+        if self.is_over() {
             return Ok(());
         }
-        match detach(&self.mountpoint) {
+        self.outside.visit(|| match connection(at).and_then(|found| if found == known { detach(at) } else { Ok(()) }) {
             Ok(()) | Err(MountError::NotMounted(_) | MountError::Missing(_)) => Ok(()),
             Err(error) => Err(error),
-        }
+        })
     }
 }
 

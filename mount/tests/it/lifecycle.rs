@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use svcfs_base::{Door, TreePath};
-use svcfs_mount::{Mount, MountError, Options, check_mountpoint, unmount};
+use svcfs_mount::{Mount, MountError, Options, Outside, check_mountpoint, unmount};
 
 use crate::mounted::{LIMIT, Mounted, can_mount, open, options, wait_for};
 
@@ -41,19 +41,19 @@ fn a_directory_that_does_not_serve_is_refused_with_advice() {
         (
             "root",
             format!(
-                "mountpoint `{shown}/root` overlaps the root `{root}`; choose a directory outside, such as `{root}.mnt`"
+                "mountpoint `{shown}/root` overlaps the root `{root}`; choose a directory outside, such as `{root}.mnt`, or start the server with the root itself as its mountpoint"
             ),
         ),
         (
             "root/inside",
             format!(
-                "mountpoint `{shown}/root/inside` overlaps the root `{root}`; choose a directory outside, such as `{root}.mnt`"
+                "mountpoint `{shown}/root/inside` overlaps the root `{root}`; choose a directory outside, such as `{root}.mnt`, or start the server with the root itself as its mountpoint"
             ),
         ),
         (
             "",
             format!(
-                "mountpoint `{shown}` overlaps the root `{root}`; choose a directory outside, such as `{root}.mnt`"
+                "mountpoint `{shown}` overlaps the root `{root}`; choose a directory outside, such as `{root}.mnt`, or start the server with the root itself as its mountpoint"
             ),
         ),
     ] {
@@ -188,7 +188,7 @@ fn a_mount_whose_server_never_answers_is_refused_and_can_be_taken_away() {
     let mut helper = helper(folder.path()).env(STOPS, "").spawn().unwrap();
     let stat = format!("/proc/{}/stat", helper.id());
     wait_for(|| fs::read_to_string(&stat).unwrap().contains(") T "));
-    let refusal = check_mountpoint(&at, &folder.path().join("root")).unwrap_err();
+    let refusal = check_mountpoint(&at, &folder.path().join("root"), &Outside::default()).unwrap_err();
     assert!(matches!(refusal, MountError::Silent(_)), "{refusal}");
     // A program that waits for the server is let go.
     let waiting = thread::spawn({

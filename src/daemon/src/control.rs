@@ -21,6 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
+use svcfs_mount::Outside;
 use svcfs_store::StatePaths;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;
@@ -126,7 +127,7 @@ async fn accept(listener: UnixListener, mounts: Arc<Mounts>) {
 }
 
 async fn serve(stream: UnixStream, mounts: Arc<Mounts>) {
-    let refusal = refusal(&stream);
+    let refusal = refusal(&stream, mounts.outside());
     let answer = service_fn(move |request| {
         let mounts = Arc::clone(&mounts);
         async move {
@@ -142,13 +143,13 @@ async fn serve(stream: UnixStream, mounts: Arc<Mounts>) {
 }
 
 /// Why whoever is at the other end is not answered.
-fn refusal(stream: &UnixStream) -> Option<&'static str> {
+fn refusal(stream: &UnixStream, outside: &Outside) -> Option<&'static str> {
     match stream.peer_cred() {
         Ok(peer) if peer.uid() != 0 && peer.uid() != nix::unistd::geteuid().as_raw() => {
             tracing::warn!(uid = peer.uid(), "a user who may not asked for a mount");
             Some("the server is another user's: only that user and root may ask it to mount")
         }
-        Ok(peer) => peer.pid().is_some_and(sees_other_mounts).then_some(ELSEWHERE),
+        Ok(peer) => peer.pid().is_some_and(|peer| sees_other_mounts(peer, outside)).then_some(ELSEWHERE),
         Err(error) => {
             tracing::warn!(%error, "somebody unknown asked for a mount");
             Some("the server cannot tell who you are")
@@ -157,10 +158,9 @@ fn refusal(stream: &UnixStream) -> Option<&'static str> {
 }
 
 /// Whether a process would not see what this one mounts (mount_namespaces(7)).
-fn sees_other_mounts(process: i32) -> bool {
-    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    let (theirs, ours) = (namespace(&process.to_string()), namespace("self"));
-    theirs.is_some() && ours.is_some() && theirs != ours
+fn sees_other_mounts(process: i32, outside: &Outside) -> bool {
+    let (theirs, ours) = (fs::read_link(format!("/proc/{process}/ns/mnt")), outside.name());
+    theirs.is_ok_and(|theirs| ours.is_ok_and(|ours| theirs != ours))
 }
 
 async fn answer(request: Request<Incoming>, mounts: Arc<Mounts>) -> Result<Response<Full<Bytes>>, http::Error> {

@@ -11,8 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use svcfs_base::SystemClock;
 use svcfs_knowledge::kernel::Server;
-use svcfs_mount::{Mount, MountError};
-
+use svcfs_mount::{Mount, MountError, Outside};
 use tokio::sync::Notify;
 
 use crate::failure::{Exit, Failure};
@@ -26,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Every mount of one root, and what others are told of them.
 pub struct Mounts {
     server: Arc<Server>,
+    outside: Outside,
     /// Rung when a mount is over.
     over: Arc<Notify>,
     held: Mutex<Held>,
@@ -56,8 +56,8 @@ impl Held {
 
 impl Mounts {
     /// Of a server whose first space is not mounted yet.
-    pub fn of(server: &Arc<Server>) -> Arc<Self> {
-        Arc::new(Self { server: Arc::clone(server), over: Arc::default(), held: Mutex::default() })
+    pub fn of(server: &Arc<Server>, outside: Outside) -> Arc<Self> {
+        Arc::new(Self { server: Arc::clone(server), outside, over: Arc::default(), held: Mutex::default() })
     }
 
     /// Mounts the root at one more place, and answers with the place's name without links.
@@ -71,6 +71,7 @@ impl Mounts {
         }
         let over = Arc::clone(&self.over);
         let mut options = manner.clone().options(Arc::new(SystemClock));
+        options.outside = self.outside.clone();
         options.on_end = Some(Arc::new(move || over.notify_one()));
         options.knowledge = Some(Arc::new(Operations(Arc::clone(&self.server))));
         let mount = Mount::start(Arc::clone(&self.server.primary().vfs), mountpoint, &options)?;
@@ -102,6 +103,11 @@ impl Mounts {
         let mut held = self.held.lock();
         held.announced = Some(presence::announce(self.server.primary().vfs.root(), url, held.mounted())?);
         Ok(())
+    }
+
+    /// Where mounts are made.
+    pub const fn outside(&self) -> &Outside {
+        &self.outside
     }
 
     /// Where the root is mounted.

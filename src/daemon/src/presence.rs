@@ -126,6 +126,17 @@ pub fn announced(root: &Path) -> Option<Served> {
     serde_json::from_slice(&fs::read(path(root)).ok()?).ok()
 }
 
+/// Takes away the mount that a killed server left over its root.
+///
+/// # Errors
+/// When the system refuses.
+pub fn uncover(root: &Path) -> Result<(), Failure> {
+    if svcfs_mount::is_dead_mount(root) {
+        svcfs_mount::unmount(root)?;
+    }
+    Ok(())
+}
+
 /// Helps a server that was killed and cannot end to its end, so that it lets go of the root: see [`svcfs_mount::abort`]. Answers with
 /// the dead mounts that it left behind.
 ///

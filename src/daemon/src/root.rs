@@ -107,6 +107,7 @@ pub fn settings(root: &Path, config: Option<&Path>, overrides: Overrides) -> Res
 /// # Errors
 /// `Refused`, with what to do.
 pub fn must_be_initialised(root: &Path) -> Result<(), Failure> {
+    must_be_no_file(root)?;
     if root.join(".svc").is_dir() {
         return Ok(());
     }
@@ -114,7 +115,6 @@ pub fn must_be_initialised(root: &Path) -> Result<(), Failure> {
     let told = if root.is_dir() {
         format!("`{text}` is not a knowledge root; `svcfs init --root {text}` makes it one and keeps what is in it")
     } else {
-        must_be_no_file(root)?;
         format!("root `{text}` does not exist; `svcfs init --root {text}` makes it, or name another with --root")
     };
     Err(Failure::saying(Exit::Refused, told))
@@ -122,6 +122,17 @@ pub fn must_be_initialised(root: &Path) -> Result<(), Failure> {
 
 /// Refuses a root that is there and cannot be one.
 fn must_be_no_file(root: &Path) -> Result<(), Failure> {
+    if svcfs_mount::is_mounted(root) {
+        let text = root.display();
+        let told = if svcfs_mount::is_dead_mount(root) {
+            format!("`{text}` is covered by the mount of a server that was killed; `svcfs unmount {text}` uncovers it")
+        } else {
+            format!(
+                "`{text}` is a mount of svcfs and no root; what a server mounts is asked over HTTP (`svcfs call --url`)"
+            )
+        };
+        return Err(Failure::saying(Exit::Refused, told));
+    }
     if root.exists() && !root.is_dir() {
         let told = format!("root `{}` is a file, not a directory; name a directory", root.display());
         return Err(Failure::saying(Exit::Refused, told));

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use sd_notify::NotifyState;
+use svcfs_mount::Outside;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -30,9 +31,9 @@ pub struct Running {
 }
 
 impl Running {
-    /// A root without any doors.
-    pub fn with(root: Root) -> Self {
-        let mounts = Mounts::of(root.server());
+    /// A root without any doors, and where it may be mounted.
+    pub fn with(root: Root, outside: Outside) -> Self {
+        let mounts = Mounts::of(root.server(), outside);
         Self { root, mounts, http: None, control: None }
     }
 }

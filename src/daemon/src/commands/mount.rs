@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
 use svcfs_config::{Overrides, Settings};
+use svcfs_mount::Outside;
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::{Exit, Failure};
@@ -65,6 +66,7 @@ impl Mount {
         if dry_run {
             return Ok(());
         }
+        presence::uncover(&path)?;
         must_be_initialised(&path)?;
         let place = std::path::absolute(&mountpoint).context("the current directory is gone")?;
         if config.is_some() && control::is_there(&path) {
@@ -77,11 +79,13 @@ impl Mount {
         if background {
             return output::say(&background::mount(&path, &mountpoint, config.as_deref(), &manner)?);
         }
+        // Before there is any other thread.
+        let outside = Outside::of(&path, &mountpoint)?;
         let settings = settings(&path, config.as_deref(), Overrides::default())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen(false)?;
         let left = presence::bury(&path)?;
-        let mut running = Running::with(open(&path, settings)?);
+        let mut running = Running::with(open(&path, settings)?, outside);
         let outcome = running.mounts.add(&mountpoint, manner).and_then(|at| {
             running.mounts.take_up(left);
             let root = running.root.space().vfs.root();

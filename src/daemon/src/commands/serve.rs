@@ -11,6 +11,7 @@ use clap::Args;
 use sd_notify::NotifyState;
 use svcfs_config::templates::{self, Template};
 use svcfs_config::{Host, Overrides, ServerSettings};
+use svcfs_mount::Outside;
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
 
@@ -27,6 +28,7 @@ const EXAMPLES: &str = "\
 Examples:
   svcfs serve                                 ./knowledge on http://127.0.0.1:3333
   svcfs serve -r notes --mount ~/notes        as a folder, too: an empty directory outside the root
+  svcfs serve -r notes --mount notes          over the root itself: nothing else changes it
   svcfs serve -r notes --port 0               on any free port; the address is printed
   svcfs serve -r notes --config ./notes.toml  with settings from elsewhere
   SVC_LOG=debug svcfs serve                   with everything in the log
@@ -77,6 +79,9 @@ impl Serve {
     /// What stands in the way of starting, or did not end as it should.
     pub fn run(self) -> Result<(), Failure> {
         let Self { root, host, port, public_url, mountpoint, manner, config, until_stdin_closes } = self;
+        presence::uncover(&root)?;
+        // Before there is any other thread.
+        let outside = mountpoint.as_ref().map_or_else(|| Ok(Outside::default()), |at| Outside::of(&root, at))?;
         let settings = settings(&root, config.as_deref(), Overrides { host, port, public_url })?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen(until_stdin_closes)?;
@@ -84,7 +89,7 @@ impl Serve {
         let socket = bind(&settings.server)?;
         let left = presence::bury(&root)?;
         if let Some(mountpoint) = &mountpoint {
-            svcfs_mount::check_mountpoint(mountpoint, &root)?;
+            svcfs_mount::check_mountpoint(mountpoint, &root, &outside)?;
         }
         warn_when_open(&settings.server);
         let doors = Doors { socket, mountpoint, manner, left, begins: is_new(&root) };
@@ -92,7 +97,7 @@ impl Serve {
         tracing::info!(root = %root.display(), "opening the root; a large tree that is new to svcfs takes a while");
         let advice = "stop it first, or serve another root";
         let opened = Root::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
-        let mut running = Running::with(opened);
+        let mut running = Running::with(opened, outside);
         let outcome = doors.open(&mut running, &listening).map(|http| wait(&http, &running.mounts, &listening));
         stop::after(outcome, running, listening)
     }

@@ -37,6 +37,7 @@ impl Unmount {
             MountError::NotADirectory(_)
             | MountError::NotEmpty(_)
             | MountError::OverlapsRoot { .. }
+            | MountError::NeedsRoot(_)
             | MountError::AlreadyMounted(_)
             | MountError::DeadMount(_)
             | MountError::Silent(_)

@@ -5,6 +5,7 @@
 
 mod bench;
 mod call;
+mod covering;
 mod fstab;
 mod harness;
 mod init;

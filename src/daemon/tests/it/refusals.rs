@@ -101,7 +101,8 @@ fn a_mountpoint_that_does_not_serve_is_refused_and_everything_is_let_go() {
     }
     let place = Place::with_root();
     place.write("full/precious.md", "do not hide me");
-    for (mountpoint, why) in [("full", "is not empty"), ("nowhere", "does not exist"), ("kb", "overlaps the root")] {
+    for (mountpoint, why) in [("full", "is not empty"), ("nowhere", "does not exist"), ("kb/.svc", "overlaps the root")]
+    {
         let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0", "--mount", &place.at(mountpoint)], 1);
         assert!(told.contains(why), "{mountpoint}: {told}");
     }
