@@ -363,8 +363,9 @@ impl Filesystem for Callbacks {
     fn readdirplus(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         let listing = || self.door.listing(request, inode, (file, offset));
         answer_with("readdirplus", reply, listing, |mut reply, listing| {
+            let is_fresh = listing.is_fresh(&self.vfs);
             for (next, line) in listing.after(offset) {
-                let Some(found) = self.door.found(request, inode, line) else { continue };
+                let Some(found) = self.door.found(request, inode, (line, is_fresh)) else { continue };
                 if reply.add(found.ino, next, &*line.name, &KNOWN_TTL, &found, Generation(0)) {
                     self.door.unfound(line, &found);
                     break;

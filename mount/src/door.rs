@@ -214,11 +214,19 @@ impl KernelDoor {
 
     /// A line of a listing as the kernel takes it with attributes: a finding, but for `.` and `..`. None when it is gone.
     ///
-    /// Looked up anew, because what the kernel is told here it believes for a while, and the listing may be older than a change
-    /// it was told of since.
-    pub(crate) fn found(&self, request: &Request, directory: INodeNo, line: &Line) -> Option<FileAttr> {
+    /// Looked up anew unless the listing is fresh, because what the kernel is told here it believes for a while, and the listing may be
+    /// older than a change it was told of since.
+    pub(crate) fn found(
+        &self,
+        request: &Request,
+        directory: INodeNo,
+        (line, is_fresh): (&Line, bool),
+    ) -> Option<FileAttr> {
         if line.is_dots() {
             return Some(blank(line.inode, line.kind));
+        }
+        if is_fresh && line.known.is_some() && self.vfs.found(node(line.inode)) {
+            return line.known;
         }
         match self.lookup(request, directory, OsStr::new(&*line.name)) {
             Ok(found) => found,

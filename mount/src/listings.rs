@@ -3,13 +3,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use fuser::{FileHandle, FileType, INodeNo};
+use fuser::{FileAttr, FileHandle, FileType, INodeNo};
 use parking_lot::Mutex;
-use svcfs_base::{Caller, Fault};
+use svcfs_base::{Caller, Fault, Seq};
 use svcfs_vfs::{NodeId, Vfs};
 
-use crate::convert::{file_type, inode};
+use crate::convert::{file_attr, file_type, inode};
+
+/// For so long what a listing says of a file is as good as another look, if nothing was announced meanwhile.
+const FRESH: Duration = Duration::from_millis(100);
 
 /// One line of a listing.
 pub(crate) struct Line {
@@ -19,6 +23,8 @@ pub(crate) struct Line {
     pub(crate) inode: INodeNo,
     /// What it is.
     pub(crate) kind: FileType,
+    /// What was known of it when the listing was made; none of what is to be looked up.
+    pub(crate) known: Option<FileAttr>,
 }
 
 impl Line {
@@ -30,41 +36,53 @@ impl Line {
 
 /// A directory as it was when reading it began: offsets stay good however it changes meanwhile.
 #[derive(Clone, Default)]
-pub(crate) struct Listing(Arc<[Line]>);
+pub(crate) struct Listing {
+    lines: Arc<[Line]>,
+    /// When the directory was read, and what had been announced before.
+    made: Option<(Instant, Seq)>,
+}
 
 impl Listing {
     /// Reads a directory.
     pub(crate) fn of(vfs: &Vfs, caller: &Caller, directory: NodeId) -> Result<Self, Fault> {
+        let made = Some((Instant::now(), vfs.feed().last()));
         let above = vfs.path_of(directory)?.parent().and_then(|path| vfs.node_at(&path));
         let dots = [(".", directory), ("..", above.unwrap_or(NodeId::ROOT))].map(|(name, node)| Line {
             name: name.into(),
             inode: inode(node),
             kind: FileType::Directory,
+            known: None,
         });
         let entries = vfs.entries(caller, directory)?;
         let lines = entries.into_iter().map(|(name, node, attributes)| Line {
             name: name.as_str().into(),
             inode: inode(node),
             kind: file_type(attributes.kind),
+            known: Some(file_attr(node, &attributes)),
         });
-        Ok(Self(dots.into_iter().chain(lines).collect()))
+        Ok(Self { lines: dots.into_iter().chain(lines).collect(), made })
     }
 
     /// The same with one more line at its end.
     pub(crate) fn and(self, line: Line) -> Self {
-        let lines = self.0.iter().map(|line| Line { name: line.name.clone(), ..*line });
-        lines.chain([line]).collect()
+        let lines = self.lines.iter().map(|line| Line { name: line.name.clone(), ..*line });
+        Self { lines: lines.chain([line]).collect(), ..self }
+    }
+
+    /// Whether what it knows of files is as good as another look.
+    pub(crate) fn is_fresh(&self, vfs: &Vfs) -> bool {
+        self.made.is_some_and(|(made, seq)| made.elapsed() < FRESH && vfs.feed().last() == seq)
     }
 
     /// The lines from an offset on, each with the offset of the next.
     pub(crate) fn after(&self, offset: u64) -> impl Iterator<Item = (u64, &Line)> {
-        (1..).zip(self.0.iter()).skip(usize::try_from(offset).unwrap_or(usize::MAX))
+        (1..).zip(self.lines.iter()).skip(usize::try_from(offset).unwrap_or(usize::MAX))
     }
 }
 
 impl FromIterator<Line> for Listing {
     fn from_iter<I: IntoIterator<Item = Line>>(lines: I) -> Self {
-        Self(lines.into_iter().collect())
+        Self { lines: lines.into_iter().collect(), made: None }
     }
 }
 

@@ -269,18 +269,20 @@ impl Views {
     /// The lines of a folder.
     pub(crate) fn listing(&self, caller: &Caller, folder: INodeNo) -> Result<Listing, Fault> {
         let place = self.table.get(folder)?;
-        let dots = [".", ".."].map(|name| Line { name: name.into(), inode: folder, kind: FileType::Directory });
+        let dots =
+            [".", ".."].map(|name| Line { name: name.into(), inode: folder, kind: FileType::Directory, known: None });
         let lines = place.list(self, caller)?.into_iter().map(|Listed { name, place }| Line {
             name: name.into(),
             inode: Table::number(&*place),
             kind: file_type(place.shape().kind()),
+            known: None,
         });
         Ok(dots.into_iter().chain(lines).collect())
     }
 
     /// The line of what is listed beside the tree's own entries, in the directory where the views lie.
     pub(crate) fn guide(&self) -> Line {
-        Line { name: GUIDE.into(), inode: Table::number(&guide::Guide), kind: FileType::RegularFile }
+        Line { name: GUIDE.into(), inode: Table::number(&guide::Guide), kind: FileType::RegularFile, known: None }
     }
 
     /// The target of a link.

@@ -25,9 +25,9 @@ impl Vfs {
         Ok((self.nodes.find(&path, 1), attributes))
     }
 
-    /// Counts one more finding of a node that a listing gave.
-    pub fn found(&self, node: NodeId) {
-        self.nodes.found(node);
+    /// Counts one more finding of a node that a listing gave; false when nobody knows it any more.
+    pub fn found(&self, node: NodeId) -> bool {
+        self.nodes.found(node)
     }
 
     /// Gives back `count` findings of a node.

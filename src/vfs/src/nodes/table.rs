@@ -112,10 +112,14 @@ impl Nodes {
         self.table().names.get(path).copied()
     }
 
-    pub(crate) fn found(&self, id: NodeId) {
-        if let Some(node) = self.table().nodes.get_mut(&id) {
+    pub(crate) fn found(&self, id: NodeId) -> bool {
+        let mut table = self.table();
+        let node = table.nodes.get_mut(&id);
+        let is_known = node.is_some();
+        if let Some(node) = node {
             node.found += 1;
         }
+        is_known
     }
 
     pub(crate) fn forget(&self, id: NodeId, count: u64) {
