@@ -7,7 +7,7 @@
 //! The environment is read from `/proc` anew each time it matters: at the first write of a thread through a handle and at changes of names,
 //! never when something is only read. Why is it not remembered by process number and start time? Because a shell opens the
 //! file of `SVC_ACTOR=agent:x program > page.md` and *becomes* the program then: same number, same start, another environment.
-//! It costs 10 µs.
+//! It costs some 25 µs, once for a save.
 
 use std::collections::HashMap;
 use std::fs::File;

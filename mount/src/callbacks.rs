@@ -62,7 +62,7 @@ impl Callbacks {
         self.door.user(request.uid())
     }
 
-    /// Who changes something.
+    /// Who changes what is versioned.
     fn author(&self, request: &Request) -> Caller {
         self.door.author(request)
     }
@@ -121,7 +121,9 @@ impl Filesystem for Callbacks {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let caller = self.author(request);
+        // Other attributes are the disk's alone.
+        let is_versioned = size.is_some() || mode.is_some();
+        let caller = if is_versioned { self.author(request) } else { self.caller(request) };
         let moment = |time| moment(&*self.door.clock, time);
         let set = SetAttributes {
             size,
@@ -159,7 +161,7 @@ impl Filesystem for Callbacks {
             let (directory, entry) = self.door.entry(parent, entry)?;
             if let Some(kind) = SpecialKind::of_mode(mode) {
                 let special = Special { kind, device: u64::from(device) };
-                let (caller, mode) = (self.author(request), mode & PERMISSIONS);
+                let (caller, mode) = (self.caller(request), mode & PERMISSIONS);
                 let made = self.vfs.make_special(&caller, (directory, &entry), special, mode)?;
                 return Ok::<_, Refusal>(self.door.given(request, directory, made)?);
             }
@@ -170,7 +172,7 @@ impl Filesystem for Callbacks {
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
-        let (caller, mode) = (self.author(request), mode & PERMISSIONS);
+        let (caller, mode) = (self.caller(request), mode & PERMISSIONS);
         answer("mkdir", reply, || {
             let (parent, entry) = self.door.entry(parent, entry)?;
             let made = self.vfs.make_directory(&caller, parent, &entry, mode)?;
@@ -187,7 +189,7 @@ impl Filesystem for Callbacks {
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
-        let caller = self.author(request);
+        let caller = self.caller(request);
         answer("rmdir", reply, || {
             let (parent, entry) = self.door.entry(parent, entry)?;
             Ok::<_, Refusal>(self.vfs.remove_directory(&caller, parent, &entry)?)

@@ -156,7 +156,7 @@ impl KernelDoor {
         }
     }
 
-    /// Creates and opens a file that is not there yet; counts as found once.
+    /// Creates and opens a file that is not there yet; counts as found once. It is nobody's change until it is saved.
     pub(crate) fn create(
         &self,
         request: &Request,
@@ -164,7 +164,7 @@ impl KernelDoor {
         name: &Name,
         mode: u32,
     ) -> Result<(FileAttr, HandleId), Fault> {
-        let (node, attributes, handle) = self.vfs.create(&self.author(request), parent, name, mode)?;
+        let (node, attributes, handle) = self.vfs.create(&self.user(request.uid()), parent, name, mode)?;
         Ok((self.given(request, parent, (node, attributes))?, handle))
     }
 
