@@ -4,8 +4,9 @@
 //! named by `SVC_ACTOR` in the environment it was started with. That is an attribution and no proof, as `X-Actor` is over HTTP;
 //! where it must not be believed, a user is pinned to a name.
 //!
-//! The environment is read from `/proc` anew each time it matters: at the first write of a thread through a handle and at changes of names,
-//! never when something is only read. Why is it not remembered by process number and start time? Because a shell opens the
+//! The environment is read from `/proc` anew each time it matters: when a file is opened for writing, at the first write of a thread through
+//! a handle, and at changes of names; never when something is only read, and never when it is closed: a program that becomes another one
+//! closes its handles with a lock held that its environment is read with, and would wait for us, and we for it, for ever. Why is it not remembered by process number and start time? Because a shell opens the
 //! file of `SVC_ACTOR=agent:x program > page.md` and *becomes* the program then: same number, same start, another environment.
 //! It costs some 25 µs, once for a save.
 

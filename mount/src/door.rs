@@ -60,9 +60,10 @@ impl KernelDoor {
         self.caller(self.actors.author(request.uid(), request.pid()))
     }
 
-    /// Who saves what was written through a handle.
+    /// Who saves what was written through a handle: known since it was opened or written to. Not asked of the program that closes it: one that
+    /// is becoming another (execve(2)) closes handles while it holds the lock that its environment is read with.
     pub(crate) fn saver(&self, request: &Request, file: FileHandle) -> Caller {
-        self.caller(self.writers.author(file, || self.actors.author(request.uid(), request.pid())))
+        self.caller(self.writers.author(file).unwrap_or_else(|| self.actors.name(request.uid())))
     }
 
     /// Notes who writes through a handle.
@@ -72,7 +73,7 @@ impl KernelDoor {
 
     /// A handle of this user's to be written to.
     pub(crate) fn writer(&self, request: &Request, node: NodeId) -> Writer {
-        Writer::new(node, self.actors.name(request.uid()))
+        Writer::new(node, self.actors.author(request.uid(), request.pid()))
     }
 
     /// Forgets a handle, and says who gets what it still holds.

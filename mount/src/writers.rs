@@ -12,7 +12,7 @@ use svcfs_vfs::NodeId;
 pub(crate) struct Writer {
     /// What it writes.
     pub(crate) node: NodeId,
-    /// Who gets what is written: whoever opened it, until somebody writes or closes. The kernel's RELEASE names nobody, at the
+    /// Who gets what is written: whoever opened it, until somebody writes. The kernel's RELEASE names nobody, at the
     /// end of the session there is no request at all, and a process that closes its files by ending has no environment any more.
     pub(crate) author: Actor,
     /// The thread that wrote last, once something was written.
@@ -41,7 +41,7 @@ impl Writers {
     }
     /// Notes which thread wrote last through a handle; `author` says whose it is, and is asked when the thread is another one.
     ///
-    /// Thread 0 is the kernel, which writes back what somebody changed in memory: whoever closes will tell.
+    /// Thread 0 is the kernel, which writes back what somebody changed in memory: that is whose the handle is.
     pub(crate) fn wrote(&self, handle: FileHandle, thread: u32, author: impl FnOnce() -> Actor) {
         let is_new = |writer: &Writer| thread != 0 && writer.thread != Some(thread);
         if !self.0.lock().get(&handle.0).is_some_and(is_new) {
@@ -59,17 +59,9 @@ impl Writers {
         let wrote = self.0.lock().get(&handle.0).and_then(|writer| writer.thread);
         wrote.is_none_or(|wrote| wrote == thread || is_one_process(wrote, thread))
     }
-    /// Who gets what was written through a handle; when nothing was, `author` says whose a change by other means is, such as its
-    /// truncation, and is remembered.
-    pub(crate) fn author(&self, handle: FileHandle, author: impl FnOnce() -> Actor) -> Actor {
-        if let Some(writer) = self.0.lock().get(&handle.0).filter(|writer| writer.thread.is_some()) {
-            return writer.author.clone();
-        }
-        let author = author();
-        if let Some(writer) = self.0.lock().get_mut(&handle.0).filter(|writer| writer.thread.is_none()) {
-            writer.author = author.clone();
-        }
-        author
+    /// Who gets what was written through a handle; none when it was not open for writing.
+    pub(crate) fn author(&self, handle: FileHandle) -> Option<Actor> {
+        self.0.lock().get(&handle.0).map(|writer| writer.author.clone())
     }
     /// Those still open.
     pub(crate) fn all(&self) -> Vec<Writer> {

@@ -1,13 +1,13 @@
 //! Whose name a change gets.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::process::Command;
 
 use svcfs_base::Actor;
 use svcfs_mount::{Attribution, Options};
 
-use crate::mounted::{Mounted, options};
+use crate::mounted::{Mounted, options, wait_for};
 
 const AGENT: &str = "agent:x";
 
@@ -120,4 +120,15 @@ fn what_a_process_says_is_a_name_or_nothing() {
     }
     space.run(command.env("SVC_ACTOR", AGENT));
     assert_eq!(space.author("d.md", 1), "root");
+}
+
+#[test]
+fn a_program_started_while_a_file_is_open_for_writing_is_not_waited_for() {
+    let Some(space) = Mounted::new() else { return };
+    // Closed in the child by execve(2), unwritten, in the middle of its becoming another program.
+    let _open = File::create(space.at("page.md")).unwrap();
+    for _ in 0..20 {
+        let mut child = Command::new("true").env("SVC_ACTOR", "agent:x").spawn().unwrap();
+        wait_for(|| child.try_wait().unwrap().is_some());
+    }
 }
