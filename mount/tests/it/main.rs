@@ -12,5 +12,6 @@ mod coherence;
 mod lifecycle;
 mod mounted;
 mod programs;
+mod rare;
 mod syscalls;
 mod views;

@@ -190,7 +190,7 @@ impl WorkTree {
         }
     }
 
-    fn temporary_name(&self) -> String {
+    pub(super) fn temporary_name(&self) -> String {
         format!("{:x}", self.counter.fetch_add(1, Ordering::Relaxed))
     }
 
