@@ -10,8 +10,7 @@ use bytes::Bytes;
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig,
     LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::OFlags;
 use svcfs_base::{Caller, Durability, Fault, Kind};
@@ -19,10 +18,7 @@ use svcfs_vfs::{SetAttributes, Special, SpecialKind, Vfs};
 
 use crate::answer::{Refusal, answer, answer_with};
 use crate::attributes::Attribute;
-use crate::convert::{
-    KNOWN_TTL, PERMISSIONS, allocation, file_attr, flag_bits, handle, hole_search, moment, node, open_mode, utf8,
-    write_at,
-};
+use crate::convert::{KNOWN_TTL, PERMISSIONS, file_attr, flag_bits, handle, moment, node, open_mode, utf8, write_at};
 use crate::door::KernelDoor;
 use crate::session::Alive;
 use crate::views::is_ours;
@@ -30,10 +26,10 @@ use crate::views::is_ours;
 /// Longest write of one request, in bytes; the most Linux sends.
 const MAX_WRITE_BYTES: u32 = 1 << 20;
 
-/// What is asked of the kernel where it offers it. Not asked for: the write-back cache (`flush` must find all bytes here),
-/// locks (the kernel then keeps them itself, which is right for one machine), and emptying files in `open` (`O_RDONLY | O_TRUNC` would
-/// then empty a program that is running, before the kernel looks whether it is).
+/// What is asked of the kernel where it offers it. Not asked for: the write-back cache (`flush` must find all bytes here), and
+/// locks (the kernel then keeps them itself, which is right for one machine).
 const WANTED: InitFlags = InitFlags::FUSE_ASYNC_READ
+    .union(InitFlags::FUSE_ATOMIC_O_TRUNC)
     .union(InitFlags::FUSE_BIG_WRITES)
     .union(InitFlags::FUSE_DO_READDIRPLUS)
     .union(InitFlags::FUSE_READDIRPLUS_AUTO)
@@ -46,7 +42,7 @@ const WANTED: InitFlags = InitFlags::FUSE_ASYNC_READ
     .union(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
 
 /// The door as fuser drives it. What has no callback here fuser refuses once, and the kernel does without from then on:
-/// `copy_file_range` (it reads and writes instead).
+/// `lseek` for holes, `copy_file_range` (it reads and writes instead).
 pub(crate) struct Callbacks {
     vfs: Arc<Vfs>,
     door: Arc<KernelDoor>,
@@ -451,32 +447,26 @@ impl Filesystem for Callbacks {
         reply.error(Errno::ENOTTY);
     }
 
-    fn lseek(&self, request: &Request, inode: INodeNo, _file: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        answer("lseek", reply, || {
-            let (offset, to_hole) = hole_search(offset, whence).ok_or(Errno::EINVAL)?;
-            let found = if is_ours(inode.0) {
-                let size = self.door.views.attributes(&self.caller(request), inode)?.size;
-                (offset < size).then_some(if to_hole { size } else { offset })
-            } else {
-                self.vfs.seek_node(node(inode), offset, to_hole).map_err(gone)?
-            };
-            found.ok_or(Refusal::Word(Errno::ENXIO))
-        });
-    }
-
     fn fallocate(
         &self,
         request: &Request,
-        _inode: INodeNo,
-        file: FileHandle,
+        inode: INodeNo,
+        _file: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
         answer("fallocate", reply, || {
-            let part = allocation(offset, length, mode).ok_or(Errno::ENOTSUP)?;
-            Ok::<_, Refusal>(self.vfs.allocate(&self.author(request), handle(file), part)?)
+            if mode != 0 {
+                return Err(Refusal::Word(Errno::ENOTSUP));
+            }
+            let size = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+            if self.vfs.attributes(node(inode))?.size < size {
+                let longer = SetAttributes { size: Some(size), ..SetAttributes::default() };
+                self.vfs.set_attributes(&self.author(request), node(inode), longer)?;
+            }
+            Ok(())
         });
     }
 }

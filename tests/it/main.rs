@@ -18,7 +18,6 @@ mod editors;
 mod linear;
 mod mixed;
 mod others;
-mod posix;
 mod power;
 mod scenarios;
 mod space;

@@ -12,6 +12,5 @@ mod coherence;
 mod lifecycle;
 mod mounted;
 mod programs;
-mod rare;
 mod syscalls;
 mod views;

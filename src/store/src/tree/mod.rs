@@ -5,7 +5,6 @@
 
 mod attributes;
 mod flush;
-mod large;
 mod place;
 mod special;
 mod stat;
@@ -13,6 +12,7 @@ mod stat;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
@@ -24,7 +24,6 @@ use rustix::fs::{
 use rustix::io::Errno;
 use svcfs_base::{MAX_FILE_BYTES, Name, TreePath};
 
-pub use large::{Draft, LargeFile};
 pub use place::{Install, Placed};
 pub use stat::{Special, SpecialKind, Stat, StatKind};
 
@@ -191,7 +190,20 @@ impl WorkTree {
     pub fn read_range(&self, path: &TreePath, offset: u64, length: usize) -> Outcome<Bytes> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = File::from(self.open_at(path, flags)?);
-        large::read_up_to(&file, offset, length).map_err(|source| StoreError::Disk { path: path.clone(), source })
+        let mut content = vec![0; length];
+        let mut filled = 0;
+        while filled < length {
+            match file.read_at(&mut content[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(StoreError::Disk { path: path.clone(), source });
+                }
+            }
+        }
+        content.truncate(filled);
+        Ok(content.into())
     }
 
     /// The target of a symbolic link.

@@ -190,7 +190,7 @@ impl WorkTree {
         }
     }
 
-    pub(super) fn temporary_name(&self) -> String {
+    fn temporary_name(&self) -> String {
         format!("{:x}", self.counter.fetch_add(1, Ordering::Relaxed))
     }
 

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use parking_lot::MutexGuard;
 use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, Expect, Fault, FileKind, Kind, Name, TreePath};
 
-use super::body::Body;
-use super::table::{Shared, Staging, Told};
+use super::table::{Shared, Staging};
 use super::{HandleId, NodeId, SET_GROUP_ID};
 use crate::overlay::Leaf;
 use crate::view::{Attributes, EntryKind};
@@ -82,14 +81,13 @@ impl Vfs {
     ) -> Result<(NodeId, Attributes, HandleId), Fault> {
         let path = self.writable(caller, parent, name)?;
         self.must_be_free(caller, &path)?;
-        let now = self.core.file_time();
         let owner = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
         // A name that was taken before may have left a node that still has handles.
         self.nodes.remove(&path);
         let node = self.nodes.find(&path, 1);
         let handle = self.nodes.open(node, true)?;
         self.nodes.shared(node)?.lock().staging = Some(Staging {
-            body: Body::empty(),
+            bytes: Vec::new(),
             base: None,
             is_changed: true,
             is_written: false,
@@ -98,10 +96,8 @@ impl Vfs {
             mode: Some(mode & 0o7777),
             uid: owner.uid,
             gid: owner.gid,
-            modified: now,
-            changed: now,
+            modified: self.core.file_time(),
         });
-        self.nodes.shared(parent)?.lock().names_changed = Some(now);
         Ok((node, self.attributes(node)?, handle))
     }
 
@@ -147,9 +143,7 @@ impl Vfs {
         if self.remove_special(&path)? {
             return Ok(());
         }
-        self.unlink_at(caller, &path)?;
-        self.nodes.shared(parent)?.lock().names_changed = Some(self.core.file_time());
-        Ok(())
+        self.unlink_at(caller, &path)
     }
 
     /// Removes the file or link at a path.
@@ -181,7 +175,6 @@ impl Vfs {
     ) -> Result<(), Fault> {
         let from = self.writable(caller, old_parent, old_name)?;
         let to = self.writable(caller, new_parent, new_name)?;
-        self.publish_large(caller, &from)?;
         if from == to || self.rename_special(caller, (&from, &to), replace)? {
             return Ok(());
         }
@@ -220,8 +213,6 @@ impl Vfs {
         let moved = self.nodes.at(&from);
         if let Some((_, shared)) = held.iter_mut().find(|(node, _)| Some(*node) == moved) {
             self.accepted_save(shared, &to);
-            let there = self.stat(caller.door, &to).ok();
-            shared.told = there.map(|there| Told::new(self.core.file_time(), there.modified));
         }
         self.nodes.rename(&from, &to);
         Ok(())
@@ -349,15 +340,12 @@ impl Vfs {
         if let Some(staging) = &shared.staging {
             return Ok(staging.is_new);
         }
-        if shared.large.is_some() {
-            return Ok(false);
-        }
         if let Present::Leaf(leaf, _) = self.core.present(path)?
             && leaf.kind != FileKind::Symlink
         {
             let attributes = self.stat(Door::Internal, path)?;
             shared.staging = Some(Staging {
-                body: leaf.content.into(),
+                bytes: leaf.content.into(),
                 base: Some(leaf.etag),
                 is_changed: false,
                 is_written: false,
@@ -367,7 +355,6 @@ impl Vfs {
                 uid: attributes.uid,
                 gid: attributes.gid,
                 modified: attributes.modified,
-                changed: attributes.changed,
             });
         }
         Ok(false)

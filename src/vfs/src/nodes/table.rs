@@ -6,16 +6,13 @@ use std::time::SystemTime;
 
 use parking_lot::{Mutex, MutexGuard};
 use svcfs_base::{ETag, Fault, Kind, TreePath};
-use svcfs_store::LargeFile;
 
-use super::body::Body;
 use super::{HandleId, NodeId};
-use crate::view::Attributes;
 
 /// Unpublished content of a node.
 #[derive(Debug)]
 pub(crate) struct Staging {
-    pub(crate) body: Body,
+    pub(crate) bytes: Vec<u8>,
     /// The hash of what staging began from; none for a new file or one emptied first: the last writer wins then.
     pub(crate) base: Option<ETag>,
     /// Something differs from what is published.
@@ -30,61 +27,14 @@ pub(crate) struct Staging {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) modified: SystemTime,
-    /// When anything of it changed last.
-    pub(crate) changed: SystemTime,
-}
-
-impl Staging {
-    /// The content changed.
-    pub(crate) fn touch(&mut self, now: SystemTime) {
-        self.modified = now;
-        self.changed = now;
-    }
-}
-
-/// When a published file changed last, as programs were told before the disk knew.
-///
-/// The disk dates a change by the moment in which it is put in place, which is a little after it was accepted. Whoever looked in
-/// between, and once more later, would see a change that nobody made.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Told {
-    changed: SystemTime,
-    modified: SystemTime,
-    /// What the disk says of the same change, once it was asked.
-    on_disk: Option<SystemTime>,
-}
-
-impl Told {
-    /// A file changed and was published.
-    pub(crate) const fn new(changed: SystemTime, modified: SystemTime) -> Self {
-        Self { changed, modified, on_disk: None }
-    }
-
-    /// The moment that was told, when this is still the same change of the same file, on its way to the disk or there.
-    pub(crate) fn of(&mut self, now: &Attributes, is_pending: bool) -> Option<SystemTime> {
-        if now.modified != self.modified {
-            return None;
-        }
-        if is_pending {
-            return Some(self.changed);
-        }
-        let same = *self.on_disk.get_or_insert(now.changed) == now.changed;
-        same.then_some(self.changed)
-    }
 }
 
 /// What all handles of a node share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) staging: Option<Staging>,
-    /// The file itself, while it is open, too large to be recorded, and none of its bytes are unpublished.
-    pub(crate) large: Option<LargeFile>,
     /// Why the last save was refused.
     pub(crate) refusal: Option<String>,
-    /// What was told of the last published change.
-    pub(crate) told: Option<Told>,
-    /// Of a directory: when a file was made in it that is not published yet, or one went that never was.
-    pub(crate) names_changed: Option<SystemTime>,
 }
 
 #[derive(Debug)]
