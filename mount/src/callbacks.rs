@@ -305,8 +305,9 @@ impl Filesystem for Callbacks {
         reply: ReplyWrite,
     ) {
         answer("write", reply, || {
-            let written = self.vfs.write_node(handle(file), write_at(offset, flags, write_flags), data)?;
+            // Noted first: a copy of the handle that another program closes meanwhile must not publish half of it.
             self.door.wrote(request, file);
+            let written = self.vfs.write_node(handle(file), write_at(offset, flags, write_flags), data)?;
             u32::try_from(written).map_err(Fault::internal)
         });
     }
