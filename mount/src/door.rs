@@ -146,7 +146,7 @@ impl KernelDoor {
     ) -> (FileHandle, FopenFlags) {
         let handle = FileHandle(opened.0);
         // In this order: a change is announced before it is settled.
-        let is_current = !self.vfs.is_settling(opened) && self.progress.done() >= self.vfs.feed().last();
+        let is_current = !self.vfs.is_settling(opened) && self.is_followed();
         let cached = if is_current { FopenFlags::FOPEN_KEEP_CACHE } else { bypass };
         match writer {
             Some(writer) => {
@@ -191,7 +191,7 @@ impl KernelDoor {
     /// How the kernel may keep a listing: until a name in it comes or goes, which it knows itself or is told by the follower. Not at all while
     /// the follower is behind: then it lets go of what it has, and asks. Nor what a view makes up anew each time.
     pub(crate) fn cached_listing(&self, inode: INodeNo) -> FopenFlags {
-        if is_ours(inode.0) || self.progress.done() < self.vfs.feed().last() {
+        if is_ours(inode.0) || !self.is_followed() {
             return FopenFlags::empty();
         }
         FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE
@@ -249,6 +249,11 @@ impl KernelDoor {
     /// Every handle still open for writing: who opened it, and what it writes.
     pub(crate) fn still_open(&self) -> Vec<(Caller, NodeId)> {
         self.writers.all().into_iter().map(|writer| (self.caller(writer.author), writer.node)).collect()
+    }
+
+    /// Whether the kernel was told of everything that was announced.
+    fn is_followed(&self) -> bool {
+        self.progress.done() >= self.vfs.feed().last()
     }
 
     fn caller(&self, actor: Actor) -> Caller {

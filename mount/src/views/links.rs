@@ -164,7 +164,7 @@ impl Place for Backlinks {
     }
 
     fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
-        if !self.0.is_root() && !is_directory(views.vfs.stat(Door::Fuse, &self.0)?.kind) {
+        if !self.0.is_root() && views.vfs.stat(Door::Fuse, &self.0)?.kind != EntryKind::Directory {
             return Question::Backlinks(self.0.clone()).find(views, caller, name);
         }
         let path = self.0.join(name);
@@ -281,8 +281,7 @@ impl Place for Link {
     }
 
     fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        let (size, like) = (self.target.len() as u64, self.page.clone());
-        Ok(Look { size, modified: None, like, is_executable: false })
+        Ok(Look::of(self.target.len(), &self.page))
     }
 
     fn content(&self, _views: &Views) -> Result<Bytes, Fault> {
@@ -303,7 +302,7 @@ impl Place for Mistake {
     }
 
     fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        Ok(Look { size: self.0.len() as u64, modified: None, like: TreePath::root(), is_executable: false })
+        Ok(Look::of(self.0.len(), &TreePath::root()))
     }
 
     fn content(&self, _views: &Views) -> Result<Bytes, Fault> {
@@ -336,11 +335,6 @@ fn plain(title: &str) -> String {
         plain.push_str(word);
     }
     plain
-}
-
-/// Whether something is a directory.
-pub(super) const fn is_directory(kind: EntryKind) -> bool {
-    matches!(kind, EntryKind::Directory)
 }
 
 #[cfg(test)]

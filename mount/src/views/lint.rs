@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use svcfs_base::{Caller, Door, Fault, Kind, Name, TreePath};
+use svcfs_vfs::EntryKind;
 
-use super::links::is_directory;
 use super::{Listed, Look, Place, PlaceRef, Shape, Views};
 
 /// The pages of a directory.
@@ -30,7 +30,7 @@ impl Place for Folder {
         if !views.is_shown(&path)? {
             return Ok(None);
         }
-        if is_directory(views.vfs.stat(Door::Fuse, &path)?.kind) {
+        if views.vfs.stat(Door::Fuse, &path)?.kind == EntryKind::Directory {
             return Ok(Some(Arc::new(Self(path))));
         }
         if !path.is_page() {
@@ -44,7 +44,7 @@ impl Place for Folder {
         let below = views.directory(&self.0)?.unwrap_or_default();
         let listed = |(path, kind): (TreePath, _)| {
             let name = path.name().to_owned();
-            let place: PlaceRef = if is_directory(kind) {
+            let place: PlaceRef = if kind == EntryKind::Directory {
                 Arc::new(Self(path))
             } else if path.is_page() {
                 // Listed unread: what is wrong with it is looked up with the name.
@@ -74,8 +74,7 @@ impl Place for Report {
     }
 
     fn look(&self, _views: &Views) -> Result<Look, Fault> {
-        let (size, like) = (self.text.len() as u64, self.path.clone());
-        Ok(Look { size, modified: None, like, is_executable: false })
+        Ok(Look::of(self.text.len(), &self.path))
     }
 
     fn content(&self, _views: &Views) -> Result<Bytes, Fault> {

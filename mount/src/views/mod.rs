@@ -82,7 +82,12 @@ struct Look {
 impl Look {
     /// Of a folder.
     fn folder(like: &TreePath) -> Self {
-        Self { size: 0, modified: None, like: like.clone(), is_executable: false }
+        Self::of(0, like)
+    }
+
+    /// Of a file or link of so many bytes.
+    fn of(size: usize, like: &TreePath) -> Self {
+        Self { size: size as u64, modified: None, like: like.clone(), is_executable: false }
     }
 }
 

@@ -383,31 +383,6 @@ fn every_commit_survives_housekeeping_beside_the_writer() {
 }
 
 #[test]
-fn what_a_crash_left_of_a_pack_is_swept_and_packs_of_others_are_not_doubted() {
-    let fixture = fixture();
-    let head = fixture.pages(None, 0, 2);
-    fixture.git(&["repack", "-adq"]);
-    let theirs = fixture.packs();
-    fixture.stage(head, &[write(&at("next.md"), "next")]).unwrap();
-    fixture.history.publish().unwrap();
-    let ours: Vec<_> = fixture.packs().into_iter().filter(|file| !theirs.contains(file)).collect();
-    // The crash came before the index; another pack of the person's is damaged, and older than the log's end.
-    let index = ours.iter().find(|file| file.extension().unwrap() == "idx").unwrap();
-    fs::remove_file(index).unwrap();
-    let damaged = theirs.iter().find(|file| file.extension().unwrap() == "pack").unwrap();
-    let mut bytes = fs::read(damaged).unwrap();
-    *bytes.last_mut().unwrap() ^= 1;
-    fs::remove_file(damaged).unwrap();
-    fs::write(damaged, bytes).unwrap();
-    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(9 * 86_400);
-    fs::File::open(damaged).unwrap().set_modified(old).unwrap();
-    fs::File::open(damaged.with_extension("idx")).unwrap().set_modified(old).unwrap();
-    let since = svcfs_base::Timestamp::now();
-    assert_eq!(fixture.history.sweep_torn_packs(Some(since)).unwrap(), 1);
-    assert_eq!(fixture.packs(), theirs);
-}
-
-#[test]
 fn packs_belong_to_the_owner_of_the_repository_and_nobody_writes_them() {
     let fixture = fixture();
     let directory = fixture.directory.path().join(".git/objects/pack");
@@ -484,27 +459,4 @@ fn a_large_blob_is_read_by_git_as_it_was_written() {
 }
 
 mod reused;
-
-#[test]
-fn a_pack_that_no_branch_shows_is_looked_at_after_a_crash_though_the_log_has_nothing_unsettled() {
-    let fixture = fixture();
-    let head = fixture.pages(None, 0, 2);
-    let settled = fixture.packs();
-    let objects = |n: &str| {
-        fixture.stage(head, &[write(&at("next.md"), n)]).unwrap();
-        fixture.history.publish().unwrap();
-    };
-    objects("whole");
-    let whole = fixture.packs();
-    objects("torn");
-    let torn = fixture.packs().into_iter().find(|file| !whole.contains(file)).unwrap().with_extension("pack");
-    fs::remove_file(&torn).unwrap();
-    fs::write(&torn, "PACK").unwrap();
-    assert_eq!(fixture.history.sweep_torn_packs(None).unwrap(), 1);
-    assert_eq!(
-        fixture.packs(),
-        whole.into_iter().filter(|file| file.extension().unwrap() != "keep").collect::<Vec<_>>()
-    );
-    assert!(settled.iter().all(|file| file.exists()));
-    fixture.git(&["fsck", "--strict", "--full"]);
-}
+mod torn;
