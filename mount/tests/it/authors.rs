@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::io::Write;
 use std::process::Command;
 
 use svcfs_base::Actor;
@@ -125,10 +126,17 @@ fn what_a_process_says_is_a_name_or_nothing() {
 #[test]
 fn a_program_started_while_a_file_is_open_for_writing_is_not_waited_for() {
     let Some(space) = Mounted::new() else { return };
-    // Closed in the child by execve(2), unwritten, in the middle of its becoming another program.
-    let _open = File::create(space.at("page.md")).unwrap();
-    for _ in 0..20 {
-        let mut child = Command::new("true").env("SVC_ACTOR", "agent:x").spawn().unwrap();
-        wait_for(|| child.try_wait().unwrap().is_some());
+    // Closed in the child by execve(2), in the middle of its becoming another program.
+    let mut open = File::create(space.at("page.md")).unwrap();
+    for half in ["", "half ", "of "] {
+        open.write_all(half.as_bytes()).unwrap();
+        for _ in 0..20 {
+            let mut child = Command::new("true").env("SVC_ACTOR", "agent:x").spawn().unwrap();
+            wait_for(|| child.try_wait().unwrap().is_some());
+        }
     }
+    open.write_all(b"a save").unwrap();
+    drop(open);
+    assert_eq!(space.authors("page.md", 1), ["root"], "no half of it was a version");
+    assert_eq!(fs::read(space.at("page.md")).unwrap(), b"half of a save");
 }

@@ -6,7 +6,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use svcfs_base::*;
 use tempfile::TempDir;
 
@@ -19,91 +18,11 @@ mod gathered;
 mod hostile;
 mod model;
 mod others;
+mod space;
 mod stop;
 mod strategies;
 
-/// A space in a temporary directory that can be closed and opened again.
-pub(crate) struct TestSpace {
-    pub(crate) directory: TempDir,
-    pub(crate) vfs: Arc<Vfs>,
-}
-
-pub(crate) fn options(root: &Path, watch: bool) -> Options {
-    let scratch = ["*~", "*.swp", "4913", "sed??????"].map(str::to_owned).to_vec();
-    let gates: Vec<Box<dyn Gate>> = vec![Box::new(NoBadWord)];
-    Options {
-        root: root.to_owned(),
-        clock: Arc::new(SystemClock),
-        gates,
-        strategy: Strategy::Git,
-        scratch,
-        commits: Commits::Each,
-        watch,
-        progress: None,
-    }
-}
-
-/// Refuses pages that say so, and stamps pages that ask for it.
-struct NoBadWord;
-
-impl Gate for NoBadWord {
-    fn pass(&self, _: &Caller, proposal: &mut Proposal) -> Result<(), Fault> {
-        if proposal.content.windows(6).any(|window| window == b"refuse") {
-            return Err(Fault::rejected("bad word"));
-        }
-        if proposal.content.starts_with(b"stamp") {
-            proposal.content = Bytes::from_static(b"stamped\n");
-        }
-        Ok(())
-    }
-}
-
-impl TestSpace {
-    pub(crate) fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let vfs = Vfs::open(options(directory.path(), false)).unwrap();
-        Self { directory, vfs }
-    }
-    pub(crate) fn reopen(&mut self) {
-        self.vfs.close().unwrap();
-        let commits = self.vfs.core.commits;
-        self.vfs = Vfs::open(Options { commits, ..options(self.directory.path(), false) }).unwrap();
-    }
-    pub(crate) fn put(&self, path: &str, text: &str) -> Applied {
-        self.vfs.apply(&eve(), Change::put(at(path), text.to_owned())).unwrap()
-    }
-    pub(crate) fn text(&self, path: &str) -> String {
-        String::from_utf8(self.vfs.read(Door::Http, &at(path)).unwrap().content.to_vec()).unwrap()
-    }
-    pub(crate) fn git(&self, arguments: &[&str]) -> String {
-        let run = || Command::new("git").arg("-C").arg(self.directory.path()).args(arguments).output().unwrap();
-        // A pack that `git fsck` has listed may be merged into another before it is read.
-        let is_overtaken = |stderr: &[u8]| String::from_utf8_lossy(stderr).contains("index not opened");
-        let output = (0..5).map(|_| run()).find(|output| output.status.success() || !is_overtaken(&output.stderr));
-        let output = output.unwrap_or_else(run);
-        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-    pub(crate) fn log(&self) -> Vec<String> {
-        self.git(&["log", "--format=%an|%s"]).lines().map(str::to_owned).collect()
-    }
-    /// Waits for the checkpoint, after which git's own index agrees.
-    pub(crate) fn wait_until(&self, what: &str, mut is_true: impl FnMut(&Self) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !is_true(self) {
-            assert!(Instant::now() < deadline, "waited 20 s until {what}");
-            self.vfs.feed().wait(Seq(u64::MAX), Duration::from_millis(20));
-        }
-    }
-}
-
-pub(crate) fn at(path: &str) -> TreePath {
-    TreePath::parse(path).unwrap()
-}
-
-pub(crate) fn eve() -> Caller {
-    Caller::new(Door::Http).named(Actor::new("eve"))
-}
+pub(crate) use space::{TestSpace, at, eve, options};
 
 #[test]
 fn a_write_is_read_back_and_is_one_commit_by_its_author() {
