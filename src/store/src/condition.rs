@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD};
 
+use crate::tree::BLANK_PREFIX;
 use crate::{Disk, StatePaths};
 
 /// Refused saves, relative to the root; they are their writers' until somebody takes them away.
@@ -76,7 +78,8 @@ pub fn disk(root: &Path) -> io::Result<Disk> {
 pub fn half_installed(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     collect(&StatePaths::of(root).temporary(), &mut |path, stat| {
-        if !stat.is_dir() {
+        let is_blank = path.file_name().is_some_and(|name| name.as_bytes().starts_with(BLANK_PREFIX.as_bytes()));
+        if !stat.is_dir() && !is_blank {
             found.push(path.to_owned());
         }
     });

@@ -4,6 +4,7 @@
 //! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`: who follows a link must say so, and look again at where it leads.
 
 mod attributes;
+mod blanks;
 mod flush;
 mod place;
 mod special;
@@ -24,6 +25,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use svcfs_base::{MAX_FILE_BYTES, Name, TreePath};
 
+pub(crate) use blanks::PREFIX as BLANK_PREFIX;
 pub use place::{Install, Placed};
 pub use stat::{Special, SpecialKind, Stat, StatKind};
 
@@ -66,6 +68,7 @@ pub struct WorkTree {
     root: OwnedFd,
     temporary: OwnedFd,
     counter: AtomicU64,
+    blanks: blanks::Blanks,
     disposal: Disposal,
     trust: flush::Trust,
     is_root_user: bool,
@@ -88,22 +91,19 @@ impl WorkTree {
         let directory = |path: &Path| {
             sys::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)
         };
-        let tree = Self {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let temporary = sys::open(paths.temporary(), flags, Mode::empty()).map_err(io::Error::from)?;
+        sweep(&temporary)?;
+        Ok(Self {
             root: directory(root)?,
-            temporary: sys::open(
-                paths.temporary(),
-                OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-                Mode::empty(),
-            )
-            .map_err(io::Error::from)?,
+            blanks: blanks::Blanks::start(temporary.try_clone()?)?,
+            temporary,
             counter: AtomicU64::new(0),
             disposal: Disposal::start()?,
             trust: flush::Trust::read(paths.unflushed()),
             is_root_user: rustix::process::geteuid().is_root(),
             fail,
-        };
-        tree.sweep_temporary()?;
-        Ok(tree)
+        })
     }
 
     /// What stands at a path; a link at its end is not followed.
@@ -352,16 +352,17 @@ impl WorkTree {
     fn fails_at(&self, point: FailPoint) -> rustix::io::Result<()> {
         self.fail.at(point).map_err(to_errno)
     }
+}
 
-    fn sweep_temporary(&self) -> Outcome<()> {
-        for entry in Dir::read_from(&self.temporary).map_err(io::Error::from)? {
-            let entry = entry.map_err(io::Error::from)?;
-            if entry.file_name().to_bytes().iter().any(|byte| *byte != b'.') {
-                sys::unlinkat(&self.temporary, entry.file_name(), AtFlags::empty()).map_err(io::Error::from)?;
-            }
+/// Removes what a process left that ended while it wrote.
+fn sweep(temporary: &OwnedFd) -> Outcome<()> {
+    for entry in Dir::read_from(temporary).map_err(io::Error::from)? {
+        let entry = entry.map_err(io::Error::from)?;
+        if entry.file_name().to_bytes().iter().any(|byte| *byte != b'.') {
+            sys::unlinkat(temporary, entry.file_name(), AtFlags::empty()).map_err(io::Error::from)?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Reserves a new file's room on the disk before it is written.

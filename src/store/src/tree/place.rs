@@ -196,42 +196,66 @@ impl WorkTree {
 
     /// Writes a file under a name of our own.
     fn written(&self, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<Temporary<'_>> {
-        let new = Temporary { tree: self, name: self.temporary_name(), has_name: true };
-        self.write(&new.name, install, spot)?;
+        self.fails_at(FailPoint::TreeWrite)?;
+        let new = if install.kind == FileKind::Symlink {
+            let link = self.own(self.temporary_name());
+            sys::symlinkat(OsStr::from_bytes(install.content), &self.temporary, &*link.name)?;
+            link
+        } else {
+            let (new, file) = self.empty()?;
+            reserve(&file, install.content.len()).map_err(to_errno)?;
+            (&file).write_all(install.content).map_err(to_errno)?;
+            set_attributes(&file, install, spot)?;
+            new
+        };
+        if self.is_root_user {
+            self.set_new_owner(&new, install, spot)?;
+        }
         self.fails_at(FailPoint::TreeRename)?;
         Ok(new)
     }
 
-    fn write(&self, name: &str, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<()> {
-        self.fails_at(FailPoint::TreeWrite)?;
-        let before = spot.file.as_ref().map(|(_, stat)| stat);
-        if install.kind == FileKind::Symlink {
-            sys::symlinkat(OsStr::from_bytes(install.content), &self.temporary, name)?;
-        } else {
-            let kept = before.and_then(to_stat).filter(|stat| stat.kind == StatKind::File).map(|stat| stat.kept_mode());
-            let wanted = install.disk.mode.or(kept).unwrap_or(0o644) & 0o7777;
-            let mode = with_execute_bits(wanted, install.kind);
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let mut file = File::from(sys::openat(&self.temporary, name, flags, Mode::from_raw_mode(0o600))?);
-            reserve(&file, install.content.len()).map_err(to_errno)?;
-            file.write_all(install.content).map_err(to_errno)?;
-            sys::fchmod(&file, Mode::from_raw_mode(mode))?;
-            if let Some(modified) = install.disk.modified {
-                sys::futimens(&file, &modified_only(modified))?;
-            }
+    /// An empty file of our own.
+    fn empty(&self) -> rustix::io::Result<(Temporary<'_>, File)> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        if let Some(blank) = self.blanks.take().map(|name| self.own(name))
+            && let Ok(file) = sys::openat(&self.temporary, &*blank.name, flags, Mode::empty())
+        {
+            return Ok((blank, file.into()));
         }
-        if self.is_root_user {
-            let owner = match (install.disk.owner, before) {
-                (Some(owner), _) => owner,
-                (None, Some(stat)) => (stat.st_uid, stat.st_gid),
-                (None, None) => sys::fstat(&spot.parent).map(|stat| (stat.st_uid, stat.st_gid))?,
-            };
-            if owner != (0, 0) {
-                let (uid, gid) = (Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)));
-                sys::chownat(&self.temporary, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
-            }
+        let new = self.own(self.temporary_name());
+        let flags = flags | OFlags::CREATE | OFlags::EXCL;
+        let file = sys::openat(&self.temporary, &*new.name, flags, Mode::from_raw_mode(0o600))?;
+        Ok((new, file.into()))
+    }
+
+    const fn own(&self, name: String) -> Temporary<'_> {
+        Temporary { tree: self, name, has_name: true }
+    }
+
+    fn set_new_owner(&self, new: &Temporary<'_>, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<()> {
+        let owner = match (install.disk.owner, &spot.file) {
+            (Some(owner), _) => owner,
+            (None, Some((_, before))) => (before.st_uid, before.st_gid),
+            (None, None) => sys::fstat(&spot.parent).map(|stat| (stat.st_uid, stat.st_gid))?,
+        };
+        if owner == (0, 0) {
+            return Ok(());
         }
-        Ok(())
+        let (uid, gid) = (Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)));
+        sys::chownat(&self.temporary, &*new.name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+    }
+}
+
+/// Gives a new file its mode, which is that of the file before it unless said, and its time.
+fn set_attributes(file: &File, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<()> {
+    let before = spot.file.as_ref().and_then(|(_, stat)| to_stat(stat));
+    let kept = before.filter(|stat| stat.kind == StatKind::File).map(|stat| stat.kept_mode());
+    let wanted = install.disk.mode.or(kept).unwrap_or(0o644) & 0o7777;
+    sys::fchmod(file, Mode::from_raw_mode(with_execute_bits(wanted, install.kind)))?;
+    match install.disk.modified {
+        Some(modified) => sys::futimens(file, &modified_only(modified)),
+        None => Ok(()),
     }
 }
 

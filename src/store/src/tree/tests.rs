@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use svcfs_base::{DiskAttributes, FileKind};
 
@@ -24,6 +24,14 @@ fn install(tree: &WorkTree, path: &str, content: &str, kind: FileKind, disk: Dis
 
 fn plain(tree: &WorkTree, path: &str, content: &str) {
     install(tree, path, content, FileKind::Regular, DiskAttributes::default()).unwrap();
+}
+
+fn wait_until(mut is_true: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_true() {
+        assert!(Instant::now() < deadline, "waited 20 s");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
@@ -172,4 +180,37 @@ fn a_rename_that_must_not_replace_does_not() {
     assert_eq!(tree.read(&at("b")).unwrap().0, "b");
     tree.rename(&at("a"), &at("b"), true).unwrap();
     assert_eq!(tree.read(&at("b")).unwrap().0, "a");
+}
+
+#[test]
+fn empty_files_are_made_once_somebody_writes_and_go_with_the_tree() {
+    let (directory, tree) = tree();
+    let temporary = StatePaths::of(directory.path()).temporary();
+    let blanks = || fs::read_dir(&temporary).unwrap().count();
+    assert_eq!(blanks(), 0);
+    plain(&tree, "first.md", "x");
+    wait_until(|| blanks() > 16);
+    for number in 0..100 {
+        plain(&tree, &format!("{number}.md"), &number.to_string());
+    }
+    for number in 0..100 {
+        assert_eq!(tree.read(&at(&format!("{number}.md"))).unwrap().0, number.to_string());
+    }
+    drop(tree);
+    assert_eq!(blanks(), 0);
+}
+
+#[test]
+fn where_somebody_took_the_empty_files_away_new_ones_are_made() {
+    let (directory, tree) = tree();
+    let temporary = StatePaths::of(directory.path()).temporary();
+    plain(&tree, "first.md", "x");
+    wait_until(|| fs::read_dir(&temporary).unwrap().count() > 16);
+    for entry in fs::read_dir(&temporary).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    for number in 0..100 {
+        plain(&tree, &format!("{number}.md"), "x");
+        assert_eq!(tree.read(&at(&format!("{number}.md"))).unwrap().0, "x");
+    }
 }

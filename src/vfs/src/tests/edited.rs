@@ -63,7 +63,7 @@ fn assert_both(space: &TestSpace, when: &str, (ours, edit): (Option<&str>, &str)
     }
     assert_eq!(space.vfs.core.standing(&at("a.md")).unwrap().unwrap().content, edit, "{when}");
     assert_eq!(space.vfs.rescan().unwrap(), 0, "{when}");
-    assert_eq!(fs::read_dir(space.directory.path().join(".svc/state/tmp")).unwrap().count(), 0, "{when}");
+    assert_eq!(svcfs_store::condition::half_installed(space.directory.path()), [] as [std::path::PathBuf; 0], "{when}");
 }
 
 #[test]

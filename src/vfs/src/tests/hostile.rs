@@ -211,7 +211,8 @@ fn a_server_stopped_while_the_disk_refuses_loses_nothing() {
     let mut space = TestSpace::new();
     space.put("a.md", "one");
     let temporary = space.directory.path().join(".svc/state/tmp");
-    fs::remove_dir(&temporary).unwrap();
+    // Files may be made there in this moment.
+    space.wait_until("it is gone", |_| fs::remove_dir_all(&temporary).is_ok());
     soon(&space, Change::put(at("a.md"), "two")).unwrap();
     space.wait_until("the tree has refused it", |space| space.vfs.health().is_err());
     let late = soon(&space, Change::put(at("b.md"), "late"));
