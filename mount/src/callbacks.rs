@@ -88,6 +88,7 @@ impl Filesystem for Callbacks {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
+        let parent = self.door.seen(parent);
         answer("lookup", reply, || self.door.lookup(request, parent, entry));
     }
 
@@ -96,6 +97,7 @@ impl Filesystem for Callbacks {
     }
 
     fn getattr(&self, request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+        let inode = self.door.seen(inode);
         if is_ours(inode.0) {
             return answer("getattr", reply, || self.door.views.attributes(&self.caller(request), inode));
         }
@@ -348,10 +350,12 @@ impl Filesystem for Callbacks {
     }
 
     fn opendir(&self, _request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        let inode = self.door.seen(inode);
         reply.opened(self.door.listings.open(), self.door.cached_listing(inode));
     }
 
     fn readdir(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectory) {
+        let inode = self.door.seen(inode);
         let listing = || self.door.listing(request, inode, (file, offset));
         answer_with("readdir", reply, listing, |mut reply, listing| {
             for (next, line) in listing.after(offset) {
@@ -364,6 +368,7 @@ impl Filesystem for Callbacks {
     }
 
     fn readdirplus(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        let inode = self.door.seen(inode);
         let listing = || self.door.listing(request, inode, (file, offset));
         answer_with("readdirplus", reply, listing, |mut reply, listing| {
             let is_fresh = listing.is_fresh(&self.vfs);
@@ -395,6 +400,7 @@ impl Filesystem for Callbacks {
     }
 
     fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, room: u32, reply: ReplyXattr) {
+        let inode = self.door.seen(inode);
         answer("getxattr", reply, || {
             let attribute = Attribute::of(name).ok_or(Errno::NO_XATTR)?;
             let value = self.door.attribute(request, inode, attribute).map_err(gone)?;
@@ -403,6 +409,7 @@ impl Filesystem for Callbacks {
     }
 
     fn listxattr(&self, _request: &Request, inode: INodeNo, room: u32, reply: ReplyXattr) {
+        let inode = self.door.seen(inode);
         answer("listxattr", reply, || {
             let names = self.door.node(inode).map_or(Ok(Vec::new()), |node| self.door.attributes(node));
             names.map(|names| (names, room)).map_err(gone)

@@ -28,6 +28,8 @@ pub(crate) struct KernelDoor {
     pub(crate) views: Views,
     /// Handles open for writing.
     pub(crate) writers: Writers,
+    /// What is shown as the root.
+    root: INodeNo,
     /// Tells the changes made here from those of other mounts.
     pub(crate) entrance: Entrance,
     actors: Actors,
@@ -37,10 +39,12 @@ pub(crate) struct KernelDoor {
 impl KernelDoor {
     /// The door of a space, with nothing open.
     pub(crate) fn new(vfs: Arc<Vfs>, options: &Options, progress: Arc<Progress>) -> Arc<Self> {
-        let Options { clock, attribution, knowledge, .. } = options.clone();
+        let Options { clock, attribution, knowledge, at, .. } = options.clone();
+        let views = Views::new(Arc::clone(&vfs), Arc::clone(&clock), knowledge);
         Arc::new(Self {
             entrance: vfs.entrance(),
-            views: Views::new(Arc::clone(&vfs), Arc::clone(&clock), knowledge),
+            root: at.map_or(INodeNo::ROOT, |state| views.root(state)),
+            views,
             vfs,
             clock,
             progress,
@@ -48,6 +52,11 @@ impl KernelDoor {
             listings: Listings::default(),
             writers: Writers::default(),
         })
+    }
+
+    /// What stands behind an inode that the kernel looks at: its root may be another one of ours.
+    pub(crate) const fn seen(&self, inode: INodeNo) -> INodeNo {
+        if inode.0 == INodeNo::ROOT.0 { self.root } else { inode }
     }
 
     /// A user of the mount, by number, who looks at something.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use svcfs_base::{Clock, Durability};
-use svcfs_vfs::Vfs;
+use svcfs_vfs::{PastState, Vfs};
 
 use crate::actors::Attribution;
 use crate::callbacks::Callbacks;
@@ -29,6 +29,8 @@ pub struct Options {
     pub threads: usize,
     /// Whether nothing can be changed through the mount (`EROFS`).
     pub is_read_only: bool,
+    /// The tree as it was then is shown, read-only, instead of the tree as it is.
+    pub at: Option<PastState>,
     /// Whether no program on the mount can be started (`EACCES`).
     pub is_without_programs: bool,
     /// Whether every user may use the mount, under the permissions of the files. Always so when root mounts; for others
@@ -51,6 +53,7 @@ impl Options {
             clock,
             threads,
             is_read_only: false,
+            at: None,
             is_without_programs: false,
             is_for_everybody: false,
             attribution: Attribution::default(),
@@ -210,7 +213,7 @@ fn config(options: &Options, root: &Path) -> Config {
         MountOption::NoDev,
         MountOption::NoSuid,
     ];
-    if options.is_read_only {
+    if options.is_read_only || options.at.is_some() {
         config.mount_options.push(MountOption::RO);
     }
     if options.is_without_programs {

@@ -26,14 +26,12 @@ impl Place for States {
 
     fn find(&self, views: &Views, _caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
         let state = views.vfs.past_state(name.as_str())?;
-        Ok(state.map(|state| {
-            Arc::new(Directory { state, asked: name.as_str().to_owned(), path: TreePath::root() }) as PlaceRef
-        }))
+        Ok(state.map(|state| Arc::new(Directory::root(state, name.as_str().to_owned())) as PlaceRef))
     }
 }
 
 /// A directory of the tree as it was.
-struct Directory {
+pub(super) struct Directory {
     state: PastState,
     /// The name it is shown under: two names of one state are two folders, because a folder is in one place only.
     asked: String,
@@ -68,6 +66,11 @@ impl Place for Directory {
 }
 
 impl Directory {
+    /// The whole tree, under one of its names.
+    pub(super) fn root(state: PastState, asked: String) -> Self {
+        Self { state, asked, path: TreePath::root() }
+    }
+
     fn names(&self, views: &Views) -> Result<Arc<Vec<PastName>>, Fault> {
         let key = (self.state.commit, self.path.clone());
         if let Some(names) = views.past.directories.get(&key) {

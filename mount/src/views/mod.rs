@@ -22,7 +22,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fuser::{Errno, FileAttr, FileHandle, FileType, FopenFlags, INodeNo};
 use svcfs_base::{Caller, Clock, Door, Fault, Kind, Name, Timestamp, TreePath};
-use svcfs_vfs::{Attributes, EntryKind, NodeId, Vfs};
+use svcfs_vfs::{Attributes, EntryKind, NodeId, PastState, Vfs};
 
 use crate::answer::Refusal;
 use crate::convert::{file_attr, file_type, name};
@@ -145,6 +145,11 @@ impl Views {
             past: past::Recently::default(),
             asked: links::Recently::default(),
         }
+    }
+
+    /// The root of the tree as it was; known for good.
+    pub(crate) fn root(&self, state: PastState) -> INodeNo {
+        self.table.find(Arc::new(at::Directory::root(state, state.commit.to_string())))
     }
 
     /// Whether a name of a directory of the tree is one of a view: it then is nobody's to make, rename or remove.

@@ -8,8 +8,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Actor, Caller, Change, ChangeSet, Door, Timestamp, TreePath};
+use svcfs_mount::Options;
 
-use crate::mounted::{Mounted, has, wait_for};
+use crate::mounted::{Mounted, has, options, wait_for};
 
 /// The names in a directory of the mount, in order.
 fn names(space: &Mounted, directory: &str) -> Vec<String> {
@@ -298,4 +299,36 @@ fn what_is_wrong_with_a_page_is_told_as_compilers_tell_it() {
         let line = space.shell("vim -u NONE -es -q .svc/lint/notes/a.md -c 'call writefile([expand(\"%\") . \":\" . line(\".\")], \"/dev/stdout\")' -c q </dev/null");
         assert_eq!(line, "notes/a.md:2\n");
     }
+}
+
+#[test]
+fn a_whole_mount_shows_the_tree_as_it_was_and_changes_nothing() {
+    let Some(space) = Mounted::new() else { return };
+    space.put("notes/a.md", "old");
+    space.put("gone.md", "gone");
+    let then = space.vfs.past_state("main").unwrap();
+    space.put("notes/a.md", "new");
+    space.remove("gone.md");
+    let (mount, at) = space.another(&Options { at: then, ..options() });
+    for _ in 0..2 {
+        let listed: Vec<_> = fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(listed, ["gone.md", "notes"]);
+        assert_eq!(fs::read_to_string(at.join("notes/a.md")).unwrap(), "old");
+        assert_eq!(fs::read_to_string(at.join("gone.md")).unwrap(), "gone");
+        assert!(fs::metadata(&at).unwrap().is_dir());
+        // Told of by the follower, too, and nothing to this mount.
+        space.put("notes/a.md", "newer");
+        space.put("later.md", "later");
+    }
+    assert_eq!(errno(fs::metadata(at.join("later.md"))), Some(2));
+    for refused in [
+        fs::write(at.join("notes/a.md"), "x"),
+        fs::create_dir(at.join("d")),
+        fs::remove_file(at.join("gone.md")),
+        fs::rename(at.join("gone.md"), at.join("b.md")),
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o700)),
+    ] {
+        assert_eq!(errno(refused), EROFS);
+    }
+    mount.stop(Duration::from_secs(5)).unwrap();
 }

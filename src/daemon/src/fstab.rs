@@ -44,7 +44,7 @@ struct Helper {
     root: PathBuf,
     /// Empty directory to mount at
     mountpoint: PathBuf,
-    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, config=FILE; what these do: svcfs mount --help
+    /// ro, at=TIME|COMMIT, noexec, allow_other, actor=USER=NAME, no_svc_actor, config=FILE; what these do: svcfs mount --help
     #[arg(short, value_delimiter = ',')]
     options: Vec<String>,
     /// Pass over options that are unknown
@@ -86,12 +86,13 @@ fn translated(helper: Helper) -> Result<Vec<OsString>, clap::Error> {
             ("noexec", None) => "--no-exec".to_owned(),
             ("allow_other", None) => "--allow-other".to_owned(),
             ("no_svc_actor", None) => "--no-svc-actor".to_owned(),
+            ("at", Some(value)) => format!("--at={value}"),
             ("actor", Some(value)) => format!("--actor={value}"),
             ("config", Some(value)) => format!("--config={value}"),
             _ if sloppy => continue,
             _ => {
                 let told = format!(
-                    "`{option}` is no mount option of svcfs; there are ro, noexec, allow_other, actor=USER=NAME, no_svc_actor and config=FILE\n"
+                    "`{option}` is no mount option of svcfs; there are ro, at=TIME|COMMIT, noexec, allow_other, actor=USER=NAME, no_svc_actor and config=FILE\n"
                 );
                 return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, told));
             }
@@ -126,8 +127,8 @@ mod tests {
                 "svcfs mount --background --read-only --no-exec --root a -- b",
             ),
             (
-                "mount.fuse.svcfs a b -o allow_other,actor=1000=agent:x,actor=ann=Ann,no_svc_actor,config=/etc/a.toml",
-                "svcfs mount --background --allow-other --actor=1000=agent:x --actor=ann=Ann --no-svc-actor --config=/etc/a.toml --root a -- b",
+                "mount.fuse.svcfs a b -o at=v1,allow_other,actor=1000=agent:x,actor=ann=Ann,no_svc_actor,config=/etc/a.toml",
+                "svcfs mount --background --at=v1 --allow-other --actor=1000=agent:x --actor=ann=Ann --no-svc-actor --config=/etc/a.toml --root a -- b",
             ),
             ("mount.fuse.svcfs a b -s -o acl", "svcfs mount --background --root a -- b"),
             ("mount.fuse.svcfs -f a b", "svcfs mount --background --dry-run --root a -- b"),

@@ -17,6 +17,9 @@ pub struct Manner {
     /// Mount it so that nobody changes anything through it
     #[arg(long, requires = "mountpoint")]
     read_only: bool,
+    /// Mount the tree as it was, read-only: a time, a date, a commit, a branch or a tag
+    #[arg(long, value_name = "TIME|COMMIT", requires = "mountpoint")]
+    pub at: Option<String>,
     /// Let no program on it be started
     #[arg(long, requires = "mountpoint")]
     no_exec: bool,
@@ -41,7 +44,7 @@ struct Pin {
 impl Manner {
     /// The options of a mount: as many requests at once as a build with every core needs, few enough to cost nothing at rest.
     pub fn options(self, clock: Arc<dyn Clock>) -> Options {
-        let Self { read_only, no_exec, allow_other, actor, no_svc_actor } = self;
+        let Self { read_only, at: _, no_exec, allow_other, actor, no_svc_actor } = self;
         let pinned = actor.into_iter().map(|Pin { user, name }| (user, name)).collect::<HashMap<_, _>>();
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         Options {
@@ -57,7 +60,7 @@ impl Manner {
 impl Manner {
     /// The flags that say the same to another process.
     pub fn flags(&self) -> Vec<String> {
-        let Self { read_only, no_exec, allow_other, actor, no_svc_actor } = self;
+        let Self { read_only, at, no_exec, allow_other, actor, no_svc_actor } = self;
         let switches = [
             (*read_only, "--read-only"),
             (*no_exec, "--no-exec"),
@@ -65,7 +68,8 @@ impl Manner {
             (*no_svc_actor, "--no-svc-actor"),
         ];
         let switched = switches.iter().filter(|(is_on, _)| *is_on).map(|(_, flag)| (*flag).to_owned());
-        switched.chain(actor.iter().map(|Pin { user, name }| format!("--actor={user}={name}"))).collect()
+        let at = at.iter().map(|at| format!("--at={at}"));
+        switched.chain(at).chain(actor.iter().map(|Pin { user, name }| format!("--actor={user}={name}"))).collect()
     }
 }
 
@@ -103,7 +107,8 @@ mod tests {
         use clap::Parser;
         let read =
             |flags: Vec<String>| Line::parse_from(["svcfs", "mnt"].map(str::to_owned).into_iter().chain(flags)).manner;
-        let given = "--read-only --no-exec --allow-other --no-svc-actor --actor=0=agent:x --actor=1000=a=b";
+        let given =
+            "--read-only --no-exec --allow-other --no-svc-actor --at=2026-11-22 --actor=0=agent:x --actor=1000=a=b";
         let manner = read(given.split(' ').map(str::to_owned).collect());
         assert_eq!(manner.flags().join(" "), given);
         assert_eq!(read(manner.flags()), manner);

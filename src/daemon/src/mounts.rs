@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use svcfs_base::SystemClock;
 use svcfs_knowledge::kernel::Server;
 use svcfs_mount::{Mount, MountError, Outside};
+use svcfs_vfs::{PastState, Vfs};
 use tokio::sync::Notify;
 
 use crate::failure::{Exit, Failure};
@@ -64,17 +65,22 @@ impl Mounts {
     ///
     /// # Errors
     /// When the place does not serve, or the system refuses; `Refused` while everything stops.
-    pub fn add(&self, mountpoint: &Path, manner: Manner) -> Result<PathBuf, Failure> {
+    pub fn add(&self, mountpoint: &Path, mut manner: Manner) -> Result<PathBuf, Failure> {
+        let vfs = Arc::clone(&self.server.primary().vfs);
+        let state = manner.at.as_deref().map(|at| past_state(&vfs, at)).transpose()?;
+        // A name may be another state's when a killed server's mount is taken up again.
+        manner.at = state.map(|state| state.commit.to_string());
         let mut held = self.held.lock();
         if held.is_stopping {
             return Err(Failure::saying(Exit::Refused, "the server is stopping"));
         }
         let over = Arc::clone(&self.over);
         let mut options = manner.clone().options(Arc::new(SystemClock));
+        options.at = state;
         options.outside = self.outside.clone();
         options.on_end = Some(Arc::new(move || over.notify_one()));
         options.knowledge = Some(Arc::new(Operations(Arc::clone(&self.server))));
-        let mount = Mount::start(Arc::clone(&self.server.primary().vfs), mountpoint, &options)?;
+        let mount = Mount::start(vfs, mountpoint, &options)?;
         let place = mount.mountpoint().to_owned();
         held.mounts.push((mount, manner));
         held.tell()?;
@@ -160,6 +166,15 @@ impl Mounts {
             stopping.into_iter().filter_map(|stopping| stopping.join().ok()).collect()
         })
     }
+}
+
+fn past_state(vfs: &Vfs, at: &str) -> Result<PastState, Failure> {
+    vfs.past_state(at)?.ok_or_else(|| {
+        let told = format!(
+            "no tree is called `{at}`: name a time since the first commit (`2026-11-22T10:00`, `2026-11-22`), a commit, a branch or a tag of the root's git history"
+        );
+        Failure::saying(Exit::Refused, told)
+    })
 }
 
 fn stop(mount: Mount) -> Result<(), MountError> {

@@ -76,7 +76,7 @@ impl Goals {
         self.at_least(&what, (50.0, "50, aim 100"), quotient(rate, writing.git_flushed.rate()), Cell::Times);
         for (what, write, flush) in [
             ("1 client, p50 beyond that of one flush", &writing.http_one, &writing.bare_append),
-            ("the same, processors kept awake", &writing.http_one_awake, &writing.bare_append_awake),
+            ("1 client, the same with the processors kept awake", &writing.http_one_awake, &writing.bare_append_awake),
         ] {
             let both = write.percentile(0.5).zip(flush.percentile(0.5));
             let beyond = both.map(|(write, flush)| write.saturating_sub(flush));

@@ -24,6 +24,7 @@ Examples:
   SVC_ACTOR=agent:x make -C notes.mnt      what this changes is agent:x's
   svcfs mount bot.mnt --root notes --actor bot=agent:x    and so is all that user bot changes here
   svcfs mount show.mnt --root notes --read-only           as many mounts of a root as you like
+  svcfs mount then.mnt --root notes --at 2026-11-01       the tree as it was
   /srv/notes /srv/notes.mnt fuse.svcfs nofail 0 0         in /etc/fstab, once mount(8) finds svcfs:
   ln -s /usr/bin/svcfs /sbin/mount.fuse.svcfs
 

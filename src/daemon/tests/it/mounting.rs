@@ -195,6 +195,34 @@ fn the_mounts_of_a_killed_server_are_taken_up_again_by_the_next() {
     next.stop();
 }
 
+#[test]
+fn the_tree_as_it_was_is_mounted_and_stays_what_it_was() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    std::fs::create_dir(place.path("then")).unwrap();
+    let mut server = Running::serve(&place.at("kb"), &["--mount", &place.at("mnt")]);
+    place.write("mnt/saved.md", "# Old\n");
+    let saved = || place.git("kb", &["log", "--format=%an", "--", "saved.md"]).lines().count();
+    eventually("the save is a version", || saved() == 1);
+    let (root, then) = (place.at("kb"), place.at("then"));
+    let mount = |at| ["mount", "--root", &root, &then, "--at", at];
+    let told = refusal(&mount("1999-01-01"), 3);
+    assert!(told.contains("no tree is called `1999-01-01`"), "{told}");
+    let branch = place.git("kb", &["branch", "--show-current"]);
+    svcfs(&mount(&branch)).assert().success();
+    place.write("mnt/saved.md", "# New\n");
+    eventually("the next save is one, too", || saved() == 2);
+    assert_eq!(place.read("then/saved.md"), "# Old\n");
+    server.signal(Signal::KILL);
+    server.ended();
+    let next = Running::serve(&place.at("kb"), &["--mount", &place.at("mnt")]);
+    assert_eq!(place.read("then/saved.md"), "# Old\n", "though the branch went on");
+    assert!(std::fs::write(place.path("then/saved.md"), "no").is_err());
+    next.stop();
+}
+
 /// A place where everything belongs to the user `nobody`, with the program in it: where it was built not everybody may look.
 fn place_of_nobody() -> Place {
     let place = place();

@@ -28,7 +28,7 @@ impl Writing {
         let copied = self.copied;
         let rows: [(String, &Series, &str); 14] = [
             ("svcfs, HTTP `PUT`, 1 client".to_owned(), &self.http_one, "yes"),
-            ("the same, processors kept awake".to_owned(), &self.http_one_awake, "yes"),
+            ("svcfs, HTTP `PUT`, 1 client, processors kept awake".to_owned(), &self.http_one_awake, "yes"),
             (format!("svcfs, HTTP `PUT`, {MANY} clients"), &self.http_many, "yes"),
             ("svcfs, mount: create, write, close".to_owned(), &self.mount_close, "≤ 50 ms later"),
             ("svcfs, mount: create, write, `fsync`, close".to_owned(), &self.mount_fsync, "yes"),
@@ -40,7 +40,7 @@ impl Writing {
             ("bare: create, write, `fsync`, close".to_owned(), &self.bare_fsync, "yes"),
             (format!("bare: `cp -r` of {copied} pages"), &self.bare_copy, "no"),
             ("bare: one flush (append, `fdatasync`)".to_owned(), &self.bare_append, "yes"),
-            ("the same, processors kept awake".to_owned(), &self.bare_append_awake, "yes"),
+            ("bare: one flush, processors kept awake".to_owned(), &self.bare_append_awake, "yes"),
         ];
         for (name, series, is_flushed) in rows {
             let rate = series.rate();
