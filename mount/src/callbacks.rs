@@ -20,6 +20,7 @@ use crate::answer::{Refusal, answer, answer_with};
 use crate::attributes::Attribute;
 use crate::convert::{KNOWN_TTL, PERMISSIONS, file_attr, flag_bits, handle, moment, node, open_mode, utf8, write_at};
 use crate::door::KernelDoor;
+use crate::passing::{Opened, is_fit};
 use crate::session::Alive;
 use crate::views::is_ours;
 
@@ -39,7 +40,8 @@ const WANTED: InitFlags = InitFlags::FUSE_ASYNC_READ
     .union(InitFlags::FUSE_AUTO_INVAL_DATA)
     // The tree has no set-user-id bits and no file capabilities; without this, writes ask for them first.
     .union(InitFlags::FUSE_HANDLE_KILLPRIV_V2)
-    .union(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+    .union(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
+    .union(InitFlags::FUSE_PASSTHROUGH);
 
 /// The door as fuser drives it. What has no callback here fuser refuses once, and the kernel does without from then on:
 /// `lseek` for holes, `copy_file_range` (it reads and writes instead).
@@ -80,6 +82,13 @@ impl Filesystem for Callbacks {
         config.add_capabilities(offered).map_err(|left| io::Error::other(format!("the kernel took {left:?} back")))?;
         if offered.contains(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) {
             self.bypass = FopenFlags::FOPEN_DIRECT_IO;
+        }
+        // Needs the kernel's leave for mapping past the cache, too: see `passing`.
+        if offered.contains(InitFlags::FUSE_PASSTHROUGH | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP) {
+            // A disk that lies upon no other.
+            let taken = config.set_max_stack_depth(1);
+            taken.map_err(|most| io::Error::other(format!("the kernel stacks at most {most} disks")))?;
+            self.door.passing.begin();
         }
         config
             .set_max_write(MAX_WRITE_BYTES)
@@ -242,10 +251,14 @@ impl Filesystem for Callbacks {
         if is_ours(inode.0) {
             return answer("open", reply, || self.door.views.open(inode, mode.write));
         }
-        answer("open", reply, || {
+        let opened = || {
             let handle = self.vfs.open_node(&caller, node, mode).map_err(gone)?;
             let writer = mode.write.then(|| self.door.writer(request, node));
-            Ok::<_, Refusal>(self.door.opened(handle, writer, self.bypass))
+            let (handle, flags) = self.door.opened(handle, writer, self.bypass);
+            Ok::<_, Refusal>(Opened { handle, flags, is_reader: !mode.write })
+        };
+        answer_with("open", reply, opened, |reply, opened| {
+            self.door.passing.give(reply, inode, opened, || self.vfs.settled_file(node, is_fit));
         });
     }
 
@@ -265,6 +278,7 @@ impl Filesystem for Callbacks {
                 Ok((attributes, handle)) => {
                     let writer = self.door.writer(request, node(attributes.ino));
                     let (file, flags) = self.door.opened(handle, Some(writer), self.bypass);
+                    self.door.passing.opened(attributes.ino);
                     Ok((attributes, file, flags))
                 }
                 // Another door was faster than the kernel knew. It looks again, and opens what is there after checking that
@@ -334,7 +348,7 @@ impl Filesystem for Callbacks {
     fn release(
         &self,
         request: &Request,
-        _inode: INodeNo,
+        inode: INodeNo,
         file: FileHandle,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
@@ -345,6 +359,7 @@ impl Filesystem for Callbacks {
             self.door.views.close(file);
             return reply.ok();
         }
+        self.door.passing.closed(inode);
         let author = self.door.released(request, file);
         answer("release", reply, || self.vfs.release(&author, handle(file)));
     }

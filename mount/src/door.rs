@@ -12,6 +12,7 @@ use crate::answer::{Refusal, log};
 use crate::convert::{blank, file_attr, name, node};
 use crate::follower::Progress;
 use crate::listings::{Line, Listing, Listings};
+use crate::passing::Passing;
 use crate::session::Options;
 use crate::views::{Views, is_ours};
 use crate::writers::{Writer, Writers};
@@ -26,6 +27,8 @@ pub(crate) struct KernelDoor {
     pub(crate) listings: Listings,
     /// What is shown below `.svc/` and is no part of the tree.
     pub(crate) views: Views,
+    /// Files that the kernel reads by itself.
+    pub(crate) passing: Passing,
     /// Handles open for writing.
     pub(crate) writers: Writers,
     /// What is shown as the root.
@@ -50,6 +53,7 @@ impl KernelDoor {
             progress,
             actors: Actors::new(attribution),
             listings: Listings::default(),
+            passing: Passing::default(),
             writers: Writers::default(),
         })
     }

@@ -27,6 +27,7 @@ mod follower;
 mod listings;
 mod mountpoint;
 mod outside;
+mod passing;
 mod session;
 mod views;
 mod writers;

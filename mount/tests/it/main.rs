@@ -11,6 +11,7 @@ mod authors;
 mod coherence;
 mod lifecycle;
 mod mounted;
+mod passing;
 mod programs;
 mod syscalls;
 mod views;

@@ -25,7 +25,7 @@ use crate::plan::Extent;
 const MIB: usize = 1 << 20;
 /// A large file, in MiB.
 const ASSET: usize = 48;
-const ASSET_NAME: &str = "asset.bin";
+const ASSET_NAME: &str = "asset.mp4";
 /// What is read of a page when it is opened for that.
 const PAGE_PART: usize = 2 << 10;
 /// What is read of a large file at random.

@@ -206,6 +206,20 @@ impl WorkTree {
         Ok(content.into())
     }
 
+    /// Opens a regular file to be read.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said, and when it is no such file.
+    pub fn open_file(&self, path: &TreePath) -> Outcome<File> {
+        let file = File::from(self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW)?);
+        let is_file = file.metadata().map(|metadata| metadata.is_file());
+        match is_file {
+            Ok(true) => Ok(file),
+            Ok(false) => Err(disk(path, Errno::NOENT)),
+            Err(source) => Err(StoreError::Disk { path: path.clone(), source }),
+        }
+    }
+
     /// The target of a symbolic link.
     ///
     /// # Errors

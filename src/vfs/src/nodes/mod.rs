@@ -5,6 +5,7 @@
 
 mod content;
 mod names;
+mod settled;
 mod special;
 mod table;
 

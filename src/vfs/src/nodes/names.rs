@@ -54,11 +54,14 @@ impl Vfs {
     /// `NotFound`, `NotDirectory`, `Stale`.
     pub fn entries(&self, caller: &Caller, directory: NodeId) -> Result<Vec<(Name, NodeId, Attributes)>, Fault> {
         let path = self.nodes.path_of(directory)?;
+        // Before all else, as `list` looks at what is pending before the tree: what is published meanwhile is seen twice, not missed.
+        let staged = self.nodes.staged_below(&path);
         let mut entries: BTreeMap<TreePath, Attributes> =
             self.list(caller.door, &path)?.into_iter().map(|entry| (entry.path, entry.attributes)).collect();
         entries.extend(self.specials_in(&path)?);
-        for (path, node) in self.nodes.staged_below(&path) {
-            if let Ok(attributes) = self.attributes(node) {
+        for (path, node) in staged {
+            let is_there = self.nodes.path_of(node).is_ok_and(|now| now == path);
+            if is_there && let Ok(attributes) = self.attributes(node) {
                 entries.insert(path, attributes);
             }
         }

@@ -288,3 +288,21 @@ fn state_of_the_server_is_neither_found_nor_made_through_the_mount() {
     assert_eq!(space.vfs.read(Door::Http, &at(".svc/config.toml")).unwrap_err().kind(), Kind::NotFound);
     assert!(space.vfs.apply(&eve(), svcfs_base::Change::remove(at(".svc/config.toml"))).is_err());
 }
+
+#[test]
+fn a_file_that_is_being_published_is_in_every_listing() {
+    let space = TestSpace::new();
+    for number in 0..200 {
+        let file = format!("{number}.md");
+        let (_, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name(&file), 0o644).unwrap();
+        std::thread::scope(|scope| {
+            let published = scope.spawn(|| space.vfs.release(&ann(), handle).unwrap());
+            let mut is_over = false;
+            while !is_over {
+                is_over = published.is_finished();
+                let entries = space.vfs.entries(&ann(), NodeId::ROOT).unwrap();
+                assert!(entries.iter().any(|(name, _, _)| name.as_str() == file), "{file}");
+            }
+        });
+    }
+}

@@ -1,0 +1,118 @@
+//! Large files that the kernel reads from the disk by itself.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+
+use svcfs_base::{Caller, Change, Door, TreePath};
+
+use crate::mounted::{Mounted, wait_for};
+
+const MIB: usize = 1 << 20;
+
+/// A film; of another kind of bytes for each `kind`.
+fn film(kind: u8) -> Vec<u8> {
+    (0..3 * MIB).map(|at| (at % 251) as u8 ^ kind).collect()
+}
+
+fn put(space: &Mounted, path: &str, content: Vec<u8>) {
+    let change = Change::put(TreePath::parse(path).unwrap(), content);
+    space.vfs.apply(&Caller::new(Door::Http), change).unwrap();
+}
+
+fn all(file: &mut File) -> Vec<u8> {
+    let mut content = Vec::new();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_end(&mut content).unwrap();
+    content
+}
+
+/// Whether this kernel reads by itself, and lets this user ask for it.
+fn is_offered() -> bool {
+    let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let is_offered = symbols.contains("fuse_passthrough_read_iter") && rustix::process::geteuid().is_root();
+    if !is_offered {
+        println!("skipped in part: this kernel, or this user, passes nothing on");
+    }
+    is_offered
+}
+
+#[test]
+fn a_film_that_is_open_stays_what_it_was_and_whoever_opens_it_again_has_what_was_acknowledged() {
+    let Some(space) = Mounted::new() else { return };
+    put(&space, "film.mp4", film(1));
+    let mut first = File::open(space.at("film.mp4")).unwrap();
+    assert_eq!(all(&mut first), film(1));
+    for kind in 2..10 {
+        put(&space, "film.mp4", film(kind));
+        let mut again = File::open(space.at("film.mp4")).unwrap();
+        assert_eq!(all(&mut again), film(kind), "{kind}");
+    }
+    if is_offered() {
+        assert_eq!(all(&mut first), film(1), "read from the disk");
+    }
+    drop(first);
+    assert_eq!(fs::read(space.at("film.mp4")).unwrap(), film(9));
+}
+
+#[test]
+fn a_film_is_written_while_it_is_read_and_saved_as_any_other_file() {
+    let Some(space) = Mounted::new() else { return };
+    put(&space, "film.mp4", film(1));
+    let mut reader = File::open(space.at("film.mp4")).unwrap();
+    assert_eq!(all(&mut reader), film(1));
+    let mut writer = OpenOptions::new().read(true).write(true).open(space.at("film.mp4")).unwrap();
+    writer.write_all_at(b"other", MIB as u64).unwrap();
+    let mut expected = film(1);
+    expected[MIB..MIB + 5].copy_from_slice(b"other");
+    assert_eq!(all(&mut writer), expected, "what is written is read, saved or not");
+    assert_eq!(all(&mut File::open(space.at("film.mp4")).unwrap()), expected, "also by whoever opens it now");
+    writer.sync_all().unwrap();
+    writer.write_all_at(b"more", 0).unwrap();
+    drop(writer);
+    expected[..4].copy_from_slice(b"more");
+    assert_eq!(space.authors("film.mp4", 3).len(), 3, "one for each save");
+    assert_eq!(fs::read(space.folder().join("root/film.mp4")).unwrap(), expected);
+    assert_eq!(fs::read(space.at("film.mp4")).unwrap(), expected);
+    if is_offered() {
+        assert_eq!(all(&mut reader), film(1), "read from the disk");
+    }
+    drop(reader);
+    fs::write(space.at("film.mp4"), film(2)).unwrap();
+    assert_eq!(fs::read(space.at("film.mp4")).unwrap(), film(2));
+}
+
+#[test]
+fn what_is_written_in_place_is_read_by_those_who_had_it_open() {
+    let Some(space) = Mounted::new() else { return };
+    for name in ["data.db", "server.log", "small.mp4"] {
+        let content = if name == "small.mp4" { vec![b'a'; 1000] } else { film(1) };
+        put(&space, name, content.clone());
+        let mut reader = File::open(space.at(name)).unwrap();
+        assert_eq!(all(&mut reader), content);
+        let mut writer = OpenOptions::new().append(true).open(space.at(name)).unwrap();
+        writer.write_all(b"appended").unwrap();
+        assert!(all(&mut reader).ends_with(b"appended"), "{name}");
+    }
+}
+
+#[test]
+fn many_open_and_close_a_film_while_others_replace_it_and_nobody_is_refused() {
+    let Some(space) = Mounted::new() else { return };
+    put(&space, "film.mp4", film(0));
+    let at = space.at("film.mp4");
+    std::thread::scope(|scope| {
+        let read = || (0..40).for_each(|_| assert_eq!(fs::read(&at).unwrap().len(), 3 * MIB));
+        let readers: Vec<_> = (0..4).map(|_| scope.spawn(read)).collect();
+        for kind in 1..20 {
+            if kind % 2 == 0 {
+                put(&space, "film.mp4", film(kind));
+            } else {
+                fs::write(space.at("new.tmp"), film(kind)).unwrap();
+                fs::rename(space.at("new.tmp"), space.at("film.mp4")).unwrap();
+            }
+        }
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+    wait_for(|| fs::read(space.at("film.mp4")).unwrap() == film(19));
+}
