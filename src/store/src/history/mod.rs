@@ -5,6 +5,7 @@
 
 mod blame;
 mod branch;
+mod deflate;
 mod draft;
 mod exclude;
 mod foreign;

@@ -8,11 +8,11 @@ use std::io::Read;
 use std::sync::Arc;
 
 use flate2::read::ZlibDecoder;
-use flate2::{Compress, Compression, FlushCompress, Status};
 use git2::{ObjectType, Oid, Repository};
 use sha1::{Digest, Sha1};
 
 use super::Outcome;
+use super::deflate::Deflater;
 use crate::StoreError;
 
 /// Trees kept in memory for the next commit on top of them, in bytes.
@@ -26,9 +26,9 @@ pub(super) struct Deflated {
 }
 
 /// Objects that no pack has yet, and what the next ones are made from.
+#[derive(Default)]
 pub(super) struct Objects {
-    /// Used again for each object: a new one clears a quarter of a megabyte first.
-    compress: Compress,
+    deflater: Deflater,
     fresh: Vec<Deflated>,
     /// Where each of them stands in `fresh`.
     places: HashMap<Oid, usize>,
@@ -36,19 +36,6 @@ pub(super) struct Objects {
     kept_bytes: usize,
     /// Trees of recent commits.
     commits: HashMap<Oid, Oid>,
-}
-
-impl Default for Objects {
-    fn default() -> Self {
-        Self {
-            compress: Compress::new(Compression::fast(), true),
-            fresh: Vec::new(),
-            places: HashMap::new(),
-            trees: HashMap::new(),
-            kept_bytes: 0,
-            commits: HashMap::new(),
-        }
-    }
 }
 
 impl Objects {
@@ -80,7 +67,7 @@ impl Objects {
 
     fn add(&mut self, id: Oid, kind: ObjectType, content: &[u8]) -> Outcome<()> {
         if !self.places.contains_key(&id) {
-            let bytes = deflated(&mut self.compress, kind, content)?;
+            let bytes = entry(&mut self.deflater, kind, content)?;
             self.fresh.push(Deflated { id, bytes });
             self.places.insert(id, self.fresh.len() - 1);
         }
@@ -150,7 +137,7 @@ fn hash(kind: ObjectType, content: &[u8]) -> Oid {
 }
 
 /// The pack entry of an object (gitformat-pack(5)): kind and length, then the content, deflated.
-fn deflated(compress: &mut Compress, kind: ObjectType, content: &[u8]) -> Outcome<Vec<u8>> {
+fn entry(deflater: &mut Deflater, kind: ObjectType, content: &[u8]) -> Outcome<Vec<u8>> {
     let kind_bits: u8 = match kind {
         ObjectType::Commit => 1,
         ObjectType::Tree => 2,
@@ -169,18 +156,9 @@ fn deflated(compress: &mut Compress, kind: ObjectType, content: &[u8]) -> Outcom
         rest >>= 7;
     }
     bytes.push(byte);
-    compress.reset();
-    let mut taken = 0;
-    loop {
-        bytes.reserve(content.len() / 2 + 64);
-        let before = compress.total_in();
-        let status = compress.compress_vec(&content[taken..], &mut bytes, FlushCompress::Finish);
-        taken += usize::try_from(compress.total_in() - before).unwrap_or(usize::MAX);
-        if status.map_err(std::io::Error::from)? == Status::StreamEnd {
-            bytes.shrink_to_fit();
-            return Ok(bytes);
-        }
-    }
+    deflater.append(content, &mut bytes)?;
+    bytes.shrink_to_fit();
+    Ok(bytes)
 }
 
 /// The content of a pack entry.
