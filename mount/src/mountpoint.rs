@@ -73,6 +73,35 @@ pub fn check_mountpoint(mountpoint: &Path, root: &Path, outside: &Outside) -> Re
 }
 
 fn check(mountpoint: &Path, root: &Path, outside: &Outside) -> Result<PathBuf, MountError> {
+    let at = free(mountpoint)?;
+    let root = root.canonicalize().or_else(|_| std::path::absolute(root)).map_err(|source| unreadable(root, source))?;
+    if at == root && outside.is_elsewhere() {
+        return Ok(at);
+    }
+    if root.starts_with(&at) || at.starts_with(&root) {
+        return Err(MountError::OverlapsRoot { mountpoint: at, root });
+    }
+    must_be_empty(&at)?;
+    Ok(at)
+}
+
+/// Checks that something without a root on this machine may be mounted here; else as [`check_mountpoint`].
+///
+/// # Errors
+/// Why not: the mountpoint is missing, no directory, not empty or in use.
+pub(crate) fn check_remote(mountpoint: &Path) -> Result<PathBuf, MountError> {
+    let at = free(mountpoint)?;
+    must_be_empty(&at)?;
+    Ok(at)
+}
+
+fn must_be_empty(at: &Path) -> Result<(), MountError> {
+    let mut entries = fs::read_dir(at).map_err(|source| unreadable(at, source))?;
+    if entries.next().is_some() { Err(MountError::NotEmpty(at.to_owned())) } else { Ok(()) }
+}
+
+/// A directory at which nothing of ours is mounted; what a dead server left there is taken away.
+fn free(mountpoint: &Path) -> Result<PathBuf, MountError> {
     let at = canonical(mountpoint)?;
     match look(&at)? {
         Look::Dead => {
@@ -86,17 +115,6 @@ fn check(mountpoint: &Path, root: &Path, outside: &Outside) -> Result<PathBuf, M
         Look::Answers(found) if !found.is_dir() => return Err(MountError::NotADirectory(at)),
         Look::Answers(_) if connection(&at)?.is_some() => return Err(MountError::AlreadyMounted(at)),
         Look::Answers(_) => {}
-    }
-    let root = root.canonicalize().or_else(|_| std::path::absolute(root)).map_err(|source| unreadable(root, source))?;
-    if at == root && outside.is_elsewhere() {
-        return Ok(at);
-    }
-    if root.starts_with(&at) || at.starts_with(&root) {
-        return Err(MountError::OverlapsRoot { mountpoint: at, root });
-    }
-    let mut entries = fs::read_dir(&at).map_err(|source| unreadable(&at, source))?;
-    if entries.next().is_some() {
-        return Err(MountError::NotEmpty(at));
     }
     Ok(at)
 }

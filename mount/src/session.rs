@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::time::Duration;
 
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use fuser::{BackgroundSession, Config, Filesystem, MountOption, Notifier, Session, SessionACL};
 use svcfs_base::{Clock, Durability};
 use svcfs_vfs::{PastState, Vfs};
 
@@ -64,20 +64,84 @@ impl Options {
     }
 }
 
-/// A mounted space. A space may have several: each kernel is told of what the others change.
-pub struct Mount {
-    vfs: Arc<Vfs>,
-    door: Arc<KernelDoor>,
-    mountpoint: PathBuf,
+/// A session of the kernel with a filesystem of ours, from its start to its end.
+pub(crate) struct Mounted {
+    pub(crate) mountpoint: PathBuf,
     /// What the kernel calls it; another mount may be at the same path by the time this one is over.
     connection: Option<u32>,
     outside: Outside,
-    follower: Option<Follower>,
     /// Disconnected when the session has answered its last request.
     ended: Receiver<Infallible>,
     /// Never dropped: fuser 0.18 would unmount the path once more, and by then it may be somebody else's mountpoint. Costs one
     /// file descriptor until the process ends.
     session: ManuallyDrop<BackgroundSession>,
+}
+
+impl Mounted {
+    /// Mounts what `filesystem` makes at a mountpoint that was found to serve; `source` is what the mount table shows.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub(crate) fn start<F: Filesystem + Send + 'static>(
+        filesystem: impl FnOnce(Alive) -> F,
+        (source, mountpoint): (&str, PathBuf),
+        options: &Options,
+    ) -> Result<Self, MountError> {
+        let failed = |source| MountError::Mount { mountpoint: mountpoint.clone(), source };
+        let (alive, ended) = channel();
+        let filesystem = filesystem(Alive { open: Some(alive), on_end: options.on_end.clone() });
+        let config = config(options, source);
+        let (session, connection) = options.outside.visit(|| match Session::new(filesystem, &mountpoint, &config) {
+            // fusermount's only refusal of this kind; those of the system have a number.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() => {
+                Err(MountError::NotForEverybody(mountpoint.clone()))
+            }
+            mounted => Ok((mounted.map_err(failed)?, connection(&mountpoint)?)),
+        })?;
+        // Not out there: its threads read and write the root.
+        let session = ManuallyDrop::new(session.spawn().map_err(failed)?);
+        tracing::info!(mountpoint = %mountpoint.display(), "mounted");
+        Ok(Self { mountpoint, connection, outside: options.outside.clone(), ended, session })
+    }
+
+    /// Tells the kernel what it must forget.
+    pub(crate) fn notifier(&self) -> Notifier {
+        self.session.notifier()
+    }
+
+    /// Whether somebody took the mount away and nothing is open on it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.ended.try_recv(), Err(TryRecvError::Disconnected))
+    }
+
+    /// Waits until nothing is open on it any more, but at most `limit`; whether something still is.
+    pub(crate) fn is_used_after(&self, limit: Duration) -> bool {
+        // Nothing is ever sent: only the end of the session ends the wait before its time.
+        matches!(self.ended.recv_timeout(limit), Err(RecvTimeoutError::Timeout))
+    }
+
+    /// Takes the mount away. Somebody else may have unmounted it already, and even have mounted another at the same place.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub(crate) fn detach(&self) -> Result<(), MountError> {
+        let (at, known) = (&self.mountpoint, self.connection);
+        if self.is_over() {
+            return Ok(());
+        }
+        self.outside.visit(|| match connection(at).and_then(|found| if found == known { detach(at) } else { Ok(()) }) {
+            Ok(()) | Err(MountError::NotMounted(_) | MountError::Missing(_)) => Ok(()),
+            Err(error) => Err(error),
+        })
+    }
+}
+
+/// A mounted space. A space may have several: each kernel is told of what the others change.
+pub struct Mount {
+    vfs: Arc<Vfs>,
+    door: Arc<KernelDoor>,
+    mounted: Mounted,
+    follower: Option<Follower>,
     is_stopped: bool,
 }
 
@@ -90,42 +154,26 @@ impl Mount {
     /// When the directory does not serve (each variant of [`MountError`] says what to do), or the system refuses.
     pub fn start(vfs: Arc<Vfs>, mountpoint: &Path, options: &Options) -> Result<Self, MountError> {
         let mountpoint = check_mountpoint(mountpoint, vfs.root(), &options.outside)?;
-        let failed = |source| MountError::Mount { mountpoint: mountpoint.clone(), source };
         let progress = Progress::at(vfs.feed().last());
-        let (alive, ended) = channel();
-        let alive = Alive { open: Some(alive), on_end: options.on_end.clone() };
         let door = KernelDoor::new(vfs.clone(), options, progress.clone());
-        let callbacks = Callbacks::new(door.clone(), alive);
-        let config = config(options, vfs.root());
-        let (session, connection) = options.outside.visit(|| match Session::new(callbacks, &mountpoint, &config) {
-            // fusermount's only refusal of this kind; those of the system have a number.
-            Err(error) if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() => {
-                Err(MountError::NotForEverybody(mountpoint.clone()))
-            }
-            mounted => Ok((mounted.map_err(failed)?, connection(&mountpoint)?)),
-        })?;
-        // Not out there: its threads read and write the root.
-        let session = session.spawn().map_err(failed)?;
-        let session = ManuallyDrop::new(session);
-        let place = mountpoint.clone();
-        let outside = options.outside.clone();
-        let (follower, is_stopped) = (None, false);
-        let mut mount =
-            Self { vfs, door, mountpoint: place, connection, outside, follower, ended, session, is_stopped };
-        let follower = Follower::start(&mount.vfs, (mount.session.notifier(), mount.door.entrance), progress);
-        mount.follower = Some(follower.map_err(failed)?);
-        tracing::info!(mountpoint = %mount.mountpoint.display(), "mounted");
+        let source = source(vfs.root());
+        let mounted = Mounted::start(|alive| Callbacks::new(door.clone(), alive), (source, mountpoint), options)?;
+        let mut mount = Self { vfs, door, mounted, follower: None, is_stopped: false };
+        let follower = Follower::start(&mount.vfs, (mount.mounted.notifier(), mount.door.entrance), progress);
+        mount.follower = Some(
+            follower.map_err(|source| MountError::Mount { mountpoint: mount.mounted.mountpoint.clone(), source })?,
+        );
         Ok(mount)
     }
 
     /// The directory the space is mounted at, without links.
     pub fn mountpoint(&self) -> &Path {
-        &self.mountpoint
+        &self.mounted.mountpoint
     }
 
     /// Whether somebody took the mount away and nothing is open on it any more; [`Mount::stop`] then only tidies up.
     pub fn is_over(&self) -> bool {
-        matches!(self.ended.try_recv(), Err(TryRecvError::Disconnected))
+        self.mounted.is_over()
     }
 
     /// Takes the mount away, waits until every open file is closed but at most `limit`, then saves what is still open.
@@ -134,10 +182,9 @@ impl Mount {
     /// `StillOpen` when files were still open for writing at the limit; what they held is saved, what is written to them from
     /// now on may not be. `Unmount` when the system refuses.
     pub fn stop(mut self, limit: Duration) -> Result<(), MountError> {
-        self.detach()?;
+        self.mounted.detach()?;
         self.is_stopped = true;
-        // Nothing is ever sent: only the end of the session ends the wait before its time.
-        let left_open = matches!(self.ended.recv_timeout(limit), Err(RecvTimeoutError::Timeout));
+        let left_open = self.mounted.is_used_after(limit);
         let writers = self.door.still_open();
         for (caller, node) in &writers {
             if let Err(fault) = self.vfs.publish(caller, *node, Durability::Now) {
@@ -147,23 +194,11 @@ impl Mount {
         if let Some(follower) = self.follower.take() {
             follower.stop();
         }
-        tracing::info!(mountpoint = %self.mountpoint.display(), left_open, "unmounted");
+        tracing::info!(mountpoint = %self.mountpoint().display(), left_open, "unmounted");
         if left_open && !writers.is_empty() {
-            return Err(MountError::StillOpen { mountpoint: self.mountpoint.clone(), writers: writers.len() });
+            return Err(MountError::StillOpen { mountpoint: self.mountpoint().to_owned(), writers: writers.len() });
         }
         Ok(())
-    }
-
-    /// Somebody else may have unmounted it already, and even have mounted another at the same place.
-    fn detach(&self) -> Result<(), MountError> {
-        let (at, known) = (&self.mountpoint, self.connection);
-        if self.is_over() {
-            return Ok(());
-        }
-        self.outside.visit(|| match connection(at).and_then(|found| if found == known { detach(at) } else { Ok(()) }) {
-            Ok(()) | Err(MountError::NotMounted(_) | MountError::Missing(_)) => Ok(()),
-            Err(error) => Err(error),
-        })
     }
 }
 
@@ -187,7 +222,7 @@ impl Drop for Mount {
     /// A mount that was not stopped (its owner failed) is taken away, so that no process hangs on it.
     fn drop(&mut self) {
         if !self.is_stopped
-            && let Err(error) = self.detach()
+            && let Err(error) = self.mounted.detach()
         {
             tracing::error!(%error, "the mount could not be taken away");
         }
@@ -199,14 +234,15 @@ impl Drop for Mount {
 
 /// What is mounted, as the mount table shows it: `mount -a` passes over a line of `/etc/fstab` whose source and target it finds there. Roots
 /// with a comma, which would begin another option, are not named.
-fn source(root: &Path) -> String {
-    root.to_str().filter(|root| !root.contains([',', '\\'])).unwrap_or(FILESYSTEM_NAME).to_owned()
+fn source(root: &Path) -> &str {
+    root.to_str().unwrap_or(FILESYSTEM_NAME)
 }
 
-fn config(options: &Options, root: &Path) -> Config {
+fn config(options: &Options, source: &str) -> Config {
+    let source = if source.contains([',', '\\']) { FILESYSTEM_NAME } else { source };
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName(source(root)),
+        MountOption::FSName(source.to_owned()),
         // Not `Subtype`, which fuser keeps from the kernel when root mounts.
         MountOption::CUSTOM(format!("subtype={FILESYSTEM_NAME}")),
         MountOption::DefaultPermissions,

@@ -78,7 +78,7 @@ fn is_one_process(one: u32, other: u32) -> bool {
 }
 
 /// The process of a thread (proc_pid_status(5)).
-fn process_of(thread: u32) -> Option<u32> {
+pub(crate) fn process_of(thread: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
 }

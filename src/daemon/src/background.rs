@@ -1,5 +1,6 @@
 //! A mount that outlives the command that asked for it.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -25,15 +26,24 @@ pub fn mount(root: &Path, mountpoint: &Path, config: Option<&Path>, manner: &Man
     let absolute = |path: &Path| std::path::absolute(path).context("the current directory is gone");
     let root = absolute(root)?;
     let log = StatePaths::of(&root).directory().join(LOG);
-    let mut command = Command::new(std::env::current_exe().context("this program cannot be found")?);
-    command.arg("mount").args(manner.flags()).arg("--root").arg(&root);
+    let mut arguments = vec!["--root".into(), root.into()];
     if let Some(config) = config {
-        command.arg("--config").arg(absolute(config)?);
+        arguments.extend(["--config".into(), absolute(config)?.into()]);
     }
-    command.arg("--").arg(absolute(mountpoint)?);
+    start(arguments, (mountpoint, manner), &log)
+}
+
+/// The same for any mount; `arguments` say of what.
+///
+/// # Errors
+/// What it ended with.
+pub fn start(arguments: Vec<OsString>, (mountpoint, manner): (&Path, &Manner), log: &Path) -> Result<String, Failure> {
+    let mountpoint = std::path::absolute(mountpoint).context("the current directory is gone")?;
+    let mut command = Command::new(std::env::current_exe().context("this program cannot be found")?);
+    command.arg("mount").args(manner.flags()).args(arguments).arg("--").arg(mountpoint);
     // Of its own in every way: its directory, its group (a Ctrl-C here is not meant for it), and nobody waits for it but we.
     command.current_dir("/").process_group(0).env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(opened(&log)?);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(opened(log)?);
     let mut child = command.spawn().context("a process for the mount cannot be started")?;
     let mut said = String::new();
     if let Some(stdout) = child.stdout.take() {
@@ -48,7 +58,7 @@ pub fn mount(root: &Path, mountpoint: &Path, config: Option<&Path>, manner: &Man
         Some(3) => Exit::Refused,
         Some(_) | None => Exit::Failed,
     };
-    Err(Failure::saying(exit, last_words(&log)))
+    Err(Failure::saying(exit, last_words(log)))
 }
 
 fn opened(log: &Path) -> Result<File, Failure> {

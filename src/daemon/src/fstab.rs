@@ -40,11 +40,12 @@ const KNOWN: [&str; 20] = [
 #[derive(Debug, Parser)]
 #[command(name = "mount.fuse.svcfs", version, max_term_width = 100)]
 struct Helper {
-    /// Directory of the knowledge base
+    /// Directory of the knowledge base, or the address of a server on another machine
+    #[arg(value_name = "ROOT|URL")]
     root: PathBuf,
     /// Empty directory to mount at
     mountpoint: PathBuf,
-    /// ro, at=TIME|COMMIT, noexec, allow_other, actor=USER=NAME, no_svc_actor, config=FILE; what these do: svcfs mount --help
+    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor; of a root at=TIME|COMMIT, config=FILE; of a server token_file=FILE, space=NAME, patience=SECONDS, state=DIR; what these do: svcfs mount --help
     #[arg(short, value_delimiter = ',')]
     options: Vec<String>,
     /// Pass over options that are unknown
@@ -75,6 +76,7 @@ pub fn arguments(given: &[OsString]) -> Option<Result<Vec<OsString>, clap::Error
 
 fn translated(helper: Helper) -> Result<Vec<OsString>, clap::Error> {
     let Helper { root, mountpoint, options, sloppy, fake, no_table: _, verbose: _, filesystem: _ } = helper;
+    let is_remote = root.to_str().is_some_and(|root| root.starts_with("https://") || root.starts_with("http://"));
     let mut arguments: Vec<OsString> = ["svcfs", "mount", "--background"].map(OsString::from).to_vec();
     if fake {
         arguments.push("--dry-run".into());
@@ -86,20 +88,30 @@ fn translated(helper: Helper) -> Result<Vec<OsString>, clap::Error> {
             ("noexec", None) => "--no-exec".to_owned(),
             ("allow_other", None) => "--allow-other".to_owned(),
             ("no_svc_actor", None) => "--no-svc-actor".to_owned(),
-            ("at", Some(value)) => format!("--at={value}"),
+            ("at", Some(value)) if !is_remote => format!("--at={value}"),
             ("actor", Some(value)) => format!("--actor={value}"),
-            ("config", Some(value)) => format!("--config={value}"),
+            ("config", Some(value)) if !is_remote => format!("--config={value}"),
+            ("token_file", Some(value)) if is_remote => format!("--token-file={value}"),
+            ("space", Some(value)) if is_remote => format!("--space={value}"),
+            ("patience", Some(value)) if is_remote => format!("--patience={value}"),
+            ("state", Some(value)) if is_remote => format!("--state={value}"),
             _ if sloppy => continue,
             _ => {
+                let own = if is_remote {
+                    "token_file=FILE, space=NAME, patience=SECONDS and state=DIR"
+                } else {
+                    "at=TIME|COMMIT and config=FILE"
+                };
                 let told = format!(
-                    "`{option}` is no mount option of svcfs; there are ro, at=TIME|COMMIT, noexec, allow_other, actor=USER=NAME, no_svc_actor and config=FILE\n"
+                    "`{option}` is no mount option of svcfs; there are ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, {own}\n"
                 );
                 return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, told));
             }
         };
         arguments.push(flag.into());
     }
-    arguments.extend(["--root".into(), root.into_os_string(), "--".into(), mountpoint.into_os_string()]);
+    let source = if is_remote { "--remote" } else { "--root" };
+    arguments.extend([source.into(), root.into_os_string(), "--".into(), mountpoint.into_os_string()]);
     Ok(arguments)
 }
 
@@ -131,6 +143,10 @@ mod tests {
                 "svcfs mount --background --at=v1 --allow-other --actor=1000=agent:x --actor=ann=Ann --no-svc-actor --config=/etc/a.toml --root a -- b",
             ),
             ("mount.fuse.svcfs a b -s -o acl", "svcfs mount --background --root a -- b"),
+            (
+                "mount.fuse.svcfs https://a.org /mnt/a -o rw,_netdev,token_file=/etc/a.token,space=notes,patience=30,state=/var/a",
+                "svcfs mount --background --token-file=/etc/a.token --space=notes --patience=30 --state=/var/a --remote https://a.org -- /mnt/a",
+            ),
             ("mount.fuse.svcfs -f a b", "svcfs mount --background --dry-run --root a -- b"),
         ] {
             assert_eq!(called(line).as_deref(), Ok(expected), "{line}");
@@ -139,6 +155,8 @@ mod tests {
             ("mount.fuse.svcfs a b -o acl", "`acl` is no mount option of svcfs"),
             ("mount.fuse.svcfs a b -o ro=1", "`ro=1` is no mount option of svcfs"),
             ("mount.fuse.svcfs a b -o actor", "`actor` is no mount option of svcfs"),
+            ("mount.fuse.svcfs a b -o space=notes", "`space=notes` is no mount option of svcfs"),
+            ("mount.fuse.svcfs http://a b -o config=/etc/a.toml", "token_file=FILE"),
             ("mount.fuse.svcfs a", "<MOUNTPOINT>"),
             ("mount.fuse.svcfs --help", "/etc/fstab"),
         ] {

@@ -23,6 +23,7 @@ mod output;
 mod planting;
 mod presence;
 mod progress;
+mod remote;
 mod root;
 mod signals;
 mod stop;

@@ -13,6 +13,7 @@ use tracing::level_filters::LevelFilter;
 use crate::failure::{Exit, Failure};
 use crate::mounting::Manner;
 use crate::presence::{self, Holder};
+use crate::remote::Elsewhere;
 use crate::root::{Root, must_be_initialised, settings};
 use crate::stop::{self, Running};
 use crate::{background, control, logging, output, signals};
@@ -27,6 +28,8 @@ Examples:
   svcfs mount then.mnt --root notes --at 2026-11-01       the tree as it was
   /srv/notes /srv/notes.mnt fuse.svcfs nofail 0 0         in /etc/fstab, once mount(8) finds svcfs:
   ln -s /usr/bin/svcfs /sbin/mount.fuse.svcfs
+  svcfs mount --remote https://notes.example.org --token-file ~/.notes.token notes    another machine's
+  https://notes.example.org /mnt/notes fuse.svcfs token_file=/etc/notes.token,_netdev,nofail 0 0
 
 When a server has the root, it mounts, and this returns at once. Otherwise this stays until Ctrl-C or
 `svcfs unmount` and finishes every accepted write; further mounts are added to it meanwhile.";
@@ -34,8 +37,8 @@ When a server has the root, it mounts, and this returns at once. Otherwise this 
 /// Mount a knowledge base as a folder
 ///
 /// Asks the server that has the root (`svcfs serve`, `svcfs mount`) to mount it at one more place; without one, serves the folder
-/// itself, without HTTP. The mountpoint is an empty directory outside the root. Needs /dev/fuse, and either root or `fusermount3`
-/// (package fuse3).
+/// itself, without HTTP. The mountpoint is an empty directory outside the root. With --remote, mounts what a server on another
+/// machine has. Needs /dev/fuse, and either root or `fusermount3` (package fuse3).
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Mount {
@@ -47,6 +50,8 @@ pub struct Mount {
     /// Settings from this file instead of `.svc/config.toml` in the root; not where a server has the root already
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    elsewhere: Elsewhere,
     #[command(flatten)]
     manner: Manner,
     /// Return when it is mounted, also without a server: a process in the background serves it until it is unmounted
@@ -63,9 +68,12 @@ impl Mount {
     /// # Errors
     /// What stands in the way of mounting, or did not end as it should.
     pub fn run(self) -> Result<(), Failure> {
-        let Self { mountpoint, root: path, config, manner, background, dry_run } = self;
+        let Self { mountpoint, root: path, config, elsewhere, manner, background, dry_run } = self;
         if dry_run {
             return Ok(());
+        }
+        if elsewhere.is_asked_for() {
+            return elsewhere.run(&mountpoint, manner, background);
         }
         presence::uncover(&path)?;
         must_be_initialised(&path)?;

@@ -13,4 +13,5 @@ mod mcp;
 mod mounting;
 mod program;
 mod refusals;
+mod remote;
 mod serve;

@@ -28,7 +28,7 @@ pub const AREA: Area = Area {
 
 /// List files and directories as a tree
 ///
-/// Names that begin with a dot are left out. Symbolic links are shown and not followed.
+/// Names that begin with a dot are left out, unless details are asked for. Symbolic links are shown and not followed.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Tree {
     /// Directory to begin with, such as `concepts`; the whole tree when absent
@@ -39,6 +39,10 @@ pub struct Tree {
     /// deepest level is shown without what lies inside
     #[serde(default)]
     pub depth: Option<Limit<20, 20>>,
+    /// Show what a file system shows: every name, with its last modification and what it is. Of a path that is a file, that
+    /// file alone
+    #[serde(default)]
+    pub details: bool,
 }
 
 /// Levels an agent is shown unasked (gaps.md 4.21): its reader's memory is short.
@@ -59,7 +63,7 @@ impl Operation for Tree {
             (None, Door::Mcp) => AGENT_DEPTH,
             (None, _) => Limit::<20, 20>::default().get(),
         };
-        tree::nodes(cx, &self.path, depth)
+        tree::asked(cx, &self.path, tree::Shown { depth, is_detailed: self.details })
     }
     fn words(nodes: &Vec<Node>) -> Option<String> {
         Some(tree::listing(nodes))
@@ -387,7 +391,8 @@ impl Operation for Append {
 
 /// Give a file another name, and links to it the new one
 ///
-/// File and rewritten pages change in one commit. A name that is taken is refused; the same name twice changes nothing.
+/// File and rewritten pages change in one commit. A name that is taken is refused, unless `replacing` says what may be replaced;
+/// the same name twice changes nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(example = json!({ "from": "notes/today.md", "to": "notes/yesterday.md" }))]
 pub struct Rename {
@@ -398,6 +403,10 @@ pub struct Rename {
     /// Whether links of other pages to the file are rewritten, in the form their authors chose
     #[serde(default = "yes")]
     pub update_links: bool,
+    /// Replace the file at `to` if it still has this ETag (quotes are optional), or whatever it has (`*`); a name that is taken is
+    /// refused when absent
+    #[serde(default)]
+    pub replacing: Option<String>,
 }
 
 fn yes() -> bool {
@@ -411,7 +420,12 @@ impl Operation for Rename {
     const CONDITIONAL: bool = true;
     type Output = Renamed;
     fn run(self, cx: &Cx<'_>) -> Result<Renamed, Fault> {
-        rename::rename(cx, self.from, self.to, self.update_links)
+        let expect = match self.replacing.as_deref().map(str::trim) {
+            None => Expect::Absent,
+            Some("*") => Expect::Any,
+            Some(text) => Expect::OneOf(vec![ETag::parse("replacing", text)?]),
+        };
+        rename::rename(cx, self.from, self.to, rename::Manner { update_links: self.update_links, expect })
     }
     fn words(renamed: &Renamed) -> Option<String> {
         let Renamed { from, to, etag, updated_links } = renamed;

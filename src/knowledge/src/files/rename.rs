@@ -24,14 +24,23 @@ pub struct Renamed {
     pub updated_links: usize,
 }
 
-/// Renames a file; with `update_links`, links to it are rewritten in the same commit.
+/// How a file gets its new name.
+pub struct Manner {
+    /// Whether links to it are rewritten, in the same commit.
+    pub update_links: bool,
+    /// What must be true of the new name before.
+    pub expect: Expect,
+}
+
+/// Renames a file.
 ///
 /// A condition of the caller's is about the content at `from`.
 ///
 /// # Errors
-/// `NotFound` with `source file not found`, `Exists` when `to` is taken, `Rejected` when a page whose link would be rewritten
+/// `NotFound` with `source file not found`, `Exists` when `to` is taken, `Conflict` when it is not what may be replaced, `Rejected` when a page whose link would be rewritten
 /// has a lint error, and those of [`svcfs_vfs::Vfs::apply`].
-pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, update_links: bool) -> Result<Renamed, Fault> {
+pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, manner: Manner) -> Result<Renamed, Fault> {
+    let Manner { update_links, expect } = manner;
     for (field, path) in [("from", &from), ("to", &to)] {
         if path.is_root() {
             return Err(Fault::new(Kind::Invalid, format!("{field} is required")));
@@ -45,7 +54,7 @@ pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, update_links: bool) -> 
         }
         let (etag, updated_links) = (plan.source.etag, plan.updated_links);
         let is_guarded = plan.is_guarded;
-        match cx.apply(plan.into_set(cx, &from, &to)) {
+        match cx.apply(plan.into_set(cx, (&from, &to), &expect)) {
             Ok(applied) => {
                 let settled = applied.files.iter().rev().find(|file| file.path == to);
                 let etag = settled.and_then(|file| file.etag).unwrap_or(etag);
@@ -108,11 +117,11 @@ impl Plan {
         Ok(plan)
     }
 
-    fn into_set(self, cx: &Cx<'_>, from: &TreePath, to: &TreePath) -> ChangeSet {
+    fn into_set(self, cx: &Cx<'_>, (from, to): (&TreePath, &TreePath), expect: &Expect) -> ChangeSet {
         // Without rewritten links the set is a rename and nothing else, which has a subject of its own.
         let message = (self.updated_links > 0)
             .then(|| format!("{}: rename {from} → {to} (updated {} links)", cx.caller.actor(), self.updated_links));
-        let mut changes = vec![Change::rename(from.clone(), to.clone()).expecting(Expect::Absent)];
+        let mut changes = vec![Change::rename(from.clone(), to.clone()).expecting(expect.clone())];
         if let Some(content) = self.content {
             // At its turn the moved file stands at `to`: written only if it is still the one that was read.
             changes.push(Change::put(to.clone(), content).expecting(Expect::OneOf(vec![self.source.etag])));

@@ -89,6 +89,22 @@ fn the_tree_has_the_shape_of_the_contract() {
 }
 
 #[test]
+fn the_tree_with_details_shows_what_a_file_system_shows() {
+    let space = TestSpace::with("", &[("a/b.md", "# b\n"), (".hidden/h.md", "h\n"), ("z.md", "# z\n")]);
+    space.get("write", json!({ "path": "l.md", "content": "z.md", "symlink": true }));
+    let tree = space.get("tree", json!({ "depth": 1, "details": true }));
+    let shown = tree.as_array().unwrap().iter().filter(|node| node["name"] != ".svc");
+    let shown: Vec<_> = shown.map(|node| (node["name"].as_str().unwrap(), node["type"].as_str().unwrap())).collect();
+    assert_eq!(shown, [(".hidden", "directory"), ("a", "directory"), ("l.md", "symlink"), ("z.md", "file")]);
+    // Of a file, the file alone.
+    let of_file = space.get("tree", json!({ "path": "a/b.md", "details": true }));
+    assert_eq!(of_file[0]["path"], "a/b.md");
+    assert!(of_file[0]["modified"].as_str().unwrap().ends_with('Z'), "{of_file}");
+    assert_eq!(space.get("tree", json!({ "path": "l.md", "details": true }))[0]["type"], "symlink");
+    assert_eq!(space.refusal("tree", json!({ "path": "nowhere", "details": true })).0, 404);
+}
+
+#[test]
 fn a_page_is_read_with_its_etag() {
     let space = TestSpace::new();
     let etag = space.put("a.md", "---\ntitle: A\n---\n\n# A\n");

@@ -144,3 +144,23 @@ fn a_rename_and_edits_of_a_linking_page_lose_nothing() {
     assert!(text.starts_with(&format!("[[p{ROUNDS}]]\n")), "{text}");
     assert!((0..ROUNDS).all(|line| text.contains(&format!("line {line}\n"))), "{text}");
 }
+
+#[test]
+fn a_rename_replaces_the_version_it_names_and_no_other() {
+    let space = TestSpace::new();
+    space.put("new.md", "# New\n");
+    let etag = space.put("a.md", "# Old\n");
+    let ask = |replacing| json!({ "from": "new.md", "to": "a.md", "replacing": replacing });
+    assert_eq!(space.refusal("rename", json!({ "from": "new.md", "to": "a.md" })).0, 409);
+    assert_eq!(space.refusal("rename", ask(json!(ETag::of(b"x")))).0, 409);
+    let (status, message) = space.refusal("rename", ask(json!("nonsense")));
+    assert_eq!(status, 400);
+    assert!(message.starts_with("`replacing`: "), "{message}");
+    assert_eq!(space.text("a.md"), "# Old\n");
+    space.get("rename", ask(json!(format!("\"{etag}\""))));
+    assert_eq!(space.text("a.md"), "# New\n");
+    assert_eq!(space.refusal("read", json!({ "path": "new.md" })).0, 404);
+    space.put("new.md", "# Newer\n");
+    space.get("rename", ask(json!("*")));
+    assert_eq!(space.text("a.md"), "# Newer\n");
+}

@@ -1,0 +1,41 @@
+//! What is found, as the kernel is told of it, and for how long it may believe that.
+
+use std::time::Duration;
+
+use fuser::{FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyEntry};
+
+use super::tree::Told;
+use crate::answer::Give;
+use crate::convert::NOTHING;
+
+/// How files are opened: past the kernel's pages, which all readers of a file share. What a program reads is then the version that it
+/// opened, whole, and the one that it is held to when it saves; the content is in our memory anyway.
+pub(super) const PAST_PAGES: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+
+impl Give<Told> for ReplyAttr {
+    fn give(self, told: Told) {
+        self.attr(&told.lasts, &told.attributes);
+    }
+}
+
+impl Give<Told> for ReplyEntry {
+    fn give(self, told: Told) {
+        self.entry(&told.lasts, &told.attributes, Generation(0));
+    }
+}
+
+/// None tells the kernel how long it may believe that nothing is there.
+impl Give<Result<Told, Duration>> for ReplyEntry {
+    fn give(self, found: Result<Told, Duration>) {
+        match found {
+            Ok(told) => self.give(told),
+            Err(lasts) => self.entry(&lasts, &NOTHING, Generation(0)),
+        }
+    }
+}
+
+impl Give<(Told, FileHandle)> for ReplyCreate {
+    fn give(self, (told, handle): (Told, FileHandle)) {
+        self.created(&told.lasts, &told.attributes, Generation(0), handle, PAST_PAGES);
+    }
+}

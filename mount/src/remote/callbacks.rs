@@ -1,0 +1,487 @@
+//! The kernel's requests, one callback each: translate, call, answer.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig,
+    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use rustix::fs::OFlags;
+use svcfs_base::{Actor, Fault, Kind};
+use svcfs_vfs::{DiskSpace, NodeId, OpenMode, WriteAt};
+
+use super::answers::PAST_PAGES;
+use super::saving::{Author, Place};
+use super::tree::Tree;
+use crate::actors::{Actors, Attribution};
+use crate::answer::{Give, Refusal, answer, answer_with};
+use crate::convert::{blank, flag_bits, name, open_mode, utf8, write_at};
+use crate::listings::Listings;
+use crate::session::Alive;
+use crate::writers::{Writer, Writers, process_of};
+
+/// Longest write of one request, in bytes; the most Linux sends.
+const MAX_WRITE_BYTES: u32 = 1 << 20;
+
+/// What is asked of the kernel where it offers it; not the write-back cache: `flush` must find all bytes here.
+const WANTED: InitFlags = InitFlags::FUSE_ASYNC_READ
+    .union(InitFlags::FUSE_ATOMIC_O_TRUNC)
+    .union(InitFlags::FUSE_BIG_WRITES)
+    .union(InitFlags::FUSE_DO_READDIRPLUS)
+    .union(InitFlags::FUSE_READDIRPLUS_AUTO)
+    .union(InitFlags::FUSE_PARALLEL_DIROPS)
+    // Pages of memory maps go when size or modification time turn out different: the safety net below the follower.
+    .union(InitFlags::FUSE_AUTO_INVAL_DATA)
+    .union(InitFlags::FUSE_HANDLE_KILLPRIV_V2)
+    .union(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+
+/// The room a mount says it has, in blocks of 4 KiB: the API does not tell how much the server has.
+const SAID: u64 = 1 << 38;
+
+/// Extended attributes of a file.
+const ETAG: &str = "user.svc.etag";
+/// Why the last save was refused; see there.
+const REFUSAL: &str = "user.svc.lint";
+
+/// The door as fuser drives it.
+pub(super) struct Callbacks {
+    pub(super) tree: Arc<Tree>,
+    pub(super) writers: Arc<Writers>,
+    actors: Actors,
+    listings: Listings,
+    _alive: Alive,
+}
+
+impl Callbacks {
+    /// Callbacks for one session.
+    pub(super) fn new(tree: Arc<Tree>, writers: Arc<Writers>, (attribution, alive): (Attribution, Alive)) -> Self {
+        Self { tree, writers, actors: Actors::new(attribution), listings: Listings::default(), _alive: alive }
+    }
+
+    /// Who changes something.
+    fn author(&self, request: &Request) -> Author {
+        self.as_process(request, self.actors.author(request.uid(), request.pid()))
+    }
+
+    /// Who saves what was written through a handle: known since it was opened or written to, and not asked of a program that closes it.
+    fn saver(&self, request: &Request, file: FileHandle) -> Author {
+        let name = self.writers.author(file).unwrap_or_else(|| self.actors.name(request.uid()));
+        self.as_process(request, name)
+    }
+
+    fn as_process(&self, request: &Request, name: Actor) -> Author {
+        Author { name, process: process_of(request.pid()) }
+    }
+
+    /// Remembers a handle open for writing.
+    fn opened(&self, request: &Request, inode: INodeNo, (handle, mode): (u64, OpenMode)) -> FileHandle {
+        if mode.write {
+            let author = self.actors.author(request.uid(), request.pid());
+            self.writers.add(FileHandle(handle), Writer::new(NodeId(inode.0), author));
+        }
+        FileHandle(handle)
+    }
+}
+
+/// Of a file the kernel named by number: gone since it looked the name up. Told so, the kernel looks again.
+fn gone(fault: Fault) -> Refusal {
+    if matches!(fault.kind(), Kind::NotFound | Kind::Stale) {
+        Refusal::Word(Errno::ESTALE)
+    } else {
+        Refusal::Fault(fault)
+    }
+}
+
+impl Filesystem for Callbacks {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let offered = WANTED & config.capabilities();
+        config.add_capabilities(offered).map_err(|left| io::Error::other(format!("the kernel took {left:?} back")))?;
+        config
+            .set_max_write(MAX_WRITE_BYTES)
+            .map_err(|most| io::Error::other(format!("writes are limited to {most}")))?;
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
+        answer("lookup", reply, || {
+            let lasts = self.tree.lasts();
+            Ok::<_, Fault>(self.tree.lookup(parent, &name(entry)?)?.ok_or(lasts))
+        });
+    }
+
+    fn forget(&self, _request: &Request, inode: INodeNo, count: u64) {
+        self.tree.nodes.forget(inode, count);
+    }
+
+    fn getattr(&self, _request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
+        answer("getattr", reply, || self.tree.attributes(inode).map_err(gone));
+    }
+
+    /// Modes and owners cannot be set, because the API has none; times can, and stay the server's.
+    fn setattr(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _accessed: Option<TimeOrNow>,
+        _modified: Option<TimeOrNow>,
+        _changed: Option<SystemTime>,
+        file: Option<FileHandle>,
+        _created: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        answer("setattr", reply, || {
+            let now = self.tree.attributes(inode).map_err(gone)?.attributes;
+            let is_other = mode.is_some_and(|mode| mode & 0o7777 != u32::from(now.perm))
+                || uid.is_some_and(|uid| uid != now.uid)
+                || gid.is_some_and(|gid| gid != now.gid);
+            if is_other {
+                return Err(Refusal::Word(Errno::EPERM));
+            }
+            if let Some(size) = size {
+                if let Some(file) = file {
+                    self.writers.wrote(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
+                }
+                self.tree.resize(&self.author(request), (inode, file.map(|file| file.0)), size).map_err(gone)?;
+            }
+            self.tree.attributes(inode).map_err(gone)
+        });
+    }
+
+    fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
+        answer("readlink", reply, || self.tree.target(inode).map_err(gone));
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        entry: &OsStr,
+        mode: u32,
+        _umask: u32,
+        _device: u32,
+        reply: ReplyEntry,
+    ) {
+        answer("mknod", reply, || {
+            if rustix::fs::FileType::from_raw_mode(mode) != rustix::fs::FileType::RegularFile {
+                return Err(Refusal::Word(Errno::EPERM));
+            }
+            let (told, handle) = self.tree.create(parent, &name(entry)?)?;
+            self.tree.release(&self.author(request), told.attributes.ino, handle)?;
+            Ok(self.tree.attributes(told.attributes.ino)?)
+        });
+    }
+
+    fn mkdir(&self, _request: &Request, parent: INodeNo, entry: &OsStr, _mode: u32, _umask: u32, reply: ReplyEntry) {
+        answer("mkdir", reply, || self.tree.make_directory(parent, &name(entry)?));
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
+        let author = self.author(request);
+        answer("unlink", reply, || self.tree.unlink(&author, parent, &name(entry)?));
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
+        let author = self.author(request);
+        answer("rmdir", reply, || self.tree.remove_directory(&author, parent, &name(entry)?));
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, target: &Path, reply: ReplyEntry) {
+        let author = self.author(request);
+        answer("symlink", reply, || self.tree.make_link(&author, parent, (&name(entry)?, utf8(target.as_os_str())?)));
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        entry: &OsStr,
+        new_parent: INodeNo,
+        new_entry: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let author = self.author(request);
+        answer("rename", reply, || {
+            if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
+                return Err(Refusal::Word(Errno::EINVAL));
+            }
+            let (from, to) = ((parent, &name(entry)?), (new_parent, &name(new_entry)?));
+            self.tree.rename(&author, from, to, flags.is_empty())
+        });
+    }
+
+    fn link(&self, _request: &Request, _inode: INodeNo, _parent: INodeNo, _entry: &OsStr, reply: ReplyEntry) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let mode = open_mode(flags);
+        answer("open", reply, || {
+            let opening = (inode, process_of(request.pid()));
+            let handle = self.tree.open(opening, mode.write, mode.truncate).map_err(gone)?;
+            // Closing what was only read saves nothing and need not be asked for.
+            let flags = if mode.write { PAST_PAGES } else { PAST_PAGES | FopenFlags::FOPEN_NOFLUSH };
+            Ok::<_, Refusal>((self.opened(request, inode, (handle, mode)), flags))
+        });
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        entry: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        answer("create", reply, || match self.tree.create(parent, &name(entry)?) {
+            Ok((told, handle)) => {
+                let mode = OpenMode { write: true, truncate: false };
+                Ok((told, self.opened(request, told.attributes.ino, (handle, mode))))
+            }
+            // Somebody was faster than the kernel knew. It looks again, and opens what is there.
+            Err(fault) if fault.kind() == Kind::Exists && !flag_bits(flags).contains(OFlags::EXCL) => {
+                Err(Refusal::Word(Errno::ESTALE))
+            }
+            Err(fault) => Err(fault.into()),
+        });
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        file: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        answer("read", reply, || self.tree.read(inode, file.0, (offset, size)).map_err(gone));
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        _inode: INodeNo,
+        file: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        answer("write", reply, || {
+            // Noted first: a copy of the handle that another program closes meanwhile must not save half of it.
+            self.writers.wrote(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
+            let place = match write_at(offset, flags, write_flags) {
+                WriteAt::Offset(offset) => Place::Offset(offset),
+                WriteAt::End => Place::End,
+            };
+            self.tree.write(file.0, place, data)?;
+            u32::try_from(data.len()).map_err(Fault::internal)
+        });
+    }
+
+    fn flush(&self, request: &Request, inode: INodeNo, file: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        if !self.writers.is_own_close(file, request.pid()) {
+            // Half a save is nobody's version; the writer's own close, or the last one, saves it.
+            return reply.ok();
+        }
+        let author = self.saver(request, file);
+        answer("flush", reply, || self.tree.flush(&author, inode, file.0));
+    }
+
+    fn fsync(&self, request: &Request, inode: INodeNo, file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        let author = self.saver(request, file);
+        answer("fsync", reply, || self.tree.publish(&author, inode));
+    }
+
+    fn release(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        file: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        let author = self.saver(request, file);
+        self.writers.remove(file);
+        answer("release", reply, || self.tree.release(&author, inode, file.0));
+    }
+
+    fn opendir(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.opened(self.listings.open(), FopenFlags::empty());
+    }
+
+    fn readdir(&self, _request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectory) {
+        answer_with(
+            "readdir",
+            reply,
+            || self.listing(inode, (file, offset)),
+            |mut reply, listing| {
+                for (next, line) in listing.after(offset) {
+                    if reply.add(line.inode, next, line.kind, &*line.name) {
+                        break;
+                    }
+                }
+                reply.ok();
+            },
+        );
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        file: FileHandle,
+        offset: u64,
+        reply: ReplyDirectoryPlus,
+    ) {
+        answer_with(
+            "readdirplus",
+            reply,
+            || self.listing(inode, (file, offset)),
+            |mut reply, listing| {
+                for (next, line) in listing.after(offset) {
+                    let is_found = !line.is_dots() && self.tree.nodes.found(line.inode);
+                    let attributes = line.known.unwrap_or_else(|| blank(line.inode, line.kind));
+                    if !line.is_dots() && !is_found {
+                        continue;
+                    }
+                    // What was written to it since is seen when it is looked at.
+                    let lasts =
+                        if self.tree.nodes.is_open(line.inode, None) { Duration::ZERO } else { self.tree.lasts() };
+                    if reply.add(line.inode, next, &*line.name, &lasts, &attributes, Generation(0)) {
+                        if is_found {
+                            self.tree.nodes.forget(line.inode, 1);
+                        }
+                        break;
+                    }
+                }
+                reply.ok();
+            },
+        );
+    }
+
+    fn releasedir(&self, _request: &Request, _inode: INodeNo, file: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
+        for (_, line) in self.listings.close(file).after(0) {
+            // Those that were listed and never looked at are known to nobody but the listing.
+            self.tree.nodes.forget(line.inode, 0);
+        }
+        reply.ok();
+    }
+
+    fn fsyncdir(&self, _request: &Request, _inode: INodeNo, _file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
+        let files = u64::from(u32::MAX);
+        reply.give(DiskSpace { block_size: 4096, blocks: SAID, free: SAID, available: SAID, files, files_free: files });
+    }
+
+    fn getxattr(&self, _request: &Request, inode: INodeNo, attribute: &OsStr, room: u32, reply: ReplyXattr) {
+        answer("getxattr", reply, || {
+            let value = match attribute.to_str() {
+                Some(ETAG) => {
+                    let path = self.tree.nodes.path(inode).map_err(gone)?;
+                    match self.tree.attributes(inode).map_err(gone)?.attributes.kind {
+                        fuser::FileType::RegularFile => Some(self.tree.version(&path).map_err(gone)?.to_string()),
+                        _ => None,
+                    }
+                }
+                Some(REFUSAL) => self.tree.nodes.shared(inode).map_err(gone)?.lock().refusal.clone(),
+                _ => None,
+            };
+            value.map(|value| (value.into_bytes(), room)).ok_or(Refusal::Word(Errno::NO_XATTR))
+        });
+    }
+
+    fn listxattr(&self, _request: &Request, _inode: INodeNo, room: u32, reply: ReplyXattr) {
+        reply.give((Vec::new(), room));
+    }
+
+    fn setxattr(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _name: &OsStr,
+        _value: &[u8],
+        _flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::ENOTSUP);
+    }
+
+    fn removexattr(&self, _request: &Request, _inode: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
+        reply.error(Errno::NO_XATTR);
+    }
+
+    /// None is known. Some languages ask at every `open` whether it is a terminal; fuser would log each as a warning.
+    fn ioctl(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _file: FileHandle,
+        _flags: IoctlFlags,
+        _command: u32,
+        _input: &[u8],
+        _room: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY);
+    }
+
+    fn fallocate(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        file: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        answer("fallocate", reply, || {
+            if mode != 0 {
+                return Err(Refusal::Word(Errno::ENOTSUP));
+            }
+            let size = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+            if self.tree.attributes(inode)?.attributes.size < size {
+                self.tree.resize(&self.author(request), (inode, Some(file.0)), size)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+impl Callbacks {
+    /// An open directory; reading it from the start (also after `rewinddir`) looks at it anew.
+    fn listing(&self, inode: INodeNo, (file, offset): (FileHandle, u64)) -> Result<crate::listings::Listing, Refusal> {
+        if offset > 0 {
+            return Ok(self.listings.get(file));
+        }
+        let listing = self.tree.listing(inode).map_err(gone)?;
+        self.listings.begin(file, listing.clone());
+        Ok(listing)
+    }
+}

@@ -1,0 +1,157 @@
+//! A mount of a server that is on another machine, over its HTTP API.
+//!
+//! One rule: what the server says is true, and nothing is covered that its writer did not know. `tree` shows what is known of the server
+//! (`cache`), asks where it is not (`client`), and lays what was not saved yet over it (`nodes`); `saving` brings changes there under the
+//! condition that the server still has what they were made from; `follower` hears of what others change; `kept` has the texts that were not
+//! taken.
+//!
+//! Why is this not a door of a `Vfs`? Because there is none here: no log, no history, nothing to recover. A file that was read is in
+//! memory, and a crash of this process loses what no `close` or `fsync` returned for.
+//!
+//! Not offered, because the API has nothing of the kind: modes, owners and times of one's own, hard links, pipes and devices, exchanging two
+//! names, renaming a directory of the server (`mv` copies it), and what the local mount shows below `.svc/`.
+
+mod answers;
+mod cache;
+mod callbacks;
+mod client;
+mod events;
+mod follower;
+mod kept;
+mod nodes;
+mod reach;
+mod readers;
+mod saving;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fuser::INodeNo;
+use svcfs_base::{Fault, TreePath};
+
+use self::cache::Cache;
+use self::callbacks::Callbacks;
+use self::client::{Client, Server};
+use self::follower::Follower;
+use self::kept::Kept;
+use self::nodes::Nodes;
+use self::readers::Readers;
+use self::saving::Author;
+use self::tree::Tree;
+use crate::mountpoint::{MountError, check_remote};
+use crate::session::{Mounted, Options};
+use crate::writers::Writers;
+
+/// Which tree is mounted.
+#[derive(Clone)]
+pub struct Remote {
+    /// The server's address, such as `https://notes.example.org`, without a slash at the end.
+    pub url: String,
+    /// One of its spaces; the first when none is named.
+    pub space: Option<String>,
+    /// What is sent as `Authorization: Bearer`.
+    pub token: Option<String>,
+    /// How long a program waits for a server that is away before it gets an input/output error.
+    pub patience: Duration,
+    /// Where the texts of saves that the server did not take are kept on this machine; made when it is needed.
+    pub kept: PathBuf,
+}
+
+/// Why a tree of a server is not mounted.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says it")]
+pub enum RemoteError {
+    #[error("`{url}` cannot be mounted: {fault}")]
+    Server { url: String, fault: Fault },
+    #[error(transparent)]
+    Mount(#[from] MountError),
+}
+
+/// A mounted tree of a server elsewhere.
+pub struct RemoteMount {
+    mounted: Mounted,
+    tree: Arc<Tree>,
+    writers: Arc<Writers>,
+    follower: Follower,
+    is_stopped: bool,
+}
+
+impl RemoteMount {
+    /// Asks the server for its tree, and mounts it at an empty directory. A mount of svcfs that nobody serves any more is taken away first.
+    ///
+    /// As root the mount is open to every user, who may then read; else to the one who mounted, unless asked for.
+    ///
+    /// # Errors
+    /// `Server` when it does not answer, or not as a server of svcfs does; else why the directory does not serve.
+    pub fn start(remote: &Remote, mountpoint: &Path, options: &Options) -> Result<Self, RemoteError> {
+        let mountpoint = check_remote(mountpoint)?;
+        let Remote { url, space, token, patience, kept } = remote.clone();
+        let failed = |fault| RemoteError::Server { url: remote.url.clone(), fault };
+        let server = Server { url, space, token, patience };
+        let tree = Arc::new(Tree {
+            client: Client::new(&server).map_err(failed)?,
+            cache: Cache::default(),
+            nodes: Nodes::new(),
+            kept: Kept::in_directory(kept),
+            readers: Readers::default(),
+            owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+            mounted: SystemTime::now(),
+        });
+        tree.client.list(&TreePath::root()).map_err(failed)?;
+        let writers = Arc::new(Writers::default());
+        let (shown, its) = (Arc::clone(&tree), Arc::clone(&writers));
+        let attribution = options.attribution.clone();
+        let filesystem = |alive| Callbacks::new(shown, its, (attribution, alive));
+        let mounted = Mounted::start(filesystem, (&remote.url, mountpoint), options)?;
+        let follower = Follower::start(&tree, mounted.notifier())
+            .map_err(|source| MountError::Mount { mountpoint: mounted.mountpoint.clone(), source });
+        match follower {
+            Ok(follower) => Ok(Self { mounted, tree, writers, follower, is_stopped: false }),
+            Err(error) => {
+                mounted.detach()?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The directory it is mounted at, without links.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mounted.mountpoint
+    }
+
+    /// Takes the mount away, waits until every open file is closed but at most `limit`, then saves what is still open.
+    ///
+    /// # Errors
+    /// `StillOpen` when files were still open for writing at the limit; what they held is saved, what is written to them from
+    /// now on is not. `Unmount` when the system refuses.
+    pub fn stop(mut self, limit: Duration) -> Result<(), MountError> {
+        self.mounted.detach()?;
+        self.is_stopped = true;
+        let is_used = self.mounted.is_used_after(limit);
+        let writers = self.writers.all();
+        for writer in &writers {
+            let author = Author { name: writer.author.clone(), process: None };
+            // What is refused is told in the log, and kept.
+            drop(self.tree.publish(&author, INodeNo(writer.node.0)));
+        }
+        tracing::info!(mountpoint = %self.mountpoint().display(), is_used, "unmounted");
+        if is_used && !writers.is_empty() {
+            return Err(MountError::StillOpen { mountpoint: self.mountpoint().to_owned(), writers: writers.len() });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RemoteMount {
+    /// A mount that was not stopped (its owner failed) is taken away, so that no process hangs on it.
+    fn drop(&mut self) {
+        self.follower.stop();
+        if !self.is_stopped
+            && let Err(error) = self.mounted.detach()
+        {
+            tracing::error!(%error, "the mount could not be taken away");
+        }
+    }
+}

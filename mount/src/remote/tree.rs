@@ -1,0 +1,411 @@
+//! The server's tree as programs see it: what is known of it, asked where it is not, and what was not saved yet over it.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use fuser::{FileAttr, FileType, INodeNo};
+use svcfs_base::{ETag, Fault, Kind, Name, TreePath};
+
+use super::cache::{Cache, Finding};
+use super::client::{Client, Condition, Content, Entry, EntryType};
+use super::kept::Kept;
+use super::nodes::{Nodes, Opened, Unsaved};
+use super::readers::Readers;
+use crate::convert::blank;
+use crate::listings::{Line, Listing};
+
+/// How long the kernel may believe what it was told, while the event stream is open: it is told earlier of what changes.
+const FOLLOWED: Duration = Duration::from_secs(5);
+
+/// Attributes, and how long the kernel may believe them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told {
+    pub(super) attributes: FileAttr,
+    pub(super) lasts: Duration,
+}
+
+/// A mounted tree of a server.
+pub(super) struct Tree {
+    pub(super) client: Client,
+    pub(super) cache: Cache,
+    pub(super) nodes: Nodes,
+    pub(super) kept: Kept,
+    pub(super) readers: Readers,
+    /// Whose the files are: the API knows no owners.
+    pub(super) owner: (u32, u32),
+    /// When it was mounted: what has no time of its own has this one.
+    pub(super) mounted: SystemTime,
+}
+
+impl Tree {
+    /// How long the kernel may believe what it is told now.
+    pub(super) fn lasts(&self) -> Duration {
+        if self.cache.is_followed() { FOLLOWED } else { Duration::ZERO }
+    }
+
+    /// Finds a name in a directory, or nothing; counts as a finding.
+    pub(super) fn lookup(&self, parent: INodeNo, name: &Name) -> Result<Option<Told>, Fault> {
+        let path = self.nodes.path(parent)?.join(name);
+        match self.at(&path) {
+            Ok(shown) => {
+                let inode = self.nodes.find(&path, 1);
+                Ok(Some(self.told(inode, shown)))
+            }
+            Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// The attributes of a file.
+    ///
+    /// # Errors
+    /// `Stale` when its name is another's, `NotFound` when it is gone from the server.
+    pub(super) fn attributes(&self, inode: INodeNo) -> Result<Told, Fault> {
+        match self.nodes.path(inode) {
+            Ok(path) => Ok(self.told(inode, self.at(&path)?)),
+            Err(gone) => {
+                // It lives on for its handles.
+                let unsaved = self.unsaved(inode);
+                let content = || self.nodes.kept_open(inode).map(|content| content.bytes.len() as u64);
+                let shown = match unsaved {
+                    Some(shown) => shown,
+                    None => Shown::file(content().ok_or(gone)?, self.mounted),
+                };
+                Ok(Told {
+                    attributes: FileAttr { nlink: 0, ..self.told(inode, shown).attributes },
+                    lasts: Duration::ZERO,
+                })
+            }
+        }
+    }
+
+    /// What a path shows.
+    fn at(&self, path: &TreePath) -> Result<Shown, Fault> {
+        if let Some(unsaved) = self.nodes.at(path).and_then(|inode| self.unsaved(inode)) {
+            return Ok(unsaved);
+        }
+        if path.is_root() || Kept::is_above(path) || self.nodes.is_own_directory(path) {
+            return Ok(Shown::directory(self.mounted));
+        }
+        if Kept::has(path) {
+            let found = self.kept.look(path)?;
+            return Ok(if found.is_directory {
+                Shown::directory(found.modified)
+            } else {
+                Shown::file(found.size, found.modified)
+            });
+        }
+        match self.entry(path)? {
+            Some(entry) => Ok(Shown::of(&entry)),
+            None => Err(Fault::file_not_found(path)),
+        }
+    }
+
+    /// What programs wrote to a file and nobody saved yet.
+    fn unsaved(&self, inode: INodeNo) -> Option<Shown> {
+        let shared = self.nodes.shared(inode).ok()?;
+        let shared = shared.lock();
+        let Unsaved { bytes, modified, .. } = shared.unsaved.as_ref()?;
+        Some(Shown { is_unsaved: true, ..Shown::file(bytes.len() as u64, *modified) })
+    }
+
+    fn told(&self, inode: INodeNo, shown: Shown) -> Told {
+        let Shown { kind, permissions, size, modified, is_unsaved } = shown;
+        let lasts = if is_unsaved { Duration::ZERO } else { self.lasts() };
+        let attributes = FileAttr {
+            size,
+            blocks: size.div_ceil(512),
+            atime: modified,
+            mtime: modified,
+            ctime: modified,
+            crtime: modified,
+            perm: permissions,
+            uid: self.owner.0,
+            gid: self.owner.1,
+            ..blank(inode, kind)
+        };
+        Told { attributes, lasts }
+    }
+
+    /// What the server has at a path.
+    ///
+    /// # Errors
+    /// Those of asking it.
+    pub(super) fn entry(&self, path: &TreePath) -> Result<Option<Entry>, Fault> {
+        let Some(directory) = path.parent() else { return Ok(None) };
+        match self.cache.entry(&directory, path.name()) {
+            Finding::There(entry) => Ok(Some(entry)),
+            Finding::Absent => Ok(None),
+            Finding::Stale => self.look(path),
+            Finding::Unknown => {
+                let entries = match self.list(&directory) {
+                    Err(fault) if fault.kind() == Kind::NotFound => Vec::new(),
+                    listed => listed?,
+                };
+                Ok(entries.into_iter().find(|entry| *entry.name == *path.name()))
+            }
+        }
+    }
+
+    /// Looks at one file of the server anew.
+    ///
+    /// # Errors
+    /// Those of asking it.
+    pub(super) fn look(&self, path: &TreePath) -> Result<Option<Entry>, Fault> {
+        let asked = self.cache.asked();
+        let entry = self.client.look(path)?;
+        self.cache.keep_entry(path, entry.clone(), asked);
+        Ok(entry)
+    }
+
+    /// The entries of a directory of the server.
+    fn list(&self, directory: &TreePath) -> Result<Vec<Entry>, Fault> {
+        if let Some(entries) = self.cache.listing(directory) {
+            return Ok(entries);
+        }
+        let asked = self.cache.asked();
+        match self.client.list(directory) {
+            Ok(entries) => {
+                self.cache.keep_listing(directory, &entries, asked);
+                Ok(entries)
+            }
+            Err(fault) if fault.kind() == Kind::NotFound && self.nodes.is_own_directory(directory) => Ok(Vec::new()),
+            Err(fault) => {
+                if let (Kind::NotFound, Some(above)) = (fault.kind(), directory.parent()) {
+                    self.cache.forget_listing(&above);
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    /// Whether nothing is in a directory, on the server and here.
+    ///
+    /// # Errors
+    /// Those of asking the server.
+    pub(super) fn is_empty(&self, directory: &TreePath) -> Result<bool, Fault> {
+        let (directories, files) = self.nodes.own_in(directory);
+        Ok(directories.is_empty() && files.is_empty() && self.list(directory)?.is_empty())
+    }
+
+    /// A directory as it is read.
+    ///
+    /// # Errors
+    /// Those of asking the server.
+    pub(super) fn listing(&self, inode: INodeNo) -> Result<Listing, Fault> {
+        let directory = self.nodes.path(inode)?;
+        let above = directory.parent().map_or(INodeNo::ROOT, |path| self.nodes.find(&path, 0));
+        let dots = [(".", inode), ("..", above)].map(|(name, inode)| Line {
+            name: name.into(),
+            inode,
+            kind: FileType::Directory,
+            known: None,
+        });
+        let names = if Kept::has(&directory) { self.kept.list(&directory) } else { self.names(&directory)? };
+        let mut lines: Vec<Line> = dots.into();
+        for name in names {
+            let Ok(place) = Name::parse(&name).map(|name| directory.join(&name)) else { continue };
+            let shown = match self.at(&place) {
+                Ok(shown) => shown,
+                // Gone in this moment.
+                Err(fault) if fault.kind() == Kind::NotFound => continue,
+                Err(fault) => return Err(fault),
+            };
+            let inode = self.nodes.find(&place, 0);
+            let known = self.told(inode, shown).attributes;
+            lines.push(Line { name: name.into(), inode, kind: known.kind, known: Some(known) });
+        }
+        Ok(lines.into_iter().collect())
+    }
+
+    /// The names in a directory of the server, and those that are here only.
+    fn names(&self, directory: &TreePath) -> Result<Vec<String>, Fault> {
+        let listed = match self.list(directory) {
+            // Also when the server is away: then it is looked for what was not saved.
+            Err(_) if Kept::is_above(directory) => Vec::new(),
+            listed => listed?,
+        };
+        let mut names: std::collections::BTreeSet<String> =
+            listed.into_iter().map(|entry| entry.name.into_string()).collect();
+        let (directories, files) = self.nodes.own_in(directory);
+        names.extend(directories.iter().chain(&files).map(|path| path.name().to_owned()));
+        if Kept::is_above(directory) {
+            names.insert(Kept::name().to_owned());
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    /// A file's content, asked for unless it is certainly known; `known` is what somebody has of it.
+    ///
+    /// # Errors
+    /// `NotFound`, `TooLarge` over 64 MiB, those of asking the server.
+    pub(super) fn content(&self, path: &TreePath, known: Option<&Content>) -> Result<Content, Fault> {
+        if Kept::has(path) {
+            let bytes = self.kept.read(path)?;
+            return Ok(Content { etag: ETag::of(&bytes), bytes });
+        }
+        let cached = match self.cache.content(path) {
+            Some((content, true)) => return Ok(content),
+            Some((content, false)) => Some(content),
+            None => known.cloned(),
+        };
+        let asked = self.cache.asked();
+        match (self.client.read(path, cached.as_ref().map(|content| content.etag))?, cached) {
+            (Some(content), _) => {
+                self.cache.keep_content(path, content.clone(), asked);
+                Ok(content)
+            }
+            (None, Some(content)) => {
+                self.cache.keep_content(path, content.clone(), asked);
+                Ok(content)
+            }
+            (None, None) => {
+                Err(Fault::new(Kind::Upstream, "the server says that nothing changed, and was not asked that"))
+            }
+        }
+    }
+
+    /// The version of a file that is certainly there now, without its content where that is not known.
+    ///
+    /// # Errors
+    /// `NotFound`, those of asking the server.
+    pub(super) fn version(&self, path: &TreePath) -> Result<ETag, Fault> {
+        match self.cache.content(path) {
+            Some((content, true)) => Ok(content.etag),
+            Some((_, false)) | None => self.client.version(path),
+        }
+    }
+
+    /// Opens a file; `process` is who does, and `is_emptied` says that its content does not matter.
+    ///
+    /// # Errors
+    /// `NotFound`, `TooLarge`, `ReadOnly` for a text that is kept here, those of asking the server.
+    pub(super) fn open(
+        &self,
+        (inode, process): (INodeNo, Option<u32>),
+        is_writing: bool,
+        is_emptied: bool,
+    ) -> Result<u64, Fault> {
+        let path = self.nodes.path(inode)?;
+        if is_writing && Kept::has(&path) {
+            return Err(Fault::new(Kind::ReadOnly, "what was refused can be read, copied and removed"));
+        }
+        let shared = self.nodes.shared(inode)?;
+        let mut shared = shared.lock();
+        let mut opened = Opened { inode, is_writing, content: None, refused: None };
+        if is_writing && is_emptied {
+            let base = match &shared.unsaved {
+                Some(unsaved) => unsaved.base,
+                None => Condition::Version(match process.and_then(|process| self.readers.version(process, &path)) {
+                    Some(read) => read,
+                    None => self.version(&path)?,
+                }),
+            };
+            shared.unsaved = Some(Unsaved::of(base, Vec::new()));
+            return Ok(self.nodes.open(opened));
+        }
+        if let Some(unsaved) = &shared.unsaved {
+            // What it reads may become a version, or not, or may be in the middle of being written.
+            if let Some(process) = process {
+                self.readers.read(process, &path, ETag::of(&unsaved.bytes));
+            }
+            return Ok(self.nodes.open(opened));
+        }
+        let content = self.content(&path, None)?;
+        if let Some(process) = process {
+            self.readers.read(process, &path, content.etag);
+        }
+        self.check_listed(&path, &content);
+        opened.content = Some(content);
+        Ok(self.nodes.open(opened))
+    }
+
+    /// Looks at a file anew when what its directory says is about another content.
+    fn check_listed(&self, path: &TreePath, content: &Content) {
+        let Some(directory) = path.parent() else { return };
+        if let Finding::There(entry) = self.cache.entry(&directory, path.name())
+            && entry.kind != EntryType::Symlink
+            && entry.size != content.bytes.len() as u64
+        {
+            // Not needed now, and asked again by whoever needs it.
+            drop(self.look(path));
+        }
+    }
+
+    /// Reads from a file: of one version from its beginning to its end, the one that was there when it was opened. Only what was added to
+    /// it since is seen by whoever reads on at its end.
+    ///
+    /// # Errors
+    /// Those of asking the server, for a file that was not read before.
+    pub(super) fn read(&self, inode: INodeNo, handle: u64, (offset, length): (u64, u32)) -> Result<Bytes, Fault> {
+        if let Some(unsaved) = &self.nodes.shared(inode)?.lock().unsaved {
+            let range = range(unsaved.bytes.len(), offset, length);
+            return Ok(Bytes::copy_from_slice(&unsaved.bytes[range]));
+        }
+        let content = match self.nodes.opened(handle)?.content {
+            Some(opened) if offset < opened.bytes.len() as u64 => opened,
+            Some(opened) => self.continued(inode, opened),
+            None => self.content(&self.nodes.path(inode)?, None)?,
+        };
+        self.nodes.read(handle, &content);
+        let range = range(content.bytes.len(), offset, length);
+        Ok(content.bytes.slice(range))
+    }
+
+    /// What a file is now, if that begins with what it was.
+    fn continued(&self, inode: INodeNo, opened: Content) -> Content {
+        let now = self.nodes.path(inode).ok().and_then(|path| {
+            self.cache.content(&path).or_else(|| {
+                // Nothing is known of it: it was changed.
+                self.content(&path, Some(&opened)).ok().map(|content| (content, true))
+            })
+        });
+        match now {
+            Some((now, _)) if now.bytes.starts_with(&opened.bytes) => now,
+            Some(_) | None => opened,
+        }
+    }
+
+    /// Where a link points.
+    ///
+    /// # Errors
+    /// Those of asking the server.
+    pub(super) fn target(&self, inode: INodeNo) -> Result<Bytes, Fault> {
+        self.client.target(&self.nodes.path(inode)?)
+    }
+}
+
+fn range(length: usize, offset: u64, wanted: u32) -> std::ops::Range<usize> {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(length);
+    start..start.saturating_add(wanted as usize).min(length)
+}
+
+/// What programs are shown of a path.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    kind: FileType,
+    permissions: u16,
+    size: u64,
+    modified: SystemTime,
+    is_unsaved: bool,
+}
+
+impl Shown {
+    const fn file(size: u64, modified: SystemTime) -> Self {
+        Self { kind: FileType::RegularFile, permissions: 0o644, size, modified, is_unsaved: false }
+    }
+    const fn directory(modified: SystemTime) -> Self {
+        Self { kind: FileType::Directory, permissions: 0o755, size: 0, modified, is_unsaved: false }
+    }
+    fn of(entry: &Entry) -> Self {
+        let modified = entry.modified.into();
+        match entry.kind {
+            EntryType::Directory => Self::directory(modified),
+            EntryType::File | EntryType::Special => Self::file(entry.size, modified),
+            EntryType::Executable => Self { permissions: 0o755, ..Self::file(entry.size, modified) },
+            EntryType::Symlink => {
+                Self { kind: FileType::Symlink, permissions: 0o777, ..Self::file(entry.size, modified) }
+            }
+        }
+    }
+}

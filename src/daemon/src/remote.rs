@@ -1,0 +1,219 @@
+//! A mount of a server on another machine, from the command line to its end.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use http::Uri;
+use sd_notify::NotifyState;
+use svcfs_base::SystemClock;
+use svcfs_config::LogOutput;
+use svcfs_mount::{MountError, Remote, RemoteError, RemoteMount};
+use tokio::sync::Notify;
+use tracing::level_filters::LevelFilter;
+
+use crate::failure::{Exit, Failure};
+use crate::mounting::Manner;
+use crate::stop::notify;
+use crate::{background, logging, output, signals};
+
+/// How long programs that use the mount may take to close their files when it ends.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Where root keeps what a mount has to keep.
+const OF_ROOT: &str = "/var/lib/svcfs/remote";
+/// Longest token taken, in bytes.
+const MAX_TOKEN_BYTES: u64 = 64 << 10;
+
+/// Flags of a mount of another machine's server.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub struct Elsewhere {
+    /// Mount the knowledge base of a server on another machine, such as https://notes.example.org, over its HTTP API
+    #[arg(long, value_name = "URL", value_parser = address, conflicts_with_all = ["root", "config", "at"])]
+    remote: Option<String>,
+    /// Send the first line of this file as `Authorization: Bearer`; nobody but you may read it
+    #[arg(long, value_name = "FILE", requires = "remote")]
+    token_file: Option<PathBuf>,
+    /// Which space of the server; its first when absent
+    #[arg(long, value_name = "NAME", requires = "remote")]
+    space: Option<String>,
+    /// How long a program waits for a server that is away, before it gets an input/output error
+    #[arg(long, value_name = "SECONDS", requires = "remote", default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..=3600))]
+    patience: u64,
+    /// Where texts that the server did not take are kept; else below ~/.local/state/svcfs, or /var/lib/svcfs for root
+    #[arg(long, value_name = "DIR", requires = "remote")]
+    state: Option<PathBuf>,
+}
+
+/// The address of a server, as it is shown in the mount table.
+fn address(text: &str) -> Result<String, String> {
+    let uri: Uri = text
+        .parse()
+        .map_err(|error| format!("this is no address ({error}); write it like https://notes.example.org"))?;
+    let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+        return Err("write it like https://notes.example.org or http://localhost:4242".to_owned());
+    };
+    if authority.as_str().contains('@') {
+        return Err(
+            "everybody can read the mount table: put the token into a file, and name it with --token-file".to_owned()
+        );
+    }
+    if uri.query().is_some() {
+        return Err("an address of a server has no `?`".to_owned());
+    }
+    Ok(format!("{scheme}://{authority}{}", uri.path().trim_end_matches('/')))
+}
+
+impl Elsewhere {
+    /// Mounts it, when that is what was asked for: until a signal asks for the end or somebody unmounts it, or in the background.
+    ///
+    /// # Errors
+    /// What stands in the way of mounting, or did not end as it should.
+    pub fn run(self, mountpoint: &Path, manner: Manner, is_in_background: bool) -> Result<(), Failure> {
+        let Self { remote, token_file, space, patience, state } = self;
+        let url = remote.unwrap_or_default();
+        let state = state.map_or_else(|| state_of(&url, space.as_deref()), Ok)?;
+        let state = std::path::absolute(state).context("the current directory is gone")?;
+        let token = token_file.as_deref().map(token).transpose()?;
+        if is_in_background {
+            let mut arguments = vec![format!("--remote={url}").into(), format!("--patience={patience}").into()];
+            arguments.extend(space.map(|space| format!("--space={space}").into()));
+            if let Some(file) = &token_file {
+                arguments.extend(["--token-file".into(), absolute(file)?.into()]);
+            }
+            arguments.extend(["--state".into(), state.clone().into()]);
+            let log = log_of(&state, mountpoint)?;
+            return output::say(&background::start(arguments, (mountpoint, &manner), &log)?);
+        }
+        let remote =
+            Remote { url, space, token, patience: Duration::from_secs(patience), kept: state.join("rejected") };
+        let _logging = logging::start(&LogOutput::Stderr, LevelFilter::INFO)?;
+        let listening = signals::listen(false)?;
+        let over = Arc::new(Notify::new());
+        let rung = Arc::clone(&over);
+        let mut options = manner.options(Arc::new(SystemClock));
+        options.on_end = Some(Arc::new(move || rung.notify_one()));
+        let mount = RemoteMount::start(&remote, mountpoint, &options).map_err(Failure::from)?;
+        let told = format!("svcfs mounts {} at {}", remote.url, mount.mountpoint().display());
+        let outcome = output::say(&told);
+        notify(&[NotifyState::Ready, NotifyState::Status(&told)]);
+        if outcome.is_ok() {
+            listening.runtime.block_on(async {
+                tokio::select! {
+                    () = listening.end.cancelled() => {}
+                    () = over.notified() => tracing::info!("it is not mounted any more"),
+                }
+            });
+        }
+        notify(&[NotifyState::Stopping]);
+        let stopped = match mount.stop(PATIENCE) {
+            // Programs that keep files open are theirs to mend; what they wrote is saved, and the end is a good one.
+            Err(error @ MountError::StillOpen { .. }) => {
+                tracing::warn!("{error}");
+                Ok(())
+            }
+            stopped => stopped.map_err(Failure::from),
+        };
+        listening.runtime.shutdown_background();
+        outcome.and(stopped)
+    }
+
+    /// Whether a server elsewhere was asked for.
+    pub const fn is_asked_for(&self) -> bool {
+        self.remote.is_some()
+    }
+}
+
+impl From<RemoteError> for Failure {
+    fn from(error: RemoteError) -> Self {
+        match error {
+            RemoteError::Mount(error) => error.into(),
+            error @ RemoteError::Server { .. } => Self::new(Exit::Failed, error),
+        }
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    Ok(std::path::absolute(path).context("the current directory is gone")?)
+}
+
+/// The token in a file that only its owner can read.
+fn token(file: &Path) -> Result<String, Failure> {
+    let shown = file.display();
+    let found = fs::metadata(file).with_context(|| format!("cannot read the token file `{shown}`"))?;
+    if found.permissions().mode() & 0o077 != 0 {
+        let told =
+            format!("others may read the token file `{shown}`: `chmod 600 {shown}`, and consider the token known");
+        return Err(Failure::saying(Exit::Usage, told));
+    }
+    if found.len() > MAX_TOKEN_BYTES {
+        return Err(Failure::saying(Exit::Usage, format!("`{shown}` is too large for a token file")));
+    }
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read the token file `{shown}`"))?;
+    match text.lines().next().map(str::trim).filter(|token| !token.is_empty()) {
+        Some(token) => Ok(token.to_owned()),
+        None => Err(Failure::saying(Exit::Usage, format!("the token file `{shown}` has no token in its first line"))),
+    }
+}
+
+/// Where a mount of a server keeps what it has to keep, unless that is said.
+fn state_of(url: &str, space: Option<&str>) -> Result<PathBuf, Failure> {
+    let above = if rustix::process::geteuid().is_root() {
+        PathBuf::from(OF_ROOT)
+    } else {
+        let given = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let state = given("XDG_STATE_HOME").or_else(|| Some(given("HOME")?.join(".local/state")));
+        let told = "there is no home directory to keep anything in; say where with --state";
+        state.ok_or_else(|| Failure::saying(Exit::Usage, told))?.join("svcfs/remote")
+    };
+    let mut name = url.to_owned();
+    if let Some(space) = space {
+        name.push('+');
+        name.push_str(space);
+    }
+    Ok(above.join(as_name(&name)))
+}
+
+/// The log of a mount in the background.
+fn log_of(state: &Path, mountpoint: &Path) -> Result<PathBuf, Failure> {
+    fs::create_dir_all(state).with_context(|| format!("cannot make the directory `{}`", state.display()))?;
+    let name = as_name(&absolute(mountpoint)?.to_string_lossy());
+    Ok(state.join(format!("mount{name}.log")))
+}
+
+/// A text as the name of one file.
+fn as_name(text: &str) -> String {
+    let kept = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '+') { c } else { '_' };
+    text.chars().map(kept).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_one_of_a_server() {
+        for (text, expected) in [
+            ("https://notes.example.org", Ok("https://notes.example.org")),
+            ("http://localhost:4242/", Ok("http://localhost:4242")),
+            ("https://example.org/notes/", Ok("https://example.org/notes")),
+            ("notes.example.org", Err("write it like")),
+            ("ftp://example.org", Err("write it like")),
+            ("https://me:secret@example.org", Err("--token-file")),
+            ("https://example.org/?a=b", Err("no `?`")),
+            ("", Err("write it like")),
+            ("https://exa mple.org", Err("no address")),
+        ] {
+            match (address(text), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Err(told), Err(expected)) => assert!(told.contains(expected), "{text:?}: {told}"),
+                (found, _) => panic!("{text:?}: {found:?}"),
+            }
+        }
+    }
+}

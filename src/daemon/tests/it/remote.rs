@@ -1,0 +1,469 @@
+//! `svcfs mount --remote`: a real server, a real mount, and real HTTP between them.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use rustix::process::Signal;
+
+use crate::harness::{Place, Running, can_mount, connect, eventually, program, refusal, request, svcfs};
+
+/// A root that is served, and a folder to mount it at from elsewhere.
+fn place() -> Place {
+    let place = Place::with_root();
+    for name in ["mnt", "other"] {
+        std::fs::create_dir(place.path(name)).unwrap();
+    }
+    place
+}
+
+fn remote(place: &Place, url: &str, mountpoint: &str, more: &[&str]) -> Running {
+    let mut command = program();
+    command.args(["mount", "--remote", url, "--state", &place.at("state"), "--patience", "2"]).args(more);
+    command.arg(place.at(mountpoint));
+    Running::start(command, "svcfs mounts")
+}
+
+fn served(place: &Place, url: &str) -> Running {
+    let mut command = program();
+    let port = url.rsplit(':').next().unwrap();
+    command.args(["serve", "--root", &place.at("kb"), "--port", port]);
+    Running::start(command, "agents")
+}
+
+/// What a file of the server holds.
+fn on_server(url: &str, path: &str) -> String {
+    request(url, "GET", &format!("/api/svc/file?path={path}"), "").1
+}
+
+fn put(url: &str, path: &str, text: &str) {
+    assert_eq!(request(url, "PUT", &format!("/api/svc/file?path={path}"), text).0, 200);
+}
+
+fn errno(outcome: std::io::Result<()>) -> Option<i32> {
+    outcome.err().and_then(|error| error.raw_os_error())
+}
+
+/// Writes a file as a whole, and tells what closing it says.
+fn save(path: PathBuf, text: &str) -> std::io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[track_caller]
+fn ran(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_is_saved_on_a_remote_mount_is_a_commit_of_its_author_on_the_server() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let mount = remote(&place, server.url(), "mnt", &["--actor", "root=Ann"]);
+    place.write("mnt/notes/a.md", "# A\n");
+    assert_eq!(on_server(server.url(), "notes/a.md"), "# A\n");
+    assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "notes/a.md"]), "Ann");
+    let count = |path: &str| place.git("kb", &["rev-list", "--count", "HEAD", "--", path]);
+    assert_eq!(count("notes/a.md"), "1");
+    // An editor's save: a scratch file that is renamed over the page.
+    ran(Command::new("sed").args(["-i", "s/A/B/", &place.at("mnt/notes/a.md")]));
+    assert_eq!((on_server(server.url(), "notes/a.md").as_str(), count("notes/a.md").as_str()), ("# B\n", "2"));
+    assert_eq!(place.read("mnt/notes/a.md"), "# B\n");
+    std::fs::OpenOptions::new().append(true).open(place.path("mnt/notes/a.md")).unwrap().write_all(b"more\n").unwrap();
+    assert_eq!(on_server(server.url(), "notes/a.md"), "# B\nmore\n");
+    // Directories are here until something is in them.
+    std::fs::create_dir_all(place.path("mnt/empty/deep")).unwrap();
+    assert!(place.has("mnt/empty/deep"));
+    std::fs::rename(place.path("mnt/empty"), place.path("mnt/full")).unwrap();
+    place.write("mnt/full/deep/b.md", "# Deep\n");
+    assert_eq!(on_server(server.url(), "full/deep/b.md"), "# Deep\n");
+    ran(Command::new("cp").args(["-r", &place.at("mnt/full"), &place.at("mnt/copy")]));
+    assert_eq!(on_server(server.url(), "copy/deep/b.md"), "# Deep\n");
+    ran(Command::new("mv").args([place.at("mnt/copy"), place.at("mnt/moved")]));
+    assert_eq!((place.read("mnt/moved/deep/b.md").as_str(), place.has("mnt/copy")), ("# Deep\n", false));
+    std::fs::remove_dir_all(place.path("mnt/moved")).unwrap();
+    assert!(!place.has("kb/moved") && !place.has("kb/copy"));
+    symlink("a.md", place.path("mnt/notes/l.md")).unwrap();
+    assert_eq!(std::fs::read_link(place.path("kb/notes/l.md")).unwrap().to_str(), Some("a.md"));
+    assert_eq!(place.read("mnt/notes/l.md"), "# B\nmore\n");
+    ran(Command::new("git").args(["init", "-q", &place.at("mnt/repo")]));
+    ran(Command::new("git").args(["-C", &place.at("mnt/repo"), "status"]));
+    mount.stop();
+    server.stop();
+}
+
+#[test]
+fn what_others_change_is_seen_on_a_remote_mount() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let mount = remote(&place, server.url(), "mnt", &[]);
+    put(server.url(), "a.md", "# One\n");
+    eventually("a new page is seen", || place.has("mnt/a.md"));
+    for text in ["# Two\n", "# Three, and longer\n", "#\n"] {
+        put(server.url(), "a.md", text);
+        eventually("a new version is seen", || place.read("mnt/a.md") == text);
+    }
+    let names = || std::fs::read_dir(place.path("mnt")).unwrap().count();
+    let before = names();
+    put(server.url(), "b.md", "# B\n");
+    eventually("a new name is listed", || names() == before + 1);
+    place.write("kb/behind.md", "# Behind the server\n");
+    eventually("an edit behind the server is seen", || place.has("mnt/behind.md"));
+    assert_eq!(request(server.url(), "DELETE", "/api/svc/file?path=a.md", "").0, 200);
+    eventually("a removal is seen", || !place.has("mnt/a.md"));
+    mount.stop();
+}
+
+#[test]
+fn a_save_that_lost_a_race_is_refused_and_both_texts_are_kept() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &[]);
+    put(server.url(), "a.md", "# Ours\n");
+    let mount = remote(&place, server.url(), "mnt", &[]);
+    // Open while somebody else writes.
+    let mut open = std::fs::OpenOptions::new().append(true).open(place.path("mnt/a.md")).unwrap();
+    put(server.url(), "a.md", "# Theirs\n");
+    open.write_all(b"and more\n").unwrap();
+    assert_eq!(errno(open.sync_all()), Some(16));
+    assert!(open.write_all(b"lost").is_err(), "nothing more is taken");
+    drop(open);
+    eventually("the other text is seen", || place.read("mnt/a.md") == "# Theirs\n");
+    assert_eq!(on_server(server.url(), "a.md"), "# Theirs\n");
+    assert_eq!(place.read("mnt/.svc/rejected/a.md"), "# Ours\nand more\n");
+    // Read, and replaced as a whole: by writing it anew, and by a rename.
+    for text in ["# Theirs again\n", "# And again\n"] {
+        let read = place.read("mnt/a.md");
+        put(server.url(), "a.md", text);
+        let outcome = if text.contains("Theirs") {
+            save(place.path("mnt/a.md"), &format!("{read}mine\n"))
+        } else {
+            save(place.path("mnt/a.tmp"), &format!("{read}mine\n")).unwrap();
+            std::fs::rename(place.path("mnt/a.tmp"), place.path("mnt/a.md"))
+        };
+        assert_eq!(errno(outcome), Some(16), "{text}");
+        assert_eq!(on_server(server.url(), "a.md"), text);
+        assert_eq!(place.read("mnt/.svc/rejected/a.md"), format!("{read}mine\n"));
+        eventually("the other text is seen", || place.read("mnt/a.md") == text);
+    }
+    // Whoever was told may do as they like, and the kept text goes.
+    save(place.path("mnt/a.md"), "# Both\n").unwrap();
+    assert_eq!(on_server(server.url(), "a.md"), "# Both\n");
+    assert!(!place.has("mnt/.svc/rejected/a.md"));
+    // A file that somebody else made first.
+    let mut new = File::create(place.path("mnt/new.md")).unwrap();
+    put(server.url(), "new.md", "# Theirs\n");
+    new.write_all(b"# Ours\n").unwrap();
+    assert_eq!(errno(new.sync_all()), Some(16));
+    drop(new);
+    assert_eq!(place.read("mnt/.svc/rejected/new.md"), "# Ours\n");
+    assert_eq!(place.read("mnt/new.md"), "# Theirs\n");
+    std::fs::remove_file(place.path("mnt/.svc/rejected/new.md")).unwrap();
+    assert!(!place.has("mnt/.svc/rejected/new.md"));
+    // One that lint refuses.
+    assert_eq!(errno(save(place.path("mnt/bad.md"), "---\ntitle: [\n---\n")), Some(22));
+    assert_eq!(place.read("mnt/.svc/rejected/bad.md"), "---\ntitle: [\n---\n");
+    assert!(!place.has("mnt/bad.md"));
+    mount.stop();
+}
+
+#[test]
+fn a_server_that_is_away_fails_programs_after_a_bounded_wait_and_is_taken_up_again() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let url = server.url().to_owned();
+    put(&url, "a.md", "# A\n");
+    let mount = remote(&place, &url, "mnt", &[]);
+    let mut open = File::open(place.path("mnt/a.md")).unwrap();
+    // Killed, and back before anybody's patience is at its end: nobody notices.
+    server.signal(Signal::KILL);
+    drop(server);
+    let (at, again) = (place.path("mnt/waited.md"), url.clone());
+    let waiting = thread::spawn(move || save(at, "# Waited\n"));
+    let server = served(&place, &url);
+    waiting.join().unwrap().unwrap();
+    assert_eq!(on_server(&again, "waited.md"), "# Waited\n");
+    // Away for longer.
+    let mut writing = File::create(place.path("mnt/lost.md")).unwrap();
+    server.signal(Signal::KILL);
+    drop(server);
+    writing.write_all(b"# Not lost\n").unwrap();
+    assert_eq!(errno(writing.sync_all()), Some(5));
+    drop(writing);
+    assert_eq!(place.read("mnt/.svc/rejected/lost.md"), "# Not lost\n");
+    assert_eq!(std::fs::read_dir(place.path("mnt/.svc/rejected")).unwrap().count(), 1);
+    let refused = std::fs::read(place.path("mnt/a.md")).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(5));
+    let mut text = String::new();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "# A\n", "what is open can be read");
+    std::fs::metadata(place.path("mnt")).unwrap();
+    let server = served(&place, &url);
+    put(&url, "a.md", "# Meanwhile\n");
+    eventually("it is taken up again", || {
+        std::fs::read(place.path("mnt/a.md")).is_ok_and(|text| text == b"# Meanwhile\n")
+    });
+    save(place.path("mnt/lost.md"), "# Not lost\n").unwrap();
+    assert!(!place.has("mnt/.svc/rejected/lost.md"));
+    mount.stop();
+    server.stop();
+}
+
+/// Adds one to a number in a page, as a program on a mount does.
+fn add_on_mount(page: &PathBuf, is_renaming: bool, name: &str) {
+    loop {
+        let Ok(text) = std::fs::read_to_string(page) else { continue };
+        let Ok(number) = text.trim().parse::<u32>() else { continue };
+        let next = format!("{}\n", number + 1);
+        let outcome = if is_renaming {
+            let scratch = page.with_extension(format!("{name}.tmp"));
+            save(scratch.clone(), &next).and_then(|()| std::fs::rename(&scratch, page))
+        } else {
+            save(page.clone(), &next)
+        };
+        match outcome {
+            Ok(()) => return,
+            Err(error) => assert!(matches!(error.raw_os_error(), Some(16 | 116 | 2)), "{error}"),
+        }
+    }
+}
+
+/// Adds one to a number in a page, as a client does.
+fn add_over_http(url: &str) {
+    loop {
+        let mut stream = connect(url);
+        let host = url.trim_start_matches("http://");
+        write!(stream, "GET /api/svc/file?path=n.txt HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let etag = answer.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
+        let number: u32 = answer.split_once("\r\n\r\n").unwrap().1.trim().parse().unwrap();
+        let next = format!("{}\n", number + 1);
+        let mut stream = connect(url);
+        let length = next.len();
+        write!(stream, "PUT /api/svc/file?path=n.txt HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nIf-Match: {etag}\r\nContent-Length: {length}\r\n\r\n{next}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        match answer.split(' ').nth(1) {
+            Some("200") => return,
+            code => assert_eq!(code, Some("409"), "{answer}"),
+        }
+    }
+}
+
+#[test]
+fn two_remote_mounts_and_a_client_lose_no_update_of_each_other() {
+    if !can_mount() {
+        return;
+    }
+    const EACH: u32 = 6;
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let url = server.url().to_owned();
+    put(&url, "n.txt", "0\n");
+    let mounts = ["mnt", "other"].map(|name| remote(&place, &url, name, &[]));
+    // Each is a process of its own, as programs are: the mounts know who read what.
+    let adders = [("mnt", "rename"), ("other", "rename"), ("other", "write")].map(|(name, how)| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "remote::adds_to_a_page_of_a_mount"]);
+        let page = place.at(&format!("{name}/n.txt"));
+        command.env("ADD_TO", page).env("ADD_HOW", how).env("ADD_TIMES", EACH.to_string());
+        command.stdout(std::process::Stdio::null()).spawn().unwrap()
+    });
+    for _ in 0..EACH {
+        add_over_http(&url);
+    }
+    for mut adder in adders {
+        assert!(adder.wait().unwrap().success());
+    }
+    assert_eq!(on_server(&url, "n.txt"), format!("{}\n", 4 * EACH));
+    for name in ["mnt/n.txt", "other/n.txt"] {
+        eventually("both mounts show the end", || place.read(name) == on_server(&url, "n.txt"));
+    }
+    drop(mounts);
+}
+
+/// One of the programs that `two_remote_mounts_and_a_client_lose_no_update_of_each_other` starts; without one it has nothing to do.
+#[test]
+fn adds_to_a_page_of_a_mount() {
+    let Ok(page) = std::env::var("ADD_TO") else { return };
+    let how = std::env::var("ADD_HOW").unwrap();
+    let times: u32 = std::env::var("ADD_TIMES").unwrap().parse().unwrap();
+    for _ in 0..times {
+        add_on_mount(&PathBuf::from(&page), how == "rename", &std::process::id().to_string());
+    }
+}
+
+#[test]
+fn what_the_api_has_nothing_of_is_refused() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let mount = remote(&place, server.url(), "mnt", &[]);
+    place.write("mnt/a.md", "# A\n");
+    let page = place.path("mnt/a.md");
+    let mode = |mode| std::fs::set_permissions(&page, std::fs::Permissions::from_mode(mode));
+    assert_eq!((errno(mode(0o600)), errno(mode(0o644))), (Some(1), None));
+    assert_eq!(errno(std::fs::hard_link(&page, place.path("mnt/b.md"))), Some(1));
+    assert!(!Command::new("mkfifo").arg(place.at("mnt/pipe")).output().unwrap().status.success());
+    assert_eq!(errno(std::os::unix::fs::chown(&page, Some(1), None)), Some(1));
+    let exchanged = rustix::fs::renameat_with(
+        rustix::fs::CWD,
+        &page,
+        rustix::fs::CWD,
+        place.path("mnt/index.md"),
+        rustix::fs::RenameFlags::EXCHANGE,
+    );
+    assert_eq!(exchanged, Err(rustix::io::Errno::INVAL));
+    let moved = std::fs::rename(place.path("mnt/concepts"), place.path("mnt/ideas"));
+    assert_eq!(errno(moved), Some(18), "`mv` copies then");
+    ran(Command::new("touch").args(["-d", "2001-01-01", &place.at("mnt/a.md")]));
+    let file = File::create(place.path("mnt/large.bin")).unwrap();
+    file.set_len(32 << 20).unwrap();
+    assert_eq!(errno(file.set_len((32 << 20) + 1)), Some(27));
+    file.set_len(0).unwrap();
+    drop(file);
+    assert_eq!(errno(save(place.path("mnt/.svc/rejected/a.md"), "")), Some(30));
+    mount.stop();
+}
+
+/// Stands between a mount and a server: opens no event stream, and notes what it was sent.
+struct Between {
+    url: String,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Between {
+    fn listen(server: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let heads = Arc::<Mutex<Vec<String>>>::default();
+        let (server, noted) = (server.trim_start_matches("http://").to_owned(), Arc::clone(&heads));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (server, noted) = (server.clone(), Arc::clone(&noted));
+                thread::spawn(move || between(stream.unwrap(), &server, &noted));
+            }
+        });
+        Self { url, heads }
+    }
+}
+
+fn between(mut mount: TcpStream, server: &str, heads: &Mutex<Vec<String>>) {
+    let mut server = TcpStream::connect(server).unwrap();
+    let (mut answers, mut back) = (server.try_clone().unwrap(), mount.try_clone().unwrap());
+    thread::spawn(move || std::io::copy(&mut answers, &mut back));
+    let mut part = [0; 1 << 16];
+    while let Ok(length @ 1..) = mount.read(&mut part) {
+        let text = String::from_utf8_lossy(&part[..length]);
+        if text.starts_with("GET /api/svc/events") {
+            // Never answered.
+            let _ = mount.read(&mut part);
+            return;
+        }
+        heads.lock().unwrap().push(text.into_owned());
+        if server.write_all(&part[..length]).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn without_an_event_stream_a_remote_mount_asks_each_time_and_sends_who_it_is() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let between = Between::listen(server.url());
+    place.write("token", "s3cret\n");
+    std::fs::set_permissions(place.path("token"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let more = ["--token-file", &place.at("token"), "--space", "default"];
+    let mount = remote(&place, &between.url, "mnt", &more);
+    for text in ["# One\n", "# Two, and longer\n", "#\n"] {
+        put(server.url(), "a.md", text);
+        assert_eq!(place.read("mnt/a.md"), text, "at once");
+    }
+    place.read("mnt/a.md");
+    let heads = between.heads.lock().unwrap().clone();
+    let last = heads.iter().rev().find(|head| head.starts_with("GET /api/svc/file")).unwrap().to_lowercase();
+    for header in ["authorization: bearer s3cret", "x-svc-space: default", "if-none-match: \""] {
+        assert!(last.contains(header), "{header}: {last}");
+    }
+    mount.stop();
+}
+
+#[test]
+fn a_remote_mount_in_the_background_ends_with_unmount_and_a_dead_one_is_taken_away() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let (url, at, state) = (server.url(), place.at("mnt"), place.at("state"));
+    let start = ["mount", "--remote", url, "--state", &state, "--background", "--read-only", &at];
+    svcfs(&start).assert().success();
+    assert!(place.has("mnt/index.md"));
+    assert_eq!(errno(save(place.path("mnt/a.md"), "# A\n")), Some(30));
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(table.contains(&format!("- fuse.svcfs {url} ")), "{table}");
+    assert!(refusal(&start, 1).contains("mounted by svcfs already"));
+    svcfs(&["unmount", &at]).assert().success();
+    assert!(!place.has("mnt/index.md"));
+    // Killed: the next start takes its mount away.
+    let mut mount = remote(&place, url, "mnt", &[]);
+    mount.signal(Signal::KILL);
+    mount.ended();
+    let mount = remote(&place, url, "mnt", &[]);
+    assert!(place.has("mnt/index.md"));
+    mount.stop();
+}
+
+#[test]
+fn a_remote_mount_that_cannot_be_says_why() {
+    let place = place();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let asked = |url: &str, more: &[&str], code| {
+        let state = place.at("state");
+        let mut arguments = vec!["mount", "--remote", url, "--state", &state, "--patience", "1"];
+        let at = place.at("mnt");
+        arguments.extend(more);
+        arguments.push(&at);
+        refusal(&arguments, code)
+    };
+    let nobody = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    assert!(asked(&nobody, &[], 1).contains("cannot be reached"));
+    let told = asked(server.url(), &["--space", "nowhere"], 1);
+    assert!(told.contains("nowhere"), "{told}");
+    place.write("token", "s3cret\n");
+    std::fs::set_permissions(place.path("token"), std::fs::Permissions::from_mode(0o640)).unwrap();
+    let token = place.at("token");
+    assert!(asked(server.url(), &["--token-file", &token], 2).contains("chmod 600"));
+    std::fs::set_permissions(place.path("token"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    place.write("token", "\n");
+    assert!(asked(server.url(), &["--token-file", &token], 2).contains("no token in its first line"));
+    let at = place.at("mnt");
+    svcfs(&["mount", "--remote", "notes.example.org", &at]).assert().code(2);
+    svcfs(&["mount", "--remote", server.url(), "--root", "kb", &at]).assert().code(2);
+    svcfs(&["mount", "--space", "x", &at]).assert().code(2);
+}
