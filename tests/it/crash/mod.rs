@@ -147,7 +147,7 @@ fn lives(config: &str, rounds: u64, mut look: impl FnMut(&str, After)) {
         let all: Vec<_> = ledgers.iter().map(|(_, ledger)| ledger).collect();
         look(&what, After::Stopped(&root, &all));
         binary.check_index(&root);
+        let deeds: usize = all.iter().map(|ledger| ledger.deeds.len()).sum();
+        println!("{} of {rounds} kills, {deeds} acknowledged changes, all there", round + 1);
     }
-    let deeds: usize = ledgers.iter().map(|(_, ledger)| ledger.deeds.len()).sum();
-    println!("{rounds} kills, {deeds} acknowledged changes, all there");
 }
