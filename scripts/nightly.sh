@@ -14,9 +14,11 @@ scripts/power.sh follow.
 
 Environment:
   SVCFS_CRASH_ROUNDS   Times the server is killed under load and opened again (default here: 200)
+  SVCFS_FSX_OPERATIONS Random operations on an asset and on a page of the mount (default here: 1000000)
   SVCFS_LINEAR_SECONDS Seconds for which clients of all doors meet on a few pages before their answers are checked (default here: 60)
   SVCFS_OTHERS_TIMES   Times as much that a person does with git in the root while agents write (default here: 10)
   SVCFS_POWER_ROUNDS   Loads whose disk loses its power at nine moments, and machines that do (default here: 50)
+  SVCFS_STRESS_SECONDS Seconds for which stress-ng does to the mount what programs rarely do (default here: 120)
   SVCFS_MODEL_CASES    Random days of work held against the model (default here: 10000)
   PROPTEST_CASES       Random cases per property (default here: 20000)
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
@@ -28,6 +30,8 @@ case "${1:-}" in
 esac
 
 export SVCFS_CRASH_ROUNDS="${SVCFS_CRASH_ROUNDS:-200}"
+export SVCFS_FSX_OPERATIONS="${SVCFS_FSX_OPERATIONS:-1000000}"
+export SVCFS_STRESS_SECONDS="${SVCFS_STRESS_SECONDS:-120}"
 export SVCFS_LINEAR_SECONDS="${SVCFS_LINEAR_SECONDS:-60}"
 export SVCFS_OTHERS_TIMES="${SVCFS_OTHERS_TIMES:-10}"
 export SVCFS_POWER_ROUNDS="${SVCFS_POWER_ROUNDS:-50}"

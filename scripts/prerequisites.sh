@@ -6,7 +6,9 @@ readonly BUILD_PACKAGES=(gcc libc6-dev make pkg-config git curl ca-certificates)
 # What a person who is not root needs to mount.
 readonly MOUNT_PACKAGES=(fuse3)
 # The programs that the tests drive against a mount.
-readonly TEST_PACKAGES=(vim nano rsync python3 e2fsprogs mount util-linux xz-utils)
+readonly TEST_PACKAGES=(vim nano emacs-nox rsync sqlite3 attr fio stress-ng python3 e2fsprogs mount util-linux xz-utils)
+# The suites that no Debian package has, each with the one version whose outcomes are known (tests/it/posix).
+readonly TEST_TOOLS=(pjdfstest@0.2.2 fsx@0.3.2)
 
 # One line per argument, beside what the programs print.
 say() { printf '%s\n' "$@" >&2; }
@@ -43,6 +45,23 @@ need_packages() {
     # terminal, what is left of the progress is one line a package.
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
         -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "${missing[@]}" >&2
+}
+
+# Install those of the named programs (NAME@VERSION) that are missing from crates.io, into $SVCFS_TOOLS.
+need_tools() {
+    local tool there missing=()
+    there="$(cargo install --list --root "$SVCFS_TOOLS" 2>/dev/null || true)"
+    for tool in "$@"; do
+        grep -qxF "${tool%@*} v${tool#*@}:" <<<"$there" || missing+=("$tool")
+    done
+    [[ ${#missing[@]} -gt 0 ]] || return 0
+    say "installing ${missing[*]} into $SVCFS_TOOLS"
+    # One folder for what they have in common. Not optimised: they wait for the kernel.
+    local build
+    build="$(mktemp -d)"
+    CARGO_TARGET_DIR="$build" CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --root "$SVCFS_TOOLS" "${missing[@]}" ||
+        fail "${missing[*]} could not be installed; see the messages above"
+    rm -rf "$build"
 }
 
 # Find a cargo that is new enough, or install rustup after saying so; rustup then brings the toolchain that

@@ -17,6 +17,7 @@ Tests that mount are skipped, with a printed reason, where /dev/fuse is missing.
 
 Environment:
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
+  SVCFS_TOOLS          Where to install the filesystem suites that come with cargo (default: ~/.cache/svcfs/tools)
 TEXT
 }
 
@@ -31,4 +32,6 @@ source scripts/prerequisites.sh
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
 need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 need_rust
+export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
+need_tools "${TEST_TOOLS[@]}"
 exec cargo test --workspace --locked "$@"

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use bytes::Bytes;
 use fuser::{
     Errno, FileAttr, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
 use svcfs_base::{Fault, Level};
 use svcfs_vfs::DiskSpace;
@@ -91,8 +91,8 @@ macro_rules! refuse {
 }
 
 refuse! {
-    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr
+    ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr
 }
 
 impl Give<()> for ReplyEmpty {
@@ -144,6 +144,13 @@ impl Give<(FileAttr, FileHandle, FopenFlags)> for ReplyCreate {
 impl Give<u32> for ReplyWrite {
     fn give(self, written: u32) {
         self.written(written);
+    }
+}
+
+impl Give<u64> for ReplyLseek {
+    fn give(self, offset: u64) {
+        // Every offset the kernel asked from is a number of its own kind.
+        self.offset(offset.cast_signed());
     }
 }
 

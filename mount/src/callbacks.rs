@@ -10,7 +10,8 @@ use bytes::Bytes;
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig,
     LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use rustix::fs::OFlags;
 use svcfs_base::{Caller, Durability, Fault, Kind};
@@ -18,7 +19,10 @@ use svcfs_vfs::{SetAttributes, Special, SpecialKind, Vfs};
 
 use crate::answer::{Refusal, answer, answer_with};
 use crate::attributes::Attribute;
-use crate::convert::{KNOWN_TTL, PERMISSIONS, file_attr, flag_bits, handle, moment, node, open_mode, utf8, write_at};
+use crate::convert::{
+    KNOWN_TTL, PERMISSIONS, allocation, file_attr, flag_bits, handle, hole_search, moment, node, open_mode, utf8,
+    write_at,
+};
 use crate::door::KernelDoor;
 use crate::passing::{Opened, is_fit};
 use crate::session::Alive;
@@ -27,10 +31,10 @@ use crate::views::is_ours;
 /// Longest write of one request, in bytes; the most Linux sends.
 const MAX_WRITE_BYTES: u32 = 1 << 20;
 
-/// What is asked of the kernel where it offers it. Not asked for: the write-back cache (`flush` must find all bytes here), and
-/// locks (the kernel then keeps them itself, which is right for one machine).
+/// What is asked of the kernel where it offers it. Not asked for: the write-back cache (`flush` must find all bytes here),
+/// locks (the kernel then keeps them itself, which is right for one machine), and emptying files in `open` (`O_RDONLY | O_TRUNC` would
+/// then empty a program that is running, before the kernel looks whether it is).
 const WANTED: InitFlags = InitFlags::FUSE_ASYNC_READ
-    .union(InitFlags::FUSE_ATOMIC_O_TRUNC)
     .union(InitFlags::FUSE_BIG_WRITES)
     .union(InitFlags::FUSE_DO_READDIRPLUS)
     .union(InitFlags::FUSE_READDIRPLUS_AUTO)
@@ -44,7 +48,7 @@ const WANTED: InitFlags = InitFlags::FUSE_ASYNC_READ
     .union(InitFlags::FUSE_PASSTHROUGH);
 
 /// The door as fuser drives it. What has no callback here fuser refuses once, and the kernel does without from then on:
-/// `lseek` for holes, `copy_file_range` (it reads and writes instead).
+/// `copy_file_range` (it reads and writes instead).
 pub(crate) struct Callbacks {
     vfs: Arc<Vfs>,
     door: Arc<KernelDoor>,
@@ -470,26 +474,23 @@ impl Filesystem for Callbacks {
         reply.error(Errno::ENOTTY);
     }
 
+    fn lseek(&self, request: &Request, inode: INodeNo, _file: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        answer("lseek", reply, || self.door.seek(request, inode, hole_search(offset, whence).ok_or(Errno::EINVAL)?));
+    }
+
     fn fallocate(
         &self,
         request: &Request,
-        inode: INodeNo,
-        _file: FileHandle,
+        _inode: INodeNo,
+        file: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
         answer("fallocate", reply, || {
-            if mode != 0 {
-                return Err(Refusal::Word(Errno::ENOTSUP));
-            }
-            let size = offset.checked_add(length).ok_or(Errno::EFBIG)?;
-            if self.vfs.attributes(node(inode))?.size < size {
-                let longer = SetAttributes { size: Some(size), ..SetAttributes::default() };
-                self.vfs.set_attributes(&self.author(request), node(inode), longer)?;
-            }
-            Ok(())
+            let part = allocation(offset, length, mode).ok_or(Errno::ENOTSUP)?;
+            Ok::<_, Refusal>(self.vfs.allocate(&self.author(request), handle(file), part)?)
         });
     }
 }

@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
 
 use fuser::{FileAttr, FileHandle, FileType, INodeNo, OpenAccMode, OpenFlags, TimeOrNow, WriteFlags};
-use rustix::fs::OFlags;
+use nix::libc::{SEEK_DATA, SEEK_HOLE};
+use rustix::fs::{FallocateFlags, OFlags};
 use svcfs_base::{Clock, Fault, Kind, Name};
-use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode, SpecialKind, WriteAt};
+use svcfs_vfs::{Allocation, Attributes, EntryKind, HandleId, NodeId, OpenMode, SpecialKind, WriteAt};
 
 /// How long the kernel may believe a name or attributes without asking; the follower takes back earlier what other doors change.
 pub(crate) const KNOWN_TTL: Duration = Duration::from_secs(1);
@@ -124,6 +125,29 @@ pub(crate) fn open_mode(flags: OpenFlags) -> OpenMode {
 pub(crate) fn write_at(offset: u64, flags: OpenFlags, kind: WriteFlags) -> WriteAt {
     let is_append = flag_bits(flags.0).contains(OFlags::APPEND);
     if is_append && !kind.contains(WriteFlags::FUSE_WRITE_CACHE) { WriteAt::End } else { WriteAt::Offset(offset) }
+}
+
+/// What `fallocate(2)` asks for; none for what only a few filesystems offer (to take parts out of files, or to put them in).
+pub(crate) fn allocation(offset: u64, length: u64, mode: i32) -> Option<Allocation> {
+    let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
+    let keeps_length = mode.contains(FallocateFlags::KEEP_SIZE);
+    let (is_zeroed, grows) = match mode.difference(FallocateFlags::KEEP_SIZE) {
+        FallocateFlags::PUNCH_HOLE if keeps_length => (true, false),
+        FallocateFlags::ZERO_RANGE => (true, !keeps_length),
+        rest if rest.is_empty() => (false, !keeps_length),
+        _ => return None,
+    };
+    Some(Allocation { offset, length, is_zeroed, grows })
+}
+
+/// From where on `lseek(2)` looks, and whether for a hole or for data; none for what the kernel does by itself.
+pub(crate) fn hole_search(offset: i64, whence: i32) -> Option<(u64, bool)> {
+    let to_hole = match whence {
+        SEEK_HOLE => true,
+        SEEK_DATA => false,
+        _ => return None,
+    };
+    Some((u64::try_from(offset).ok()?, to_hole))
 }
 
 /// `open(2)` flags by name.

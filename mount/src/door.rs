@@ -114,6 +114,26 @@ impl KernelDoor {
         Ok((directory, name(entry)?))
     }
 
+    /// Where the next data, or the next hole, of a file begins.
+    ///
+    /// # Errors
+    /// `ENXIO` behind its end.
+    pub(crate) fn seek(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        (offset, to_hole): (u64, bool),
+    ) -> Result<u64, Refusal> {
+        let found = if is_ours(inode.0) {
+            // No holes: after its end comes the only one.
+            let size = self.views.attributes(&self.user(request.uid()), inode)?.size;
+            (offset < size).then_some(if to_hole { size } else { offset })
+        } else {
+            self.vfs.seek_node(node(inode), offset, to_hole)?
+        };
+        found.ok_or(Refusal::Word(Errno::ENXIO))
+    }
+
     /// Finds a name in a directory, or nothing; counts as a finding.
     pub(crate) fn lookup(
         &self,

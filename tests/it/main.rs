@@ -18,6 +18,7 @@ mod editors;
 mod linear;
 mod mixed;
 mod others;
+mod posix;
 mod power;
 mod scenarios;
 mod space;

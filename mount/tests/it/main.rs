@@ -13,5 +13,6 @@ mod lifecycle;
 mod mounted;
 mod passing;
 mod programs;
+mod rare;
 mod syscalls;
 mod views;

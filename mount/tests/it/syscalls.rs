@@ -78,21 +78,69 @@ fn a_hole_reads_as_zeros_and_truncation_cuts_and_grows() {
     assert_eq!(file.metadata().unwrap().size(), 4);
     file.set_len(6).unwrap();
     fallocate(&file, FallocateFlags::empty(), 0, 8).unwrap();
-    assert_eq!(fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 100), Err(Errno::OPNOTSUPP));
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 100).unwrap();
+    assert_eq!(file.metadata().unwrap().size(), 8, "room was asked for, not length");
+    assert_eq!(fallocate(&file, FallocateFlags::COLLAPSE_RANGE, 0, 4096), Err(Errno::OPNOTSUPP));
     drop(file);
     assert_eq!(fs::read(space.at("a.md")).unwrap(), [0; 8]);
     assert_eq!(space.shell("truncate -s 3 a.md; wc -c < a.md"), "3\n");
 }
 
 #[test]
-fn a_file_over_the_limit_is_refused_where_it_grows() {
+fn parts_of_a_file_are_made_zeros_by_fallocate() {
     let Some(space) = Mounted::new() else { return };
-    let file = File::create(space.at("big.bin")).unwrap();
-    let limit = MAX_FILE_BYTES as u64;
-    assert_eq!(errno(file.set_len(limit + 1)), Some(Errno::FBIG.raw_os_error()));
-    assert_eq!(errno(file.write_all_at(b"x", limit)), Some(Errno::FBIG.raw_os_error()));
-    file.write_all_at(b"x", limit - 1).unwrap();
-    assert_eq!(file.metadata().unwrap().size(), limit);
+    fs::write(space.at("a.bin"), "x".repeat(10)).unwrap();
+    let file = File::options().read(true).write(true).open(space.at("a.bin")).unwrap();
+    let content = || fs::read(space.at("a.bin")).unwrap();
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 2, 3).unwrap();
+    assert_eq!(content(), b"xx\0\0\0xxxxx");
+    fallocate(&file, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, 8, 100).unwrap();
+    assert_eq!(content(), b"xx\0\0\0xxx\0\0");
+    fallocate(&file, FallocateFlags::ZERO_RANGE, 7, 5).unwrap();
+    assert_eq!(content(), b"xx\0\0\0xx\0\0\0\0\0");
+    let far = i64::MAX as u64 / 2;
+    assert_eq!(fallocate(&file, FallocateFlags::KEEP_SIZE, 0, far), Err(Errno::NOSPC));
+    drop(file);
+    let path = TreePath::parse("a.bin").unwrap();
+    assert_eq!(space.vfs.read(Door::Http, &path).unwrap().content, b"xx\0\0\0xx\0\0\0\0\0"[..]);
+}
+
+#[test]
+fn a_video_is_copied_in_read_back_played_from_the_middle_and_removed() {
+    let Some(space) = Mounted::new() else { return };
+    let size = 2 * MAX_FILE_BYTES as u64 + 12_345;
+    let outside = space.folder().join("video.mp4");
+    space.shell(&format!("head -c {size} /dev/urandom > '{}'", outside.display()));
+    space.shell(&format!("cp '{0}' video.mp4 && cmp '{0}' video.mp4", outside.display()));
+    let middle = MAX_FILE_BYTES as u64 + 7;
+    let read = |at: &std::path::Path| {
+        let mut bytes = vec![0; 4096];
+        File::open(at).unwrap().read_exact_at(&mut bytes, middle).unwrap();
+        bytes
+    };
+    assert_eq!(read(&space.at("video.mp4")), read(&outside));
+    assert_eq!(fs::metadata(space.folder().join("root/video.mp4")).unwrap().size(), size, "on the disk as it is");
+    space
+        .shell("mv video.mp4 'a film.mp4' && printf tail >> 'a film.mp4' && rm 'a film.mp4' && test ! -e 'a film.mp4'");
+    assert_eq!(space.vfs.last_seq(), svcfs_base::Seq(0), "history has not heard of it");
+}
+
+#[test]
+fn holes_are_found_where_the_disk_has_them() {
+    use rustix::fs::{SeekFrom, seek};
+    let Some(space) = Mounted::new() else { return };
+    let size = MAX_FILE_BYTES as u64 * 2;
+    let file = File::options().read(true).write(true).create_new(true).open(space.at("sparse.img")).unwrap();
+    file.set_len(size).unwrap();
+    file.write_all_at(b"data", size / 2).unwrap();
+    assert_eq!(seek(&file, SeekFrom::Hole(0)), Ok(0));
+    assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(size / 2));
+    assert_eq!(seek(&file, SeekFrom::Data(size)), Err(Errno::NXIO));
+    drop(file);
+    fs::remove_file(space.at("sparse.img")).unwrap();
+    fs::write(space.at("a.md"), "no holes").unwrap();
+    let file = File::open(space.at("a.md")).unwrap();
+    assert_eq!((seek(&file, SeekFrom::Data(3)), seek(&file, SeekFrom::Hole(3))), (Ok(3), Ok(8)));
 }
 
 #[test]

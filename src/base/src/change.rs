@@ -60,6 +60,8 @@ pub struct DiskAttributes {
     pub owner: Option<(u32, u32)>,
     /// Modification time; none is now.
     pub modified: Option<std::time::SystemTime>,
+    /// Time of the last access; none is now. Kept by the disk alone: after a crash it is none.
+    pub accessed: Option<std::time::SystemTime>,
 }
 
 /// One change a writer asks for.

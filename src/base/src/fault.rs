@@ -235,6 +235,7 @@ impl Fault {
             E::StorageFull | E::QuotaExceeded => {
                 Self::new(Kind::NoSpace, format!("no space left on the disk for `{path}`")).caused_by(error)
             }
+            E::FileTooLarge => Self::too_large(format_args!("`{path}`"), crate::MAX_FILE_BYTES).caused_by(error),
             E::ReadOnlyFilesystem => Self::new(Kind::ReadOnly, format!("`{path}`: the disk is read-only")),
             E::PermissionDenied => {
                 Self::new(Kind::Forbidden, format!("`{path}`: permission denied on the server's disk")).caused_by(error)

@@ -243,6 +243,7 @@ fn the_default_scratch_globs_match_droppings_and_no_pages() {
         ".fuse_hidden0000000100000001",
         "sedAb12Cd",
         ".page.md.Ab12Cd",
+        ".LICENSE.w2vodd",
     ] {
         assert!(matches(dropping), "{dropping}");
     }
@@ -254,6 +255,8 @@ fn the_default_scratch_globs_match_droppings_and_no_pages() {
         "sedAb12C",
         "sedAb12Cde",
         "4913.md",
+        ".bashrc.backup",
+        ".gitignore.Ab12C",
         "a.Ab12Cd",
         "page.md.Ab12Cd",
         ".page.md.Ab12C",

@@ -29,4 +29,4 @@ pub use log::{
 };
 pub use memory::{Ledger, Memory, SNAPSHOT_DIRECTORY, Snapshots, State, Strategy, Tip};
 pub use paths::{STATE_DIRECTORY, StatePaths};
-pub use tree::{Disk, Install, Placed, Special, SpecialKind, Stat, StatKind, WorkTree};
+pub use tree::{Disk, Draft, Install, OpenFile, Placed, Special, SpecialKind, Stat, StatKind, WorkTree};

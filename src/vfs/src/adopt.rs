@@ -142,6 +142,10 @@ impl Vfs {
             // Our own change is on its way; what follows it will be seen then.
             return Ok(None);
         }
+        if known.is_none() && self.core.tree.stat(path).is_ok_and(|stat| stat.is_large()) {
+            // Nobody expects it to be recorded.
+            return Ok(None);
+        }
         let present = match self.core.standing(path) {
             Ok(standing) => standing,
             Err(error) => {

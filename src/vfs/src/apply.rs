@@ -36,7 +36,14 @@ impl Vfs {
     /// gate; `NoSpace`, `ReadOnly` when the log cannot take it: nothing has changed then. `Unavailable` when the disk does
     /// not answer.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Applied, Fault> {
-        let set = self.through_links(caller, set.into())?;
+        let set = set.into();
+        self.keep_what_goes(&set.changes)?;
+        self.apply_held(caller, set)
+    }
+
+    /// The same for whoever holds the nodes of what it takes away.
+    pub(crate) fn apply_held(&self, caller: &Caller, set: ChangeSet) -> Result<Applied, Fault> {
+        let set = self.through_links(caller, set)?;
         self.admit(caller, &set)?; // 1
         let waiting = if self.is_structural(&set) {
             let _tree = self.core.locks.hold_tree(); // 2

@@ -131,6 +131,7 @@ impl Core {
                         mode: Some(stat.mode),
                         owner: Some((stat.uid, stat.gid)),
                         modified: Some(stat.modified),
+                        accessed: Some(stat.accessed),
                     };
                     Ok(Present::Leaf(Leaf { disk, ..Leaf::new(content, kind) }, true))
                 }

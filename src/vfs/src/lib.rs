@@ -27,7 +27,7 @@ mod watch;
 pub use committer::Commits;
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
-pub use nodes::{DiskSpace, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, WriteAt};
+pub use nodes::{Allocation, DiskSpace, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, WriteAt};
 pub use past::{
     Action, BlameLine, ChangeRecord, Changes, KeptContent, KeptVersion, Newest, PastName, PastState, Timeline,
     TimelineEvent, Version,

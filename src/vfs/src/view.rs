@@ -344,7 +344,7 @@ impl Vfs {
             gid,
             modified,
             changed: accepted,
-            accessed: modified,
+            accessed: leaf.disk.accessed.unwrap_or(modified),
             links: 1,
         })
     }

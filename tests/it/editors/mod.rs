@@ -3,6 +3,7 @@
 mod files;
 mod saves;
 mod terminal;
+mod trees;
 
 use crate::space::git::{self, Commit};
 use crate::space::{TestSpace, me, wait};

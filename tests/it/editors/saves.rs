@@ -64,6 +64,48 @@ fn a_save_with_nano_is_one_version() {
 }
 
 #[test]
+fn a_save_with_emacs_is_one_version() {
+    let Some(desk) = Desk::with("emacs", &[PAGE, ("notes/link.md", "see [page](page.md)\n")]) else { return };
+    for (round, copying) in ["nil", "t"].iter().enumerate() {
+        let edit = format!(
+            "(progn (setq backup-by-copying {copying} backup-enable-predicate (lambda (_) t)) (find-file \"notes/page.md\") \
+             (goto-char (point-max)) (insert \"round {round}\\n\") (save-buffer))"
+        );
+        desk.saves(&format!("emacs -Q --batch --eval '{edit}' 2>/dev/null"), "notes/page.md");
+        assert!(desk.space.text("notes/page.md").ends_with(&format!("round {round}\n")), "backup-by-copying {copying}");
+    }
+    assert_eq!(desk.space.text("notes/link.md"), "see [page](page.md)\n", "a backup is no rename");
+    assert_eq!(desk.space.shell("ls -A notes"), "link.md\npage.md\npage.md~\n");
+}
+
+#[test]
+fn saves_as_visual_studio_code_and_obsidian_make_them_are_one_version_each() {
+    let Some(desk) = Desk::with("python3", &[PAGE]) else { return };
+    let save = |calls: &str, text: &str| {
+        let program = format!("import os; p = \"notes/page.md\"; text = b\"{text}\\n\"; {calls}");
+        desk.saves(&format!("python3 -c '{program}'"), "notes/page.md");
+        assert_eq!(desk.space.text("notes/page.md"), format!("{text}\n"));
+    };
+    // Visual Studio Code: the file is emptied, written and flushed in place.
+    save("f = os.open(p, os.O_WRONLY | os.O_TRUNC); os.write(f, text); os.fdatasync(f); os.close(f)", "code");
+    // The same, emptied by a call of its own.
+    save(
+        "f = os.open(p, os.O_RDWR); os.ftruncate(f, 0); os.pwrite(f, text, 0); os.fsync(f); os.close(f)",
+        "code again",
+    );
+    // Obsidian: written in place, and given its time.
+    save("f = open(p, \"wb\"); f.write(text); f.close(); os.utime(p, (1e9, 1e9))", "obsidian");
+    assert_eq!(desk.space.shell("stat -c %Y notes/page.md"), "1000000000\n");
+    // A file beside it that is flushed and renamed over it.
+    save(
+        "t = p + \".tmp\"; f = os.open(t, os.O_WRONLY | os.O_CREAT | os.O_EXCL); os.write(f, text); os.fsync(f); \
+         os.close(f); os.rename(t, p)",
+        "renamed over",
+    );
+    assert_eq!(desk.space.shell("ls -A notes"), "page.md\n");
+}
+
+#[test]
 fn sed_in_place_is_one_version() {
     let Some(desk) = Desk::with("sed", &[PAGE]) else { return };
     desk.saves("sed -i s/one/two/ notes/page.md", "notes/page.md");

@@ -15,6 +15,13 @@ pub struct Files {
 /// `sed -i` writes `sed` and six letters or digits, `rsync` writes `.name.ext.` and six of them, before renaming.
 const SIX: &str = "[A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9]";
 
+/// What `rsync` writes for a name without an extension. Of the six, one is no small letter, as in all but one of 180: `.bashrc.backup` is
+/// somebody's file.
+fn of_bare_name() -> String {
+    let six = |odd: usize| (0..6).map(|at| if at == odd { "[A-Z0-9]" } else { "[A-Za-z0-9]" }).collect::<String>();
+    format!(".*.{{{}}}", [0, 1, 2, 3, 4, 5].map(six).join(","))
+}
+
 /// What editors, file managers and sync tools leave beside the file they save.
 const SCRATCH: &[&str] = &[
     "*.swp",
@@ -36,7 +43,7 @@ const SCRATCH: &[&str] = &[
 impl Default for Files {
     fn default() -> Self {
         let named = SCRATCH.iter().map(|glob| (*glob).to_owned());
-        Self { scratch: named.chain([format!("sed{SIX}"), format!(".*.*.{SIX}")]).collect() }
+        Self { scratch: named.chain([format!("sed{SIX}"), format!(".*.*.{SIX}"), of_bare_name()]).collect() }
     }
 }
 

@@ -411,7 +411,7 @@ impl Log {
             .prepare_cached("SELECT bytes, mode, uid, gid FROM contents WHERE seq = ?1 AND ordinal = ?2")?
             .query_row(params![rows::number(seq), ordinal], |row| {
                 let owner = row.get::<_, Option<u32>>(2)?.zip(row.get(3)?);
-                Ok((row.get(0)?, DiskAttributes { mode: row.get(1)?, owner, modified: entry.disk.modified }))
+                Ok((row.get(0)?, DiskAttributes { mode: row.get(1)?, owner, ..entry.disk }))
             })
             .optional()?;
         let Some((bytes, disk)) = found else { return Ok(()) };

@@ -41,6 +41,7 @@ pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> Record {
                 mode: Some(0o640),
                 owner: Some((7, 8)),
                 modified: Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(1_234_567_890)),
+                accessed: None,
             },
         }],
     }

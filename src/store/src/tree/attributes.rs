@@ -1,12 +1,12 @@
 //! What a file has beside its content.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::SystemTime;
 
-use rustix::fs::{self as sys, AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
+use rustix::fs::{self as sys, AtFlags, Gid, Mode, OFlags, Uid};
 use svcfs_base::TreePath;
 
-use super::stat::to_timespec;
+use super::stat::times;
 use super::{Outcome, WorkTree, disk};
 
 impl WorkTree {
@@ -21,12 +21,21 @@ impl WorkTree {
         sys::chmod(itself, Mode::from_raw_mode(mode & 0o7777)).map_err(|error| disk(path, error))
     }
 
+    /// A directory, and a name in it that leads to the path; the root has such a name, too.
+    fn place_of<'a>(&self, path: &'a TreePath) -> Outcome<(OwnedFd, &'a str)> {
+        if path.is_root() {
+            Ok((self.open_at(path, OFlags::PATH | OFlags::DIRECTORY)?, "."))
+        } else {
+            self.parent_of(path)
+        }
+    }
+
     /// Sets the owner, the group, or both.
     ///
     /// # Errors
     /// `Disk` with what the system said.
     pub fn set_owner(&self, path: &TreePath, uid: Option<u32>, gid: Option<u32>) -> Outcome<()> {
-        let (parent, name) = self.parent_of(path)?;
+        let (parent, name) = self.place_of(path)?;
         let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
         sys::chownat(&parent, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| disk(path, error))
     }
@@ -41,12 +50,8 @@ impl WorkTree {
         accessed: Option<SystemTime>,
         modified: Option<SystemTime>,
     ) -> Outcome<()> {
-        let (parent, name) = self.parent_of(path)?;
-        let omit = Timespec { tv_sec: 0, tv_nsec: sys::UTIME_OMIT };
-        let times = Timestamps {
-            last_access: accessed.map_or(omit, to_timespec),
-            last_modification: modified.map_or(omit, to_timespec),
-        };
-        sys::utimensat(&parent, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| disk(path, error))
+        let (parent, name) = self.place_of(path)?;
+        sys::utimensat(&parent, name, &times(accessed, modified), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| disk(path, error))
     }
 }

@@ -6,6 +6,7 @@
 mod attributes;
 mod blanks;
 mod flush;
+mod large;
 mod place;
 mod special;
 mod stat;
@@ -13,7 +14,6 @@ mod stat;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
@@ -26,6 +26,7 @@ use rustix::io::Errno;
 use svcfs_base::{MAX_FILE_BYTES, Name, TreePath};
 
 pub(crate) use blanks::PREFIX as BLANK_PREFIX;
+pub use large::{Draft, OpenFile};
 pub use place::{Install, Placed};
 pub use stat::{Special, SpecialKind, Stat, StatKind};
 
@@ -190,20 +191,7 @@ impl WorkTree {
     pub fn read_range(&self, path: &TreePath, offset: u64, length: usize) -> Outcome<Bytes> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
         let file = File::from(self.open_at(path, flags)?);
-        let mut content = vec![0; length];
-        let mut filled = 0;
-        while filled < length {
-            match file.read_at(&mut content[filled..], offset + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    return Err(StoreError::Disk { path: path.clone(), source });
-                }
-            }
-        }
-        content.truncate(filled);
-        Ok(content.into())
+        large::read_up_to(&file, offset, length).map_err(|source| StoreError::Disk { path: path.clone(), source })
     }
 
     /// Opens a regular file to be read.

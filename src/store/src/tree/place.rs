@@ -15,7 +15,7 @@ use rustix::fs::{self as sys, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags,
 use rustix::io::Errno;
 use svcfs_base::{DiskAttributes, ETag, FileKind, MAX_FILE_BYTES, TreePath};
 
-use super::stat::{StatKind, modified_only, to_stat};
+use super::stat::{StatKind, times, to_stat};
 use super::{Outcome, WorkTree, disk, reserve, to_errno};
 use crate::FailPoint;
 use crate::disposal::{HOLD, Held};
@@ -190,7 +190,7 @@ impl WorkTree {
         }
     }
 
-    fn temporary_name(&self) -> String {
+    pub(super) fn temporary_name(&self) -> String {
         format!("{:x}", self.counter.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -253,9 +253,9 @@ fn set_attributes(file: &File, install: &Install<'_>, spot: &Spot<'_>) -> rustix
     let kept = before.filter(|stat| stat.kind == StatKind::File).map(|stat| stat.kept_mode());
     let wanted = install.disk.mode.or(kept).unwrap_or(0o644) & 0o7777;
     sys::fchmod(file, Mode::from_raw_mode(with_execute_bits(wanted, install.kind)))?;
-    match install.disk.modified {
-        Some(modified) => sys::futimens(file, &modified_only(modified)),
-        None => Ok(()),
+    match install.disk {
+        DiskAttributes { accessed: None, modified: None, .. } => Ok(()),
+        DiskAttributes { accessed, modified, .. } => sys::futimens(file, &times(accessed, modified)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Pipes, sockets and devices: on the disk of the root, and nobody's but the disk's.
+//! Pipes, sockets, devices and files too large to be recorded: on the disk of the root, and nobody's but the disk's.
 
 use rustix::fs::{self as sys, AtFlags, Dir, Mode, OFlags};
 use svcfs_base::{Name, TreePath};
@@ -8,7 +8,7 @@ use super::{Outcome, Special, Stat, WorkTree, disk};
 use crate::StoreError;
 
 impl WorkTree {
-    /// What stands at a path when it is a special file; [`WorkTree::stat`] does not see those.
+    /// What stands at a path when it is a special file, which [`WorkTree::stat`] does not see, or a file too large to be recorded.
     ///
     /// # Errors
     /// `Disk` with what the system said, other than that nothing is there.
@@ -19,7 +19,7 @@ impl WorkTree {
             Err(error) => return Err(error),
         };
         let stat = sys::fstat(&descriptor).map_err(|error| disk(path, error))?;
-        Ok(to_any_stat(&stat).filter(Stat::is_special))
+        Ok(to_any_stat(&stat).filter(|stat| stat.is_special() || stat.is_large()))
     }
 
     /// The special files of a directory.

@@ -151,7 +151,7 @@ fn to_time(seconds: i64, nanoseconds: impl TryInto<u32>) -> SystemTime {
     }
 }
 
-pub(super) fn to_timespec(time: SystemTime) -> Timespec {
+fn to_timespec(time: SystemTime) -> Timespec {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(after) => Timespec {
             tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
@@ -168,6 +168,11 @@ pub(super) fn to_timespec(time: SystemTime) -> Timespec {
     }
 }
 
-pub(super) fn modified_only(time: SystemTime) -> Timestamps {
-    Timestamps { last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }, last_modification: to_timespec(time) }
+/// Times to set; those that are none stay.
+pub(super) fn times(accessed: Option<SystemTime>, modified: Option<SystemTime>) -> Timestamps {
+    let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    Timestamps {
+        last_access: accessed.map_or(omit, to_timespec),
+        last_modification: modified.map_or(omit, to_timespec),
+    }
 }

@@ -101,10 +101,11 @@ fn looking_into_a_directory_is_no_access_of_anybody() {
 fn kind_mode_and_time_asked_for_are_what_the_file_gets() {
     let (directory, tree) = tree();
     let then = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
-    let disk = DiskAttributes { mode: Some(0o600), modified: Some(then), owner: None };
+    let disk = DiskAttributes { mode: Some(0o600), modified: Some(then), accessed: Some(then), owner: None };
     install(&tree, "run", "x", FileKind::Executable, disk).unwrap();
     let stat = tree.stat(&at("run")).unwrap();
     assert_eq!((stat.mode, stat.modified, stat.file_kind()), (0o700, then, Some(FileKind::Executable)));
+    assert_eq!(stat.accessed, then);
     install(&tree, "link", "run", FileKind::Symlink, DiskAttributes::default()).unwrap();
     assert_eq!(fs::read_link(directory.path().join("link")).unwrap().to_str(), Some("run"));
     assert!(matches!(tree.read(&at("link")), Err(StoreError::Linked(_))));

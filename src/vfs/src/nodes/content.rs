@@ -5,148 +5,89 @@ use svcfs_base::{
     Caller, Change, ChangeSet, DiskAttributes, Door, Durability, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES,
     TreePath,
 };
-use svcfs_store::Install;
+use svcfs_store::{Install, OpenFile};
 use tracing::{error, warn};
 
-use super::table::{Shared, Staging};
-use super::{HandleId, NodeId, OpenMode, PRIVILEGES, SetAttributes, WriteAt};
+use super::body::{Body, RECORDED, part};
+use super::kept::stands_in_for;
+use super::table::{Shared, Staging, Told};
+use super::{Allocation, HandleId, NodeId, OpenMode, PRIVILEGES, WriteAt};
 use crate::Vfs;
 use crate::core::{Present, is_of_disk};
 use crate::place::REJECTED_DIRECTORY;
 use crate::view::{Attributes, EntryKind};
 
 impl Vfs {
-    /// Attributes, counting unpublished writes.
-    ///
-    /// # Errors
-    /// `Stale` when the node is gone and nothing of it is open; `NotFound`.
-    pub fn attributes(&self, node: NodeId) -> Result<Attributes, Fault> {
+    pub(super) fn resize(&self, caller: &Caller, node: NodeId, size: u64) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
-        let shared = shared.lock();
-        let Some(staging) = &shared.staging else {
-            let path = self.nodes.path_of(node)?;
-            let mut attributes = self.stat_any(Door::Internal, &path)?;
-            if attributes.kind == EntryKind::Directory
-                && let Some(changed) = self.core.overlay.changed(&path)
-            {
-                // As on any disk: a directory whose names change was changed.
-                attributes.modified = attributes.modified.max(changed);
-                attributes.changed = attributes.changed.max(changed);
-            }
-            return Ok(attributes);
-        };
-        let standing = self.nodes.path_of(node).ok().and_then(|path| self.stat(Door::Internal, &path).ok());
-        let mode = staging.mode.or(standing.as_ref().map(|attributes| attributes.mode)).unwrap_or(0o644);
-        Ok(Attributes {
-            kind: EntryKind::File,
-            size: staging.bytes.len() as u64,
-            mode,
-            uid: staging.uid,
-            gid: staging.gid,
-            modified: staging.modified,
-            changed: staging.modified,
-            accessed: standing.map_or(staging.modified, |attributes| attributes.accessed),
-            links: u32::from(self.nodes.path_of(node).is_ok()),
-        })
-    }
-
-    /// Changes attributes, and answers with the new ones. A new length is a write of the node; a new execute bit is a
-    /// version; other permission bits, owners and times are the disk's alone.
-    ///
-    /// # Errors
-    /// `TooLarge` over 64 MiB, `IsDirectory` for a length of a directory, `Forbidden` when the disk refuses.
-    pub fn set_attributes(&self, caller: &Caller, node: NodeId, set: SetAttributes) -> Result<Attributes, Fault> {
-        if let Some(size) = set.size {
-            self.resize(caller, node, size)?;
-        }
-        let shared = self.nodes.shared(node)?;
+        let mut shared = shared.lock();
+        if shared.staging.is_none()
+            && shared.large.is_none()
+            && let Ok(path) = self.nodes.path_of(node)
         {
-            let mut shared = shared.lock();
-            if let Some(staging) = &mut shared.staging {
-                staging.mode = set.mode.map(|mode| mode & 0o7777).or(staging.mode);
-                staging.modified = set.modified.unwrap_or(staging.modified);
-                staging.uid = set.uid.unwrap_or(staging.uid);
-                staging.gid = set.gid.unwrap_or(staging.gid);
-                if staging.is_new || self.nodes.path_of(node).is_err() {
-                    drop(shared);
-                    return self.attributes(node);
+            // By name, without a handle.
+            shared.large = self.opened_large(&path, &self.stat(Door::Internal, &path)?)?;
+        }
+        let is_open = self.nodes.is_open(node);
+        match &shared.large {
+            Some(large) if size > RECORDED => {
+                large.resize(size)?;
+                shared.told = None;
+            }
+            Some(large) => {
+                let staging = Self::cut_large(large, size, self.core.file_time())?;
+                shared.staging = Some(staging);
+                shared.large = None;
+            }
+            None => self.stage_held(node, &mut shared, size > 0, |staging, now| {
+                staging.is_changed |= staging.body.length() != size;
+                if size == 0 {
+                    staging.base = None;
                 }
-            }
+                staging.body.resize(&self.core.tree, size)?;
+                staging.is_written |= size > 0;
+                staging.touch(now);
+                Ok(())
+            })?,
         }
-        let path = self.nodes.path_of(node)?;
-        if set.mode.is_some()
-            || set.uid.is_some()
-            || set.gid.is_some()
-            || set.modified.is_some()
-            || set.accessed.is_some()
-        {
-            self.set_on_disk(caller, &path, &set)?;
-        }
-        self.attributes(node)
-    }
-
-    fn set_on_disk(&self, caller: &Caller, path: &TreePath, set: &SetAttributes) -> Result<(), Fault> {
-        // What is installed later changes a file's attributes again, and a directory's times.
-        if self.core.overlay.get(path).is_some() || !self.core.overlay.below(path).is_empty() {
-            self.settled()?;
-        }
-        if let Some(mode) = set.mode {
-            self.set_mode(caller, path, mode)?;
-        }
-        if set.uid.is_some() || set.gid.is_some() {
-            self.core.tree.set_owner(path, set.uid, set.gid)?;
-        }
-        if set.modified.is_some() || set.accessed.is_some() {
-            self.core.tree.set_times(path, set.accessed, set.modified)?;
-        }
-        Ok(())
-    }
-
-    fn set_mode(&self, caller: &Caller, path: &TreePath, mode: u32) -> Result<(), Fault> {
-        while let Present::Leaf(leaf, _) = self.core.present(path)?
-            && leaf.kind != FileKind::Symlink
-        {
-            let kind = if mode & 0o100 != 0 { FileKind::Executable } else { FileKind::Regular };
-            if kind == leaf.kind {
-                break;
-            }
-            let change = Change::Put {
-                path: path.clone(),
-                content: leaf.content,
-                // A bit must not bring back what somebody else replaces in this moment.
-                expect: Expect::OneOf(vec![leaf.etag]),
-                kind: Some(kind),
-                disk: DiskAttributes { mode: Some(mode), ..leaf.disk },
-            };
-            match self.apply(caller, change) {
-                Err(fault) if fault.kind() == Kind::Conflict => {}
-                outcome => {
-                    outcome?;
-                    break;
-                }
-            }
-        }
-        Ok(self.core.tree.set_mode(path, mode)?)
-    }
-
-    fn resize(&self, caller: &Caller, node: NodeId, size: u64) -> Result<(), Fault> {
-        let size = usize::try_from(size).ok().filter(|size| *size <= MAX_FILE_BYTES);
-        let size = size.ok_or_else(|| Fault::too_large("file", MAX_FILE_BYTES))?;
-        self.stage(node, size > 0, |staging, now| {
-            staging.is_changed |= staging.bytes.len() != size;
-            if size == 0 {
-                staging.base = None;
-            }
-            staging.bytes.resize(size, 0);
-            staging.is_written |= size > 0;
-            staging.modified = now;
-            Ok(())
-        })?;
         // Set by name, without a handle whose closing would publish it.
-        if !self.nodes.is_open(node) {
-            self.publish_now(caller, node, Durability::Soon)?;
+        if !is_open {
+            self.publish_held(caller, node, &mut shared, Durability::Soon)?;
+            shared.large = None;
         }
         Ok(())
+    }
+
+    /// Makes a part of a file zeros, or the file longer. Nothing is reserved: before a file is published it has no place on the disk.
+    ///
+    /// # Errors
+    /// `NoSpace` when the disk has no room for it now; `TooLarge` where no file is as long; as [`Vfs::write_node`].
+    pub fn allocate(&self, caller: &Caller, handle: HandleId, part: Allocation) -> Result<(), Fault> {
+        let handle = self.nodes.handle(handle)?;
+        if !handle.is_writing {
+            return Err(Fault::new(Kind::Forbidden, "the file was opened to read only"));
+        }
+        let too_far = || Fault::new(Kind::TooLarge, "no file is as long as that");
+        let end = part.offset.checked_add(part.length).ok_or_else(too_far)?;
+        let size = self.attributes(handle.node)?.size;
+        let disk = self.disk()?;
+        if end.saturating_sub(size) > disk.available.saturating_mul(u64::from(disk.block_size)) {
+            return Err(Fault::new(Kind::NoSpace, format!("no space left on the disk for {} bytes", part.length)));
+        }
+        if part.is_zeroed {
+            let shared = self.nodes.shared(handle.node)?;
+            let mut shared = shared.lock();
+            if !shared.zero_large(part)? {
+                self.stage_held(handle.node, &mut shared, true, |staging, now| {
+                    staging.body.zero(part.offset, part.length)?;
+                    staging.is_changed = true;
+                    staging.is_written = true;
+                    staging.touch(now);
+                    Ok(())
+                })?;
+            }
+        }
+        if part.grows && size < end { self.resize(caller, handle.node, end) } else { Ok(()) }
     }
 
     /// Opens a file.
@@ -158,25 +99,47 @@ impl Vfs {
         if attributes.kind == EntryKind::Directory {
             return Err(Fault::is_directory(&self.nodes.path_of(node)?));
         }
-        if mode.write && !self.core.places.is_visible(caller.door, &self.nodes.path_of(node)?) {
+        // One whose name is gone meanwhile is opened all the same.
+        let path = self.nodes.path_of(node);
+        if mode.write && path.is_ok_and(|path| !self.core.places.is_visible(caller.door, &path)) {
             return Err(Fault::new(Kind::Forbidden, "this file belongs to the server"));
         }
         let handle = self.nodes.open(node, mode.write)?;
-        if mode.truncate && mode.write {
-            let emptied = self.stage(node, false, |staging, now| {
-                staging.is_changed |= !staging.bytes.is_empty();
-                staging.is_written = false;
-                staging.base = None;
-                staging.bytes.clear();
-                staging.modified = now;
-                Ok(())
-            });
-            if let Err(fault) = emptied {
-                self.nodes.close(handle);
-                return Err(fault);
-            }
+        let opened = if mode.truncate && mode.write { self.empty(node) } else { self.open_held(node, &attributes) };
+        if let Err(fault) = opened {
+            self.nodes.close(handle);
+            return Err(fault);
         }
         Ok(handle)
+    }
+
+    fn empty(&self, node: NodeId) -> Result<(), Fault> {
+        let shared = self.nodes.shared(node)?;
+        let mut shared = shared.lock();
+        if let Some(large) = shared.large.take() {
+            shared.staging = Some(Self::cut_large(&large, 0, self.core.file_time())?);
+        }
+        self.stage_held(node, &mut shared, false, |staging, now| {
+            staging.is_changed |= staging.body.length() > 0;
+            staging.is_written = false;
+            staging.base = None;
+            staging.body = Body::empty();
+            staging.touch(now);
+            Ok(())
+        })
+    }
+
+    /// A large file is held open for as long as any handle of it is.
+    fn open_held(&self, node: NodeId, attributes: &Attributes) -> Result<(), Fault> {
+        let shared = self.nodes.shared(node)?;
+        let mut shared = shared.lock();
+        if shared.staging.is_none()
+            && shared.large.is_none()
+            && let Ok(path) = self.nodes.path_of(node)
+        {
+            shared.large = self.opened_large(&path, attributes)?;
+        }
+        Ok(())
     }
 
     /// Whether a change of the file a handle has open is accepted and not announced yet. Readers of some doors may have seen it.
@@ -190,20 +153,34 @@ impl Vfs {
     /// # Errors
     /// `Stale`, `NotFound`, `IsDirectory`.
     pub fn read_node(&self, node: NodeId, offset: u64, length: usize) -> Result<Bytes, Fault> {
-        let shared = self.nodes.shared(node)?;
-        let slice = |bytes: &[u8]| {
-            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-            let end = start.saturating_add(length).min(bytes.len());
-            start..end
-        };
-        if let Some(staging) = &shared.lock().staging {
-            return Ok(Bytes::copy_from_slice(&staging.bytes[slice(&staging.bytes)]));
+        {
+            let shared = self.nodes.shared(node)?;
+            let shared = shared.lock();
+            if let Some(staging) = &shared.staging {
+                return staging.body.read(offset, length);
+            }
+            if let Some(large) = &shared.large {
+                return Ok(large.read_at(offset, length)?);
+            }
         }
+        match self.read_standing(node, offset, length) {
+            Err(fault) if stands_in_for(&fault) => {
+                // What is kept was kept before the name went.
+                let shared = self.nodes.shared(node)?;
+                let shared = shared.lock();
+                shared.kept.as_ref().ok_or(fault)?.read(offset, length)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Bytes of what stands at a node's path, unpublished writes not counted.
+    fn read_standing(&self, node: NodeId, offset: u64, length: usize) -> Result<Bytes, Fault> {
         let path = self.nodes.path_of(node)?;
         match self.core.overlay.get(&path) {
             Some(pending) => {
                 let leaf = pending.leaf.ok_or_else(|| Fault::file_not_found(&path))?;
-                let range = slice(&leaf.content);
+                let range = part(&leaf.content, offset, length as u64);
                 Ok(leaf.content.slice(range))
             }
             None => {
@@ -215,7 +192,7 @@ impl Vfs {
     /// Writes at an offset or at the end; not in history until published.
     ///
     /// # Errors
-    /// `TooLarge` when the file would exceed 64 MiB; `Forbidden` for a handle opened to read; `Stale`; `NoSpace` and `ReadOnly`
+    /// `TooLarge` where no file is as long; `Forbidden` for a handle opened to read; `Stale`; `NoSpace` and `ReadOnly`
     /// while the disk is known to refuse.
     pub fn write_node(&self, handle: HandleId, at: WriteAt, data: &[u8]) -> Result<usize, Fault> {
         let handle = self.nodes.handle(handle)?;
@@ -230,40 +207,42 @@ impl Vfs {
             }
             return Err(fault);
         }
-        self.stage(handle.node, true, |staging, now| {
-            let length = staging.bytes.len();
+        let shared = self.nodes.shared(handle.node)?;
+        let mut shared = shared.lock();
+        if shared.write_large(at, data)? {
+            return Ok(data.len());
+        }
+        self.stage_held(handle.node, &mut shared, true, |staging, now| {
             let start = match at {
-                WriteAt::Offset(offset) => usize::try_from(offset).unwrap_or(usize::MAX),
-                WriteAt::End => length,
+                WriteAt::Offset(offset) => offset,
+                WriteAt::End => staging.body.length(),
             };
-            let end = start.checked_add(data.len()).filter(|end| *end <= MAX_FILE_BYTES);
-            let end = end.ok_or_else(|| Fault::too_large("file", MAX_FILE_BYTES))?;
-            if end > length {
-                staging.bytes.resize(end, 0);
-            }
-            staging.bytes[start..end].copy_from_slice(data);
+            staging.body.write(&self.core.tree, start, data)?;
             // Whoever was trusted with more wrote something else.
             staging.mode = staging.mode.map(|mode| mode & !PRIVILEGES);
             staging.is_changed = true;
             staging.is_written = true;
-            staging.modified = now;
+            staging.touch(now);
             Ok(())
         })?;
         Ok(data.len())
     }
 
     /// Changes unpublished content, which begins as what is published; as nothing when the present content does not matter.
-    fn stage(
+    fn stage_held(
         &self,
         node: NodeId,
+        shared: &mut Shared,
         is_based: bool,
         change: impl FnOnce(&mut Staging, std::time::SystemTime) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let shared = self.nodes.shared(node)?;
-        let mut shared = shared.lock();
         let now = self.core.file_time();
         if shared.staging.is_none() {
-            shared.staging = Some(self.staged(&self.nodes.path_of(node)?, is_based)?);
+            let begun = self.nodes.path_of(node).and_then(|path| self.staged(&path, is_based));
+            shared.staging = Some(match (begun, &shared.kept) {
+                (Err(fault), Some(kept)) if stands_in_for(&fault) => kept.staged(is_based)?,
+                (begun, _) => begun?,
+            });
         }
         match &mut shared.staging {
             Some(staging) => {
@@ -277,23 +256,15 @@ impl Vfs {
 
     fn staged(&self, path: &TreePath, is_based: bool) -> Result<Staging, Fault> {
         let attributes = self.stat(Door::Internal, path)?;
+        if !is_based && let Some(large) = self.opened_large(path, &attributes)? {
+            return Self::cut_large(&large, 0, self.core.file_time());
+        }
         let leaf = match self.core.present(path)? {
             Present::Leaf(leaf, _) => leaf,
             Present::Directory => return Err(Fault::is_directory(path)),
             Present::Absent => return Err(Fault::file_not_found(path)),
         };
-        Ok(Staging {
-            base: is_based.then_some(leaf.etag),
-            bytes: leaf.content.into(),
-            is_changed: false,
-            is_written: false,
-            is_new: false,
-            refused: None,
-            mode: None,
-            uid: attributes.uid,
-            gid: attributes.gid,
-            modified: attributes.modified,
-        })
+        Ok(Staging { base: is_based.then_some(leaf.etag), body: leaf.content.into(), ..Staging::of(&attributes) })
     }
 
     /// Turns the node's unpublished bytes into one version (`flush`: Soon, `fsync`: Now). Nothing to do when clean.
@@ -307,7 +278,7 @@ impl Vfs {
     pub fn publish(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let is_only_emptied =
-            |staging: &Staging| staging.bytes.is_empty() && !staging.is_written && staging.refused.is_none();
+            |staging: &Staging| staging.body.length() == 0 && !staging.is_written && staging.refused.is_none();
         let is_waiting = shared.lock().staging.as_ref().is_some_and(is_only_emptied);
         if is_waiting && durability == Durability::Soon {
             return Ok(());
@@ -330,8 +301,14 @@ impl Vfs {
         durability: Durability,
     ) -> Result<(), Fault> {
         let Ok(path) = self.nodes.path_of(node) else { return Ok(()) };
+        if let Some(Staging { refused: None, body, .. }) = &shared.staging
+            && body.length() > RECORDED
+        {
+            return self.put_large(caller, &path, shared, durability);
+        }
         let Some(staging) = shared.staging.take() else {
             if durability == Durability::Now {
+                shared.large.as_ref().map_or(Ok(()), OpenFile::flush)?;
                 self.settled()?;
             }
             return Ok(());
@@ -343,36 +320,45 @@ impl Vfs {
         if !staging.is_changed && !staging.is_new {
             return Ok(());
         }
+        let Some(content) = staging.body.recorded()? else {
+            return Err(Fault::too_large("file", MAX_FILE_BYTES));
+        };
         let kind = staging.mode.map(|mode| if mode & 0o100 != 0 { FileKind::Executable } else { FileKind::Regular });
         let change = Change::Put {
             path: path.clone(),
-            content: Bytes::copy_from_slice(&staging.bytes),
+            content: content.clone(),
             expect: staging.base.map_or(Expect::Any, |etag| Expect::OneOf(vec![etag])),
             kind,
             disk: DiskAttributes {
                 mode: staging.mode,
                 owner: Some((staging.uid, staging.gid)),
                 modified: Some(staging.modified),
+                accessed: staging.accessed,
             },
         };
         let set = ChangeSet { durability, ..ChangeSet::from(change) };
-        match self.apply(caller, set) {
+        let replaced = if staging.base.is_some() || staging.is_new { None } else { self.take_large(&path)? };
+        match self.apply_held(caller, set) {
             Ok(_) => {
                 self.accepted_save(shared, &path);
+                shared.told = Some(Told::new(staging.changed, staging.modified));
                 Ok(())
             }
             Err(fault) => {
-                self.after_refusal(shared, &path, staging, &fault);
+                if let Some(mut large) = replaced {
+                    self.core.tree.put(&mut large, &path, DiskAttributes::default())?;
+                }
+                self.after_refusal(shared, &path, (staging, content), &fault);
                 Err(fault)
             }
         }
     }
 
-    fn after_refusal(&self, shared: &mut Shared, path: &TreePath, staging: Staging, fault: &Fault) {
+    fn after_refusal(&self, shared: &mut Shared, path: &TreePath, (staging, content): (Staging, Bytes), fault: &Fault) {
         match fault.kind() {
             Kind::Rejected | Kind::Conflict => {
                 shared.refusal = Some(fault.message().to_owned());
-                self.keep_refused(path, staging.bytes.into(), fault);
+                self.keep_refused(path, content, fault);
             }
             // The disk, or we: the bytes stay with the node, and the next flush tries again.
             _ => shared.staging = Some(staging),
@@ -419,6 +405,9 @@ impl Vfs {
         if is_last && outcome.is_err() {
             // Whoever saved was told. Were the bytes kept, the next one to open the file would publish them unawares.
             shared.staging = None;
+        }
+        if is_last && self.nodes.path_of(node).is_ok() {
+            shared.unkeep(false);
         }
         self.nodes.close(handle);
         outcome

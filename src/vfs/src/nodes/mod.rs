@@ -3,7 +3,11 @@
 //! One rule: a node is a file or directory whatever its name becomes. Its unpublished bytes are shared by all its handles;
 //! history hears of them when they are published, and one publication is one version.
 
+mod attributes;
+mod body;
 mod content;
+mod kept;
+mod large;
 mod names;
 mod settled;
 mod special;
@@ -51,6 +55,19 @@ pub enum WriteAt {
     Offset(u64),
     /// To the end, wherever that is by then (`O_APPEND`).
     End,
+}
+
+/// A part of a file that `fallocate(2)` is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Allocation {
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes.
+    pub length: u64,
+    /// What it holds becomes zeros; else it stays.
+    pub is_zeroed: bool,
+    /// The file grows to the end of the part; else it keeps its length.
+    pub grows: bool,
 }
 
 /// Attributes to set; those that are none stay.

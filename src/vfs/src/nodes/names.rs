@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use parking_lot::MutexGuard;
-use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, Expect, Fault, FileKind, Kind, Name, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, Durability, Expect, Fault, Kind, Name, TreePath};
 
-use super::table::{Shared, Staging};
+use super::table::{Held, Staging, Told};
 use super::{HandleId, NodeId, SET_GROUP_ID};
 use crate::overlay::Leaf;
 use crate::view::{Attributes, EntryKind};
 use crate::{Vfs, core::Present};
-
-/// A node and what its handles share, held.
-type Held<'a> = (NodeId, MutexGuard<'a, Shared>);
 
 impl Vfs {
     /// Finds a name in a directory; the node lives until it is forgotten as often as it was found.
@@ -21,8 +17,16 @@ impl Vfs {
     /// `NotFound`, `NotDirectory`, `Stale`.
     pub fn lookup(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(NodeId, Attributes), Fault> {
         let path = self.nodes.path_of(parent)?.join(name);
-        let attributes = self.attributes_at(caller, &path)?;
-        Ok((self.nodes.find(&path, 1), attributes))
+        loop {
+            let known = self.nodes.at(&path);
+            let attributes = self.attributes_at(caller, &path)?;
+            let node = self.nodes.find(&path, 1);
+            if known.is_none_or(|known| known == node) {
+                return Ok((node, attributes));
+            }
+            // Another file took its place between the two looks.
+            self.nodes.forget(node, 1);
+        }
     }
 
     /// Counts one more finding of a node that a listing gave; false when nobody knows it any more.
@@ -61,7 +65,10 @@ impl Vfs {
         entries.extend(self.specials_in(&path)?);
         for (path, node) in staged {
             let is_there = self.nodes.path_of(node).is_ok_and(|now| now == path);
-            if is_there && let Ok(attributes) = self.attributes(node) {
+            if is_there
+                && let Ok(attributes) = self.attributes(node)
+                && attributes.links > 0
+            {
                 entries.insert(path, attributes);
             }
         }
@@ -84,23 +91,21 @@ impl Vfs {
     ) -> Result<(NodeId, Attributes, HandleId), Fault> {
         let path = self.writable(caller, parent, name)?;
         self.must_be_free(caller, &path)?;
+        let now = self.core.file_time();
         let owner = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
         // A name that was taken before may have left a node that still has handles.
         self.nodes.remove(&path);
         let node = self.nodes.find(&path, 1);
         let handle = self.nodes.open(node, true)?;
         self.nodes.shared(node)?.lock().staging = Some(Staging {
-            bytes: Vec::new(),
-            base: None,
             is_changed: true,
-            is_written: false,
             is_new: true,
-            refused: None,
             mode: Some(mode & 0o7777),
-            uid: owner.uid,
-            gid: owner.gid,
-            modified: self.core.file_time(),
+            modified: now,
+            changed: now,
+            ..Staging::of(&owner.into())
         });
+        self.nodes.shared(parent)?.lock().names_changed = Some(now);
         Ok((node, self.attributes(node)?, handle))
     }
 
@@ -146,20 +151,25 @@ impl Vfs {
         if self.remove_special(&path)? {
             return Ok(());
         }
-        self.unlink_at(caller, &path)
+        self.unlink_at(caller, &path)?;
+        self.nodes.shared(parent)?.lock().names_changed = Some(self.core.file_time());
+        Ok(())
     }
 
     /// Removes the file or link at a path.
     pub(super) fn unlink_at(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
         // Held until the name is gone: a handle that closes in this moment must not publish the file again.
-        let nodes = self.nodes.shared_below(&[path]);
-        let mut held: Vec<_> = nodes.iter().map(|(node, shared)| (*node, shared.lock())).collect();
-        let is_new = self.hold_content(path, &mut held)?;
-        match self.apply(caller, ChangeSet::from(Change::remove(path.clone())).soon()) {
+        let mut held = self.nodes.hold(&[path]);
+        let is_new = held.at(path).is_some_and(|shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new));
+        held.keep(self, path)?;
+        match self.apply_held(caller, ChangeSet::from(Change::remove(path.clone())).soon()) {
             Ok(_) => {}
             // Created and removed again before anything was published.
             Err(fault) if fault.kind() == Kind::NotFound && is_new => {}
-            Err(fault) => return Err(fault),
+            Err(fault) => {
+                held.unkeep(path);
+                return Err(fault);
+            }
         }
         self.nodes.remove(path);
         Ok(())
@@ -178,6 +188,7 @@ impl Vfs {
     ) -> Result<(), Fault> {
         let from = self.writable(caller, old_parent, old_name)?;
         let to = self.writable(caller, new_parent, new_name)?;
+        self.publish_large(caller, &from)?;
         if from == to || self.rename_special(caller, (&from, &to), replace)? {
             return Ok(());
         }
@@ -191,10 +202,8 @@ impl Vfs {
             self.remove_special(&to)?;
         }
         // Held until the names have changed: a handle that closes in this moment must not publish under the old one.
-        let nodes = self.nodes.shared_below(&[&from, &to]);
-        let mut held: Vec<_> = nodes.iter().map(|(node, shared)| (*node, shared.lock())).collect();
+        let mut held = self.nodes.hold(&[&from, &to]);
         self.publish_all_below(caller, &from, &mut held)?;
-        self.hold_content(&to, &mut held)?;
         let is_replacing_directory = self.stat(caller.door, &to).is_ok_and(|there| there.kind == EntryKind::Directory);
         let is_directory = self.stat(caller.door, &from)?.kind == EntryKind::Directory;
         if is_replacing_directory && !is_directory {
@@ -202,7 +211,11 @@ impl Vfs {
         }
         let expect = if replace { Expect::Any } else { Expect::Absent };
         let change = Change::rename(from.clone(), to.clone()).expecting(expect);
-        let outcome = self.apply(caller, ChangeSet::from(change).soon());
+        held.keep(self, &to)?;
+        let outcome = self.apply_held(caller, ChangeSet::from(change).soon());
+        if outcome.is_err() {
+            held.unkeep(&to);
+        }
         if let Err(fault) = &outcome
             && matches!(fault.kind(), Kind::Rejected)
         {
@@ -213,9 +226,10 @@ impl Vfs {
             Err(fault) if fault.kind() == Kind::PreconditionFailed => return Err(Fault::exists(&to)),
             Err(fault) => return Err(fault),
         }
-        let moved = self.nodes.at(&from);
-        if let Some((_, shared)) = held.iter_mut().find(|(node, _)| Some(*node) == moved) {
+        if let Some(shared) = held.at(&from) {
             self.accepted_save(shared, &to);
+            let there = self.stat(caller.door, &to).ok();
+            shared.told = there.map(|there| Told::new(self.core.file_time(), there.modified));
         }
         self.nodes.rename(&from, &to);
         Ok(())
@@ -233,8 +247,7 @@ impl Vfs {
     ) -> Result<(), Fault> {
         let one = self.writable(caller, one_parent, one_name)?;
         let other = self.writable(caller, other_parent, other_name)?;
-        let nodes = self.nodes.shared_below(&[&one, &other]);
-        let mut held: Vec<_> = nodes.iter().map(|(node, shared)| (*node, shared.lock())).collect();
+        let mut held = self.nodes.hold(&[&one, &other]);
         self.publish_all_below(caller, &TreePath::root(), &mut held)?;
         let leaf_at = |path: &TreePath| match self.core.present(path)? {
             Present::Absent => Err(Fault::file_not_found(path)),
@@ -302,6 +315,8 @@ impl Vfs {
         match self.nodes.at(path).map(|node| self.attributes(node)) {
             // Forgotten between the two looks.
             Some(Err(fault)) if fault.kind() == Kind::Stale => self.stat_any(caller.door, path),
+            // It lives on for its handles; here is what stands at the path now.
+            Some(Ok(known)) if known.links == 0 => self.stat_any(caller.door, path),
             Some(known) => known,
             None => self.stat_any(caller.door, path),
         }
@@ -327,39 +342,12 @@ impl Vfs {
     }
 
     /// Publishes those of the held nodes that lie at or below a path, before its name changes.
-    fn publish_all_below(&self, caller: &Caller, path: &TreePath, held: &mut [Held<'_>]) -> Result<(), Fault> {
-        for (node, shared) in held {
-            if shared.staging.is_some() && self.nodes.path_of(*node).is_ok_and(|place| place.is_under(path)) {
-                self.publish_held(caller, *node, shared, Durability::Soon)?;
+    fn publish_all_below(&self, caller: &Caller, path: &TreePath, held: &mut Held<'_>) -> Result<(), Fault> {
+        for (node, shared) in held.all() {
+            if shared.staging.is_some() && self.nodes.path_of(node).is_ok_and(|place| place.is_under(path)) {
+                self.publish_held(caller, node, shared, Durability::Soon)?;
             }
         }
         Ok(())
-    }
-
-    /// Keeps a file's content for its open handles when its name goes; true when it was never published.
-    fn hold_content(&self, path: &TreePath, held: &mut [Held<'_>]) -> Result<bool, Fault> {
-        let Some(node) = self.nodes.at(path).filter(|node| self.nodes.is_open(*node)) else { return Ok(false) };
-        let Some((_, shared)) = held.iter_mut().find(|(other, _)| *other == node) else { return Ok(false) };
-        if let Some(staging) = &shared.staging {
-            return Ok(staging.is_new);
-        }
-        if let Present::Leaf(leaf, _) = self.core.present(path)?
-            && leaf.kind != FileKind::Symlink
-        {
-            let attributes = self.stat(Door::Internal, path)?;
-            shared.staging = Some(Staging {
-                bytes: leaf.content.into(),
-                base: Some(leaf.etag),
-                is_changed: false,
-                is_written: false,
-                is_new: false,
-                refused: None,
-                mode: Some(attributes.mode),
-                uid: attributes.uid,
-                gid: attributes.gid,
-                modified: attributes.modified,
-            });
-        }
-        Ok(false)
     }
 }

@@ -1,4 +1,5 @@
-//! Pipes, sockets and devices. The kernel does what they are for; here they have a name, an owner and permission bits.
+//! Pipes, sockets and devices. The kernel does what they are for; here they have a name, an owner and permission bits. Names of files
+//! that are too large to be recorded are made and unmade in the same way.
 //!
 //! One rule: a special file is on the disk and nowhere else. No version, no announcement, no door by path knows of it, and none of
 //! its changes waits for a flush.
@@ -33,7 +34,7 @@ impl Vfs {
         Ok((self.nodes.find(&path, 1), attributes))
     }
 
-    /// What is known of a path when a special file stands there and nothing is about to take its place.
+    /// What is known of a path when a special or large file stands there and nothing is about to take its place.
     pub(super) fn special(&self, path: &TreePath) -> Result<Option<Attributes>, Fault> {
         if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some()) {
             return Ok(None);
@@ -55,7 +56,7 @@ impl Vfs {
     }
 
     /// What is accepted for a path reaches the disk before the disk is changed by hand.
-    fn settle_at(&self, path: &TreePath) -> Result<(), Fault> {
+    pub(super) fn settle_at(&self, path: &TreePath) -> Result<(), Fault> {
         if self.core.overlay.get(path).is_some() {
             self.settled()?;
         }
@@ -68,7 +69,7 @@ impl Vfs {
         Ok(found.into_iter().map(|(name, stat)| (directory.join(&name), stat.into())).collect())
     }
 
-    /// Removes a special file; false when none is there.
+    /// Removes a special or large file; false when none is there.
     pub(super) fn remove_special(&self, path: &TreePath) -> Result<bool, Fault> {
         if self.special(path)?.is_none() {
             return Ok(false);
@@ -79,7 +80,7 @@ impl Vfs {
         Ok(true)
     }
 
-    /// Renames a special file; false when none is there. What it replaces is removed first, with a version that says so where it
+    /// Renames a special or large file; false when none is there. What it replaces is removed first, with a version that says so where it
     /// had versions.
     pub(super) fn rename_special(
         &self,
@@ -94,11 +95,9 @@ impl Vfs {
             Err(fault) if fault.kind() == Kind::NotFound => {}
             Err(fault) => return Err(fault),
             Ok(_) if !replace => return Err(Fault::exists(to)),
-            Ok(there) => match there.kind {
-                EntryKind::Directory => return Err(Fault::is_directory(to)),
-                EntryKind::Special(_) => {}
-                EntryKind::File | EntryKind::Symlink => self.unlink_at(caller, to)?,
-            },
+            Ok(there) if there.kind == EntryKind::Directory => return Err(Fault::is_directory(to)),
+            Ok(_) if self.special(to)?.is_some() => {}
+            Ok(_) => self.unlink_at(caller, to)?,
         }
         self.settle_at(to)?;
         let _held = self.core.locks.hold([from.clone(), to.clone()].into());

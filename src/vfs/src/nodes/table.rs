@@ -4,15 +4,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
 use svcfs_base::{ETag, Fault, Kind, TreePath};
+use svcfs_store::OpenFile;
 
+use super::body::Body;
+use super::kept::Kept;
 use super::{HandleId, NodeId};
+use crate::Vfs;
+use crate::view::Attributes;
 
 /// Unpublished content of a node.
 #[derive(Debug)]
 pub(crate) struct Staging {
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) body: Body,
     /// The hash of what staging began from; none for a new file or one emptied first: the last writer wins then.
     pub(crate) base: Option<ETag>,
     /// Something differs from what is published.
@@ -27,14 +32,83 @@ pub(crate) struct Staging {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) modified: SystemTime,
+    /// The time of the last access, when it was set.
+    pub(crate) accessed: Option<SystemTime>,
+    /// When anything of it changed last.
+    pub(crate) changed: SystemTime,
+}
+
+impl Staging {
+    /// No bytes yet, of a file with these attributes; its permission bits are what they are when it is published.
+    pub(crate) fn of(attributes: &Attributes) -> Self {
+        Self {
+            body: Body::empty(),
+            base: None,
+            is_changed: false,
+            is_written: false,
+            is_new: false,
+            refused: None,
+            mode: None,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            modified: attributes.modified,
+            accessed: None,
+            changed: attributes.changed,
+        }
+    }
+
+    /// The content changed.
+    pub(crate) fn touch(&mut self, now: SystemTime) {
+        self.modified = now;
+        self.changed = now;
+    }
+}
+
+/// When a published file changed last, as programs were told before the disk knew.
+///
+/// The disk dates a change by the moment in which it is put in place, which is a little after it was accepted. Whoever looked in
+/// between, and once more later, would see a change that nobody made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told {
+    changed: SystemTime,
+    modified: SystemTime,
+    /// What the disk says of the same change, once it was asked.
+    on_disk: Option<SystemTime>,
+}
+
+impl Told {
+    /// A file changed and was published.
+    pub(crate) const fn new(changed: SystemTime, modified: SystemTime) -> Self {
+        Self { changed, modified, on_disk: None }
+    }
+
+    /// The moment that was told, when this is still the same change of the same file, on its way to the disk or there.
+    pub(crate) fn of(&mut self, now: &Attributes, is_pending: bool) -> Option<SystemTime> {
+        if now.modified != self.modified {
+            return None;
+        }
+        if is_pending {
+            return Some(self.changed);
+        }
+        let same = *self.on_disk.get_or_insert(now.changed) == now.changed;
+        same.then_some(self.changed)
+    }
 }
 
 /// What all handles of a node share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) staging: Option<Staging>,
+    /// The file itself, while it is open, too large to be recorded, and none of its bytes are unpublished.
+    pub(crate) large: Option<OpenFile>,
+    /// What it had when its name went.
+    pub(crate) kept: Option<Kept>,
     /// Why the last save was refused.
     pub(crate) refusal: Option<String>,
+    /// What was told of the last published change.
+    pub(crate) told: Option<Told>,
+    /// Of a directory: when a file was made in it that is not published yet, or one went that never was.
+    pub(crate) names_changed: Option<SystemTime>,
 }
 
 #[derive(Debug)]
@@ -127,7 +201,9 @@ impl Nodes {
         if let Some(node) = table.nodes.get_mut(&id) {
             node.found = node.found.saturating_sub(count);
         }
-        table.sweep(id);
+        let swept = table.sweep(id);
+        drop(table);
+        drop(swept);
     }
 
     pub(crate) fn path_of(&self, id: NodeId) -> Result<TreePath, Fault> {
@@ -180,7 +256,9 @@ impl Nodes {
         if let Some(node) = table.nodes.get_mut(&id) {
             node.open = node.open.saturating_sub(1);
         }
-        table.sweep(id);
+        let swept = table.sweep(id);
+        drop(table);
+        drop(swept);
     }
 
     /// The name is gone: the node lives on for its handles only.
@@ -190,12 +268,15 @@ impl Nodes {
             if let Some(node) = table.nodes.get_mut(&id) {
                 node.is_gone = true;
             }
-            table.sweep(id);
+            let swept = table.sweep(id);
+            drop(table);
+            drop(swept);
         }
     }
 
     /// A node (and everything below it) has another name; what had that name before is gone.
     pub(crate) fn rename(&self, from: &TreePath, to: &TreePath) {
+        let mut swept = Vec::new();
         let mut table = self.table();
         let moved = table.below(from);
         for path in table.below(to) {
@@ -203,12 +284,13 @@ impl Nodes {
                 if let Some(node) = table.nodes.get_mut(&id) {
                     node.is_gone = true;
                 }
-                table.sweep(id);
+                swept.extend(table.sweep(id));
             }
         }
         for path in moved {
             table.rename_one(&path, from, to);
         }
+        drop(table);
     }
 
     /// Two nodes (and what is below them) trade names.
@@ -226,12 +308,44 @@ impl Nodes {
         }
     }
 
+    /// Holds what the nodes at or below these paths share, so that nothing of them is published, renamed or removed meanwhile.
+    pub(crate) fn hold(&self, paths: &[&TreePath]) -> Held<'_> {
+        loop {
+            // Whoever finds one of these names from now on finds the same node, and waits for us.
+            let named: Vec<NodeId> = paths.iter().map(|path| self.find(path, 0)).collect();
+            let shared = self.shared_below(paths).into_iter().map(|(node, shared)| (node, shared.lock_arc())).collect();
+            let held = Held { nodes: self, shared };
+            // Another file may have come there while we waited.
+            let is_still =
+                |(path, node): (&&TreePath, &NodeId)| self.at(path) == Some(*node) && held.shared.contains_key(node);
+            if paths.iter().zip(&named).all(is_still) {
+                return held;
+            }
+        }
+    }
+
+    /// Whether anybody outside may still ask for a node.
+    fn is_known(&self, id: NodeId) -> bool {
+        self.table().nodes.get(&id).is_some_and(|node| node.found > 0 || node.open > 0)
+    }
+
     /// What the known nodes at or below these paths share, in the order in which several may be locked.
-    pub(crate) fn shared_below(&self, paths: &[&TreePath]) -> Vec<(NodeId, Arc<Mutex<Shared>>)> {
+    fn shared_below(&self, paths: &[&TreePath]) -> Vec<(NodeId, Arc<Mutex<Shared>>)> {
         let table = self.table();
         let known = paths.iter().flat_map(|path| table.below(path)).filter_map(|path| table.names.get(&path).copied());
         let ids: std::collections::BTreeSet<NodeId> = known.collect();
         ids.into_iter().filter_map(|id| Some((id, Arc::clone(&table.nodes.get(&id)?.shared)))).collect()
+    }
+
+    /// Nodes at or below a path that have open handles: where they are, and what they share.
+    pub(crate) fn opened_below(&self, path: &TreePath) -> Vec<(TreePath, Arc<Mutex<Shared>>)> {
+        let table = self.table();
+        if table.handles.is_empty() {
+            return Vec::new();
+        }
+        let below = table.below(path).into_iter().filter_map(|path| Some((table.names.get(&path).copied()?, path)));
+        let nodes = below.filter_map(|(id, path)| Some((table.nodes.get(&id)?, path)));
+        nodes.filter(|(node, _)| node.open > 0).map(|(node, path)| (path, Arc::clone(&node.shared))).collect()
     }
 
     /// Nodes with open handles, with their paths.
@@ -239,6 +353,49 @@ impl Nodes {
         let table = self.table();
         let open = table.nodes.iter().filter(|(_, node)| node.open > 0 && !node.is_gone);
         open.map(|(id, node)| (*id, node.path.clone())).collect()
+    }
+}
+
+/// Nodes whose shared content is held.
+pub(crate) struct Held<'a> {
+    nodes: &'a Nodes,
+    shared: BTreeMap<NodeId, ArcMutexGuard<RawMutex, Shared>>,
+}
+
+impl Held<'_> {
+    /// What the node at a path shares.
+    pub(crate) fn at(&mut self, path: &TreePath) -> Option<&mut Shared> {
+        self.shared.get_mut(&self.nodes.at(path)?).map(|shared| &mut **shared)
+    }
+
+    /// All of them.
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = (NodeId, &mut Shared)> {
+        self.shared.iter_mut().map(|(node, shared)| (*node, &mut **shared))
+    }
+
+    /// Keeps what stands at a path, which is about to lose its name, for whoever knows its node.
+    pub(crate) fn keep(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
+        match self.nodes.at(path) {
+            Some(node) if self.nodes.is_known(node) => self.at(path).map_or(Ok(()), |shared| shared.keep(vfs, path)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The name stays.
+    pub(crate) fn unkeep(&mut self, path: &TreePath) {
+        let is_open = self.nodes.at(path).is_some_and(|node| self.nodes.is_open(node));
+        if let Some(shared) = self.at(path) {
+            shared.unkeep(is_open);
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // Those that were made only to be held.
+        for node in self.shared.keys() {
+            self.nodes.forget(*node, 0);
+        }
     }
 }
 
@@ -257,15 +414,18 @@ impl Table {
         self.names.insert(target, id);
     }
 
-    /// Drops a node that nobody knows any more.
-    fn sweep(&mut self, id: NodeId) {
+    /// Takes a node out that nobody knows any more. To be dropped by whoever does not hold the table: letting go of the last of a file may
+    /// take the disk a while.
+    #[must_use]
+    fn sweep(&mut self, id: NodeId) -> Option<Node> {
         let is_unknown = self.nodes.get(&id).is_some_and(|node| node.found == 0 && node.open == 0);
-        if is_unknown
-            && id != NodeId::ROOT
-            && let Some(node) = self.nodes.remove(&id)
-            && self.names.get(&node.path) == Some(&id)
-        {
+        if !is_unknown || id == NodeId::ROOT {
+            return None;
+        }
+        let node = self.nodes.remove(&id)?;
+        if self.names.get(&node.path) == Some(&id) {
             self.names.remove(&node.path);
         }
+        Some(node)
     }
 }

@@ -143,6 +143,7 @@ fn attributes(entries: &[&Entry]) -> DiskAttributes {
             mode: entry.disk.mode.or(before.mode),
             owner: entry.disk.owner.or(before.owner),
             modified: entry.disk.modified,
+            accessed: None,
         },
     })
 }

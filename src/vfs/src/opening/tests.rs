@@ -162,7 +162,7 @@ fn permission_bits_and_owner_of_files_that_never_reached_the_disk_come_from_the_
     let me = fs::metadata(space.directory.path()).unwrap().uid();
     let owner = if me == 0 { 12345 } else { me };
     let put = |path: &str, text: &str, mode| {
-        let disk = DiskAttributes { mode, owner: mode.map(|_| (owner, owner)), modified: None };
+        let disk = DiskAttributes { mode, owner: mode.map(|_| (owner, owner)), ..DiskAttributes::default() };
         let change = Change::put(at(path), text.to_owned());
         let Change::Put { path, content, expect, kind, .. } = change else { unreachable!() };
         space.vfs.apply(&eve(), Change::Put { path, content, expect, kind, disk }).unwrap();

@@ -1,0 +1,179 @@
+//! What few programs do and a disk offers.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::sync::Barrier;
+
+use rustix::fs::{
+    CWD, Dir, FlockOperation, Mode, OFlags, SeekFrom, copy_file_range, fcntl_lock, flock, mkdirat, openat, seek,
+};
+use rustix::io::Errno;
+use svcfs_base::{Door, TreePath};
+
+use crate::mounted::{Mounted, has};
+
+#[test]
+fn bytes_are_copied_from_file_to_file_in_the_kernel() {
+    let Some(space) = Mounted::new() else { return };
+    fs::write(space.at("a.md"), "one two three").unwrap();
+    let (from, to) = (File::open(space.at("a.md")).unwrap(), File::create(space.at("b.md")).unwrap());
+    assert_eq!(copy_file_range(&from, Some(&mut 4), &to, None, 3), Ok(3));
+    drop(to);
+    assert_eq!(fs::read_to_string(space.at("b.md")).unwrap(), "two");
+}
+
+#[test]
+fn locks_of_one_program_are_respected_by_another() {
+    let Some(space) = Mounted::new() else { return };
+    if !has("flock") || !has("python3") {
+        return;
+    }
+    fs::write(space.at("a.md"), "text").unwrap();
+    let file = File::options().read(true).write(true).open(space.at("a.md")).unwrap();
+    let try_flock = "flock -n a.md true && echo free || echo taken";
+    let try_posix = "python3 -c 'import fcntl; fcntl.lockf(open(\"a.md\", \"r+\"), fcntl.LOCK_EX | fcntl.LOCK_NB)' 2> /dev/null \
+                     && echo free || echo taken";
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    assert_eq!(space.shell(try_flock), "taken\n");
+    flock(&file, FlockOperation::Unlock).unwrap();
+    assert_eq!(space.shell(try_flock), "free\n");
+    fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+    assert_eq!(space.shell(try_posix), "taken\n");
+    fcntl_lock(&file, FlockOperation::Unlock).unwrap();
+    assert_eq!(space.shell(try_posix), "free\n");
+}
+
+#[test]
+fn a_file_without_a_name_is_refused_with_the_number_after_which_programs_make_one_with_a_name() {
+    let Some(space) = Mounted::new() else { return };
+    let flags = OFlags::TMPFILE | OFlags::RDWR;
+    assert_eq!(openat(CWD, space.at(""), flags, Mode::RUSR).unwrap_err(), Errno::OPNOTSUPP);
+}
+
+#[test]
+fn what_is_written_into_a_shared_mapping_is_read_and_saved() {
+    let Some(space) = Mounted::new() else { return };
+    if !has("python3") {
+        return;
+    }
+    fs::write(space.at("a.md"), "one two").unwrap();
+    space.shell(
+        "python3 -c 'import mmap, os\nf = os.open(\"a.md\", os.O_RDWR)\nm = mmap.mmap(f, 0)\nm[0:3] = b\"ONE\"\n\
+         assert os.pread(f, 7, 0) == b\"ONE two\"\nassert open(\"a.md\").read() == \"ONE two\"\n\
+         os.pwrite(f, b\"TWO\", 4)\nassert m[:] == b\"ONE TWO\"\nm.flush()\nm.close()\nos.close(f)'",
+    );
+    let path = TreePath::parse("a.md").unwrap();
+    assert_eq!(space.vfs.read(Door::Http, &path).unwrap().content, "ONE TWO");
+}
+
+#[test]
+fn paths_are_as_long_as_git_can_have_them_and_longer_ones_are_refused() {
+    let Some(space) = Mounted::new() else { return };
+    // Each step is a call of its own, so that only the tree decides what is too long.
+    let name = "d".repeat(99);
+    let mut at = File::open(space.at("")).unwrap();
+    let mut depth = 0;
+    let refused = loop {
+        match mkdirat(at.as_fd(), &*name, Mode::RWXU) {
+            Ok(()) => at = openat(at.as_fd(), &*name, OFlags::DIRECTORY, Mode::empty()).unwrap().into(),
+            Err(error) => break error,
+        }
+        depth += 1;
+    };
+    assert_eq!((refused, depth), (Errno::NAMETOOLONG, 40), "4,096 bytes are the longest path of a call (PATH_MAX)");
+    let missing = openat(at.as_fd(), &*name, OFlags::DIRECTORY, Mode::empty());
+    assert!(matches!(missing, Err(Errno::NAMETOOLONG | Errno::NOENT)), "{missing:?}");
+}
+
+#[test]
+fn the_place_in_a_large_listing_is_found_again_however_the_directory_changes() {
+    const FILES: usize = 100_000;
+    let Some(space) = Mounted::new() else { return };
+    // Behind the server, because no version of them is of interest.
+    let behind = space.folder().join("root/many");
+    fs::create_dir(&behind).unwrap();
+    for number in 0..FILES {
+        File::create(behind.join(format!("f{number:06}"))).unwrap();
+    }
+    let directory = File::open(space.at("many")).unwrap();
+    let mut listing = Dir::read_from(&directory).unwrap();
+    let mut seen = BTreeSet::new();
+    let mut middle = None;
+    while let Some(entry) = listing.read() {
+        let entry = entry.unwrap();
+        assert!(seen.insert(entry.file_name().to_owned()), "{:?} comes twice", entry.file_name());
+        if seen.len() == FILES / 2 {
+            middle = Some((entry.offset(), entry.file_name().to_owned()));
+            for number in 0..100 {
+                fs::remove_file(behind.join(format!("f{number:06}"))).unwrap();
+                File::create(behind.join(format!("a{number:06}"))).unwrap();
+            }
+        }
+    }
+    assert_eq!(seen.len(), FILES + 2);
+    let (offset, name) = middle.unwrap();
+    listing.seek(offset).unwrap();
+    let next = listing.read().unwrap().unwrap();
+    let expected = seen.range(name..).nth(1).unwrap();
+    assert_eq!(next.file_name(), &**expected, "the entry after the one in the middle");
+}
+
+#[test]
+fn of_eight_writers_racing_for_one_name_one_wins_whole() {
+    let Some(space) = Mounted::new() else { return };
+    let (start, mount) = (&Barrier::new(8), &space.at(""));
+    std::thread::scope(|threads| {
+        for writer in 0..8_u8 {
+            threads.spawn(move || {
+                start.wait();
+                for round in 0..25 {
+                    let text = vec![b'a' + writer; 10_000];
+                    let beside = mount.join(format!("{writer}-{round}.tmp"));
+                    fs::write(&beside, text).unwrap();
+                    fs::rename(&beside, mount.join("page.md")).unwrap();
+                    let found = fs::read(mount.join("page.md")).unwrap();
+                    assert_eq!(found.len(), 10_000);
+                    assert!(found.iter().all(|byte| *byte == found[0]), "two writers in one file");
+                }
+            });
+        }
+    });
+    // And one creates, seven are told.
+    let created = std::thread::scope(|threads| {
+        let writers: Vec<_> = (0..8)
+            .map(|_| {
+                threads.spawn(move || {
+                    start.wait();
+                    let mut options = File::options();
+                    options.write(true).create_new(true).mode(0o600).open(mount.join("only.md")).is_ok()
+                })
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).filter(|created| *created).count()
+    });
+    assert_eq!(created, 1);
+}
+
+#[test]
+fn a_file_is_written_on_under_the_name_that_its_directory_was_given() {
+    let Some(space) = Mounted::new() else { return };
+    fs::create_dir(space.at("d")).unwrap();
+    let file = File::options().read(true).write(true).create_new(true).open(space.at("d/a.md")).unwrap();
+    file.write_all_at(b"one", 0).unwrap();
+    fs::rename(space.at("d"), space.at("e")).unwrap();
+    fs::rename(space.at("e/a.md"), space.at("b.md")).unwrap();
+    file.write_all_at(b" two", 3).unwrap();
+    assert_eq!(seek(&file, SeekFrom::End(0)), Ok(7));
+    drop(file);
+    assert_eq!(fs::read_to_string(space.at("b.md")).unwrap(), "one two");
+}
+
+#[test]
+fn the_mountpoint_itself_has_times_owner_and_permission_bits() {
+    let Some(space) = Mounted::new() else { return };
+    space.shell("chmod 750 . && touch -d @1000000000 . && chown $(id -u) .");
+    let found = fs::metadata(space.at("")).unwrap();
+    assert_eq!((found.mtime(), found.mode() & 0o777), (1_000_000_000, 0o750));
+}

@@ -1,0 +1,227 @@
+//! Files too large to be recorded: on the disk of the root, and nobody's but the disk's.
+//!
+//! One rule: a new one is written under a name of our own and put in place whole; one that is in place is changed there.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+
+use bytes::Bytes;
+use rustix::fs::{self as sys, AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid};
+use rustix::io::Errno;
+use svcfs_base::{DiskAttributes, MAX_FILE_BYTES, TreePath};
+
+use super::stat::{times, to_any_stat};
+use super::{Outcome, Stat, StatKind, WorkTree, disk};
+use crate::StoreError;
+
+/// Bits that a file loses when its content changes.
+const PRIVILEGES: u32 = 0o6000;
+
+/// A file that is open, wherever its name goes meanwhile.
+#[derive(Debug)]
+pub struct OpenFile(File);
+
+/// A file that is written under a name of our own; taken away when this is dropped.
+#[derive(Debug)]
+pub struct Draft {
+    file: OpenFile,
+    directory: OwnedFd,
+    name: Option<String>,
+}
+
+impl Stat {
+    /// Whether it is a file too large to be recorded.
+    pub const fn is_large(&self) -> bool {
+        matches!(self.kind, StatKind::File) && self.size > MAX_FILE_BYTES as u64
+    }
+}
+
+impl OpenFile {
+    /// What the disk says of it; 0 names where it was removed.
+    ///
+    /// # Errors
+    /// `State` with what the system said.
+    pub fn stat(&self) -> Outcome<Stat> {
+        let stat = sys::fstat(&self.0).map_err(io::Error::from)?;
+        Ok(to_any_stat(&stat).ok_or(io::ErrorKind::InvalidData).map_err(io::Error::from)?)
+    }
+
+    /// Bytes at an offset; fewer at the end.
+    ///
+    /// # Errors
+    /// `State` with what the system said.
+    pub fn read_at(&self, offset: u64, length: usize) -> Outcome<Bytes> {
+        Ok(read_up_to(&self.0, offset, length)?)
+    }
+
+    /// Writes at an offset. Whoever was trusted with more (set-user-id, set-group-id) wrote something else.
+    ///
+    /// # Errors
+    /// `State` with what the system said.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Outcome<()> {
+        let mode = self.stat()?.mode;
+        if mode & PRIVILEGES != 0 {
+            sys::fchmod(&self.0, Mode::from_raw_mode(mode & !PRIVILEGES)).map_err(io::Error::from)?;
+        }
+        Ok(self.0.write_all_at(data, offset)?)
+    }
+
+    /// Gives it another length; what is new is zeros and takes no room.
+    ///
+    /// # Errors
+    /// `State` with what the system said.
+    pub fn resize(&self, size: u64) -> Outcome<()> {
+        Ok(self.0.set_len(size)?)
+    }
+
+    /// Makes a part zeros, which takes its room back.
+    ///
+    /// # Errors
+    /// `State` with what the system said.
+    pub fn zero(&self, offset: u64, length: u64) -> Outcome<()> {
+        if length == 0 {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(sys::fallocate(&self.0, flags, offset, length).map_err(io::Error::from)?)
+    }
+
+    /// Where the next data, or the next hole, begins; none behind the last.
+    ///
+    /// # Errors
+    /// `State` with what the system said.
+    pub fn seek(&self, offset: u64, to_hole: bool) -> Outcome<Option<u64>> {
+        let to = if to_hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
+        match sys::seek(&self.0, to) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
+    }
+
+    /// Brings its bytes, and its name where it has one, to the disk.
+    ///
+    /// # Errors
+    /// `State` with what the system said.
+    pub fn flush(&self) -> Outcome<()> {
+        Ok(self.0.sync_all()?)
+    }
+}
+
+impl Draft {
+    /// The file itself.
+    pub const fn file(&self) -> &OpenFile {
+        &self.file
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            // A leftover is swept at the next opening.
+            let _ = sys::unlinkat(&self.directory, &**name, AtFlags::empty());
+        }
+    }
+}
+
+impl WorkTree {
+    /// Begins an empty file that is nowhere in the tree.
+    ///
+    /// # Errors
+    /// `State` with what the system said.
+    pub fn draft(&self) -> Outcome<Draft> {
+        let directory = self.temporary.try_clone()?;
+        let name = self.temporary_name();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = sys::openat(&directory, &*name, flags, Mode::from_raw_mode(0o600)).map_err(io::Error::from)?;
+        Ok(Draft { file: OpenFile(file.into()), directory, name: Some(name) })
+    }
+
+    /// Puts a draft in place over whatever file stands there, with what it gets beside its content.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said; the draft is as it was then.
+    pub fn put(&self, draft: &mut Draft, path: &TreePath, attributes: DiskAttributes) -> Outcome<OpenFile> {
+        self.make_parents(path)?;
+        let (parent, place) = self.parent_of(path)?;
+        let done = || -> rustix::io::Result<File> {
+            let file = &draft.file.0;
+            if let Some((uid, gid)) = attributes.owner.filter(|_| self.is_root_user) {
+                sys::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+            }
+            // After the owner, whose change takes bits away.
+            if let Some(mode) = attributes.mode {
+                sys::fchmod(file, Mode::from_raw_mode(mode))?;
+            }
+            sys::futimens(file, &times(attributes.accessed, attributes.modified))?;
+            let placed = file.try_clone().map_err(super::to_errno)?;
+            if let Some(name) = &draft.name {
+                sys::renameat_with(&draft.directory, &**name, &parent, place, RenameFlags::empty())?;
+            }
+            Ok(placed)
+        };
+        let placed = done().map_err(|error| disk(path, error))?;
+        draft.name = None;
+        Ok(OpenFile(placed))
+    }
+
+    /// Takes a large file out of the tree, to be put back or dropped; none where no such file stands.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn take_large(&self, path: &TreePath) -> Outcome<Option<Draft>> {
+        if !self.stat(path).is_ok_and(|stat| stat.is_large()) {
+            return Ok(None);
+        }
+        let file = self.open_to_write(path)?;
+        let (parent, place) = self.parent_of(path)?;
+        let (directory, name) = (self.temporary.try_clone()?, self.temporary_name());
+        sys::renameat(&parent, place, &directory, &*name).map_err(|error| disk(path, error))?;
+        Ok(Some(Draft { file, directory, name: Some(name) }))
+    }
+
+    /// Opens a file to read, whatever becomes of its name.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn open_to_read(&self, path: &TreePath) -> Outcome<OpenFile> {
+        Ok(OpenFile(self.open_file(path)?))
+    }
+
+    /// Opens a file to be written where it is, and to read only where the disk allows no more.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn open_to_write(&self, path: &TreePath) -> Outcome<OpenFile> {
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let opened = self.open_at(path, OFlags::RDWR | flags);
+        match opened {
+            Err(StoreError::Disk { source, .. }) if is_for_readers(source.kind()) => self.open_to_read(path),
+            outcome => Ok(OpenFile(outcome?.into())),
+        }
+    }
+}
+
+/// Whether what was refused to a writer may be granted to a reader.
+const fn is_for_readers(refusal: io::ErrorKind) -> bool {
+    use io::ErrorKind as E;
+    matches!(refusal, E::PermissionDenied | E::ReadOnlyFilesystem | E::ExecutableFileBusy)
+}
+
+/// Bytes of a file at an offset; fewer at its end.
+pub(super) fn read_up_to(file: &File, offset: u64, length: usize) -> io::Result<Bytes> {
+    let mut content = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match file.read_at(&mut content[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    content.truncate(filled);
+    Ok(content.into())
+}

@@ -1,0 +1,147 @@
+//! What nodes have beside their content: size, permission bits, owner, times.
+
+use svcfs_base::{Caller, Change, DiskAttributes, Door, Expect, Fault, FileKind, Kind, TreePath};
+
+use super::kept::stands_in_for;
+use super::{NodeId, SetAttributes};
+use crate::Vfs;
+use crate::core::Present;
+use crate::view::{Attributes, EntryKind};
+
+impl Vfs {
+    /// Attributes, counting unpublished writes.
+    ///
+    /// # Errors
+    /// `Stale` when the node is gone and nothing of it is open; `NotFound`.
+    pub fn attributes(&self, node: NodeId) -> Result<Attributes, Fault> {
+        let shared = self.nodes.shared(node)?;
+        let mut shared = shared.lock();
+        let Some(staging) = &shared.staging else {
+            if let Some(large) = &shared.large {
+                let mut attributes = Attributes::from(large.stat()?);
+                let told = shared.told.as_mut().and_then(|told| told.of(&attributes, false));
+                attributes.changed = told.unwrap_or(attributes.changed);
+                return Ok(attributes);
+            }
+            let path = match (self.nodes.path_of(node), &shared.kept) {
+                (Err(_), Some(kept)) => return kept.attributes(),
+                (path, _) => path?,
+            };
+            // Asked first: what is put in place in between is then taken for pending, which does no harm.
+            let is_pending = self.core.overlay.get(&path).is_some();
+            let mut attributes = match (self.stat_any(Door::Internal, &path), &shared.kept) {
+                (Err(fault), Some(kept)) if stands_in_for(&fault) => return kept.attributes(),
+                (attributes, _) => attributes?,
+            };
+            if attributes.kind == EntryKind::Directory {
+                // As on any disk: a directory whose names change was changed.
+                let changed = self.core.overlay.changed(&path).max(shared.names_changed);
+                attributes.modified = attributes.modified.max(changed.unwrap_or(attributes.modified));
+                attributes.changed = attributes.changed.max(changed.unwrap_or(attributes.changed));
+            }
+            if let Some(told) = &mut shared.told {
+                match told.of(&attributes, is_pending) {
+                    Some(changed) => attributes.changed = changed,
+                    None => shared.told = None,
+                }
+            }
+            return Ok(attributes);
+        };
+        let standing = self.nodes.path_of(node).ok().and_then(|path| self.stat(Door::Internal, &path).ok());
+        let mode = staging.mode.or(standing.as_ref().map(|attributes| attributes.mode)).unwrap_or(0o644);
+        Ok(Attributes {
+            kind: EntryKind::File,
+            size: staging.body.length(),
+            mode,
+            uid: staging.uid,
+            gid: staging.gid,
+            modified: staging.modified,
+            changed: staging.changed,
+            accessed: staging.accessed.or(standing.map(|there| there.accessed)).unwrap_or(staging.modified),
+            links: u32::from(self.nodes.path_of(node).is_ok()),
+        })
+    }
+
+    /// Changes attributes, and answers with the new ones. A new length is a write of the node; a new execute bit is a
+    /// version; other permission bits, owners and times are the disk's alone.
+    ///
+    /// # Errors
+    /// `TooLarge` where the disk has no such length, `IsDirectory` for a length of a directory, `Forbidden` when the disk refuses.
+    pub fn set_attributes(&self, caller: &Caller, node: NodeId, set: SetAttributes) -> Result<Attributes, Fault> {
+        if let Some(size) = set.size {
+            self.resize(caller, node, size)?;
+        }
+        let shared = self.nodes.shared(node)?;
+        {
+            let mut shared = shared.lock();
+            if let Some(staging) = &mut shared.staging {
+                staging.mode = set.mode.map(|mode| mode & 0o7777).or(staging.mode);
+                staging.modified = set.modified.unwrap_or(staging.modified);
+                staging.accessed = set.accessed.or(staging.accessed);
+                staging.changed = self.core.file_time();
+                staging.uid = set.uid.unwrap_or(staging.uid);
+                staging.gid = set.gid.unwrap_or(staging.gid);
+                if staging.is_new || self.nodes.path_of(node).is_err() {
+                    drop(shared);
+                    return self.attributes(node);
+                }
+            }
+        }
+        let path = self.nodes.path_of(node)?;
+        if set.mode.is_some()
+            || set.uid.is_some()
+            || set.gid.is_some()
+            || set.modified.is_some()
+            || set.accessed.is_some()
+        {
+            self.set_on_disk(caller, &path, &set)?;
+            let mut shared = shared.lock();
+            (shared.told, shared.names_changed) = (None, None);
+        }
+        self.attributes(node)
+    }
+
+    fn set_on_disk(&self, caller: &Caller, path: &TreePath, set: &SetAttributes) -> Result<(), Fault> {
+        // What is installed later changes a file's attributes again, and a directory's times.
+        if self.core.overlay.get(path).is_some() || !self.core.overlay.below(path).is_empty() {
+            self.settled()?;
+        }
+        if let Some(mode) = set.mode {
+            self.set_mode(caller, path, mode)?;
+        }
+        if set.uid.is_some() || set.gid.is_some() {
+            self.core.tree.set_owner(path, set.uid, set.gid)?;
+        }
+        if set.modified.is_some() || set.accessed.is_some() {
+            self.core.tree.set_times(path, set.accessed, set.modified)?;
+        }
+        Ok(())
+    }
+
+    fn set_mode(&self, caller: &Caller, path: &TreePath, mode: u32) -> Result<(), Fault> {
+        while let Present::Leaf(leaf, _) = self.core.present(path)?
+            && leaf.kind != FileKind::Symlink
+        {
+            let kind = if mode & 0o100 != 0 { FileKind::Executable } else { FileKind::Regular };
+            if kind == leaf.kind {
+                break;
+            }
+            let change = Change::Put {
+                path: path.clone(),
+                content: leaf.content,
+                // A bit must not bring back what somebody else replaces in this moment.
+                expect: Expect::OneOf(vec![leaf.etag]),
+                kind: Some(kind),
+                disk: DiskAttributes { mode: Some(mode), ..leaf.disk },
+            };
+            match self.apply(caller, change) {
+                Err(fault) if fault.kind() == Kind::Conflict => {}
+                outcome => {
+                    outcome?;
+                    break;
+                }
+            }
+        }
+        Ok(self.core.tree.set_mode(path, mode)?)
+    }
+}

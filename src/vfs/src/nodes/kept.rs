@@ -1,0 +1,112 @@
+//! Files whose name is gone: their handles go on with what they opened, as on any disk.
+//!
+//! One rule: whoever takes a name away keeps what stood there first, while nobody can change it. Not only for handles: the kernel may have
+//! found the name a moment ago, and is about to open the file it found.
+
+use bytes::Bytes;
+use svcfs_base::{Change, Door, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, TreePath};
+use svcfs_store::OpenFile;
+
+use super::body::{Body, RECORDED};
+use super::table::{Shared, Staging};
+use crate::Vfs;
+use crate::view::{Attributes, EntryKind};
+
+/// What a file had when its name went.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    /// A file that had not come to the disk yet.
+    Bytes(Bytes, Attributes),
+    /// One that was there. The disk lets go of it when we do.
+    File(OpenFile),
+}
+
+impl Kept {
+    /// What `stat` says of it: among others that it has no name.
+    pub(crate) fn attributes(&self) -> Result<Attributes, Fault> {
+        let attributes = match self {
+            Self::Bytes(_, attributes) => attributes.clone(),
+            Self::File(file) => file.stat()?.into(),
+        };
+        Ok(Attributes { links: 0, ..attributes })
+    }
+
+    /// Bytes at an offset; fewer at the end.
+    pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
+        match self {
+            Self::Bytes(bytes, _) => Ok(bytes.slice(super::body::part(bytes, offset, length as u64))),
+            Self::File(file) => Ok(file.read_at(offset, length)?),
+        }
+    }
+
+    /// Unpublished bytes that begin as this; as nothing when the present content does not matter.
+    pub(crate) fn staged(&self, is_based: bool) -> Result<Staging, Fault> {
+        let attributes = self.attributes()?;
+        let content = if is_based { Some(self.read(0, MAX_FILE_BYTES)?) } else { None };
+        Ok(Staging {
+            base: content.as_ref().map(|content| ETag::of(content)),
+            body: content.map_or_else(Body::empty, Body::from),
+            mode: Some(attributes.mode),
+            ..Staging::of(&attributes)
+        })
+    }
+}
+
+/// Whether what is kept answers in place of this refusal.
+pub(super) fn stands_in_for(fault: &Fault) -> bool {
+    matches!(fault.kind(), Kind::NotFound | Kind::Stale)
+}
+
+impl Vfs {
+    /// Keeps what open handles have of the files that a set of another door takes away. A page renamed there is one that is gone here.
+    pub(crate) fn keep_what_goes(&self, changes: &[Change]) -> Result<(), Fault> {
+        for change in changes {
+            let gone = match change {
+                Change::Remove { path, .. } => path,
+                Change::Move { from, .. } => from,
+                Change::Put { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => continue,
+            };
+            for (path, shared) in self.nodes.opened_below(gone) {
+                shared.lock().keep(self, &path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Keeps what stands at the node's path, which is about to lose it; the handles of a file with unpublished bytes have those.
+    pub(super) fn keep(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
+        if self.staging.is_some() || self.large.is_some() {
+            return Ok(());
+        }
+        if let Some(pending) = vfs.core.overlay.get(path) {
+            if let Some(leaf) = pending.leaf.filter(|leaf| leaf.kind != FileKind::Symlink) {
+                self.kept = Some(Kept::Bytes(leaf.content, vfs.stat(Door::Internal, path)?));
+            }
+            return Ok(());
+        }
+        let stood = vfs.stat_any(Door::Internal, path);
+        match stood {
+            Ok(Attributes { kind: EntryKind::File, size, .. }) if size > RECORDED => {
+                self.large = Some(vfs.core.tree.open_to_write(path)?);
+            }
+            Ok(Attributes { kind: EntryKind::File, .. }) => {
+                self.kept = Some(Kept::File(vfs.core.tree.open_to_read(path)?));
+            }
+            // What else there is has no content; and what is not there cannot go.
+            Ok(_) => {}
+            Err(fault) if stands_in_for(&fault) => {}
+            Err(fault) => return Err(fault),
+        }
+        Ok(())
+    }
+
+    /// Forgets what was kept, when the name has stayed.
+    pub(super) fn unkeep(&mut self, is_open: bool) {
+        self.kept = None;
+        if !is_open {
+            self.large = None;
+        }
+    }
+}

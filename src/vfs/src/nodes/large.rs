@@ -1,0 +1,139 @@
+//! Files too large to be recorded (over 64 MiB).
+//!
+//! One rule: such a file is on the disk and nowhere else, as a pipe is. It is written beside the tree until it is saved for the first
+//! time and put in place whole; from then on it is changed where it is.
+
+use svcfs_base::{Caller, Change, ChangeSet, DiskAttributes, Durability, Expect, Fault, Kind, TreePath};
+use svcfs_store::{Draft, OpenFile};
+
+use super::body::{Body, RECORDED};
+use super::table::{Shared, Staging, Told};
+use super::{Allocation, NodeId, WriteAt};
+use crate::Vfs;
+use crate::core::Present;
+use crate::view::{Attributes, EntryKind};
+
+impl Vfs {
+    /// The large file that stands at a path with these attributes, open; none when it is not large.
+    pub(super) fn opened_large(&self, path: &TreePath, attributes: &Attributes) -> Result<Option<OpenFile>, Fault> {
+        let is_large = attributes.kind == EntryKind::File && attributes.size > RECORDED;
+        if !is_large || self.core.overlay.get(path).is_some() {
+            return Ok(None);
+        }
+        Ok(Some(self.core.tree.open_to_write(path)?))
+    }
+
+    /// Saves unpublished bytes that cannot be recorded. What had versions under this name is removed, with a version that says so.
+    pub(super) fn put_large(
+        &self,
+        caller: &Caller,
+        path: &TreePath,
+        shared: &mut Shared,
+        durability: Durability,
+    ) -> Result<(), Fault> {
+        let Some(staging) = &mut shared.staging else { return Ok(()) };
+        let Body::Disk { draft, .. } = &mut staging.body else { return Ok(()) };
+        let mut attributes = DiskAttributes {
+            mode: staging.mode,
+            owner: Some((staging.uid, staging.gid)),
+            modified: Some(staging.modified),
+            accessed: staging.accessed,
+        };
+        if let Present::Leaf(there, _) = self.core.present(path)? {
+            attributes.mode = attributes.mode.or(there.disk.mode);
+            let expect = staging.base.map_or(Expect::Any, |etag| Expect::OneOf(vec![etag]));
+            self.apply_held(caller, ChangeSet::from(Change::remove(path.clone()).expecting(expect)).soon())?;
+        }
+        attributes.mode = attributes.mode.or(Some(0o644));
+        self.settle_at(path)?;
+        let _held = self.core.locks.hold([path.clone()].into());
+        let large = self.core.tree.put(draft, path, attributes)?;
+        if durability == Durability::Now {
+            large.flush()?;
+        }
+        shared.told = Some(Told::new(staging.changed, staging.modified));
+        shared.large = Some(large);
+        shared.staging = None;
+        shared.refusal = None;
+        Ok(())
+    }
+
+    /// Saves what is unpublished at a path, where it cannot be recorded.
+    pub(super) fn publish_large(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
+        let Some(node) = self.nodes.at(path) else { return Ok(()) };
+        let shared = self.nodes.shared(node)?;
+        let mut shared = shared.lock();
+        if shared.staging.as_ref().is_some_and(|staging| staging.body.length() > RECORDED) {
+            self.publish_held(caller, node, &mut shared, Durability::Soon)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a large file away that is about to be replaced by one that can be recorded.
+    pub(super) fn take_large(&self, path: &TreePath) -> Result<Option<Draft>, Fault> {
+        if self.core.overlay.get(path).is_some() {
+            return Ok(None);
+        }
+        Ok(self.core.tree.take_large(path)?)
+    }
+
+    /// Begins unpublished bytes with the first part of a large file, which becomes a file that can be recorded.
+    pub(super) fn cut_large(large: &OpenFile, size: u64, now: std::time::SystemTime) -> Result<Staging, Fault> {
+        let stat = large.stat()?;
+        let length = usize::try_from(size).map_err(Fault::internal)?;
+        Ok(Staging {
+            body: large.read_at(0, length)?.into(),
+            is_changed: true,
+            is_written: size > 0,
+            mode: Some(stat.mode),
+            modified: now,
+            changed: now,
+            ..Staging::of(&stat.into())
+        })
+    }
+
+    /// Where the next data, or the next hole, of a file begins; none behind its end.
+    ///
+    /// # Errors
+    /// `Stale`, `NotFound`.
+    pub fn seek_node(&self, node: NodeId, offset: u64, to_hole: bool) -> Result<Option<u64>, Fault> {
+        let size = self.attributes(node)?.size;
+        if offset >= size {
+            return Ok(None);
+        }
+        let shared = self.nodes.shared(node)?;
+        let shared = shared.lock();
+        match (&shared.staging, &shared.large) {
+            (Some(Staging { body: Body::Disk { draft, .. }, .. }), _) => Ok(draft.file().seek(offset, to_hole)?),
+            (None, Some(large)) => Ok(large.seek(offset, to_hole)?),
+            // What is recorded has no holes: after its end comes the only one.
+            (Some(_) | None, _) => Ok(Some(if to_hole { size } else { offset })),
+        }
+    }
+}
+
+impl Shared {
+    /// Writes into a large file where it is; false when none is open here, or its bytes are about to be replaced.
+    pub(super) fn write_large(&mut self, at: WriteAt, data: &[u8]) -> Result<bool, Fault> {
+        let (None, Some(large)) = (&self.staging, &self.large) else { return Ok(false) };
+        let offset = match at {
+            WriteAt::Offset(offset) => offset,
+            WriteAt::End => large.stat()?.size,
+        };
+        if offset.checked_add(data.len() as u64).is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(Fault::new(Kind::TooLarge, "no file is as long as that"));
+        }
+        large.write_at(offset, data)?;
+        self.told = None;
+        Ok(true)
+    }
+
+    /// Makes a part of a large file zeros where it is; false as in [`Shared::write_large`].
+    pub(super) fn zero_large(&mut self, part: Allocation) -> Result<bool, Fault> {
+        let (None, Some(large)) = (&self.staging, &self.large) else { return Ok(false) };
+        let end = part.offset.saturating_add(part.length).min(large.stat()?.size);
+        large.zero(part.offset, end.saturating_sub(part.offset))?;
+        self.told = None;
+        Ok(true)
+    }
+}

@@ -1,0 +1,80 @@
+//! `fio` writes and verifies, `stress-ng` does to a filesystem what programs rarely do.
+
+use std::path::Path;
+
+use super::{Grounds, run_well};
+use crate::editors::Desk;
+
+/// Seconds for each, unless `SVCFS_STRESS_SECONDS` says how many.
+fn seconds(short: u64) -> u64 {
+    crate::crash::setting("SVCFS_STRESS_SECONDS").unwrap_or(short)
+}
+
+/// Jobs of fio: how blocks are written. Each verifies all that it wrote.
+const JOBS: [&str; 4] = [
+    "--rw=randwrite --bs=4k --ioengine=psync",
+    "--rw=write --bs=64k --ioengine=psync --fallocate=posix",
+    "--rw=randrw --bs=4k --ioengine=mmap",
+    "--rw=randwrite --bsrange=512-16k --bs_unaligned=1 --ioengine=sync --fsync=64",
+];
+
+#[test]
+fn what_fio_writes_it_reads_back() {
+    if Desk::is_missing("fio") {
+        return;
+    }
+    let Some(grounds) = Grounds::new() else { return };
+    let size = format!("--size={}m", 4 * seconds(1));
+    for (number, job) in JOBS.iter().enumerate() {
+        let name = format!("--name=job{number}");
+        let common = [&*name, "--numjobs=2", &*size, "--verify=crc32c", "--verify_fatal=1", "--do_verify=1"];
+        let arguments: Vec<&str> = common.into_iter().chain(job.split(' ')).collect();
+        run_well(Path::new("fio"), &arguments, &grounds.mount());
+    }
+}
+
+/// Stressors of the class `filesystem` that pass on the disk as root in a directory, and need nothing but it.
+const STRESSORS: &[&str] = &[
+    "access",
+    "chdir",
+    "chmod",
+    "chown",
+    "copy-file",
+    "dentry",
+    "dir",
+    "dirdeep",
+    "dirmany",
+    "fallocate",
+    "fcntl",
+    "file-ioctl",
+    "filename",
+    "flock",
+    "fpunch",
+    "fsize",
+    "fstat",
+    "getdent",
+    "io",
+    "iomix",
+    "lease",
+    "lockf",
+    "open",
+    "rename",
+    "symlink",
+    "utime",
+];
+
+#[test]
+fn the_stressors_of_filesystems_find_nothing() {
+    if Desk::is_missing("stress-ng") {
+        return;
+    }
+    let Some(grounds) = Grounds::new() else { return };
+    let each = format!("{}s", seconds(10).div_ceil(STRESSORS.len() as u64).max(1));
+    let directory = grounds.mount();
+    for stressor in STRESSORS {
+        let option = format!("--{stressor}");
+        let place = directory.to_str().unwrap();
+        let arguments = [&*option, "1", "--timeout", &each, "--temp-path", place, "--verify", "--oomable"];
+        run_well(Path::new("stress-ng"), &arguments, &directory);
+    }
+}
