@@ -231,12 +231,12 @@ impl Cache {
         }
     }
 
-    /// The entries of a directory, those to be looked at anew among them; none when it must be read.
-    pub(super) fn listing(&self, directory: &TreePath) -> Option<Vec<Entry>> {
+    /// The entries of a directory, and whether each must be looked at anew; none when the directory must be read.
+    pub(super) fn listing(&self, directory: &TreePath) -> Option<Vec<(Entry, bool)>> {
         let inner = self.0.lock();
         let known = inner.listings.get(directory).filter(|known| inner.is_followed_since(known.asked, UNANNOUNCED))?;
         let stale = known.value.values().filter(|(_, is_stale)| *is_stale).count();
-        (stale <= MAX_STALE).then(|| known.value.values().map(|(entry, _)| entry.clone()).collect())
+        (stale <= MAX_STALE).then(|| known.value.values().cloned().collect())
     }
 
     /// Keeps what the server answered.

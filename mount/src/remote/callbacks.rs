@@ -122,7 +122,8 @@ impl Filesystem for Callbacks {
         answer("getattr", reply, || self.tree.attributes(inode).map_err(gone));
     }
 
-    /// Modes and owners cannot be set, because the API has none; times can, and stay the server's.
+    /// Modes and owners cannot be set, because the API has none; times can, and stay the server's. Of a file that is not saved yet
+    /// modes are taken, too, and nothing comes of them: programs make scratch files that others may not read.
     fn setattr(
         &self,
         request: &Request,
@@ -143,7 +144,8 @@ impl Filesystem for Callbacks {
     ) {
         answer("setattr", reply, || {
             let now = self.tree.attributes(inode).map_err(gone)?.attributes;
-            let is_other = mode.is_some_and(|mode| mode & 0o7777 != u32::from(now.perm))
+            let is_new = || self.tree.nodes.path(inode).is_ok_and(|path| self.tree.nodes.is_own_file(&path));
+            let is_other = mode.is_some_and(|mode| mode & 0o7777 != u32::from(now.perm) && !is_new())
                 || uid.is_some_and(|uid| uid != now.uid)
                 || gid.is_some_and(|gid| gid != now.gid);
             if is_other {

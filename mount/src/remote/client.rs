@@ -274,7 +274,7 @@ impl Client {
         self.ask(&Ask::new(Method::HEAD, "/file").about(file))?.granted()?.etag()
     }
 
-    /// Writes a file; the version that is there then, which is another one where the server tidies pages.
+    /// Writes a file, exactly so; the version that is there then.
     pub(super) fn write(
         &self,
         actor: &Actor,
@@ -282,7 +282,7 @@ impl Client {
         bytes: &[u8],
         condition: Condition,
     ) -> Result<ETag, Fault> {
-        let ask = Ask { body: Some(bytes), ..Ask::new(Method::PUT, "/file") };
+        let ask = Ask { body: Some(bytes), query: "exact=true", ..Ask::new(Method::PUT, "/file") };
         let ask = ask.about(file).by(actor).under(condition);
         let answer = self.ask(&ask.with(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")))?;
         let is_refused = matches!(answer.status, StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED);
@@ -363,6 +363,7 @@ impl Client {
                 Err(ureq::Error::BodyExceedsLimit(limit)) => {
                     return Err(Fault::too_large("file", usize::try_from(limit).unwrap_or(usize::MAX)));
                 }
+                Err(error) if is_distrust(&error) => return Err(distrusted(&error)),
                 Err(error) => {
                     is_again |= !is_unheard(&error);
                     (away(&error), PAUSE)
@@ -416,6 +417,21 @@ fn is_unheard(error: &ureq::Error) -> bool {
     use ureq::Timeout::{Connect, Resolve};
     matches!(error, ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::Timeout(Connect | Resolve))
         || matches!(error, ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused)
+}
+
+/// Whether the server's certificate is the trouble, which waiting does not mend.
+fn is_distrust(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::Rustls(_) => true,
+        ureq::Error::Io(error) => error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()),
+        _ => false,
+    }
+}
+
+fn distrusted(error: &ureq::Error) -> Fault {
+    let help =
+        "make the authority that signed it one of this machine's, or name its file in the variable SSL_CERT_FILE";
+    Fault::new(Kind::Upstream, format!("no secure connection: {error}; {help}"))
 }
 
 fn away(error: &ureq::Error) -> Fault {

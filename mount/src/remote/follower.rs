@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, BufReader};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
@@ -17,7 +18,23 @@ use super::tree::Tree;
 /// How soon the stream is opened again, at first and at last.
 const AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
-/// The thread that reads the event stream.
+/// What the kernel is behind at most, before the event stream is read no further.
+const MAX_BEHIND: usize = 4096;
+
+/// What the kernel must forget.
+enum Forget {
+    /// The content of a file.
+    Content(TreePath),
+    /// A name that came or went, too.
+    Name(TreePath),
+    /// All attributes.
+    Everything,
+}
+
+/// The thread that reads the event stream, and one that tells the kernel.
+///
+/// Two, because the kernel may hold a lock of a directory until this mount answers a request in it, which may wait for the server: what is
+/// told meanwhile must be known here at once.
 ///
 /// It opens the stream anew whenever it ends, and each time everything that was known before is asked again when it is next needed: what
 /// was told meanwhile could be read from the server's log, but asking for what is used is as right, and shorter.
@@ -33,8 +50,12 @@ impl Follower {
     /// When the system gives no thread.
     pub(super) fn start(tree: &Arc<Tree>, kernel: Notifier) -> io::Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
+        let (tell, told) = sync_channel(MAX_BEHIND);
+        let known = Arc::clone(tree);
+        let forget = move || told.into_iter().for_each(|what| forget(&known, &kernel, &what));
+        thread::Builder::new().name("remote-kernel".to_owned()).spawn(forget)?;
         let (tree, over) = (Arc::clone(tree), Arc::clone(&is_over));
-        let run = move || follow(&tree, &kernel, &over);
+        let run = move || follow(&tree, &tell, &over);
         let thread = thread::Builder::new().name("remote-follower".to_owned()).spawn(run)?.thread().clone();
         Ok(Self { is_over, thread })
     }
@@ -45,13 +66,14 @@ impl Follower {
     }
 }
 
-fn follow(tree: &Tree, kernel: &Notifier, is_over: &AtomicBool) {
+fn follow(tree: &Tree, kernel: &SyncSender<Forget>, is_over: &AtomicBool) {
     let mut pause = AGAIN[0];
     while !is_over.load(Ordering::Acquire) {
         match tree.client.events() {
             Ok(stream) => {
                 pause = AGAIN[0];
-                start_over(tree, kernel);
+                tree.cache.opened();
+                tell(kernel, Forget::Everything);
                 let end = events::follow(BufReader::new(stream), |news| {
                     hear(tree, kernel, news);
                     !is_over.load(Ordering::Acquire)
@@ -66,49 +88,70 @@ fn follow(tree: &Tree, kernel: &Notifier, is_over: &AtomicBool) {
     }
 }
 
-/// Nothing that was known counts any more.
-fn start_over(tree: &Tree, kernel: &Notifier) {
-    tree.cache.opened();
-    for inode in tree.nodes.all() {
-        // A negative offset leaves the pages alone: they go when the attributes turn out others.
-        report(kernel.inval_inode(inode, -1, 0));
-    }
-}
-
-fn hear(tree: &Tree, kernel: &Notifier, news: News) {
+fn hear(tree: &Tree, kernel: &SyncSender<Forget>, news: News) {
+    let about = |path: TreePath, effect| match effect {
+        Effect::None => {}
+        Effect::Content => tell(kernel, Forget::Content(path)),
+        Effect::Name => tell(kernel, Forget::Name(path)),
+    };
     match news {
         News::Nothing => {}
-        News::Written(path, etag) => tell(tree, kernel, (&path, tree.cache.written(&path, Some(etag)))),
-        News::Removed(path) => tell(tree, kernel, (&path, tree.cache.removed(&path))),
+        News::Written(path, etag) => {
+            let effect = tree.cache.written(&path, Some(etag));
+            about(path, effect);
+        }
+        News::Removed(path) => {
+            let effect = tree.cache.removed(&path);
+            about(path, effect);
+        }
         News::Changed(paths) => {
             for path in paths {
-                tell(tree, kernel, (&path, tree.cache.written(&path, None)));
+                let effect = tree.cache.written(&path, None);
+                about(path, effect);
             }
         }
-        News::Gap => start_over(tree, kernel),
+        News::Gap => {
+            tree.cache.opened();
+            tell(kernel, Forget::Everything);
+        }
     }
 }
 
-/// Tells the kernel, without any lock held: it may wait for an answer of this mount before it listens.
-fn tell(tree: &Tree, kernel: &Notifier, (path, effect): (&TreePath, Effect)) {
-    if effect == Effect::None {
-        return;
+fn tell(kernel: &SyncSender<Forget>, what: Forget) {
+    if kernel.send(what).is_err() {
+        tracing::error!("the thread that tells the kernel of changes had panicked");
     }
+}
+
+/// Tells the kernel. Nothing is locked here meanwhile: it may wait for an answer of this mount before it listens.
+fn forget(tree: &Tree, kernel: &Notifier, what: &Forget) {
+    match what {
+        Forget::Everything => {
+            for inode in tree.nodes.all() {
+                // A negative offset leaves the pages alone: they go when the attributes turn out others.
+                report(kernel.inval_inode(inode, -1, 0));
+            }
+        }
+        Forget::Content(path) => forget_content(tree, kernel, path),
+        Forget::Name(path) => {
+            forget_content(tree, kernel, path);
+            // So may directories above it have come or gone.
+            let mut name = path.clone();
+            while let Some(above) = name.parent() {
+                if let Some(inode) = tree.nodes.at(&above) {
+                    report(kernel.inval_entry(inode, OsStr::new(name.name())));
+                    report(kernel.inval_inode(inode, 0, 0));
+                    return;
+                }
+                name = above;
+            }
+        }
+    }
+}
+
+fn forget_content(tree: &Tree, kernel: &Notifier, path: &TreePath) {
     if let Some(inode) = tree.nodes.at(path) {
         report(kernel.inval_inode(inode, 0, 0));
-    }
-    if effect == Effect::Content {
-        return;
-    }
-    // The name came or went: so may directories above it have.
-    let mut name = path.clone();
-    while let Some(above) = name.parent() {
-        if let Some(inode) = tree.nodes.at(&above) {
-            report(kernel.inval_entry(inode, OsStr::new(name.name())));
-            report(kernel.inval_inode(inode, 0, 0));
-            return;
-        }
-        name = above;
     }
 }
 

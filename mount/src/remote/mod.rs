@@ -55,6 +55,8 @@ pub struct Remote {
     pub token: Option<String>,
     /// How long a program waits for a server that is away before it gets an input/output error.
     pub patience: Duration,
+    /// Whose the files are, as user and group; none for the user who mounts. The API knows no owners.
+    pub owner: Option<(u32, u32)>,
     /// Where the texts of saves that the server did not take are kept on this machine; made when it is needed.
     pub kept: PathBuf,
 }
@@ -81,13 +83,14 @@ pub struct RemoteMount {
 impl RemoteMount {
     /// Asks the server for its tree, and mounts it at an empty directory. A mount of svcfs that nobody serves any more is taken away first.
     ///
-    /// As root the mount is open to every user, who may then read; else to the one who mounted, unless asked for.
+    /// As root the mount is open to every user, who may then read, and one of whom may own and write it; else to the one who mounted, unless asked for.
     ///
     /// # Errors
     /// `Server` when it does not answer, or not as a server of svcfs does; else why the directory does not serve.
     pub fn start(remote: &Remote, mountpoint: &Path, options: &Options) -> Result<Self, RemoteError> {
         let mountpoint = check_remote(mountpoint)?;
-        let Remote { url, space, token, patience, kept } = remote.clone();
+        let Remote { url, space, token, patience, owner, kept } = remote.clone();
+        let mounting = || (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let failed = |fault| RemoteError::Server { url: remote.url.clone(), fault };
         let server = Server { url, space, token, patience };
         let tree = Arc::new(Tree {
@@ -96,7 +99,7 @@ impl RemoteMount {
             nodes: Nodes::new(),
             kept: Kept::in_directory(kept),
             readers: Readers::default(),
-            owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+            owner: owner.unwrap_or_else(mounting),
             mounted: SystemTime::now(),
         });
         tree.client.list(&TreePath::root()).map_err(failed)?;

@@ -1,5 +1,6 @@
 //! The server's tree as programs see it: what is known of it, asked where it is not, and what was not saved yet over it.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -161,7 +162,14 @@ impl Tree {
     /// The entries of a directory of the server.
     fn list(&self, directory: &TreePath) -> Result<Vec<Entry>, Fault> {
         if let Some(entries) = self.cache.listing(directory) {
-            return Ok(entries);
+            let anew = |entry: Entry| match Name::parse(&entry.name) {
+                Ok(name) => self.look(&directory.join(&name)).transpose(),
+                Err(fault) => Some(Err(fault)),
+            };
+            return entries
+                .into_iter()
+                .filter_map(|(entry, is_stale)| if is_stale { anew(entry) } else { Some(Ok(entry)) })
+                .collect();
         }
         let asked = self.cache.asked();
         match self.client.list(directory) {
@@ -201,15 +209,20 @@ impl Tree {
             kind: FileType::Directory,
             known: None,
         });
-        let names = if Kept::has(&directory) { self.kept.list(&directory) } else { self.names(&directory)? };
         let mut lines: Vec<Line> = dots.into();
-        for name in names {
+        for (name, entry) in self.names(&directory)? {
             let Ok(place) = Name::parse(&name).map(|name| directory.join(&name)) else { continue };
-            let shown = match self.at(&place) {
-                Ok(shown) => shown,
-                // Gone in this moment.
-                Err(fault) if fault.kind() == Kind::NotFound => continue,
-                Err(fault) => return Err(fault),
+            let unsaved = self.nodes.at(&place).and_then(|inode| self.unsaved(inode));
+            let shown = match (unsaved, entry) {
+                (Some(unsaved), _) => unsaved,
+                // Not asked again: the server may be slow, and the directory long.
+                (None, Some(entry)) => Shown::of(&entry),
+                (None, None) => match self.at(&place) {
+                    Ok(shown) => shown,
+                    // Gone in this moment.
+                    Err(fault) if fault.kind() == Kind::NotFound => continue,
+                    Err(fault) => return Err(fault),
+                },
             };
             let inode = self.nodes.find(&place, 0);
             let known = self.told(inode, shown).attributes;
@@ -218,21 +231,24 @@ impl Tree {
         Ok(lines.into_iter().collect())
     }
 
-    /// The names in a directory of the server, and those that are here only.
-    fn names(&self, directory: &TreePath) -> Result<Vec<String>, Fault> {
+    /// The names in a directory, with what the server has there; those that are here only have nothing.
+    fn names(&self, directory: &TreePath) -> Result<BTreeMap<String, Option<Entry>>, Fault> {
+        if Kept::has(directory) {
+            return Ok(self.kept.list(directory).into_iter().map(|name| (name, None)).collect());
+        }
         let listed = match self.list(directory) {
             // Also when the server is away: then it is looked for what was not saved.
             Err(_) if Kept::is_above(directory) => Vec::new(),
             listed => listed?,
         };
-        let mut names: std::collections::BTreeSet<String> =
-            listed.into_iter().map(|entry| entry.name.into_string()).collect();
         let (directories, files) = self.nodes.own_in(directory);
-        names.extend(directories.iter().chain(&files).map(|path| path.name().to_owned()));
+        let own = directories.iter().chain(&files).map(|path| (path.name().to_owned(), None));
+        let listed = listed.into_iter().map(|entry| (entry.name.to_string(), Some(entry)));
+        let mut names: BTreeMap<_, _> = own.chain(listed).collect();
         if Kept::is_above(directory) {
-            names.insert(Kept::name().to_owned());
+            names.insert(Kept::name().to_owned(), None);
         }
-        Ok(names.into_iter().collect())
+        Ok(names)
     }
 
     /// A file's content, asked for unless it is certainly known; `known` is what somebody has of it.
@@ -250,7 +266,12 @@ impl Tree {
             None => known.cloned(),
         };
         let asked = self.cache.asked();
-        match (self.client.read(path, cached.as_ref().map(|content| content.etag))?, cached) {
+        let answer = self.client.read(path, cached.as_ref().map(|content| content.etag));
+        if answer.as_ref().is_err_and(|fault| fault.kind() == Kind::NotFound) {
+            // Gone, and not told yet.
+            self.cache.removed(path);
+        }
+        match (answer?, cached) {
             (Some(content), _) => {
                 self.cache.keep_content(path, content.clone(), asked);
                 Ok(content)

@@ -45,7 +45,7 @@ struct Helper {
     root: PathBuf,
     /// Empty directory to mount at
     mountpoint: PathBuf,
-    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor; of a root at=TIME|COMMIT, config=FILE; of a server token_file=FILE, space=NAME, patience=SECONDS, state=DIR; what these do: svcfs mount --help
+    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor; of a root at=TIME|COMMIT, config=FILE; of a server token_file=FILE, space=NAME, patience=SECONDS, uid=USER, state=DIR; what these do: svcfs mount --help
     #[arg(short, value_delimiter = ',')]
     options: Vec<String>,
     /// Pass over options that are unknown
@@ -94,11 +94,12 @@ fn translated(helper: Helper) -> Result<Vec<OsString>, clap::Error> {
             ("token_file", Some(value)) if is_remote => format!("--token-file={value}"),
             ("space", Some(value)) if is_remote => format!("--space={value}"),
             ("patience", Some(value)) if is_remote => format!("--patience={value}"),
+            ("uid", Some(value)) if is_remote => format!("--owner={value}"),
             ("state", Some(value)) if is_remote => format!("--state={value}"),
             _ if sloppy => continue,
             _ => {
                 let own = if is_remote {
-                    "token_file=FILE, space=NAME, patience=SECONDS and state=DIR"
+                    "token_file=FILE, space=NAME, patience=SECONDS, uid=USER and state=DIR"
                 } else {
                     "at=TIME|COMMIT and config=FILE"
                 };
@@ -144,8 +145,8 @@ mod tests {
             ),
             ("mount.fuse.svcfs a b -s -o acl", "svcfs mount --background --root a -- b"),
             (
-                "mount.fuse.svcfs https://a.org /mnt/a -o rw,_netdev,token_file=/etc/a.token,space=notes,patience=30,state=/var/a",
-                "svcfs mount --background --token-file=/etc/a.token --space=notes --patience=30 --state=/var/a --remote https://a.org -- /mnt/a",
+                "mount.fuse.svcfs https://a.org /mnt/a -o rw,_netdev,token_file=/etc/a.token,space=notes,patience=30,uid=ann,state=/var/a",
+                "svcfs mount --background --token-file=/etc/a.token --space=notes --patience=30 --owner=ann --state=/var/a --remote https://a.org -- /mnt/a",
             ),
             ("mount.fuse.svcfs -f a b", "svcfs mount --background --dry-run --root a -- b"),
         ] {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use http::Uri;
+use nix::unistd::{Uid, User};
 use sd_notify::NotifyState;
 use svcfs_base::SystemClock;
 use svcfs_config::LogOutput;
@@ -45,9 +46,32 @@ pub struct Elsewhere {
     #[arg(long, value_name = "SECONDS", requires = "remote", default_value_t = 10,
         value_parser = clap::value_parser!(u64).range(1..=3600))]
     patience: u64,
+    /// Let the files be this user's (name or number), who may then write them; else whoever mounts. Only root gives them away
+    #[arg(long, value_name = "USER", requires = "remote", value_parser = owner)]
+    owner: Option<Owner>,
     /// Where texts that the server did not take are kept; else below ~/.local/state/svcfs, or /var/lib/svcfs for root
     #[arg(long, value_name = "DIR", requires = "remote")]
     state: Option<PathBuf>,
+}
+
+/// Whose the files of a mount are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Owner {
+    user: u32,
+    group: u32,
+}
+
+/// A user of this machine.
+fn owner(text: &str) -> Result<Owner, String> {
+    let found = match text.parse() {
+        Ok(number) => User::from_uid(Uid::from_raw(number)),
+        Err(_) => User::from_name(text),
+    };
+    match found {
+        Ok(Some(user)) => Ok(Owner { user: user.uid.as_raw(), group: user.gid.as_raw() }),
+        Ok(None) => Err(format!("there is no user `{text}` on this machine")),
+        Err(errno) => Err(format!("the user `{text}` cannot be looked up: {errno}")),
+    }
 }
 
 /// The address of a server, as it is shown in the mount table.
@@ -75,7 +99,10 @@ impl Elsewhere {
     /// # Errors
     /// What stands in the way of mounting, or did not end as it should.
     pub fn run(self, mountpoint: &Path, manner: Manner, is_in_background: bool) -> Result<(), Failure> {
-        let Self { remote, token_file, space, patience, state } = self;
+        let Self { remote, token_file, space, patience, owner, state } = self;
+        if owner.is_some() && !rustix::process::geteuid().is_root() {
+            return Err(Failure::saying(Exit::Usage, "--owner needs root: an ordinary user's mount is that user's"));
+        }
         let url = remote.unwrap_or_default();
         let state = state.map_or_else(|| state_of(&url, space.as_deref()), Ok)?;
         let state = std::path::absolute(state).context("the current directory is gone")?;
@@ -86,12 +113,14 @@ impl Elsewhere {
             if let Some(file) = &token_file {
                 arguments.extend(["--token-file".into(), absolute(file)?.into()]);
             }
+            arguments.extend(owner.map(|owner| format!("--owner={}", owner.user).into()));
             arguments.extend(["--state".into(), state.clone().into()]);
             let log = log_of(&state, mountpoint)?;
             return output::say(&background::start(arguments, (mountpoint, &manner), &log)?);
         }
-        let remote =
-            Remote { url, space, token, patience: Duration::from_secs(patience), kept: state.join("rejected") };
+        let owner = owner.map(|Owner { user, group }| (user, group));
+        let (patience, kept) = (Duration::from_secs(patience), state.join("rejected"));
+        let remote = Remote { url, space, token, patience, owner, kept };
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::INFO)?;
         let listening = signals::listen(false)?;
         let over = Arc::new(Notify::new());

@@ -29,7 +29,7 @@ Examples:
   /srv/notes /srv/notes.mnt fuse.svcfs nofail 0 0         in /etc/fstab, once mount(8) finds svcfs:
   ln -s /usr/bin/svcfs /sbin/mount.fuse.svcfs
   svcfs mount --remote https://notes.example.org --token-file ~/.notes.token notes    another machine's
-  https://notes.example.org /mnt/notes fuse.svcfs token_file=/etc/notes.token,_netdev,nofail 0 0
+  https://notes.example.org /mnt/notes fuse.svcfs token_file=/etc/notes.token,uid=ann,_netdev,nofail 0 0
 
 When a server has the root, it mounts, and this returns at once. Otherwise this stays until Ctrl-C or
 `svcfs unmount` and finishes every accepted write; further mounts are added to it meanwhile.";

@@ -69,7 +69,8 @@ fn what_is_saved_on_a_remote_mount_is_a_commit_of_its_author_on_the_server() {
     }
     let place = place();
     let server = Running::serve(&place.at("kb"), &[]);
-    let mount = remote(&place, server.url(), "mnt", &["--actor", "root=Ann"]);
+    let user = rustix::process::geteuid().as_raw();
+    let mount = remote(&place, server.url(), "mnt", &["--actor", &format!("{user}=Ann")]);
     place.write("mnt/notes/a.md", "# A\n");
     assert_eq!(on_server(server.url(), "notes/a.md"), "# A\n");
     assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "notes/a.md"]), "Ann");
@@ -81,6 +82,9 @@ fn what_is_saved_on_a_remote_mount_is_a_commit_of_its_author_on_the_server() {
     assert_eq!(place.read("mnt/notes/a.md"), "# B\n");
     std::fs::OpenOptions::new().append(true).open(place.path("mnt/notes/a.md")).unwrap().write_all(b"more\n").unwrap();
     assert_eq!(on_server(server.url(), "notes/a.md"), "# B\nmore\n");
+    // What the server would tidy of other clients.
+    place.write("mnt/notes/untidy.md", "* one\r\n|a|b|\n|-|-|");
+    assert_eq!(place.read("kb/notes/untidy.md"), "* one\r\n|a|b|\n|-|-|");
     // Directories are here until something is in them.
     std::fs::create_dir_all(place.path("mnt/empty/deep")).unwrap();
     assert!(place.has("mnt/empty/deep"));
@@ -337,6 +341,9 @@ fn what_the_api_has_nothing_of_is_refused() {
     assert_eq!(exchanged, Err(rustix::io::Errno::INVAL));
     let moved = std::fs::rename(place.path("mnt/concepts"), place.path("mnt/ideas"));
     assert_eq!(errno(moved), Some(18), "`mv` copies then");
+    let scratch = File::create(place.path("mnt/.a.md.X1Y2Z3")).unwrap();
+    scratch.set_permissions(std::fs::Permissions::from_mode(0o600)).unwrap();
+    drop(scratch);
     ran(Command::new("touch").args(["-d", "2001-01-01", &place.at("mnt/a.md")]));
     let file = File::create(place.path("mnt/large.bin")).unwrap();
     file.set_len(32 << 20).unwrap();
@@ -430,6 +437,13 @@ fn a_remote_mount_in_the_background_ends_with_unmount_and_a_dead_one_is_taken_aw
     assert!(refusal(&start, 1).contains("mounted by svcfs already"));
     svcfs(&["unmount", &at]).assert().success();
     assert!(!place.has("mnt/index.md"));
+    // What a program holds open is saved at the end.
+    let mount = remote(&place, url, "mnt", &[]);
+    let mut open = File::create(place.path("mnt/open.md")).unwrap();
+    open.write_all(b"# Open\n").unwrap();
+    mount.signal(Signal::TERM);
+    eventually("what is open is saved", || on_server(url, "open.md") == "# Open\n");
+    drop((open, mount));
     // Killed: the next start takes its mount away.
     let mut mount = remote(&place, url, "mnt", &[]);
     mount.signal(Signal::KILL);

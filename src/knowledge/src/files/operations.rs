@@ -214,6 +214,9 @@ pub struct Write {
     /// `Content-Type: application/x-symlink` says the same
     #[serde(default)]
     pub symlink: bool,
+    /// Store a page as it is sent, also where the settings say that pages are tidied
+    #[serde(default)]
+    pub exact: bool,
 }
 
 /// A file that was written.
@@ -247,7 +250,7 @@ impl Operation for Write {
     fn run(self, cx: &Cx<'_>) -> Result<Written, Fault> {
         let path = super::named(self.path)?;
         if !self.symlink {
-            return write::write(cx, path, self.content.0)?.try_into();
+            return write::write(cx, path, self.content.0, self.exact)?.try_into();
         }
         let written: Written = link::make(cx, path, &self.content.0)?.try_into()?;
         Ok(Written { kind: Some(FileType::Symlink), ..written })

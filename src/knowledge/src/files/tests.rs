@@ -167,6 +167,8 @@ fn pages_are_tidied_and_other_files_left_alone() {
     assert_eq!(etag, ETag::of(space.text("a.md").as_bytes()));
     space.put("a.txt", "* one  \r\n");
     assert_eq!(space.text("a.txt"), "* one  \r\n");
+    space.get("write", json!({ "path": "b.md", "content": "* one", "exact": true }));
+    assert_eq!(space.text("b.md"), "* one", "as it was asked for");
     let plain = TestSpace::with("[lint]\nauto_format = false\n", &[]);
     plain.put("a.md", "* one");
     assert_eq!(plain.text("a.md"), "* one");

@@ -28,12 +28,12 @@ pub struct Entry {
     pub expect: Expect,
 }
 
-/// Writes one file.
+/// Writes one file; `is_exact` says that a page is not to be tidied.
 ///
 /// # Errors
 /// `TooLarge`, `Invalid` for text or frontmatter that cannot be used, and those of [`svcfs_vfs::Vfs::apply`].
-pub fn write(cx: &Cx<'_>, path: TreePath, content: Bytes) -> Result<Settled, Fault> {
-    let content = prepare(cx, cx.caller, &path, content)?;
+pub fn write(cx: &Cx<'_>, path: TreePath, content: Bytes, is_exact: bool) -> Result<Settled, Fault> {
+    let content = prepare(cx, cx.caller, (&path, is_exact), content)?;
     cx.apply(Change::put(path, content).expecting(cx.caller.expect.clone()))?.single()
 }
 
@@ -57,7 +57,7 @@ pub fn bulk(cx: &Cx<'_>, caller: &Caller, entries: Vec<Entry>, message: Option<S
                 format!("`{path}` is the path of files[{first}] already; one write cannot have two contents for it");
             return Err(Fault::invalid(&format!("files[{index}].path"), why));
         }
-        let content = prepare(cx, caller, &path, content).map_err(|fault| about(&fault, index, &path))?;
+        let content = prepare(cx, caller, (&path, false), content).map_err(|fault| about(&fault, index, &path))?;
         changes.push(Change::put(path, content).expecting(expect));
     }
     let message = message.unwrap_or_else(|| format!("{}: bulk write — {count} files", caller.actor()));
@@ -169,7 +169,7 @@ fn present(cx: &Cx<'_>, path: &TreePath) -> Result<Option<File>, Fault> {
 /// A body a caller hands in, made ready: within its size; of a page, its origin noted and its text tidied where the door
 /// asks for it. Tidying happens here and not in the gate, because only the operation knows that the whole text is the
 /// caller's: an append and a rewritten link leave the rest of the page as its author wrote it.
-fn prepare(cx: &Cx<'_>, caller: &Caller, path: &TreePath, content: Bytes) -> Result<Bytes, Fault> {
+fn prepare(cx: &Cx<'_>, caller: &Caller, (path, is_exact): (&TreePath, bool), content: Bytes) -> Result<Bytes, Fault> {
     if content.len() > MAX_PAGE_BYTES {
         return Err(Fault::too_large("file", MAX_PAGE_BYTES));
     }
@@ -182,7 +182,8 @@ fn prepare(cx: &Cx<'_>, caller: &Caller, path: &TreePath, content: Bytes) -> Res
         None => None,
     };
     let origin_noted = noted.as_deref().unwrap_or(text);
-    if cx.settings().lint.formats(caller.door)
+    if !is_exact
+        && cx.settings().lint.formats(caller.door)
         && let Cow::Owned(tidy) = lint::tidied(origin_noted)
     {
         return Ok(tidy.into());
