@@ -44,10 +44,10 @@ pub(crate) const fn blank(inode: INodeNo, kind: FileType) -> FileAttr {
 
 /// Attributes as `stat` shows them.
 pub(crate) fn file_attr(node: NodeId, attributes: &Attributes) -> FileAttr {
-    let Attributes { kind, size, mode, uid, gid, modified, changed, accessed, links } = *attributes;
+    let Attributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links } = *attributes;
     FileAttr {
         size,
-        blocks: size.div_ceil(512),
+        blocks,
         atime: accessed,
         mtime: modified,
         ctime: changed,

@@ -224,7 +224,8 @@ impl Views {
         let modified = modified.map_or(now.modified, Into::into);
         let Attributes { uid, gid, .. } = now;
         let links = if kind == EntryKind::Directory { 2 } else { 1 };
-        Ok(Attributes { kind, size, mode, uid, gid, modified, changed: modified, accessed: modified, links })
+        let (blocks, changed, accessed) = (size.div_ceil(512), modified, modified);
+        Ok(Attributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links })
     }
 
     /// What is known of a path or, where nothing is there, of the nearest directory above it.

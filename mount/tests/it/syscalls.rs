@@ -136,7 +136,10 @@ fn holes_are_found_where_the_disk_has_them() {
     assert_eq!(seek(&file, SeekFrom::Hole(0)), Ok(0));
     assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(size / 2));
     assert_eq!(seek(&file, SeekFrom::Data(size)), Err(Errno::NXIO));
+    let blocks = || fs::metadata(space.at("sparse.img")).unwrap().blocks();
+    assert!((1..100).contains(&blocks()), "{} blocks before it is saved", blocks());
     drop(file);
+    assert!((1..100).contains(&blocks()), "{} blocks", blocks());
     fs::remove_file(space.at("sparse.img")).unwrap();
     fs::write(space.at("a.md"), "no holes").unwrap();
     let file = File::open(space.at("a.md")).unwrap();

@@ -31,6 +31,8 @@ pub struct Attributes {
     pub kind: EntryKind,
     /// Length in bytes; of a directory 0, of a link the length of its target.
     pub size: u64,
+    /// Room it takes on the disk, in blocks of 512 bytes; of what is not there yet, as many as its bytes need.
+    pub blocks: u64,
     /// Permission bits (`0o7777`).
     pub mode: u32,
     /// Owner on the server's disk.
@@ -78,6 +80,7 @@ impl From<Stat> for Attributes {
         Self {
             kind,
             size: if kind == EntryKind::Directory { 0 } else { stat.size },
+            blocks: stat.blocks,
             mode: stat.mode,
             uid: stat.uid,
             gid: stat.gid,
@@ -87,6 +90,11 @@ impl From<Stat> for Attributes {
             links: stat.links,
         }
     }
+}
+
+/// Blocks of 512 bytes that so many bytes need.
+pub(crate) const fn blocks_of(size: u64) -> u64 {
+    size.div_ceil(512)
 }
 
 /// Links a reader follows at most, as the kernel does.
@@ -344,6 +352,7 @@ impl Vfs {
             gid,
             modified,
             changed: accepted,
+            blocks: blocks_of(leaf.content.len() as u64),
             accessed: leaf.disk.accessed.unwrap_or(modified),
             links: 1,
         })

@@ -69,6 +69,8 @@ pub struct Stat {
     pub kind: StatKind,
     /// Length in bytes.
     pub size: u64,
+    /// Room it takes on the disk, in blocks of 512 bytes.
+    pub blocks: u64,
     /// Permission bits (`0o7777`).
     pub mode: u32,
     /// Owner.
@@ -126,6 +128,7 @@ pub(super) fn to_any_stat(stat: &RawStat) -> Option<Stat> {
     Some(Stat {
         kind,
         size: u64::try_from(stat.st_size).unwrap_or(0),
+        blocks: u64::try_from(stat.st_blocks).unwrap_or(0),
         mode: stat.st_mode & 0o7777,
         uid: stat.st_uid,
         gid: stat.st_gid,

@@ -52,6 +52,7 @@ impl Vfs {
         Ok(Attributes {
             kind: EntryKind::File,
             size: staging.body.length(),
+            blocks: staging.body.blocks()?,
             mode,
             uid: staging.uid,
             gid: staging.gid,

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use svcfs_base::{Fault, Kind, MAX_FILE_BYTES};
 use svcfs_store::{Draft, WorkTree};
 
+use crate::view::blocks_of;
+
 /// The longest file that can be recorded, in bytes.
 pub(crate) const RECORDED: u64 = MAX_FILE_BYTES as u64;
 
@@ -37,6 +39,14 @@ impl Body {
         match self {
             Self::Memory(bytes) => bytes.len() as u64,
             Self::Disk { length, .. } => *length,
+        }
+    }
+
+    /// Room they take or will take on the disk, in blocks of 512 bytes.
+    pub(crate) fn blocks(&self) -> Result<u64, Fault> {
+        match self {
+            Self::Memory(bytes) => Ok(blocks_of(bytes.len() as u64)),
+            Self::Disk { draft, .. } => Ok(draft.file().stat()?.blocks),
         }
     }
 
