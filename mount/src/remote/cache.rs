@@ -136,10 +136,18 @@ impl Inner {
     }
 
     fn make_room(&mut self) {
-        while self.bytes > MAX_BYTES {
-            let oldest = self.contents.iter().min_by_key(|(_, (_, used))| *used).map(|(path, _)| path.clone());
-            let Some(oldest) = oldest else { return };
-            self.drop_content(&oldest);
+        if self.bytes <= MAX_BYTES {
+            return;
+        }
+        let mut by_use: Vec<(u64, TreePath)> =
+            self.contents.iter().map(|(path, (_, used))| (*used, path.clone())).collect();
+        by_use.sort_unstable();
+        for (_, path) in by_use {
+            self.drop_content(&path);
+            // More than is needed now: the next content has room, too.
+            if self.bytes <= MAX_BYTES / 4 * 3 {
+                return;
+            }
         }
     }
 
@@ -423,12 +431,13 @@ mod tests {
     #[test]
     fn the_least_recently_used_contents_make_room() {
         let cache = Cache::default();
-        let large = |name: &str| Content { etag: text(name).etag, bytes: vec![0; MAX_BYTES / 2].into() };
-        for name in ["a", "b"] {
+        let large = |name: &str| Content { etag: text(name).etag, bytes: vec![0; MAX_BYTES / 4].into() };
+        for name in ["a", "b", "c", "d"] {
             cache.keep_content(&path(name), large(name), cache.asked());
         }
         assert!(cache.content(&path("a")).is_some());
-        cache.keep_content(&path("c"), large("c"), cache.asked());
-        assert!(cache.content(&path("a")).is_some() && cache.content(&path("b")).is_none());
+        cache.keep_content(&path("e"), large("e"), cache.asked());
+        let kept = ["a", "b", "c", "d", "e"].map(|name| cache.content(&path(name)).is_some());
+        assert_eq!(kept, [true, false, false, true, true]);
     }
 }

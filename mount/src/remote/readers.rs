@@ -3,7 +3,7 @@
 //! A program that reads a page and later replaces it as a whole (an editor, `sed -i`) made the new text from what it read. It is held to
 //! that version, so that what somebody else wrote meanwhile is not covered. One that never read the page replaces what is there.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
 use svcfs_base::{ETag, TreePath};
@@ -11,43 +11,50 @@ use svcfs_base::{ETag, TreePath};
 /// How many readings are remembered.
 const MAX: usize = 4096;
 
-struct Reading {
-    process: u32,
-    path: TreePath,
-    etag: ETag,
+/// A process, and a file.
+type Reading = (u32, TreePath);
+
+#[derive(Default)]
+struct Inner {
+    versions: HashMap<Reading, ETag>,
+    /// In the order in which they were first made.
+    order: VecDeque<Reading>,
 }
 
-/// The newest readings, oldest first.
+/// The newest readings.
 #[derive(Default)]
-pub(super) struct Readers(Mutex<VecDeque<Reading>>);
+pub(super) struct Readers(Mutex<Inner>);
 
 impl Readers {
     /// A program opened a file to read it.
     pub(super) fn read(&self, process: u32, path: &TreePath, etag: ETag) {
-        let mut readings = self.0.lock();
-        readings.retain(|known| known.process != process || known.path != *path);
-        if readings.len() >= MAX {
-            readings.pop_front();
+        let reading = (process, path.clone());
+        let mut inner = self.0.lock();
+        if inner.versions.insert(reading.clone(), etag).is_none() {
+            inner.order.push_back(reading);
         }
-        readings.push_back(Reading { process, path: path.clone(), etag });
+        if inner.order.len() > MAX
+            && let Some(oldest) = inner.order.pop_front()
+        {
+            inner.versions.remove(&oldest);
+        }
     }
 
     /// What a program that replaces a file has read of it.
     pub(super) fn version(&self, process: u32, path: &TreePath) -> Option<ETag> {
-        let readings = self.0.lock();
-        readings.iter().find(|known| known.process == process && known.path == *path).map(|known| known.etag)
+        self.0.lock().versions.get(&(process, path.clone())).copied()
     }
 
     /// A program saved a file it had read: it knows the new version.
     pub(super) fn saved(&self, process: u32, path: &TreePath, etag: ETag) {
-        if let Some(known) = self.0.lock().iter_mut().find(|known| known.process == process && known.path == *path) {
-            known.etag = etag;
+        if let Some(known) = self.0.lock().versions.get_mut(&(process, path.clone())) {
+            *known = etag;
         }
     }
 
     /// A program was told that it lost: whatever it does next, it does knowing that.
     pub(super) fn told(&self, process: u32, path: &TreePath) {
-        self.0.lock().retain(|known| known.process != process || known.path != *path);
+        self.0.lock().versions.remove(&(process, path.clone()));
     }
 }
 
