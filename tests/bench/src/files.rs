@@ -26,6 +26,8 @@ const MIB: usize = 1 << 20;
 /// A large file, in MiB.
 const ASSET: usize = 48;
 const ASSET_NAME: &str = "asset.mp4";
+/// A file too large to be recorded, in MiB.
+const UNRECORDED: usize = 128;
 /// What is read of a page when it is opened for that.
 const PAGE_PART: usize = 2 << 10;
 /// What is read of a large file at random.
@@ -42,11 +44,12 @@ enum Deed {
     Read,
     Random,
     Write,
+    Pour,
 }
 
 impl Deed {
-    const ALL: [Self; 8] =
-        [Self::Grep, Self::Stat, Self::List, Self::Open, Self::Find, Self::Read, Self::Random, Self::Write];
+    const ALL: [Self; 9] =
+        [Self::Grep, Self::Stat, Self::List, Self::Open, Self::Find, Self::Read, Self::Random, Self::Write, Self::Pour];
 
     const fn name(self) -> &'static str {
         match self {
@@ -57,7 +60,8 @@ impl Deed {
             Self::Find => "`find -type f`, nothing cached: a page",
             Self::Read => "reading a large file, nothing cached: 1 MiB",
             Self::Random => "reading 4 KiB of it anywhere, nothing cached",
-            Self::Write => "writing and flushing a large file: 1 MiB",
+            Self::Write => "writing and flushing a large file, one version: 1 MiB",
+            Self::Pour => "the same of 128 MiB, which have no versions: 1 MiB",
         }
     }
 
@@ -98,7 +102,7 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Files> {
     fs::create_dir(&mountpoint)?;
     for tree in [&root, &bare] {
         pages.plant(run, tree)?;
-        fs::write(tree.join(ASSET_NAME), content(0))?;
+        fs::write(tree.join(ASSET_NAME), content(0, ASSET))?;
     }
     let passthrough = Passthrough::start(run, &bare)?;
     let log = run.at("files.log");
@@ -196,16 +200,20 @@ impl At<'_> {
                 })?;
                 series.add(round);
             }
-            Deed::Write => {
-                let content = content(self.round + 1);
-                let begun = Instant::now();
-                let mut file = File::create(self.tree.join("written.bin"))?;
-                content.chunks(MIB).try_for_each(|part| file.write_all(part))?;
-                file.sync_all()?;
-                drop(file);
-                series.add_counted(ASSET, begun.elapsed());
-            }
+            Deed::Write => self.write(ASSET, series)?,
+            Deed::Pour => self.write(UNRECORDED, series)?,
         }
+        Ok(())
+    }
+
+    fn write(&self, size: usize, series: &mut Series) -> Result<()> {
+        let content = content(self.round + 1, size);
+        let begun = Instant::now();
+        let mut file = File::create(self.tree.join(format!("written-{size}.mp4")))?;
+        content.chunks(MIB).try_for_each(|part| file.write_all(part))?;
+        file.sync_all()?;
+        drop(file);
+        series.add_counted(size, begun.elapsed());
         Ok(())
     }
 
@@ -252,8 +260,8 @@ fn forget() -> std::io::Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "3")
 }
 
-/// A large file without repetitions; another one for each seed.
-fn content(seed: usize) -> Vec<u8> {
+/// A file of so many MiB without repetitions; another one for each seed.
+fn content(seed: usize, size: usize) -> Vec<u8> {
     let mut state = seed as u64 ^ 0x9e37_79b9_7f4a_7c15;
     let words = std::iter::repeat_with(|| {
         // Xorshift: what packs well would be another measurement.
@@ -262,7 +270,7 @@ fn content(seed: usize) -> Vec<u8> {
         state ^= state << 17;
         state.to_le_bytes()
     });
-    words.take(ASSET * MIB / size_of::<u64>()).flatten().collect()
+    words.take(size * MIB / size_of::<u64>()).flatten().collect()
 }
 
 /// How long one takes: the latency in the middle where single ones were measured.
@@ -303,7 +311,13 @@ impl Files {
             bare("warm `lstat`, time × the disk's", Deed::Stat, 1.2, "1.2"),
             bare("warm listing, time × the disk's", Deed::List, 1.2, "1.2"),
             bare("sequential read, time × the disk's", Deed::Read, 1.0 / 0.95, "1.05 (0.95 of its rate)"),
-            bare("sequential write, time × the disk's", Deed::Write, 1.0 / 0.7, "1.43 (0.7 of its rate)"),
+            bare(
+                "sequential write of one version, time × the disk's",
+                Deed::Write,
+                1.0 / 0.7,
+                "1.43 (0.7 of its rate)",
+            ),
+            bare("the same of a file over 64 MiB, which has none", Deed::Pour, 1.0 / 0.7, "1.43 (0.7 of its rate)"),
             bare("random reads of 4 KiB, time × the disk's", Deed::Random, 1.0 / 0.9, "1.11 (0.9 of its rate)"),
             Goal {
                 what: "cold `find`, time × that of `bindfs`",
