@@ -302,7 +302,9 @@ fn two_remote_mounts_and_a_client_lose_no_update_of_each_other() {
     for name in ["mnt/n.txt", "other/n.txt"] {
         eventually("both mounts show the end", || place.read(name) == on_server(&url, "n.txt"));
     }
-    drop(mounts);
+    for mount in mounts {
+        mount.stop();
+    }
 }
 
 /// One of the programs that `two_remote_mounts_and_a_client_lose_no_update_of_each_other` starts; without one it has nothing to do.
