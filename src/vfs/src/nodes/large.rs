@@ -39,7 +39,10 @@ impl Vfs {
             modified: Some(staging.modified),
             accessed: staging.accessed,
         };
-        if let Present::Leaf(there, _) = self.core.present(path)? {
+        if let Some(there) = self.special(path)? {
+            // Another such file, of which history knows nothing.
+            attributes.mode = attributes.mode.or(Some(there.mode));
+        } else if let Present::Leaf(there, _) = self.core.present(path)? {
             attributes.mode = attributes.mode.or(there.disk.mode);
             let expect = staging.base.map_or(Expect::Any, |etag| Expect::OneOf(vec![etag]));
             self.apply_held(caller, ChangeSet::from(Change::remove(path.clone()).expecting(expect)).soon())?;

@@ -472,6 +472,26 @@ fn a_page_that_becomes_too_large_is_removed_in_history_and_comes_back_when_it_is
 }
 
 #[test]
+fn a_large_file_is_written_anew_over_itself() {
+    let space = TestSpace::new();
+    for content in ["first", "again", "third"] {
+        let (node, handle) = match content {
+            "first" => {
+                space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o640).map(|made| (made.0, made.2)).unwrap()
+            }
+            _ => open(&space, "a.bin", EMPTYING),
+        };
+        space.vfs.write_node(handle, WriteAt::Offset(LARGE), content.as_bytes()).unwrap();
+        space.vfs.publish(&ann(), node, Durability::Now).unwrap();
+        space.vfs.release(&ann(), handle).unwrap();
+        assert_eq!(space.vfs.read_node(node, LARGE - 1, 100).unwrap(), format!("\0{content}"));
+        assert_eq!(space.vfs.attributes(node).unwrap().mode & 0o777, 0o640);
+    }
+    space.vfs.settled().unwrap();
+    assert_eq!(space.vfs.last_seq(), svcfs_base::Seq(0), "history has not heard of it");
+}
+
+#[test]
 fn a_large_file_is_renamed_replaced_and_removed_as_any_other_and_lives_on_for_its_handles() {
     let space = TestSpace::new();
     space.put("page.md", "text\n");
