@@ -1,7 +1,7 @@
 //! What is known of the machine and of processes on it.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -58,38 +58,6 @@ pub fn processor_time(process: u32) -> Result<Duration> {
     // In the program and in the kernel: fields 14 and 15, of which the state is the third.
     let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
-}
-
-/// Keeps every processor busy with nothing, at the lowest priority there is, until it is dropped. A machine is slow to wake a processor that
-/// it has put to sleep, a virtual one most of all: its host gives a halted one to others.
-pub struct Awake(Vec<Child>);
-
-impl Awake {
-    /// Begins; none where `chrt` (util-linux) is missing.
-    ///
-    /// # Errors
-    /// When the system starts no programs.
-    pub fn start() -> Result<Option<Self>> {
-        if !is_installed("chrt") {
-            return Ok(None);
-        }
-        let mut awake = Self(Vec::new());
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            let mut command = Command::new("chrt");
-            command.args(["--idle", "0", "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
-            awake.0.push(command.spawn().context("cannot start `chrt`")?);
-        }
-        Ok(Some(awake))
-    }
-}
-
-impl Drop for Awake {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            // One that ended by itself is gone.
-            let _ = child.kill().and_then(|()| child.wait());
-        }
-    }
 }
 
 /// Whether a program can be found.

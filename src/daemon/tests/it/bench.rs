@@ -46,7 +46,7 @@ fn a_benchmark_as_json_has_the_rows_of_every_table_with_units() {
     let rows = |table: &str| told[table]["rows"].as_array().unwrap_or_else(|| panic!("no `{table}`: {told}")).clone();
     assert_eq!(told["machine"]["svcfs"], env!("CARGO_PKG_VERSION"));
     let writing = rows("writing");
-    assert_eq!(writing.len(), 14);
+    assert_eq!(writing.len(), 12);
     let one = writing.iter().find(|row| row["way"] == "svcfs, HTTP PUT, 1 client").unwrap();
     for key in ["pages_per_second", "p50_us", "p99_us", "times_git", "times_git_flushed", "times_one_flush"] {
         assert!(one[key].as_f64().unwrap() > 0.0, "{key}: {one}");

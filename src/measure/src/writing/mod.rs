@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use crate::disk::{self, Close};
 use crate::git::{self, Flush, Left};
 use crate::http::{self, ACTORS, Client, Crowd};
-use crate::machine::{self, Awake};
+use crate::machine;
 use crate::pages::{Pages, Work};
 use crate::plan::Plan;
 use crate::run::Run;
@@ -32,8 +32,6 @@ const REST_OF_COMMITS: u64 = 120;
 pub struct Writing {
     /// Over HTTP, by one client.
     pub http_one: Series,
-    /// The same with the processors kept awake; empty where they cannot be.
-    pub http_one_awake: Series,
     /// Over HTTP, by [`MANY`].
     pub http_many: Series,
     /// Creating pages on the mount.
@@ -58,8 +56,6 @@ pub struct Writing {
     pub bare_copy: Series,
     /// One append and `fdatasync`.
     pub bare_append: Series,
-    /// The same with the processors kept awake.
-    pub bare_append_awake: Series,
     /// Many pages in one request, one commit.
     pub bulk: Series,
     /// The same pages with `git add --all` and one `git commit`.
@@ -165,10 +161,6 @@ impl Field<'_> {
         run.flush_disk()?;
         writing.bare_append.add(disk::append(run, plan.short, |at| pages.text(at, at + 1))?);
         writing.http_one.add(self.http(server, 1, work(plan.short))?.0);
-        if let Some(_awake) = Awake::start()? {
-            writing.bare_append_awake.add(disk::append(run, plan.short, |at| pages.text(at, at + 1))?);
-            writing.http_one_awake.add(self.http(server, 1, work(plan.short))?.0);
-        }
         run.flush_disk()?;
         writing.bare_replace.add(disk::replace(run, &self.bare, work(plan.short))?);
         run.flush_disk()?;

@@ -26,9 +26,8 @@ impl Writing {
         ];
         let mut table = Table::new("writing", columns);
         let copied = self.copied;
-        let rows: [(String, &Series, &str); 14] = [
+        let rows: [(String, &Series, &str); 12] = [
             ("svcfs, HTTP `PUT`, 1 client".to_owned(), &self.http_one, "yes"),
-            ("svcfs, HTTP `PUT`, 1 client, processors kept awake".to_owned(), &self.http_one_awake, "yes"),
             (format!("svcfs, HTTP `PUT`, {MANY} clients"), &self.http_many, "yes"),
             ("svcfs, mount: create, write, close".to_owned(), &self.mount_close, "≤ 50 ms later"),
             ("svcfs, mount: create, write, `fsync`, close".to_owned(), &self.mount_fsync, "yes"),
@@ -40,7 +39,6 @@ impl Writing {
             ("bare: create, write, `fsync`, close".to_owned(), &self.bare_fsync, "yes"),
             (format!("bare: `cp -r` of {copied} pages"), &self.bare_copy, "no"),
             ("bare: one flush (append, `fdatasync`)".to_owned(), &self.bare_append, "yes"),
-            ("bare: one flush, processors kept awake".to_owned(), &self.bare_append_awake, "yes"),
         ];
         for (name, series, is_flushed) in rows {
             let rate = series.rate();
