@@ -29,6 +29,11 @@ pub(super) fn metrics(app: &App) -> Result<Response, Fault> {
     gauge("svc_uptime_seconds", "Seconds since the server started", seconds);
     let subscribers = i64::try_from(app.subscribers.count()).unwrap_or(i64::MAX);
     gauge("svc_sse_subscribers", "Clients that follow the event stream", subscribers);
+    let looks: Vec<usize> = app.server.spaces().filter_map(|space| space.health.findings()).collect();
+    if !looks.is_empty() {
+        let found = i64::try_from(looks.iter().sum::<usize>()).unwrap_or(i64::MAX);
+        gauge("svc_janitor_issues", "What the last look through the trees found; absent before the first one", found);
+    }
     let mut text = String::new();
     encode(&mut text, &registry).map_err(Fault::internal)?;
     let mut response = Response::new(text.into());

@@ -10,7 +10,10 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::sections::{auth::Auth, files::Files, lint::Lint, search::Search, server::Server, versioning::Versioning};
+use crate::sections::{
+    auth::Auth, files::Files, janitor::Janitor, lint::Lint, memory::Memory, search::Search, server::Server,
+    versioning::Versioning,
+};
 use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
 
 /// `.svc/config.toml`, exactly as written: `${VAR}` expanded, nothing else decided.
@@ -33,6 +36,8 @@ pub struct Config {
     pub(crate) auth: Auth,
     pub(crate) lint: Lint,
     pub(crate) files: Files,
+    pub(crate) memory: Memory,
+    pub(crate) janitor: Janitor,
     pub(crate) tracing: Tracing,
     #[serde(skip)]
     pub(crate) origin: Origin,

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::config::Origin;
-use crate::sections::{auth::Auth, lint::LintSettings, search::Search, versioning::Versioning};
+use crate::sections::{
+    auth::Auth, janitor::JanitorSettings, lint::LintSettings, memory::MemorySettings, search::Search,
+    versioning::Versioning,
+};
 use crate::{Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings};
 
 /// Everything the rest of the program needs to know, decided.
@@ -21,6 +24,10 @@ pub struct Settings {
     pub lint: LintSettings,
     /// Globs over the last component of a path: files that are kept but are not knowledge (gaps.md D8). All of them compile.
     pub scratch: Vec<String>,
+    /// Where agents keep what they remember.
+    pub memory: MemorySettings,
+    /// When the health of the tree is looked at.
+    pub janitor: JanitorSettings,
     /// Where the log goes.
     pub log: LogOutput,
 }
@@ -42,7 +49,7 @@ impl Settings {
     /// # Errors
     /// [`Error::Refused`] with every complaint, those of reading the file included.
     pub fn resolve(config: Config, overrides: Overrides) -> Result<Self, Error> {
-        let Config { server, search, versioning, auth, lint, files, tracing, origin } = config;
+        let Config { server, search, versioning, auth, lint, files, memory, janitor, tracing, origin } = config;
         let Overrides { host, port, public_url } = overrides;
         let Origin { path, lines, complaints } = origin;
         // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
@@ -64,17 +71,21 @@ impl Settings {
         for (index, fault) in files.faults() {
             check.complain(&format!("files.scratch[{index}]"), &fault);
         }
+        let memory = check.value("memory.episodes_path_prefix", memory.resolve());
+        let janitor = check.value("janitor.interval", janitor.resolve());
         let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let mut complaints = check.complaints;
-        match (host, log) {
-            (Some(host), Some(log)) if complaints.is_empty() => Ok(Self {
+        match (host, memory, janitor, log) {
+            (Some(host), Some(memory), Some(janitor), Some(log)) if complaints.is_empty() => Ok(Self {
                 server: ServerSettings { host, port: port.unwrap_or(server.port), public_url },
                 search,
                 versioning,
                 auth,
                 lint: lint.into(),
                 scratch: files.scratch,
+                memory,
+                janitor,
                 log,
             }),
             _ => {

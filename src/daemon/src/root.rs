@@ -31,7 +31,7 @@ pub struct Root {
 
 impl Root {
     /// Opens a root, making the directory when it is absent: completes what was accepted and not finished, adopts what
-    /// changed behind svcfs, starts the indexer. Takes as long as there is to adopt, and shows how far that is.
+    /// changed behind svcfs, starts the indexer, and with `watch` all that a served root needs. Takes as long as there is to adopt, and shows how far that is.
     ///
     /// # Errors
     /// `Conflict` with the other's `pid` when another process has it; those of [`spaces::open`].
@@ -44,6 +44,9 @@ impl Root {
         let space = opened?;
         let supervisor = Supervisor::new();
         spaces::start(&space, &supervisor)?;
+        if watch {
+            spaces::attend(&space, clock.clone(), &settings, &supervisor)?;
+        }
         Ok(Self { server: Arc::new(Server::new(space, clock, settings)), supervisor })
     }
 
@@ -84,6 +87,9 @@ impl Root {
     pub fn close(self) -> Result<(), Fault> {
         // Who lingers is named in the log by the supervisor; the process ends anyway.
         self.supervisor.stop(TASK_PATIENCE);
+        if let Err(error) = self.space().usage.write(self.server.now()) {
+            tracing::warn!(%error, "what was read and searched for could not be counted");
+        }
         self.space().vfs.close()
     }
 }

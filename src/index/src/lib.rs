@@ -22,6 +22,7 @@ mod pages;
 mod rebuild;
 mod schema;
 mod search;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -38,6 +39,7 @@ pub use links::{Backlink, OutLink, Resolved};
 pub use meta::{Condition, MetaQuery, MetaRow, Order, SortKey};
 pub use pages::{Heading, PageRow};
 pub use search::{Hit, SearchQuery, Suggestion, Trust};
+pub use survey::Surveyed;
 
 use connections::Readers;
 use writer::{Step, Writer};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use svcfs_base::{ETag, Timestamp, TreePath};
 
-use crate::{Index, IndexError};
+use crate::{Index, IndexError, MetaRow};
 
 /// One heading of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -81,6 +81,30 @@ impl Index {
                 .prepare_cached("SELECT path FROM pages WHERE path = ?1 OR (path > ?2 AND path < ?3) ORDER BY path")?;
             let rows = statement.query_map((below.as_str(), from, to), |row| row.get::<_, String>(0))?;
             rows.map(|path| tree_path(&path?)).collect()
+        })
+    }
+
+    /// The pages whose frontmatter has one of these keys at its top, whatever its value, in path order.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`]; [`IndexError::Damaged`].
+    pub fn having(&self, keys: &[&str]) -> Result<Vec<MetaRow>, IndexError> {
+        let keys = serde_json::to_string(keys).map_err(|error| IndexError::Source(error.into()))?;
+        self.readers.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT path, title, frontmatter FROM pages WHERE EXISTS (
+                     SELECT 1 FROM json_each(pages.frontmatter) AS field
+                     WHERE field.key IN (SELECT value FROM json_each(?1))
+                 ) ORDER BY path",
+            )?;
+            let mut rows = statement.query([keys])?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let path: String = row.get(0)?;
+                let metadata = json(&row.get::<_, String>(2)?, &path)?;
+                found.push(MetaRow { path: tree_path(&path)?, title: row.get(1)?, metadata });
+            }
+            Ok(found)
         })
     }
 

@@ -7,16 +7,29 @@
 pub mod activity;
 pub mod files;
 pub mod graph;
+pub mod health;
 pub mod history;
 pub mod insight;
 pub mod kernel;
 pub mod lint;
+pub mod memory;
 pub mod pages;
 pub mod search;
 pub mod spaces;
+pub mod usage;
 
 use kernel::Area;
 
 /// Every operation of svcfs, by subject.
-pub const CATALOGUE: &[Area] =
-    &[files::AREA, pages::AREA, history::AREA, search::AREA, graph::AREA, activity::AREA, insight::AREA];
+pub const CATALOGUE: &[Area] = &[
+    files::AREA,
+    pages::AREA,
+    history::AREA,
+    search::AREA,
+    graph::AREA,
+    activity::AREA,
+    insight::AREA,
+    health::AREA,
+    usage::AREA,
+    memory::AREA,
+];

@@ -16,6 +16,7 @@ mod paths;
 mod probe;
 mod spares;
 mod tree;
+mod usage;
 
 pub use error::StoreError;
 pub use fail::{FailPoint, FailPoints, Nature};
@@ -30,3 +31,4 @@ pub use log::{
 pub use memory::{Ledger, Memory, SNAPSHOT_DIRECTORY, Snapshots, State, Strategy, Tip};
 pub use paths::{STATE_DIRECTORY, StatePaths};
 pub use tree::{Disk, Draft, Install, OpenFile, Placed, Special, SpecialKind, Stat, StatKind, WorkTree};
+pub use usage::{Bucket, Counted, PageViews, Searched, Span, Totals, Usage};

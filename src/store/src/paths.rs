@@ -45,6 +45,10 @@ impl StatePaths {
     pub fn index(&self) -> PathBuf {
         self.directory.join("index.db")
     }
+    /// What was read and searched for, which may be deleted at any time.
+    pub fn usage(&self) -> PathBuf {
+        self.directory.join("usage.db")
+    }
     /// Held by the one server of this root; its text is that server's process id.
     pub fn lock(&self) -> PathBuf {
         self.directory.join("server.lock")

@@ -29,4 +29,4 @@ mod hostile;
 pub use frontmatter::Frontmatter;
 pub use headings::Heading;
 pub use links::Link;
-pub use page::Page;
+pub use page::{Page, tags};

@@ -4,7 +4,9 @@
 
 pub(crate) mod auth;
 pub(crate) mod files;
+pub(crate) mod janitor;
 pub(crate) mod lint;
+pub(crate) mod memory;
 pub(crate) mod search;
 pub(crate) mod server;
 pub(crate) mod tracing;

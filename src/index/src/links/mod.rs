@@ -32,6 +32,8 @@ pub struct Backlink {
 /// A link of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutLink {
+    /// Is it written with double brackets, and so meant by name?
+    pub is_wiki: bool,
     /// What it leads to, as written, without heading and label.
     pub target: String,
     /// The heading after `#`, if any.
@@ -111,10 +113,11 @@ impl Index {
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 let target: String = row.get(1)?;
-                let wanted = candidates(path.as_str(), kind_of(row.get(0)?), &target);
+                let is_wiki = row.get(0)?;
+                let wanted = candidates(path.as_str(), kind_of(is_wiki), &target);
                 let resolved = names.lead_to(path.as_str(), &wanted)?;
                 let resolved = resolved.map(|path| tree_path(&path)).transpose()?;
-                found.push(OutLink { target, heading: row.get(2)?, resolved });
+                found.push(OutLink { is_wiki, target, heading: row.get(2)?, resolved });
             }
             Ok(found)
         })

@@ -10,6 +10,7 @@ use super::rename::Renamed;
 use super::tree::Node;
 use super::{link, read, rename, tree, write};
 use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::usage;
 
 /// The operations of this area.
 pub const AREA: Area = Area {
@@ -137,6 +138,7 @@ impl Operation for Read {
     type Output = Page;
     fn run(self, cx: &Cx<'_>) -> Result<Page, Fault> {
         let file = read::file(cx, &self.path)?;
+        usage::viewed(cx, &self.path);
         let mut page = Page {
             etag: file.etag,
             modified: read::moment(file.attributes.modified),

@@ -6,8 +6,11 @@ use std::time::Duration;
 use svcfs_base::{Applied, Caller, ChangeSet, Clock, Fault, Timestamp};
 use svcfs_config::Settings;
 use svcfs_index::Index;
+use svcfs_store::Usage;
 use svcfs_vfs::Vfs;
 use svcfs_work::Watermark;
+
+use crate::health;
 
 /// How long a question waits for the index to have read everything accepted before it.
 const INDEX_PATIENCE: Duration = Duration::from_secs(2);
@@ -22,12 +25,29 @@ pub struct Space {
     pub index: Arc<Index>,
     /// The change feed's position up to which the index has read; the indexer raises it after each step.
     pub indexed: Watermark,
+    /// What readers asked for; ask through [`Cx::usage`].
+    pub usage: Usage,
+    /// The last look at how the tree is doing.
+    pub health: health::Kept,
 }
 
 impl Space {
     /// A space whose index has read the feed up to `indexed`.
-    pub fn new(name: impl Into<String>, vfs: Arc<Vfs>, index: Arc<Index>, indexed: svcfs_base::Seq) -> Self {
-        Self { name: name.into(), vfs, index, indexed: Watermark::new(indexed.0) }
+    pub fn new(
+        name: impl Into<String>,
+        vfs: Arc<Vfs>,
+        index: Arc<Index>,
+        indexed: svcfs_base::Seq,
+        usage: Usage,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            vfs,
+            index,
+            indexed: Watermark::new(indexed.0),
+            usage,
+            health: health::Kept::default(),
+        }
     }
 }
 
@@ -113,6 +133,14 @@ impl<'a> Cx<'a> {
             );
         }
         &self.space.index
+    }
+    /// What readers asked for, up to this moment.
+    ///
+    /// # Errors
+    /// When the counts cannot be written.
+    pub fn usage(&self) -> Result<&Usage, Fault> {
+        self.space.usage.write(self.now())?;
+        Ok(&self.space.usage)
     }
     /// The present moment.
     pub fn now(&self) -> Timestamp {

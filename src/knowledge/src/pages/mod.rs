@@ -4,6 +4,7 @@
 
 mod operations;
 mod peek;
+mod templates;
 #[cfg(test)]
 mod tests;
 
@@ -30,7 +31,7 @@ fn file(cx: &Cx<'_>, path: &TreePath) -> Result<File, Fault> {
 }
 
 /// The link a caller means: `name`, `name#heading`, `[[name|label]]`, or an embed of these. None when it is no link.
-fn link_of(written: &str) -> Option<Link> {
+pub(crate) fn link_of(written: &str) -> Option<Link> {
     let written = written.trim();
     let whole = if written.starts_with("[[") || written.starts_with("![[") {
         Cow::Borrowed(written)

@@ -11,6 +11,7 @@ use svcfs_text::sections::{Select, section};
 use svcfs_text::{Heading, headings};
 
 use super::peek::{self, Glance};
+use super::templates;
 use crate::kernel::{Area, Cx, Entry, Operation, Route};
 
 /// The operations of this area.
@@ -18,6 +19,8 @@ pub const AREA: Area = Area {
     title: "Pages",
     operations: &[
         Entry::of::<Toc>(),
+        Entry::of::<Templates>(),
+        Entry::of::<Template>(),
         Entry::of::<ResolveLinks>(),
         Entry::of::<Peek>(),
         Entry::of::<Section>(),
@@ -45,6 +48,66 @@ impl Operation for Toc {
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Heading>, Fault> {
         let file = super::file(cx, &self.path)?;
         Ok(headings::headings(&super::text(&file)))
+    }
+}
+
+/// List the templates a page can be begun from
+///
+/// Templates are the files of `.svc/templates`. With `name`, that template with its text.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Templates {
+    /// A template to show whole, such as `meeting`
+    #[serde(default)]
+    pub name: Option<String>,
+}
+
+/// The templates, or one of them.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum TemplatesFound {
+    /// The names of all, in order
+    Names(Vec<String>),
+    /// The one asked for
+    One(TemplateText),
+}
+
+/// A template and its text.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TemplateText {
+    /// Its name: that of its file, without `.md`
+    pub name: String,
+    /// Its text, frontmatter included
+    pub content: String,
+}
+
+impl Operation for Templates {
+    const NAME: &'static str = "templates";
+    const HTTP: &'static [Route] = &[Route::get("/templates")];
+    type Output = TemplatesFound;
+    fn run(self, cx: &Cx<'_>) -> Result<TemplatesFound, Fault> {
+        match self.name {
+            None => Ok(TemplatesFound::Names(templates::names(cx)?)),
+            Some(name) => Ok(TemplatesFound::One(templates::template(cx, &name)?)),
+        }
+    }
+}
+
+/// Read a template, to begin a new page with
+///
+/// The answer over HTTP is the text itself.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Template {
+    /// Its name, such as `meeting`
+    #[schemars(example = &"meeting")]
+    pub name: String,
+}
+
+impl Operation for Template {
+    const NAME: &'static str = "template";
+    const HTTP: &'static [Route] = &[Route::get("/template").text("content", "text/markdown; charset=utf-8")];
+    type Output = TemplateText;
+    fn run(self, cx: &Cx<'_>) -> Result<TemplateText, Fault> {
+        templates::template(cx, &self.name)
     }
 }
 

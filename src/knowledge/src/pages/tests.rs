@@ -124,3 +124,28 @@ fn lint_answers_with_a_list_and_content_wins_over_path() {
     assert_eq!(space.refusal("lint", json!({ "path": "x.md" })), (404, "file not found: x.md".to_owned()));
     assert_eq!(space.refusal("lint", json!({})), (400, "path or content is required".to_owned()));
 }
+
+#[test]
+fn templates_are_the_pages_of_their_folder() {
+    let space = TestSpace::with(
+        "",
+        &[
+            (".svc/templates/meeting.md", "---\ntitle: Meeting\n---\n"),
+            (".svc/templates/decision.md", "# Decision\n"),
+            (".svc/templates/notes.txt", "no page"),
+            (".svc/templates/deep/inside.md", "not listed"),
+        ],
+    );
+    assert_eq!(space.get("templates", json!({})), json!(["decision", "meeting"]));
+    let meeting = json!({ "name": "meeting", "content": "---\ntitle: Meeting\n---\n" });
+    assert_eq!(space.get("templates", json!({ "name": "meeting" })), meeting);
+    assert_eq!(space.get("template", json!({ "name": "meeting.md" })), meeting);
+    assert_eq!(TestSpace::new().get("templates", json!({})), json!([]));
+    let unknown = space.refusal("template", json!({ "name": "party" }));
+    assert_eq!(unknown, (404, "template not found: party; there are: decision, meeting".to_owned()));
+    for name in ["", ".md", "../../index", "deep/inside", "..", ".hidden", "a\\b", "a\0b"] {
+        let (status, why) = space.refusal("template", json!({ "name": name }));
+        assert_eq!(status, 400, "{name:?}: {why}");
+    }
+    assert_eq!(space.refusal("template", json!({})).0, 400);
+}

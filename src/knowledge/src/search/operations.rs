@@ -10,6 +10,7 @@ use svcfs_index::{AnswerLimit, Condition, Hit, MetaQuery, MetaRow, SearchQuery, 
 
 use super::{suggest, words};
 use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::usage;
 
 /// The operations of this area.
 pub const AREA: Area = Area {
@@ -83,7 +84,7 @@ impl Operation for Search {
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
     type Output = Vec<Found>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Found>, Fault> {
-        let threshold = self.suggest_threshold;
+        let (threshold, asked) = (self.suggest_threshold, self.q.clone());
         let query = SearchQuery {
             q: question(self.q)?,
             limit: self.limit,
@@ -96,6 +97,7 @@ impl Operation for Search {
             },
         };
         let suggest::Answer { hits, instead } = suggest::search(cx.index(), query, threshold)?;
+        usage::searched(cx, &asked, "search", !hits.is_empty() && instead.is_none());
         let found = |hit: Hit| Found {
             path: hit.path,
             title: hit.title,
@@ -176,7 +178,9 @@ impl Operation for SearchVerified {
             score: hit.score,
             trust: Trust { status: hit.status, source_of_truth: hit.source_of_truth },
         };
-        Ok(cx.index().search(&query)?.into_iter().map(found).collect())
+        let hits = cx.index().search(&query)?;
+        usage::searched(cx, &query.q, "verified", !hits.is_empty());
+        Ok(hits.into_iter().map(found).collect())
     }
 }
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use svcfs_base::Seq;
 use svcfs_index::{Entry, Index};
+use svcfs_store::Usage;
 use svcfs_work::{Next, Stop, Task};
 
 use super::{Indexer, reindex};
@@ -191,7 +192,8 @@ fn links_to_pages_are_not_pages() {
 
 /// The same tree with an index of its own, so that a test makes the indexer's steps itself.
 fn beside(space: &TestSpace, index: Index) -> Arc<Space> {
-    Arc::new(Space::new("beside", Arc::clone(&space.space().vfs), Arc::new(index), Seq(0)))
+    let usage = Usage::open(&space.root().join(".svc/state/beside.db")).unwrap();
+    Arc::new(Space::new("beside", Arc::clone(&space.space().vfs), Arc::new(index), Seq(0), usage))
 }
 
 fn run(space: &Arc<Space>) {

@@ -12,18 +12,16 @@ use std::time::Duration;
 use svcfs_base::{Clock, Fault, Kind, Seq};
 use svcfs_config::{Settings, Versioning};
 use svcfs_index::Index;
+use svcfs_store::{StatePaths, Usage};
 use svcfs_vfs::{Commits, Options, Strategy, Vfs};
 pub use svcfs_vfs::{OnProgress, Progress};
 use svcfs_work::{Signal, Supervisor};
 
+use crate::health::Janitor;
 use crate::kernel::Space;
 use crate::lint::LintGate;
 use crate::search::Indexer;
-
-/// Where the index of a space lies below its root; it can be deleted at any time.
-const INDEX_FILE: &str = ".svc/state/index.db";
-/// Where its log lies, in whose positions the index counts how far it has read.
-const LOG_FILE: &str = ".svc/state/log.db";
+use crate::usage::Writer;
 
 /// What a space is opened with.
 pub struct Opening {
@@ -46,8 +44,9 @@ pub struct Opening {
 /// Those of [`Vfs::open`]; `Unavailable` when the index cannot be made.
 pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> {
     let Opening { name, root, clock, watch, progress } = opening;
-    let index_file = root.join(INDEX_FILE);
-    if index_file.exists() && !root.join(LOG_FILE).exists() {
+    let paths = StatePaths::of(&root);
+    let index_file = paths.index();
+    if index_file.exists() && !paths.log().exists() {
         // The log will be made again from git, with positions of its own: those of the old one mean nothing any more. Said before
         // there is a new log, so that a crash in between changes nothing.
         Index::open(&index_file)?.ingest(&[], Seq(0))?;
@@ -66,7 +65,8 @@ pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> 
     // An index that is ahead of the feed is of another life of this root: the indexer reads the whole tree again.
     let known = index.cursor()?;
     let indexed = if known > vfs.feed().last() { Seq(0) } else { known };
-    Ok(Arc::new(Space::new(name, vfs, Arc::new(index), indexed)))
+    let usage = Usage::open(&paths.usage())?;
+    Ok(Arc::new(Space::new(name, vfs, Arc::new(index), indexed, usage)))
 }
 
 /// When accepted changes become commits, by the settings.
@@ -102,4 +102,20 @@ pub fn start(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
     supervisor
         .start(Indexer::new(Arc::clone(space)), changed)
         .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").caused_by(error))
+}
+
+/// Starts what a space needs while it is served, beside [`start`]: the janitor, and the writer of what readers ask for.
+///
+/// # Errors
+/// As [`start`].
+pub fn attend(
+    space: &Arc<Space>,
+    clock: Arc<dyn Clock>,
+    settings: &Settings,
+    supervisor: &Supervisor,
+) -> Result<(), Fault> {
+    let begun = supervisor
+        .start(Janitor::new(Arc::clone(space), Arc::clone(&clock), settings.janitor.clone()), Signal::new())
+        .and_then(|()| supervisor.start(Writer::new(Arc::clone(space), clock), Signal::new()));
+    begun.map_err(|error| Fault::new(Kind::Internal, "a background task could not be started").caused_by(error))
 }

@@ -12,7 +12,7 @@ use svcfs_config::{Config, Overrides, Settings};
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
 
-use super::{Opening, open, start};
+use super::{Opening, attend, open, start};
 use crate::CATALOGUE;
 use crate::kernel::{Cx, Server, Space};
 
@@ -96,6 +96,7 @@ impl TestSpace {
         let space = open(opening, &settings).unwrap();
         let supervisor = Supervisor::new();
         start(&space, &supervisor).unwrap();
+        attend(&space, clock.clone(), &settings, &supervisor).unwrap();
         Self { server: Server::new(space, clock, settings), supervisor, root }
     }
 

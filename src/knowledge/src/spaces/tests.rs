@@ -9,7 +9,7 @@ use crate::CATALOGUE;
 fn a_space_keeps_its_state_out_of_its_history() {
     let space = TestSpace::new();
     space.put("a.md", "a\n");
-    assert!(space.root().join(super::INDEX_FILE).is_file());
+    assert!(svcfs_store::StatePaths::of(space.root()).index().is_file());
     let changes = space.get("changes", json!({}));
     assert!(!changes.to_string().contains("index.db"), "{changes}");
 }

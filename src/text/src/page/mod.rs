@@ -67,7 +67,9 @@ impl<'a> Page<'a> {
     }
 }
 
-fn tags(frontmatter: &Frontmatter) -> Vec<String> {
+/// The tags a frontmatter gives its page: `tags`, `topics` and `labels`, without `#`, each once.
+#[must_use]
+pub fn tags(frontmatter: &Frontmatter) -> Vec<String> {
     let mut tags = Vec::new();
     for key in TAG_KEYS {
         let is_text = frontmatter.map.get(key).is_some_and(Value::is_string);

@@ -1,0 +1,56 @@
+//! The task that looks through the tree from time to time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use svcfs_base::Clock;
+use svcfs_config::JanitorSettings;
+use svcfs_work::{Failure, Next, Stop, Task};
+
+use super::survey::{Pace, survey};
+use crate::kernel::Space;
+
+/// Looks through the tree of one space, in slices with rests between them, and keeps what it found for whoever asks.
+pub struct Janitor {
+    space: Arc<Space>,
+    clock: Arc<dyn Clock>,
+    settings: JanitorSettings,
+    /// Whether the server started just now, so that the first scan is due an interval later.
+    has_just_started: bool,
+}
+
+/// How long the first look waits for the index to have read the tree, before it asks again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl Janitor {
+    /// The janitor of a space.
+    pub fn new(space: Arc<Space>, clock: Arc<dyn Clock>, settings: JanitorSettings) -> Self {
+        let has_just_started = !settings.startup_scan;
+        Self { space, clock, settings, has_just_started }
+    }
+}
+
+impl Task for Janitor {
+    const NAME: &'static str = "janitor";
+    fn step(&mut self, stop: &Stop) -> Result<Next, Failure> {
+        let next = self.settings.interval.map_or(Next::WhenSignalled, Next::After);
+        if std::mem::take(&mut self.has_just_started) {
+            return Ok(next);
+        }
+        if !self.space.indexed.wait(self.space.vfs.feed().last().0, PATIENCE) {
+            return Ok(Next::Now);
+        }
+        let Some(found) = survey(&self.space, self.clock.now(), self.settings.stale_days, Pace::Resting(stop))? else {
+            return Ok(Next::Now);
+        };
+        tracing::info!(
+            space = self.space.name,
+            pages = found.scanned,
+            healthy = found.healthy,
+            findings = found.findings.len(),
+            "looked through the tree"
+        );
+        self.space.health.keep(found);
+        Ok(next)
+    }
+}

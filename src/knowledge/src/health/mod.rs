@@ -1,0 +1,21 @@
+//! How a tree is doing: what is out of date, cut off, broken, empty, said twice or disputed (contract 4.16).
+//!
+//! One rule: a finding is what the text of the pages says, never a guess about its meaning. Whoever mends the text is rid of it.
+
+mod disputes;
+mod findings;
+mod janitor;
+mod operations;
+mod page;
+mod review;
+mod survey;
+#[cfg(test)]
+mod tests;
+
+pub use disputes::{Dispute, disputes};
+pub use findings::{Finding, FindingKind, Severity};
+pub use janitor::Janitor;
+pub use operations::AREA;
+pub use page::{PageHealth, page_health};
+pub use review::{Overdue, Review, overdue};
+pub use survey::{Kept, Survey};

@@ -1,0 +1,252 @@
+//! The wire shapes of health.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use svcfs_base::{Fault, Limit, Timestamp, TreePath};
+use svcfs_work::Lane;
+
+use super::disputes::Dispute;
+use super::findings::{Finding, FindingKind};
+use super::page::PageHealth;
+use super::review::{Overdue, Review};
+use super::survey::Survey;
+use crate::kernel::{Area, Cx, Entry, Operation, Route};
+
+/// The operations of this area.
+pub const AREA: Area = Area {
+    title: "Health",
+    operations: &[
+        Entry::of::<Analytics>(),
+        Entry::of::<HealthCheck>(),
+        Entry::of::<Stale>(),
+        Entry::of::<Contradictions>(),
+        Entry::of::<Janitor>(),
+    ],
+};
+
+/// Days of a hundred years: more than any page waits for its review.
+const MOST_DAYS: u32 = 36_500;
+
+/// After how many days a page that was `reviewed` is due again.
+fn stale_days(cx: &Cx<'_>, field: &str, asked: Option<u32>) -> Result<u32, Fault> {
+    match asked {
+        Some(days) if !(1..=MOST_DAYS).contains(&days) => {
+            Err(Fault::invalid(field, format_args!("{days} is out of range; 1 to {MOST_DAYS} days are allowed")))
+        }
+        Some(days) => Ok(days),
+        None => Ok(cx.settings().janitor.stale_days),
+    }
+}
+
+/// Check how one page is doing
+///
+/// Issues are of the types `stale`, `orphan`, `broken_link`, `empty`, `missing_frontmatter` and `contradiction`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct HealthCheck {
+    /// Which page
+    #[schemars(example = "index.md")]
+    pub path: TreePath,
+}
+
+impl Operation for HealthCheck {
+    const NAME: &'static str = "health_check";
+    const HTTP: &'static [Route] = &[Route::get("/health-check")];
+    const TOOL: bool = true;
+    type Output = PageHealth;
+    fn run(self, cx: &Cx<'_>) -> Result<PageHealth, Fault> {
+        super::page_health(cx, self.path)
+    }
+}
+
+/// List the pages whose day of review is past, longest first
+///
+/// The day is `review-by` of the frontmatter, else `next-review`; of a page that only says when it was `reviewed` (or
+/// `last-reviewed`), that day and `days` more. Pages whose `status` is `archived` or `deprecated` are left out.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Stale {
+    /// After how many days a page that was reviewed is due again, 1 to 36500; `janitor.stale_days` of the settings when absent
+    #[serde(default)]
+    pub days: Option<u32>,
+}
+
+impl Operation for Stale {
+    const NAME: &'static str = "stale";
+    const HTTP: &'static [Route] = &[Route::get("/stale")];
+    type Output = Vec<Overdue>;
+    fn run(self, cx: &Cx<'_>) -> Result<Vec<Overdue>, Fault> {
+        let days = stale_days(cx, "days", self.days)?;
+        super::overdue(cx.index(), &Review::at(cx.now(), days))
+    }
+}
+
+/// List the pages that cannot both be right
+///
+/// Pages that say of the same tag that they are its `source-of-truth`, and pages that name another one in `contradicts`. Pages whose
+/// `status` is `archived`, `deprecated`, `outdated` or `superseded` dispute nothing.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Contradictions {
+    /// Only what this page is a part of
+    #[serde(default)]
+    pub path: Option<TreePath>,
+}
+
+impl Operation for Contradictions {
+    const NAME: &'static str = "contradictions";
+    const HTTP: &'static [Route] = &[Route::get("/contradictions")];
+    type Output = Vec<Dispute>;
+    fn run(self, cx: &Cx<'_>) -> Result<Vec<Dispute>, Fault> {
+        let mut found = super::disputes(cx.index())?;
+        if let Some(path) = self.path {
+            found.retain(|dispute| dispute.pages.contains(&path));
+        }
+        Ok(found)
+    }
+}
+
+/// Look through the whole tree for what its readers would want mended
+///
+/// Counts of each kind of finding, the findings themselves, errors first, and what to do. The answer is kept until the tree changes.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Janitor {
+    /// After how many days a page that was `reviewed` is due again, 1 to 36500; `janitor.stale_days` of the settings when absent
+    #[serde(default)]
+    pub stale_days: Option<u32>,
+    /// Findings in the answer
+    #[serde(default)]
+    pub limit: Limit<50, 1000>,
+}
+
+/// How a tree is doing.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TreeHealth {
+    /// Pages past their day of review
+    pub stale: usize,
+    /// Pages that no other page links to
+    pub orphans: usize,
+    /// Links that lead nowhere
+    pub broken_links: usize,
+    /// Pages with nothing but frontmatter
+    pub empty: usize,
+    /// Pages without frontmatter that can be read
+    pub missing_frontmatter: usize,
+    /// Pages that share their title with another
+    pub duplicates: usize,
+    /// Pages that dispute the truth with another
+    pub contradictions: usize,
+    /// What to do, the worst first; empty when nothing is wrong
+    pub recommendations: Vec<String>,
+    /// Pages looked at
+    pub scanned: usize,
+    /// Pages without a finding
+    pub healthy: usize,
+    /// When the tree was looked through
+    pub timestamp: Timestamp,
+    /// The findings, errors before warnings and notes, at most `limit` of them
+    pub issues: Vec<Finding>,
+}
+
+impl Operation for Janitor {
+    const NAME: &'static str = "janitor";
+    const HTTP: &'static [Route] = &[Route::get("/janitor")];
+    const LANE: Lane = Lane::Slow;
+    type Output = TreeHealth;
+    fn run(self, cx: &Cx<'_>) -> Result<TreeHealth, Fault> {
+        let days = stale_days(cx, "stale_days", self.stale_days)?;
+        let found = looked(cx, days)?;
+        let mut kinds = FindingKind::ALL;
+        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.severity()));
+        let of = |kind| if kind == FindingKind::BrokenLink { found.broken_links } else { found.count(kind) };
+        let advice = kinds.into_iter().map(|kind| (kind, of(kind))).filter(|(_, count)| *count > 0);
+        let recommendations = advice.map(|(kind, count)| kind.advice(count)).collect();
+        let mut issues: Vec<&Finding> = found.findings.iter().collect();
+        issues.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        issues.truncate(self.limit.get());
+        Ok(TreeHealth {
+            stale: found.count(FindingKind::Stale),
+            orphans: found.count(FindingKind::Orphan),
+            broken_links: found.broken_links,
+            empty: found.count(FindingKind::Empty),
+            missing_frontmatter: found.count(FindingKind::MissingFrontmatter),
+            duplicates: found.count(FindingKind::Duplicate),
+            contradictions: found.count(FindingKind::Contradiction),
+            recommendations,
+            scanned: found.scanned,
+            healthy: found.healthy,
+            timestamp: found.made,
+            issues: issues.into_iter().cloned().collect(),
+        })
+    }
+}
+
+/// The tree, looked through as the caller's own writes left it.
+fn looked(cx: &Cx<'_>, stale_days: u32) -> Result<std::sync::Arc<Survey>, Fault> {
+    cx.index();
+    cx.space.health.now(cx.space, cx.now(), stale_days)
+}
+
+/// See how the whole tree is doing, in numbers
+///
+/// `link_coverage_pct` is the share of links that lead somewhere: 100 when all do, and when there are none.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Analytics {
+    /// Pages in `recently_updated`
+    #[serde(default)]
+    pub limit: Limit<10, 100>,
+}
+
+/// A tree in numbers.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct TreeNumbers {
+    /// Pages there are
+    pub total_pages: usize,
+    /// Pages past their day of review
+    pub stale_pages: usize,
+    /// Pages that no other page links to
+    pub orphan_pages: usize,
+    /// Links that lead nowhere
+    pub broken_links: usize,
+    /// Pages with nothing but frontmatter
+    pub empty_pages: usize,
+    /// Pages without frontmatter that can be read
+    pub pages_without_frontmatter: usize,
+    /// Of all links to files of the tree, how many percent lead somewhere
+    pub link_coverage_pct: f64,
+    /// The pages that were changed last, newest first
+    pub recently_updated: Vec<Updated>,
+}
+
+/// A page and its last change.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Updated {
+    /// Which page
+    pub path: TreePath,
+    /// When it was changed last
+    pub updated: Timestamp,
+}
+
+impl Operation for Analytics {
+    const NAME: &'static str = "analytics";
+    const HTTP: &'static [Route] = &[Route::get("/analytics")];
+    const TOOL: bool = true;
+    const LANE: Lane = Lane::Slow;
+    type Output = TreeNumbers;
+    fn run(self, cx: &Cx<'_>) -> Result<TreeNumbers, Fault> {
+        let found = looked(cx, cx.settings().janitor.stale_days)?;
+        let newest = cx.space.index.newest(self.limit.get())?;
+        Ok(TreeNumbers {
+            total_pages: found.scanned,
+            stale_pages: found.count(FindingKind::Stale),
+            orphan_pages: found.count(FindingKind::Orphan),
+            broken_links: found.broken_links,
+            empty_pages: found.count(FindingKind::Empty),
+            pages_without_frontmatter: found.count(FindingKind::MissingFrontmatter),
+            link_coverage_pct: percent(found.links - found.broken_links, found.links),
+            recently_updated: newest.into_iter().map(|(path, updated)| Updated { path, updated }).collect(),
+        })
+    }
+}
+
+/// A share in percent, with one decimal.
+fn percent(part: usize, whole: usize) -> f64 {
+    if whole == 0 { 100.0 } else { (part as f64 * 1000.0 / whole as f64).round() / 10.0 }
+}

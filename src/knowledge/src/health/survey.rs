@@ -1,0 +1,262 @@
+//! The whole tree looked through.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use svcfs_base::{Door, Fault, Kind, Seq, Timestamp, TreePath};
+use svcfs_index::{OutLink, Surveyed};
+use svcfs_text::links::{LinkKind, candidates};
+use svcfs_vfs::EntryKind;
+use svcfs_work::Stop;
+
+use super::findings::{Finding, FindingKind};
+use super::{Review, disputes};
+use crate::kernel::Space;
+
+/// Pages read in one slice; between slices writers and other questions come first.
+const SLICE: usize = 500;
+/// Pages that nobody needs to link to: readers begin there.
+const ENTRANCES: [&str; 4] = ["index.md", "SCHEMA.md", "log.md", "README.md"];
+
+/// What a look through a whole tree found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Survey {
+    /// The state of the index it saw.
+    pub at: Seq,
+    /// When it was made.
+    pub made: Timestamp,
+    /// How reviews were judged: after how many days a page that was `reviewed` is due again.
+    pub stale_days: u32,
+    /// Pages looked at.
+    pub scanned: usize,
+    /// Pages without any finding.
+    pub healthy: usize,
+    /// Links between pages, and to other files of the tree.
+    pub links: usize,
+    /// Those of them that lead nowhere.
+    pub broken_links: usize,
+    /// Everything found, in path order.
+    pub findings: Vec<Finding>,
+}
+
+impl Survey {
+    /// How many pages have a finding of a kind.
+    pub fn count(&self, kind: FindingKind) -> usize {
+        let pages: HashSet<_> =
+            self.findings.iter().filter(|finding| finding.kind == kind).map(|found| &found.path).collect();
+        pages.len()
+    }
+}
+
+/// Looks through the tree of a space, slice by slice. None when `stop` was asked for before the end.
+///
+/// # Errors
+/// Those of the index and of the tree.
+pub fn survey(space: &Space, now: Timestamp, stale_days: u32, pace: Pace<'_>) -> Result<Option<Survey>, Fault> {
+    let index = &space.index;
+    let at = index.cursor()?;
+    let mut walk = Walk { space, review: Review::at(now, stale_days), found: Found::default() };
+    let mut behind = TreePath::root();
+    loop {
+        let begun = Instant::now();
+        let pages = index.survey(&behind, SLICE)?;
+        let Some(last) = pages.last() else { break };
+        behind = last.path.clone();
+        for page in pages {
+            walk.page(page)?;
+        }
+        if !pace.rest(begun.elapsed()) {
+            return Ok(None);
+        }
+    }
+    for dispute in disputes(index)? {
+        for path in &dispute.pages {
+            let others = dispute.pages.iter().filter(|other| *other != path).cloned().collect();
+            let finding = Finding::new(path.clone(), FindingKind::Contradiction, dispute.details.clone());
+            walk.found.findings.push(finding.about(others));
+        }
+    }
+    let found = walk.found.finished();
+    let ill: HashSet<&TreePath> = found.findings.iter().map(|finding| &finding.path).collect();
+    Ok(Some(Survey {
+        at,
+        made: now,
+        stale_days,
+        scanned: found.scanned,
+        healthy: found.scanned - ill.len(),
+        links: found.links,
+        broken_links: found.broken,
+        findings: found.findings,
+    }))
+}
+
+/// The last look through a tree, kept until the tree is another one.
+#[derive(Default)]
+pub struct Kept {
+    last: Mutex<Option<Arc<Survey>>>,
+    /// Held while somebody looks.
+    looking: Mutex<()>,
+}
+
+impl Kept {
+    /// Keeps a look for whoever asks next.
+    pub fn keep(&self, survey: Survey) {
+        *self.last.lock() = Some(Arc::new(survey));
+    }
+    /// The number of findings of the last look; none before the first.
+    pub fn findings(&self) -> Option<usize> {
+        self.last.lock().as_ref().map(|survey| survey.findings.len())
+    }
+    /// The last look if it saw the tree as it is now, on this day and by this rule; else a new one. Who asks meanwhile waits for it.
+    ///
+    /// # Errors
+    /// As [`survey()`].
+    pub fn now(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<Survey>, Fault> {
+        let _looking = self.looking.lock();
+        let day = |moment: Timestamp| moment.as_second().div_euclid(86_400);
+        let at = space.index.cursor()?;
+        let is_good =
+            |known: &Arc<Survey>| known.at == at && known.stale_days == stale_days && day(known.made) == day(now);
+        if let Some(known) = self.last.lock().as_ref().filter(|known| is_good(known)) {
+            return Ok(Arc::clone(known));
+        }
+        let made = survey(space, now, stale_days, Pace::AtOnce)?;
+        let made = Arc::new(made.ok_or_else(|| Fault::new(Kind::Internal, "a look nobody stops came to no end"))?);
+        *self.last.lock() = Some(Arc::clone(&made));
+        Ok(made)
+    }
+}
+
+/// How a look through the tree takes its time.
+#[derive(Debug, Clone, Copy)]
+pub enum Pace<'a> {
+    /// Somebody waits for the answer.
+    AtOnce,
+    /// In the background: as long a rest after each slice as the slice took, until a stop is asked for.
+    Resting(&'a Stop),
+}
+
+impl Pace<'_> {
+    /// Rests after a slice that took so long; false when it is time to stop.
+    fn rest(self, slice: Duration) -> bool {
+        match self {
+            Self::AtOnce => true,
+            Self::Resting(stop) => {
+                stop.wait(slice);
+                !stop.is_requested()
+            }
+        }
+    }
+}
+
+struct Walk<'a> {
+    space: &'a Space,
+    review: Review,
+    found: Found,
+}
+
+#[derive(Default)]
+struct Found {
+    scanned: usize,
+    links: usize,
+    broken: usize,
+    findings: Vec<Finding>,
+    /// Pages, and those that some other page links to.
+    paths: Vec<TreePath>,
+    linked: HashSet<TreePath>,
+    /// Titles in lower case, with the pages that have them.
+    titles: BTreeMap<String, Vec<TreePath>>,
+}
+
+impl Walk<'_> {
+    fn page(&mut self, page: Surveyed) -> Result<(), Fault> {
+        let Surveyed { path, title, metadata, word_count, modified: _ } = page;
+        let found = &mut self.found;
+        found.scanned += 1;
+        if let Some((due, days)) = self.review.overdue(&metadata) {
+            let message = format!("was to be looked at again by {due}, {days} days ago");
+            found.findings.push(Finding::new(path.clone(), FindingKind::Stale, message));
+        }
+        if word_count == 0 {
+            found.findings.push(Finding::new(path.clone(), FindingKind::Empty, "has no text"));
+        }
+        if metadata.as_object().is_none_or(serde_json::Map::is_empty) {
+            let message = "has no frontmatter that can be read";
+            found.findings.push(Finding::new(path.clone(), FindingKind::MissingFrontmatter, message));
+        }
+        for link in self.space.index.links_out(&path)? {
+            found.links += 1;
+            match &link.resolved {
+                Some(target) => {
+                    if *target != path {
+                        found.linked.insert(target.clone());
+                    }
+                }
+                None if leads_to_file(self.space, &path, &link)? => {}
+                None => {
+                    found.broken += 1;
+                    found.findings.push(broken(&path, &link));
+                }
+            }
+        }
+        found.titles.entry(title.to_lowercase()).or_default().push(path.clone());
+        found.paths.push(path);
+        Ok(())
+    }
+}
+
+/// The finding of a link that leads nowhere.
+pub(super) fn broken(path: &TreePath, link: &OutLink) -> Finding {
+    Finding::new(path.clone(), FindingKind::BrokenLink, format!("links to `{}`, which is not there", link.target))
+}
+
+/// Whether a link that leads to no page gives the address of another file of the tree, such as a picture.
+pub(super) fn leads_to_file(space: &Space, from: &TreePath, link: &OutLink) -> Result<bool, Fault> {
+    let kind = if link.is_wiki { LinkKind::Wiki } else { LinkKind::Markdown };
+    let address = candidates(from.as_str(), kind, &link.target).into_iter().next();
+    let Some(path) = address.and_then(|address| TreePath::parse(&address.text).ok()) else {
+        return Ok(false);
+    };
+    match space.vfs.stat(Door::Internal, &path) {
+        // A markdown link to a folder opens its listing; a wiki link means a page.
+        Ok(attributes) => Ok(attributes.kind != EntryKind::Directory || !link.is_wiki),
+        Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Whether readers begin at a page, so that nobody has to link to it.
+pub(super) fn is_entrance(path: &TreePath) -> bool {
+    ENTRANCES.iter().any(|name| path.name().eq_ignore_ascii_case(name))
+}
+
+impl Found {
+    /// Adds what only shows when every page was seen.
+    fn finished(mut self) -> Self {
+        for path in std::mem::take(&mut self.paths) {
+            if !self.linked.contains(&path) && !is_entrance(&path) {
+                self.findings.push(Finding::new(path, FindingKind::Orphan, "is linked to by no other page"));
+            }
+        }
+        for (_, pages) in std::mem::take(&mut self.titles) {
+            for (place, path) in pages.iter().enumerate().filter(|_| pages.len() > 1) {
+                let others: Vec<TreePath> = pages
+                    .iter()
+                    .enumerate()
+                    .filter(|(other, _)| *other != place)
+                    .map(|(_, path)| path.clone())
+                    .collect();
+                let message = format!(
+                    "has the title of {} other {}",
+                    others.len(),
+                    if others.len() == 1 { "page" } else { "pages" }
+                );
+                self.findings.push(Finding::new(path.clone(), FindingKind::Duplicate, message).about(others));
+            }
+        }
+        self.findings.sort_by(|one, other| (&one.path, one.kind).cmp(&(&other.path, other.kind)));
+        self
+    }
+}

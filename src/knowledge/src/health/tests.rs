@@ -1,0 +1,163 @@
+use serde_json::{Value, json};
+
+use crate::spaces::test_space::TestSpace;
+
+/// Of the pages here some are ill, each in a way of its own. It is 2026-01-01.
+fn space() -> TestSpace {
+    TestSpace::with(
+        "",
+        &[
+            (
+                "index.md",
+                "---\ntitle: Home\n---\n[[good]] [[old]] [[empty]] [there](gone.md) ![p](picture.png) [[nowhere]]\n",
+            ),
+            ("good.md", "---\ntitle: Good\nreview-by: 2026-02-01\n---\nText, see [[index]] and [[put-away]].\n"),
+            ("old.md", "---\ntitle: Old\nreview-by: 2025-12-01\n---\nText.\n"),
+            ("reviewed.md", "---\ntitle: Reviewed\nreviewed: 2025-09-01\n---\nText.\n"),
+            ("put-away.md", "---\ntitle: Put away\nreview-by: 2020-01-01\nstatus: archived\n---\nText.\n"),
+            ("empty.md", "---\ntitle: Empty\n---\n"),
+            ("bare.md", "# Bare\n\nNo frontmatter.\n"),
+            ("twin.md", "---\ntitle: GOOD\n---\nText.\n"),
+            ("truth/a.md", "---\ntitle: A\nsource-of-truth: true\ntags: [Deploy, x]\n---\nBy hand.\n"),
+            ("truth/b.md", "---\ntitle: B\nsource-of-truth: true\ntags: deploy\n---\nBy robot.\n"),
+            ("truth/c.md", "---\ntitle: C\ncontradicts: \"[[a]]\"\n---\nNot at all.\n"),
+            ("picture.png", "not really"),
+        ],
+    )
+}
+
+fn messages(answer: &Value, path: &str) -> Vec<String> {
+    let issues = answer["issues"].as_array().unwrap().iter().filter(|issue| issue["path"] == path);
+    issues.map(|issue| format!("{}: {}", issue["kind"].as_str().unwrap(), issue["message"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn a_look_through_the_tree_finds_what_is_wrong_and_says_what_to_do() {
+    let found = space().get("janitor", json!({}));
+    let count = |name: &str| found[name].as_u64().unwrap();
+    assert_eq!((count("scanned"), count("healthy")), (11, 1), "{found}");
+    assert_eq!((count("stale"), count("broken_links"), count("empty"), count("missing_frontmatter")), (2, 2, 1, 1));
+    assert_eq!((count("duplicates"), count("contradictions")), (2, 3));
+    // Nobody's text links to these; `contradicts` is no link, and nobody has to link to an index.
+    assert_eq!(count("orphans"), 6);
+    assert_eq!(
+        messages(&found, "index.md"),
+        ["broken_link: links to `gone.md`, which is not there", "broken_link: links to `nowhere`, which is not there"]
+    );
+    assert_eq!(messages(&found, "empty.md"), ["empty: has no text"]);
+    assert_eq!(messages(&found, "good.md"), ["duplicate: has the title of 1 other page"]);
+    let advice = found["recommendations"].as_array().unwrap();
+    assert_eq!(advice.len(), 7);
+    assert_eq!(advice[0], "2 links lead nowhere: mend the target, or write the page");
+    let few = space().get("janitor", json!({ "limit": 2 }));
+    let kinds: Vec<&Value> = few["issues"].as_array().unwrap().iter().map(|issue| &issue["severity"]).collect();
+    assert_eq!(kinds, ["error", "error"], "the worst come first");
+}
+
+#[test]
+fn a_look_is_kept_until_the_tree_changes() {
+    let space = space();
+    let first = space.get("janitor", json!({}));
+    assert_eq!(first["timestamp"], space.get("janitor", json!({}))["timestamp"]);
+    space.put("gone.md", "---\ntitle: Back\n---\n[[index]]\n");
+    let then = space.get("janitor", json!({}));
+    assert_ne!(first["timestamp"], then["timestamp"]);
+    assert_eq!((&first["broken_links"], &then["broken_links"]), (&json!(2), &json!(1)));
+    // Another rule is another question.
+    assert_eq!(space.get("janitor", json!({ "stale_days": 1000 }))["stale"], 1);
+}
+
+#[test]
+fn a_tree_in_numbers() {
+    let space = space();
+    let found = space.get("analytics", json!({ "limit": 1 }));
+    assert_eq!(found["total_pages"], 11);
+    assert_eq!(found["orphan_pages"], 6);
+    assert_eq!(found["pages_without_frontmatter"], 1);
+    // Of `index` six, of `good` two; two of all lead nowhere.
+    assert_eq!(found["link_coverage_pct"], 75.0);
+    assert_eq!(found["recently_updated"].as_array().unwrap().len(), 1);
+    space.put("good.md", "---\ntitle: Good\n---\nText.\n");
+    let newest = space.get("analytics", json!({ "limit": 1 }));
+    assert_eq!(newest["recently_updated"][0]["path"], "good.md");
+    let nothing = TestSpace::new().get("analytics", json!({}));
+    assert_eq!((&nothing["total_pages"], &nothing["link_coverage_pct"]), (&json!(0), &json!(100.0)));
+}
+
+#[test]
+fn pages_past_their_day_are_listed_longest_first() {
+    let space = space();
+    let listed = json!([
+        { "path": "old.md", "title": "Old", "review_by": "2025-12-01", "days_overdue": 31 },
+        { "path": "reviewed.md", "title": "Reviewed", "review_by": "2025-11-30", "days_overdue": 32 },
+    ]);
+    let mut longest_first = listed.as_array().unwrap().clone();
+    longest_first.reverse();
+    assert_eq!(space.get("stale", json!({})), Value::from(longest_first));
+    let patient = space.get("stale", json!({ "days": 200 }));
+    assert_eq!(patient, json!([listed[0]]));
+    space.put("old.md", "---\ntitle: Old\nnext-review: 2026-01-01T09:00:00Z\n---\nLooked at.\n");
+    assert_eq!(space.get("stale", json!({ "days": 200 })), json!([]), "a day is past when it is over");
+    space.put("old.md", "---\ntitle: Old\nnext-review: soon\n---\nLooked at.\n");
+    assert_eq!(space.get("stale", json!({ "days": 200 })), json!([]), "what is no date says nothing");
+    for days in [json!(0), json!(40_000)] {
+        let (status, why) = space.refusal("stale", json!({ "days": days }));
+        assert_eq!(status, 400, "{why}");
+        assert!(why.contains("`days`") && why.contains("1 to 36500"), "{why}");
+    }
+}
+
+#[test]
+fn pages_that_cannot_both_be_right_are_named_with_what_they_claim() {
+    let space = space();
+    let truth = json!({
+        "pages": ["truth/a.md", "truth/b.md"],
+        "claim": "source of truth for `deploy`",
+        "details": "2 pages with the tag `deploy` say `source-of-truth: true`",
+    });
+    let said = json!({
+        "pages": ["truth/a.md", "truth/c.md"],
+        "claim": "contradicts",
+        "details": "`truth/c.md` says that it contradicts `truth/a.md`",
+    });
+    assert_eq!(space.get("contradictions", json!({})), json!([said, truth]));
+    assert_eq!(space.get("contradictions", json!({ "path": "truth/b.md" })), json!([truth]));
+    assert_eq!(space.get("contradictions", json!({ "path": "nowhere.md" })), json!([]));
+    space.put("truth/b.md", "---\nsource-of-truth: true\ntags: deploy\nstatus: Deprecated\n---\nBy robot.\n");
+    assert_eq!(space.get("contradictions", json!({})), json!([said]));
+}
+
+#[test]
+fn a_page_is_told_everything_about_itself() {
+    let space = space();
+    let found = space.get("health_check", json!({ "path": "index.md" }));
+    assert_eq!((&found["link_count"], &found["backlink_count"]), (&json!(6), &json!(1)));
+    assert_eq!(found["issues"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        found["issues"][0],
+        json!({ "type": "broken_link", "message": "links to `gone.md`, which is not there" })
+    );
+    let kinds = |path: &str| -> Vec<Value> {
+        let issues = space.get("health_check", json!({ "path": path }))["issues"].as_array().unwrap().clone();
+        issues.into_iter().map(|issue| issue["type"].clone()).collect()
+    };
+    assert_eq!(kinds("reviewed.md"), ["stale", "orphan"]);
+    assert_eq!(kinds("truth/a.md"), ["orphan", "contradiction", "contradiction"]);
+    assert_eq!(kinds("bare.md"), ["orphan", "missing_frontmatter"]);
+    assert_eq!(kinds("good.md"), [] as [Value; 0]);
+    assert_eq!(space.refusal("health_check", json!({ "path": "x.md" })), (404, "file not found: x.md".to_owned()));
+    assert_eq!(space.refusal("health_check", json!({})).0, 400);
+}
+
+#[test]
+fn the_janitor_looks_when_the_server_starts_if_it_is_told_to() {
+    let space = TestSpace::with("[janitor]\nstartup_scan = true\n", &[("a.md", "[[nowhere]]\n")]);
+    let begun = std::time::Instant::now();
+    while space.space().health.findings().is_none() {
+        assert!(begun.elapsed().as_secs() < 20, "the janitor does not look");
+        std::thread::yield_now();
+    }
+    // Broken link, no frontmatter, nobody's link.
+    assert_eq!(space.space().health.findings(), Some(3));
+    assert_eq!(TestSpace::new().space().health.findings(), None);
+}

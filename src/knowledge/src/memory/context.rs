@@ -1,0 +1,37 @@
+//! What an agent reads first.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use svcfs_base::{Fault, Kind, TreePath};
+
+use crate::files;
+use crate::kernel::Cx;
+
+/// The three pages that tell how a tree is meant (contract 2.1); a text is empty when there is no such page.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Context {
+    /// How to work here: `playbook.md`
+    pub playbook: String,
+    /// What kinds of pages there are: `SCHEMA.md`
+    pub schema: String,
+    /// Where to begin reading: `index.md`
+    pub index: String,
+}
+
+/// Reads them: each from `.svc/`, else from the root (gaps.md D19).
+///
+/// # Errors
+/// Those of reading a file that is there.
+pub fn context(cx: &Cx<'_>) -> Result<Context, Fault> {
+    Ok(Context { playbook: page(cx, "playbook.md")?, schema: page(cx, "SCHEMA.md")?, index: page(cx, "index.md")? })
+}
+
+fn page(cx: &Cx<'_>, name: &str) -> Result<String, Fault> {
+    for place in [format!(".svc/{name}"), name.to_owned()] {
+        match files::file(cx, &TreePath::parse(&place)?) {
+            Err(fault) if fault.kind() == Kind::NotFound => {}
+            file => return Ok(String::from_utf8_lossy(&file?.content).into_owned()),
+        }
+    }
+    Ok(String::new())
+}

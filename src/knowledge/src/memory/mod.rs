@@ -1,0 +1,14 @@
+//! What agents know of a tree before they read it, and what they remember in it (contract 4.16, gaps.md 4.16).
+//!
+//! One rule: an episode is a page like any other; what makes it one, and what says that it was taken up elsewhere, stands in
+//! frontmatter, so that people and every door can see and change it.
+
+mod context;
+mod operations;
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use context::{Context, context};
+pub use operations::AREA;
+pub use report::{Episode, Report, report};

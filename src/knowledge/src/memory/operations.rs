@@ -1,0 +1,53 @@
+//! The wire shapes of memory.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use svcfs_base::{Fault, TreePath};
+
+use super::context::Context as Pages;
+use super::report::Report;
+use crate::kernel::{Area, Cx, Entry, Operation, Route};
+
+/// The operations of this area.
+pub const AREA: Area = Area { title: "Memory", operations: &[Entry::of::<Context>(), Entry::of::<MemoryReport>()] };
+
+/// Read what an agent should know before it works here
+///
+/// The playbook, the schema and the index page, each from `.svc/` or else from the root; empty where there is none.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Context {}
+
+impl Operation for Context {
+    const NAME: &'static str = "context";
+    const HTTP: &'static [Route] = &[Route::get("/context")];
+    const TOOL: bool = true;
+    type Output = Pages;
+    fn run(self, cx: &Cx<'_>) -> Result<Pages, Fault> {
+        super::context(cx)
+    }
+}
+
+/// List the episodes that agents remembered, and those that no page has taken up yet
+///
+/// An episode is a page with `memory_kind: episodic`, or one below the folder of episodes. It counts as taken up when an entry of
+/// some page's `merged-from` names its id or its path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct MemoryReport {
+    /// Folder of episodes; `memory.episodes_path_prefix` of the settings when absent
+    #[serde(default)]
+    pub episodes_prefix: Option<TreePath>,
+}
+
+impl Operation for MemoryReport {
+    const NAME: &'static str = "memory_report";
+    const HTTP: &'static [Route] = &[Route::get("/memory/report")];
+    const TOOL: bool = true;
+    type Output = Report;
+    fn run(self, cx: &Cx<'_>) -> Result<Report, Fault> {
+        let prefix = self.episodes_prefix.unwrap_or_else(|| cx.settings().memory.episodes_path_prefix.clone());
+        if prefix.is_root() {
+            return Err(Fault::invalid("episodes_prefix", "names the whole tree; name a folder such as `episodes`"));
+        }
+        super::report(cx.index(), &prefix)
+    }
+}

@@ -1,0 +1,54 @@
+//! Templates: pages under `.svc/templates` that others are begun from (contract 4.3).
+
+use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_vfs::EntryKind;
+
+use super::operations::TemplateText;
+use crate::kernel::Cx;
+
+/// Where they lie.
+const FOLDER: &str = ".svc/templates";
+
+/// The names of the templates, in order: their files' names without `.md`.
+///
+/// # Errors
+/// `Internal` when the folder cannot be read; a missing one holds none.
+pub fn names(cx: &Cx<'_>) -> Result<Vec<String>, Fault> {
+    let entries = match cx.space.vfs.list(cx.caller.door, &TreePath::parse(FOLDER)?) {
+        Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let files = entries.iter().filter(|entry| entry.attributes.kind == EntryKind::File);
+    let mut names: Vec<String> =
+        files.filter_map(|entry| entry.path.name().strip_suffix(".md")).map(str::to_owned).collect();
+    names.retain(|name| !name.starts_with('.'));
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// A template; its name is taken with `.md` and without.
+///
+/// # Errors
+/// `Invalid` for a name that is none; `NotFound` for an unknown one, naming those there are.
+pub fn template(cx: &Cx<'_>, name: &str) -> Result<TemplateText, Fault> {
+    let stem = name.strip_suffix(".md").unwrap_or(name);
+    if stem.is_empty() || stem.starts_with('.') || stem.contains(['/', '\\']) {
+        return Err(Fault::invalid(
+            "name",
+            format_args!("`{}` is no template's name; use one such as `meeting`", name.escape_debug()),
+        ));
+    }
+    let path = TreePath::parse(&format!("{FOLDER}/{stem}.md"))?;
+    match super::file(cx, &path) {
+        Err(fault) if fault.kind() == Kind::NotFound => {
+            let known = names(cx)?;
+            let known = if known.is_empty() {
+                format!("`{FOLDER}` holds none")
+            } else {
+                format!("there are: {}", known.join(", "))
+            };
+            Err(Fault::not_found(format!("template not found: {stem}; {known}")))
+        }
+        file => Ok(TemplateText { content: super::text(&file?).into_owned(), name: stem.to_owned() }),
+    }
+}

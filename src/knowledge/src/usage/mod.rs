@@ -1,0 +1,53 @@
+//! What readers ask for: which pages they read and what they look for (contract 4.16).
+//!
+//! One rule: counting never makes a reader wait and never makes an answer fail. Counts are written some seconds later by a task.
+
+mod operations;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use svcfs_base::{Clock, TreePath};
+use svcfs_work::{Failure, Next, Stop, Task};
+
+use crate::kernel::{Cx, Space};
+
+pub use operations::AREA;
+
+/// How long counts wait in memory.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Counts a page that was read.
+pub fn viewed(cx: &Cx<'_>, path: &TreePath) {
+    if path.is_page() && !path.is_dotted() {
+        cx.space.usage.viewed(path, cx.caller.door.name(), cx.now());
+    }
+}
+
+/// Counts a search of a kind (`search`, `verified`) and whether it found anything.
+pub fn searched(cx: &Cx<'_>, query: &str, kind: &'static str, has_results: bool) {
+    cx.space.usage.searched(query, kind, has_results, cx.now());
+}
+
+/// The task that writes the counts of one space.
+pub struct Writer {
+    space: Arc<Space>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Writer {
+    /// The writer of a space.
+    pub fn new(space: Arc<Space>, clock: Arc<dyn Clock>) -> Self {
+        Self { space, clock }
+    }
+}
+
+impl Task for Writer {
+    const NAME: &'static str = "usage";
+    fn step(&mut self, _stop: &Stop) -> Result<Next, Failure> {
+        self.space.usage.write(self.clock.now())?;
+        Ok(Next::After(PAUSE))
+    }
+}
