@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{bench, call, completions, doctor, init, mcp, mount, reindex, serve, unmount};
+use crate::commands::{
+    analytics, bench, call, completions, doctor, init, janitor, mcp, mount, reindex, serve, unmount,
+};
 use crate::failure::EXIT_CODES;
 
 const EXAMPLES: &str = "\
@@ -39,6 +41,8 @@ pub enum Command {
     Reindex(reindex::Reindex),
     Doctor(doctor::Doctor),
     Call(call::Call),
+    Janitor(janitor::Janitor),
+    Analytics(analytics::Analytics),
     Mcp(mcp::Mcp),
     Bench(bench::Bench),
     Completions(completions::Completions),

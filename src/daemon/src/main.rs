@@ -6,6 +6,7 @@
 
 mod allocator;
 mod arguments;
+mod asking;
 mod background;
 mod cli;
 mod client;

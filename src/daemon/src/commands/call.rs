@@ -1,32 +1,20 @@
 //! `svcfs call`
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory};
 use serde_json::{Map, Value};
 use svcfs_base::{Caller, ETag, Expect};
-use svcfs_config::{LogOutput, Overrides, Settings};
-use svcfs_knowledge::kernel::{Cx, Entry, Inputs, Space};
-use tracing::level_filters::LevelFilter;
+use svcfs_knowledge::kernel::{Entry, Inputs};
 
+use crate::asking::Whom;
 use crate::cli::Cli;
-use crate::client::{self, Question};
 use crate::failure::{Exit, Failure};
-use crate::presence::{self, Holder, Served};
-use crate::root::{Root, must_be_initialised, settings, whoever};
+use crate::root::whoever;
 use crate::table::table;
-use crate::{arguments, logging, manual, output, progress};
-
-/// How long an index that was left behind may take to catch up before a question is answered.
-const INDEX_PATIENCE: Duration = Duration::from_secs(600);
-
-/// How long a call waits for its turn while other calls have the root, and how often it looks.
-const TURN_PATIENCE: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(20);
+use crate::{arguments, client, manual, output};
 
 /// Longest `--input`, in bytes (gaps.md 4.1: bodies).
 const MAX_INPUT_BYTES: u64 = 110 << 20;
@@ -64,21 +52,14 @@ pub struct Call {
     /// All arguments as one JSON object, `-` for standard input; NAME=VALUE adds to it
     #[arg(long, value_name = "JSON")]
     input: Option<String>,
-    /// Ask the server at this address
-    #[arg(long, value_name = "URL", conflicts_with = "root")]
-    url: Option<String>,
-    /// Directory of the knowledge base
-    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
-    root: PathBuf,
+    #[command(flatten)]
+    whom: Whom,
     /// Author of the commit, when something is changed [default: the login name]
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
     /// Refuse the change unless the page still has this ETag
     #[arg(long, value_name = "ETAG")]
     if_match: Option<String>,
-    /// Which space of the server; its first one when absent
-    #[arg(long, value_name = "NAME")]
-    space: Option<String>,
     /// Print help, of the operation when one is named
     #[arg(short, long)]
     help: bool,
@@ -124,86 +105,11 @@ impl Call {
     }
 
     fn answer(self, entry: &'static Entry, arguments: Map<String, Value>) -> Result<Value, Failure> {
-        let Self { url, root: path, actor, if_match, space, .. } = self;
+        let Self { whom, actor, if_match, .. } = self;
         let caller = whoever(actor.as_deref());
         let expect = if_match.as_deref().map(expectation).transpose()?.unwrap_or_default();
-        let question = |arguments| Question {
-            entry,
-            arguments,
-            actor: caller.actor.as_ref().map(ToString::to_string),
-            if_match: if_match.clone(),
-            space: space.clone(),
-        };
-        if let Some(url) = url {
-            return client::ask(&url, question(arguments));
-        }
-        must_be_initialised(&path)?;
-        let settings = settings(&path, None, Overrides::default())?;
-        let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
-        match reach(&path, &settings)? {
-            Reached::There(url) => client::ask(&url, question(arguments)),
-            Reached::Here(root) => {
-                let asker = Caller { expect, ..caller };
-                let outcome = chosen(&root, space.as_deref()).and_then(|space| {
-                    up_to_date(&root)?;
-                    Ok((entry.call)(arguments.into(), &Cx::new(root.server(), space, &asker))?)
-                });
-                root.close()?;
-                outcome
-            }
-        }
+        whom.ask(entry, arguments, Caller { expect, ..caller }, if_match)
     }
-}
-
-/// Where a root answers.
-enum Reached {
-    /// In this process.
-    Here(Box<Root>),
-    /// At this address.
-    There(String),
-}
-
-/// Opens a root, or finds the server that has it. A holder that can be asked neither now nor later is refused; another call,
-/// or a server that is just starting, is waited for.
-fn reach(path: &Path, settings: &Settings) -> Result<Reached, Failure> {
-    let started = Instant::now();
-    loop {
-        let fault = match Root::open(path, settings.clone(), false) {
-            Ok(root) => return Ok(Reached::Here(Box::new(root))),
-            Err(fault) => fault,
-        };
-        match presence::holder(path, &fault) {
-            None => return Err(fault.into()),
-            Some(Holder { served: Some(Served { url: Some(url), .. }), .. }) => return Ok(Reached::There(url)),
-            Some(Holder { served: None, .. }) if started.elapsed() < TURN_PATIENCE => {
-                // Between two processes there is nothing to wait on that also has a deadline.
-                std::thread::park_timeout(LOOK);
-            }
-            Some(Holder { pid, served: Some(_) | None }) => {
-                let path = path.display();
-                let told =
-                    format!("root `{path}` is used by process {pid}, which does not answer over HTTP; stop it first");
-                return Err(Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told)));
-            }
-        }
-    }
-}
-
-/// The space of a name in this process.
-fn chosen<'r>(root: &'r Root, name: Option<&str>) -> Result<&'r Space, Failure> {
-    let Some(name) = name else {
-        return Ok(root.space());
-    };
-    let missing = || Failure::saying(Exit::Refused, format!("space not found: {}", name.escape_default()));
-    root.server().space(name).map(|space| &**space).ok_or_else(missing)
-}
-
-/// Lets the index catch up. Not for searching only: a rename rewrites the links that the index knows.
-fn up_to_date(root: &Root) -> Result<(), Failure> {
-    let watched = progress::spinner("bringing the index up to date");
-    let caught_up = root.index_to_cursor(INDEX_PATIENCE, || watched.tick());
-    watched.finish_and_clear();
-    Ok(caught_up?)
 }
 
 fn expectation(text: &str) -> Result<Expect, Failure> {

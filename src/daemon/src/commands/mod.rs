@@ -1,10 +1,12 @@
 //! The commands, one file each.
 
+pub mod analytics;
 pub mod bench;
 pub mod call;
 pub mod completions;
 pub mod doctor;
 pub mod init;
+pub mod janitor;
 pub mod mcp;
 pub mod mount;
 pub mod reindex;
@@ -28,6 +30,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Reindex(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Call(command) => command.run(),
+        Command::Janitor(command) => command.run(),
+        Command::Analytics(command) => command.run(),
         Command::Mcp(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Completions(command) => command.run(),

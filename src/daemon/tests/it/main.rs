@@ -8,6 +8,7 @@ mod call;
 mod covering;
 mod fstab;
 mod harness;
+mod health;
 mod init;
 mod mcp;
 mod mounting;

@@ -1,0 +1,124 @@
+//! Asking an operation of whoever has a knowledge base: a server, or this process for the time of one question.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Map, Value};
+use svcfs_base::Caller;
+use svcfs_config::{LogOutput, Overrides, Settings};
+use svcfs_knowledge::kernel::{Cx, Entry, Space};
+use tracing::level_filters::LevelFilter;
+
+use crate::client::{self, Question};
+use crate::failure::{Exit, Failure};
+use crate::presence::{self, Holder, Served};
+use crate::root::{Root, must_be_initialised, settings};
+use crate::{logging, progress};
+
+/// How long an index that was left behind may take to catch up before a question is answered.
+const INDEX_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long a call waits for its turn while other calls have the root, and how often it looks.
+const TURN_PATIENCE: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Which knowledge base is asked.
+#[derive(Debug, Args)]
+pub struct Whom {
+    /// Ask the server at this address
+    #[arg(long, value_name = "URL", conflicts_with = "root")]
+    url: Option<String>,
+    /// Directory of the knowledge base
+    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
+    root: PathBuf,
+    /// Which space of the server; its first one when absent
+    #[arg(long, value_name = "NAME")]
+    space: Option<String>,
+}
+
+impl Whom {
+    /// The exact answer of an operation. A server that has the root is asked over HTTP; else the root is opened for this question.
+    ///
+    /// # Errors
+    /// The operation's own refusal; that nobody can be asked.
+    pub fn ask(
+        self,
+        entry: &'static Entry,
+        arguments: Map<String, Value>,
+        caller: Caller,
+        if_match: Option<String>,
+    ) -> Result<Value, Failure> {
+        let Self { url, root: path, space } = self;
+        let actor = caller.actor.as_ref().map(ToString::to_string);
+        let question = |arguments| Question { entry, arguments, actor, if_match, space: space.clone() };
+        if let Some(url) = url {
+            return client::ask(&url, question(arguments));
+        }
+        must_be_initialised(&path)?;
+        let settings = settings(&path, None, Overrides::default())?;
+        let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
+        match reach(&path, &settings)? {
+            Reached::There(url) => client::ask(&url, question(arguments)),
+            Reached::Here(root) => {
+                let outcome = chosen(&root, space.as_deref()).and_then(|space| {
+                    up_to_date(&root)?;
+                    Ok((entry.call)(arguments.into(), &Cx::new(root.server(), space, &caller))?)
+                });
+                root.close()?;
+                outcome
+            }
+        }
+    }
+}
+
+/// Where a root answers.
+enum Reached {
+    /// In this process.
+    Here(Box<Root>),
+    /// At this address.
+    There(String),
+}
+
+/// Opens a root, or finds the server that has it. A holder that can be asked neither now nor later is refused; another call,
+/// or a server that is just starting, is waited for.
+fn reach(path: &Path, settings: &Settings) -> Result<Reached, Failure> {
+    let started = Instant::now();
+    loop {
+        let fault = match Root::open(path, settings.clone(), false) {
+            Ok(root) => return Ok(Reached::Here(Box::new(root))),
+            Err(fault) => fault,
+        };
+        match presence::holder(path, &fault) {
+            None => return Err(fault.into()),
+            Some(Holder { served: Some(Served { url: Some(url), .. }), .. }) => return Ok(Reached::There(url)),
+            Some(Holder { served: None, .. }) if started.elapsed() < TURN_PATIENCE => {
+                // Between two processes there is nothing to wait on that also has a deadline.
+                std::thread::park_timeout(LOOK);
+            }
+            Some(Holder { pid, served: Some(_) | None }) => {
+                let path = path.display();
+                let told =
+                    format!("root `{path}` is used by process {pid}, which does not answer over HTTP; stop it first");
+                return Err(Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told)));
+            }
+        }
+    }
+}
+
+/// The space of a name in this process.
+fn chosen<'r>(root: &'r Root, name: Option<&str>) -> Result<&'r Space, Failure> {
+    let Some(name) = name else {
+        return Ok(root.space());
+    };
+    let missing = || Failure::saying(Exit::Refused, format!("space not found: {}", name.escape_default()));
+    root.server().space(name).map(|space| &**space).ok_or_else(missing)
+}
+
+/// Lets the index catch up. Not for searching only: a rename rewrites the links that the index knows.
+fn up_to_date(root: &Root) -> Result<(), Failure> {
+    let watched = progress::spinner("bringing the index up to date");
+    let caught_up = root.index_to_cursor(INDEX_PATIENCE, || watched.tick());
+    watched.finish_and_clear();
+    Ok(caught_up?)
+}
