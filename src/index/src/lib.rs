@@ -14,6 +14,7 @@ mod connections;
 mod document;
 mod error;
 mod fingerprint;
+mod graph;
 mod inspection;
 mod links;
 mod meta;
@@ -23,6 +24,7 @@ mod rebuild;
 mod schema;
 mod search;
 mod survey;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -34,8 +36,9 @@ use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 
 pub use error::IndexError;
 pub use fingerprint::{Difference, Divergence, Fingerprint};
+pub use graph::{Graph, GraphPage, Node};
 pub use inspection::Inspected;
-pub use links::{Backlink, OutLink, Resolved};
+pub use links::{Backlink, Following, OutLink, Resolved};
 pub use meta::{Condition, MetaQuery, MetaRow, Order, SortKey};
 pub use pages::{Heading, PageRow};
 pub use search::{Hit, SearchQuery, Suggestion, Trust};
@@ -71,6 +74,8 @@ pub struct Index {
     readers: Readers,
     /// Held by the one rebuild that may run.
     rebuild: Mutex<()>,
+    /// The link graph, once somebody asked for it.
+    graph: graph::Kept,
 }
 
 impl Index {
@@ -84,6 +89,7 @@ impl Index {
             writer: Mutex::new(Writer { connection, touched: None }),
             readers: Readers::new(file.to_owned()),
             rebuild: Mutex::new(()),
+            graph: graph::Kept::default(),
         })
     }
 
@@ -108,14 +114,18 @@ impl Index {
     fn take_in(&self, steps: &[Step], cursor: Seq) -> Result<(), IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
+        let mut changed = self.graph.changed();
         for step in steps {
+            changed.note(&transaction, step)?;
             step.take(&transaction, schema::Tables::Live)?;
             if writer.touched.is_some() {
                 step.take(&transaction, schema::Tables::Next)?;
             }
         }
         writer::set_cursor(&transaction, cursor)?;
+        let committing = self.graph.committing();
         transaction.commit()?;
+        committing.done(changed);
         if let Some(touched) = &mut writer.touched {
             touched.extend(steps.iter().map(|step| step.path().clone()));
         }

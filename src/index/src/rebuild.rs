@@ -112,7 +112,9 @@ impl Index {
         let meanwhile = writer.touched.as_ref().is_some_and(|touched| !touched.is_empty());
         schema::swap(&transaction)?;
         writer::set_cursor(&transaction, reached(began_at, handed, live, meanwhile))?;
+        let committing = self.graph.committing();
         transaction.commit()?;
+        committing.replaced();
         writer.touched = None;
         Ok(())
     }

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod pages;
 pub mod search;
 pub mod spaces;
+pub mod tasks;
 pub mod usage;
 
 use kernel::Area;
@@ -32,4 +33,5 @@ pub const CATALOGUE: &[Area] = &[
     health::AREA,
     usage::AREA,
     memory::AREA,
+    tasks::AREA,
 ];

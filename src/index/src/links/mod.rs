@@ -4,19 +4,19 @@
 //! to, and the two are brought together when somebody asks; so a page that comes, goes or is renamed changes where the
 //! links of others lead without any of their rows being touched.
 
+mod following;
 mod names;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
-
 use rusqlite::OptionalExtension;
 use svcfs_base::TreePath;
-use svcfs_text::links::{KeyKind, LinkKind, candidates, keys_of};
+use svcfs_text::links::{KeyKind, LinkKind, candidates};
 
 use crate::pages::tree_path;
 use crate::{Index, IndexError};
-use names::Names;
+pub use following::Following;
+pub(crate) use names::Names;
 
 /// A page that links to the one asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct Resolved {
 }
 
 /// How the text crate is told whether a link was a wiki link or a markdown link; it looks at nothing else.
-const fn kind_of(is_wiki: bool) -> LinkKind {
+pub(crate) const fn kind_of(is_wiki: bool) -> LinkKind {
     if is_wiki { LinkKind::Wiki } else { LinkKind::Markdown }
 }
 
@@ -73,27 +73,30 @@ const LINKS_OUT: &str = "
     WHERE pages.path = ?1 ORDER BY links.position";
 
 /// The pages with a link that may mean a name.
-const SOURCES: &str = "
+pub(crate) const SOURCES: &str = "
     SELECT DISTINCT pages.path FROM link_keys JOIN pages ON pages.id = link_keys.page WHERE link_keys.folded = ?1";
 
 impl Index {
-    /// The other pages with a link that leads to this page, in path order, each once. None for an unknown page.
+    /// The other pages with a link that leads to this page, in path order, each once, the first `most` of them. None for an unknown
+    /// page.
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn backlinks(&self, path: &TreePath) -> Result<Vec<Backlink>, IndexError> {
+    pub fn backlinks(&self, path: &TreePath, most: usize) -> Result<Vec<Backlink>, IndexError> {
         self.readers.read(|connection| {
             let mut statement = connection.prepare_cached(BACKLINKS)?;
             let mut rows = statement.query([path.as_str()])?;
             let mut names = Names::new(connection);
             let mut found: Vec<Backlink> = Vec::new();
-            while let Some(row) = rows.next()? {
+            while found.len() < most
+                && let Some(row) = rows.next()?
+            {
                 let from: String = row.get(0)?;
                 if found.last().is_some_and(|last| last.path.as_str() == from) {
                     continue;
                 }
                 let wanted = candidates(&from, kind_of(row.get(3)?), &row.get::<_, String>(4)?);
-                if names.lead_to(&from, &wanted)?.as_deref() == Some(path.as_str()) {
+                if names.lead_to(&from, &wanted)? == Some(path.as_str()) {
                     found.push(Backlink { path: tree_path(&from)?, title: row.get(2)?, context: row.get(5)? });
                 }
             }
@@ -116,7 +119,7 @@ impl Index {
                 let is_wiki = row.get(0)?;
                 let wanted = candidates(path.as_str(), kind_of(is_wiki), &target);
                 let resolved = names.lead_to(path.as_str(), &wanted)?;
-                let resolved = resolved.map(|path| tree_path(&path)).transpose()?;
+                let resolved = resolved.map(tree_path).transpose()?;
                 found.push(OutLink { is_wiki, target, heading: row.get(2)?, resolved });
             }
             Ok(found)
@@ -129,44 +132,6 @@ impl Index {
     /// [`IndexError::Database`].
     pub fn resolve(&self, from: &TreePath, target: &str) -> Result<Option<Resolved>, IndexError> {
         self.readers.read(|connection| resolve(&mut Names::new(connection), from, target))
-    }
-
-    /// Where `[[target]]` would lead if the page `gone` were not there: who comes second, when `gone` is renamed or removed.
-    ///
-    /// # Errors
-    /// [`IndexError::Database`].
-    pub fn resolve_without(
-        &self,
-        gone: &TreePath,
-        from: &TreePath,
-        target: &str,
-    ) -> Result<Option<Resolved>, IndexError> {
-        self.readers.read(|connection| resolve(&mut Names::without(connection, gone), from, target))
-    }
-
-    /// The pages with a link that may mean this path by any of its names, in path order: all that a rename may have to
-    /// rewrite. For a path without a page, the names are those its path gives.
-    ///
-    /// # Errors
-    /// [`IndexError::Database`].
-    pub fn sources_of(&self, path: &TreePath) -> Result<Vec<TreePath>, IndexError> {
-        self.readers.read(|connection| {
-            let mut names: Vec<String> = keys_of(path.as_str(), None, &[]).into_iter().map(|key| key.folded).collect();
-            let mut known = connection.prepare_cached(
-                "SELECT folded FROM page_keys JOIN pages ON pages.id = page_keys.page WHERE pages.path = ?1",
-            )?;
-            for folded in known.query_map([path.as_str()], |row| row.get(0))? {
-                names.push(folded?);
-            }
-            let mut statement = connection.prepare_cached(SOURCES)?;
-            let mut sources = BTreeSet::new();
-            for name in names {
-                for source in statement.query_map([name], |row| row.get::<_, String>(0))? {
-                    sources.insert(tree_path(&source?)?);
-                }
-            }
-            Ok(sources.into_iter().collect())
-        })
     }
 
     /// True when more than one page has this file name (without `.md`, in any case): `[[stem]]` then depends on where it is
@@ -192,13 +157,13 @@ fn resolve(names: &mut Names<'_>, from: &TreePath, target: &str) -> Result<Optio
         return Ok(None);
     }
     let wanted = candidates(from.as_str(), LinkKind::Wiki, target);
-    let Some(path) = names.lead_to(from.as_str(), &wanted)? else {
+    let Some(path) = names.lead_to(from.as_str(), &wanted)?.map(tree_path).transpose()? else {
         return Ok(None);
     };
     let title = names
         .connection()
         .prepare_cached("SELECT title FROM pages WHERE path = ?1")?
-        .query_row([&path], |row| row.get(0))
+        .query_row([path.as_str()], |row| row.get(0))
         .optional()?;
-    title.map(|title| Ok(Resolved { path: tree_path(&path)?, title })).transpose()
+    title.map(|title| Ok(Resolved { path, title })).transpose()
 }

@@ -12,35 +12,67 @@ use svcfs_text::links::{Key, KeyKind, Known, choose};
 
 use crate::IndexError;
 
+/// Pages of one name up to which looking at each is no more work than looking for the nearest.
+const FEW: usize = 8;
+
 /// The pages that answer to a name.
 pub(super) const NAMES: &str = "
     SELECT page_keys.kind, page_keys.text, pages.path FROM page_keys JOIN pages ON pages.id = page_keys.page
     WHERE page_keys.folded = ?1";
 
+/// The same for every name that a link asks for.
+const ALL_NAMES: &str = "
+    SELECT page_keys.kind, page_keys.text, pages.path, page_keys.folded
+    FROM (SELECT DISTINCT folded FROM link_keys) AS wanted
+    JOIN page_keys ON page_keys.folded = wanted.folded JOIN pages ON pages.id = page_keys.page";
+
 /// The names that pages answer to, read as they are needed and kept for one question.
-pub(super) struct Names<'c> {
+pub(crate) struct Names<'c> {
     connection: &'c Connection,
     known: HashMap<String, Vec<Namesakes>>,
-    /// A page to be taken as absent.
-    gone: Option<&'c str>,
+    /// Pages to be taken as absent: this one, or all below it.
+    gone: Option<&'c TreePath>,
+    /// Every name that a link asks for was read.
+    is_whole: bool,
 }
 
 /// The pages that answer to one name, spelt one way.
 struct Namesakes {
     kind: KeyKind,
     text: String,
+    pages: Pages,
+}
+
+enum Pages {
+    Few(Vec<String>),
     /// For each folder with such pages in it, however deep: the one with the fewest folders, then the first in the alphabet.
-    first_below: HashMap<String, (usize, String)>,
+    FirstBelow(HashMap<String, (usize, String)>),
 }
 
 impl<'c> Names<'c> {
-    pub(super) fn new(connection: &'c Connection) -> Self {
-        Self { connection, known: HashMap::new(), gone: None }
+    pub(crate) fn new(connection: &'c Connection) -> Self {
+        Self { connection, known: HashMap::new(), gone: None, is_whole: false }
     }
 
-    /// The names as they would be if a page were not there.
+    /// The names as they would be if a page, or every page below a directory, were not there.
     pub(super) fn without(connection: &'c Connection, gone: &'c TreePath) -> Self {
-        Self { gone: Some(gone.as_str()), ..Self::new(connection) }
+        Self { gone: Some(gone), ..Self::new(connection) }
+    }
+
+    /// Every name that a link of the index asks for, read at once: for whoever will ask for most of them.
+    pub(crate) fn all(connection: &'c Connection) -> Result<Self, IndexError> {
+        let mut names = Self { is_whole: true, ..Self::new(connection) };
+        let mut statement = connection.prepare_cached(ALL_NAMES)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let folded = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
+            let of_name = match names.known.get_mut(folded) {
+                Some(of_name) => of_name,
+                None => names.known.entry(folded.to_owned()).or_default(),
+            };
+            add(of_name, row, None)?;
+        }
+        Ok(names)
     }
 
     pub(super) fn connection(&self) -> &'c Connection {
@@ -48,9 +80,19 @@ impl<'c> Names<'c> {
     }
 
     /// The page that a link in `from` leads to.
-    pub(super) fn lead_to(&mut self, from: &str, wanted: &[Key]) -> Result<Option<String>, IndexError> {
+    pub(crate) fn lead_to(&mut self, from: &str, wanted: &[Key]) -> Result<Option<&str>, IndexError> {
+        self.lead_to_one_of(from, wanted, std::iter::empty())
+    }
+
+    /// The same were there these names, too.
+    pub(super) fn lead_to_one_of<'n>(
+        &'n mut self,
+        from: &str,
+        wanted: &[Key],
+        more: impl Iterator<Item = Known<'n>>,
+    ) -> Result<Option<&'n str>, IndexError> {
         for key in wanted {
-            if !self.known.contains_key(&key.folded) {
+            if !self.is_whole && !self.known.contains_key(&key.folded) {
                 let read = self.read(&key.folded)?;
                 self.known.insert(key.folded.clone(), read);
             }
@@ -60,56 +102,90 @@ impl<'c> Names<'c> {
         folded.dedup();
         let namesakes = folded.iter().filter_map(|folded| self.known.get(*folded)).flatten();
         let nearest = namesakes
-            .filter_map(|names| Some(Known { kind: names.kind, text: &names.text, path: names.nearest(from)? }));
-        Ok(choose(from, wanted, nearest).map(str::to_owned))
+            .flat_map(|names| names.pages.near(from).map(|path| Known { kind: names.kind, text: &names.text, path }));
+        Ok(choose(from, wanted, nearest.chain(more)))
     }
 
     fn read(&self, folded: &str) -> Result<Vec<Namesakes>, IndexError> {
         let mut statement = self.connection.prepare_cached(NAMES)?;
         let mut rows = statement.query([folded])?;
         let mut all: Vec<Namesakes> = Vec::new();
-        let mut places = HashMap::new();
         while let Some(row) = rows.next()? {
-            let path: String = row.get(2)?;
-            if self.gone == Some(path.as_str()) {
-                continue;
-            }
-            let number: u8 = row.get(0)?;
-            let kind = KeyKind::from_number(number)
-                .ok_or_else(|| IndexError::Damaged(format!("name `{folded}` is of kind {number}")))?;
-            let text: String = row.get(1)?;
-            let place = *places.entry((kind, text.clone())).or_insert_with(|| {
-                all.push(Namesakes { kind, text, first_below: HashMap::new() });
-                all.len() - 1
-            });
-            all[place].add(path);
+            add(&mut all, row, self.gone)?;
         }
         Ok(all)
     }
 }
 
-impl Namesakes {
+/// Adds a row of [`NAMES`] to the others of its name. A name is spelt in few ways, so looking for the right one is no work.
+fn add(of_name: &mut Vec<Namesakes>, row: &rusqlite::Row<'_>, gone: Option<&TreePath>) -> Result<(), IndexError> {
+    let path: String = row.get(2)?;
+    if gone.is_some_and(|gone| is_at_or_below(&path, gone.as_str())) {
+        return Ok(());
+    }
+    let kind = kind_of_name(row.get(0)?, &path)?;
+    let text = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+    match of_name.iter_mut().find(|names| names.kind == kind && names.text == text) {
+        Some(names) => names.pages.add(path),
+        None => of_name.push(Namesakes { kind, text: text.to_owned(), pages: Pages::Few(vec![path]) }),
+    }
+    Ok(())
+}
+
+/// The kind of a name of a page, as a row has it.
+pub(super) fn kind_of_name(number: u8, page: &str) -> Result<KeyKind, IndexError> {
+    KeyKind::from_number(number).ok_or_else(|| IndexError::Damaged(format!("a name of `{page}` is of kind {number}")))
+}
+
+fn is_at_or_below(path: &str, place: &str) -> bool {
+    path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Pages {
     fn add(&mut self, path: String) {
-        let folders = path.matches('/').count();
-        for folder in folders_above(&path) {
-            match self.first_below.entry(folder.to_owned()) {
-                Entry::Vacant(vacant) => {
-                    vacant.insert((folders, path.clone()));
+        match self {
+            Self::Few(pages) if pages.len() < FEW => pages.push(path),
+            Self::Few(pages) => {
+                let mut first_below = HashMap::new();
+                for path in pages.drain(..).chain([path]) {
+                    add_below(&mut first_below, path);
                 }
-                Entry::Occupied(mut known) => {
-                    let (least, first) = known.get();
-                    if (folders, path.as_str()) < (*least, first.as_str()) {
-                        known.insert((folders, path.clone()));
-                    }
+                *self = Self::FirstBelow(first_below);
+            }
+            Self::FirstBelow(first_below) => add_below(first_below, path),
+        }
+    }
+
+    /// The pages that may be meant from a place: all of few, and of many the nearest.
+    fn near(&self, from: &str) -> impl Iterator<Item = &str> {
+        let (few, nearest) = match self {
+            Self::Few(pages) => (pages.as_slice(), None),
+            Self::FirstBelow(first_below) => (&[][..], nearest(first_below, from)),
+        };
+        few.iter().map(String::as_str).chain(nearest)
+    }
+}
+
+fn add_below(first_below: &mut HashMap<String, (usize, String)>, path: String) {
+    let folders = path.matches('/').count();
+    for folder in folders_above(&path) {
+        match first_below.entry(folder.to_owned()) {
+            Entry::Vacant(vacant) => {
+                vacant.insert((folders, path.clone()));
+            }
+            Entry::Occupied(mut known) => {
+                let (least, first) = known.get();
+                if (folders, path.as_str()) < (*least, first.as_str()) {
+                    known.insert((folders, path.clone()));
                 }
             }
         }
     }
+}
 
-    /// The page nearest to the folder of `from`: below it, else below the folder above, and so on.
-    fn nearest(&self, from: &str) -> Option<&str> {
-        folders_above(from).find_map(|folder| self.first_below.get(folder).map(|(_, path)| path.as_str()))
-    }
+/// The page nearest to the folder of `from`: below it, else below the folder above, and so on.
+fn nearest<'n>(first_below: &'n HashMap<String, (usize, String)>, from: &str) -> Option<&'n str> {
+    folders_above(from).find_map(|folder| first_below.get(folder).map(|(_, path)| path.as_str()))
 }
 
 /// The folders a path lies in, nearest first, the root (empty) last.
@@ -138,7 +214,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn the_nearest_alone_decide_as_all_of_them_would(
-            paths in prop::collection::btree_set("([abA]/){0,4}[xXy]\\.md", 1..20),
+            paths in prop::collection::btree_set("([abA]/){0,4}[xXy]\\.md", 1..40),
             from in "([abA]/){0,4}z\\.md",
             target in "([abA]/){0,2}[xXy]",
         ) {
@@ -152,7 +228,7 @@ mod tests {
             let found = space
                 .index
                 .readers
-                .read(|connection| Names::new(connection).lead_to(&from, &wanted))
+                .read(|connection| Ok(Names::new(connection).lead_to(&from, &wanted)?.map(str::to_owned)))
                 .unwrap();
             prop_assert_eq!(found.as_deref(), choose(&from, &wanted, known));
         }

@@ -1,7 +1,7 @@
 use crate::tests::{Space, at};
 
 fn backlinks(space: &Space, path: &str) -> Vec<String> {
-    space.index.backlinks(&at(path)).unwrap().into_iter().map(|link| link.path.to_string()).collect()
+    space.index.backlinks(&at(path), usize::MAX).unwrap().into_iter().map(|link| link.path.to_string()).collect()
 }
 
 fn resolved(space: &Space, from: &str, target: &str) -> Option<String> {
@@ -62,8 +62,8 @@ fn the_nearest_of_several_namesakes_is_meant() {
 fn who_comes_second_is_known_before_the_first_is_gone() {
     let space = Space::of(&[("a/x.md", ""), ("b/x.md", ""), ("c.md", "---\naliases: [x]\n---\n")]);
     let second = |gone: &str, target: &str| {
-        let found = space.index.resolve_without(&at(gone), &at("a/source.md"), target).unwrap();
-        found.map(|page| page.path.to_string())
+        let ask = |links: &mut super::Following<'_>| links.page_without(&at("a/source.md"), target, std::iter::empty());
+        space.index.following(&at(gone), ask).unwrap().map(|page| page.to_string())
     };
     assert_eq!(resolved(&space, "a/source.md", "x").as_deref(), Some("a/x.md"));
     assert_eq!(second("a/x.md", "x").as_deref(), Some("b/x.md"));
@@ -84,7 +84,7 @@ fn backlinks_show_the_other_pages_once_with_the_line_around() {
         ("d/elsewhere.md", "[x](target.md) [[targets]] <https://target.md>"),
     ]);
     assert_eq!(backlinks(&space, "target.md"), ["d/embed.md", "d/markdown.md", "d/wiki.md"]);
-    let links = space.index.backlinks(&at("target.md")).unwrap();
+    let links = space.index.backlinks(&at("target.md"), 3).unwrap();
     assert_eq!((links[2].title.as_str(), links[2].context.as_str()), ("Wiki", "first [[Target#Part|label]] here"));
     assert_eq!(backlinks(&space, "unknown.md"), [""; 0]);
 }
@@ -145,8 +145,10 @@ fn sources_are_all_pages_that_may_mean_a_path() {
         ("5.md", "[[else]]"),
         ("b/6.md", "[[page]]"),
     ]);
-    let sources =
-        |path| -> Vec<String> { space.index.sources_of(&at(path)).unwrap().iter().map(ToString::to_string).collect() };
+    let sources = |path| -> Vec<String> {
+        let ask = |links: &mut super::Following<'_>| links.concerned(&at(path), &[at(path)]);
+        space.index.following(&at(path), ask).unwrap().iter().map(ToString::to_string).collect()
+    };
     assert_eq!(sources("a/page.md"), ["1.md", "2.md", "3.md", "4.md", "b/6.md"]);
     space.remove("a/page.md");
     assert_eq!(sources("a/page.md"), ["1.md", "2.md", "3.md", "b/6.md"]);

@@ -1,14 +1,15 @@
-//! Where the links of a page lead before and after a file gets another name.
+//! Where the links of a page lead before and after files get other names.
 //!
-//! The index answers for the tree before the rename. What changes by the rename is worked out here: one file has other names,
-//! and every other file has the names it had.
+//! The index answers for the tree before the rename. What changes by the rename is worked out here: the files that move have other
+//! names, and every other file has the names it had.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 
 use svcfs_base::{Fault, Kind, TreePath};
-use svcfs_index::Index;
+use svcfs_index::{Following, Index};
+use svcfs_text::Link;
 use svcfs_text::links::{Key, KeyKind, Known, LinkKind, Moves, Place, candidates, choose, keys_of, retarget};
-use svcfs_text::{Link, Page};
 use svcfs_vfs::EntryKind;
 
 use crate::kernel::Cx;
@@ -18,19 +19,14 @@ use crate::kernel::Cx;
 /// # Errors
 /// Those of the index and of the tree.
 pub fn target_of(cx: &Cx<'_>, index: &Index, from: &TreePath, link: &Link) -> Result<Option<TreePath>, Fault> {
-    match page_of(index, from, link)? {
-        Some(page) => Ok(Some(page)),
-        None => file_of(cx, from, link),
-    }
-}
-
-/// The page a link leads to.
-fn page_of(index: &Index, from: &TreePath, link: &Link) -> Result<Option<TreePath>, Fault> {
     // The index takes names; an address is known by how it begins.
     let is_marked = ["/", "./", "../"].iter().any(|start| link.target.starts_with(start));
     let is_bare_address = !link.kind.is_wiki() && !is_marked;
     let asked = if is_bare_address { format!("./{}", link.target) } else { link.target.clone() };
-    Ok(index.resolve(from, &asked)?.map(|page| page.path))
+    match index.resolve(from, &asked)? {
+        Some(page) => Ok(Some(page.path)),
+        None => file_of(cx, from, link),
+    }
 }
 
 /// The file a link gives the address of. Pictures and the like are not in the index.
@@ -47,75 +43,100 @@ fn file_of(cx: &Cx<'_>, from: &TreePath, link: &Link) -> Result<Option<TreePath>
     }
 }
 
-/// A file that gets another path.
+/// Files that get other paths: one, or all of a directory.
 pub(super) struct Moved<'a> {
     from: &'a TreePath,
     to: &'a TreePath,
-    /// The names it answers to before.
-    names_before: Vec<Key>,
-    /// The names it answers to after.
-    names_after: Vec<Key>,
+    /// The names of those that are no pages, before. The index knows those of the pages.
+    before: Names,
+    /// The names of all, after.
+    after: Names,
+}
+
+/// Names and the files that have them, by the name in lower case.
+#[derive(Default)]
+struct Names(HashMap<String, Vec<(Key, TreePath)>>);
+
+impl Names {
+    fn add(&mut self, key: Key, path: TreePath) {
+        self.0.entry(key.folded.clone()).or_default().push((key, path));
+    }
+
+    /// The names that one of the wanted ones may mean.
+    fn of(&self, wanted: &[Key]) -> impl Iterator<Item = Known<'_>> {
+        let mut folded: Vec<&str> = wanted.iter().map(|key| key.folded.as_str()).collect();
+        folded.sort_unstable();
+        folded.dedup();
+        let named = folded.into_iter().filter_map(|folded| self.0.get(folded)).flatten();
+        named.map(|(key, path)| Known { kind: key.kind, text: &key.text, path: path.as_str() })
+    }
 }
 
 impl<'a> Moved<'a> {
-    /// A file with its text, when it is a page.
-    pub(super) fn new(from: &'a TreePath, to: &'a TreePath, text: Option<&str>) -> Self {
-        Self { from, to, names_before: names(from, text), names_after: names(to, text) }
+    /// These files, which are at `from` or below it; `of_text` are the names that pages among them have by their text.
+    pub(super) fn new(
+        (from, to): (&'a TreePath, &'a TreePath),
+        files: &[TreePath],
+        of_text: Vec<(TreePath, Key)>,
+    ) -> Self {
+        let (mut before, mut after) = (Names::default(), Names::default());
+        for file in files {
+            for key in keys_of(file.as_str(), None, &[]).into_iter().filter(|_| !file.is_page()) {
+                before.add(key, file.clone());
+            }
+            if let Some(path) = file.moved(from, to) {
+                for key in keys_of(path.as_str(), None, &[]) {
+                    after.add(key, path.clone());
+                }
+            }
+        }
+        for (file, key) in of_text {
+            if let Some(path) = file.moved(from, to) {
+                after.add(key, path);
+            }
+        }
+        Self { from, to, before, after }
     }
 
-    /// The names a link may find the file by afterwards. Who named it by its path or file name means these, even when the
-    /// title happens to be the same words: such a link follows the file. One by alias or title stays as it is.
+    /// The names a link may find a moved file by afterwards. Who named it by its path or file name means these, even when the title
+    /// happens to be the same words: such a link follows the file. One by alias or title stays as it is.
     fn known_after(&self, wanted: &[Key]) -> impl Iterator<Item = Known<'_>> {
-        let was_by_path = self
-            .names_before
-            .iter()
-            .filter(|name| is_of_path(name))
-            .any(|name| wanted.iter().any(|key| key.kind == name.kind && key.folded == name.folded));
-        let names = self.names_after.iter().filter(move |name| !was_by_path || is_of_path(name));
-        names.map(|name| Known { kind: name.kind, text: &name.text, path: self.to.as_str() })
+        self.after.of(wanted).filter(|known| is_of_path(known.kind) || !self.was_by_path(known.path, wanted))
+    }
+
+    /// Whether a moved file, given by its path now, answered to one of these names by its path before.
+    fn was_by_path(&self, path: &str, wanted: &[Key]) -> bool {
+        let before = TreePath::parse(path).ok().and_then(|path| path.moved(self.to, self.from));
+        let names = before.map(|before| keys_of(before.as_str(), None, &[])).unwrap_or_default();
+        names.iter().any(|name| wanted.iter().any(|key| key.kind == name.kind && key.folded == name.folded))
     }
 }
 
 /// Whether a name is a part of the path, which a rename changes, and not of the text, which it leaves.
-fn is_of_path(name: &Key) -> bool {
-    match name.kind {
+fn is_of_path(kind: KeyKind) -> bool {
+    match kind {
         KeyKind::Path | KeyKind::Suffix | KeyKind::Stem => true,
         KeyKind::Alias | KeyKind::Title => false,
     }
 }
 
-/// The names a file answers to.
-fn names(path: &TreePath, text: Option<&str>) -> Vec<Key> {
-    match text {
-        Some(text) => {
-            let page = Page::read(path.as_str(), text);
-            keys_of(path.as_str(), Some(&page.title), &page.aliases)
-        }
-        None => keys_of(path.as_str(), None, &[]),
-    }
-}
-
-/// The names as [`choose`] takes them.
-fn known<'k>(names: &'k [Key], path: &'k TreePath) -> impl Iterator<Item = Known<'k>> {
-    names.iter().map(|name| Known { kind: name.kind, text: &name.text, path: path.as_str() })
-}
-
 /// The tree as the links of one page see it.
-pub(super) struct View<'a> {
+pub(super) struct View<'a, 'f, 'c> {
     cx: &'a Cx<'a>,
-    index: &'a Index,
     moved: &'a Moved<'a>,
+    links: RefCell<&'f mut Following<'c>>,
     /// Where the page stands now, and where it will stand.
     before: &'a TreePath,
-    after: &'a TreePath,
+    after: TreePath,
     /// What went wrong while answering; the answers are then not used.
     fault: RefCell<Option<Fault>>,
 }
 
-impl<'a> View<'a> {
-    /// The view of the page that stands at the first place and will stand at the second.
-    pub(super) fn new(cx: &'a Cx<'a>, moved: &'a Moved<'a>, (before, after): (&'a TreePath, &'a TreePath)) -> Self {
-        Self { cx, index: &cx.space.index, moved, before, after, fault: RefCell::new(None) }
+impl<'a, 'f, 'c> View<'a, 'f, 'c> {
+    /// The view of a page.
+    pub(super) fn new(cx: &'a Cx<'a>, moved: &'a Moved<'a>, links: &'f mut Following<'c>, page: &'a TreePath) -> Self {
+        let after = page.moved(moved.from, moved.to).unwrap_or_else(|| page.clone());
+        Self { cx, moved, links: RefCell::new(links), before: page, after, fault: RefCell::new(None) }
     }
 
     /// The page's text with its links led to the new places, and how many were changed; none when none had to be.
@@ -128,6 +149,11 @@ impl<'a> View<'a> {
         self.fault.take().map_or(Ok(outcome), Err)
     }
 
+    /// Where the page will stand.
+    pub(super) fn into_place(self) -> TreePath {
+        self.after
+    }
+
     /// The answer, or the fault kept for [`View::rewritten`].
     fn answer<T>(&self, outcome: Result<Option<T>, Fault>) -> Option<T> {
         outcome.unwrap_or_else(|fault| {
@@ -138,44 +164,51 @@ impl<'a> View<'a> {
 
     /// What a link of the page leads to before the rename.
     fn target_before(&self, link: &Link) -> Result<Option<String>, Fault> {
-        if let Some(page) = page_of(self.index, self.before, link)? {
+        if let Some(page) = self.links.borrow_mut().page_of(self.before, link)? {
             return Ok(Some(page.as_str().to_owned()));
         }
-        if !self.moved.from.is_page() {
-            let wanted = candidates(self.before.as_str(), link.kind, &link.target);
-            let found = choose(self.before.as_str(), &wanted, known(&self.moved.names_before, self.moved.from));
-            if found.is_some() {
-                return Ok(found.map(str::to_owned));
-            }
+        let wanted = candidates(self.before.as_str(), link.kind, &link.target);
+        if let Some(file) = choose(self.before.as_str(), &wanted, self.moved.before.of(&wanted)) {
+            return Ok(Some(file.to_owned()));
         }
         // Addresses of other files only change when the page itself moves.
-        if self.before == self.after {
+        if *self.before == self.after {
             return Ok(None);
         }
         Ok(file_of(self.cx, self.before, link)?.map(|path| path.as_str().to_owned()))
     }
 
-    /// What a wiki link would lead to after the rename; none also when the moved file and another one would fit: a rewritten
-    /// link is to be clear without knowing what lies nearer (D17).
-    fn target_after(&self, target: &str) -> Result<Option<TreePath>, Fault> {
+    /// Whether a wiki link would lead to a path after the rename.
+    ///
+    /// Not, when a moved file and one that stays would both fit: a rewritten link is to be clear without knowing what lies nearer
+    /// (D17). Between two files that move together what is nearer stays so.
+    fn will_lead(&self, target: &str, path: &str) -> Result<bool, Fault> {
         let wanted = candidates(self.after.as_str(), LinkKind::Wiki, target);
-        let fits = choose(self.after.as_str(), &wanted, self.moved.known_after(&wanted)).is_some();
-        let other = self.index.resolve_without(self.moved.from, self.after, target)?;
-        Ok(match other {
-            None => fits.then(|| self.moved.to.clone()),
-            Some(other) => (!fits).then_some(other.path),
+        let mut links = self.links.borrow_mut();
+        let has_moved = |path: &str| TreePath::parse(path).is_ok_and(|path| path.is_under(self.moved.to));
+        if *self.before != self.after && has_moved(path) {
+            let found = links.page_without(&self.after, target, self.moved.known_after(&wanted))?;
+            return Ok(found.is_some_and(|found| found.as_str() == path));
+        }
+        let moved = choose(self.after.as_str(), &wanted, self.moved.known_after(&wanted));
+        let other = links.page_without(&self.after, target, std::iter::empty())?;
+        Ok(match (moved, other) {
+            (Some(moved), None) => moved == path,
+            (None, Some(other)) => other.as_str() == path,
+            (Some(_), Some(_)) | (None, None) => false,
         })
     }
 }
 
-impl Moves for View<'_> {
+impl Moves for View<'_, '_, '_> {
     fn led_to(&self, link: &Link) -> Option<String> {
         self.answer(self.target_before(link))
     }
     fn moved(&self, path: &str) -> Option<String> {
-        (path == self.moved.from.as_str()).then(|| self.moved.to.as_str().to_owned())
+        let moved = TreePath::parse(path).ok()?.moved(self.moved.from, self.moved.to)?;
+        Some(moved.as_str().to_owned())
     }
     fn leads_to(&self, target: &str, path: &str) -> bool {
-        self.answer(self.target_after(target)).is_some_and(|found| found.as_str() == path)
+        self.answer(self.will_lead(target, path).map(Some)).unwrap_or_default()
     }
 }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Change, ChangeSet, ETag, Expect, Fault, Kind, TreePath};
+use svcfs_index::Following;
 use svcfs_vfs::EntryKind;
 
 use super::follow::{Moved, View};
@@ -41,91 +42,114 @@ pub struct Manner {
 /// has a lint error, and those of [`svcfs_vfs::Vfs::apply`].
 pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, manner: Manner) -> Result<Renamed, Fault> {
     let Manner { update_links, expect } = manner;
-    for (field, path) in [("from", &from), ("to", &to)] {
-        if path.is_root() {
-            return Err(Fault::new(Kind::Invalid, format!("{field} is required")));
+    check_named(&from, &to)?;
+    settled(|| {
+        let source = Source::read(cx, &from)?;
+        if from == to {
+            return Ok(Ok(Renamed { etag: source.etag, from: from.clone(), to: to.clone(), updated_links: 0 }));
+        }
+        let rewriting = if update_links {
+            let page = source.is_page.then_some(&from);
+            Rewriting::of(cx, (&from, &to), std::slice::from_ref(&from), page)?
+        } else {
+            Rewriting::default()
+        };
+        let updated_links = rewriting.updated_links;
+        let first = Change::rename(from.clone(), to.clone()).expecting(expect.clone());
+        // Without rewritten links the set is a rename and nothing else, which has a subject of its own.
+        let message = format!("{}: rename {from} → {to}", cx.caller.actor());
+        let applied = cx.apply(rewriting.into_set(first, message));
+        Ok(applied.map(|applied| {
+            let settled = applied.files.iter().rev().find(|file| file.path == to);
+            let etag = settled.and_then(|file| file.etag).unwrap_or(source.etag);
+            Renamed { from: from.clone(), to: to.clone(), etag, updated_links }
+        }))
+    })
+    .map_err(|fault| explained(fault, &to))
+}
+
+/// Works a rename out and applies it; anew when one of the pages it rewrites was written meanwhile.
+///
+/// The attempt fails with what no other attempt would change, and gives what became of its set.
+fn settled<T>(attempt: impl Fn() -> Result<Result<T, Fault>, Fault>) -> Result<T, Fault> {
+    for _ in 1..ATTEMPTS {
+        match attempt()? {
+            Err(fault) if fault.kind() == Kind::Conflict => {}
+            outcome => return outcome,
         }
     }
-    let mut attempt = 1;
-    loop {
-        let plan = Plan::make(cx, &from, &to, update_links)?;
-        if from == to {
-            return Ok(Renamed { etag: plan.source.etag, from, to, updated_links: 0 });
-        }
-        let (etag, updated_links) = (plan.source.etag, plan.updated_links);
-        let is_guarded = plan.is_guarded;
-        match cx.apply(plan.into_set(cx, (&from, &to), &expect)) {
-            Ok(applied) => {
-                let settled = applied.files.iter().rev().find(|file| file.path == to);
-                let etag = settled.and_then(|file| file.etag).unwrap_or(etag);
-                return Ok(Renamed { from, to, etag, updated_links });
-            }
-            Err(fault) if fault.kind() == Kind::Conflict && is_guarded && attempt < ATTEMPTS => attempt += 1,
-            Err(fault) => return Err(explained(fault, &to)),
-        }
+    attempt()?
+}
+
+fn check_named(from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    match [("from", from), ("to", to)].into_iter().find(|(_, path)| path.is_root()) {
+        Some((field, _)) => Err(Fault::new(Kind::Invalid, format!("{field} is required"))),
+        None => Ok(()),
     }
 }
 
-/// What a rename will change, worked out from the tree as it is.
-struct Plan {
-    source: Source,
-    /// The file's new content, when its own links change.
-    content: Option<String>,
-    /// Linking pages with their present hash and new text.
+/// A fault that says in the contract's words what is missing.
+fn missing(fault: Fault, said: &str, path: &TreePath) -> Fault {
+    if fault.kind() == Kind::NotFound { Fault::not_found(said).with("path", path.as_str()) } else { fault }
+}
+
+/// The pages whose links a rename leads elsewhere, worked out from the tree as it is.
+#[derive(Default)]
+struct Rewriting {
+    /// Where each will stand, the hash of its text now, and the new text.
     pages: Vec<(TreePath, ETag, String)>,
     updated_links: usize,
-    /// Whether the set holds a condition that another writer can break.
-    is_guarded: bool,
 }
 
-impl Plan {
-    fn make(cx: &Cx<'_>, from: &TreePath, to: &TreePath, update_links: bool) -> Result<Self, Fault> {
-        let source = Source::read(cx, from)?;
-        let mut plan = Self { source, content: None, pages: Vec::new(), updated_links: 0, is_guarded: false };
-        if from == to || !update_links {
-            return Ok(plan);
-        }
-        let vfs = &cx.space.vfs;
+impl Rewriting {
+    /// For these files, which are at `from` or below it; `other` is a page that is looked at though the index may not have it.
+    fn of(
+        cx: &Cx<'_>,
+        (from, to): (&TreePath, &TreePath),
+        files: &[TreePath],
+        other: Option<&TreePath>,
+    ) -> Result<Self, Fault> {
         let index = cx.index();
-        let moved = Moved::new(from, to, plan.source.text.as_deref());
-        let mut sources = index.sources_of(from)?;
-        sources.retain(|source| source != from && source != to);
-        for path in sources {
-            let page = match vfs.read(cx.caller.door, &path) {
-                Ok(page) => page,
-                // Removed since the index read it: it links to nothing any more.
-                Err(fault) if fault.kind() == Kind::NotFound => continue,
-                Err(fault) => return Err(fault),
-            };
-            let Ok(old) = std::str::from_utf8(&page.content) else {
-                continue;
-            };
-            let view = View::new(cx, &moved, (&path, &path));
-            if let Some((new, count)) = view.rewritten(old)? {
-                plan.updated_links += count;
-                plan.pages.push((path, page.etag, new));
-            }
-        }
-        if let Some(old) = &plan.source.text {
-            let view = View::new(cx, &moved, (from, to));
-            if let Some((new, count)) = view.rewritten(old)? {
-                plan.updated_links += count;
-                plan.content = Some(new);
-            }
-        }
-        plan.is_guarded = !plan.pages.is_empty() || plan.content.is_some();
-        Ok(plan)
+        index.following(from, |links| {
+            let moved = Moved::new((from, to), files, links.names_of_text(from)?);
+            let mut pages = links.concerned(from, files)?;
+            // What the index leaves out.
+            pages.extend(files.iter().filter(|file| file.is_dotted() && file.is_page()).chain(other).cloned());
+            // What is there gives way.
+            pages.remove(to);
+            let mut rewriting = Self::default();
+            Ok(pages.iter().try_for_each(|page| rewriting.add(cx, &moved, links, page)).map(|()| rewriting))
+        })?
     }
 
-    fn into_set(self, cx: &Cx<'_>, (from, to): (&TreePath, &TreePath), expect: &Expect) -> ChangeSet {
-        // Without rewritten links the set is a rename and nothing else, which has a subject of its own.
-        let message = (self.updated_links > 0)
-            .then(|| format!("{}: rename {from} → {to} (updated {} links)", cx.caller.actor(), self.updated_links));
-        let mut changes = vec![Change::rename(from.clone(), to.clone()).expecting(expect.clone())];
-        if let Some(content) = self.content {
-            // At its turn the moved file stands at `to`: written only if it is still the one that was read.
-            changes.push(Change::put(to.clone(), content).expecting(Expect::OneOf(vec![self.source.etag])));
+    fn add(&mut self, cx: &Cx<'_>, moved: &Moved<'_>, links: &mut Following<'_>, page: &TreePath) -> Result<(), Fault> {
+        let (vfs, door) = (&cx.space.vfs, cx.caller.door);
+        let file = match vfs.stat(door, page).and_then(|there| match there.kind {
+            EntryKind::File => vfs.read(door, page).map(Some),
+            EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
+        }) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(()),
+            // Removed since the index read it: it links to nothing any more.
+            Err(fault) if fault.kind() == Kind::NotFound => return Ok(()),
+            Err(fault) => return Err(fault),
+        };
+        let Ok(old) = std::str::from_utf8(&file.content) else {
+            return Ok(());
+        };
+        let view = View::new(cx, moved, links, page);
+        if let Some((new, count)) = view.rewritten(old)? {
+            self.updated_links += count;
+            self.pages.push((view.into_place(), file.etag, new));
         }
+        Ok(())
+    }
+
+    /// The rename, and the pages, each under the condition that it is still the one that was read; one that moves is at its new place
+    /// when its turn comes. Without any, the set is a rename and nothing else, which has a subject of its own.
+    fn into_set(self, rename: Change, message: String) -> ChangeSet {
+        let message = (self.updated_links > 0).then(|| format!("{message} (updated {} links)", self.updated_links));
+        let mut changes = vec![rename];
         for (path, etag, text) in self.pages {
             changes.push(Change::put(path, text).expecting(Expect::OneOf(vec![etag])));
         }
@@ -136,19 +160,13 @@ impl Plan {
 /// What is to be renamed.
 struct Source {
     etag: ETag,
-    /// The text of a page; none for other files, and for links, which are renamed themselves.
-    text: Option<String>,
+    /// Not of other files, and of links, which are renamed themselves.
+    is_page: bool,
 }
 
 impl Source {
     fn read(cx: &Cx<'_>, from: &TreePath) -> Result<Self, Fault> {
-        let source = Self::at(cx, from).map_err(|fault| {
-            if fault.kind() == Kind::NotFound {
-                Fault::not_found("source file not found").with("path", from.as_str())
-            } else {
-                fault
-            }
-        })?;
+        let source = Self::at(cx, from).map_err(|fault| missing(fault, "source file not found", from))?;
         match &cx.caller.expect {
             Expect::OneOf(etags) if !etags.contains(&source.etag) => Err(Fault::modified(from, Some(source.etag))),
             Expect::Any | Expect::Present | Expect::OneOf(_) => Ok(source),
@@ -164,12 +182,8 @@ impl Source {
         match vfs.stat(door, from)?.kind {
             EntryKind::Directory => Err(Fault::is_directory(from)),
             EntryKind::Special(_) => Err(Fault::file_not_found(from)),
-            EntryKind::Symlink => Ok(Self { etag: ETag::of(vfs.read_link(door, from)?.as_bytes()), text: None }),
-            EntryKind::File => {
-                let file = vfs.read(door, from)?;
-                let text = || String::from_utf8(file.content.to_vec()).ok();
-                Ok(Self { etag: file.etag, text: if from.is_page() { text() } else { None } })
-            }
+            EntryKind::Symlink => Ok(Self { etag: ETag::of(vfs.read_link(door, from)?.as_bytes()), is_page: false }),
+            EntryKind::File => Ok(Self { etag: vfs.read(door, from)?.etag, is_page: from.is_page() }),
         }
     }
 }

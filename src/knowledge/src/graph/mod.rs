@@ -1,9 +1,114 @@
 //! How pages hang together (contract 4.6).
 //!
-//! One rule: links are read by the index; here they are only asked for.
+//! One rule: the index says which page leads to which; here that is only counted, weighed and walked. What was worked out for a
+//! graph is kept as long as it is the newest, so that a question asked again before anything changed costs nothing.
 
+mod betweenness;
+mod clusters;
+mod communities;
+mod components;
 mod operations;
+mod paths;
+mod rank;
 #[cfg(test)]
 mod tests;
+mod walk;
+
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use svcfs_base::{Fault, TreePath};
+use svcfs_index::{Graph, Index, Node};
 
 pub use operations::AREA;
+
+use betweenness::Betweenness;
+use components::Components;
+use operations::Cluster;
+
+/// A graph and what was worked out for it, each part when somebody first asks for it.
+pub struct Analysis {
+    graph: Arc<Graph>,
+    ranks: OnceLock<Vec<f64>>,
+    betweenness: OnceLock<Betweenness>,
+    communities: OnceLock<Vec<Vec<Node>>>,
+    components: OnceLock<Components>,
+    by_rank: OnceLock<Vec<Node>>,
+    tags: OnceLock<walk::Tags>,
+    clusters: OnceLock<Vec<Cluster>>,
+}
+
+impl Analysis {
+    fn of(graph: Arc<Graph>) -> Self {
+        Self {
+            graph,
+            ranks: OnceLock::new(),
+            betweenness: OnceLock::new(),
+            communities: OnceLock::new(),
+            components: OnceLock::new(),
+            by_rank: OnceLock::new(),
+            tags: OnceLock::new(),
+            clusters: OnceLock::new(),
+        }
+    }
+    /// The graph itself.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+    /// The PageRank of each page; all of them are 1 together.
+    pub fn ranks(&self) -> &[f64] {
+        self.ranks.get_or_init(|| rank::ranks(&self.graph))
+    }
+    /// Every page, those with the highest PageRank first, then by path.
+    pub fn by_rank(&self) -> &[Node] {
+        self.by_rank.get_or_init(|| {
+            let mut nodes: Vec<Node> = self.graph.nodes().collect();
+            let ranks = self.ranks();
+            nodes.sort_by(|one, other| ranks[*other as usize].total_cmp(&ranks[*one as usize]));
+            nodes
+        })
+    }
+    /// How many shortest ways lead through each page.
+    pub fn betweenness(&self) -> &Betweenness {
+        self.betweenness.get_or_init(|| betweenness::of(&self.graph))
+    }
+    /// Groups of pages that link to each other more than to the rest, the largest first; each page is in one.
+    pub fn communities(&self) -> &[Vec<Node>] {
+        self.communities.get_or_init(|| communities::of(&self.graph))
+    }
+    /// The parts that no link connects.
+    pub fn components(&self) -> &Components {
+        self.components.get_or_init(|| Components::of(&self.graph))
+    }
+    /// What the largest communities of at least two pages are about.
+    fn clusters(&self) -> &[Cluster] {
+        self.clusters.get_or_init(|| clusters::largest(self))
+    }
+    /// The pages of each tag.
+    fn tags(&self) -> &walk::Tags {
+        self.tags.get_or_init(|| walk::tags(&self.graph))
+    }
+    /// The path of a node.
+    fn path(&self, node: Node) -> TreePath {
+        self.graph.page(node).path.clone()
+    }
+}
+
+/// The newest analysis of one space.
+#[derive(Default)]
+pub struct Newest(Mutex<Option<Arc<Analysis>>>);
+
+impl Newest {
+    /// The analysis of everything the index has taken in.
+    ///
+    /// # Errors
+    /// Those of [`Index::graph`].
+    pub fn of(&self, index: &Index) -> Result<Arc<Analysis>, Fault> {
+        let graph = index.graph()?;
+        let mut newest = self.0.lock();
+        match &*newest {
+            Some(analysis) if Arc::ptr_eq(&analysis.graph, &graph) => Ok(Arc::clone(analysis)),
+            Some(_) | None => Ok(Arc::clone(newest.insert(Arc::new(Analysis::of(graph))))),
+        }
+    }
+}

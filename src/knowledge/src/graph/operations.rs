@@ -1,13 +1,35 @@
 //! The wire shapes of the graph.
 
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Fault, TreePath};
+use serde_json::json;
+use svcfs_base::{Fault, Limit, TreePath};
+use svcfs_index::Node;
+use svcfs_work::Lane;
 
+use super::walk::{self, Sibling};
+use super::{Analysis, paths};
 use crate::kernel::{Area, Cx, Entry, Operation, Route};
 
+/// Entries of a list of the analytics at most.
+pub(super) const MOST_LISTED: usize = 1000;
+
 /// The operations of this area.
-pub const AREA: Area = Area { title: "Graph", operations: &[Entry::of::<Backlinks>()] };
+pub const AREA: Area = Area {
+    title: "Graph",
+    operations: &[
+        Entry::of::<Backlinks>(),
+        Entry::of::<Graph>(),
+        Entry::of::<GraphAnalytics>(),
+        Entry::of::<GraphCentrality>(),
+        Entry::of::<GraphCommunities>(),
+        Entry::of::<GraphPath>(),
+        Entry::of::<GraphWalk>(),
+    ],
+};
 
 /// List the pages that link to a page
 ///
@@ -17,6 +39,9 @@ pub struct Backlinks {
     /// The page linked to
     #[schemars(example = "index.md")]
     pub path: TreePath,
+    /// How many pages, in path order
+    #[serde(default)]
+    pub limit: Limit<1000, 10_000>,
 }
 
 /// A page that links to another one.
@@ -36,8 +61,382 @@ impl Operation for Backlinks {
     const TOOL: bool = true;
     type Output = Vec<Backlink>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Backlink>, Fault> {
-        let found = cx.index().backlinks(&self.path)?;
+        let found = cx.index().backlinks(&self.path, self.limit.get())?;
         let shown = |svcfs_index::Backlink { path, title, context }| Backlink { path, title, context };
         Ok(found.into_iter().map(shown).collect())
     }
+}
+
+/// Get every page and every link between two of them
+///
+/// However often a page links to another, it is one edge. Links to files that are no pages, and links that lead nowhere, are left
+/// out.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Graph {
+    /// Only this many pages, those with the highest PageRank, and the links between them; all when absent
+    #[serde(default)]
+    pub limit: Option<NonZeroUsize>,
+}
+
+/// Every page and every link between two of them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Drawing {
+    /// The pages, by path
+    pub nodes: Vec<Dot>,
+    /// The links
+    pub edges: Vec<Edge>,
+}
+
+/// A page of the graph.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Dot {
+    /// Its path
+    pub id: TreePath,
+    /// Its title
+    pub title: String,
+    /// The topmost directory it lies in; empty for pages beside those
+    pub group: String,
+}
+
+/// A link of the graph.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Edge {
+    /// The page that holds the link
+    pub source: TreePath,
+    /// The page it leads to
+    pub target: TreePath,
+}
+
+impl Operation for Graph {
+    const NAME: &'static str = "graph";
+    const HTTP: &'static [Route] = &[Route::get("/graph")];
+    const LANE: Lane = Lane::Slow;
+    type Output = Drawing;
+    fn run(self, cx: &Cx<'_>) -> Result<Drawing, Fault> {
+        let analysis = analysis(cx)?;
+        let graph = analysis.graph();
+        let mut is_shown = vec![true; graph.len()];
+        if let Some(limit) = self.limit {
+            for node in analysis.by_rank().iter().skip(limit.get()) {
+                is_shown[*node as usize] = false;
+            }
+        }
+        let shown = || graph.nodes().filter(|node| is_shown[*node as usize]);
+        let dot = |node| {
+            let page = graph.page(node);
+            let group = page.path.as_str().split_once('/').map_or("", |(top, _)| top);
+            Dot { id: page.path.clone(), title: page.title.clone(), group: group.to_owned() }
+        };
+        let edges = |node| {
+            let targets = graph.links_out(node).iter().filter(|to| is_shown[**to as usize]);
+            targets.map(move |to| Edge { source: graph.page(node).path.clone(), target: graph.page(*to).path.clone() })
+        };
+        Ok(Drawing { nodes: shown().map(dot).collect(), edges: shown().flat_map(edges).collect() })
+    }
+}
+
+/// See how the pages hang together: the most important ones, groups, bridges and orphans
+///
+/// PageRank follows links in their direction; parts and groups take them both ways. The lists of pages, groups and bridges have at
+/// most `limit` entries, orphans are all told.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GraphAnalytics {
+    /// Entries in each list but `orphans`
+    #[serde(default)]
+    pub limit: Limit<20, { MOST_LISTED as u32 }>,
+}
+
+/// How the pages hang together.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Analytics {
+    /// Pages
+    pub total_nodes: usize,
+    /// Pairs of pages of which the first links to the second
+    pub total_edges: usize,
+    /// Parts that no link connects, whichever way it leads
+    pub components: usize,
+    /// Pages of the largest of them
+    pub largest_component_size: usize,
+    /// Pages that no other page links to, by path
+    pub orphans: Vec<TreePath>,
+    /// The pages with the highest PageRank, highest first
+    pub top_pages: Vec<Ranked>,
+    /// Groups of at least two pages that link to each other more than to the rest, the largest first
+    pub clusters: Vec<Cluster>,
+    /// The pages through which most of the shortest ways between others lead, highest first
+    pub bridges: Vec<Bridge>,
+    /// From how many pages shortest ways were looked for, when there are too many to do it from every one: the values of `bridges`
+    /// are then estimates
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub betweenness_sample: Option<usize>,
+}
+
+/// A page and its rank.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Ranked {
+    /// Which page
+    pub path: TreePath,
+    /// How often somebody who follows links at random is there; all pages together are 1
+    pub pagerank: f64,
+    /// Pages that link to it
+    pub in_degree: usize,
+    /// Pages it links to
+    pub out_degree: usize,
+}
+
+/// A group of pages.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct Cluster {
+    /// Its number, as in the communities
+    pub id: usize,
+    /// How many pages it has
+    pub size: usize,
+    /// The one with the highest PageRank
+    pub top_page: TreePath,
+    /// Words of its titles that are rare elsewhere, at most five
+    pub keywords: Vec<String>,
+}
+
+/// A page that connects others.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Bridge {
+    /// Which page
+    pub path: TreePath,
+    /// The share of all pairs of other pages whose shortest way leads through it, 0 to 1
+    pub betweenness: f64,
+}
+
+impl Operation for GraphAnalytics {
+    const NAME: &'static str = "graph_analytics";
+    const HTTP: &'static [Route] = &[Route::get("/graph/analytics")];
+    const TOOL: bool = true;
+    const LANE: Lane = Lane::Slow;
+    type Output = Analytics;
+    fn run(self, cx: &Cx<'_>) -> Result<Analytics, Fault> {
+        let (analysis, limit) = (analysis(cx)?, self.limit.get());
+        let graph = analysis.graph();
+        let ranked = |node: &Node| Ranked {
+            path: analysis.path(*node),
+            pagerank: analysis.ranks()[*node as usize],
+            in_degree: graph.links_in(*node).len(),
+            out_degree: graph.links_out(*node).len(),
+        };
+        let betweenness = analysis.betweenness();
+        let bridge =
+            |node: &Node| Bridge { path: analysis.path(*node), betweenness: betweenness.values[*node as usize] };
+        Ok(Analytics {
+            total_nodes: graph.len(),
+            total_edges: graph.links(),
+            components: analysis.components().count,
+            largest_component_size: analysis.components().largest,
+            orphans: graph
+                .nodes()
+                .filter(|node| graph.links_in(*node).is_empty())
+                .map(|node| analysis.path(node))
+                .collect(),
+            top_pages: analysis.by_rank().iter().take(limit).map(ranked).collect(),
+            clusters: analysis.clusters().iter().take(limit).cloned().collect(),
+            bridges: betweenness.highest.iter().take(limit).map(bridge).collect(),
+            betweenness_sample: betweenness.sampled,
+        })
+    }
+}
+
+/// List pages by their importance in the graph
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GraphCentrality {
+    /// Only this many, the highest PageRank first; all when absent
+    #[serde(default)]
+    pub limit: Option<NonZeroUsize>,
+}
+
+/// Pages by their importance.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Centrality {
+    /// The pages, the highest PageRank first
+    pub pages: Vec<Central>,
+    /// From how many pages shortest ways were looked for, when there are too many to do it from every one: `betweenness` is then
+    /// an estimate
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub betweenness_sample: Option<usize>,
+}
+
+/// A page and its place in the graph.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Central {
+    /// Which page
+    pub path: TreePath,
+    /// How often somebody who follows links at random is there; all pages together are 1
+    pub pagerank: f64,
+    /// The share of all pairs of other pages whose shortest way leads through it, 0 to 1
+    pub betweenness: f64,
+    /// Pages that link to it
+    pub in_degree: usize,
+    /// Pages it links to
+    pub out_degree: usize,
+}
+
+impl Operation for GraphCentrality {
+    const NAME: &'static str = "graph_centrality";
+    const HTTP: &'static [Route] = &[Route::get("/graph/centrality")];
+    const TOOL: bool = true;
+    const LANE: Lane = Lane::Slow;
+    type Output = Centrality;
+    fn run(self, cx: &Cx<'_>) -> Result<Centrality, Fault> {
+        let analysis = analysis(cx)?;
+        let (graph, betweenness) = (analysis.graph(), analysis.betweenness());
+        let central = |node: &Node| Central {
+            path: analysis.path(*node),
+            pagerank: analysis.ranks()[*node as usize],
+            betweenness: betweenness.values[*node as usize],
+            in_degree: graph.links_in(*node).len(),
+            out_degree: graph.links_out(*node).len(),
+        };
+        let limit = self.limit.map_or(usize::MAX, NonZeroUsize::get);
+        let pages = analysis.by_rank().iter().take(limit).map(central).collect();
+        Ok(Centrality { pages, betweenness_sample: betweenness.sampled })
+    }
+}
+
+/// List groups of pages that link to each other more than to the rest
+///
+/// Every page is in one group; a page without links is one of its own. The same links always give the same groups.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GraphCommunities {}
+
+/// The groups.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Communities {
+    /// The largest first
+    pub communities: Vec<Community>,
+}
+
+/// A group of pages.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Community {
+    /// Its number, from 0
+    pub id: usize,
+    /// Its pages, by path
+    pub pages: Vec<TreePath>,
+}
+
+impl Operation for GraphCommunities {
+    const NAME: &'static str = "graph_communities";
+    const HTTP: &'static [Route] = &[Route::get("/graph/communities")];
+    const TOOL: bool = true;
+    const LANE: Lane = Lane::Slow;
+    type Output = Communities;
+    fn run(self, cx: &Cx<'_>) -> Result<Communities, Fault> {
+        let analysis = analysis(cx)?;
+        let pages = |nodes: &Vec<Node>| nodes.iter().map(|node| analysis.path(*node)).collect();
+        let communities = analysis.communities().iter().enumerate();
+        Ok(Communities { communities: communities.map(|(id, nodes)| Community { id, pages: pages(nodes) }).collect() })
+    }
+}
+
+/// Find the shortest way from one page to another along links
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(example = json!({ "from": "index.md", "to": "notes/today.md" }))]
+pub struct GraphPath {
+    /// Where the way begins
+    pub from: TreePath,
+    /// Where it ends
+    pub to: TreePath,
+}
+
+/// A way along links.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Way {
+    /// The pages on it, both ends included; each links to the next
+    pub path: Vec<TreePath>,
+}
+
+impl Operation for GraphPath {
+    const NAME: &'static str = "graph_path";
+    const HTTP: &'static [Route] = &[Route::get("/graph/path")];
+    const TOOL: bool = true;
+    type Output = Way;
+    fn run(self, cx: &Cx<'_>) -> Result<Way, Fault> {
+        let analysis = analysis(cx)?;
+        let (from, to) = (node(&analysis, "from", &self.from)?, node(&analysis, "to", &self.to)?);
+        let way = paths::shortest(analysis.graph(), from, to)
+            .ok_or_else(|| Fault::not_found(format!("no path of links leads from `{}` to `{}`", self.from, self.to)))?;
+        Ok(Way { path: way.into_iter().map(|node| analysis.path(node)).collect() })
+    }
+}
+
+/// See what is around a page: what it links to, what links to it, and what lies beside it
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GraphWalk {
+    /// The page
+    #[schemars(example = "index.md")]
+    pub path: TreePath,
+    /// Whether pages of the same directory, and pages with a tag of this one's, are listed
+    #[serde(default = "yes")]
+    pub include_siblings: bool,
+    /// Entries in each list; the degrees tell how many links there are
+    #[serde(default)]
+    pub limit: Limit<100, 10_000>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What is around a page.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Surroundings {
+    /// The page
+    pub path: TreePath,
+    /// Pages it links to, by path
+    pub links_out: Vec<TreePath>,
+    /// Pages that link to it, by path
+    pub links_in: Vec<TreePath>,
+    /// Pages of its directory, by path, then others with a tag of its own; those of each kind have `limit` entries at most
+    pub siblings: Vec<Sibling>,
+    /// The share of all other pages that it links to or is linked from, 0 to 1
+    pub hub_score: f64,
+    /// Pages that link to it
+    pub in_degree: usize,
+    /// Pages it links to
+    pub out_degree: usize,
+}
+
+impl Operation for GraphWalk {
+    const NAME: &'static str = "graph_walk";
+    const HTTP: &'static [Route] = &[Route::get("/graph/walk")];
+    const TOOL: bool = true;
+    type Output = Surroundings;
+    fn run(self, cx: &Cx<'_>) -> Result<Surroundings, Fault> {
+        let (analysis, limit) = (analysis(cx)?, self.limit.get());
+        let (graph, node) = (analysis.graph(), node(&analysis, "path", &self.path)?);
+        let (out, into) = (graph.links_out(node), graph.links_in(node));
+        let listed = |nodes: &[Node]| nodes.iter().take(limit).map(|node| analysis.path(*node)).collect();
+        let mut siblings = Vec::new();
+        if self.include_siblings {
+            siblings.extend(walk::in_directory(graph, node).take(limit));
+            siblings.extend(walk::with_tags(graph, analysis.tags(), node).take(limit));
+        }
+        Ok(Surroundings {
+            links_out: listed(out),
+            links_in: listed(into),
+            siblings,
+            hub_score: walk::hub_score(graph, node),
+            in_degree: into.len(),
+            out_degree: out.len(),
+            path: self.path,
+        })
+    }
+}
+
+fn analysis(cx: &Cx<'_>) -> Result<Arc<Analysis>, Fault> {
+    cx.space.graph.of(cx.index())
+}
+
+/// The node of a page that the caller named.
+fn node(analysis: &Analysis, field: &str, path: &TreePath) -> Result<Node, Fault> {
+    if path.is_root() {
+        return Err(Fault::new(svcfs_base::Kind::Invalid, format!("{field} is required")));
+    }
+    analysis.graph().node(path).ok_or_else(|| Fault::not_found(format!("page not found: {path}")))
 }

@@ -44,7 +44,7 @@ pub fn page_health(cx: &Cx<'_>, path: TreePath) -> Result<PageHealth, Fault> {
     let index = cx.index();
     let page = index.page(&path)?.ok_or_else(|| Fault::file_not_found(&path))?;
     let metadata = Value::Object(page.frontmatter);
-    let (links, backlinks) = (index.links_out(&path)?, index.backlinks(&path)?);
+    let (links, backlinks) = (index.links_out(&path)?, index.backlinks(&path, usize::MAX)?);
     let mut findings = Vec::new();
     let mut find = |kind, message: String| findings.push(Finding::new(path.clone(), kind, message));
     let review = Review::at(cx.now(), cx.settings().janitor.stale_days);

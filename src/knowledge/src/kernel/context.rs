@@ -10,6 +10,7 @@ use svcfs_store::Usage;
 use svcfs_vfs::Vfs;
 use svcfs_work::Watermark;
 
+use crate::graph::Newest;
 use crate::health;
 
 /// How long a question waits for the index to have read everything accepted before it.
@@ -29,6 +30,8 @@ pub struct Space {
     pub usage: Usage,
     /// The last look at how the tree is doing.
     pub health: health::Kept,
+    /// What was worked out about the links between pages.
+    pub graph: Newest,
 }
 
 impl Space {
@@ -47,6 +50,7 @@ impl Space {
             indexed: Watermark::new(indexed.0),
             usage,
             health: health::Kept::default(),
+            graph: Newest::default(),
         }
     }
 }

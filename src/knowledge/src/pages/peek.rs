@@ -58,7 +58,7 @@ pub fn glance(cx: &Cx<'_>, path: TreePath) -> Result<Glance, Fault> {
             Some(_) | None => {}
         }
     }
-    let links_in = index.backlinks(&path)?.into_iter().map(|backlink| backlink.path).collect();
+    let links_in = index.backlinks(&path, usize::MAX)?.into_iter().map(|backlink| backlink.path).collect();
     Ok(Glance {
         title: page.title,
         snippet: page.excerpt,

@@ -1,0 +1,217 @@
+//! A graph made from the rows of the index: from all of them, or from the last graph and what changed since.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use rusqlite::{Connection, Row};
+use serde_json::Value;
+use svcfs_base::TreePath;
+use svcfs_text::links::candidates;
+
+use super::kept::Changes;
+use super::{Graph, GraphPage, Neighbours, Node, node_of};
+use crate::IndexError;
+use crate::links::{Names, SOURCES, kind_of};
+use crate::pages::tree_path;
+
+/// Every page.
+const PAGES: &str = "SELECT id, title, frontmatter, path FROM pages";
+/// Every link, those of a page together.
+const LINKS: &str = "SELECT page, is_wiki, target FROM links";
+/// One page.
+const PAGE: &str = "SELECT id, title, frontmatter FROM pages WHERE path = ?1";
+/// The links of a page.
+const LINKS_OF: &str = "SELECT is_wiki, target FROM links WHERE page = ?1";
+
+/// When more than this share of all pages (and as many) have to be read again, reading all is quicker: they are then read in the
+/// order they lie in.
+const MOST_READ_AGAIN: usize = 8;
+
+/// A page of the last graph that is none any more.
+const GONE: Node = Node::MAX;
+
+/// Reads every page and every link.
+pub(super) fn fresh(connection: &Connection) -> Result<Graph, IndexError> {
+    let mut pages = Vec::new();
+    let mut tags = HashSet::new();
+    let mut statement = connection.prepare_cached(PAGES)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        pages.push((row.get::<_, i64>(0)?, page(row, tree_path(text_of(row, 3)?)?, &mut tags)?));
+    }
+    // The order of the rows is that in which the pages came.
+    pages.sort_unstable_by(|(_, one), (_, other)| one.path.cmp(&other.path));
+    let (ids, pages): (Vec<i64>, Vec<_>) = pages.into_iter().unzip();
+    let links = links_of_all(connection, &ids, &pages)?;
+
+    let mut links_out = Neighbours::with_capacity(pages.len(), links.len());
+    let mut links = links.into_iter().peekable();
+    let mut others = Vec::new();
+    for node in 0..node_of(pages.len()) {
+        others.extend(std::iter::from_fn(|| links.next_if(|(from, _)| *from == node).map(|(_, to)| to)));
+        links_out.push(&mut others);
+    }
+    Ok(Graph::new(pages, links_out))
+}
+
+/// Every link that leads to a page, in order.
+fn links_of_all(
+    connection: &Connection,
+    ids: &[i64],
+    pages: &[Arc<GraphPage>],
+) -> Result<Vec<(Node, Node)>, IndexError> {
+    let by_id: HashMap<i64, Node> = ids.iter().copied().zip(0..).collect();
+    let by_path: HashMap<&str, Node> = pages.iter().map(|page| page.path.as_str()).zip(0..).collect();
+    let mut names = Names::all(connection)?;
+    let mut links = Vec::new();
+    let mut statement = connection.prepare_cached(LINKS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let Some(source) = by_id.get(&row.get(0)?) else { continue };
+        let from = pages[*source as usize].path.as_str();
+        let wanted = candidates(from, kind_of(row.get(1)?), text_of(row, 2)?);
+        if let Some(target) = names.lead_to(from, &wanted)?.and_then(|path| by_path.get(path)) {
+            links.push((*source, *target));
+        }
+    }
+    links.sort_unstable();
+    Ok(links)
+}
+
+/// The next graph after `last`: only pages that changed, and those with a link that may mean a name that changed, are read again.
+/// None when that would be so many that all may as well be.
+pub(super) fn carried(connection: &Connection, last: &Graph, changes: &Changes) -> Result<Option<Graph>, IndexError> {
+    let most = last.len() / MOST_READ_AGAIN + MOST_READ_AGAIN;
+    let mut to_read: BTreeSet<TreePath> = changes.pages.iter().cloned().collect();
+    let mut statement = connection.prepare_cached(SOURCES)?;
+    for name in &changes.names {
+        for source in statement.query_map([name], |row| row.get::<_, String>(0))? {
+            to_read.insert(tree_path(&source?)?);
+        }
+        if to_read.len() > most {
+            break;
+        }
+    }
+    if to_read.len() > most {
+        return Ok(None);
+    }
+    let mut names = Names::new(connection);
+    let mut read = BTreeMap::new();
+    for path in to_read {
+        let page = PageRead::at(connection, &mut names, &path)?;
+        read.insert(path, page);
+    }
+    Ok(Some(joined(last, &read)))
+}
+
+/// A page as it is now.
+struct PageRead {
+    page: Arc<GraphPage>,
+    /// The pages its links lead to, as often as they do.
+    leads_to: Vec<String>,
+}
+
+impl PageRead {
+    fn at(connection: &Connection, names: &mut Names<'_>, path: &TreePath) -> Result<Option<Self>, IndexError> {
+        let mut statement = connection.prepare_cached(PAGE)?;
+        let mut rows = statement.query([path.as_str()])?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let (id, page): (i64, _) = (row.get(0)?, page(row, path.clone(), &mut HashSet::new())?);
+        let mut leads_to = Vec::new();
+        let mut statement = connection.prepare_cached(LINKS_OF)?;
+        let mut rows = statement.query([id])?;
+        while let Some(row) = rows.next()? {
+            let wanted = candidates(path.as_str(), kind_of(row.get(0)?), text_of(row, 1)?);
+            leads_to.extend(names.lead_to(path.as_str(), &wanted)?.map(str::to_owned));
+        }
+        Ok(Some(Self { page, leads_to }))
+    }
+}
+
+/// Where the page of a node comes from.
+enum Origin<'r> {
+    /// The last graph, where it was this node.
+    Last(Node),
+    Read(&'r PageRead),
+}
+
+/// The last graph with the pages that were read in their places; none takes a page out.
+fn joined(last: &Graph, read: &BTreeMap<TreePath, Option<PageRead>>) -> Graph {
+    let mut origins = Vec::with_capacity(last.len() + read.len());
+    // What the nodes of the last graph are now; the order stays.
+    let mut now = Vec::with_capacity(last.len());
+    let mut done = 0;
+    let keep = |origins: &mut Vec<Origin<'_>>, now: &mut Vec<Node>, from: usize, to: usize| {
+        now.extend((node_of(origins.len())..).take(to - from));
+        origins.extend((node_of(from)..node_of(to)).map(Origin::Last));
+    };
+    for (path, page) in read {
+        let found = last.pages.binary_search_by(|page| page.path.cmp(path));
+        let (Ok(at) | Err(at)) = found;
+        keep(&mut origins, &mut now, done, at);
+        done = at;
+        if found.is_ok() {
+            now.push(page.as_ref().map_or(GONE, |_| node_of(origins.len())));
+            done += 1;
+        }
+        origins.extend(page.as_ref().map(Origin::Read));
+    }
+    keep(&mut origins, &mut now, done, last.len());
+
+    let page = |origin: &Origin<'_>| match origin {
+        Origin::Last(node) => Arc::clone(&last.pages[*node as usize]),
+        Origin::Read(read) => Arc::clone(&read.page),
+    };
+    let pages: Vec<Arc<GraphPage>> = origins.iter().map(page).collect();
+    let mut links_out = Neighbours::with_capacity(pages.len(), last.links());
+    let mut others = Vec::new();
+    for origin in &origins {
+        match origin {
+            Origin::Last(node) => {
+                let targets = last.links_out(*node).iter().map(|target| now[*target as usize]);
+                others.extend(targets.filter(|target| *target != GONE));
+            }
+            Origin::Read(read) => others.extend(
+                read.leads_to
+                    .iter()
+                    .filter_map(|path| pages.binary_search_by(|page| page.path.as_str().cmp(path)).ok().map(node_of)),
+            ),
+        }
+        links_out.push(&mut others);
+    }
+    Graph::new(pages, links_out)
+}
+
+/// The page of a row of [`PAGES`] or [`PAGE`]. Pages share the texts of their tags.
+fn page(row: &Row<'_>, path: TreePath, known: &mut HashSet<Arc<str>>) -> Result<Arc<GraphPage>, IndexError> {
+    #[derive(serde::Deserialize)]
+    struct Tagged {
+        #[serde(default)]
+        tags: Value,
+    }
+    let text = text_of(row, 2)?;
+    let written = match text.contains("\"tags\"").then(|| serde_json::from_str::<Tagged>(text)).transpose() {
+        Ok(tagged) => tagged.map_or(Value::Null, |tagged| tagged.tags),
+        Err(error) => return Err(IndexError::Damaged(format!("frontmatter of `{path}`: {error}"))),
+    };
+    let mut tags: Vec<Arc<str>> = Vec::new();
+    let written = if let Value::Array(several) = written { several } else { vec![written] };
+    for tag in written {
+        let tag: Arc<str> = match tag {
+            Value::String(text) => text.into(),
+            Value::Number(number) => number.to_string().into(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => continue,
+        };
+        if !tags.contains(&tag) {
+            tags.push(known.get(&tag).cloned().unwrap_or_else(|| {
+                known.insert(Arc::clone(&tag));
+                tag
+            }));
+        }
+    }
+    Ok(Arc::new(GraphPage { path, title: row.get(1)?, tags }))
+}
+
+fn text_of<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r str, IndexError> {
+    Ok(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?)
+}

@@ -1,0 +1,185 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use svcfs_base::Seq;
+
+use super::{Graph, build};
+use crate::tests::{Space, at, page};
+
+/// The links of a graph as pairs of paths.
+fn pairs(graph: &Graph) -> BTreeSet<(String, String)> {
+    let pair = |from, to| (graph.page(from).path.to_string(), graph.page(to).path.to_string());
+    let forth: BTreeSet<_> =
+        graph.nodes().flat_map(|from| graph.links_out(from).iter().map(move |to| pair(from, *to))).collect();
+    let back = graph.nodes().flat_map(|to| graph.links_in(to).iter().map(move |from| pair(*from, to))).collect();
+    assert_eq!(forth, back, "both directions hold the same links");
+    assert_eq!(graph.links(), forth.len());
+    forth
+}
+
+fn fresh(space: &Space) -> Graph {
+    space.index.readers.read(|connection| build::fresh(connection)).unwrap()
+}
+
+fn linked(from: &str, to: &str) -> (String, String) {
+    (from.to_owned(), to.to_owned())
+}
+
+#[test]
+fn pages_stand_in_the_order_of_their_paths_and_link_once_to_each_other() {
+    let space = Space::of(&[
+        ("b.md", "[[a]] and [[a]] again, [[b]] itself, [[nowhere]], ![](picture.png)"),
+        ("a.md", "---\ntitle: First\n---\n[x](d/c.md)"),
+        ("d/c.md", ""),
+    ]);
+    let graph = space.index.graph().unwrap();
+    assert_eq!((graph.len(), graph.links(), graph.is_empty()), (3, 2, false));
+    assert_eq!(pairs(&graph), [linked("a.md", "d/c.md"), linked("b.md", "a.md")].into());
+    assert_eq!(graph.node(&at("d/c.md")), Some(2));
+    assert_eq!(graph.node(&at("e.md")), None);
+    assert_eq!(graph.page(0).title, "First");
+    assert!(Space::new().index.graph().unwrap().is_empty());
+}
+
+#[test]
+fn the_same_graph_is_given_until_something_changes() {
+    let space = Space::of(&[("a.md", "[[b]]"), ("b.md", "")]);
+    let first = space.index.graph().unwrap();
+    assert!(std::sync::Arc::ptr_eq(&first, &space.index.graph().unwrap()));
+    space.put(&[("b.md", "")]);
+    space.index.ingest(&[], Seq(9)).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&first, &space.index.graph().unwrap()), "the same text again is no change");
+    space.put(&[("b.md", "[[a]]")]);
+    assert_eq!(space.index.graph().unwrap().links(), 2);
+    assert_eq!(first.links(), 1, "who has a graph keeps it");
+}
+
+#[test]
+fn a_page_that_comes_or_goes_leads_the_links_of_others_elsewhere() {
+    let space = Space::of(&[("far/x.md", ""), ("a/source.md", "[[x]]"), ("a/other.md", "[[source]]")]);
+    let others = linked("a/other.md", "a/source.md");
+    let expect = |target: Option<&str>| {
+        let links = target.map(|target| linked("a/source.md", target)).into_iter().chain([others.clone()]).collect();
+        assert_eq!(pairs(&space.index.graph().unwrap()), links);
+    };
+    expect(Some("far/x.md"));
+    space.put(&[("a/x.md", "")]);
+    expect(Some("a/x.md"));
+    space.remove("a/x.md");
+    expect(Some("far/x.md"));
+    space.remove("far/x.md");
+    expect(None);
+    space.put(&[("y.md", "---\naliases: [X]\n---\n")]);
+    expect(Some("y.md"));
+    space.put(&[("y.md", "---\naliases: [z]\n---\n")]);
+    expect(None);
+}
+
+#[test]
+fn a_rebuild_and_more_changes_than_are_remembered_make_the_graph_anew() {
+    let space = Space::of(&[("a.md", "[[b]]"), ("b.md", "")]);
+    space.index.graph().unwrap();
+    let pages = [Ok::<_, std::io::Error>(page("b.md", "")), Ok(page("c.md", "[[b]]"))];
+    space.index.rebuild(pages.into_iter(), Seq(5), |_| {}).unwrap();
+    assert_eq!(pairs(&space.index.graph().unwrap()), [linked("c.md", "b.md")].into());
+    let many: Vec<String> = (0..12_000).map(|n| format!("n{n}.md")).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|path| (path.as_str(), "[[b]]")).collect();
+    space.put(&many);
+    assert_eq!(space.index.graph().unwrap().links(), 12_001);
+    space.put(&[("n7.md", "")]);
+    assert_eq!(space.index.graph().unwrap().links(), 12_000);
+}
+
+#[test]
+fn writers_and_askers_at_once_end_with_the_right_graph() {
+    let space = Space::of(&[("hub.md", "")]);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            for n in 0..200 {
+                space.put(&[(format!("p{n}.md").as_str(), format!("[[hub]] [[p{}]]", n + 1).as_str())]);
+            }
+        });
+        let mut seen = 0;
+        while !writing.is_finished() {
+            let graph = space.index.graph().unwrap();
+            assert!(graph.len() >= seen, "a later graph knows what an earlier one knew");
+            seen = graph.len();
+            // Page n links to the hub and, once it is there, to the page after it.
+            assert_eq!(graph.links(), (2 * (graph.len() - 1)).saturating_sub(1), "every graph is of one moment");
+        }
+    });
+    assert_eq!(*space.index.graph().unwrap(), fresh(&space));
+    assert_eq!(space.index.graph().unwrap().links(), 399);
+}
+
+/// What is done to a tree of a few pages.
+#[derive(Debug, Clone)]
+enum Deed {
+    Write { path: String, title: Option<String>, alias: Option<String>, links: Vec<String> },
+    Remove(String),
+    Rename(String, String),
+    Ask,
+}
+
+fn path() -> impl Strategy<Value = String> {
+    "([ab]/){0,2}[xyzX]\\.md"
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let link = prop_oneof![
+        "\\[\\[([ab]/){0,1}[xyzX]\\]\\]",
+        "\\[\\[(t|u|T)\\]\\]",
+        "\\[l\\]\\((\\.\\./){0,2}([ab]/){0,2}[xyz]\\.md\\)",
+    ];
+    let title = || prop::option::of("[tuTx]");
+    prop_oneof![
+        4 => (path(), title(), title(), prop::collection::vec(link, 0..4))
+            .prop_map(|(path, title, alias, links)| Deed::Write { path, title, alias, links }),
+        1 => path().prop_map(Deed::Remove),
+        1 => (path(), path()).prop_map(|(from, to)| Deed::Rename(from, to)),
+        2 => Just(Deed::Ask),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn a_graph_carried_on_is_the_one_that_would_be_made_anew(deeds in prop::collection::vec(deed(), 1..25)) {
+        let space = Space::new();
+        let mut texts = std::collections::BTreeMap::new();
+        space.index.graph().unwrap();
+        for deed in deeds {
+            match deed {
+                Deed::Write { path, title, alias, links } => {
+                    let field = |name, value: Option<String>| value.map_or(String::new(), |value| format!("{name}: {value}\n"));
+                    let text = format!("---\n{}{}---\n{}", field("title", title), field("aliases", alias), links.join("\n"));
+                    space.put(&[(&path, &text)]);
+                    texts.insert(path, text);
+                }
+                Deed::Remove(path) => {
+                    space.remove(&path);
+                    texts.remove(&path);
+                }
+                Deed::Rename(from, to) => {
+                    if let Some(text) = texts.remove(&from) {
+                        let entries = [crate::Entry::Gone(at(&from)), page(&to, &text)];
+                        space.index.ingest(&entries, space.index.cursor().unwrap().next()).unwrap();
+                        texts.insert(to, text);
+                    }
+                }
+                Deed::Ask => {
+                    space.index.graph().unwrap();
+                }
+            }
+        }
+        let graph = space.index.graph().unwrap();
+        prop_assert_eq!(&*graph, &fresh(&space));
+        let mut naive = BTreeSet::new();
+        for path in texts.keys() {
+            for link in space.index.links_out(&at(path)).unwrap() {
+                naive.extend(link.resolved.filter(|to| to.as_str() != path).map(|to| linked(path, to.as_str())));
+            }
+        }
+        prop_assert_eq!(pairs(&graph), naive);
+    }
+}

@@ -1,0 +1,114 @@
+//! Where many links lead before and after something gets another path: what a rename asks (gaps.md D17).
+
+use std::collections::BTreeSet;
+
+use svcfs_base::TreePath;
+use svcfs_text::Link;
+use svcfs_text::links::{Key, KeyKind, Known, LinkKind, candidates, keys_of};
+
+use super::names::kind_of_name;
+use super::{Names, SOURCES};
+use crate::pages::{range_below, tree_path};
+use crate::{Index, IndexError};
+
+/// The names that the pages at or below a place have by their text: aliases and titles.
+const NAMES_OF_TEXT: &str = "
+    SELECT pages.path, page_keys.kind, page_keys.text FROM pages JOIN page_keys ON page_keys.page = pages.id
+    WHERE (pages.path = ?1 OR (pages.path > ?2 AND pages.path < ?3)) AND page_keys.kind >= ?4";
+
+/// The pages at or below a place that hold a link.
+const LINKING_BELOW: &str = "
+    SELECT pages.path FROM pages WHERE (pages.path = ?1 OR (pages.path > ?2 AND pages.path < ?3))
+    AND EXISTS (SELECT 1 FROM links WHERE links.page = pages.id)";
+
+/// Many questions about where links lead, all answered from one state of the index; a name that was looked up for one is known for
+/// the next.
+pub struct Following<'c> {
+    now: Names<'c>,
+    without: Names<'c>,
+}
+
+impl Index {
+    /// Asks where links lead now, and where they would if the page `gone`, or every page below the directory `gone`, were not there.
+    ///
+    /// # Errors
+    /// What `ask` fails with; [`IndexError::Database`].
+    pub fn following<T>(
+        &self,
+        gone: &TreePath,
+        ask: impl FnOnce(&mut Following<'_>) -> Result<T, IndexError>,
+    ) -> Result<T, IndexError> {
+        self.readers.read(|connection| {
+            ask(&mut Following { now: Names::new(connection), without: Names::without(connection, gone) })
+        })
+    }
+}
+
+impl Following<'_> {
+    /// The page that a link in the page `from` leads to.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn page_of(&mut self, from: &TreePath, link: &Link) -> Result<Option<TreePath>, IndexError> {
+        let wanted = candidates(from.as_str(), link.kind, &link.target);
+        self.now.lead_to(from.as_str(), &wanted)?.map(tree_path).transpose()
+    }
+
+    /// Where `[[target]]` in the page `from` would lead without what is gone, and with these names beside.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn page_without<'n>(
+        &'n mut self,
+        from: &TreePath,
+        target: &str,
+        more: impl Iterator<Item = Known<'n>>,
+    ) -> Result<Option<TreePath>, IndexError> {
+        let wanted = candidates(from.as_str(), LinkKind::Wiki, target);
+        self.without.lead_to_one_of(from.as_str(), &wanted, more)?.map(tree_path).transpose()
+    }
+
+    /// The names a file answers to, by its path and, when it is a page, by its text.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn names_of_text(&self, below: &TreePath) -> Result<Vec<(TreePath, Key)>, IndexError> {
+        let (from, to) = range_below(below);
+        let first = KeyKind::Alias as u8;
+        let mut statement = self.now.connection().prepare_cached(NAMES_OF_TEXT)?;
+        let mut rows = statement.query((below.as_str(), from, to, first))?;
+        let mut names = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (path, text): (String, String) = (row.get(0)?, row.get(2)?);
+            let kind = kind_of_name(row.get(1)?, &path)?;
+            let folded = text.to_lowercase();
+            names.push((tree_path(&path)?, Key { kind, text, folded }));
+        }
+        Ok(names)
+    }
+
+    /// The pages whose links a move of these files may concern, in path order: those with a link that may mean one of them by any of
+    /// its names, and those among them that hold a link.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn concerned(&self, below: &TreePath, files: &[TreePath]) -> Result<BTreeSet<TreePath>, IndexError> {
+        let connection = self.now.connection();
+        let of_path = files.iter().flat_map(|file| keys_of(file.as_str(), None, &[]));
+        let of_text = self.names_of_text(below)?.into_iter().map(|(_, key)| key);
+        let names: BTreeSet<String> = of_path.chain(of_text).map(|key| key.folded).collect();
+        let mut pages = BTreeSet::new();
+        let mut statement = connection.prepare_cached(SOURCES)?;
+        for name in names {
+            for source in statement.query_map([name], |row| row.get::<_, String>(0))? {
+                pages.insert(tree_path(&source?)?);
+            }
+        }
+        let (from, to) = range_below(below);
+        let mut statement = connection.prepare_cached(LINKING_BELOW)?;
+        for page in statement.query_map((below.as_str(), from, to), |row| row.get::<_, String>(0))? {
+            pages.insert(tree_path(&page?)?);
+        }
+        Ok(pages)
+    }
+}
