@@ -1,4 +1,4 @@
-//! Extended attributes that svcfs gives its files: `user.svc.…`.
+//! Extended attributes: `user.svc.…`, which svcfs gives its files, and all others below `user.`, which programs give theirs.
 //!
 //! One rule: what is listed costs no wait, because `cp -a` and `rsync -X` read every attribute that is listed, of every file. Those
 //! programs also set what they read on the copy: what cannot be set is therefore taken, and nothing comes of it.
@@ -8,12 +8,18 @@ use std::os::unix::ffi::OsStrExt;
 
 use fuser::{Errno, INodeNo, Request};
 use svcfs_base::Fault;
-use svcfs_vfs::NodeId;
+use svcfs_vfs::{NodeId, SetExtended};
 
 use crate::answer::Refusal;
 use crate::convert::utf8;
 use crate::door::KernelDoor;
 
+/// Of setxattr(2), as the kernel passes them on (`linux/xattr.h`).
+const XATTR_CREATE: i32 = 1;
+const XATTR_REPLACE: i32 = 2;
+
+/// What the names that programs may use begin with.
+const PROGRAMS: &str = "user.";
 /// What the names of ours begin with.
 const OURS: &str = "user.svc.";
 
@@ -51,6 +57,11 @@ impl Attribute {
     }
 }
 
+/// Whether programs may use a name: the others are the system's.
+fn is_programs(name: &OsStr) -> bool {
+    name.as_bytes().starts_with(PROGRAMS.as_bytes())
+}
+
 impl KernelDoor {
     /// The value of one of our attributes; none when the file does not have it.
     pub(crate) fn attribute(
@@ -84,7 +95,50 @@ impl KernelDoor {
         if self.vfs.refusal(node).is_some() {
             add("lint");
         }
+        for name in self.vfs.extended_names(node)?.into_iter().filter(|name| !name.starts_with(OURS.as_bytes())) {
+            names.extend(name);
+            names.push(0);
+        }
         Ok(names)
+    }
+
+    /// The value of an attribute that a program set.
+    pub(crate) fn programs_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<Option<Vec<u8>>, Fault> {
+        match (self.node(inode), is_programs(name)) {
+            (Ok(node), true) => self.vfs.extended(node, name.as_bytes()),
+            _ => Ok(None),
+        }
+    }
+
+    /// Sets an attribute for a program; `flags` are those of setxattr(2).
+    pub(crate) fn set_programs_attribute(
+        &self,
+        inode: INodeNo,
+        name: &OsStr,
+        (value, flags): (&[u8], i32),
+    ) -> Result<(), Refusal> {
+        let node = self.node(inode)?;
+        if !is_programs(name) {
+            // Not ENOSYS: told that, the kernel does not ask again.
+            return Err(Refusal::Word(Errno::ENOTSUP));
+        }
+        let (how, otherwise) = match flags {
+            0 => (SetExtended::Either, Errno::EIO),
+            XATTR_CREATE => (SetExtended::Create, Errno::EEXIST),
+            XATTR_REPLACE => (SetExtended::Replace, Errno::NO_XATTR),
+            _ => return Err(Refusal::Word(Errno::EINVAL)),
+        };
+        if self.vfs.set_extended(node, name.as_bytes(), value, how)? { Ok(()) } else { Err(Refusal::Word(otherwise)) }
+    }
+
+    /// Takes an attribute away for a program.
+    pub(crate) fn remove_programs_attribute(&self, inode: INodeNo, name: &OsStr) -> Result<(), Refusal> {
+        let node = self.node(inode)?;
+        if is_programs(name) && self.vfs.remove_extended(node, name.as_bytes())? {
+            Ok(())
+        } else {
+            Err(Refusal::Word(Errno::NO_XATTR))
+        }
     }
 
     /// Sets one of our attributes, or takes it away.

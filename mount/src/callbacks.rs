@@ -421,8 +421,11 @@ impl Filesystem for Callbacks {
     fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, room: u32, reply: ReplyXattr) {
         let inode = self.door.seen(inode);
         answer("getxattr", reply, || {
-            let attribute = Attribute::of(name).ok_or(Errno::NO_XATTR)?;
-            let value = self.door.attribute(request, inode, attribute).map_err(gone)?;
+            let value = match Attribute::of(name) {
+                Some(attribute) => self.door.attribute(request, inode, attribute),
+                None => self.door.programs_attribute(inode, name),
+            };
+            let value = value.map_err(gone)?;
             value.map(|value| (value, room)).ok_or(Refusal::Word(Errno::NO_XATTR))
         });
     }
@@ -441,21 +444,20 @@ impl Filesystem for Callbacks {
         inode: INodeNo,
         name: &OsStr,
         value: &[u8],
-        _flags: i32,
+        flags: i32,
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        answer("setxattr", reply, || {
-            // Not ENOSYS: told that, the kernel does not ask again.
-            let attribute = Attribute::of(name).ok_or(Errno::ENOTSUP)?;
-            self.door.set_attribute(request, inode, (attribute, Some(value)))
+        answer("setxattr", reply, || match Attribute::of(name) {
+            Some(attribute) => self.door.set_attribute(request, inode, (attribute, Some(value))),
+            None => self.door.set_programs_attribute(inode, name, (value, flags)),
         });
     }
 
     fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer("removexattr", reply, || {
-            let attribute = Attribute::of(name).ok_or(Errno::NO_XATTR)?;
-            self.door.set_attribute(request, inode, (attribute, None))
+        answer("removexattr", reply, || match Attribute::of(name) {
+            Some(attribute) => self.door.set_attribute(request, inode, (attribute, None)),
+            None => self.door.remove_programs_attribute(inode, name),
         });
     }
 

@@ -12,7 +12,7 @@
 //!
 //! Below `.svc/` the mount shows what is on no disk, such as earlier versions: `views` holds them, by inodes of their own.
 //!
-//! Not offered: hard links, device nodes, extended attributes but `user.svc.…` (`attributes`), locks across machines (the kernel
+//! Not offered: hard links, device nodes, extended attributes but those below `user.` (`attributes`), locks across machines (the kernel
 //! keeps `flock` and `fcntl` locks itself), and the write-back cache: `close` must find all bytes here to turn them into a
 //! version, and to be told when they are refused.
 #![warn(missing_docs)]

@@ -1,9 +1,11 @@
-//! Extended attributes that svcfs gives its files.
+//! Extended attributes: those that svcfs gives its files, and those that programs give theirs.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
+use rustix::fs::{XattrFlags, fgetxattr, fsetxattr, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::Errno;
 use svcfs_base::{ETag, TreePath};
 
@@ -114,4 +116,96 @@ fn what_copies_attributes_is_not_stopped_by_ours() {
         ""
     );
     assert_eq!(fs::metadata(space.at("b/one.md")).unwrap().size(), 3);
+}
+
+/// What a program gave a file: `user.note`.
+fn note(path: impl AsRef<Path>) -> Result<String, Errno> {
+    let mut room = [0; 8192];
+    let length = getxattr(path.as_ref(), "user.note", &mut room)?;
+    Ok(String::from_utf8(room[..length].to_vec()).unwrap())
+}
+
+fn give(path: impl AsRef<Path>, text: &str, flags: XattrFlags) -> Result<(), Errno> {
+    setxattr(path.as_ref(), "user.note", text.as_bytes(), flags)
+}
+
+fn there(text: &str) -> Result<String, Errno> {
+    Ok(text.to_owned())
+}
+
+#[test]
+fn what_programs_give_a_file_is_kept_through_saves_and_names_and_is_no_version() {
+    let Some(space) = Mounted::new() else { return };
+    space.put("a.md", "one");
+    give(space.at("a.md"), "first", XattrFlags::empty()).unwrap();
+    assert_eq!(note(space.at("a.md")), there("first"));
+    assert!(names(&space, "a.md").contains(&"user.note".to_owned()));
+    assert_eq!(space.authors("a.md", 1).len(), 1);
+    // Written over here, and through another door.
+    fs::write(space.at("a.md"), "two").unwrap();
+    assert_eq!(note(space.at("a.md")), there("first"));
+    space.put("a.md", "three");
+    assert_eq!(note(space.at("a.md")), there("first"));
+    fs::rename(space.at("a.md"), space.at("b.md")).unwrap();
+    assert_eq!(note(space.at("b.md")), there("first"));
+    assert_eq!(space.shell("cp -a b.md copy.md 2>&1; cp -a b.md ../aside.md 2>&1; cp -a ../aside.md back.md 2>&1"), "");
+    assert_eq!((note(space.at("copy.md")), note(space.at("back.md"))), (there("first"), there("first")));
+    // As on any disk, what takes a name brings its own along.
+    fs::write(space.at("new.md"), "four").unwrap();
+    give(space.at("new.md"), "second", XattrFlags::empty()).unwrap();
+    fs::rename(space.at("new.md"), space.at("b.md")).unwrap();
+    assert_eq!(note(space.at("b.md")), there("second"));
+    fs::write(space.at("bare.md"), "five").unwrap();
+    let directory = fs::File::open(space.at("")).unwrap();
+    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+    rustix::fs::renameat_with(&directory, "bare.md", &directory, "b.md", exchange).unwrap();
+    assert_eq!((note(space.at("bare.md")), note(space.at("b.md"))), (there("second"), Err(Errno::NODATA)));
+    fs::rename(space.at("b.md"), space.at("bare.md")).unwrap();
+    assert_eq!(note(space.at("bare.md")), Err(Errno::NODATA));
+    // A folder has them as well, and so has what is inside.
+    fs::create_dir(space.at("folder")).unwrap();
+    give(space.at("folder"), "of a folder", XattrFlags::empty()).unwrap();
+    fs::rename(space.at("copy.md"), space.at("folder/copy.md")).unwrap();
+    fs::rename(space.at("folder"), space.at("moved")).unwrap();
+    assert_eq!((note(space.at("moved")), note(space.at("moved/copy.md"))), (there("of a folder"), there("first")));
+}
+
+#[test]
+fn a_file_is_given_attributes_before_it_is_saved_and_after_its_name_is_gone() {
+    let Some(space) = Mounted::new() else { return };
+    let mut file = fs::File::create(space.at("a.md")).unwrap();
+    let flags = XattrFlags::empty();
+    fsetxattr(&file, "user.note", b"early", flags).unwrap();
+    assert_eq!(note(space.at("a.md")), there("early"));
+    file.write_all(b"text").unwrap();
+    drop(file);
+    assert_eq!(space.authors("a.md", 1).len(), 1, "one save, one version");
+    assert_eq!(note(space.at("a.md")), there("early"));
+    let file = fs::File::create(space.at("gone.tmp")).unwrap();
+    fs::remove_file(space.at("gone.tmp")).unwrap();
+    fsetxattr(&file, "user.note", b"late", flags).unwrap();
+    assert_eq!(fgetxattr(&file, "user.note", &mut [0; 16]), Ok(4));
+}
+
+#[test]
+fn conditions_and_names_of_attributes_are_those_of_the_system_calls() {
+    let Some(space) = Mounted::new() else { return };
+    space.put("a.md", "text");
+    let page = space.at("a.md");
+    assert_eq!(give(&page, "x", XattrFlags::REPLACE), Err(Errno::NODATA));
+    assert_eq!(give(&page, "x", XattrFlags::CREATE), Ok(()));
+    assert_eq!(give(&page, "y", XattrFlags::CREATE), Err(Errno::EXIST));
+    assert_eq!(give(&page, "z", XattrFlags::REPLACE), Ok(()));
+    assert_eq!(note(&page), there("z"));
+    give(&page, "longer than that", XattrFlags::REPLACE).unwrap();
+    assert_eq!(getxattr(&page, "user.note", &mut [0_u8; 3]), Err(Errno::RANGE));
+    removexattr(&page, "user.note").unwrap();
+    assert_eq!(removexattr(&page, "user.note"), Err(Errno::NODATA));
+    assert_eq!(note(&page), Err(Errno::NODATA));
+    for name in ["trusted.x", "security.x"] {
+        assert_eq!(setxattr(&page, name, b"x", XattrFlags::empty()), Err(Errno::OPNOTSUPP), "{name}");
+    }
+    let too_much = setxattr(&page, "user.large", &vec![b'x'; 60_000], XattrFlags::empty());
+    assert!(matches!(too_much, Ok(()) | Err(Errno::NOSPC | Errno::TOOBIG)), "{too_much:?}");
+    assert_eq!(fs::read(&page).unwrap(), b"text");
 }

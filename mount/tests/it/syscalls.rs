@@ -314,10 +314,10 @@ fn what_is_not_offered_says_so() {
     fs::write(space.at("a.md"), "text").unwrap();
     assert_eq!(errno(fs::hard_link(space.at("a.md"), space.at("b.md"))), Some(Errno::PERM.raw_os_error()));
     assert!(!space.at("b.md").exists());
-    let set = rustix::fs::setxattr(space.at("a.md"), "user.x", b"1", rustix::fs::XattrFlags::empty());
+    let set = rustix::fs::setxattr(space.at("a.md"), "security.x", b"1", rustix::fs::XattrFlags::empty());
     assert_eq!(set, Err(Errno::OPNOTSUPP));
     let mut room = [0; 64];
-    assert_eq!(rustix::fs::getxattr(space.at("a.md"), "user.x", &mut room), Err(Errno::NODATA));
+    assert_eq!(rustix::fs::getxattr(space.at("a.md"), "security.x", &mut room), Err(Errno::NODATA));
 }
 
 #[test]

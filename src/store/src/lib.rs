@@ -30,5 +30,5 @@ pub use log::{
 };
 pub use memory::{Ledger, Memory, SNAPSHOT_DIRECTORY, Snapshots, State, Strategy, Tip};
 pub use paths::{STATE_DIRECTORY, StatePaths};
-pub use tree::{Disk, Draft, Install, OpenFile, Placed, Special, SpecialKind, Stat, StatKind, WorkTree};
+pub use tree::{Disk, Draft, Install, OpenFile, Placed, SetExtended, Special, SpecialKind, Stat, StatKind, WorkTree};
 pub use usage::{Bucket, Counted, PageViews, Searched, Span, Totals, Usage};

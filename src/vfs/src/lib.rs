@@ -33,7 +33,7 @@ pub use past::{
     TimelineEvent, Version,
 };
 pub use progress::{OnProgress, Progress};
-pub use svcfs_store::{Activity, DayActivity, PageActivity, Selection, Special, SpecialKind, Strategy};
+pub use svcfs_store::{Activity, DayActivity, PageActivity, Selection, SetExtended, Special, SpecialKind, Strategy};
 pub use view::{Attributes, DirectoryEntry, EntryKind, File};
 
 use std::fs::{self, TryLockError};

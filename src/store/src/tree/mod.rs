@@ -5,6 +5,7 @@
 
 mod attributes;
 mod blanks;
+mod extended;
 mod flush;
 mod large;
 mod place;
@@ -26,6 +27,7 @@ use rustix::io::Errno;
 use svcfs_base::{MAX_FILE_BYTES, Name, TreePath};
 
 pub(crate) use blanks::PREFIX as BLANK_PREFIX;
+pub use extended::SetExtended;
 pub use large::{Draft, OpenFile};
 pub use place::{Install, Placed};
 pub use stat::{Special, SpecialKind, Stat, StatKind};

@@ -15,6 +15,7 @@ use rustix::fs::{self as sys, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags,
 use rustix::io::Errno;
 use svcfs_base::{DiskAttributes, ETag, FileKind, MAX_FILE_BYTES, TreePath};
 
+use super::extended::inherit;
 use super::stat::{StatKind, times, to_stat};
 use super::{Outcome, WorkTree, disk, reserve, to_errno};
 use crate::FailPoint;
@@ -206,6 +207,9 @@ impl WorkTree {
             reserve(&file, install.content.len()).map_err(to_errno)?;
             (&file).write_all(install.content).map_err(to_errno)?;
             set_attributes(&file, install, spot)?;
+            if let Some((before, _)) = &spot.file {
+                inherit(&file, before)?;
+            }
             new
         };
         if self.is_root_user {

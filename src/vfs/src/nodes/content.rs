@@ -304,7 +304,8 @@ impl Vfs {
         if let Some(Staging { refused: None, body, .. }) = &shared.staging
             && body.length() > RECORDED
         {
-            return self.put_large(caller, &path, shared, durability);
+            self.put_large(caller, &path, shared, durability)?;
+            return self.put_extended(&path, shared);
         }
         let Some(staging) = shared.staging.take() else {
             if durability == Durability::Now {
@@ -342,7 +343,7 @@ impl Vfs {
             Ok(_) => {
                 self.accepted_save(shared, &path);
                 shared.told = Some(Told::new(staging.changed, staging.modified));
-                Ok(())
+                self.put_extended(&path, shared)
             }
             Err(fault) => {
                 if let Some(mut large) = replaced {

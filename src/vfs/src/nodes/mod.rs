@@ -6,6 +6,7 @@
 mod attributes;
 mod body;
 mod content;
+mod extended;
 mod kept;
 mod large;
 mod names;

@@ -212,6 +212,8 @@ impl Vfs {
         let expect = if replace { Expect::Any } else { Expect::Absent };
         let change = Change::rename(from.clone(), to.clone()).expecting(expect);
         held.keep(self, &to)?;
+        let extended =
+            if is_directory { Default::default() } else { (self.extended_at(&from)?, self.extended_at(&to)?) };
         let outcome = self.apply_held(caller, ChangeSet::from(change).soon());
         if outcome.is_err() {
             held.unkeep(&to);
@@ -232,7 +234,7 @@ impl Vfs {
             shared.told = there.map(|there| Told::new(self.core.file_time(), there.modified));
         }
         self.nodes.rename(&from, &to);
-        Ok(())
+        self.move_extended(&to, extended)
     }
 
     /// Exchanges two files atomically, in one commit.
@@ -265,11 +267,13 @@ impl Vfs {
             kind: Some(new.kind),
             disk: new.disk,
         };
+        let (of_one, of_other) = (self.extended_at(&one)?, self.extended_at(&other)?);
         let set = ChangeSet::new(vec![put(&one, &first, &second), put(&other, &second, &first)]);
         let message = format!("{}: exchange {one} and {other}", caller.actor());
         self.apply(caller, set.message(message))?;
         self.nodes.exchange(&one, &other);
-        Ok(())
+        self.move_extended(&other, (of_one.clone(), of_other.clone()))?;
+        self.move_extended(&one, (of_other, of_one))
     }
 
     /// Makes a symbolic link (found once).

@@ -9,6 +9,7 @@ use svcfs_base::{ETag, Fault, Kind, TreePath};
 use svcfs_store::OpenFile;
 
 use super::body::Body;
+use super::extended::Extended;
 use super::kept::Kept;
 use super::{HandleId, NodeId};
 use crate::Vfs;
@@ -105,6 +106,8 @@ pub(crate) struct Shared {
     pub(crate) kept: Option<Kept>,
     /// Why the last save was refused.
     pub(crate) refusal: Option<String>,
+    /// Attributes that programs gave a file which is not in the tree.
+    pub(crate) extended: Extended,
     /// What was told of the last published change.
     pub(crate) told: Option<Told>,
     /// Of a directory: when a file was made in it that is not published yet, or one went that never was.

@@ -1,0 +1,133 @@
+//! Extended attributes of files and directories: those below `user.`, which programs make as they like (xattr(7)).
+//!
+//! One rule: they are the disk's alone. No version and no record of the log has them; a file that takes the place of another
+//! gets the other's.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::fs::{self as sys, OFlags, XattrFlags};
+use rustix::io::Errno;
+use svcfs_base::TreePath;
+
+use super::{Outcome, WorkTree, disk};
+
+/// What the names begin with; all others are the system's.
+const PROGRAMS: &[u8] = b"user.";
+/// The longest list of names, and the longest value, that Linux knows.
+const LONGEST: usize = 65_536;
+
+/// Whether an attribute may be there already when it is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetExtended {
+    /// It may.
+    Either,
+    /// It may not (`XATTR_CREATE`).
+    Create,
+    /// It must (`XATTR_REPLACE`).
+    Replace,
+}
+
+impl WorkTree {
+    /// The value of an attribute; none when the file does not have it.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn extended(&self, path: &TreePath, name: &[u8]) -> Outcome<Option<Vec<u8>>> {
+        let (_file, itself) = self.itself(path)?;
+        value(&itself, name).map_err(|error| disk(path, error))
+    }
+
+    /// The names of all that a file has, in no order.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn extended_names(&self, path: &TreePath) -> Outcome<Vec<Vec<u8>>> {
+        let (_file, itself) = self.itself(path)?;
+        names(&itself).map_err(|error| disk(path, error))
+    }
+
+    /// Sets an attribute; false when it is there and may not be, or is not and must.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said: there is no room, or this disk has no such attributes.
+    pub fn set_extended(&self, path: &TreePath, name: &[u8], value: &[u8], how: SetExtended) -> Outcome<bool> {
+        let (_file, itself) = self.itself(path)?;
+        let flags = match how {
+            SetExtended::Either => XattrFlags::empty(),
+            SetExtended::Create => XattrFlags::CREATE,
+            SetExtended::Replace => XattrFlags::REPLACE,
+        };
+        match sys::setxattr(&itself, name, value, flags) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST | Errno::NODATA) => Ok(false),
+            Err(error) => Err(disk(path, error)),
+        }
+    }
+
+    /// Takes an attribute away; false when it was not there.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn remove_extended(&self, path: &TreePath, name: &[u8]) -> Outcome<bool> {
+        let (_file, itself) = self.itself(path)?;
+        match sys::removexattr(&itself, name) {
+            Ok(()) => Ok(true),
+            Err(Errno::NODATA) => Ok(false),
+            Err(error) => Err(disk(path, error)),
+        }
+    }
+
+    /// A name that leads to exactly this file, as long as the descriptor is open; a file nobody may read has attributes, too.
+    fn itself(&self, path: &TreePath) -> Outcome<(OwnedFd, String)> {
+        let file = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+        let itself = name_of(&file);
+        Ok((file, itself))
+    }
+}
+
+/// Gives a new file the attributes of the one whose place it takes. A disk without attributes has none to give.
+pub(super) fn inherit(new: &File, before: &OwnedFd) -> rustix::io::Result<()> {
+    let before = name_of(before);
+    for name in names(&before)? {
+        if let Some(value) = value(&before, &name)? {
+            sys::fsetxattr(new, &*name, &value, XattrFlags::empty())?;
+        }
+    }
+    Ok(())
+}
+
+fn name_of(file: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+fn names(itself: &str) -> rustix::io::Result<Vec<Vec<u8>>> {
+    let list = match filled(|room| sys::listxattr(itself, room)) {
+        Err(Errno::OPNOTSUPP | Errno::PERM) => return Ok(Vec::new()),
+        list => list?,
+    };
+    let all = list.split(|byte| *byte == 0);
+    Ok(all.filter(|name| name.starts_with(PROGRAMS)).map(<[u8]>::to_vec).collect())
+}
+
+fn value(itself: &str, name: &[u8]) -> rustix::io::Result<Option<Vec<u8>>> {
+    match filled(|room| sys::getxattr(itself, name, room)) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM) => Ok(None),
+        value => value.map(Some),
+    }
+}
+
+/// What a call fills, in as much room as it needs: most have little to say, or nothing.
+fn filled(mut call: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+    let mut room = [0; 256];
+    match call(&mut room) {
+        Ok(length) => Ok(room[..length].to_vec()),
+        Err(Errno::RANGE) => {
+            let mut room = vec![0; LONGEST];
+            let length = call(&mut room)?;
+            room.truncate(length);
+            Ok(room)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,134 @@
+//! Extended attributes that programs give their files: `user.…`, but not `user.svc.…`, which are the mount's.
+//!
+//! One rule: they are the disk's alone, and no version has them. A file that is not in the tree yet keeps them here until it is; one
+//! that is renamed takes them along, and what is written over a file has the file's.
+
+use std::collections::BTreeMap;
+
+use svcfs_base::{Fault, TreePath};
+use svcfs_store::SetExtended;
+
+use super::NodeId;
+use super::table::Shared;
+use crate::Vfs;
+
+/// Names and values.
+pub(crate) type Extended = BTreeMap<Vec<u8>, Vec<u8>>;
+
+impl Vfs {
+    /// The value of an attribute; none when the file does not have it.
+    ///
+    /// # Errors
+    /// `Stale`; those of the disk.
+    pub fn extended(&self, node: NodeId, name: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        let shared = self.nodes.shared(node)?;
+        let shared = shared.lock();
+        match self.on_disk(node, &shared) {
+            Some(path) => {
+                self.settle_at(&path)?;
+                Ok(self.core.tree.extended(&path, name)?)
+            }
+            None => Ok(shared.extended.get(name).cloned()),
+        }
+    }
+
+    /// The names of all attributes that a file has.
+    ///
+    /// # Errors
+    /// As [`Vfs::extended`].
+    pub fn extended_names(&self, node: NodeId) -> Result<Vec<Vec<u8>>, Fault> {
+        let shared = self.nodes.shared(node)?;
+        let shared = shared.lock();
+        match self.on_disk(node, &shared) {
+            // What is about to be put in place of a file has the same ones: there is nothing to wait for.
+            Some(path) if self.core.tree.stat(&path).is_ok() => Ok(self.core.tree.extended_names(&path)?),
+            Some(path) => {
+                self.settle_at(&path)?;
+                Ok(self.core.tree.extended_names(&path)?)
+            }
+            None => Ok(shared.extended.keys().cloned().collect()),
+        }
+    }
+
+    /// Sets an attribute; false when it is there and may not be, or is not and must.
+    ///
+    /// # Errors
+    /// `Stale`, `NoSpace`; those of the disk.
+    pub fn set_extended(&self, node: NodeId, name: &[u8], value: &[u8], how: SetExtended) -> Result<bool, Fault> {
+        let shared = self.nodes.shared(node)?;
+        let mut shared = shared.lock();
+        if let Some(path) = self.on_disk(node, &shared) {
+            self.settle_at(&path)?;
+            return Ok(self.core.tree.set_extended(&path, name, value, how)?);
+        }
+        let is_there = shared.extended.contains_key(name);
+        let may = match how {
+            SetExtended::Either => true,
+            SetExtended::Create => !is_there,
+            SetExtended::Replace => is_there,
+        };
+        if may {
+            shared.extended.insert(name.to_vec(), value.to_vec());
+        }
+        Ok(may)
+    }
+
+    /// Takes an attribute away; false when it was not there.
+    ///
+    /// # Errors
+    /// `Stale`; those of the disk.
+    pub fn remove_extended(&self, node: NodeId, name: &[u8]) -> Result<bool, Fault> {
+        let shared = self.nodes.shared(node)?;
+        let mut shared = shared.lock();
+        match self.on_disk(node, &shared) {
+            Some(path) => {
+                self.settle_at(&path)?;
+                Ok(self.core.tree.remove_extended(&path, name)?)
+            }
+            None => Ok(shared.extended.remove(name).is_some()),
+        }
+    }
+
+    /// Where a node's file is on the disk, or will be in a moment; none while it is not in the tree, and when its name is gone.
+    fn on_disk(&self, node: NodeId, shared: &Shared) -> Option<TreePath> {
+        let is_new = shared.staging.as_ref().is_some_and(|staging| staging.is_new);
+        self.nodes.path_of(node).ok().filter(|_| !is_new)
+    }
+
+    /// Gives a file that came into the tree what it was given before.
+    pub(super) fn put_extended(&self, path: &TreePath, shared: &mut Shared) -> Result<(), Fault> {
+        if shared.extended.is_empty() {
+            return Ok(());
+        }
+        self.settle_at(path)?;
+        for (name, value) in std::mem::take(&mut shared.extended) {
+            self.core.tree.set_extended(path, &name, &value, SetExtended::Either)?;
+        }
+        Ok(())
+    }
+
+    /// What the file at a path has; nothing where nothing is.
+    pub(super) fn extended_at(&self, path: &TreePath) -> Result<Extended, Fault> {
+        let names = match self.core.tree.extended_names(path) {
+            Err(error) if error.is_missing() => return Ok(Extended::new()),
+            names => names?,
+        };
+        let value = |name: Vec<u8>| Some(self.core.tree.extended(path, &name).transpose()?.map(|value| (name, value)));
+        Ok(names.into_iter().filter_map(value).collect::<Result<_, _>>()?)
+    }
+
+    /// Makes what a file has at its new name the same as it had at its old one.
+    pub(super) fn move_extended(&self, to: &TreePath, (of_it, of_other): (Extended, Extended)) -> Result<(), Fault> {
+        if of_it == of_other {
+            return Ok(());
+        }
+        self.settle_at(to)?;
+        for name in of_other.keys().filter(|name| !of_it.contains_key(*name)) {
+            self.core.tree.remove_extended(to, name)?;
+        }
+        for (name, value) in &of_it {
+            self.core.tree.set_extended(to, name, value, SetExtended::Either)?;
+        }
+        Ok(())
+    }
+}
