@@ -2,8 +2,9 @@
 
 use svcfs_base::{Timestamp, TreePath};
 
+use crate::links::{Names, links_of};
 use crate::pages::{json, tree_path};
-use crate::{Index, IndexError};
+use crate::{Index, IndexError, OutLink};
 
 /// What tells how a page is doing.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +19,8 @@ pub struct Surveyed {
     pub word_count: usize,
     /// When it was last changed.
     pub modified: Timestamp,
+    /// Its links, in order.
+    pub links: Vec<OutLink>,
 }
 
 impl Index {
@@ -34,7 +37,7 @@ impl Index {
                 "SELECT path, title, frontmatter, word_count, modified FROM pages WHERE path > ?1 ORDER BY path LIMIT ?2",
             )?;
             let mut rows = statement.query((behind.as_str(), i64::try_from(max).unwrap_or(i64::MAX)))?;
-            let mut pages = Vec::new();
+            let (mut pages, mut names) = (Vec::new(), Names::new(connection));
             while let Some(row) = rows.next()? {
                 let path: String = row.get(0)?;
                 let damaged = |why: &dyn std::fmt::Display| IndexError::Damaged(format!("page `{path}`: {why}"));
@@ -43,8 +46,12 @@ impl Index {
                     title: row.get(1)?,
                     word_count: usize::try_from(row.get::<_, i64>(3)?).map_err(|error| damaged(&error))?,
                     modified: Timestamp::from_microsecond(row.get(4)?).map_err(|error| damaged(&error))?,
+                    links: Vec::new(),
                     path: tree_path(&path)?,
                 });
+            }
+            for page in &mut pages {
+                page.links = links_of(&mut names, &page.path)?;
             }
             Ok(pages)
         })

@@ -109,21 +109,7 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`].
     pub fn links_out(&self, path: &TreePath) -> Result<Vec<OutLink>, IndexError> {
-        self.readers.read(|connection| {
-            let mut statement = connection.prepare_cached(LINKS_OUT)?;
-            let mut rows = statement.query([path.as_str()])?;
-            let mut names = Names::new(connection);
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                let target: String = row.get(1)?;
-                let is_wiki = row.get(0)?;
-                let wanted = candidates(path.as_str(), kind_of(is_wiki), &target);
-                let resolved = names.lead_to(path.as_str(), &wanted)?;
-                let resolved = resolved.map(tree_path).transpose()?;
-                found.push(OutLink { is_wiki, target, heading: row.get(2)?, resolved });
-            }
-            Ok(found)
-        })
+        self.readers.read(|connection| links_of(&mut Names::new(connection), path))
     }
 
     /// The page that `[[target]]`, written in the page `from`, leads to. `target` is without heading and label.
@@ -149,6 +135,20 @@ impl Index {
             Ok(pages > 1)
         })
     }
+}
+
+/// The links of a page, in order; who asks about many pages looks each name up once.
+pub(crate) fn links_of(names: &mut Names<'_>, path: &TreePath) -> Result<Vec<OutLink>, IndexError> {
+    let mut statement = names.connection().prepare_cached(LINKS_OUT)?;
+    let mut rows = statement.query([path.as_str()])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (is_wiki, target): (bool, String) = (row.get(0)?, row.get(1)?);
+        let wanted = candidates(path.as_str(), kind_of(is_wiki), &target);
+        let resolved = names.lead_to(path.as_str(), &wanted)?.map(tree_path).transpose()?;
+        found.push(OutLink { is_wiki, target, heading: row.get(2)?, resolved });
+    }
+    Ok(found)
 }
 
 fn resolve(names: &mut Names<'_>, from: &TreePath, target: &str) -> Result<Option<Resolved>, IndexError> {

@@ -172,7 +172,7 @@ struct Found {
 
 impl Walk<'_> {
     fn page(&mut self, page: Surveyed) -> Result<(), Fault> {
-        let Surveyed { path, title, metadata, word_count, modified: _ } = page;
+        let Surveyed { path, title, metadata, word_count, modified: _, links } = page;
         let found = &mut self.found;
         found.scanned += 1;
         if let Some((due, days)) = self.review.overdue(&metadata) {
@@ -186,7 +186,7 @@ impl Walk<'_> {
             let message = "has no frontmatter that can be read";
             found.findings.push(Finding::new(path.clone(), FindingKind::MissingFrontmatter, message));
         }
-        for link in self.space.index.links_out(&path)? {
+        for link in links {
             found.links += 1;
             match &link.resolved {
                 Some(target) => {
