@@ -173,7 +173,7 @@ impl App {
         let cached = Cached::of(headers)?;
         let texts =
             address.parameters.into_iter().chain(bind::pairs(&request.query)?).chain(bind::mark(route, headers));
-        let content = bind::content(route, request.body).await?;
+        let content = bind::content(route, headers, request.body).await?;
         let arguments = bind::arguments(route, inputs, texts, content)?;
         let output = self.call(entry, space, caller, arguments).await?;
         reply::output(route, output, &cached)

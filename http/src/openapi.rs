@@ -7,6 +7,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 use svcfs_knowledge::kernel::{Accepts, Area, Entry, Media, Method, Route};
 
+use crate::bind::is_of_file;
 use crate::media;
 use crate::routes::PREFIX;
 use crate::specials::{Place, SPECIAL, Special, VERSION};
@@ -262,6 +263,7 @@ fn parameters(entry: &Entry, route: &Route, schema: &Value) -> Vec<Value> {
             Accepts::Nothing => true,
             Accepts::Raw(field) => name != field,
             Accepts::Json => route.in_query.contains(&name.as_str()),
+            Accepts::Form => !is_of_file(name),
         };
         if !is_in_path && !is_in_query {
             continue;
@@ -365,6 +367,11 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 body["description"] = description;
             }
             Some(body)
+        }
+        Accepts::Form => {
+            let file = json!({ "type": "string", "format": "binary", "description": "The file; its name is that of the part" });
+            let form = json!({ "type": "object", "properties": { "file": file }, "required": ["file"] });
+            Some(json!({ "required": true, "content": { "multipart/form-data": { "schema": form } } }))
         }
         Accepts::Json => {
             let mut schema = schema.clone();

@@ -5,10 +5,12 @@
 
 mod body;
 mod caller;
+mod form;
 mod text;
 
 pub(crate) use body::{Body, MAX_BODY_BYTES, Parts, read};
 pub(crate) use caller::{from_arguments, from_headers, header};
+pub(crate) use form::is_of_file;
 pub(crate) use text::{decoded, pairs};
 
 use base64::Engine;
@@ -29,13 +31,15 @@ pub(crate) enum Content {
     Json(Map<String, Value>),
     /// What becomes one input.
     Raw(Bytes),
+    /// A file and its name, and the other parts of a form.
+    Form { file: (String, Bytes), texts: Vec<(String, String)> },
 }
 
 /// Reads the body a route accepts.
 ///
 /// # Errors
 /// `TooLarge` over the route's limit, `Invalid` when it is not what the route accepts.
-pub(crate) async fn content(route: &Route, body: Body) -> Result<Content, Fault> {
+pub(crate) async fn content(route: &Route, headers: &HeaderMap, body: Body) -> Result<Content, Fault> {
     match route.accepts {
         Accepts::Nothing => Ok(Content::Nothing),
         Accepts::Json => {
@@ -43,6 +47,10 @@ pub(crate) async fn content(route: &Route, body: Body) -> Result<Content, Fault>
             json_object(&bytes).map(Content::Json)
         }
         Accepts::Raw(_) => read(body, MAX_PAGE_BYTES, "file").await.map(Content::Raw),
+        Accepts::Form => {
+            let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
+            form::read(headers, bytes).await
+        }
     }
 }
 
@@ -87,7 +95,18 @@ pub(crate) fn arguments(
             let takes_bytes = inputs.get(name).is_some_and(|field| field.takes_bytes);
             insert(&mut object, name, raw(bytes, takes_bytes)?)?;
         }
-        (Content::Raw(_), Accepts::Nothing | Accepts::Json) => {
+        (Content::Form { file: (name, bytes), texts }, _) => {
+            for (given, text) in texts {
+                let field = inputs.named(&given)?;
+                if form::is_of_file(&field.name) {
+                    return Err(Fault::invalid(&given, "is taken from the part `file`"));
+                }
+                field.add(&mut object, &text)?;
+            }
+            insert(&mut object, form::NAME, name.into())?;
+            insert(&mut object, form::FILE, raw(bytes, true)?)?;
+        }
+        (Content::Raw(_), Accepts::Nothing | Accepts::Json | Accepts::Form) => {
             return Err(Fault::internal("a raw body was read for a route that accepts none"));
         }
     }
@@ -120,6 +139,7 @@ fn stands_in_query(route: &Route, name: &str) -> bool {
         Accepts::Nothing => true,
         Accepts::Raw(field) => name != field,
         Accepts::Json => route.in_query.contains(&name) || in_path(),
+        Accepts::Form => !form::is_of_file(name),
     }
 }
 

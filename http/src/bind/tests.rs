@@ -202,7 +202,7 @@ async fn a_body_is_read_up_to_its_limit() {
 #[tokio::test]
 async fn a_page_of_33_mib_is_refused_in_the_contracts_words() {
     let parts = vec![Ok(Bytes::from(vec![b'a'; 1 << 20])); 33];
-    let fault = content(&PUT, body_of(parts)).await.unwrap_err();
+    let fault = content(&PUT, &HeaderMap::new(), body_of(parts)).await.unwrap_err();
     assert_eq!((fault.kind().http(), fault.message()), (413, "file exceeds 32 MB limit"));
 }
 
@@ -217,7 +217,7 @@ async fn a_body_that_stops_arriving_is_given_up() {
 async fn a_client_that_asks_first_is_refused_before_it_sends() {
     let length = (33 << 20).to_string();
     let asking = headers(&[("Expect", b"100-continue"), ("Content-Length", length.as_bytes())]);
-    let fault = content(&PUT, Body::new(Box::pin(stream::pending()), &asking)).await.unwrap_err();
+    let fault = content(&PUT, &HeaderMap::new(), Body::new(Box::pin(stream::pending()), &asking)).await.unwrap_err();
     assert_eq!(fault.kind(), Kind::TooLarge);
 }
 

@@ -7,3 +7,4 @@ mod pages;
 mod published;
 mod server;
 mod specials;
+mod uploads;

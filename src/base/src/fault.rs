@@ -86,6 +86,8 @@ faults! {
     NameTooLong        400  36    63 "KeyTooLongError"    Info  Tool
     /// The body or file is over its limit.
     TooLarge           413  27    27 "EntityTooLarge"     Info  Tool
+    /// A kind of file that is not taken here.
+    UnsupportedType    415  22    22 "InvalidArgument"    Info  Tool
     /// Too many requests.
     RateLimited        429  11 10008 "SlowDown"           Info  Tool
     /// A handle whose file is gone.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sections::{
-    auth::Auth, files::Files, janitor::Janitor, lint::Lint, memory::Memory, search::Search, server::Server,
-    versioning::Versioning,
+    assets::Assets, auth::Auth, files::Files, janitor::Janitor, lint::Lint, memory::Memory, search::Search,
+    server::Server, versioning::Versioning,
 };
 use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
 
@@ -36,6 +36,7 @@ pub struct Config {
     pub(crate) auth: Auth,
     pub(crate) lint: Lint,
     pub(crate) files: Files,
+    pub(crate) assets: Assets,
     pub(crate) memory: Memory,
     pub(crate) janitor: Janitor,
     pub(crate) tracing: Tracing,

@@ -36,6 +36,7 @@ pub use complaint::{Complaint, Error};
 pub use config::{Config, schema};
 pub use environment::Environment;
 pub use not_built::NOT_BUILT;
+pub use sections::assets::AssetsSettings;
 pub use sections::auth::{Auth, AuthType};
 pub use sections::janitor::JanitorSettings;
 pub use sections::lint::LintSettings;

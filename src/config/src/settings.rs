@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::config::Origin;
 use crate::sections::{
-    auth::Auth, janitor::JanitorSettings, lint::LintSettings, memory::MemorySettings, search::Search,
-    versioning::Versioning,
+    assets::AssetsSettings, auth::Auth, janitor::JanitorSettings, lint::LintSettings, memory::MemorySettings,
+    search::Search, versioning::Versioning,
 };
 use crate::{Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings};
 
@@ -24,6 +24,8 @@ pub struct Settings {
     pub lint: LintSettings,
     /// Globs over the last component of a path: files that are kept but are not knowledge (gaps.md D8). All of them compile.
     pub scratch: Vec<String>,
+    /// What may be uploaded beside pages.
+    pub assets: AssetsSettings,
     /// Where agents keep what they remember.
     pub memory: MemorySettings,
     /// When the health of the tree is looked at.
@@ -49,7 +51,7 @@ impl Settings {
     /// # Errors
     /// [`Error::Refused`] with every complaint, those of reading the file included.
     pub fn resolve(config: Config, overrides: Overrides) -> Result<Self, Error> {
-        let Config { server, search, versioning, auth, lint, files, memory, janitor, tracing, origin } = config;
+        let Config { server, assets, search, versioning, auth, lint, files, memory, janitor, tracing, origin } = config;
         let Overrides { host, port, public_url } = overrides;
         let Origin { path, lines, complaints } = origin;
         // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
@@ -68,6 +70,9 @@ impl Settings {
                 check.complain(key, fault);
             }
         }
+        if let Some((key, fault)) = assets.fault() {
+            check.complain(key, fault);
+        }
         for (index, fault) in files.faults() {
             check.complain(&format!("files.scratch[{index}]"), &fault);
         }
@@ -84,6 +89,7 @@ impl Settings {
                 auth,
                 lint: lint.into(),
                 scratch: files.scratch,
+                assets: assets.resolve(),
                 memory,
                 janitor,
                 log,

@@ -148,7 +148,9 @@ async fn by_route(base: &Uri, route: &Route, question: Question) -> Result<Value
     }
     let (body, kind) = match route.accepts {
         Accepts::Nothing => (Bytes::new(), None),
-        Accepts::Json => (Bytes::from(Value::from(std::mem::take(&mut rest)).to_string()), Some("application/json")),
+        Accepts::Json | Accepts::Form => {
+            (Bytes::from(Value::from(std::mem::take(&mut rest)).to_string()), Some("application/json"))
+        }
         Accepts::Raw(field) => (bytes_of(&rest.remove(field).unwrap_or_default())?, Some("text/plain; charset=utf-8")),
     };
     for (index, (name, value)) in rest.iter().enumerate() {

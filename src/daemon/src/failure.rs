@@ -126,6 +126,7 @@ fn exit_of(kind: Kind) -> Exit {
         | Kind::NotEmpty
         | Kind::NameTooLong
         | Kind::TooLarge
+        | Kind::UnsupportedType
         | Kind::Stale
         | Kind::Disabled => Exit::Refused,
         Kind::RateLimited | Kind::Unavailable | Kind::Upstream | Kind::NoSpace | Kind::DiskFailed | Kind::Internal => {

@@ -88,6 +88,7 @@ fn ask(client: &Client, entry: &Entry, route: &Route, inputs: &Map<String, Value
         match route.accepts {
             Accepts::Raw(field) if field == name => raw = as_text(value).into_bytes(),
             Accepts::Json if !route.in_query.contains(&name.as_str()) => drop(body.insert(name.clone(), value.clone())),
+            Accepts::Form => drop(body.insert(name.clone(), value.clone())),
             Accepts::Json | Accepts::Raw(_) | Accepts::Nothing => {
                 query.push(format!("{}={}", encoded(name), encoded(&as_text(value))));
             }
@@ -95,14 +96,19 @@ fn ask(client: &Client, entry: &Entry, route: &Route, inputs: &Map<String, Value
     }
     let target = if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) };
     let body = match route.accepts {
-        Accepts::Json => Value::from(body).to_string().into_bytes(),
+        Accepts::Json | Accepts::Form => Value::from(body).to_string().into_bytes(),
         Accepts::Raw(_) => raw,
         Accepts::Nothing => Vec::new(),
     };
-    let condition = [("If-Match", STALE)];
+    let mut headers = Vec::new();
     // A bulk write has its condition in each file.
-    let headers = if route.is_reading || entry.name == "bulk_write" { &[] } else { &condition[..] };
-    client.send(route.method.name(), &target, headers, body)
+    if !route.is_reading && entry.name != "bulk_write" {
+        headers.push(("If-Match", STALE));
+    }
+    if route.accepts == Accepts::Form {
+        headers.push(("Content-Type", "application/json"));
+    }
+    client.send(route.method.name(), &target, &headers, body)
 }
 
 /// An answer to rubbish: for a reading route it may be an answer, else a refusal in the contract's form.

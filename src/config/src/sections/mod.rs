@@ -2,6 +2,7 @@
 //!
 //! A section whose written form needs no further resolving is public as it is and used in both forms.
 
+pub(crate) mod assets;
 pub(crate) mod auth;
 pub(crate) mod files;
 pub(crate) mod janitor;

@@ -3,6 +3,7 @@
 //! One rule: each request that changes something becomes one change set, checked and committed by `vfs` as a whole. What is
 //! decided here is what the set holds: the origin noted in a page's frontmatter, the tidied text, the rewritten links.
 
+mod assets;
 mod content;
 mod follow;
 mod link;

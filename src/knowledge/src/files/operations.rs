@@ -4,11 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use svcfs_base::{Actor, Caller, Door, ETag, Expect, Fault, Limit, Settled, Timestamp, TreePath};
+use svcfs_work::Lane;
 
 use super::content::Content;
 use super::rename::Renamed;
 use super::tree::Node;
-use super::{link, read, rename, tree, write};
+use super::{assets, link, read, rename, tree, write};
 use crate::kernel::{Area, Cx, Entry, Operation, Route};
 use crate::usage;
 
@@ -23,6 +24,7 @@ pub const AREA: Area = Area {
         Entry::of::<Delete>(),
         Entry::of::<BulkWrite>(),
         Entry::of::<Append>(),
+        Entry::of::<UploadAsset>(),
         Entry::of::<Rename>(),
     ],
 };
@@ -435,5 +437,49 @@ impl Operation for Rename {
     fn words(renamed: &Renamed) -> Option<String> {
         let Renamed { from, to, etag, updated_links } = renamed;
         Some(format!("Renamed {from} → {to} (ETag: {etag}), {updated_links} links updated"))
+    }
+}
+
+/// Take in a picture or another file that pages show
+///
+/// Over HTTP a form with the part `file`, as browsers and `curl -F file=@picture.png` send it. A name that is taken by another file gets a
+/// number; the same file once more changes nothing. Which types, and how large, is said in `assets` of the settings.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct UploadAsset {
+    /// Folder it goes into; `assets` when absent
+    #[serde(default)]
+    pub path: Option<TreePath>,
+    /// Name of the file; of a path its last part
+    #[schemars(example = &"picture.png")]
+    pub name: String,
+    /// Its bytes
+    pub file: Content,
+}
+
+/// A file that was taken in.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Uploaded {
+    /// Where it is
+    pub path: TreePath,
+    /// What shows it in a page
+    pub markdown: String,
+    /// Its media type
+    pub content_type: String,
+    /// Its length in bytes
+    pub size: usize,
+    /// Its hash
+    pub etag: ETag,
+}
+
+impl Operation for UploadAsset {
+    const NAME: &'static str = "upload_asset";
+    const HTTP: &'static [Route] = &[Route::post("/assets").form()];
+    const LANE: Lane = Lane::Slow;
+    type Output = Uploaded;
+    fn run(self, cx: &Cx<'_>) -> Result<Uploaded, Fault> {
+        let assets::Asset { path, markdown, mime, size, etag } =
+            assets::take_in(cx, self.path, &self.name, self.file.0)?;
+        Ok(Uploaded { path, markdown, content_type: mime, size, etag })
     }
 }

@@ -9,6 +9,7 @@ mod appending;
 mod bulk;
 mod linking;
 mod renaming;
+mod uploading;
 
 #[test]
 fn content_travels_as_text_or_as_base64() {

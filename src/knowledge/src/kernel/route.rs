@@ -37,6 +37,9 @@ pub enum Accepts {
     Json,
     /// Text that becomes this one input; the others come from the query.
     Raw(&'static str),
+    /// A form (`multipart/form-data`) whose part `file` becomes the inputs `file` and `name`, and whose other parts become the inputs of
+    /// their names, which may also stand in the query; or a JSON object with all inputs.
+    Form,
 }
 
 /// The media type of a response that is not JSON.
@@ -120,6 +123,12 @@ impl Route {
     #[must_use]
     pub const fn raw(mut self, field: &'static str) -> Self {
         self.accepts = Accepts::Raw(field);
+        self
+    }
+    /// The body is a form with a file.
+    #[must_use]
+    pub const fn form(mut self) -> Self {
+        self.accepts = Accepts::Form;
         self
     }
     /// A body of the media type `mime` sets the boolean `input` to true.

@@ -167,6 +167,7 @@ fn is_about_the_file(kind: Kind) -> bool {
         | Kind::Unauthenticated
         | Kind::ReadOnly
         | Kind::NotEmpty
+        | Kind::UnsupportedType
         | Kind::RateLimited
         | Kind::Disabled
         | Kind::Unavailable
