@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sections::{
-    assets::Assets, auth::Auth, files::Files, janitor::Janitor, lint::Lint, memory::Memory, search::Search,
-    server::Server, versioning::Versioning,
+    assets::Assets, auth::Auth, dataview::Dataview, files::Files, janitor::Janitor, lint::Lint, memory::Memory,
+    search::Search, server::Server, versioning::Versioning,
 };
 use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
 
@@ -32,6 +32,7 @@ use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
 pub struct Config {
     pub(crate) server: Server,
     pub(crate) search: Search,
+    pub(crate) dataview: Dataview,
     pub(crate) versioning: Versioning,
     pub(crate) auth: Auth,
     pub(crate) lint: Lint,

@@ -38,6 +38,7 @@ pub use environment::Environment;
 pub use not_built::NOT_BUILT;
 pub use sections::assets::AssetsSettings;
 pub use sections::auth::{Auth, AuthType};
+pub use sections::dataview::DataviewSettings;
 pub use sections::janitor::JanitorSettings;
 pub use sections::lint::LintSettings;
 pub use sections::memory::MemorySettings;

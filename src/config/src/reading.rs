@@ -57,7 +57,9 @@ impl Reader<'_> {
             let name: &str = key.get_ref();
             let below = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
             let line = self.line(key.span().start);
-            match schema.get("properties").and_then(|properties| properties.get(name)) {
+            let named = schema.get("properties").and_then(|properties| properties.get(name));
+            // A table of the user's own names says what all of them hold.
+            match named.or_else(|| schema.get("additionalProperties").filter(|schema| schema.is_object())) {
                 Some(schema) => {
                     if let Some(value) = self.value(node, schema, &below, line) {
                         accepted.insert(name.to_owned(), value);

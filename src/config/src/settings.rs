@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::config::Origin;
 use crate::sections::{
-    assets::AssetsSettings, auth::Auth, janitor::JanitorSettings, lint::LintSettings, memory::MemorySettings,
-    search::Search, versioning::Versioning,
+    assets::AssetsSettings, auth::Auth, dataview::DataviewSettings, janitor::JanitorSettings, lint::LintSettings,
+    memory::MemorySettings, search::Search, versioning::Versioning,
 };
 use crate::{Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings};
 
@@ -16,6 +16,8 @@ pub struct Settings {
     pub server: ServerSettings,
     /// How pages are found.
     pub search: Search,
+    /// What queries may do.
+    pub dataview: DataviewSettings,
     /// How history is kept.
     pub versioning: Versioning,
     /// Who may ask.
@@ -51,7 +53,20 @@ impl Settings {
     /// # Errors
     /// [`Error::Refused`] with every complaint, those of reading the file included.
     pub fn resolve(config: Config, overrides: Overrides) -> Result<Self, Error> {
-        let Config { server, assets, search, versioning, auth, lint, files, memory, janitor, tracing, origin } = config;
+        let Config {
+            server,
+            assets,
+            search,
+            dataview,
+            versioning,
+            auth,
+            lint,
+            files,
+            memory,
+            janitor,
+            tracing,
+            origin,
+        } = config;
         let Overrides { host, port, public_url } = overrides;
         let Origin { path, lines, complaints } = origin;
         // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
@@ -76,15 +91,17 @@ impl Settings {
         for (index, fault) in files.faults() {
             check.complain(&format!("files.scratch[{index}]"), &fault);
         }
+        let dataview = check.value("dataview.query_timeout", dataview.resolve());
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
         let janitor = check.value("janitor.interval", janitor.resolve());
         let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let mut complaints = check.complaints;
-        match (host, memory, janitor, log) {
-            (Some(host), Some(memory), Some(janitor), Some(log)) if complaints.is_empty() => Ok(Self {
+        match (host, dataview, memory, janitor, log) {
+            (Some(host), Some(dataview), Some(memory), Some(janitor), Some(log)) if complaints.is_empty() => Ok(Self {
                 server: ServerSettings { host, port: port.unwrap_or(server.port), public_url },
                 search,
+                dataview,
                 versioning,
                 auth,
                 lint: lint.into(),

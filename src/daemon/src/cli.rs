@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    analytics, bench, call, completions, doctor, init, janitor, mcp, mount, reindex, serve, unmount,
+    analytics, bench, call, completions, doctor, init, janitor, mcp, mount, query, reindex, serve, unmount,
 };
 use crate::failure::EXIT_CODES;
 
@@ -12,6 +12,7 @@ Examples:
   svcfs init --root notes              begin a knowledge base, or adopt the pages that are there
   svcfs serve --root notes             serve it on http://127.0.0.1:3333
   svcfs call search q='refresh token'  ask it, whether it is served or not
+  svcfs query 'TABLE status, due'      list pages by what their frontmatter says
   svcfs mcp --root notes               let an agent use it
 
 `svcfs COMMAND --help` has examples for each command.";
@@ -40,6 +41,7 @@ pub enum Command {
     Unmount(unmount::Unmount),
     Reindex(reindex::Reindex),
     Doctor(doctor::Doctor),
+    Query(query::Query),
     Call(call::Call),
     Janitor(janitor::Janitor),
     Analytics(analytics::Analytics),

@@ -23,16 +23,36 @@ pub fn table(answer: &Value) -> Option<String> {
     }
     let mut lines: Vec<Vec<String>> = vec![columns.iter().map(|name| name.to_uppercase()).collect()];
     lines.extend(rows.iter().map(|row| columns.iter().map(|name| cell(name, row.get(*name))).collect()));
+    Some(aligned(&lines))
+}
+
+/// Lines of equally many cells, under each other.
+fn aligned(lines: &[Vec<String>]) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].width()).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let widths: Vec<usize> = (0..lines.first().map_or(0, Vec::len)).map(width).collect();
     let mut text = String::new();
-    for line in &lines {
+    for line in lines {
         // The formatter's own padding counts characters, and some of them take two columns.
         let padded = line.iter().zip(&widths).map(|(cell, width)| format!("{cell}{:1$}", "", width - cell.width()));
         text.push_str(padded.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
     }
-    Some(text)
+    text
+}
+
+/// Rows with a heading as a table; lists in cells with commas.
+pub fn rows(headers: &[&str], rows: &[Vec<Value>]) -> String {
+    let shown = |value: &Value| match value {
+        Value::Array(items) => {
+            let plain = |item: &Value| item.as_str().map_or_else(|| item.to_string(), str::to_owned);
+            Value::String(items.iter().map(plain).collect::<Vec<_>>().join(", "))
+        }
+        other => other.clone(),
+    };
+    let mut lines: Vec<Vec<String>> =
+        vec![headers.iter().map(|name| cell("", Some(&Value::from(name.to_uppercase())))).collect()];
+    lines.extend(rows.iter().map(|row| row.iter().map(|value| cell("", Some(&shown(value)))).collect()));
+    aligned(&lines)
 }
 
 /// One value on one line.

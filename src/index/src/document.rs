@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use svcfs_base::{ETag, Timestamp, TreePath};
 use svcfs_text::frontmatter;
 use svcfs_text::links::{Key, candidates, keys_of};
+use svcfs_text::tasks::Task;
 use svcfs_text::{Link, Page};
 
 use crate::{Heading, IndexError};
@@ -24,6 +25,10 @@ pub(crate) struct Document {
     pub(crate) title: String,
     pub(crate) excerpt: String,
     pub(crate) word_count: usize,
+    /// Bytes of the whole file.
+    pub(crate) size: usize,
+    /// The tasks as JSON, see `tasks`.
+    pub(crate) tasks: String,
     /// The frontmatter as JSON.
     pub(crate) metadata: String,
     /// The headings as JSON, see [`Heading`].
@@ -40,6 +45,7 @@ pub(crate) struct Document {
 impl Document {
     /// Reads a page.
     pub(crate) fn read(path: TreePath, etag: ETag, text: &str, modified: Timestamp) -> Result<Self, IndexError> {
+        let size = text.len();
         let text = clean(text);
         let split = frontmatter::split(&text);
         let page = Page::read(path.as_str(), &text);
@@ -55,6 +61,8 @@ impl Document {
             modified: modified.as_microsecond(),
             excerpt: page.excerpt,
             word_count: page.word_count,
+            size,
+            tasks: json(&tasks(&text))?,
             metadata: json(&page.frontmatter)?,
             headings_text: headings_text.join("\n"),
             headings: json(&headings)?,
@@ -77,6 +85,17 @@ impl Document {
     pub(crate) fn weight(&self) -> usize {
         self.body.len() + self.frontmatter_text.len()
     }
+}
+
+/// The tasks of a page as a query sees them: objects of `text`, `completed`, `line`, `tags`, `due` and `meta`.
+fn tasks(text: &str) -> Vec<serde_json::Value> {
+    let shown = |task: Task| {
+        serde_json::json!({
+            "text": task.text, "completed": task.is_completed, "line": task.line, "tags": task.tags,
+            "due": task.details.get("due"), "meta": task.details,
+        })
+    };
+    svcfs_text::tasks::of(text).into_iter().map(shown).collect()
 }
 
 /// NUL ends a text in parts of SQLite, and the marks are ours: all three become the replacement character, which is no

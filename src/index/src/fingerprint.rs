@@ -110,7 +110,7 @@ fn damage(connection: &Connection) -> Result<Option<String>, IndexError> {
 fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT pages.id, pages.path, pages.etag, pages.title, pages.excerpt, pages.word_count, pages.frontmatter,
-                pages.headings, texts.title, texts.headings, texts.body, texts.frontmatter
+                pages.headings, pages.size, pages.tasks, texts.title, texts.headings, texts.body, texts.frontmatter
          FROM pages LEFT JOIN texts ON texts.rowid = pages.id ORDER BY pages.path",
     )?;
     let columns = statement.column_count();

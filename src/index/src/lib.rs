@@ -12,6 +12,7 @@
 
 mod connections;
 mod document;
+mod dql;
 mod error;
 mod fingerprint;
 mod graph;
@@ -27,6 +28,7 @@ mod survey;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod value;
 mod writer;
 
 use std::path::Path;
@@ -34,12 +36,14 @@ use std::path::Path;
 use parking_lot::Mutex;
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 
+pub use dql::{Answer, Asking, CustomFields, Group, Mode, Query};
 pub use error::IndexError;
 pub use fingerprint::{Difference, Divergence, Fingerprint};
 pub use graph::{Graph, GraphPage, Node};
 pub use inspection::Inspected;
 pub use links::{Backlink, Following, OutLink, Resolved};
 pub use meta::{Condition, MetaQuery, MetaRow, Order, SortKey};
+pub use moments::day_of;
 pub use pages::{Heading, PageRow};
 pub use search::{Hit, SearchQuery, Suggestion, Trust};
 pub use survey::Surveyed;

@@ -3,6 +3,8 @@
 //! SQLite knows no dates. Two functions are added to every connection, `svcfs_instant(text)` and `svcfs_day(text)`; both
 //! answer NULL for anything that is not a date, so that a comparison with it is simply not true.
 
+use std::cmp::Ordering;
+
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit};
@@ -36,6 +38,13 @@ impl Moment {
         };
         Some(Self::Instant(instant))
     }
+    /// Two dates of which one is a whole day compare by their days, all others by their moments.
+    pub(crate) fn compare(self, other: Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Instant(one), Self::Instant(two)) => Some(one.cmp(&two)),
+            (Self::Day(_) | Self::Instant(_), Self::Day(_) | Self::Instant(_)) => Some(self.day()?.cmp(&other.day()?)),
+        }
+    }
     /// The first microsecond of it since 1970, UTC.
     pub(crate) fn microsecond(self) -> Option<i64> {
         match self {
@@ -51,6 +60,15 @@ impl Moment {
         };
         let since = date.since((Unit::Day, Date::new(1970, 1, 1).ok()?)).ok()?;
         Some(i64::from(since.get_days()))
+    }
+}
+
+/// The day of a text that is a date, in UTC.
+#[must_use]
+pub fn day_of(text: &str) -> Option<Date> {
+    match Moment::parse(text)? {
+        Moment::Day(day) => Some(day),
+        Moment::Instant(instant) => Some(instant.to_zoned(TimeZone::UTC).date()),
     }
 }
 

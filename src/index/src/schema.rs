@@ -13,7 +13,7 @@ use crate::IndexError;
 use crate::moments;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is thrown away.
-pub(crate) const SCHEMA: i32 = 1;
+pub(crate) const SCHEMA: i32 = 2;
 
 /// Which set of tables a statement works on; `@` in the statement is replaced by its suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ const CREATE: &str = "
     CREATE TABLE pages@ (
         id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, etag BLOB NOT NULL, modified INTEGER NOT NULL,
         title TEXT NOT NULL, excerpt TEXT NOT NULL, word_count INTEGER NOT NULL, frontmatter TEXT NOT NULL,
-        headings TEXT NOT NULL
+        headings TEXT NOT NULL, size INTEGER NOT NULL, tasks TEXT NOT NULL
     ) STRICT;
     CREATE TABLE page_keys@ (
         folded TEXT NOT NULL, kind INTEGER NOT NULL, page INTEGER NOT NULL, text TEXT NOT NULL,

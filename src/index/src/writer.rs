@@ -90,7 +90,7 @@ fn put(transaction: &Transaction<'_>, tables: Tables, document: &Document) -> Re
         None => None,
     };
     transaction
-        .prepare_cached(&tables.sql("INSERT INTO pages@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"))?
+        .prepare_cached(&tables.sql("INSERT INTO pages@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"))?
         .execute(params![
             id,
             document.path.as_str(),
@@ -101,6 +101,8 @@ fn put(transaction: &Transaction<'_>, tables: Tables, document: &Document) -> Re
             i64::try_from(document.word_count).unwrap_or(i64::MAX),
             document.metadata,
             document.headings,
+            i64::try_from(document.size).unwrap_or(i64::MAX),
+            document.tasks,
         ])?;
     let id = id.unwrap_or_else(|| transaction.last_insert_rowid());
     put_text(transaction, tables, id, document)?;

@@ -14,6 +14,7 @@ pub mod kernel;
 pub mod lint;
 pub mod memory;
 pub mod pages;
+pub mod query;
 pub mod search;
 pub mod spaces;
 pub mod tasks;
@@ -27,6 +28,7 @@ pub const CATALOGUE: &[Area] = &[
     pages::AREA,
     history::AREA,
     search::AREA,
+    query::AREA,
     graph::AREA,
     activity::AREA,
     insight::AREA,

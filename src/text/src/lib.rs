@@ -17,6 +17,7 @@ pub mod lint;
 pub mod page;
 pub mod sections;
 pub mod snippet;
+pub mod tasks;
 
 mod blocks;
 mod lines;

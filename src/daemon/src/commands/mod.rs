@@ -9,6 +9,7 @@ pub mod init;
 pub mod janitor;
 pub mod mcp;
 pub mod mount;
+pub mod query;
 pub mod reindex;
 pub mod serve;
 pub mod unmount;
@@ -29,6 +30,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Unmount(command) => command.run(),
         Command::Reindex(command) => command.run(),
         Command::Doctor(command) => command.run(),
+        Command::Query(command) => command.run(),
         Command::Call(command) => command.run(),
         Command::Janitor(command) => command.run(),
         Command::Analytics(command) => command.run(),

@@ -85,6 +85,9 @@ fn the_answer_is_the_same_whether_the_root_is_served_or_not() {
         vec!["search", "q=links"],
         vec!["search_verified", "q=links", "limit=2"],
         vec!["query_meta", "where=$.title=Index"],
+        vec!["query", "q=TABLE title, tags SORT title"],
+        vec!["query", "q=LIST", "format=list"],
+        vec!["aggregate", "group=title", "calc=count,max:title"],
         vec!["backlinks", "path=index.md"],
     ];
     let alone: Vec<Value> = questions.iter().map(|question| ask(&place, question)).collect();
@@ -93,6 +96,27 @@ fn the_answer_is_the_same_whether_the_root_is_served_or_not() {
         assert_eq!(ask(&place, question), alone, "{question:?}");
     }
     server.stop();
+}
+
+#[test]
+fn a_query_is_a_table_a_number_json_or_markdown() {
+    let place = Place::with_root();
+    let root = place.at("kb");
+    place.write("kb/q/a.md", "---\nstate: open\ntags: [x, y]\n---\n\n# A\n");
+    place.write("kb/q/b.md", "---\nstate: done\n---\n\n# B\n");
+    let query = |arguments: &[&str]| {
+        let all: Vec<&str> = ["query", "--root", &root].iter().chain(arguments).copied().collect();
+        let output = svcfs(&all).assert().success().get_output().stdout.clone();
+        String::from_utf8(output).unwrap()
+    };
+    assert_eq!(query(&["TABLE state, tags FROM \"q/\""]), "PATH    STATE  TAGS\nq/a.md  open   x, y\nq/b.md  done\n");
+    assert_eq!(query(&["LIST FROM \"q/\"", "--limit", "1"]), "PATH\nq/a.md\n(1 of 2)\n");
+    assert_eq!(query(&["COUNT FROM \"q/\""]), "2\n");
+    assert_eq!(query(&["LIST FROM \"q/\"", "--format", "list"]), "- [q/a.md](q/a.md)\n- [q/b.md](q/b.md)\n");
+    let json: Value = serde_json::from_str(&query(&["COUNT FROM \"q/\"", "--json"])).unwrap();
+    assert_eq!(json["count"], 2);
+    let refused = svcfs(&["query", "--root", &root, "LIST WERE x"]).assert().failure();
+    refused.stderr(contains("line 1, column 6: unexpected keyword \"WERE\"").and(contains("did you mean `WHERE`?")));
 }
 
 #[test]

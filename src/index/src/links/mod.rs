@@ -6,6 +6,7 @@
 
 mod following;
 mod names;
+mod neighbours;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,8 @@ use crate::pages::tree_path;
 use crate::{Index, IndexError};
 pub use following::Following;
 pub(crate) use names::Names;
+
+pub(crate) use neighbours::Neighbours;
 
 /// A page that links to the one asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]

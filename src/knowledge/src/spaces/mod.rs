@@ -41,9 +41,11 @@ pub struct Opening {
 /// [`start`].
 ///
 /// # Errors
-/// Those of [`Vfs::open`]; `Unavailable` when the index cannot be made.
+/// Those of [`Vfs::open`]; `Unavailable` when the index cannot be made; `Invalid` for a `dataview.custom_fields` that is no expression.
 pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> {
     let Opening { name, root, clock, watch, progress } = opening;
+    // Settings that no query could be answered under are refused here, not at the first query.
+    crate::query::custom_fields(&settings.dataview)?;
     let paths = StatePaths::of(&root);
     let index_file = paths.index();
     if index_file.exists() && !paths.log().exists() {

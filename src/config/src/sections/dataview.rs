@@ -1,0 +1,64 @@
+//! `[dataview]`
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Longest time that a query may be allowed.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// What queries may do, and what they know beside frontmatter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Dataview {
+    /// How many pages, items or tasks one query may look at one by one. A query that would look at more is refused, never cut off.
+    #[schemars(range(min = 1, max = 100_000_000))]
+    pub max_scan_rows: usize,
+    /// How long one query may take, such as `5s` or `500ms`; 10 minutes at most. What takes longer is refused.
+    pub query_timeout: String,
+    /// Whether pages have `_word_count`, `_link_count`, `_heading_count`, `_backlink_count`, `_has_frontmatter` and `_size`.
+    pub computed_fields: bool,
+    /// Fields that every page has beside its frontmatter: each name with the expression it is made by. What a page itself says under
+    /// that name goes first.
+    pub custom_fields: BTreeMap<String, String>,
+}
+
+impl Default for Dataview {
+    fn default() -> Self {
+        Self {
+            max_scan_rows: 10_000,
+            query_timeout: "5s".to_owned(),
+            computed_fields: true,
+            custom_fields: BTreeMap::new(),
+        }
+    }
+}
+
+/// What queries may do, and what they know beside frontmatter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataviewSettings {
+    /// How many pages one query may look at one by one.
+    pub max_scan_rows: usize,
+    /// How long one query may take.
+    pub query_timeout: Duration,
+    /// Whether pages have `_word_count` and its like.
+    pub computed_fields: bool,
+    /// The expression of each field that pages have beside their frontmatter; whoever opens a space finds out whether it is one.
+    pub custom_fields: BTreeMap<String, String>,
+}
+
+impl Dataview {
+    /// Decides how long a query may take.
+    pub(crate) fn resolve(self) -> Result<DataviewSettings, &'static str> {
+        let Self { max_scan_rows, query_timeout, computed_fields, custom_fields } = self;
+        let duration =
+            query_timeout.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
+        let query_timeout = duration
+            .filter(|duration| !duration.is_zero() && *duration <= LONGEST)
+            .ok_or("must be a time such as \"5s\" or \"500ms\", above 0 and at most 10 minutes")?;
+        Ok(DataviewSettings { max_scan_rows, query_timeout, computed_fields, custom_fields })
+    }
+}

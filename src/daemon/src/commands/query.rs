@@ -1,0 +1,91 @@
+//! `svcfs query`
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use serde_json::{Map, Value, json};
+
+use crate::asking::Whom;
+use crate::failure::Failure;
+use crate::root::whoever;
+use crate::{manual, output, table};
+
+const EXAMPLES: &str = "\
+Examples:
+  svcfs query 'TABLE status, due FROM \"tasks/\" WHERE status != \"done\" SORT due'
+  svcfs query 'LIST FROM #oauth AND -#archived'
+  svcfs query 'TABLE count() AS pages FLATTEN tags GROUP BY tags SORT pages DESC'
+  svcfs query 'TASK WHERE NOT completed AND due < now() + 7d'
+  svcfs query 'COUNT WHERE length(inlinks()) = 0' --json | jq .count
+  svcfs query 'TABLE title' --format table > pages.md
+
+`svcfs call query --help` tells what a query may hold.";
+
+/// List pages by what their frontmatter says
+///
+/// When a server has the root, it is asked over HTTP; else the root is opened for this one query. With --url a server is asked
+/// wherever it is.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Query {
+    #[command(flatten)]
+    whom: Whom,
+    /// The query, such as `TABLE status WHERE due < now()`
+    #[arg(value_name = "QUERY")]
+    q: String,
+    /// Print the exact answer as JSON
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Print the answer as markdown
+    #[arg(long, value_name = "FORM", value_parser = PossibleValuesParser::new(["table", "list", "count", "distinct", "task"]))]
+    format: Option<String>,
+    /// Rows in the answer, at most 200; beats the query's LIMIT
+    #[arg(long, value_name = "N")]
+    limit: Option<u32>,
+    /// How many of the first rows to leave out
+    #[arg(long, value_name = "N")]
+    offset: Option<u32>,
+}
+
+impl Query {
+    /// Asks and prints.
+    ///
+    /// # Errors
+    /// `Refused` for a query that cannot be read, with the place and what was expected there.
+    pub fn run(self) -> Result<(), Failure> {
+        let Self { whom, q, json, format, limit, offset } = self;
+        let mut arguments = Map::from_iter([("q".to_owned(), json!(q))]);
+        let given = [
+            ("limit", limit.map(Value::from)),
+            ("offset", offset.map(Value::from)),
+            ("format", format.map(Value::from)),
+        ];
+        arguments.extend(given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        let answer = whom.ask(manual::find("query")?, arguments, whoever(None), None)?;
+        if json {
+            return output::json(&answer);
+        }
+        match answer["text"].as_str() {
+            Some(text) => output::say(text),
+            None => output::say(&shown(&answer)),
+        }
+    }
+}
+
+/// The answer as people read it on a terminal.
+fn shown(answer: &Value) -> String {
+    if let Some(count) = answer["count"].as_u64().filter(|_| answer["groups"].is_null()) {
+        return count.to_string();
+    }
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let headers = list(&answer["headers"]);
+    let headers: Vec<&str> = headers.iter().filter_map(Value::as_str).collect();
+    let rows: Vec<Vec<Value>> = list(&answer["rows"]).iter().map(list).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text = table::rows(&headers, &rows);
+    if answer["has_more"] == true {
+        text.push_str(&format!("({} of {})\n", rows.len(), answer["total"]));
+    }
+    text
+}

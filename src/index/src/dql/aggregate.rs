@@ -1,0 +1,92 @@
+//! Sums and counts over the values of one field (contract 4.6, GET /query/aggregate), as a query.
+
+use super::ast::{Column, Expression, Mode, Node, Parsed, Source};
+use super::functions::Function;
+use super::problem::{hint, shown};
+use super::{Query, grammar};
+use crate::IndexError;
+
+/// What can be calculated.
+const FUNCTIONS: [(&str, Function); 5] = [
+    ("count", Function::Count),
+    ("avg", Function::Average),
+    ("sum", Function::Sum),
+    ("min", Function::Min),
+    ("max", Function::Max),
+];
+
+/// Most calculations of one question.
+const MAX_CALCULATIONS: usize = 32;
+
+impl Query {
+    /// Sums and counts over groups of pages: one row a value of `group`, with `count` and one column a calculation
+    /// (`function` or `function:field`), named `function_field`. A page counts for each item of a list.
+    ///
+    /// # Errors
+    /// [`IndexError::Invalid`] on `group`, `calc` or `where`.
+    pub fn aggregate(
+        group: &str,
+        calculations: &[String],
+        condition: Option<&str>,
+        prefix: Option<&str>,
+    ) -> Result<Self, IndexError> {
+        let read =
+            |argument, text: &str| grammar::lone_expression(text).map_err(|why| IndexError::invalid(argument, why));
+        let field = |argument, text: &str| match read(argument, text)? {
+            node @ Node { kind: Expression::Field(_), .. } => Ok(node),
+            Node { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", shown(text)))),
+        };
+        if calculations.is_empty() || calculations.len() > MAX_CALCULATIONS {
+            let why = format!("give 1 to {MAX_CALCULATIONS} calculations such as `count` or `avg:priority`");
+            return Err(IndexError::invalid("calc", why));
+        }
+        let call = |function, arguments| Node { kind: Expression::Call(function, arguments), span: 0..0 };
+        let mut columns = vec![Column { name: "count".to_owned(), node: call(Function::Count, Vec::new()) }];
+        for calculation in calculations {
+            let (name, of) = match calculation.trim().split_once(':') {
+                Some((name, of)) => (name.trim(), Some(of.trim())),
+                None => (calculation.trim(), None),
+            };
+            let known = FUNCTIONS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+            let Some((name, function)) = known.map(|(name, function)| (*name, *function)) else {
+                let names = FUNCTIONS.map(|(name, _)| name);
+                let why = format!(
+                    "there is no calculation `{}`; there are {}{}",
+                    shown(name),
+                    names.join(", "),
+                    hint(name, names)
+                );
+                return Err(IndexError::invalid("calc", why));
+            };
+            match of {
+                Some(of) => {
+                    let node = call(function, vec![field("calc", of)?]);
+                    columns.push(Column { name: format!("{name}_{of}"), node });
+                }
+                None if function == Function::Count => {}
+                None => {
+                    let why = format!("`{name}` needs a field, such as `{name}:priority`");
+                    return Err(IndexError::invalid("calc", why));
+                }
+            }
+        }
+        let condition = condition.map(|text| read("where", text)).transpose()?;
+        if condition.as_ref().is_some_and(Node::has_aggregate) {
+            return Err(IndexError::invalid("where", "a function of many pages cannot choose the pages"));
+        }
+        let parsed = Parsed {
+            mode: Mode::Table,
+            without_id: false,
+            columns,
+            source: prefix.map(|prefix| Source::Prefix(prefix.to_owned())),
+            conditions: condition.into_iter().collect(),
+            sort: Vec::new(),
+            group: Some(Column { name: group.trim().to_owned(), node: field("group", group)? }),
+            flatten: Vec::new(),
+            limit: None,
+            offset: None,
+            is_whole: true,
+        };
+        Ok(Self { parsed })
+    }
+}

@@ -1,0 +1,181 @@
+//! What a query is, once it is read.
+
+use std::ops::Range;
+
+use super::functions::Function;
+use super::lexemes::Step;
+use crate::value::Value;
+
+/// A whole query.
+#[derive(Debug, Clone)]
+pub(crate) struct Parsed {
+    pub(crate) mode: Mode,
+    pub(crate) without_id: bool,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) source: Option<Source>,
+    pub(crate) conditions: Vec<Node>,
+    pub(crate) sort: Vec<(Node, bool)>,
+    pub(crate) group: Option<Column>,
+    pub(crate) flatten: Vec<Column>,
+    pub(crate) limit: Option<u64>,
+    pub(crate) offset: Option<u64>,
+    /// All groups are told, and a page is in the group of each item of a list.
+    pub(crate) is_whole: bool,
+}
+
+/// What kind of list a query makes (gaps.md 4.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Fields of pages, one page a row.
+    Table,
+    /// Pages, one a row, with fields behind them.
+    List,
+    /// How many pages there are.
+    Count,
+    /// The different values of a field.
+    Distinct,
+    /// The tasks of pages, one task a row.
+    Task,
+    /// Pages by a date.
+    Calendar,
+    /// As a table, meant for programs.
+    Json,
+}
+
+impl Mode {
+    /// Every mode with its keyword.
+    pub(crate) const ALL: [(&'static str, Self); 7] = [
+        ("TABLE", Self::Table),
+        ("LIST", Self::List),
+        ("COUNT", Self::Count),
+        ("DISTINCT", Self::Distinct),
+        ("TASK", Self::Task),
+        ("CALENDAR", Self::Calendar),
+        ("JSON", Self::Json),
+    ];
+
+    /// Its name in an answer.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::List => "list",
+            Self::Count => "count",
+            Self::Distinct => "distinct",
+            Self::Task => "task",
+            Self::Calendar => "calendar",
+            Self::Json => "json",
+        }
+    }
+}
+
+/// An expression with the name it is shown by.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) node: Node,
+}
+
+/// Which pages a query looks at.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// Those whose path begins like this.
+    Prefix(String),
+    /// Those with this tag.
+    Tag(String),
+    Not(Box<Source>),
+    All(Vec<Source>),
+    Any(Vec<Source>),
+}
+
+/// An expression and where it stands in the text.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) kind: Expression,
+    pub(crate) span: Range<usize>,
+}
+
+/// What has a value.
+#[derive(Debug, Clone)]
+pub(crate) enum Expression {
+    Literal(Value),
+    Field(Vec<Step>),
+    Call(Function, Vec<Node>),
+    Not(Box<Node>),
+    Negative(Box<Node>),
+    /// All are true. A list and no tree, so that a long chain is not deep.
+    All(Vec<Node>),
+    /// One is true.
+    Any(Vec<Node>),
+    /// From left to right.
+    Chain(Box<Node>, Vec<(Arithmetic, Node)>),
+    Compare(Comparison, Box<Node>, Box<Node>),
+    Like(Box<Node>, Box<Node>, Sense),
+    In(Box<Node>, Vec<Node>, Sense),
+    Between(Box<Node>, Box<(Node, Node)>, Sense),
+    IsNull(Box<Node>, Sense),
+}
+
+/// Whether NOT stands before an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sense {
+    Plain,
+    Negated,
+}
+
+/// Operators between numbers, dates, lengths and texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+/// Operators between values that give true or false.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl Node {
+    /// The nodes directly inside.
+    pub(crate) fn children(&self) -> Vec<&Self> {
+        match &self.kind {
+            Expression::Literal(_) | Expression::Field(_) => Vec::new(),
+            Expression::Call(_, nodes) | Expression::All(nodes) | Expression::Any(nodes) => nodes.iter().collect(),
+            Expression::Not(node) | Expression::Negative(node) | Expression::IsNull(node, _) => vec![node],
+            Expression::Chain(first, rest) => {
+                std::iter::once(&**first).chain(rest.iter().map(|(_, node)| node)).collect()
+            }
+            Expression::Compare(_, one, two) | Expression::Like(one, two, _) => vec![one, two],
+            Expression::In(node, nodes, _) => std::iter::once(&**node).chain(nodes).collect(),
+            Expression::Between(node, ends, _) => vec![node, &ends.0, &ends.1],
+        }
+    }
+
+    /// Calls `look` with this node and every one inside.
+    pub(crate) fn visit<'n>(&'n self, look: &mut impl FnMut(&'n Self)) {
+        look(self);
+        for child in self.children() {
+            child.visit(look);
+        }
+    }
+
+    /// Whether a function that makes one value of many rows stands in it.
+    pub(crate) fn has_aggregate(&self) -> bool {
+        let mut found = false;
+        self.visit(&mut |node| {
+            if let Expression::Call(function, arguments) = &node.kind {
+                found |= function.is_aggregate(arguments.len());
+            }
+        });
+        found
+    }
+}

@@ -1,0 +1,100 @@
+//! What a query must be beyond its grammar.
+
+use super::ast::{Expression, Mode, Node, Parsed};
+use super::evaluate::compile;
+use super::functions::Function;
+use super::problem::{Problem, shown};
+use crate::value::Value;
+
+/// Passes a query on that makes sense.
+pub(crate) fn check(parsed: Parsed, text: &str) -> Result<Parsed, String> {
+    patterns(&parsed).and_then(|()| grouping(&parsed)).map_err(|problem| problem.told(text))?;
+    Ok(parsed)
+}
+
+fn nodes(parsed: &Parsed) -> impl Iterator<Item = &Node> {
+    let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
+    columns.chain(&parsed.conditions).chain(parsed.sort.iter().map(|(node, _)| node))
+}
+
+/// A pattern that stands in the query is no regular expression for any page.
+fn patterns(parsed: &Parsed) -> Result<(), Problem> {
+    let mut wrong = None;
+    for node in nodes(parsed) {
+        node.visit(&mut |node| {
+            let Expression::Call(function, arguments) = &node.kind else { return };
+            let place = match function {
+                Function::RegexTest => 0,
+                Function::RegexReplace => 1,
+                _ => return,
+            };
+            if let Some(Node { kind: Expression::Literal(Value::Text(pattern)), span }) = arguments.get(place)
+                && let Err(error) = compile(pattern, false)
+            {
+                let told = error.to_string();
+                let last = told.lines().last().unwrap_or_default().trim_start_matches("error: ");
+                let what = format!("`{}` is no regular expression: {last}", shown(pattern));
+                wrong = wrong.take().or(Some(Problem::at(span.start, what)));
+            }
+        });
+    }
+    wrong.map_or(Ok(()), Err)
+}
+
+/// What GROUP BY and functions of many rows can be together with.
+fn grouping(parsed: &Parsed) -> Result<(), Problem> {
+    for node in parsed.flatten.iter().map(|column| &column.node).chain(parsed.group.iter().map(|column| &column.node)) {
+        if node.has_aggregate() {
+            return Err(Problem::at(node.span.start, "a function of many rows cannot make the rows"));
+        }
+    }
+    if !parsed.is_aggregated() {
+        return Ok(());
+    }
+    if !matches!(parsed.mode, Mode::Table | Mode::List | Mode::Json) {
+        let at = parsed.columns.first().map_or(0, |column| column.node.span.start);
+        return Err(Problem::at(
+            at,
+            format!("{} takes no function of many rows; TABLE does", parsed.mode.name().to_uppercase()),
+        ));
+    }
+    let key = parsed.group.as_ref();
+    for column in &parsed.columns {
+        let is_key = key.is_some_and(|key| key.name == column.name);
+        if !is_key && loose_field(&column.node, key.map(|key| &key.node)) {
+            let what = format!(
+                "`{}` differs from row to row; in a query with sums and counts a column is made of them or of what GROUP BY names",
+                shown(&column.name)
+            );
+            return Err(Problem::at(column.node.span.start, what));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a field stands in an expression outside of functions of many rows.
+fn loose_field(node: &Node, key: Option<&Node>) -> bool {
+    match &node.kind {
+        Expression::Field(steps) => !matches!(key, Some(Node { kind: Expression::Field(key), .. }) if key == steps),
+        Expression::Call(function, arguments) if function.is_aggregate(arguments.len()) => false,
+        _ => node.children().into_iter().any(|child| loose_field(child, key)),
+    }
+}
+
+impl Parsed {
+    /// Whether each row stands for many: a group, or all of them.
+    pub(crate) fn is_aggregated(&self) -> bool {
+        let is_joined = |node: &Node| {
+            let mut found = false;
+            node.visit(&mut |node| {
+                if let Expression::Call(function, arguments) = &node.kind {
+                    // Without groups, `join(tags)` is of one page's list.
+                    let is_lone_join = *function == Function::Join && self.group.is_none();
+                    found |= function.is_aggregate(arguments.len()) && !is_lone_join;
+                }
+            });
+            found
+        };
+        self.columns.iter().any(|column| is_joined(&column.node))
+    }
+}

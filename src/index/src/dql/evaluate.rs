@@ -1,0 +1,328 @@
+//! What an expression gives for a row.
+//!
+//! Two truth values, not three: a comparison with something absent is false (a written `null` asks for absence), and NOT turns it
+//! round. Nothing a page holds is an error: a function that is handed what it does not understand gives null.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
+
+use jiff::Timestamp;
+use regex::Regex;
+use rusqlite::Connection;
+use serde_json::Value as Json;
+
+use super::arithmetic::combine;
+use super::ast::{Comparison, Expression, Node, Sense};
+use super::calls;
+use super::functions::Function;
+use super::lexemes::Step;
+use super::row::{Fact, Row, walk};
+use crate::IndexError;
+use crate::links::Neighbours;
+use crate::value::Value;
+
+/// How deep computed fields may be made of each other.
+const MAX_CUSTOM_DEPTH: usize = 8;
+
+/// How large a compiled pattern may be, in bytes.
+const MAX_PATTERN: usize = 1 << 20;
+
+/// Patterns kept compiled while a query runs; one that is made of each page's own text does not fill the memory.
+const MAX_PATTERNS: usize = 256;
+
+/// What expressions are evaluated with: one for a run of a query.
+pub(crate) struct Context<'c> {
+    /// The frontmatter keys that rows carry.
+    pub(crate) keys: Vec<String>,
+    pub(crate) now: Timestamp,
+    /// Fields that the configuration defines.
+    pub(crate) custom: &'c BTreeMap<String, Node>,
+    neighbours: RefCell<Neighbours<'c>>,
+    patterns: RefCell<HashMap<(bool, String), Option<Regex>>>,
+}
+
+/// What an expression is evaluated for: a row, or the rows of a group of which it is the first.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'r> {
+    pub(crate) row: &'r Row,
+    pub(crate) group: Option<&'r [Row]>,
+    depth: usize,
+}
+
+impl<'r> Scope<'r> {
+    pub(crate) const fn of(row: &'r Row) -> Self {
+        Self { row, group: None, depth: 0 }
+    }
+    pub(crate) const fn group(row: &'r Row, rows: &'r [Row]) -> Self {
+        Self { row, group: Some(rows), depth: 0 }
+    }
+}
+
+impl<'c> Context<'c> {
+    pub(crate) fn new(
+        connection: &'c Connection,
+        keys: Vec<String>,
+        now: Timestamp,
+        custom: &'c BTreeMap<String, Node>,
+    ) -> Self {
+        Self { keys, now, custom, neighbours: RefCell::new(Neighbours::new(connection)), patterns: RefCell::default() }
+    }
+
+    /// Whether a condition holds.
+    pub(crate) fn holds(&self, node: &Node, row: &Row) -> Result<bool, IndexError> {
+        Ok(self.value(node, Scope::of(row))?.is_true())
+    }
+
+    pub(crate) fn value(&self, node: &Node, scope: Scope<'_>) -> Result<Value, IndexError> {
+        Ok(match &node.kind {
+            Expression::Literal(value) => value.clone(),
+            Expression::Field(steps) => self.field(steps, scope)?,
+            Expression::Call(function, arguments) => self.call(*function, arguments, scope)?,
+            Expression::Not(inner) => Value::Boolean(!self.value(inner, scope)?.is_true()),
+            Expression::Negative(inner) => calls::negative(self.value(inner, scope)?),
+            Expression::All(nodes) => {
+                for node in nodes {
+                    if !self.value(node, scope)?.is_true() {
+                        return Ok(Value::Boolean(false));
+                    }
+                }
+                Value::Boolean(true)
+            }
+            Expression::Any(nodes) => {
+                for node in nodes {
+                    if self.value(node, scope)?.is_true() {
+                        return Ok(Value::Boolean(true));
+                    }
+                }
+                Value::Boolean(false)
+            }
+            Expression::Chain(first, rest) => {
+                let mut result = self.value(first, scope)?;
+                for (operator, node) in rest {
+                    result = combine(*operator, result, self.value(node, scope)?)?;
+                }
+                result
+            }
+            Expression::Compare(comparison, one, two) => {
+                // Two fields that are both absent have nothing in common; only a written `null` asks for absence.
+                let asks_for_null = is_written_null(one) || is_written_null(two);
+                let (one, two) = (self.choices(one, scope)?, self.choices(two, scope)?);
+                let is_asked = |one: &Value, two: &Value| asks_for_null || !one.is_null() || !two.is_null();
+                let holds = |one: &Value| two.iter().any(|two| is_asked(one, two) && compares(*comparison, one, two));
+                Value::Boolean(one.iter().any(holds))
+            }
+            Expression::Like(one, two, sense) => self.like(one, two, *sense, scope)?,
+            Expression::In(one, list, sense) => self.is_in(one, list, *sense, scope)?,
+            Expression::Between(one, ends, sense) => {
+                let (low, high) = (self.value(&ends.0, scope)?, self.value(&ends.1, scope)?);
+                let is_between = |value: &Value| {
+                    compares(Comparison::GreaterOrEqual, value, &low) && compares(Comparison::LessOrEqual, value, &high)
+                };
+                self.any_choice(one, *sense, scope, is_between)?
+            }
+            Expression::IsNull(one, sense) => {
+                let is_null = self.choices(one, scope)?.iter().all(Value::is_null);
+                Value::Boolean(is_null == (*sense == Sense::Plain))
+            }
+        })
+    }
+
+    /// The values that a comparison looks at: all that `[*]` leads to, else the one.
+    fn choices(&self, node: &Node, scope: Scope<'_>) -> Result<Vec<Value>, IndexError> {
+        let is_spread = matches!(&node.kind, Expression::Field(steps) if steps.contains(&Step::Any));
+        Ok(match self.value(node, scope)? {
+            Value::List(items) if is_spread && items.is_empty() => vec![Value::Null],
+            Value::List(items) if is_spread => items,
+            value => vec![value],
+        })
+    }
+
+    /// Whether a test holds for one of the values, or with NOT for a value that is there and not.
+    fn any_choice(
+        &self,
+        node: &Node,
+        sense: Sense,
+        scope: Scope<'_>,
+        test: impl Fn(&Value) -> bool,
+    ) -> Result<Value, IndexError> {
+        let holds = |value: &Value| match sense {
+            Sense::Plain => test(value),
+            Sense::Negated => !value.is_null() && !test(value),
+        };
+        Ok(Value::Boolean(self.choices(node, scope)?.iter().any(holds)))
+    }
+
+    fn like(&self, one: &Node, two: &Node, sense: Sense, scope: Scope<'_>) -> Result<Value, IndexError> {
+        let pattern = self.value(two, scope)?;
+        if pattern.is_null() {
+            return Ok(Value::Boolean(false));
+        }
+        let pattern = like_pattern(&pattern.text());
+        self.any_choice(one, sense, scope, |value| !value.is_null() && self.fits(&pattern, &value.text()))
+    }
+
+    fn is_in(&self, one: &Node, list: &[Node], sense: Sense, scope: Scope<'_>) -> Result<Value, IndexError> {
+        let mut values = Vec::with_capacity(list.len());
+        for node in list {
+            values.push(self.value(node, scope)?);
+        }
+        // `x IN (list)`, where the list is a field.
+        if let [Value::List(_)] = values.as_slice()
+            && let Some(Value::List(items)) = values.pop()
+        {
+            values = items;
+        }
+        self.any_choice(one, sense, scope, |value| values.iter().any(|item| value.equals(item)))
+    }
+
+    fn field(&self, steps: &[Step], scope: Scope<'_>) -> Result<Value, IndexError> {
+        let row = scope.row;
+        for (own, value) in &row.own {
+            if let Some(rest) = steps.strip_prefix(own.as_slice()) {
+                return Ok(if rest.is_empty() { value.clone() } else { walk(&value.clone().into_json(), rest) });
+            }
+        }
+        let Some((Step::Key(key), rest)) = steps.split_first() else {
+            return Ok(Value::Null);
+        };
+        if let Some(fact) = Fact::named(key).filter(|_| rest.is_empty()) {
+            return self.fact(fact, row);
+        }
+        let place = self.keys.iter().position(|asked| asked == key);
+        if let Some((_, json)) = row.members.iter().find(|(member, _)| Some(*member) == place) {
+            return Ok(walk(json, rest));
+        }
+        match self.custom.get(key) {
+            Some(node) if rest.is_empty() && scope.depth < MAX_CUSTOM_DEPTH => {
+                self.value(node, Scope { row, group: None, depth: scope.depth + 1 })
+            }
+            Some(_) | None => Ok(walk(&Json::Null, rest)),
+        }
+    }
+
+    fn fact(&self, fact: Fact, row: &Row) -> Result<Value, IndexError> {
+        if let Some(value) = fact.of_path(&row.path) {
+            return Ok(value);
+        }
+        if fact == Fact::BacklinkCount {
+            return Ok(calls::count(self.neighbours.borrow_mut().sources(&row.path)?.len()));
+        }
+        Ok(row.facts.iter().find(|(known, _)| *known == fact).map_or(Value::Null, |(_, value)| value.clone()))
+    }
+
+    fn call(&self, function: Function, arguments: &[Node], scope: Scope<'_>) -> Result<Value, IndexError> {
+        if let Some(rows) = scope.group.filter(|_| function.is_aggregate(arguments.len())) {
+            return self.aggregate(function, arguments, rows);
+        }
+        let paths = |paths: Vec<String>| Value::List(paths.into_iter().map(Value::Text).collect());
+        match function {
+            Function::OutLinks => return Ok(paths(self.neighbours.borrow_mut().targets(&scope.row.path)?)),
+            Function::InLinks => return Ok(paths(self.neighbours.borrow_mut().sources(&scope.row.path)?)),
+            Function::Choice => {
+                let chosen = if self.value(&arguments[0], scope)?.is_true() { &arguments[1] } else { &arguments[2] };
+                return self.value(chosen, scope);
+            }
+            Function::Default => {
+                let value = self.value(&arguments[0], scope)?;
+                return if value.is_null() { self.value(&arguments[1], scope) } else { Ok(value) };
+            }
+            Function::Now => return Ok(Value::Instant(self.now)),
+            _ => {}
+        }
+        let mut values = Vec::with_capacity(arguments.len());
+        for node in arguments {
+            values.push(self.value(node, scope)?);
+        }
+        calls::call(self, function, &values)
+    }
+
+    /// One value of all rows of a group; items of lists count one by one.
+    fn aggregate(&self, function: Function, arguments: &[Node], rows: &[Row]) -> Result<Value, IndexError> {
+        let Some(first) = arguments.first() else {
+            return Ok(calls::count(rows.len()));
+        };
+        let mut values = Vec::with_capacity(rows.len());
+        for row in rows {
+            match self.value(first, Scope::of(row))? {
+                Value::List(items) => values.extend(items),
+                value => values.push(value),
+            }
+        }
+        let mut handed = vec![Value::List(values)];
+        if let (Some(second), Some(row)) = (arguments.get(1), rows.first()) {
+            handed.push(self.value(second, Scope::of(row))?);
+        }
+        calls::call(self, function, &handed)
+    }
+
+    /// Whether a text fits a regular expression that we made ourselves.
+    pub(crate) fn fits(&self, pattern: &str, text: &str) -> bool {
+        self.with_pattern(pattern, true, |regex| regex.is_match(text)).unwrap_or_default()
+    }
+
+    /// Uses a regular expression; none when it is not one. Time is linear in the text whatever the pattern.
+    pub(crate) fn with_pattern<T>(
+        &self,
+        pattern: &str,
+        ignores_case: bool,
+        using: impl FnOnce(&Regex) -> T,
+    ) -> Option<T> {
+        let mut patterns = self.patterns.borrow_mut();
+        let key = (ignores_case, pattern.to_owned());
+        if patterns.len() >= MAX_PATTERNS && !patterns.contains_key(&key) {
+            patterns.clear();
+        }
+        let compiled = patterns.entry(key).or_insert_with(|| compile(pattern, ignores_case).ok());
+        compiled.as_ref().map(using)
+    }
+}
+
+const fn is_written_null(node: &Node) -> bool {
+    matches!(node.kind, Expression::Literal(Value::Null))
+}
+
+/// Compiles a pattern, which may take 1 MiB.
+pub(crate) fn compile(pattern: &str, ignores_case: bool) -> Result<Regex, regex::Error> {
+    regex::RegexBuilder::new(pattern)
+        .case_insensitive(ignores_case)
+        .dot_matches_new_line(ignores_case)
+        .size_limit(MAX_PATTERN)
+        .dfa_size_limit(MAX_PATTERN)
+        .build()
+}
+
+/// LIKE as a regular expression: `%` any text, `_` any character.
+fn like_pattern(pattern: &str) -> String {
+    let mut regex = String::from("^");
+    let mut plain = String::new();
+    for c in pattern.chars() {
+        let sign = match c {
+            '%' => ".*",
+            '_' => ".",
+            other => {
+                plain.push(other);
+                continue;
+            }
+        };
+        regex.push_str(&regex::escape(&plain));
+        plain.clear();
+        regex.push_str(sign);
+    }
+    regex.push_str(&regex::escape(&plain));
+    regex.push('$');
+    regex
+}
+
+/// A comparison of two values.
+pub(crate) fn compares(comparison: Comparison, one: &Value, two: &Value) -> bool {
+    let order = one.compare(two);
+    match comparison {
+        Comparison::Equal => order == Some(Ordering::Equal),
+        Comparison::NotEqual => !one.is_null() && order != Some(Ordering::Equal),
+        Comparison::Less => order == Some(Ordering::Less),
+        Comparison::LessOrEqual => matches!(order, Some(Ordering::Less | Ordering::Equal)) && !one.is_null(),
+        Comparison::Greater => order == Some(Ordering::Greater),
+        Comparison::GreaterOrEqual => matches!(order, Some(Ordering::Greater | Ordering::Equal)) && !one.is_null(),
+    }
+}

@@ -1,0 +1,279 @@
+//! The grammar of expressions, loosest operator first: OR, AND, NOT, comparisons, `+ -`, `* / %`, `-`, values.
+//!
+//! How deep an expression nests is counted on the way down, so that no query can exhaust the stack; chains of one operator are
+//! lists and do not nest.
+
+use winnow::Parser;
+use winnow::combinator::{alt, opt, peek};
+
+use super::ast::{Arithmetic, Comparison, Expression, Node, Sense};
+use super::functions::{self, Function};
+use super::lexemes::{
+    Input, field, is_reserved, measure, must_sign, next_word, offset, sign, take_word, takes_sign, takes_word, text,
+};
+use super::problem::{Outcome, expected, hint, refuse, shown};
+use crate::value::Value;
+
+/// How deep parentheses, calls, NOT and `-` may nest.
+pub(crate) const MAX_DEPTH: usize = 64;
+
+/// Reads an expression; `depth` is how deep it stands in others.
+pub(crate) fn expression(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+    if depth > MAX_DEPTH {
+        return refuse(input, format!("nests deeper than {MAX_DEPTH}"));
+    }
+    let start = offset(input);
+    let mut nodes = vec![conjunction(input, depth)?];
+    while takes_word(input, "OR")? || takes_sign(input, "||")? {
+        nodes.push(conjunction(input, depth)?);
+    }
+    Ok(joined(nodes, Expression::Any, start))
+}
+
+fn conjunction(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+    let start = offset(input);
+    let mut nodes = vec![negation(input, depth)?];
+    while takes_word(input, "AND")? || takes_sign(input, "&&")? {
+        nodes.push(negation(input, depth)?);
+    }
+    Ok(joined(nodes, Expression::All, start))
+}
+
+/// One node stays itself.
+fn joined(mut nodes: Vec<Node>, join: fn(Vec<Node>) -> Expression, start: usize) -> Node {
+    let end = nodes.last().map_or(start, |node| node.span.end);
+    match nodes.pop() {
+        Some(only) if nodes.is_empty() => only,
+        last => {
+            nodes.extend(last);
+            Node { kind: join(nodes), span: start..end }
+        }
+    }
+}
+
+fn negation(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+    let start = offset(input);
+    let mut count = 0;
+    while takes_word(input, "NOT")? || (!takes_ahead(input, "!=")? && takes_sign(input, "!")?) {
+        count += 1;
+    }
+    let node = comparison(input, depth)?;
+    let span = start..node.span.end;
+    // Two of them are none, whatever stands behind them becomes true or false.
+    Ok(match count {
+        0 => node,
+        count => {
+            let once = Node { kind: Expression::Not(Box::new(node)), span: span.clone() };
+            if count % 2 == 1 { once } else { Node { kind: Expression::Not(Box::new(once)), span } }
+        }
+    })
+}
+
+fn takes_ahead(input: &mut Input<'_>, text: &'static str) -> Outcome<bool> {
+    Ok(opt(peek(sign(text))).parse_next(input)?.is_some())
+}
+
+fn comparison(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+    let left = sum(input, depth)?;
+    let start = left.span.start;
+    let end = |node: &Node| node.span.end;
+    if let Some(comparison) = opt(comparison_sign).parse_next(input)? {
+        let right = sum(input, depth)?;
+        if opt(peek(comparison_sign)).parse_next(input)?.is_some() {
+            return refuse(input, "comparisons do not chain; join two of them by AND");
+        }
+        let span = start..end(&right);
+        return Ok(Node { kind: Expression::Compare(comparison, Box::new(left), Box::new(right)), span });
+    }
+    if takes_word(input, "IS")? {
+        let sense = sense(input)?;
+        if !(takes_word(input, "NULL")? || takes_word(input, "NIL")?) {
+            return expected(input, "NULL after IS");
+        }
+        let span = start..offset(input);
+        return Ok(Node { kind: Expression::IsNull(Box::new(left), sense), span });
+    }
+    let sense = sense(input)?;
+    if takes_word(input, "LIKE")? {
+        let right = sum(input, depth)?;
+        let span = start..end(&right);
+        return Ok(Node { kind: Expression::Like(Box::new(left), Box::new(right), sense), span });
+    }
+    if takes_word(input, "IN")? {
+        must_sign(input, "(", "`(` and a list of values after IN")?;
+        if takes_sign(input, ")")? {
+            return refuse(input, "the list after IN is empty; nothing is in it");
+        }
+        let nodes = arguments(input, depth)?;
+        let span = start..offset(input);
+        return Ok(Node { kind: Expression::In(Box::new(left), nodes, sense), span });
+    }
+    if takes_word(input, "BETWEEN")? {
+        let low = sum(input, depth)?;
+        if !takes_word(input, "AND")? {
+            return expected(input, "AND and the upper end of BETWEEN");
+        }
+        let high = sum(input, depth)?;
+        let span = start..end(&high);
+        return Ok(Node { kind: Expression::Between(Box::new(left), Box::new((low, high)), sense), span });
+    }
+    match sense {
+        Sense::Plain => Ok(left),
+        Sense::Negated => expected(input, "LIKE, IN or BETWEEN after NOT"),
+    }
+}
+
+fn sense(input: &mut Input<'_>) -> Outcome<Sense> {
+    Ok(if takes_word(input, "NOT")? { Sense::Negated } else { Sense::Plain })
+}
+
+fn comparison_sign(input: &mut Input<'_>) -> Outcome<Comparison> {
+    alt((
+        alt((sign("!="), sign("<>"))).value(Comparison::NotEqual),
+        sign("<=").value(Comparison::LessOrEqual),
+        sign(">=").value(Comparison::GreaterOrEqual),
+        alt((sign("=="), sign("="))).value(Comparison::Equal),
+        sign("<").value(Comparison::Less),
+        sign(">").value(Comparison::Greater),
+    ))
+    .parse_next(input)
+}
+
+fn sum(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+    let signs = |input: &mut Input<'_>| {
+        alt((sign("+").value(Arithmetic::Add), sign("-").value(Arithmetic::Subtract))).parse_next(input)
+    };
+    chain(input, depth, signs, product)
+}
+
+fn product(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+    let signs = |input: &mut Input<'_>| {
+        alt((
+            sign("*").value(Arithmetic::Multiply),
+            sign("/").value(Arithmetic::Divide),
+            sign("%").value(Arithmetic::Remainder),
+        ))
+        .parse_next(input)
+    };
+    chain(input, depth, signs, signed)
+}
+
+fn chain(
+    input: &mut Input<'_>,
+    depth: usize,
+    mut signs: impl FnMut(&mut Input<'_>) -> Outcome<Arithmetic>,
+    part: fn(&mut Input<'_>, usize) -> Outcome<Node>,
+) -> Outcome<Node> {
+    let first = part(input, depth)?;
+    let mut rest = Vec::new();
+    while let Some(operator) = opt(&mut signs).parse_next(input)? {
+        rest.push((operator, part(input, depth)?));
+    }
+    let Some(end) = rest.last().map(|(_, node)| node.span.end) else {
+        return Ok(first);
+    };
+    let span = first.span.start..end;
+    Ok(Node { kind: Expression::Chain(Box::new(first), rest), span })
+}
+
+fn signed(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+    let start = offset(input);
+    let mut is_negative = false;
+    while takes_sign(input, "-")? {
+        is_negative = !is_negative;
+    }
+    let node = value(input, depth)?;
+    if !is_negative {
+        return Ok(node);
+    }
+    let span = start..node.span.end;
+    Ok(match node.kind {
+        Expression::Literal(Value::Integer(integer)) => {
+            Node { kind: Expression::Literal(Value::Integer(-integer)), span }
+        }
+        Expression::Literal(Value::Real(real)) => Node { kind: Expression::Literal(Value::Real(-real)), span },
+        _ => Node { kind: Expression::Negative(Box::new(node)), span },
+    })
+}
+
+fn value(input: &mut Input<'_>, depth: usize) -> Outcome<Node> {
+    let start = offset(input);
+    let kind = if takes_sign(input, "(")? {
+        let inner = expression(input, depth + 1)?;
+        must_sign(input, ")", "`)`")?;
+        inner.kind
+    } else if let Some(text) = opt(text).parse_next(input)? {
+        Expression::Literal(Value::Text(text))
+    } else if let Some(measure) = opt(measure).parse_next(input)? {
+        Expression::Literal(measure)
+    } else {
+        named(input, depth)?
+    };
+    Ok(Node { kind, span: start..offset(input) })
+}
+
+/// A keyword with a value, a call, or a field.
+fn named(input: &mut Input<'_>, depth: usize) -> Outcome<Expression> {
+    if let Some(word) = next_word(input) {
+        for (keyword, value) in [
+            ("TRUE", Value::Boolean(true)),
+            ("FALSE", Value::Boolean(false)),
+            ("NULL", Value::Null),
+            ("NIL", Value::Null),
+        ] {
+            if takes_word(input, keyword)? {
+                return Ok(Expression::Literal(value));
+            }
+        }
+        if is_reserved(word) {
+            return refuse(
+                input,
+                format!(
+                    "expected a value, found the keyword `{}`; a field of that name is written in back-ticks",
+                    shown(word)
+                ),
+            );
+        }
+        let begin = *input;
+        take_word(input)?;
+        if takes_sign(input, "(")? {
+            return call(&begin, word, input, depth);
+        }
+        *input = begin;
+    }
+    match opt(field).parse_next(input)? {
+        Some(steps) => Ok(Expression::Field(steps)),
+        None => expected(input, "a field, a value or a function"),
+    }
+}
+
+fn call(begin: &Input<'_>, word: &str, input: &mut Input<'_>, depth: usize) -> Outcome<Expression> {
+    let Some(function) = Function::named(word) else {
+        let names = functions::TABLE.iter().map(|row| row.name);
+        return refuse(begin, format!("there is no function `{}`{}", shown(word), hint(word, names)));
+    };
+    let nodes = if takes_sign(input, ")")? { Vec::new() } else { arguments(input, depth)? };
+    let row = function.row();
+    if !(row.least..=row.most).contains(&nodes.len()) {
+        return refuse(begin, format!("`{}` is written `{}`; {} given", row.name, row.usage, given(nodes.len())));
+    }
+    Ok(Expression::Call(function, nodes))
+}
+
+fn given(count: usize) -> String {
+    match count {
+        0 => "no argument is".to_owned(),
+        1 => "1 argument is".to_owned(),
+        many => format!("{many} arguments are"),
+    }
+}
+
+/// Expressions up to `)`.
+fn arguments(input: &mut Input<'_>, depth: usize) -> Outcome<Vec<Node>> {
+    let mut nodes = vec![expression(input, depth + 1)?];
+    while takes_sign(input, ",")? {
+        nodes.push(expression(input, depth + 1)?);
+    }
+    must_sign(input, ")", "`,` or `)`")?;
+    Ok(nodes)
+}

@@ -1,0 +1,253 @@
+//! The grammar of a whole query (gaps.md 4.6): a mode with its columns, then clauses in any order.
+
+use winnow::Parser;
+use winnow::combinator::opt;
+use winnow::error::ErrMode;
+use winnow::stream::{LocatingSlice, Stream};
+
+use super::ast::{Column, Expression, Mode, Node, Parsed, Source};
+use super::expression::{MAX_DEPTH, expression};
+use super::lexemes::{
+    Input, alias, bare_path, blanks, count, is_reserved, must_sign, next_word, offset, tag, takes_sign, takes_word,
+    text,
+};
+use super::problem::{Outcome, Problem, expected, found, hint, refuse, shown};
+
+/// Most columns, sort keys and FLATTEN clauses, each.
+const MAX_COLUMNS: usize = 64;
+
+/// The clauses, for messages.
+const CLAUSES: [&str; 7] = ["FROM", "WHERE", "SORT", "GROUP BY", "FLATTEN", "LIMIT", "OFFSET"];
+
+/// What may be meant by a word that is out of place.
+const FIRST_WORDS: [&str; 10] = ["FROM", "WHERE", "SORT", "GROUP", "FLATTEN", "LIMIT", "OFFSET", "AND", "OR", "AS"];
+
+/// Reads a query.
+pub(crate) fn query(text: &str) -> Result<Parsed, String> {
+    whole(text, |input| {
+        let mut parsed = mode(input)?;
+        clauses(input, &mut parsed)?;
+        Ok(parsed)
+    })
+}
+
+/// Reads an expression that stands alone, such as the one of a view's filter.
+pub(crate) fn lone_expression(text: &str) -> Result<Node, String> {
+    whole(text, |input| expression(input, 0))
+}
+
+fn whole<T>(text: &str, mut rule: impl FnMut(&mut Input<'_>) -> Outcome<T>) -> Result<T, String> {
+    let mut input = LocatingSlice::new(text);
+    let read = blanks(&mut input)
+        .and_then(|()| rule(&mut input))
+        .and_then(|read| if input.eof_offset() == 0 { Ok(read) } else { expected(&input, "an operator or the end") });
+    read.map_err(|error| match error {
+        ErrMode::Cut(problem) | ErrMode::Backtrack(problem) => problem.told(text),
+        // Only for text that arrives in pieces.
+        ErrMode::Incomplete(_) => Problem::at(text.len(), "the query is cut off").told(text),
+    })
+}
+
+fn mode(input: &mut Input<'_>) -> Outcome<Parsed> {
+    let names = || Mode::ALL.iter().map(|(name, _)| *name);
+    let Some(word) = next_word(input) else {
+        let all = names().collect::<Vec<_>>().join(", ");
+        return expected(input, &all);
+    };
+    let Some((_, mode)) = Mode::ALL.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)) else {
+        let all = names().collect::<Vec<_>>().join(", ");
+        let hint = hint(word, names());
+        return refuse(input, format!("a query begins with {all}, not with `{}`{hint}", shown(word)));
+    };
+    takes_word(input, word)?;
+    let mut parsed = Parsed {
+        mode: *mode,
+        without_id: false,
+        columns: Vec::new(),
+        source: None,
+        conditions: Vec::new(),
+        sort: Vec::new(),
+        group: None,
+        flatten: Vec::new(),
+        limit: None,
+        offset: None,
+        is_whole: false,
+    };
+    match mode {
+        Mode::Table | Mode::List | Mode::Json => {
+            if takes_word(input, "WITHOUT")? {
+                if !takes_word(input, "ID")? {
+                    return expected(input, "ID after WITHOUT");
+                }
+                parsed.without_id = true;
+            }
+            if parsed.without_id || !at_clause(input) {
+                parsed.columns = columns(input)?;
+            }
+        }
+        Mode::Distinct | Mode::Calendar => parsed.columns.push(column(input)?),
+        Mode::Count | Mode::Task => {}
+    }
+    Ok(parsed)
+}
+
+/// Whether the columns are over: at a keyword or the end.
+fn at_clause(input: &mut Input<'_>) -> bool {
+    input.eof_offset() == 0 || next_word(input).is_some_and(|word| is_reserved(word) && !is_value(word))
+}
+
+fn is_value(word: &str) -> bool {
+    ["TRUE", "FALSE", "NULL", "NIL", "NOT"].iter().any(|value| value.eq_ignore_ascii_case(word))
+}
+
+fn columns(input: &mut Input<'_>) -> Outcome<Vec<Column>> {
+    let mut columns = vec![column(input)?];
+    while takes_sign(input, ",")? {
+        if columns.len() == MAX_COLUMNS {
+            return refuse(input, format!("a query has {MAX_COLUMNS} columns at most"));
+        }
+        columns.push(column(input)?);
+    }
+    Ok(columns)
+}
+
+/// An expression, with a name of its own or the one it is written by.
+fn column(input: &mut Input<'_>) -> Outcome<Column> {
+    let begin = *input;
+    let node = expression(input, 0)?;
+    let start = offset(&begin);
+    if takes_word(input, "AS")? {
+        return Ok(Column { name: alias(input)?, node });
+    }
+    let mut rest = begin;
+    let written = rest.next_slice(node.span.end.saturating_sub(start).min(begin.eof_offset()));
+    Ok(Column { name: written.trim().trim_matches('`').to_owned(), node })
+}
+
+fn clauses(input: &mut Input<'_>, parsed: &mut Parsed) -> Outcome<()> {
+    while input.eof_offset() > 0 {
+        let begin = *input;
+        if takes_word(input, "FROM")? {
+            let source = source(input, 0)?;
+            once(&begin, "FROM", parsed.source.replace(source).is_none())?;
+        } else if takes_word(input, "WHERE")? {
+            parsed.conditions.push(expression(input, 0)?);
+        } else if takes_word(input, "SORT")? {
+            sort(input, &mut parsed.sort)?;
+        } else if takes_word(input, "GROUP")? {
+            if !takes_word(input, "BY")? {
+                return expected(input, "BY after GROUP");
+            }
+            let column = column(input)?;
+            once(&begin, "GROUP BY", parsed.group.replace(column).is_none())?;
+        } else if takes_word(input, "FLATTEN")? {
+            parsed.flatten.push(column(input)?);
+        } else if takes_word(input, "LIMIT")? {
+            let count = count(input, "LIMIT")?;
+            if count == 0 {
+                return refuse(&begin, "LIMIT must be at least 1");
+            }
+            once(&begin, "LIMIT", parsed.limit.replace(count).is_none())?;
+        } else if takes_word(input, "OFFSET")? {
+            let count = count(input, "OFFSET")?;
+            once(&begin, "OFFSET", parsed.offset.replace(count).is_none())?;
+        } else {
+            return unexpected(input, parsed.columns.last());
+        }
+        if parsed.sort.len() > MAX_COLUMNS || parsed.flatten.len() > MAX_COLUMNS {
+            return refuse(&begin, format!("a query has {MAX_COLUMNS} of a clause at most"));
+        }
+    }
+    Ok(())
+}
+
+fn once(begin: &Input<'_>, clause: &str, is_first: bool) -> Outcome<()> {
+    if is_first { Ok(()) } else { refuse(begin, format!("{clause} comes twice")) }
+}
+
+fn unexpected<T>(input: &mut Input<'_>, last: Option<&Column>) -> Outcome<T> {
+    let clauses = CLAUSES.join(", ");
+    if let Some(Column { name, node: Node { kind: Expression::Field(_), span } }) = last
+        && let hint = hint(name, FIRST_WORDS)
+        && !hint.is_empty()
+    {
+        // What was read as a column is rather a keyword: `LIST WERE x`.
+        let what = format!("unexpected keyword \"{}\": expected {clauses} or the end{hint}", shown(name));
+        return Err(ErrMode::Cut(Problem::at(span.start, what)));
+    }
+    match next_word(input) {
+        Some(word) => {
+            let hint = hint(word, FIRST_WORDS);
+            let word = shown(word);
+            refuse(input, format!("unexpected keyword \"{word}\": expected {clauses} or the end{hint}"))
+        }
+        None => {
+            let found = found(input);
+            refuse(input, format!("unexpected {found}: expected an operator, {clauses} or the end"))
+        }
+    }
+}
+
+fn sort(input: &mut Input<'_>, keys: &mut Vec<(Node, bool)>) -> Outcome<()> {
+    takes_word(input, "BY")?;
+    loop {
+        let node = expression(input, 0)?;
+        let is_descending = takes_word(input, "DESC")? || takes_word(input, "DESCENDING")?;
+        if !is_descending && !takes_word(input, "ASC")? {
+            takes_word(input, "ASCENDING")?;
+        }
+        keys.push((node, is_descending));
+        if !takes_sign(input, ",")? {
+            return Ok(());
+        }
+    }
+}
+
+/// Prefixes and tags, joined by AND and OR.
+fn source(input: &mut Input<'_>, depth: usize) -> Outcome<Source> {
+    if depth > MAX_DEPTH {
+        return refuse(input, format!("nests deeper than {MAX_DEPTH}"));
+    }
+    let mut any = vec![sources(input, depth)?];
+    while takes_word(input, "OR")? || takes_sign(input, "||")? {
+        any.push(sources(input, depth)?);
+    }
+    Ok(if any.len() == 1 { any.remove(0) } else { Source::Any(any) })
+}
+
+fn sources(input: &mut Input<'_>, depth: usize) -> Outcome<Source> {
+    let mut all = vec![one_source(input, depth)?];
+    while takes_word(input, "AND")? || takes_sign(input, "&&")? {
+        all.push(one_source(input, depth)?);
+    }
+    Ok(if all.len() == 1 { all.remove(0) } else { Source::All(all) })
+}
+
+fn one_source(input: &mut Input<'_>, depth: usize) -> Outcome<Source> {
+    let mut is_negated = false;
+    while takes_sign(input, "-")? || takes_sign(input, "!")? || takes_word(input, "NOT")? {
+        is_negated = !is_negated;
+    }
+    let source = if takes_sign(input, "(")? {
+        let inner = source(input, depth + 1)?;
+        must_sign(input, ")", "`)`")?;
+        inner
+    } else if let Some(prefix) = opt(text).parse_next(input)? {
+        Source::Prefix(prefix)
+    } else if let Some(tag) = opt(tag).parse_next(input)? {
+        Source::Tag(tag.to_owned())
+    } else if next_word(input).is_some_and(is_reserved) && !looks_like_path(input) {
+        return expected(input, "a path, a text in quotes or a #tag after FROM");
+    } else if let Some(path) = opt(bare_path).parse_next(input)? {
+        Source::Prefix(path.to_owned())
+    } else {
+        return expected(input, "a path, a text in quotes or a #tag after FROM");
+    };
+    Ok(if is_negated { Source::Not(Box::new(source)) } else { source })
+}
+
+/// `sort/` is a path, `sort` is a keyword.
+fn looks_like_path(input: &Input<'_>) -> bool {
+    let mut rest = *input;
+    bare_path(&mut rest).is_ok_and(|path| path.contains(['/', '.']))
+}

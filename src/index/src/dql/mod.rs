@@ -1,0 +1,152 @@
+//! The query language over pages (contract 4.6, GET /query; gaps.md D15 and "4.6 DQL grammar").
+//!
+//! A query is read into a tree (`grammar`, `expression`), SQLite is asked for the pages that can be among the answers (`narrow`), and
+//! each of them is looked at (`evaluate`). What comes out is counted to the end: `total` is always true, and what would take longer than
+//! allowed is refused, never cut off.
+
+mod aggregate;
+mod arithmetic;
+mod ast;
+mod calls;
+mod checks;
+mod evaluate;
+mod expression;
+mod functions;
+mod grammar;
+mod lexemes;
+mod narrow;
+mod problem;
+mod row;
+mod run;
+mod shape;
+mod tasks;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use svcfs_base::Timestamp;
+
+use crate::{Index, IndexError};
+use ast::{Node, Parsed};
+
+pub use ast::Mode;
+
+/// Longest query, in bytes.
+const MAX_BYTES: usize = 64 << 10;
+
+/// Rows of an answer: 50 when neither the caller nor the query says, 200 at most (gaps.md 8).
+const ROWS: usize = 50;
+const MAX_ROWS: usize = 200;
+
+/// A query that was read and makes sense.
+#[derive(Debug, Clone)]
+pub struct Query {
+    parsed: Parsed,
+}
+
+/// Fields that every page has because the configuration says how they are made (`dataview.custom_fields`).
+#[derive(Debug, Clone, Default)]
+pub struct CustomFields(BTreeMap<String, Node>);
+
+impl CustomFields {
+    /// Reads the expressions.
+    ///
+    /// # Errors
+    /// The name of the first field whose expression cannot be read, and what is wrong with it.
+    pub fn read<'f>(fields: impl IntoIterator<Item = (&'f str, &'f str)>) -> Result<Self, (String, String)> {
+        let read = |(name, text): (&str, &str)| {
+            let node = grammar::lone_expression(text).map_err(|why| (name.to_owned(), why))?;
+            if node.has_aggregate() {
+                return Err((name.to_owned(), "makes one value of many pages, and a field is of one page".to_owned()));
+            }
+            Ok((name.to_owned(), node))
+        };
+        fields.into_iter().map(read).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// How far a query may go, and what it is asked with.
+#[derive(Debug, Clone)]
+pub struct Asking<'a> {
+    /// The present moment, for `now()`.
+    pub now: Timestamp,
+    /// Pages that may be looked at one by one (`dataview.max_scan_rows`).
+    pub scan_rows: usize,
+    /// Time it may take (`dataview.query_timeout`).
+    pub timeout: Duration,
+    /// Whether `_word_count` and its like are known (`dataview.computed_fields`).
+    pub computed_fields: bool,
+    /// `dataview.custom_fields`.
+    pub custom_fields: &'a CustomFields,
+    /// Rows of the answer; beats the query's LIMIT.
+    pub limit: Option<usize>,
+    /// Rows to leave out; beats the query's OFFSET when above 0.
+    pub offset: usize,
+}
+
+/// What a query answers: one shape for all modes (gaps.md D15).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The kind of list.
+    pub mode: Mode,
+    /// What the cells of a row are.
+    pub headers: Vec<String>,
+    /// The rows asked for, cells as real JSON.
+    pub rows: Vec<Vec<Json>>,
+    /// Rows there are in all.
+    pub total: usize,
+    /// Whether rows follow behind these.
+    pub has_more: bool,
+    /// The number that COUNT counts.
+    pub count: Option<usize>,
+    /// With GROUP BY: the groups of these rows.
+    pub groups: Option<Vec<Group>>,
+}
+
+/// The rows of one value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// What they have in common.
+    pub key: Json,
+    /// How many there are in all.
+    pub count: usize,
+    /// Those that are in the answer.
+    pub rows: Vec<Vec<Json>>,
+}
+
+impl Query {
+    /// Reads a query.
+    ///
+    /// # Errors
+    /// [`IndexError::Invalid`] on `q`: line and column, what was expected there, and a hint.
+    pub fn parse(text: &str) -> Result<Self, IndexError> {
+        if text.len() > MAX_BYTES {
+            let why = format!("the query is {} bytes long; at most {MAX_BYTES} are read", text.len());
+            return Err(IndexError::invalid("q", why));
+        }
+        let parsed = grammar::query(text)
+            .and_then(|parsed| checks::check(parsed, text))
+            .map_err(|why| IndexError::invalid("q", why))?;
+        Ok(Self { parsed })
+    }
+
+    /// The kind of list it makes.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.parsed.mode
+    }
+}
+
+impl Index {
+    /// Answers a query.
+    ///
+    /// # Errors
+    /// [`IndexError::Invalid`] on `q` when it would look at more pages or take longer than allowed, or asks for a computed field
+    /// while those are off; [`IndexError::Database`].
+    pub fn query(&self, query: &Query, asking: &Asking<'_>) -> Result<Answer, IndexError> {
+        run::answer(self, &query.parsed, asking)
+    }
+}

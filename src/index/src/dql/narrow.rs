@@ -1,0 +1,83 @@
+//! The part of a query that SQLite answers: which pages can be among the answers at all.
+//!
+//! One rule: what is selected here is never less than what the query means; the conditions themselves are decided in `evaluate`. Why not
+//! all of it in SQL? Because SQL has no booleans, dates or lists inside JSON: a value would lose what it is on the way, and each
+//! function would need a twin. Nothing a caller wrote becomes a part of the statement; paths, fields and values are bound.
+
+use rusqlite::types::Value as Bound;
+
+use super::ast::Source;
+use super::row::Fact;
+
+/// A statement that grows together with its parameters.
+#[derive(Debug, Default)]
+pub(crate) struct Statement {
+    pub(crate) text: String,
+    pub(crate) values: Vec<Bound>,
+}
+
+impl Statement {
+    /// Adds a parameter and gives its place in the statement.
+    pub(crate) fn bind(&mut self, value: impl Into<Bound>) -> String {
+        self.values.push(value.into());
+        format!("?{}", self.values.len())
+    }
+
+    /// The paths that begin like this.
+    pub(crate) fn prefix(&mut self, prefix: &str) -> String {
+        let prefix = prefix.trim_start_matches('/');
+        if prefix.is_empty() {
+            return "1".to_owned();
+        }
+        let (from, to) = (self.bind(prefix.to_owned()), self.bind(format!("{prefix}{}", char::MAX)));
+        format!("(pages.path >= {from} AND pages.path < {to})")
+    }
+
+    /// A condition that no page outside a source fulfils; none where only a page's own tags can tell.
+    pub(crate) fn source(&mut self, source: &Source) -> Option<String> {
+        match source {
+            Source::Prefix(prefix) => Some(self.prefix(prefix)),
+            Source::Tag(_) => None,
+            Source::Not(inner) => {
+                // Turned round, "never less" becomes "never more": only paths are exact.
+                if has_tags(inner) { None } else { self.source(inner).map(|inner| format!("NOT {inner}")) }
+            }
+            Source::All(sources) => {
+                let all: Vec<String> = sources.iter().filter_map(|source| self.source(source)).collect();
+                (!all.is_empty()).then(|| format!("({})", all.join(" AND ")))
+            }
+            Source::Any(sources) => {
+                let any: Vec<String> = sources.iter().filter_map(|source| self.source(source)).collect();
+                (any.len() == sources.len()).then(|| format!("({})", any.join(" OR ")))
+            }
+        }
+    }
+
+    /// The whole statement: the pages that fulfil all of these, with the columns of the facts behind them.
+    pub(crate) fn select(&mut self, facts: &[Fact], conditions: &[String]) {
+        let columns: String =
+            facts.iter().filter_map(|fact| fact.column()).map(|column| format!(", {column}")).collect();
+        let filter = if conditions.is_empty() { "1".to_owned() } else { conditions.join(" AND ") };
+        self.text = format!("SELECT pages.id, pages.path, pages.frontmatter{columns} FROM pages WHERE {filter}");
+    }
+}
+
+fn has_tags(source: &Source) -> bool {
+    match source {
+        Source::Prefix(_) => false,
+        Source::Tag(_) => true,
+        Source::Not(inner) => has_tags(inner),
+        Source::All(sources) | Source::Any(sources) => sources.iter().any(has_tags),
+    }
+}
+
+/// Whether a page is in a source.
+pub(crate) fn includes(source: &Source, path: &str, tags: &[String]) -> bool {
+    match source {
+        Source::Prefix(prefix) => path.starts_with(prefix.trim_start_matches('/')),
+        Source::Tag(tag) => tags.iter().any(|one| one == tag),
+        Source::Not(inner) => !includes(inner, path, tags),
+        Source::All(sources) => sources.iter().all(|source| includes(source, path, tags)),
+        Source::Any(sources) => sources.iter().any(|source| includes(source, path, tags)),
+    }
+}

@@ -1,0 +1,193 @@
+//! One page as a query sees it: the members of its frontmatter that are asked for, and what the index knows besides.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value as Json;
+
+use super::lexemes::Step;
+use crate::IndexError;
+use crate::value::Value;
+
+/// A field that no frontmatter says: the index knows it (gaps.md 4.6, implicit fields).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fact {
+    BacklinkCount,
+    Extension,
+    Folder,
+    HasFrontmatter,
+    HeadingCount,
+    LinkCount,
+    Name,
+    Path,
+    Size,
+    Updated,
+    WordCount,
+}
+
+impl Fact {
+    pub(crate) const ALL: [(&'static str, Self); 11] = [
+        ("_backlink_count", Self::BacklinkCount),
+        ("_ext", Self::Extension),
+        ("_folder", Self::Folder),
+        ("_has_frontmatter", Self::HasFrontmatter),
+        ("_heading_count", Self::HeadingCount),
+        ("_link_count", Self::LinkCount),
+        ("_name", Self::Name),
+        ("_path", Self::Path),
+        ("_size", Self::Size),
+        ("_updated", Self::Updated),
+        ("_word_count", Self::WordCount),
+    ];
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, fact)| *fact)
+    }
+
+    /// Whether `dataview.computed_fields` switches it.
+    pub(crate) const fn is_computed(self) -> bool {
+        match self {
+            Self::BacklinkCount
+            | Self::HasFrontmatter
+            | Self::HeadingCount
+            | Self::LinkCount
+            | Self::Size
+            | Self::WordCount => true,
+            Self::Extension | Self::Folder | Self::Name | Self::Path | Self::Updated => false,
+        }
+    }
+
+    /// The expression over `pages` that gives it; none for what follows from the path, and for what only links tell.
+    pub(crate) const fn column(self) -> Option<&'static str> {
+        match self {
+            Self::HasFrontmatter => Some("pages.frontmatter <> '{}'"),
+            Self::HeadingCount => Some("json_array_length(pages.headings)"),
+            Self::LinkCount => Some("(SELECT count(*) FROM links WHERE links.page = pages.id)"),
+            Self::Size => Some("pages.size"),
+            Self::Updated => Some("pages.modified"),
+            Self::WordCount => Some("pages.word_count"),
+            Self::BacklinkCount | Self::Extension | Self::Folder | Self::Name | Self::Path => None,
+        }
+    }
+
+    /// The value, made of what [`Fact::column`] gave.
+    pub(crate) fn of_column(self, number: i64) -> Value {
+        match self {
+            Self::HasFrontmatter => Value::Boolean(number != 0),
+            Self::Updated => Timestamp::from_microsecond(number).map_or(Value::Null, Value::Instant),
+            Self::HeadingCount
+            | Self::LinkCount
+            | Self::Size
+            | Self::WordCount
+            | Self::BacklinkCount
+            | Self::Extension
+            | Self::Folder
+            | Self::Name
+            | Self::Path => Value::Integer(number),
+        }
+    }
+
+    /// The value that follows from the path.
+    pub(crate) fn of_path(self, path: &str) -> Option<Value> {
+        let (folder, name) = path.rfind('/').map_or(("", path), |slash| path.split_at(slash + 1));
+        let text = match self {
+            Self::Extension => name.find('.').map_or("", |dot| &name[dot..]),
+            Self::Folder => folder,
+            Self::Name => name,
+            Self::Path => path,
+            Self::BacklinkCount
+            | Self::HasFrontmatter
+            | Self::HeadingCount
+            | Self::LinkCount
+            | Self::Size
+            | Self::Updated
+            | Self::WordCount => return None,
+        };
+        Some(Value::Text(text.to_owned()))
+    }
+}
+
+/// A page, or a part of one: an item of a list, a task.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) id: i64,
+    pub(crate) path: String,
+    /// Members of the frontmatter, each with its place in the list of keys asked for.
+    pub(crate) members: Vec<(usize, Json)>,
+    /// What [`Fact::column`] gave.
+    pub(crate) facts: Vec<(Fact, Value)>,
+    /// What goes before the frontmatter: items of FLATTEN, the parts of a task.
+    pub(crate) own: Vec<(Vec<Step>, Value)>,
+}
+
+/// The members of these names out of a frontmatter, nothing else of it being kept.
+pub(crate) fn members(frontmatter: &str, keys: &[String], path: &str) -> Result<Vec<(usize, Json)>, IndexError> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut reader = serde_json::Deserializer::from_str(frontmatter);
+    reader
+        .deserialize_map(Members(keys))
+        .map_err(|error| IndexError::Damaged(format!("frontmatter of `{path}`: {error}")))
+}
+
+struct Members<'k>(&'k [String]);
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = Vec<(usize, Json)>;
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("frontmatter")
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = Vec::new();
+        while let Some(place) = map.next_key_seed(Place(self.0))? {
+            match place {
+                Some(place) => found.push((place, map.next_value()?)),
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The place of a key in the list, without a copy of the key.
+struct Place<'k>(&'k [String]);
+
+impl<'de> DeserializeSeed<'de> for Place<'_> {
+    type Value = Option<usize>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Place<'_> {
+    type Value = Option<usize>;
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a key")
+    }
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.iter().position(|asked| asked == key))
+    }
+}
+
+/// Follows steps into a value; `[*]` makes a list of all it leads to.
+pub(crate) fn walk(json: &Json, steps: &[Step]) -> Value {
+    match steps.split_first() {
+        None => Value::of(json),
+        Some((Step::Key(key), rest)) => json.get(key).map_or(Value::Null, |inner| walk(inner, rest)),
+        Some((Step::Index(index), rest)) => json.get(index).map_or(Value::Null, |inner| walk(inner, rest)),
+        Some((Step::Any, rest)) => {
+            let items = json.as_array().map_or(std::slice::from_ref(json), Vec::as_slice);
+            let found = items.iter().map(|item| walk(item, rest));
+            let is_list = |step: &Step| *step == Step::Any;
+            Value::List(if rest.iter().any(is_list) {
+                found.flat_map(|inner| if let Value::List(items) = inner { items } else { vec![inner] }).collect()
+            } else {
+                found.filter(|value| !value.is_null()).collect()
+            })
+        }
+    }
+}

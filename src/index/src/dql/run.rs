@@ -1,0 +1,273 @@
+//! A query from the pages it looks at to its answer.
+
+use std::time::Instant;
+
+use rusqlite::{Transaction, params_from_iter};
+use serde_json::Value as Json;
+
+use super::ast::{Column, Expression, Mode, Node, Parsed, Source};
+use super::evaluate::{Context, Scope};
+use super::lexemes::Step;
+use super::narrow::{Statement, includes};
+use super::row::{Fact, Row, members};
+use super::shape::{self, Frame};
+use super::{Answer, Asking, MAX_ROWS, ROWS, tasks};
+use crate::value::Value;
+use crate::{Index, IndexError};
+
+/// How many rows are looked at between two looks at the clock.
+const BETWEEN_LOOKS: usize = 64;
+
+/// One run of one query.
+pub(crate) struct Run<'c> {
+    pub(crate) parsed: &'c Parsed,
+    pub(crate) asking: &'c Asking<'c>,
+    pub(crate) context: Context<'c>,
+    facts: Vec<Fact>,
+    begun: Instant,
+}
+
+/// Answers a query from one state of the index.
+pub(crate) fn answer(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Answer, IndexError> {
+    let needs = Needs::of(parsed, asking)?;
+    index.readers.answer_within(asking.timeout, "q", |connection| {
+        let Needs { keys, facts } = needs;
+        let context = Context::new(connection, keys, asking.now, &asking.custom_fields.0);
+        let run = Run { parsed, asking, context, facts, begun: Instant::now() };
+        let frame = Frame::of(parsed, asking);
+        if let Some(answer) = run.by_paths_alone(connection, &frame)? {
+            return Ok(answer);
+        }
+        let rows = run.scan(connection)?;
+        shape::answer(&run, rows, &frame)
+    })
+}
+
+/// What must be read of each page.
+struct Needs {
+    keys: Vec<String>,
+    facts: Vec<Fact>,
+}
+
+impl Needs {
+    fn of(parsed: &Parsed, asking: &Asking<'_>) -> Result<Self, IndexError> {
+        let mut needs = Self { keys: Vec::new(), facts: Vec::new() };
+        let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
+        let nodes = columns.chain(&parsed.conditions).chain(parsed.sort.iter().map(|(node, _)| node));
+        let mut refused = None;
+        for node in nodes.chain(asking.custom_fields.0.values()) {
+            node.visit(&mut |node| {
+                let Expression::Field(steps) = &node.kind else { return };
+                let Some(Step::Key(key)) = steps.first() else { return };
+                match Fact::named(key) {
+                    Some(fact) if fact.is_computed() && !asking.computed_fields => {
+                        refused = refused.take().or(Some(key.clone()));
+                    }
+                    Some(fact) if !needs.facts.contains(&fact) => needs.facts.push(fact),
+                    Some(_) => {}
+                    None if !needs.keys.contains(key) => needs.keys.push(key.clone()),
+                    None => {}
+                }
+            });
+        }
+        if let Some(field) = refused {
+            let why = format!("`{field}` is a computed field, and those are off (`dataview.computed_fields`)");
+            return Err(IndexError::invalid("q", why));
+        }
+        if parsed.source.is_some() && !needs.keys.iter().any(|key| key == "tags") {
+            needs.keys.push("tags".to_owned());
+        }
+        Ok(needs)
+    }
+}
+
+impl Run<'_> {
+    /// Refuses to go on when the time is up.
+    pub(crate) fn look_at_the_clock(&self) -> Result<(), IndexError> {
+        let timeout = self.asking.timeout;
+        if self.begun.elapsed() <= timeout {
+            return Ok(());
+        }
+        let why = format!(
+            "takes longer than {timeout:?} (`dataview.query_timeout`); narrow it with FROM, or raise the setting"
+        );
+        Err(IndexError::invalid("q", why))
+    }
+
+    /// The answer of a query in which only paths decide which pages are in it and in which order: no page but those shown is
+    /// looked at. None for all others.
+    fn by_paths_alone(&self, connection: &Transaction<'_>, frame: &Frame) -> Result<Option<Answer>, IndexError> {
+        let parsed = self.parsed;
+        let is_one_row_a_page = matches!(parsed.mode, Mode::Table | Mode::List | Mode::Json | Mode::Count);
+        let has_order = !parsed.sort.is_empty() || parsed.group.is_some() || parsed.is_aggregated();
+        let mut statement = Statement::default();
+        let exact = match &parsed.source {
+            None => Some("1".to_owned()),
+            Some(source @ (Source::Prefix(_) | Source::Not(_))) => statement.source(source),
+            Some(Source::Tag(_) | Source::All(_) | Source::Any(_)) => None,
+        };
+        let Some(filter) = exact
+            .filter(|_| is_one_row_a_page && !has_order && parsed.conditions.is_empty() && parsed.flatten.is_empty())
+        else {
+            return Ok(None);
+        };
+        let total: i64 = connection
+            .prepare_cached(&format!("SELECT count(*) FROM pages WHERE {filter}"))?
+            .query_row(params_from_iter(&statement.values), |row| row.get(0))?;
+        let total = usize::try_from(total).unwrap_or_default();
+        let rows = if parsed.mode == Mode::Count {
+            Vec::new()
+        } else {
+            statement.select(&self.facts, &[filter]);
+            let cut = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+            let (limit, offset) = (statement.bind(cut(frame.limit)), statement.bind(cut(frame.offset)));
+            statement.text.push_str(&format!(" ORDER BY pages.path LIMIT {limit} OFFSET {offset}"));
+            self.read(connection, &statement)?
+        };
+        shape::listed(self, rows, total, frame).map(Some)
+    }
+
+    /// Every row that fulfils the conditions.
+    fn scan(&self, connection: &Transaction<'_>) -> Result<Vec<Row>, IndexError> {
+        let mut statement = Statement::default();
+        let mut conditions: Vec<String> = Vec::new();
+        if let Some(source) = &self.parsed.source {
+            conditions.extend(statement.source(source));
+        }
+        if self.parsed.mode == Mode::Task {
+            conditions.push("pages.tasks <> '[]'".to_owned());
+        }
+        statement.select(&self.facts, &conditions);
+        self.read(connection, &statement)
+    }
+
+    /// Reads the pages of a statement and keeps the rows that fulfil source and conditions.
+    fn read(&self, connection: &Transaction<'_>, statement: &Statement) -> Result<Vec<Row>, IndexError> {
+        let mut prepared = connection.prepare_cached(&statement.text)?;
+        let mut found = prepared.query(params_from_iter(&statement.values))?;
+        let mut task_list = connection.prepare_cached("SELECT tasks FROM pages WHERE id = ?1")?;
+        let mut kept = Vec::new();
+        let mut looked_at = 0;
+        while let Some(one) = found.next()? {
+            looked_at += 1;
+            if looked_at > self.asking.scan_rows {
+                return Err(self.too_many());
+            }
+            if looked_at % BETWEEN_LOOKS == 0 {
+                self.look_at_the_clock()?;
+            }
+            let row = self.row(one)?;
+            if !self.is_included(&row) {
+                continue;
+            }
+            let rows = match self.parsed.mode {
+                Mode::Task => tasks::rows(&row, &task_list.query_row([row.id], |row| row.get::<_, String>(0))?)?,
+                _ => vec![row],
+            };
+            for row in self.flattened(rows)? {
+                if self.fulfils(&row)? {
+                    kept.push(row);
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    fn row(&self, row: &rusqlite::Row<'_>) -> Result<Row, IndexError> {
+        let path = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        let frontmatter = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+        let columns = self.facts.iter().filter(|fact| fact.column().is_some());
+        let fact = |(place, fact): (usize, &Fact)| Ok((*fact, fact.of_column(row.get(place)?)));
+        Ok(Row {
+            id: row.get(0)?,
+            path: path.to_owned(),
+            members: members(frontmatter, &self.context.keys, path)?,
+            facts: (3..).zip(columns).map(fact).collect::<rusqlite::Result<_>>()?,
+            own: Vec::new(),
+        })
+    }
+
+    fn is_included(&self, row: &Row) -> bool {
+        let Some(source) = &self.parsed.source else {
+            return true;
+        };
+        let place = self.context.keys.iter().position(|key| key == "tags");
+        let tags = row.members.iter().find(|(member, _)| Some(*member) == place).map(|(_, tags)| tags);
+        includes(source, &row.path, &tags.map(tags_of).unwrap_or_default())
+    }
+
+    fn fulfils(&self, row: &Row) -> Result<bool, IndexError> {
+        for condition in &self.parsed.conditions {
+            if !self.context.holds(condition, row)? {
+                return Ok(false);
+            }
+        }
+        Ok(self.parsed.mode != Mode::Calendar
+            || self.context.value(&self.parsed.columns[0].node, Scope::of(row))?.moment().is_some())
+    }
+
+    /// One row an item of each list that FLATTEN names; none for a page without it.
+    fn flattened(&self, mut rows: Vec<Row>) -> Result<Vec<Row>, IndexError> {
+        for Column { name, node } in &self.parsed.flatten {
+            let steps = match node {
+                Node { kind: Expression::Field(steps), .. } if is_named_after(name, steps) => steps.clone(),
+                _ => vec![Step::Key(name.clone())],
+            };
+            let mut items = Vec::new();
+            for row in rows {
+                let values = match self.context.value(node, Scope::of(&row))? {
+                    Value::Null => continue,
+                    Value::List(values) => values,
+                    value => vec![value],
+                };
+                for value in values {
+                    let mut item = row.clone();
+                    item.own.push((steps.clone(), value));
+                    items.push(item);
+                }
+                if items.len() > self.asking.scan_rows {
+                    return Err(self.too_many());
+                }
+            }
+            rows = items;
+        }
+        Ok(rows)
+    }
+
+    fn too_many(&self) -> IndexError {
+        let most = self.asking.scan_rows;
+        let why = format!(
+            "looks at more than {most} pages or items one by one (`dataview.max_scan_rows`); narrow it with FROM, or raise the setting"
+        );
+        IndexError::invalid("q", why)
+    }
+}
+
+/// Whether a column has no name of its own.
+fn is_named_after(name: &str, steps: &[Step]) -> bool {
+    matches!(steps.first(), Some(Step::Key(key)) if name.starts_with(key.as_str()))
+}
+
+/// The tags of a frontmatter: a list or a lone one; a `#` before them is no part of them.
+fn tags_of(tags: &Json) -> Vec<String> {
+    let tag = |tag: &Json| match tag {
+        Json::String(text) => Some(text.trim_start_matches('#').to_owned()),
+        Json::Number(number) => Some(number.to_string()),
+        Json::Null | Json::Bool(_) | Json::Array(_) | Json::Object(_) => None,
+    };
+    match tags {
+        Json::Array(tags) => tags.iter().filter_map(tag).collect(),
+        lone => tag(lone).into_iter().collect(),
+    }
+}
+
+/// The rows that an answer shows, of what is asked for and what is allowed.
+pub(crate) fn window(parsed: &Parsed, asking: &Asking<'_>) -> (usize, usize) {
+    let written = |number: Option<u64>| number.map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+    let limit = asking.limit.or(written(parsed.limit)).unwrap_or(ROWS).min(MAX_ROWS);
+    if parsed.is_whole {
+        return (usize::MAX, 0);
+    }
+    let offset = if asking.offset > 0 { asking.offset } else { written(parsed.offset).unwrap_or_default() };
+    (limit, offset)
+}

@@ -1,0 +1,278 @@
+//! Rows become an answer: sorted, grouped, cut, with their cells.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use serde_json::Value as Json;
+
+use super::ast::{Expression, Mode, Node, Parsed};
+use super::evaluate::Scope;
+use super::lexemes::Step;
+use super::row::Row;
+use super::run::{Run, window};
+use super::{Answer, Asking, Group, tasks};
+use crate::IndexError;
+use crate::value::Value;
+
+/// The name of the first column, and of what COUNT counts.
+const PATH: &str = "path";
+const COUNT: &str = "count";
+
+/// Most groups that are told without being cut into pages.
+const MAX_GROUPS: usize = 10_000;
+
+/// Which of the rows are shown, and under what names.
+pub(crate) struct Frame {
+    pub(crate) limit: usize,
+    pub(crate) offset: usize,
+    headers: Vec<String>,
+}
+
+impl Frame {
+    pub(crate) fn of(parsed: &Parsed, asking: &Asking<'_>) -> Self {
+        let (limit, offset) = window(parsed, asking);
+        let names = parsed.columns.iter().map(|column| column.name.clone());
+        let key = parsed.group.iter().map(|group| group.name.clone());
+        let path = || std::iter::once(PATH.to_owned());
+        let headers = match parsed.mode {
+            Mode::Count => key.chain([COUNT.to_owned()]).collect(),
+            Mode::Distinct => names.collect(),
+            Mode::Task => path().chain(tasks::PARTS.map(str::to_owned)).collect(),
+            Mode::Table | Mode::List | Mode::Json | Mode::Calendar => {
+                if parsed.is_aggregated() {
+                    let is_shown = |name: &String| parsed.columns.iter().any(|column| column.name == *name);
+                    key.filter(|name| !is_shown(name)).chain(names).collect()
+                } else if parsed.without_id {
+                    names.collect()
+                } else {
+                    path().chain(names).collect()
+                }
+            }
+        };
+        Self { limit, offset, headers }
+    }
+
+    fn cut<T>(&self, rows: Vec<T>) -> Vec<T> {
+        rows.into_iter().skip(self.offset).take(self.limit).collect()
+    }
+
+    fn answer(&self, mode: Mode, rows: Vec<Vec<Json>>, total: usize) -> Answer {
+        let has_more = self.offset.saturating_add(rows.len()) < total;
+        Answer { mode, headers: self.headers.clone(), rows, total, has_more, count: None, groups: None }
+    }
+}
+
+/// The answer made of all rows there are.
+pub(crate) fn answer(run: &Run<'_>, rows: Vec<Row>, frame: &Frame) -> Result<Answer, IndexError> {
+    let parsed = run.parsed;
+    match parsed.mode {
+        Mode::Distinct => distinct(run, &rows, frame),
+        Mode::Count if parsed.group.is_none() => listed(run, Vec::new(), rows.len(), frame),
+        _ if parsed.is_aggregated() || parsed.mode == Mode::Count => aggregated(run, rows, frame),
+        _ => {
+            let total = rows.len();
+            let sorted = sorted(run, rows)?;
+            if parsed.group.is_some() {
+                return grouped(run, sorted, frame);
+            }
+            let shown = frame.cut(sorted).into_iter().map(|(_, row)| row).collect();
+            listed(run, shown, total, frame)
+        }
+    }
+}
+
+/// The answer that shows these rows of all.
+pub(crate) fn listed(run: &Run<'_>, shown: Vec<Row>, total: usize, frame: &Frame) -> Result<Answer, IndexError> {
+    if run.parsed.mode == Mode::Count {
+        let answer = frame.answer(Mode::Count, vec![vec![total.into()]], total);
+        return Ok(Answer { count: Some(total), has_more: false, ..answer });
+    }
+    let rows = shown.iter().map(|row| cells(run, row)).collect::<Result<_, _>>()?;
+    Ok(frame.answer(run.parsed.mode, rows, total))
+}
+
+fn cells(run: &Run<'_>, row: &Row) -> Result<Vec<Json>, IndexError> {
+    run.look_at_the_clock()?;
+    let mut cells = Vec::new();
+    if !run.parsed.without_id {
+        cells.push(Json::String(row.path.clone()));
+    }
+    if run.parsed.mode == Mode::Task {
+        let parts = row.own.iter().take(tasks::PARTS.len());
+        cells.extend(parts.map(|(_, value)| value.clone().into_json()));
+        return Ok(cells);
+    }
+    for column in &run.parsed.columns {
+        cells.push(run.context.value(&column.node, Scope::of(row))?.into_json());
+    }
+    Ok(cells)
+}
+
+/// What a sort key means: a column's name means the column.
+fn meant<'n>(parsed: &'n Parsed, node: &'n Node) -> &'n Node {
+    let Expression::Field(steps) = &node.kind else { return node };
+    let [Step::Key(key)] = steps.as_slice() else { return node };
+    parsed.columns.iter().find(|column| column.name == *key).map_or(node, |column| &column.node)
+}
+
+/// A value to sort by for each key, the group's first.
+type Keys = Vec<Value>;
+
+/// The rows in their order: by group, by SORT, by what the mode says, by path.
+fn sorted(run: &Run<'_>, rows: Vec<Row>) -> Result<Vec<(Keys, Row)>, IndexError> {
+    let parsed = run.parsed;
+    let mut nodes: Vec<(&Node, bool)> = parsed.group.iter().map(|group| (&group.node, false)).collect();
+    nodes.extend(parsed.sort.iter().map(|(node, is_descending)| (meant(parsed, node), *is_descending)));
+    if parsed.mode == Mode::Calendar && parsed.sort.is_empty() {
+        nodes.extend(parsed.columns.iter().map(|column| (&column.node, false)));
+    }
+    let mut keyed = Vec::with_capacity(rows.len());
+    for (number, row) in rows.into_iter().enumerate() {
+        if number % 64 == 0 {
+            run.look_at_the_clock()?;
+        }
+        let keys: Keys =
+            nodes.iter().map(|(node, _)| run.context.value(node, Scope::of(&row))).collect::<Result<_, _>>()?;
+        keyed.push((keys, row));
+    }
+    let directions: Vec<bool> = nodes.iter().map(|(_, is_descending)| *is_descending).collect();
+    keyed.sort_by(|(one, row), (two, other)| in_order(one, two, &directions).then_with(|| row.path.cmp(&other.path)));
+    Ok(keyed)
+}
+
+fn in_order(one: &[Value], two: &[Value], descending: &[bool]) -> Ordering {
+    let orders = one.iter().zip(two).zip(descending).map(|((one, two), descending)| one.order(two, *descending));
+    orders.fold(Ordering::Equal, Ordering::then)
+}
+
+/// Rows under the groups they belong to; LIMIT counts rows.
+fn grouped(run: &Run<'_>, sorted: Vec<(Keys, Row)>, frame: &Frame) -> Result<Answer, IndexError> {
+    let total = sorted.len();
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for (keys, _) in &sorted {
+        *counts.entry(name_of(keys)).or_default() += 1;
+    }
+    let mut rows = Vec::new();
+    let mut groups: Vec<(String, Group)> = Vec::new();
+    for (keys, row) in frame.cut(sorted) {
+        let cells = cells(run, &row)?;
+        rows.push(cells.clone());
+        let name = name_of(&keys);
+        match groups.last_mut().filter(|(last, _)| *last == name) {
+            Some((_, group)) => group.rows.push(cells),
+            None => {
+                let key = keys.into_iter().next().unwrap_or(Value::Null).into_json();
+                let count = counts.get(&name).copied().unwrap_or_default();
+                groups.push((name, Group { key, count, rows: vec![cells] }));
+            }
+        }
+    }
+    let groups = groups.into_iter().map(|(_, group)| group).collect();
+    Ok(Answer { groups: Some(groups), ..frame.answer(run.parsed.mode, rows, total) })
+}
+
+/// What tells one group from another.
+fn name_of(keys: &[Value]) -> String {
+    keys.first().map(|key| key.clone().into_json().to_string()).unwrap_or_default()
+}
+
+/// One row a group, or one for all.
+fn aggregated(run: &Run<'_>, rows: Vec<Row>, frame: &Frame) -> Result<Answer, IndexError> {
+    let parsed = run.parsed;
+    let counted = rows.len();
+    let mut groups: Vec<(Value, Vec<Row>)> = Vec::new();
+    match &parsed.group {
+        None => groups.push((Value::Null, rows)),
+        Some(group) => {
+            let mut places: HashMap<String, usize> = HashMap::new();
+            for row in rows {
+                for key in keys_of(parsed, run.context.value(&group.node, Scope::of(&row))?) {
+                    let name = key.clone().into_json().to_string();
+                    let place = *places.entry(name).or_insert_with(|| {
+                        groups.push((key, Vec::new()));
+                        groups.len() - 1
+                    });
+                    groups[place].1.push(row.clone());
+                }
+            }
+        }
+    }
+    let nobody = Row { id: 0, path: String::new(), members: Vec::new(), facts: Vec::new(), own: Vec::new() };
+    let mut keyed = Vec::with_capacity(groups.len());
+    for (key, rows) in groups {
+        run.look_at_the_clock()?;
+        let scope = Scope::group(rows.first().unwrap_or(&nobody), &rows);
+        let mut keys = Vec::new();
+        for (node, _) in &parsed.sort {
+            keys.push(run.context.value(meant(parsed, node), scope)?);
+        }
+        keys.push(key.clone());
+        let row = line(run, &key, scope, &frame.headers)?;
+        keyed.push((keys, (key, rows.len(), row)));
+    }
+    let directions: Vec<bool> = parsed.sort.iter().map(|(_, descending)| *descending).chain([false]).collect();
+    keyed.sort_by(|(one, _), (two, _)| in_order(one, two, &directions));
+    let total = keyed.len();
+    if parsed.is_whole && total > MAX_GROUPS {
+        let why = format!(
+            "has {total} different values; at most {MAX_GROUPS} are told, so choose pages with `where` or `path_prefix`"
+        );
+        return Err(IndexError::invalid("group", why));
+    }
+    let shown = frame.cut(keyed);
+    let rows = shown.iter().map(|(_, (_, _, row))| row.clone()).collect();
+    let groups = shown.into_iter().map(|(_, (key, count, row))| Group { key: key.into_json(), count, rows: vec![row] });
+    let groups = parsed.group.is_some().then(|| groups.collect());
+    let count = (parsed.mode == Mode::Count).then_some(counted);
+    Ok(Answer { groups, count, ..frame.answer(parsed.mode, rows, total) })
+}
+
+/// The groups a row belongs to.
+fn keys_of(parsed: &Parsed, key: Value) -> Vec<Value> {
+    match key {
+        Value::List(items) if parsed.is_whole => {
+            let mut keys: Vec<Value> = Vec::new();
+            for item in items {
+                if !keys.contains(&item) {
+                    keys.push(item);
+                }
+            }
+            if keys.is_empty() { vec![Value::Null] } else { keys }
+        }
+        key => vec![key],
+    }
+}
+
+/// The cells of a group.
+fn line(run: &Run<'_>, key: &Value, scope: Scope<'_>, headers: &[String]) -> Result<Vec<Json>, IndexError> {
+    let parsed = run.parsed;
+    let mut cells = Vec::new();
+    if parsed.mode == Mode::Count || headers.len() > parsed.columns.len() {
+        cells.push(key.clone().into_json());
+    }
+    if parsed.mode == Mode::Count {
+        cells.push(scope.group.map_or(0, <[Row]>::len).into());
+    }
+    for column in &parsed.columns {
+        let is_key = parsed.group.as_ref().is_some_and(|group| group.name == column.name);
+        let value = if is_key { key.clone() } else { run.context.value(&column.node, scope)? };
+        cells.push(value.into_json());
+    }
+    Ok(cells)
+}
+
+/// Each value once, smallest first.
+fn distinct(run: &Run<'_>, rows: &[Row], frame: &Frame) -> Result<Answer, IndexError> {
+    let mut values: HashMap<String, Value> = HashMap::new();
+    for row in rows {
+        let Some(column) = run.parsed.columns.first() else { continue };
+        let value = run.context.value(&column.node, Scope::of(row))?;
+        values.entry(value.clone().into_json().to_string()).or_insert(value);
+    }
+    let mut values: Vec<Value> = values.into_values().collect();
+    let is_descending = run.parsed.sort.first().is_some_and(|(_, is_descending)| *is_descending);
+    values.sort_by(|one, two| one.order(two, is_descending));
+    let total = values.len();
+    let rows = frame.cut(values).into_iter().map(|value| vec![value.into_json()]).collect();
+    Ok(frame.answer(Mode::Distinct, rows, total))
+}

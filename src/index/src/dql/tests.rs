@@ -1,0 +1,432 @@
+//! The language, asked: `tests/dql/*.txt` hold queries over the pages in `tests/dql/vault`, each with what must come out.
+//!
+//! `?` begins a query, which goes on in lines that begin with blanks. Below it stand `!` and the refusal, or `=` and mode, rows shown and
+//! total, then the headers, then the rows, one JSON list a line, and `@` lines for groups. `SVCFS_WRITE_ANSWERS=1` writes what comes out into the files:
+//! read the difference before committing it.
+#![expect(clippy::disallowed_methods, reason = "tests write their own data files when asked to")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use svcfs_base::Timestamp;
+
+use super::{Answer, Asking, CustomFields, Query};
+use crate::IndexError;
+use crate::tests::Space;
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/dql")
+}
+
+fn pages(below: &Path, found: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(below).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            pages(&path, found);
+        } else {
+            let name = path.strip_prefix(data().join("vault")).unwrap().to_str().unwrap().to_owned();
+            found.insert(name, fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+fn vault() -> Space {
+    let mut found = BTreeMap::new();
+    pages(&data().join("vault"), &mut found);
+    let found: Vec<(&str, &str)> = found.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    Space::of(&found)
+}
+
+/// 2026-01-15 12:00 UTC.
+fn now() -> Timestamp {
+    "2026-01-15T12:00:00Z".parse().unwrap()
+}
+
+fn custom() -> CustomFields {
+    CustomFields::read([
+        ("double", "default(score, 1) * 2"),
+        ("shout", "upper(title) + \"!\""),
+        ("nick", "lower(title)"),
+    ])
+    .unwrap()
+}
+
+fn asking(custom_fields: &CustomFields) -> Asking<'_> {
+    Asking {
+        now: now(),
+        scan_rows: 10_000,
+        timeout: Duration::from_secs(30),
+        computed_fields: true,
+        custom_fields,
+        limit: None,
+        offset: 0,
+    }
+}
+
+fn ask(space: &Space, query: &str) -> Result<Answer, IndexError> {
+    space.index.query(&Query::parse(query)?, &asking(&CustomFields::default()))
+}
+
+fn cells(space: &Space, query: &str) -> Value {
+    json!(ask(space, query).unwrap_or_else(|error| panic!("{query}: {error}")).rows)
+}
+
+fn told(outcome: Result<Answer, IndexError>) -> String {
+    let Answer { mode, headers, rows, total, has_more, count, groups } = match outcome {
+        Ok(answer) => answer,
+        Err(error) => return format!("! {error}\n"),
+    };
+    let more = if has_more { ", more follow" } else { "" };
+    let count = count.map(|count| format!(", count {count}")).unwrap_or_default();
+    let mut text = format!("= {}, {} of {total}{count}{more}\n{}\n", mode.name(), rows.len(), json!(headers));
+    for row in &rows {
+        text.push_str(&format!("{}\n", json!(row)));
+    }
+    for group in groups.iter().flatten() {
+        text.push_str(&format!("@ {} {} of {}\n", group.key, group.rows.len(), group.count));
+    }
+    text
+}
+
+/// The questions of a file, each with the lines it was written in, and the file as it should be.
+fn answered(text: &str, mut answer: impl FnMut(&str) -> String) -> (usize, String) {
+    let (mut asked, mut should) = (0, String::new());
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some(first) = line.strip_prefix('?') else {
+            if line.starts_with('#') {
+                should.push_str(&format!("{line}\n\n"));
+            }
+            continue;
+        };
+        let mut query = first.strip_prefix(' ').unwrap_or(first).to_owned();
+        while let Some(next) = lines.next_if(|next| next.starts_with(' ')) {
+            query.push_str(&format!("\n{next}"));
+        }
+        asked += 1;
+        should.push_str(&format!("? {query}\n{}\n", answer(&query)));
+    }
+    (asked, should)
+}
+
+#[test]
+fn every_query_of_the_data_files_gives_the_answer_that_stands_below_it() {
+    let (space, custom) = (vault(), custom());
+    let is_writing = std::env::var_os("SVCFS_WRITE_ANSWERS").is_some();
+    let mut all = 0;
+    for entry in fs::read_dir(data()).unwrap() {
+        let file = entry.unwrap().path();
+        if file.is_dir() {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let (asked, should) = answered(&text, |query| {
+            told(Query::parse(query).and_then(|query| space.index.query(&query, &asking(&custom))))
+        });
+        all += asked;
+        if is_writing {
+            fs::write(&file, &should).unwrap();
+            continue;
+        }
+        for (number, (is, should)) in text.lines().zip(should.lines()).enumerate() {
+            assert_eq!(is, should, "{}:{}", file.display(), number + 1);
+        }
+        assert!(text == should, "{} is longer or shorter than what comes out", file.display());
+    }
+    assert!(all >= 150, "only {all} queries were asked");
+}
+
+#[test]
+fn every_function_has_a_row_and_stands_in_a_query_of_the_data_files() {
+    let mut text = String::new();
+    for entry in fs::read_dir(data()).unwrap() {
+        let file = entry.unwrap().path();
+        if file.is_file() {
+            text.push_str(&fs::read_to_string(&file).unwrap().to_lowercase());
+        }
+    }
+    let missing: Vec<&str> = super::functions::TABLE
+        .iter()
+        .filter(|row| !["avg", "striptime"].contains(&row.name) && !text.contains(&format!("{}(", row.name)))
+        .map(|row| row.name)
+        .collect();
+    assert_eq!(missing, [""; 0]);
+    for row in super::functions::TABLE {
+        let own = row.function.row();
+        assert!(own.function == row.function, "{}", row.name);
+    }
+}
+
+#[test]
+fn a_query_that_would_look_at_too_many_pages_is_refused_and_never_cut_off() {
+    let (space, custom) = (vault(), CustomFields::default());
+    let bounded = |query: &str, scan_rows| {
+        let asking = Asking { scan_rows, ..asking(&custom) };
+        space
+            .index
+            .query(&Query::parse(query).unwrap(), &asking)
+            .map(|answer| answer.total)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(bounded("LIST WHERE hours > 0", 12), Ok(3));
+    let refused = bounded("LIST WHERE hours > 0", 11).unwrap_err();
+    assert!(refused.starts_with("`q`: looks at more than 11 pages") && refused.contains("max_scan_rows"), "{refused}");
+    assert_eq!(bounded("LIST FROM \"tasks/\" WHERE hours > 0", 3), Ok(3), "what FROM leaves out is not looked at");
+    assert_eq!(bounded("COUNT", 1), Ok(12), "what only has to be counted is not looked at");
+    assert_eq!(bounded("LIST LIMIT 1", 1), Ok(12), "nor is what is not shown");
+    assert!(bounded("COUNT FLATTEN tags", 12).is_ok());
+}
+
+#[test]
+fn a_query_that_takes_too_long_is_refused() {
+    let (space, custom) = (vault(), CustomFields::default());
+    let asking = Asking { timeout: Duration::ZERO, ..asking(&custom) };
+    let refused = space.index.query(&Query::parse("LIST").unwrap(), &asking).unwrap_err().to_string();
+    assert!(refused.contains("dataview.query_timeout"), "{refused}");
+}
+
+#[test]
+fn computed_fields_can_be_switched_off() {
+    let (space, custom) = (vault(), CustomFields::default());
+    let asking = Asking { computed_fields: false, ..asking(&custom) };
+    let asked = |query: &str| space.index.query(&Query::parse(query).unwrap(), &asking);
+    let refused = asked("LIST WHERE _word_count > 3").unwrap_err().to_string();
+    assert!(refused.contains("`_word_count`") && refused.contains("dataview.computed_fields"), "{refused}");
+    assert_eq!(asked("COUNT WHERE _name = \"auth.md\"").unwrap().total, 1);
+}
+
+#[test]
+fn a_computed_field_that_cannot_be_read_is_named() {
+    let refused = |text| CustomFields::read([("good", "1"), ("bad", text)]).unwrap_err();
+    assert_eq!(
+        refused("1 +"),
+        (
+            "bad".to_owned(),
+            "line 1, column 4: expected a field, a value or a function, found the end of the query".to_owned()
+        )
+    );
+    assert!(refused("sum(hours)").1.contains("one value of many pages"));
+    let circle = CustomFields::read([("a", "b + 1"), ("b", "a + 1")]).unwrap();
+    let answer = vault().index.query(&Query::parse("COUNT WHERE a = 1").unwrap(), &asking(&circle)).unwrap();
+    assert_eq!(answer.total, 0, "fields made of each other are nothing");
+}
+
+#[test]
+fn the_caller_s_limit_and_offset_beat_those_of_the_query() {
+    let (space, custom) = (vault(), CustomFields::default());
+    let asking = Asking { limit: Some(3), offset: 2, ..asking(&custom) };
+    let answer = space.index.query(&Query::parse("LIST LIMIT 1 OFFSET 1").unwrap(), &asking).unwrap();
+    assert_eq!(json!(answer.rows), json!([["concepts/old.md"], ["concepts/search.md"], ["index.md"]]));
+    assert!(answer.has_more && answer.total == 12);
+}
+
+#[test]
+fn sums_and_counts_over_the_values_of_a_field() {
+    let space = vault();
+    let custom = CustomFields::default();
+    let aggregate = |group: &str, calc: &[&str], condition: Option<&str>, prefix: Option<&str>| {
+        let calc: Vec<String> = calc.iter().map(|calc| (*calc).to_owned()).collect();
+        let query = Query::aggregate(group, &calc, condition, prefix).map_err(|error| error.to_string())?;
+        let answer = space.index.query(&query, &asking(&custom)).map_err(|error| error.to_string())?;
+        Ok::<_, String>(json!([answer.headers, answer.rows]))
+    };
+    assert_eq!(
+        aggregate("status", &["count", "avg:hours", "max:due"], None, Some("tasks/")).unwrap(),
+        json!([
+            ["status", "count", "avg_hours", "max_due"],
+            [["done", 1, 8.0, "2025-12-24"], ["open", 2, 3.25, "2026-01-31T08:00:00+02:00"]]
+        ])
+    );
+    assert_eq!(
+        aggregate("tags", &["count"], Some("hours > 3"), None).unwrap(),
+        json!([["tags", "count"], [["area/ops", 1], ["urgent", 1], ["work", 2]]])
+    );
+    assert_eq!(
+        aggregate("author.name", &["sum:priority"], None, Some("concepts/")).unwrap(),
+        json!([["author.name", "count", "sum_priority"], [["Ann", 1, 3], ["Bob", 1, 1], [null, 2, 10]]])
+    );
+    for (group, calc, condition, message) in [
+        (
+            "",
+            "count",
+            None,
+            "`group`: line 1, column 1: expected a field, a value or a function, found the end of the query",
+        ),
+        ("1 + 1", "count", None, "`group`: `1 + 1` is no field"),
+        ("a", "median:b", None, "`calc`: there is no calculation `median`; there are count, avg, sum, min, max"),
+        (
+            "a",
+            "summ:b",
+            None,
+            "`calc`: there is no calculation `summ`; there are count, avg, sum, min, max; did you mean `sum`?",
+        ),
+        ("a", "avg", None, "`calc`: `avg` needs a field, such as `avg:priority`"),
+        (
+            "a",
+            "sum:'); DROP TABLE pages; --",
+            None,
+            "`calc`: line 1, column 1: the text that begins here has no closing '",
+        ),
+        (
+            "a",
+            "count",
+            Some("x ="),
+            "`where`: line 1, column 4: expected a field, a value or a function, found the end of the query",
+        ),
+        ("a", "count", Some("sum(x) > 1"), "`where`: a function of many pages cannot choose the pages"),
+    ] {
+        assert_eq!(aggregate(group, &[calc], condition, None).unwrap_err(), message);
+    }
+}
+
+#[test]
+fn a_text_that_grows_without_end_is_refused() {
+    let space = vault();
+    let twelve = (0..12).fold("\"aaaaaaaa\"".to_owned(), |inner, _| format!("replace({inner}, \"a\", \"aaaaaaaa\")"));
+    let refused = ask(&space, &format!("TABLE {twelve} FROM \"index\"")).unwrap_err().to_string();
+    assert_eq!(refused, "`q`: makes a text of more than 1 MiB");
+    let refused = ask(&space, "TABLE dateformat(now(), \"%Q%!\") FROM \"index\"").unwrap_err().to_string();
+    assert!(refused.starts_with("`q`: dateformat cannot use this format"), "{refused}");
+}
+
+#[test]
+fn hostile_sizes_are_refused_at_once_and_never_exhaust_the_stack() {
+    let deep =
+        |open: &str, close: &str, depth: usize| format!("LIST WHERE {}1{}", open.repeat(depth), close.repeat(depth));
+    for query in [
+        deep("(", ")", 20_000),
+        deep("NOT ", "", 16_000),
+        deep("-", "", 60_000),
+        deep("lower(", ")", 9_000),
+        deep("1 IN (", ")", 9_000),
+        deep("!", "", 60_000),
+        deep("[", "]", 20_000),
+        format!("LIST FROM {}#a{}", "(".repeat(20_000), ")".repeat(20_000)),
+        format!("LIST FROM {}#a", "-".repeat(60_000)),
+        format!("LIST WHERE a{}", ".b".repeat(30_000)),
+        format!("LIST WHERE {}1", "1 + ".repeat(15_000)),
+        format!("LIST WHERE {}1", "a OR ".repeat(12_000)),
+        format!("TABLE {}a", "a, ".repeat(20_000)),
+        format!("LIST SORT {}a", "a, ".repeat(20_000)),
+        format!("LIST WHERE a = \"{}", "\\\"".repeat(30_000)),
+    ] {
+        let begun = Instant::now();
+        let outcome = Query::parse(&query);
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(2), "{took:?} for {}…", &query[..40]);
+        if let Ok(query) = outcome {
+            drop(query.clone());
+        }
+    }
+    let space = vault();
+    assert_eq!(cells(&space, &format!("COUNT WHERE {}false", "false OR ".repeat(6_000))), json!([[0]]));
+    assert_eq!(
+        cells(&space, &format!("TABLE {}1 FROM \"index\"", "1 + ".repeat(10_000))),
+        json!([["index.md", 10_001]])
+    );
+    assert_eq!(cells(&space, &deep("(", ")", 60).replace("LIST", "COUNT")), json!([[12]]));
+    let refused = Query::parse(&deep("(", ")", 65)).unwrap_err().to_string();
+    assert_eq!(refused, "`q`: line 1, column 77: nests deeper than 64");
+    let refused = Query::parse(&"x".repeat(1 << 20)).unwrap_err().to_string();
+    assert_eq!(refused, "`q`: the query is 1048576 bytes long; at most 65536 are read");
+}
+
+/// Pieces of queries, so that what is made of them gets far into the grammar.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        prop::sample::select(vec![
+            "TABLE",
+            "LIST",
+            "COUNT",
+            "DISTINCT",
+            "TASK",
+            "CALENDAR",
+            "JSON",
+            "WITHOUT ID",
+            "AS",
+            "FROM",
+            "WHERE",
+            "SORT",
+            "GROUP BY",
+            "FLATTEN",
+            "LIMIT",
+            "OFFSET",
+            "AND",
+            "OR",
+            "NOT",
+            "IN",
+            "LIKE",
+            "BETWEEN",
+            "IS NULL",
+            "ASC",
+            "DESC",
+            "(",
+            ")",
+            ",",
+            "=",
+            "!=",
+            "<",
+            ">=",
+            "+",
+            "-",
+            "*",
+            "/",
+            "%",
+            "#tag",
+            "\"text\"",
+            "'",
+            "`",
+            "a.b[*].c",
+            "status",
+            "1",
+            "2.5",
+            "7d",
+            "2026-01-31",
+            "now()",
+            "lower(",
+            "sum(",
+            "contains(tags, ",
+            "join(",
+            "null",
+            "true",
+            "[0]",
+            "5m",
+            "\\",
+            "é",
+            "//",
+        ])
+        .prop_map(str::to_owned),
+        "\\PC{0,8}",
+    ];
+    prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.join(" "))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #[test]
+    fn no_text_makes_the_reader_panic_or_think_for_long(query in prop_oneof!["\\PC{0,80}", pieces(), pieces().prop_map(|rest| format!("LIST WHERE {rest}"))]) {
+        let begun = Instant::now();
+        if let Err(error) = Query::parse(&query) {
+            prop_assert!(error.to_string().starts_with("`q`: line "), "{error}");
+        }
+        prop_assert!(begun.elapsed() < Duration::from_secs(1));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn whatever_can_be_read_can_be_asked(rest in pieces(), mode in prop::sample::select(vec!["LIST WHERE", "TABLE", "DISTINCT", "TASK SORT", "COUNT FROM"])) {
+        thread_local! {
+            static VAULT: Space = vault();
+        }
+        if let Ok(query) = Query::parse(&format!("{mode} {rest}")) {
+            let outcome = VAULT.with(|space| space.index.query(&query, &asking(&CustomFields::default())));
+            prop_assert!(matches!(outcome, Ok(_) | Err(IndexError::Invalid { .. })), "{outcome:?}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Values as questions see them, and how they compare (gaps.md D16).
+//!
+//! One rule: a value is compared as what it is, and there is one place that says how. Numbers compare with numbers, texts with
+//! texts, byte by byte; a text that is a date is a date. Two dates of which one is a whole day compare by their days, all others by their
+//! moments. Different kinds are neither equal nor in any order.
+
+mod length;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use serde_json::{Map, Number, Value as Json};
+
+pub(crate) use length::{DAY, Length};
+
+use crate::moments::Moment;
+
+/// A value of a page, or one made of such values.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    /// Nothing: an absent field and one that says `null` are the same.
+    Null,
+    Boolean(bool),
+    Integer(i64),
+    Real(f64),
+    Text(String),
+    /// A whole day, made by a function; in a page it is a text.
+    Day(Date),
+    /// A moment, made by a function; in a page it is a text.
+    Instant(Timestamp),
+    /// Time between two moments.
+    Length(Length),
+    List(Vec<Value>),
+    Object(Map<String, Json>),
+}
+
+/// The ranks of kinds in a sorted list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Boolean,
+    Number,
+    Date,
+    Length,
+    Text,
+    List,
+    Object,
+    Nothing,
+}
+
+impl Value {
+    /// A JSON value of a page.
+    pub(crate) fn of(json: &Json) -> Self {
+        match json {
+            Json::Null => Self::Null,
+            Json::Bool(boolean) => Self::Boolean(*boolean),
+            Json::Number(number) => match number.as_i64() {
+                Some(integer) => Self::Integer(integer),
+                None => number.as_f64().map_or(Self::Null, Self::Real),
+            },
+            Json::String(text) => Self::Text(text.clone()),
+            Json::Array(items) => Self::List(items.iter().map(Self::of).collect()),
+            Json::Object(members) => Self::Object(members.clone()),
+        }
+    }
+
+    /// What a cell of an answer holds; dates as texts, numbers that are none (infinite) as null.
+    pub(crate) fn into_json(self) -> Json {
+        match self {
+            Self::Null => Json::Null,
+            Self::Boolean(boolean) => Json::Bool(boolean),
+            Self::Integer(integer) => integer.into(),
+            Self::Real(real) => Number::from_f64(real).map_or(Json::Null, Json::Number),
+            Self::Text(text) => Json::String(text),
+            Self::Day(day) => Json::String(day.to_string()),
+            Self::Instant(instant) => Json::String(instant.to_string()),
+            Self::Length(length) => Json::String(length.to_string()),
+            Self::List(items) => Json::Array(items.into_iter().map(Self::into_json).collect()),
+            Self::Object(members) => Json::Object(members),
+        }
+    }
+
+    /// The value as text, as a person would write it; a list with commas.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Null => String::new(),
+            Self::Text(text) => text.clone(),
+            Self::List(items) => items.iter().map(Self::text).collect::<Vec<_>>().join(", "),
+            Self::Boolean(_)
+            | Self::Integer(_)
+            | Self::Real(_)
+            | Self::Day(_)
+            | Self::Instant(_)
+            | Self::Length(_)
+            | Self::Object(_) => match self.clone().into_json() {
+                Json::String(text) => text,
+                other => other.to_string(),
+            },
+        }
+    }
+
+    pub(crate) const fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// Whether a condition that is only this value holds: not for nothing, `false`, 0, an empty text or list.
+    pub(crate) fn is_true(&self) -> bool {
+        match self {
+            Self::Null => false,
+            Self::Boolean(boolean) => *boolean,
+            Self::Integer(integer) => *integer != 0,
+            Self::Real(real) => *real != 0.0,
+            Self::Text(text) => !text.is_empty(),
+            Self::List(items) => !items.is_empty(),
+            Self::Object(members) => !members.is_empty(),
+            Self::Day(_) | Self::Instant(_) | Self::Length(_) => true,
+        }
+    }
+
+    /// The number it is.
+    pub(crate) fn number(&self) -> Option<f64> {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "beyond 2^53 the nearest number will do for arithmetic")]
+            Self::Integer(integer) => Some(*integer as f64),
+            Self::Real(real) => Some(*real),
+            Self::Null
+            | Self::Boolean(_)
+            | Self::Text(_)
+            | Self::Day(_)
+            | Self::Instant(_)
+            | Self::Length(_)
+            | Self::List(_)
+            | Self::Object(_) => None,
+        }
+    }
+
+    /// The date it is, or that it says.
+    pub(crate) fn moment(&self) -> Option<Moment> {
+        match self {
+            Self::Day(day) => Some(Moment::Day(*day)),
+            Self::Instant(instant) => Some(Moment::Instant(*instant)),
+            Self::Text(text) => Moment::parse(text),
+            Self::Null
+            | Self::Boolean(_)
+            | Self::Integer(_)
+            | Self::Real(_)
+            | Self::Length(_)
+            | Self::List(_)
+            | Self::Object(_) => None,
+        }
+    }
+
+    /// How two values of one kind stand to each other; none for different kinds, and for what has no order unless equal.
+    pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Null, Self::Null) => Some(Ordering::Equal),
+            (Self::Boolean(one), Self::Boolean(two)) => Some(one.cmp(two)),
+            (Self::Integer(one), Self::Integer(two)) => Some(one.cmp(two)),
+            (Self::Length(one), Self::Length(two)) => Some(one.cmp(two)),
+            (Self::List(one), Self::List(two)) => (one.len() == two.len()
+                && one.iter().zip(two).all(|(one, two)| one.equals(two)))
+            .then_some(Ordering::Equal),
+            (Self::Object(one), Self::Object(two)) => (one == two).then_some(Ordering::Equal),
+            _ => match (self.number(), other.number()) {
+                (Some(one), Some(two)) => one.partial_cmp(&two),
+                _ => self.compare_texts(other),
+            },
+        }
+    }
+
+    fn compare_texts(&self, other: &Self) -> Option<Ordering> {
+        match (self.moment(), other.moment()) {
+            (Some(one), Some(two)) => one.compare(two),
+            (None, None) => match (self, other) {
+                (Self::Text(one), Self::Text(two)) => Some(one.cmp(two)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether they are the same, as [`Value::compare`] sees it.
+    pub(crate) fn equals(&self, other: &Self) -> bool {
+        self.compare(other) == Some(Ordering::Equal)
+    }
+
+    /// The order of a sorted list: kind by kind, nothing last; whichever way the list runs.
+    pub(crate) fn order(&self, other: &Self, is_descending: bool) -> Ordering {
+        let (one, two) = (self.rank(), other.rank());
+        if one == Rank::Nothing || two == Rank::Nothing {
+            return one.cmp(&two);
+        }
+        let order = one.cmp(&two).then_with(|| match one {
+            Rank::Date => self.microsecond().cmp(&other.microsecond()),
+            Rank::Number => match (self, other) {
+                (Self::Integer(one), Self::Integer(two)) => one.cmp(two),
+                _ => self.number().unwrap_or_default().total_cmp(&other.number().unwrap_or_default()),
+            },
+            Rank::Boolean | Rank::Length => self.compare(other).unwrap_or(Ordering::Equal),
+            Rank::Text | Rank::List | Rank::Object | Rank::Nothing => self.text().cmp(&other.text()),
+        });
+        if is_descending { order.reverse() } else { order }
+    }
+
+    fn microsecond(&self) -> Option<i64> {
+        self.moment().and_then(Moment::microsecond)
+    }
+
+    fn rank(&self) -> Rank {
+        match self {
+            Self::Null => Rank::Nothing,
+            Self::Boolean(_) => Rank::Boolean,
+            Self::Integer(_) | Self::Real(_) => Rank::Number,
+            Self::Day(_) | Self::Instant(_) => Rank::Date,
+            Self::Text(_) if self.moment().is_some() => Rank::Date,
+            Self::Length(_) => Rank::Length,
+            Self::Text(_) => Rank::Text,
+            Self::List(_) => Rank::List,
+            Self::Object(_) => Rank::Object,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Pages asked for in the query language (contract 4.6, GET /query and /query/aggregate).
+//!
+//! One rule: what a query means is the index's to say; here it is given its bounds, and its answer a form to read.
+
+mod operations;
+mod render;
+#[cfg(test)]
+mod tests;
+
+use svcfs_base::{Fault, Timestamp};
+use svcfs_config::DataviewSettings;
+use svcfs_index::{Answer, Asking, CustomFields, Index, Query};
+
+pub use operations::AREA;
+pub use render::{Style, rendered};
+
+/// The fields that the configuration gives every page.
+///
+/// # Errors
+/// `Invalid`, naming the setting, when an expression cannot be read.
+pub fn custom_fields(settings: &DataviewSettings) -> Result<CustomFields, Fault> {
+    let fields = settings.custom_fields.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    CustomFields::read(fields).map_err(|(name, why)| Fault::invalid(&format!("dataview.custom_fields.{name}"), why))
+}
+
+/// How much of an answer is wanted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Window {
+    /// Rows; what the query says when absent.
+    pub limit: Option<usize>,
+    /// Rows to leave out; what the query says when 0.
+    pub offset: usize,
+}
+
+/// Answers a query within the bounds of the configuration.
+///
+/// # Errors
+/// `Invalid` when it goes beyond them; those of the index.
+pub fn answer(
+    index: &Index,
+    query: &Query,
+    (settings, now): (&DataviewSettings, Timestamp),
+    window: Window,
+) -> Result<Answer, Fault> {
+    let custom_fields = custom_fields(settings)?;
+    let asking = Asking {
+        now,
+        scan_rows: settings.max_scan_rows,
+        timeout: settings.query_timeout,
+        computed_fields: settings.computed_fields,
+        custom_fields: &custom_fields,
+        limit: window.limit,
+        offset: window.offset,
+    };
+    Ok(index.query(query, &asking)?)
+}

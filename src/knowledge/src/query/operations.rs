@@ -1,0 +1,173 @@
+//! The wire shapes of queries.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_index::{Answer, AnswerLimit};
+
+use super::render::{Style, rendered};
+use super::{Window, answer};
+use crate::kernel::{Area, Cx, Entry, Operation, Route};
+
+/// The operations of this area.
+pub const AREA: Area = Area { title: "Queries", operations: &[Entry::of::<Query>(), Entry::of::<Aggregate>()] };
+
+/// List pages by what their frontmatter says
+///
+/// A query begins with `TABLE field, …`, `LIST`, `COUNT`, `DISTINCT field`, `TASK`, `CALENDAR field` or `JSON field, …`. Clauses follow in any
+/// order: `FROM "folder/"` or `FROM #tag AND -#other`, `WHERE`, `SORT field DESC`, `GROUP BY field`, `FLATTEN list`, `LIMIT`, `OFFSET`.
+///
+/// Fields are frontmatter keys, with dots into nested ones (`author.name`, `tags[0]`, `sources[*].id`); odd ones stand in back-ticks. Every
+/// page also has `_path`, `_name`, `_folder`, `_ext`, `_updated`, `_size`, `_word_count`, `_link_count`, `_heading_count`, `_backlink_count` and
+/// `_has_frontmatter`. Numbers, dates, booleans and lists compare as what they are; `due < now() + 7d` works, and so do `contains(tags, "x")`,
+/// `length(outlinks())`, `sum(hours)` and many more. Minus needs spaces around it, because names hold hyphens.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Query {
+    /// The query, such as `TABLE status, due FROM "tasks/" WHERE status != "done" SORT due`; at most 64 KiB
+    #[schemars(example = "TABLE status FROM \"concepts/\" WHERE status = \"draft\" SORT _updated DESC")]
+    pub q: String,
+    /// Rows in the answer; beats the query's LIMIT. Without either 50
+    #[serde(default)]
+    pub limit: Option<AnswerLimit>,
+    /// How many of the first rows to leave out; beats the query's OFFSET
+    #[serde(default)]
+    pub offset: u32,
+    /// The answer as JSON, or rendered as markdown text
+    #[serde(default)]
+    pub format: Format,
+}
+
+/// What form an answer has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// JSON.
+    #[default]
+    Json,
+    /// A markdown table.
+    Table,
+    /// A markdown list of links.
+    List,
+    /// The number of results.
+    Count,
+    /// A markdown list of values.
+    Distinct,
+    /// Task lists under their pages.
+    Task,
+}
+
+impl Format {
+    const fn style(self) -> Option<Style> {
+        match self {
+            Self::Json => None,
+            Self::Table => Some(Style::Table),
+            Self::List => Some(Style::List),
+            Self::Count => Some(Style::Count),
+            Self::Distinct => Some(Style::Distinct),
+            Self::Task => Some(Style::Task),
+        }
+    }
+}
+
+/// What a query answers.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Answered {
+    /// `table`, `list`, `count`, `distinct`, `task`, `calendar` or `json`
+    pub mode: &'static str,
+    /// What the cells of a row are; `path` first where rows are pages
+    pub headers: Vec<String>,
+    /// The rows asked for, a cell for each header
+    pub rows: Vec<Vec<Value>>,
+    /// How many rows there are in all
+    pub total: usize,
+    /// Whether rows follow behind these
+    pub has_more: bool,
+    /// With COUNT, how many there are
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
+    /// With GROUP BY, the same rows under what they have in common
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<Group>>,
+    /// The answer as markdown, when `format` asks for it
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// Rows with something in common.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Group {
+    /// What they have in common
+    pub key: Value,
+    /// How many rows the group has in all
+    pub count: usize,
+    /// Those of its rows that are in the answer
+    pub rows: Vec<Vec<Value>>,
+}
+
+impl Answered {
+    /// The wire shape of an answer.
+    pub fn of(answer: Answer, style: Option<Style>) -> Self {
+        let text = style.map(|style| rendered(&answer, style));
+        let Answer { mode, headers, rows, total, has_more, count, groups } = answer;
+        let group = |svcfs_index::Group { key, count, rows }| Group { key, count, rows };
+        let groups = groups.map(|groups| groups.into_iter().map(group).collect());
+        Self { mode: mode.name(), headers, rows, total, has_more, count, groups, text }
+    }
+}
+
+impl Operation for Query {
+    const NAME: &'static str = "query";
+    const HTTP: &'static [Route] = &[Route::get("/query").text("text", "text/plain; charset=utf-8")];
+    const TOOL: bool = true;
+    const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
+    type Output = Answered;
+    fn run(self, cx: &Cx<'_>) -> Result<Answered, Fault> {
+        if self.q.trim().is_empty() {
+            return Err(Fault::new(Kind::Invalid, "q is required"));
+        }
+        let query = svcfs_index::Query::parse(&self.q)?;
+        let window = Window { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
+        let answer = answer(cx.index(), &query, (&cx.settings().dataview, cx.now()), window)?;
+        Ok(Answered::of(answer, self.format.style()))
+    }
+    fn words(output: &Answered) -> Option<String> {
+        output.text.clone()
+    }
+}
+
+/// Count, sum and average pages by the values of a field
+///
+/// One object a value of `group`: the value under the field's name, `count`, and `<function>_<field>` for each calculation. A page whose field
+/// is a list counts for each of its items; pages without the field are under null.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Aggregate {
+    /// The field to group by, such as `status` or `author.name`
+    #[schemars(example = &"status")]
+    pub group: String,
+    /// What to calculate: `count`, or `avg`, `sum`, `min`, `max`, `count` of a field, such as `avg:priority`
+    #[schemars(example = ["count", "avg:priority"])]
+    pub calc: Vec<String>,
+    /// Only pages for which this is true, such as `status != "archived" AND priority > 2`
+    #[serde(default, rename = "where")]
+    pub condition: Option<String>,
+    /// Only pages at or below this path
+    #[serde(default)]
+    pub path_prefix: Option<TreePath>,
+}
+
+impl Operation for Aggregate {
+    const NAME: &'static str = "aggregate";
+    const HTTP: &'static [Route] = &[Route::get("/query/aggregate")];
+    const TOOL: bool = true;
+    const ALIASES: &'static [(&'static str, &'static str)] = &[("group_by", "group"), ("calculate", "calc")];
+    type Output = Vec<Map<String, Value>>;
+    fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
+        let prefix = self.path_prefix.filter(|path| !path.is_root()).map(|path| path.to_string());
+        let query =
+            svcfs_index::Query::aggregate(&self.group, &self.calc, self.condition.as_deref(), prefix.as_deref())?;
+        let answer = answer(cx.index(), &query, (&cx.settings().dataview, cx.now()), Window::default())?;
+        let object = |row: Vec<Value>| answer.headers.iter().cloned().zip(row).collect();
+        Ok(answer.rows.into_iter().map(object).collect())
+    }
+}

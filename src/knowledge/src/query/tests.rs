@@ -1,0 +1,119 @@
+use serde_json::json;
+
+use crate::spaces::test_space::TestSpace;
+
+fn space() -> TestSpace {
+    let page = |frontmatter: &str| format!("---\n{frontmatter}\n---\n\n# T\n");
+    let files = [
+        (
+            "tasks/a.md",
+            page("title: A\nstatus: open\npriority: 2\ndue: 2026-01-02\ntags: [x, y]")
+                + "\n- [ ] first [due:: 2026-01-03]\n- [x] second\n",
+        ),
+        ("tasks/b.md", page("title: B | b\nstatus: done\npriority: 1.5\ntags: [x]")),
+        ("tasks/(c).md", page("title: C\nstatus: open\npriority: 4")),
+        ("index.md", "# Index\n\n[[a]]\n".to_owned()),
+    ];
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    TestSpace::with("[dataview]\ncustom_fields = { urgent = \"priority > 3\" }\n", &files)
+}
+
+fn text(space: &TestSpace, q: &str, format: &str) -> String {
+    space.get("query", json!({ "q": q, "format": format }))["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_query_answers_with_headers_rows_and_the_true_total() {
+    let space = space();
+    assert_eq!(
+        space.get("query", json!({ "q": "TABLE status, urgent FROM \"tasks/\" SORT priority DESC LIMIT 2" })),
+        json!({
+            "mode": "table", "headers": ["path", "status", "urgent"],
+            "rows": [["tasks/(c).md", "open", true], ["tasks/a.md", "open", false]], "total": 3, "has_more": true,
+        })
+    );
+    let counted = space.get("query", json!({ "query": "COUNT GROUP BY status", "limit": 1, "offset": 1 }));
+    assert_eq!(
+        counted,
+        json!({
+            "mode": "count", "headers": ["status", "count"], "rows": [["open", 2]], "total": 3, "has_more": true, "count": 4,
+            "groups": [{ "key": "open", "count": 2, "rows": [["open", 2]] }],
+        })
+    );
+    space.put("tasks/d.md", "---\nstatus: open\n---\n\n# D\n");
+    assert_eq!(
+        space.get("query", json!({ "q": "COUNT WHERE status = \"open\"" }))["count"],
+        3,
+        "what was just written counts"
+    );
+}
+
+#[test]
+fn answers_are_rendered_as_markdown() {
+    let space = space();
+    assert_eq!(
+        text(&space, "TABLE title, _word_count, due, priority FROM \"tasks/\"", "table"),
+        "| Path | Title | Word Count | Due | Priority |\n|---|---|---|---|---|\n\
+         | tasks/(c).md | C | 1 | — | 4 |\n| tasks/a.md | A | 6 | Jan 02, 2026 | 2 |\n\
+         | tasks/b.md | B \\| b | 1 | — | 1.50 |\n"
+    );
+    assert_eq!(
+        text(&space, "LIST title, tags FROM \"tasks/\" LIMIT 2", "list"),
+        "- [tasks/(c).md](<tasks/(c).md>): C: —\n- [tasks/a.md](tasks/a.md): A: x, y\n\n*Showing 2 of 3 results*\n"
+    );
+    assert_eq!(text(&space, "LIST WHERE status = \"none\"", "list"), "*No results*\n");
+    assert_eq!(text(&space, "COUNT FROM \"tasks/\"", "count"), "**3** results\n");
+    assert_eq!(text(&space, "DISTINCT status", "distinct"), "- done\n- open\n- —\n");
+    assert_eq!(text(&space, "TASK", "task"), "**tasks/a.md**\n\n- [ ] first [due:: 2026-01-03]\n- [x] second\n");
+    assert_eq!(text(&space, "TASK WHERE text = \"third\"", "task"), "*No tasks*\n");
+    assert_eq!(
+        text(&space, "LIST FROM \"tasks/\" GROUP BY status", "list"),
+        "### done (1)\n\n- [tasks/b.md](tasks/b.md)\n\n### open (2)\n\n- [tasks/(c).md](<tasks/(c).md>)\n- [tasks/a.md](tasks/a.md)\n"
+    );
+    assert_eq!(
+        text(&space, "TABLE count() AS n FROM \"tasks/\" GROUP BY status", "table"),
+        "| Status | N |\n|---|---|\n| done | 1 |\n| open | 2 |\n"
+    );
+}
+
+#[test]
+fn values_of_a_field_are_counted_and_summed() {
+    let space = space();
+    assert_eq!(
+        space.get(
+            "aggregate",
+            json!({ "group": "status", "calc": ["count", "sum:priority", "max:due"], "path_prefix": "tasks" })
+        ),
+        json!([
+            { "status": "done", "count": 1, "sum_priority": 1.5, "max_due": null },
+            { "status": "open", "count": 2, "sum_priority": 6, "max_due": "2026-01-02" },
+        ])
+    );
+    assert_eq!(
+        space.get("aggregate", json!({ "group_by": "tags", "calculate": ["count"], "where": "status != null" })),
+        json!([{ "tags": "x", "count": 2 }, { "tags": "y", "count": 1 }, { "tags": null, "count": 1 }])
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_question_is_told_with_its_place() {
+    let space = space();
+    for (name, arguments, message) in [
+        ("query", json!({}), "q is required"),
+        ("query", json!({ "q": " " }), "q is required"),
+        ("query", json!({ "q": "LIST WERE x" }), "`q`: line 1, column 6: unexpected keyword \"WERE\""),
+        ("query", json!({ "q": "LIST", "limit": 0 }), "`limit`: 0 is too small"),
+        ("query", json!({ "q": "LIST", "format": "xml" }), "`format`: "),
+        ("query", json!({ "q": "x".repeat(1 << 20) }), "`q`: the query is 1048576 bytes long; at most 65536 are read"),
+        ("aggregate", json!({ "group": "a" }), "calc is required"),
+        ("aggregate", json!({ "calc": ["count"] }), "group is required"),
+        ("aggregate", json!({ "group": "a", "calc": [] }), "`calc`: give 1 to 32 calculations"),
+        ("aggregate", json!({ "group": "a", "calc": ["avg"] }), "`calc`: `avg` needs a field"),
+        ("aggregate", json!({ "group": "a", "calc": ["count"], "where": "b =" }), "`where`: line 1, column 4: "),
+        ("aggregate", json!({ "group": "a", "calc": ["count"], "path_prefix": "../x" }), "path denied: "),
+    ] {
+        let (status, told) = space.refusal(name, arguments);
+        assert!(status == 400 && told.starts_with(message), "{told}");
+    }
+    assert_eq!(space.get("query", json!({ "q": "COUNT" }))["count"], 4);
+}
