@@ -77,6 +77,15 @@ impl Client {
         self.runtime.block_on(self.connection.send("GET", target, "text/plain", Bytes::new()))
     }
 
+    /// Asks with a JSON body; the body of the answer.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn post(&mut self, target: &str, body: &Value) -> Result<Bytes> {
+        let body = body.to_string().into();
+        self.runtime.block_on(self.connection.send("POST", target, "application/json", body))
+    }
+
     /// Paths of the pages that a search finds, best first, at most this many.
     ///
     /// # Errors

@@ -132,7 +132,6 @@ impl Vfs {
                 None => (None, default_message(caller, &set.changes, &self.core)),
             },
         };
-        let is_alone = set.changes.len() == 1;
         let mut plan = Plan::new(&self.core, &self.gates, caller, is_exclusive);
         for change in set.changes {
             if let Err(fault) = plan.add(change) {
@@ -142,10 +141,6 @@ impl Vfs {
         }
         plan.without_noise();
         self.core.fail.pass(FailPoint::AcceptPlanned);
-        if !plan.moves.is_empty() && !is_alone {
-            plan.give_back();
-            return Err(Fault::new(Kind::Invalid, "a directory is renamed in a set of its own; send it alone"));
-        }
         let Plan { effects, directs, spent, moves, departures, files, .. } = plan;
         self.core.departures.lock().extend(departures);
         for direct in directs {
@@ -161,7 +156,8 @@ impl Vfs {
             self.core.make_room(to)?;
         }
         let mut made = Vec::new();
-        for effect in effects.iter().filter(|effect| effect.after.is_some() && moves.is_empty()) {
+        let is_brought = |path: &TreePath| moves.iter().any(|(_, to)| path.is_under(to));
+        for effect in effects.iter().filter(|effect| effect.after.is_some() && !is_brought(&effect.path)) {
             made.extend(self.core.make_room(&effect.path)?);
         }
         // Once it is logged it must be possible: a set that the tree can never take would hold up all that come after it.

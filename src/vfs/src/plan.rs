@@ -67,6 +67,7 @@ impl<'a> Plan<'a> {
     }
 
     pub(crate) fn add(&mut self, change: Change) -> Result<(), Fault> {
+        self.check_beside_rename(&change)?;
         match change {
             Change::Put { path, content, expect, kind, disk } => {
                 self.check_above(&path)?;
@@ -81,6 +82,12 @@ impl<'a> Plan<'a> {
                     return Err(Fault::too_large("file", MAX_FILE_BYTES));
                 }
                 let content = self.gated(&path, content, kind, before.as_ref())?;
+                if let Some((brought, _)) = &before
+                    && let Some(at) = self.at.get(&path).filter(|_| self.is_brought(&path))
+                {
+                    // It is written over what the rename of its directory brings.
+                    self.effects[*at].premise = Some(Expect::OneOf(vec![brought.etag]));
+                }
                 self.put(path, Leaf { disk, ..Leaf::new(content, kind) }, before, is_pending.then_some(expect))
             }
             Change::Remove { path, expect } => {
@@ -138,8 +145,38 @@ impl<'a> Plan<'a> {
         match self.ahead.get(path) {
             Some(Some(leaf)) => Ok(Present::Leaf(leaf.clone(), false)),
             Some(None) => Ok(Present::Absent),
-            None => self.core.present(path),
+            // The directory of this set still has its old name.
+            None => match self.moves.first() {
+                Some((from, to)) => match path.moved(to, from) {
+                    Some(now) => self.core.present(&now),
+                    None if path.is_under(from) => Ok(Present::Absent),
+                    None => self.core.present(path),
+                },
+                None => self.core.present(path),
+            },
         }
+    }
+
+    /// Whether the rename of this set's directory brings a file here.
+    fn is_brought(&self, path: &TreePath) -> bool {
+        self.moves.first().is_some_and(|(_, to)| path.is_under(to))
+    }
+
+    /// Beside the rename of a directory files are written, and nothing else happens: those that it brings, and those that have
+    /// nothing to do with either name.
+    fn check_beside_rename(&self, change: &Change) -> Result<(), Fault> {
+        let Some((from, to)) = self.moves.first() else { return Ok(()) };
+        let path = change.path();
+        let is_fit = match change {
+            Change::Put { .. } if path.is_under(to) => self.at.contains_key(path),
+            Change::Put { .. } => !path.is_under(from) && !to.is_under(path),
+            Change::Remove { .. } | Change::Move { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => false,
+        };
+        if is_fit {
+            return Ok(());
+        }
+        let why = format!("`{path}`: while a directory is renamed, only files that are there already are written");
+        Err(Fault::new(Kind::Invalid, why))
     }
 
     /// Nothing stands below a file, neither below one that is only accepted.
@@ -315,6 +352,12 @@ impl<'a> Plan<'a> {
         if from == to {
             return Ok(());
         }
+        if !self.effects.is_empty() || !self.directs.is_empty() {
+            return Err(Fault::new(
+                Kind::Invalid,
+                format!("the rename of the directory `{from}` comes first in its set"),
+            ));
+        }
         if from.is_root() || to.is_under(&from) {
             return Err(Fault::invalid("to", format_args!("`{from}` cannot be moved below itself")));
         }
@@ -344,6 +387,7 @@ impl<'a> Plan<'a> {
             if !is_scratch(&target) && !is_departed {
                 self.files.push(Settled { path: target.clone(), etag: Some(blob) });
                 let after = Some(After::Blob(blob, kind));
+                self.at.insert(target.clone(), self.effects.len());
                 self.effects.push(Effect { path: target, before: None, after, premise: None });
             }
         }

@@ -114,6 +114,14 @@ pub(crate) struct Receipt {
 }
 
 impl Prepared {
+    /// Whether a file is written or removed for an effect; others come or go with their directory.
+    pub(crate) fn is_put_in_place(&self, effect: &Effect) -> bool {
+        self.moves.is_empty() || matches!(effect.after, Some(After::Leaf(_)))
+    }
+    /// Whether a file gets what an effect says by the rename of its directory, or is written over what that brings.
+    pub(crate) fn is_of_rename(&self, effect: &Effect) -> bool {
+        self.moves.iter().any(|(from, to)| effect.path.is_under(from) || effect.path.is_under(to))
+    }
     fn size(&self) -> usize {
         let content = |effect: &Effect| match &effect.after {
             Some(After::Leaf(leaf)) => leaf.content.len(),

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::*;
 
 mod dependent;
+mod directories;
 mod edited;
 mod faults;
 mod gathered;

@@ -1,4 +1,4 @@
-//! What issues 3 and 4 ask for, beside what was measured of it.
+//! What issues 3, 4 and 5 ask for, beside what was measured of it.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use svcfs_measure::writing::{MANY, Writing};
 use crate::Measured;
 use crate::committer::Committer;
 use crate::files::Files;
+use crate::links::Links;
 use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
@@ -26,7 +27,7 @@ pub fn table(measured: &Measured) -> Table {
         column("met", "met"),
     ];
     let mut goals = Goals(Table::new("goals", columns));
-    let Measured { writing, reading: _, committer, scale, large, mounted, files, pauses, past } = measured;
+    let Measured { writing, reading: _, committer, scale, large, mounted, files, pauses, past, links } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
     committer.iter().for_each(|committer| goals.committer(committer));
     scale.iter().for_each(|scale| goals.scale(scale));
@@ -36,6 +37,7 @@ pub fn table(measured: &Measured) -> Table {
     files.iter().for_each(|files| goals.files(files));
     pauses.iter().for_each(|pauses| goals.pauses(pauses));
     past.iter().for_each(|past| goals.past(past));
+    links.iter().for_each(|links| goals.links(links));
     goals.0
 }
 
@@ -165,5 +167,16 @@ impl Goals {
         let what = "`/changes`, `/timeline`, `/versions`, `/velocity`, feed: slowest p99";
         self.within(what, Duration::from_millis(10), from_log);
         self.within("`/blame`, p99", Duration::from_millis(50), blame);
+    }
+
+    fn links(&mut self, links: &Links) {
+        let Some(judged) = links.judged() else { return };
+        let pages = judged.pages;
+        self.within(&format!("`/backlinks` among {pages} pages, p99"), Duration::from_millis(2), judged.backlinks);
+        self.within(&format!("`/tree` of a folder among {pages} pages, p99"), Duration::from_millis(2), judged.folder);
+        let what = format!("questions about the graph of {pages} pages, nothing changed: slowest p50");
+        self.within(&what, Duration::from_millis(10), judged.graph);
+        let what = format!("rename of a hub with {} backlinks, the longest", judged.at_hub);
+        self.within(&what, Duration::from_secs(2), judged.hub);
     }
 }

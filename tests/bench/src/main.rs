@@ -7,6 +7,7 @@ mod committer;
 mod document;
 mod files;
 mod goals;
+mod links;
 mod mounted;
 mod passthrough;
 mod past;
@@ -30,6 +31,7 @@ use svcfs_work::Stop;
 
 use crate::committer::Committer;
 use crate::files::Files;
+use crate::links::Links;
 use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
@@ -84,6 +86,8 @@ enum Part {
     Pauses,
     /// Questions about history, beside git
     History,
+    /// Questions about links, and renames
+    Links,
 }
 
 /// What was measured.
@@ -98,6 +102,7 @@ struct Measured {
     files: Option<Files>,
     pauses: Option<Pauses>,
     past: Option<Past>,
+    links: Option<Links>,
 }
 
 fn main() -> Result<()> {
@@ -159,6 +164,7 @@ impl Measured {
             Part::Files => self.files = Some(files::measure(&run, extent)?),
             Part::Pauses => self.pauses = Some(pauses::measure(&run, extent)?),
             Part::History => self.past = Some(past::measure(&run, extent)?),
+            Part::Links => self.links = Some(links::measure(&run, extent)?),
         }
         run.end()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -170,7 +176,7 @@ impl Measured {
 fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     let mut text: String = facts.iter().map(|(name, fact)| format!("- {name}: {fact}\n")).collect();
     text.push('\n');
-    let Measured { writing, reading, committer, scale, large, mounted, files, pauses, past } = measured;
+    let Measured { writing, reading, committer, scale, large, mounted, files, pauses, past, links } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(Writing::tables));
     tables.extend(committer.iter().map(Committer::table));
@@ -184,6 +190,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(pauses.iter().map(Pauses::table));
     tables.extend(reading.iter().flat_map(Reading::tables));
     tables.extend(past.iter().map(Past::table));
+    tables.extend(links.iter().map(Links::table));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(Table::markdown));
     text
 }

@@ -1,5 +1,7 @@
 //! The wire shapes of files.
 
+mod renames;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -7,11 +9,11 @@ use svcfs_base::{Actor, Caller, Door, ETag, Expect, Fault, Limit, Settled, Times
 use svcfs_work::Lane;
 
 use super::content::Content;
-use super::rename::Renamed;
 use super::tree::Node;
-use super::{assets, link, read, rename, tree, write};
+use super::{assets, link, read, tree, write};
 use crate::kernel::{Area, Cx, Entry, Operation, Route};
 use crate::usage;
+use renames::{Rename, RenameDir};
 
 /// The operations of this area.
 pub const AREA: Area = Area {
@@ -26,6 +28,7 @@ pub const AREA: Area = Area {
         Entry::of::<Append>(),
         Entry::of::<UploadAsset>(),
         Entry::of::<Rename>(),
+        Entry::of::<RenameDir>(),
     ],
 };
 
@@ -393,50 +396,6 @@ impl Operation for Append {
     }
     fn words(written: &Written) -> Option<String> {
         Some(format!("Appended to {} (ETag: {})", written.path, written.etag))
-    }
-}
-
-/// Give a file another name, and links to it the new one
-///
-/// File and rewritten pages change in one commit. A name that is taken is refused, unless `replacing` says what may be replaced;
-/// the same name twice changes nothing.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[schemars(example = json!({ "from": "notes/today.md", "to": "notes/yesterday.md" }))]
-pub struct Rename {
-    /// The present path
-    pub from: TreePath,
-    /// The new path; directories above it are made as needed
-    pub to: TreePath,
-    /// Whether links of other pages to the file are rewritten, in the form their authors chose
-    #[serde(default = "yes")]
-    pub update_links: bool,
-    /// Replace the file at `to` if it still has this ETag (quotes are optional), or whatever it has (`*`); a name that is taken is
-    /// refused when absent
-    #[serde(default)]
-    pub replacing: Option<String>,
-}
-
-fn yes() -> bool {
-    true
-}
-
-impl Operation for Rename {
-    const NAME: &'static str = "rename";
-    const HTTP: &'static [Route] = &[Route::post("/rename").query(&["update_links"]).etag()];
-    const TOOL: bool = true;
-    const CONDITIONAL: bool = true;
-    type Output = Renamed;
-    fn run(self, cx: &Cx<'_>) -> Result<Renamed, Fault> {
-        let expect = match self.replacing.as_deref().map(str::trim) {
-            None => Expect::Absent,
-            Some("*") => Expect::Any,
-            Some(text) => Expect::OneOf(vec![ETag::parse("replacing", text)?]),
-        };
-        rename::rename(cx, self.from, self.to, rename::Manner { update_links: self.update_links, expect })
-    }
-    fn words(renamed: &Renamed) -> Option<String> {
-        let Renamed { from, to, etag, updated_links } = renamed;
-        Some(format!("Renamed {from} → {to} (ETag: {etag}), {updated_links} links updated"))
     }
 }
 

@@ -68,6 +68,48 @@ pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, manner: Manner) -> Resu
     .map_err(|fault| explained(fault, &to))
 }
 
+/// A directory under its new name.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RenamedDirectory {
+    /// The old path
+    pub from: TreePath,
+    /// The new path
+    pub to: TreePath,
+    /// How many files are in it, however deep
+    pub renamed: usize,
+}
+
+/// Renames a directory with all that is in it, and leads links to its files to the new places: those of pages elsewhere, and those of
+/// pages in it.
+///
+/// # Errors
+/// `NotFound` with `source directory not found`, `NotDirectory`, `Exists` when anything is at `to`, `Rejected` when a page whose link
+/// would be rewritten has a lint error, and those of [`svcfs_vfs::Vfs::apply`].
+pub fn rename_directory(cx: &Cx<'_>, from: TreePath, to: TreePath) -> Result<RenamedDirectory, Fault> {
+    check_named(&from, &to)?;
+    let (vfs, door) = (&cx.space.vfs, cx.caller.door);
+    settled(|| {
+        let there = vfs.stat(door, &from).map_err(|fault| missing(fault, "source directory not found", &from))?;
+        if there.kind != EntryKind::Directory {
+            return Err(Fault::not_directory(&from));
+        }
+        let files: Vec<TreePath> = vfs.walk(door, &from)?.into_iter().map(|file| file.path).collect();
+        if from != to {
+            if vfs.stat(door, &to).is_ok() {
+                return Err(Fault::exists(&to));
+            }
+            let rewriting = Rewriting::of(cx, (&from, &to), &files, None)?;
+            let first = Change::rename(from.clone(), to.clone()).expecting(Expect::Absent);
+            let message = format!("{}: rename dir {from} → {to}", cx.caller.actor());
+            if let Err(fault) = cx.apply(rewriting.into_set(first, message)) {
+                return Ok(Err(fault));
+            }
+        }
+        Ok(Ok(RenamedDirectory { from: from.clone(), to: to.clone(), renamed: files.len() }))
+    })
+    .map_err(|fault| explained(fault, &to))
+}
+
 /// Works a rename out and applies it; anew when one of the pages it rewrites was written meanwhile.
 ///
 /// The attempt fails with what no other attempt would change, and gives what became of its set.

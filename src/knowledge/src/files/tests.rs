@@ -9,6 +9,7 @@ mod appending;
 mod bulk;
 mod linking;
 mod renaming;
+mod renaming_directories;
 mod uploading;
 
 #[test]

@@ -305,14 +305,25 @@ impl Committer {
     /// own, to come before. What was accepted before it and refused since never was: a writer who wanted just that is refused, too;
     /// one who was told that the write is accepted, or wanted it in any case, has it on top of what is there.
     fn look_below(&self, prepared: &mut Prepared, tip: &Tip) -> Result<Option<Prepared>, Setback> {
-        if !prepared.moves.is_empty() {
-            // Its files are those that history has, and nothing was pending.
-            return Ok(None);
-        }
-        let paths: Vec<_> = prepared.effects.iter().map(|effect| &effect.path).collect();
+        // The files of a renamed directory are those that history has, and nothing was pending.
+        let (mut of_rename, mut effects): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut prepared.effects).into_iter().partition(|effect| prepared.is_of_rename(effect));
+        let outcome = self.look_below_each(prepared, &mut effects, tip);
+        of_rename.append(&mut effects);
+        prepared.effects = of_rename;
+        outcome
+    }
+
+    fn look_below_each(
+        &self,
+        prepared: &Prepared,
+        effects: &mut Vec<Effect>,
+        tip: &Tip,
+    ) -> Result<Option<Prepared>, Setback> {
+        let paths: Vec<_> = effects.iter().map(|effect| &effect.path).collect();
         let recorded = self.known(&paths, tip)?;
         let mut unseen = Vec::new();
-        for (effect, known) in prepared.effects.iter_mut().zip(recorded) {
+        for (effect, known) in effects.iter_mut().zip(recorded) {
             if effect.before.as_ref().map(|before| (before.etag, before.kind)) == known {
                 continue;
             }
@@ -332,7 +343,7 @@ impl Committer {
             let (path, before) = (effect.path.clone(), known.map(Before::from));
             unseen.push(Effect { path, before, after: edit, premise: None });
         }
-        prepared.effects.retain(|effect| {
+        effects.retain(|effect| {
             if effect.is_noise() {
                 self.core.overlay.clear(&effect.path, prepared.stamp);
             }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use svcfs_base::{CommitId, ETag, Fault, TreePath};
+use svcfs_base::{CommitId, ETag, Expect, Fault, TreePath};
 use svcfs_store::{Author, FailPoint, History, Memory, Placed, Role, Snapshots, StoreError, Tip};
 use tracing::{debug, error, warn};
 
@@ -161,10 +161,7 @@ impl Committer {
             for (from, to) in &prepared.moves {
                 self.move_directory(from, to)?;
             }
-            if !prepared.moves.is_empty() {
-                continue;
-            }
-            for effect in &prepared.effects {
+            for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
                 let fate = &fates[&effect.path];
                 if fate.newest == at && self.put_in_place(effect, &fate.known)? == Placed::Edited {
                     edited.push(effect.path.clone());
@@ -265,13 +262,16 @@ struct Fate {
 fn fates(planned: &[Planned]) -> HashMap<&TreePath, Fate> {
     let mut fates: HashMap<_, Fate> = HashMap::new();
     // What is gathered from earlier sets they put in place themselves.
-    let is_meant = |set: &Planned| set.prepared.moves.is_empty() && set.record.role != Role::Gathered;
+    let is_meant = |set: &Planned| set.record.role != Role::Gathered;
     for (at, Planned { prepared, .. }) in planned.iter().enumerate().filter(|(_, set)| is_meant(set)) {
-        for effect in &prepared.effects {
+        for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
             let fate = fates.entry(&effect.path).or_default();
             fate.newest = at;
             fate.known.extend(effect.before.as_ref().map(|before| before.etag));
             fate.known.extend(effect.after.as_ref().map(After::etag));
+            if let Some(Expect::OneOf(etags)) = &effect.premise {
+                fate.known.extend(etags);
+            }
         }
     }
     fates

@@ -1,6 +1,6 @@
 //! The files of the log's unsettled end, put in place again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use svcfs_base::{DiskAttributes, ETag, Fault, TreePath};
 use svcfs_store::{Entry, Record, StatKind, State, StoreError, Tip};
@@ -19,6 +19,7 @@ pub(super) fn complete(core: &Core, settled: Tip, logged: &Logged<'_>, reporter:
     rename_directories(core, logged.records)?;
     let paths: Vec<_> = logged.by_path().keys().copied().collect();
     let recorded = core.memory.settled(settled, &paths)?;
+    let brought = brought(logged.records);
     let total = paths.len();
     let mut changed = Vec::new();
     reporter.tell(Progress::Restoring { files: 0, total });
@@ -35,7 +36,8 @@ pub(super) fn complete(core: &Core, settled: Tip, logged: &Logged<'_>, reporter:
         if present == newest.new.map(|blob| (blob, newest.kind)) {
             continue;
         }
-        if present == recorded || may_stand(entries, present) {
+        let is_brought = || brought.get(path).is_some_and(|states| states.contains(&present));
+        if present == recorded || may_stand(entries, present) || is_brought() {
             changed.push((*newest, attributes(entries)));
         } else if is_left_torn(core, logged, (path, entries))? {
             // It is the file itself, and has what it was given since.
@@ -77,6 +79,22 @@ fn may_stand(entries: &[&Entry], present: State) -> bool {
         .iter()
         .flat_map(|entry| [entry.old, entry.new].map(|blob| blob.map(|blob| (blob, entry.kind))))
         .any(|state| state == present)
+}
+
+/// What the renames of directories brought to each path: a file is written over it when its directory is renamed and its links
+/// are led to the new name.
+fn brought(records: &[Record]) -> HashMap<TreePath, Vec<State>> {
+    let mut brought: HashMap<TreePath, Vec<State>> = HashMap::new();
+    for record in records {
+        for (from, to) in &record.moves {
+            for entry in record.entries.iter().filter(|entry| entry.new.is_none()) {
+                if let (Some(path), Some(blob)) = (entry.path.moved(from, to), entry.old) {
+                    brought.entry(path).or_default().push(Some((blob, entry.kind)));
+                }
+            }
+        }
+    }
+    brought
 }
 
 /// Renames directories whose rename did not reach the disk. Where a later record has to do with either name, it did: what

@@ -124,10 +124,11 @@ fn a_directory_is_not_moved_below_a_scratch_file() {
 }
 
 #[test]
-fn a_directory_moves_in_a_set_of_its_own() {
+fn two_directories_do_not_move_in_one_set() {
     let space = TestSpace::new();
     space.put("d/a.md", "one");
-    let set = vec![Change::rename(at("d"), at("e")), Change::put(at("b.md"), "two")];
+    space.put("f/a.md", "two");
+    let set = vec![Change::rename(at("d"), at("e")), Change::rename(at("f"), at("g"))];
     assert_eq!(space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap_err().kind(), Kind::Invalid);
     assert_eq!(space.text("d/a.md"), "one");
 }

@@ -23,7 +23,7 @@ pub(super) const DEEDS: &[Deed] = &[
     deed("a page is written in a new directory", |space| put(space, "adam", "d/b.md", "b\n")),
     deed("a large file is written", |space| put(space, "eve", "big.txt", &"large\n".repeat(300_000))),
     deed("a page is saved, and nobody waits for the disk", save),
-    deed("a directory is renamed", |space| apply(space, "adam", Change::rename(at("d"), at("e")))),
+    deed("a directory is renamed, and files inside and outside are written with it", rename_directory),
     deed("a page is removed", |space| apply(space, "eve", Change::remove(at("a.md")))),
     deed("several pages change at once", several),
     deed("a link is made", |space| apply(space, "adam", Change::link(at("link"), "e/c.md"))),
@@ -49,6 +49,15 @@ fn put(space: &TestSpace, who: &str, path: &str, text: &str) -> Result<(), Fault
 fn save(space: &TestSpace) -> Result<(), Fault> {
     apply(space, "eve", ChangeSet::from(Change::put(at("a.md"), "two\n")).soon())?;
     space.vfs.settled().map(|_| ())
+}
+
+fn rename_directory(space: &TestSpace) -> Result<(), Fault> {
+    let changes = vec![
+        Change::rename(at("d"), at("e")),
+        Change::put(at("e/b.md"), "b\nin e\n"),
+        Change::put(at("a.md"), "two\nof e\n"),
+    ];
+    apply(space, "adam", ChangeSet::new(changes).message("adam: rename dir d → e"))
 }
 
 fn several(space: &TestSpace) -> Result<(), Fault> {

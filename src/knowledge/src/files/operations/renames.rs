@@ -1,0 +1,79 @@
+//! The wire shapes of renames.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use svcfs_base::{ETag, Expect, Fault, TreePath};
+
+use crate::files::rename::{self, Renamed, RenamedDirectory};
+use crate::kernel::{Cx, Operation, Route};
+
+/// Give a file another name, and links to it the new one
+///
+/// File and rewritten pages change in one commit. A name that is taken is refused, unless `replacing` says what may be replaced;
+/// the same name twice changes nothing.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(example = json!({ "from": "notes/today.md", "to": "notes/yesterday.md" }))]
+pub struct Rename {
+    /// The present path
+    pub from: TreePath,
+    /// The new path; directories above it are made as needed
+    pub to: TreePath,
+    /// Whether links of other pages to the file are rewritten, in the form their authors chose
+    #[serde(default = "yes")]
+    pub update_links: bool,
+    /// Replace the file at `to` if it still has this ETag (quotes are optional), or whatever it has (`*`); a name that is taken is
+    /// refused when absent
+    #[serde(default)]
+    pub replacing: Option<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Operation for Rename {
+    const NAME: &'static str = "rename";
+    const HTTP: &'static [Route] = &[Route::post("/rename").query(&["update_links"]).etag()];
+    const TOOL: bool = true;
+    const CONDITIONAL: bool = true;
+    type Output = Renamed;
+    fn run(self, cx: &Cx<'_>) -> Result<Renamed, Fault> {
+        let expect = match self.replacing.as_deref().map(str::trim) {
+            None => Expect::Absent,
+            Some("*") => Expect::Any,
+            Some(text) => Expect::OneOf(vec![ETag::parse("replacing", text)?]),
+        };
+        rename::rename(cx, self.from, self.to, rename::Manner { update_links: self.update_links, expect })
+    }
+    fn words(renamed: &Renamed) -> Option<String> {
+        let Renamed { from, to, etag, updated_links } = renamed;
+        Some(format!("Renamed {from} → {to} (ETag: {etag}), {updated_links} links updated"))
+    }
+}
+
+/// Give a directory another name, and links to what is in it the new one
+///
+/// All of it moves in one commit, with the links of other pages to its files and those of its own pages to files elsewhere, in the form
+/// their authors chose. A name that is taken is refused: directories are never merged.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(example = json!({ "from": "notes/2025", "to": "archive/2025" }))]
+pub struct RenameDir {
+    /// The present path
+    pub from: TreePath,
+    /// The new path; directories above it are made as needed
+    pub to: TreePath,
+}
+
+impl Operation for RenameDir {
+    const NAME: &'static str = "rename_dir";
+    const HTTP: &'static [Route] = &[Route::post("/rename-dir")];
+    type Output = RenamedDirectory;
+    fn run(self, cx: &Cx<'_>) -> Result<RenamedDirectory, Fault> {
+        rename::rename_directory(cx, self.from, self.to)
+    }
+    fn words(renamed: &RenamedDirectory) -> Option<String> {
+        let RenamedDirectory { from, to, renamed } = renamed;
+        Some(format!("Renamed {from} → {to}, {renamed} files"))
+    }
+}

@@ -1,0 +1,271 @@
+//! Questions about links, and renames that lead links elsewhere, in trees of different sizes.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use svcfs_measure::http::{Client, encoded};
+use svcfs_measure::pages::Pages;
+use svcfs_measure::run::Run;
+use svcfs_measure::series::{Bound, Series, bound};
+use svcfs_measure::server::{Place, Server};
+use svcfs_measure::table::{Cell, Table, column, text};
+
+use crate::plan::Extent;
+
+/// Links of each page to others.
+const LINKS: usize = 5;
+/// Pages that also link to the hub, at most.
+const AT_HUB: usize = 10_000;
+const HUBS: [&str; 2] = ["hub.md", "other/center.md"];
+
+/// All that is measured of links.
+pub struct Links {
+    /// One for each size.
+    pub trees: Vec<Tree>,
+}
+
+/// What was measured in one tree.
+pub struct Tree {
+    /// Pages in it.
+    pub pages: usize,
+    /// Pages that link to the hub.
+    pub at_hub: usize,
+    /// Each question, with its answers from the second time on.
+    pub asked: Vec<Asked>,
+    /// Memory of the server before anybody asked for the graph, and the most it had then.
+    pub memory: (u64, u64),
+}
+
+/// A question or a deed.
+pub struct Asked {
+    /// For people.
+    pub name: &'static str,
+    /// The first time.
+    pub first: Duration,
+    /// From the second time on.
+    pub later: Series,
+}
+
+/// Measures trees of all sizes, one after the other.
+///
+/// # Errors
+/// When the server fails or answers something wrong, or when the run is to end.
+pub fn measure(run: &Run, extent: &Extent) -> Result<Links> {
+    let trees = extent.sizes.iter().map(|pages| measure_in(run, extent, *pages)).collect::<Result<_>>()?;
+    Ok(Links { trees })
+}
+
+fn measure_in(run: &Run, extent: &Extent, pages: Pages) -> Result<Tree> {
+    run.tell(&format!("links of {} pages", pages.count));
+    let root = run.at(&format!("links-{}", pages.count));
+    let at_hub = plant(run, &root, pages)?;
+    run.flush_disk()?;
+    let log = run.at(&format!("links-{}.log", pages.count));
+    let server = Server::start(run, Place { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest })?;
+    server.until_quiet(run)?;
+    let mut client = Client::connect(server.address())?;
+    let before = server.memory()?.resident;
+    let mut asked = Vec::new();
+    for (name, target, is_right) in questions(pages, at_hub) {
+        let mut ask = |number: usize| -> Result<()> {
+            let answer: Value = serde_json::from_slice(&client.get(&target(number))?)?;
+            ensure!(is_right(&answer), "{name}: the answer is wrong");
+            Ok(())
+        };
+        asked.push(measured(run, name, extent.plan.searches, &mut ask)?);
+    }
+    let most = server.memory()?.most;
+    let mut write_and_walk = |number: usize| -> Result<()> {
+        let page = pages.scattered(number);
+        client.write(&pages.path(page), format!("{}\n\nagain: {number}\n", linked(pages, page, at_hub)))?;
+        client.get(&format!("/api/svc/graph/walk?path={}", encoded(&pages.path(page)))).map(drop)
+    };
+    asked.push(measured(run, "a write, then `/graph/walk`", extent.renames, &mut write_and_walk)?);
+    let mut rename = |number: usize| -> Result<()> {
+        let body = json!({ "from": HUBS[number % 2], "to": HUBS[(number + 1) % 2] });
+        let answer: Value = serde_json::from_slice(&client.post("/api/svc/rename", &body)?)?;
+        ensure!(answer["updated_links"] == at_hub, "{} links of {at_hub} were rewritten", answer["updated_links"]);
+        Ok(())
+    };
+    asked.push(measured(run, HUB_RENAMED, extent.renames, &mut rename)?);
+    let mut rename = |number: usize| -> Result<()> {
+        let names = ["folder-000", "moved/folder-000"];
+        let body = json!({ "from": names[number % 2], "to": names[(number + 1) % 2] });
+        let answer: Value = serde_json::from_slice(&client.post("/api/svc/rename-dir", &body)?)?;
+        ensure!(answer["renamed"] == pages.folder.min(pages.count), "{} files were renamed", answer["renamed"]);
+        Ok(())
+    };
+    asked.push(measured(run, "`/rename-dir` of a folder of 100 pages", extent.renames, &mut rename)?);
+    server.stop()?;
+    std::fs::remove_dir_all(&root)?;
+    Ok(Tree { pages: pages.count, at_hub, asked, memory: (before, most) })
+}
+
+const BACKLINKS: &str = "`/backlinks` of some page";
+const FOLDER: &str = "`/tree` of a folder";
+const HUB_RENAMED: &str = "`/rename` of the hub, links rewritten";
+
+/// Questions answered from the graph alone, with lists of bounded length.
+const OF_GRAPH: [&str; 4] = ["`/graph/analytics`", "`/graph/centrality?limit=100`", "`/graph/path`", "`/graph/walk`"];
+
+type Question = (&'static str, Box<dyn Fn(usize) -> String>, Box<dyn Fn(&Value) -> bool>);
+
+fn questions(pages: Pages, at_hub: usize) -> Vec<Question> {
+    let count = pages.count;
+    let some = move |number: usize| encoded(&pages.path(pages.scattered(number)));
+    let listed = |answer: &Value, name: &str| answer[name].as_array().is_some_and(|list| !list.is_empty());
+    vec![
+        (
+            BACKLINKS,
+            Box::new(move |number| format!("/api/svc/backlinks?path={}", some(number))),
+            Box::new(|answer| answer.is_array()),
+        ),
+        (
+            "`/backlinks` of the hub, the first 1000",
+            Box::new(|_| format!("/api/svc/backlinks?path={}", HUBS[0])),
+            Box::new(move |answer| answer.as_array().is_some_and(|list| list.len() == at_hub.min(1_000))),
+        ),
+        (
+            FOLDER,
+            Box::new(move |number| format!("/api/svc/tree?path=folder-{:03}", number % (count / pages.folder).max(1))),
+            Box::new(|answer| answer.as_array().is_some_and(|list| !list.is_empty())),
+        ),
+        (
+            OF_GRAPH[0],
+            Box::new(|_| "/api/svc/graph/analytics".to_owned()),
+            Box::new(move |answer| answer["total_nodes"] == count + 1 && answer["components"] == 1),
+        ),
+        (
+            OF_GRAPH[1],
+            Box::new(|_| "/api/svc/graph/centrality?limit=100".to_owned()),
+            Box::new(|answer| answer["pages"][0]["path"] == HUBS[0]),
+        ),
+        (
+            OF_GRAPH[2],
+            Box::new(move |number| format!("/api/svc/graph/path?from={}&to={}", some(number), some(number + 1))),
+            Box::new(move |answer| listed(answer, "path")),
+        ),
+        (
+            OF_GRAPH[3],
+            Box::new(move |number| format!("/api/svc/graph/walk?path={}", some(number))),
+            Box::new(move |answer| listed(answer, "links_out")),
+        ),
+        (
+            "`/graph/communities`, every page",
+            Box::new(|_| "/api/svc/graph/communities".to_owned()),
+            Box::new(move |answer| listed(answer, "communities")),
+        ),
+        (
+            "`/graph`, every page and link",
+            Box::new(|_| "/api/svc/graph".to_owned()),
+            Box::new(move |answer| listed(answer, "edges")),
+        ),
+    ]
+}
+
+fn measured(
+    run: &Run,
+    name: &'static str,
+    bound_of: Bound,
+    work: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Asked> {
+    run.tell(&format!("links: {name}"));
+    let once = run.timed(bound(1, 60), &mut *work)?;
+    let mut later = Series::default();
+    later.add(run.timed(bound_of, |number| work(number + 1))?);
+    Ok(Asked { name, first: once.elapsed, later })
+}
+
+/// A page with its links: to pages all over the tree, to the next one so that no page is alone, and some to the hub.
+fn linked(pages: Pages, page: usize, at_hub: usize) -> String {
+    let name = |page: usize| Path::new(&pages.path(page)).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let others = (1..LINKS).map(|nth| pages.scattered(page * LINKS + nth)).chain([(page + 1) % pages.count]);
+    let links: Vec<String> = others.filter_map(name).map(|name| format!("[[{name}]]")).collect();
+    let hub = if page < at_hub { "\n\nAll of it: [[hub]]." } else { "" };
+    format!("---\ntitle: Page {page}\n---\n\n# Page {page}\n\nSee {}.{hub}\n", links.join(", "))
+}
+
+/// Writes the tree; how many pages link to the hub.
+fn plant(run: &Run, root: &Path, pages: Pages) -> Result<usize> {
+    let at_hub = pages.count.min(AT_HUB);
+    for page in 0..pages.count {
+        let path = root.join(pages.path(page));
+        if page % pages.folder == 0 {
+            run.check()?;
+            std::fs::create_dir_all(path.parent().context("a page has no folder")?)?;
+        }
+        std::fs::write(path, linked(pages, page, at_hub))?;
+    }
+    std::fs::write(root.join(HUBS[0]), "# Hub\n")?;
+    Ok(at_hub)
+}
+
+impl Links {
+    /// Of the largest tree: backlinks and a folder's tree at their p99, the slowest of the graph's questions at its p50, and the longest
+    /// rename of the hub.
+    pub fn judged(&self) -> Option<Judged> {
+        let tree = self.trees.last()?;
+        let of = |name: &str| tree.asked.iter().find(|asked| asked.name == name);
+        let p99 = |name: &str| of(name)?.later.percentile(0.99);
+        let hub = of(HUB_RENAMED)?;
+        Some(Judged {
+            pages: tree.pages,
+            at_hub: tree.at_hub,
+            backlinks: p99(BACKLINKS),
+            folder: p99(FOLDER),
+            graph: OF_GRAPH.iter().filter_map(|name| of(name)?.later.percentile(0.5)).max(),
+            hub: hub.later.longest().max(Some(hub.first)),
+        })
+    }
+
+    /// The table.
+    pub fn table(&self) -> Table {
+        let mut columns = vec![column("links: 5 a page, and those to a hub", "question")];
+        for tree in &self.trees {
+            columns.push(column(format!("{} pages: first", tree.pages), "first_us"));
+            columns.push(column("p50", "p50_us"));
+            columns.push(column("p99", "p99_us"));
+        }
+        let mut table = Table::new("links", columns);
+        let rows = self.trees.first().map_or(0, |tree| tree.asked.len());
+        for row in 0..rows {
+            let asked: Vec<&Asked> = self.trees.iter().filter_map(|tree| tree.asked.get(row)).collect();
+            let cells = asked.iter().flat_map(|asked| {
+                let percentile = |share| Cell::Time(asked.later.percentile(share));
+                [Cell::Time(Some(asked.first)), percentile(0.5), percentile(0.99)]
+            });
+            let name = asked.first().map_or("", |asked| asked.name);
+            table.row([text(name)].into_iter().chain(cells));
+        }
+        for tree in &self.trees {
+            let (before, most) = tree.memory;
+            table.notes.push(format!(
+                "{} pages, {} of them linked to the hub: the server had {} before the first question about the graph, and at most {} \
+                 until the last.",
+                tree.pages,
+                tree.at_hub,
+                Cell::Bytes(before),
+                Cell::Bytes(most),
+            ));
+        }
+        table
+    }
+}
+
+/// What is asked for of the largest tree.
+pub struct Judged {
+    /// Pages in it.
+    pub pages: usize,
+    /// Pages that link to its hub.
+    pub at_hub: usize,
+    /// `/backlinks`, p99.
+    pub backlinks: Option<Duration>,
+    /// `/tree` of a folder, p99.
+    pub folder: Option<Duration>,
+    /// The slowest question about the graph with a bounded answer, p50.
+    pub graph: Option<Duration>,
+    /// The longest rename of the hub.
+    pub hub: Option<Duration>,
+}
