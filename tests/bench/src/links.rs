@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use svcfs_measure::http::{Client, encoded};
 use svcfs_measure::pages::Pages;
 use svcfs_measure::run::Run;
-use svcfs_measure::series::{Bound, Series, bound};
+use svcfs_measure::series::{Bound, Round, Series, bound};
 use svcfs_measure::server::{Place, Server};
 use svcfs_measure::table::{Cell, Table, column, text};
 
@@ -18,6 +18,8 @@ use crate::plan::Extent;
 const LINKS: usize = 5;
 /// Pages that also link to the hub, at most.
 const AT_HUB: usize = 10_000;
+/// Renames after the first.
+const RENAMES: usize = 3;
 const HUBS: [&str; 2] = ["hub.md", "other/center.md"];
 
 /// All that is measured of links.
@@ -89,7 +91,7 @@ fn measure_in(run: &Run, extent: &Extent, pages: Pages) -> Result<Tree> {
         ensure!(answer["updated_links"] == at_hub, "{} links of {at_hub} were rewritten", answer["updated_links"]);
         Ok(())
     };
-    asked.push(measured(run, HUB_RENAMED, extent.renames, &mut rename)?);
+    asked.push(apart(run, &server, HUB_RENAMED, &mut rename)?);
     let mut rename = |number: usize| -> Result<()> {
         let names = ["folder-000", "moved/folder-000"];
         let body = json!({ "from": names[number % 2], "to": names[(number + 1) % 2] });
@@ -97,7 +99,7 @@ fn measure_in(run: &Run, extent: &Extent, pages: Pages) -> Result<Tree> {
         ensure!(answer["renamed"] == pages.folder.min(pages.count), "{} files were renamed", answer["renamed"]);
         Ok(())
     };
-    asked.push(measured(run, "`/rename-dir` of a folder of 100 pages", extent.renames, &mut rename)?);
+    asked.push(apart(run, &server, "`/rename-dir` of a folder of 100 pages", &mut rename)?);
     server.stop()?;
     std::fs::remove_dir_all(&root)?;
     Ok(Tree { pages: pages.count, at_hub, asked, memory: (before, most) })
@@ -176,6 +178,21 @@ fn measured(
     let mut later = Series::default();
     later.add(run.timed(bound_of, |number| work(number + 1))?);
     Ok(Asked { name, first: once.elapsed, later })
+}
+
+/// The same for what is followed by work that nobody waits for: each time once that is done.
+fn apart(run: &Run, server: &Server, name: &'static str, work: &mut dyn FnMut(usize) -> Result<()>) -> Result<Asked> {
+    run.tell(&format!("links: {name}"));
+    let mut once = |number: usize| -> Result<Round> {
+        server.until_quiet(run)?;
+        run.timed(bound(1, 60), |_| work(number))
+    };
+    let first = once(0)?.elapsed;
+    let mut later = Series::default();
+    for number in 1..=RENAMES {
+        later.add(once(number)?);
+    }
+    Ok(Asked { name, first, later })
 }
 
 /// A page with its links: to pages all over the tree, to the next one so that no page is alone, and some to the hub.

@@ -1,5 +1,7 @@
 //! A file under another name, and the links that follow it (contract 4.3; gaps.md 2.1, D17).
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::{Change, ChangeSet, ETag, Expect, Fault, Kind, TreePath};
@@ -11,6 +13,10 @@ use crate::kernel::Cx;
 
 /// How often a rename is worked out anew because somebody wrote one of the linking pages meanwhile.
 const ATTEMPTS: usize = 8;
+
+/// How long a rename waits for the index to know every link. One that is asked for right behind another, of a page that ten thousand
+/// link to, waits some seconds.
+const INDEX_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A file under its new name.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -39,7 +45,7 @@ pub struct Manner {
 ///
 /// # Errors
 /// `NotFound` with `source file not found`, `Exists` when `to` is taken, `Conflict` when it is not what may be replaced, `Rejected` when a page whose link would be rewritten
-/// has a lint error, and those of [`svcfs_vfs::Vfs::apply`].
+/// has a lint error, `Unavailable` while the index does not know every link, and those of [`svcfs_vfs::Vfs::apply`].
 pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, manner: Manner) -> Result<Renamed, Fault> {
     let Manner { update_links, expect } = manner;
     check_named(&from, &to)?;
@@ -151,7 +157,7 @@ impl Rewriting {
         files: &[TreePath],
         other: Option<&TreePath>,
     ) -> Result<Self, Fault> {
-        let index = cx.index();
+        let index = cx.index_within(INDEX_PATIENCE)?;
         index.following(from, |links| {
             let moved = Moved::new((from, to), files, links.names_of_text(from)?);
             let mut pages = links.concerned(from, files)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use svcfs_base::{Applied, Caller, ChangeSet, Clock, Fault, Timestamp};
+use svcfs_base::{Applied, Caller, ChangeSet, Clock, Fault, Seq, Timestamp};
 use svcfs_config::Settings;
 use svcfs_index::Index;
 use svcfs_store::Usage;
@@ -126,9 +126,7 @@ impl<'a> Cx<'a> {
     ///
     /// The wait is bounded (2 s): while a large tree is being read in, an older answer is better than none.
     pub fn index(&self) -> &Index {
-        // A save through the mount is accepted before it is announced; a question asked after it must still see it.
-        let accepted = self.space.vfs.settled().unwrap_or_else(|_| self.space.vfs.last_seq());
-        if !self.space.indexed.wait(accepted.0, INDEX_PATIENCE) {
+        if let Err(accepted) = self.wait_for_index(INDEX_PATIENCE) {
             tracing::warn!(
                 space = self.space.name,
                 index.seq = self.space.indexed.level(),
@@ -137,6 +135,28 @@ impl<'a> Cx<'a> {
             );
         }
         &self.space.index
+    }
+    /// The index, for whoever changes pages by what it says: never one that is behind. A page it has not read would be left out for
+    /// good.
+    ///
+    /// # Errors
+    /// `Unavailable` when it has not read everything accepted so far within this time.
+    pub fn index_within(&self, patience: Duration) -> Result<&Index, Fault> {
+        match self.wait_for_index(patience) {
+            Ok(()) => Ok(&self.space.index),
+            Err(accepted) => {
+                let behind = accepted.0.saturating_sub(self.space.indexed.level());
+                Err(Fault::unavailable(format!(
+                    "the search index is behind (changes to read: {behind}); try again in a moment"
+                )))
+            }
+        }
+    }
+    /// Waits until the index has read everything accepted so far; else up to where that is.
+    fn wait_for_index(&self, patience: Duration) -> Result<(), Seq> {
+        // A save through the mount is accepted before it is announced; a question asked after it must still see it.
+        let accepted = self.space.vfs.settled().unwrap_or_else(|_| self.space.vfs.last_seq());
+        if self.space.indexed.wait(accepted.0, patience) { Ok(()) } else { Err(accepted) }
     }
     /// What readers asked for, up to this moment.
     ///

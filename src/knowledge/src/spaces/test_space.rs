@@ -126,6 +126,11 @@ impl TestSpace {
         assert!(self.space().indexed.wait(accepted.0, Duration::from_secs(20)), "the indexer does not follow");
     }
 
+    /// Lets the index fall behind: what is written from now on is not read.
+    pub(crate) fn stop_indexing(&self) {
+        assert!(self.supervisor.stop(Duration::from_secs(10)).is_empty());
+    }
+
     /// Asks an operation by name, as this caller.
     pub(crate) fn ask_as(&self, caller: &Caller, name: &str, arguments: Value) -> Result<Value, Fault> {
         let entry = CATALOGUE.iter().flat_map(|area| area.operations).find(|entry| entry.name == name);

@@ -1,7 +1,7 @@
 use serde_json::json;
 use svcfs_base::{ETag, Expect};
 
-use crate::spaces::test_space::{TestSpace, expecting, told};
+use crate::spaces::test_space::{TestSpace, caller, expecting, told};
 
 #[test]
 fn rename_rewrites_links_in_the_same_commit() {
@@ -163,4 +163,17 @@ fn a_rename_replaces_the_version_it_names_and_no_other() {
     space.put("new.md", "# Newer\n");
     space.get("rename", ask(json!("*")));
     assert_eq!(space.text("a.md"), "# Newer\n");
+}
+
+#[test]
+fn a_rename_never_relies_on_an_index_that_is_behind() {
+    let space = TestSpace::new();
+    space.put("a.md", "# A\n");
+    space.settle();
+    space.stop_indexing();
+    space.put("b.md", "[[a]]\n");
+    let caller = caller();
+    let Err(fault) = space.cx(&caller).index_within(std::time::Duration::ZERO) else { panic!("it knows all") };
+    assert_eq!(fault.kind().http(), 503);
+    assert_eq!(fault.message(), "the search index is behind (changes to read: 1); try again in a moment");
 }
