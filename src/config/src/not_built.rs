@@ -17,7 +17,6 @@ pub const NOT_BUILT: &[&str] = &[
     "backup.interval",
     "backup.rebase_before_push",
     "backup.remote",
-    "dataview.max_auto_indexes",
     "drafts.auto_discard",
     "drafts.enabled",
     "drafts.max_active",

@@ -125,6 +125,12 @@ fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexErr
         canon.rows(connection, "SELECT kind, text, folded FROM page_keys WHERE page = ?1 ORDER BY kind, text", id)?;
         canon.rows(
             connection,
+            "SELECT hot_fields.field, kind, value FROM field_values JOIN hot_fields ON hot_fields.id = field_values.field
+             WHERE page = ?1 ORDER BY hot_fields.field, kind, value",
+            id,
+        )?;
+        canon.rows(
+            connection,
             "SELECT position, is_wiki, target, heading, context FROM links WHERE page = ?1 ORDER BY position",
             id,
         )?;

@@ -14,6 +14,7 @@ mod connections;
 mod document;
 mod dql;
 mod error;
+mod fields;
 mod fingerprint;
 mod graph;
 mod inspection;
@@ -36,7 +37,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 
-pub use dql::{Answer, Asking, CustomFields, Group, Mode, Query};
+pub use dql::{Answer, Asking, CustomFields, Filter, Group, Mode, Query, Refinement, Summary, ViewColumn};
 pub use error::IndexError;
 pub use fingerprint::{Difference, Divergence, Fingerprint};
 pub use graph::{Graph, GraphPage, Node};
@@ -80,6 +81,8 @@ pub struct Index {
     rebuild: Mutex<()>,
     /// The link graph, once somebody asked for it.
     graph: graph::Kept,
+    /// Which fields queries ask for.
+    heat: fields::Heat,
 }
 
 impl Index {
@@ -94,6 +97,7 @@ impl Index {
             readers: Readers::new(file.to_owned()),
             rebuild: Mutex::new(()),
             graph: graph::Kept::default(),
+            heat: fields::Heat::default(),
         })
     }
 

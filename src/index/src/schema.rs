@@ -13,7 +13,7 @@ use crate::IndexError;
 use crate::moments;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is thrown away.
-pub(crate) const SCHEMA: i32 = 2;
+pub(crate) const SCHEMA: i32 = 3;
 
 /// Which set of tables a statement works on; `@` in the statement is replaced by its suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,10 @@ const CREATE: &str = "
         folded TEXT NOT NULL, page INTEGER NOT NULL, position INTEGER NOT NULL,
         PRIMARY KEY (folded, page, position), UNIQUE (page, position, folded)
     ) STRICT, WITHOUT ROWID;
+    CREATE TABLE field_values@ (
+        field INTEGER NOT NULL, kind INTEGER NOT NULL, value ANY NOT NULL, page INTEGER NOT NULL,
+        PRIMARY KEY (field, kind, value, page), UNIQUE (page, field, kind, value)
+    ) STRICT, WITHOUT ROWID;
     CREATE VIRTUAL TABLE texts@ USING fts5(
         title, headings, body, frontmatter, tokenize = 'porter unicode61 remove_diacritics 1'
     );
@@ -71,6 +75,7 @@ const DROP: &str = "
     DROP TABLE IF EXISTS page_keys@;
     DROP TABLE IF EXISTS links@;
     DROP TABLE IF EXISTS link_keys@;
+    DROP TABLE IF EXISTS field_values@;
     DROP TABLE IF EXISTS texts@;
     DROP TABLE IF EXISTS spellings@;
 ";
@@ -80,6 +85,7 @@ const RENAME: &str = "
     ALTER TABLE page_keys_next RENAME TO page_keys;
     ALTER TABLE links_next RENAME TO links;
     ALTER TABLE link_keys_next RENAME TO link_keys;
+    ALTER TABLE field_values_next RENAME TO field_values;
     ALTER TABLE texts_next RENAME TO texts;
     ALTER TABLE spellings_next RENAME TO spellings;
 ";
@@ -144,7 +150,8 @@ fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
         transaction.execute_batch(VOCABULARIES)?;
         transaction.execute_batch(
             "CREATE TABLE position (only INTEGER PRIMARY KEY CHECK (only = 1), cursor INTEGER NOT NULL) STRICT;
-             INSERT INTO position VALUES (1, 0);",
+             INSERT INTO position VALUES (1, 0);
+             CREATE TABLE hot_fields (id INTEGER PRIMARY KEY, field TEXT NOT NULL UNIQUE) STRICT;",
         )?;
         transaction.pragma_update(None, "user_version", SCHEMA)?;
     } else if version != SCHEMA {

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use svcfs_base::{Seq, TreePath};
 
 use crate::document::Document;
+use crate::fields;
 use crate::schema::Tables;
 use crate::{Entry, IndexError};
 
@@ -105,6 +106,7 @@ fn put(transaction: &Transaction<'_>, tables: Tables, document: &Document) -> Re
             document.tasks,
         ])?;
     let id = id.unwrap_or_else(|| transaction.last_insert_rowid());
+    fields::put(transaction, tables, id, &document.metadata)?;
     put_text(transaction, tables, id, document)?;
     put_links(transaction, tables, id, document)
 }
@@ -153,6 +155,7 @@ fn clear(transaction: &Transaction<'_>, tables: Tables, id: i64) -> Result<(), I
         "DELETE FROM texts@ WHERE rowid = ?1",
         "DELETE FROM spellings@ WHERE rowid = ?1",
         "DELETE FROM page_keys@ WHERE page = ?1",
+        "DELETE FROM field_values@ WHERE page = ?1",
         "DELETE FROM link_keys@ WHERE page = ?1",
         "DELETE FROM links@ WHERE page = ?1",
         "DELETE FROM pages@ WHERE id = ?1",

@@ -19,6 +19,7 @@ pub mod search;
 pub mod spaces;
 pub mod tasks;
 pub mod usage;
+pub mod views;
 
 use kernel::Area;
 
@@ -29,6 +30,7 @@ pub const CATALOGUE: &[Area] = &[
     history::AREA,
     search::AREA,
     query::AREA,
+    views::AREA,
     graph::AREA,
     activity::AREA,
     insight::AREA,

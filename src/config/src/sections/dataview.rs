@@ -19,6 +19,9 @@ pub(crate) struct Dataview {
     pub max_scan_rows: usize,
     /// How long one query may take, such as `5s` or `500ms`; 10 minutes at most. What takes longer is refused.
     pub query_timeout: String,
+    /// How many fields may have an index of their own; one appears when queries keep asking for a field. 0 for none.
+    #[schemars(range(min = 0, max = 1_000))]
+    pub max_auto_indexes: usize,
     /// Whether pages have `_word_count`, `_link_count`, `_heading_count`, `_backlink_count`, `_has_frontmatter` and `_size`.
     pub computed_fields: bool,
     /// Fields that every page has beside its frontmatter: each name with the expression it is made by. What a page itself says under
@@ -31,6 +34,7 @@ impl Default for Dataview {
         Self {
             max_scan_rows: 10_000,
             query_timeout: "5s".to_owned(),
+            max_auto_indexes: 20,
             computed_fields: true,
             custom_fields: BTreeMap::new(),
         }
@@ -44,6 +48,8 @@ pub struct DataviewSettings {
     pub max_scan_rows: usize,
     /// How long one query may take.
     pub query_timeout: Duration,
+    /// How many fields may have an index of their own.
+    pub max_auto_indexes: usize,
     /// Whether pages have `_word_count` and its like.
     pub computed_fields: bool,
     /// The expression of each field that pages have beside their frontmatter; whoever opens a space finds out whether it is one.
@@ -53,12 +59,12 @@ pub struct DataviewSettings {
 impl Dataview {
     /// Decides how long a query may take.
     pub(crate) fn resolve(self) -> Result<DataviewSettings, &'static str> {
-        let Self { max_scan_rows, query_timeout, computed_fields, custom_fields } = self;
+        let Self { max_scan_rows, query_timeout, max_auto_indexes, computed_fields, custom_fields } = self;
         let duration =
             query_timeout.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
         let query_timeout = duration
             .filter(|duration| !duration.is_zero() && *duration <= LONGEST)
             .ok_or("must be a time such as \"5s\" or \"500ms\", above 0 and at most 10 minutes")?;
-        Ok(DataviewSettings { max_scan_rows, query_timeout, computed_fields, custom_fields })
+        Ok(DataviewSettings { max_scan_rows, query_timeout, max_auto_indexes, computed_fields, custom_fields })
     }
 }

@@ -86,6 +86,7 @@ impl Query {
             limit: None,
             offset: None,
             is_whole: true,
+            summaries: Vec::new(),
         };
         Ok(Self { parsed })
     }

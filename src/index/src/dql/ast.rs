@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::functions::Function;
 use super::lexemes::Step;
+use super::refine::Summary;
 use crate::value::Value;
 
 /// A whole query.
@@ -21,6 +22,8 @@ pub(crate) struct Parsed {
     pub(crate) offset: Option<u64>,
     /// All groups are told, and a page is in the group of each item of a list.
     pub(crate) is_whole: bool,
+    /// What is made of all cells of a column, by its place.
+    pub(crate) summaries: Vec<(usize, Summary)>,
 }
 
 /// What kind of list a query makes (gaps.md 4.6).

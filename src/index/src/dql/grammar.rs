@@ -5,6 +5,7 @@ use winnow::combinator::opt;
 use winnow::error::ErrMode;
 use winnow::stream::{LocatingSlice, Stream};
 
+use super::MAX_BYTES;
 use super::ast::{Column, Expression, Mode, Node, Parsed, Source};
 use super::expression::{MAX_DEPTH, expression};
 use super::lexemes::{
@@ -33,6 +34,9 @@ pub(crate) fn query(text: &str) -> Result<Parsed, String> {
 
 /// Reads an expression that stands alone, such as the one of a view's filter.
 pub(crate) fn lone_expression(text: &str) -> Result<Node, String> {
+    if text.len() > MAX_BYTES {
+        return Err(format!("the expression is {} bytes long; at most {MAX_BYTES} are read", text.len()));
+    }
     whole(text, |input| expression(input, 0))
 }
 
@@ -72,6 +76,7 @@ fn mode(input: &mut Input<'_>) -> Outcome<Parsed> {
         limit: None,
         offset: None,
         is_whole: false,
+        summaries: Vec::new(),
     };
     match mode {
         Mode::Table | Mode::List | Mode::Json => {

@@ -1,7 +1,7 @@
 //! The query language over pages (contract 4.6, GET /query; gaps.md D15 and "4.6 DQL grammar").
 //!
 //! A query is read into a tree (`grammar`, `expression`), SQLite is asked for the pages that can be among the answers (`narrow`), and
-//! each of them is looked at (`evaluate`). What comes out is counted to the end: `total` is always true, and what would take longer than
+//! each of them is looked at (`evaluate`). A field that is asked for often gets rows by which its pages are found (`lookup`, `crate::fields`). What comes out is counted to the end: `total` is always true, and what would take longer than
 //! allowed is refused, never cut off.
 
 mod aggregate;
@@ -14,14 +14,16 @@ mod expression;
 mod functions;
 mod grammar;
 mod lexemes;
+mod lookup;
 mod narrow;
 mod problem;
-mod row;
+mod refine;
+pub(crate) mod row;
 mod run;
 mod shape;
 mod tasks;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,6 +35,8 @@ use crate::{Index, IndexError};
 use ast::{Node, Parsed};
 
 pub use ast::Mode;
+pub(crate) use lexemes::Step;
+pub use refine::{Filter, Refinement, Summary, ViewColumn};
 
 /// Longest query, in bytes.
 const MAX_BYTES: usize = 64 << 10;
@@ -77,6 +81,8 @@ pub struct Asking<'a> {
     pub scan_rows: usize,
     /// Time it may take (`dataview.query_timeout`).
     pub timeout: Duration,
+    /// Fields that may have an index of their own (`dataview.max_auto_indexes`).
+    pub auto_indexes: usize,
     /// Whether `_word_count` and its like are known (`dataview.computed_fields`).
     pub computed_fields: bool,
     /// `dataview.custom_fields`.
@@ -104,6 +110,8 @@ pub struct Answer {
     pub count: Option<usize>,
     /// With GROUP BY: the groups of these rows.
     pub groups: Option<Vec<Group>>,
+    /// What a view makes of all cells of its columns, with the columns' names.
+    pub summaries: Option<Vec<(String, Json)>>,
 }
 
 /// The rows of one value.
@@ -131,6 +139,12 @@ impl Query {
             .and_then(|parsed| checks::check(parsed, text))
             .map_err(|why| IndexError::invalid("q", why))?;
         Ok(Self { parsed })
+    }
+
+    /// How SQLite finds the pages it looks at.
+    #[cfg(test)]
+    pub(crate) fn plan(&self, index: &Index, asking: &Asking<'_>) -> Vec<String> {
+        run::plan(index, &self.parsed, asking).unwrap_or_default()
     }
 
     /// The kind of list it makes.

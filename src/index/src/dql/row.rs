@@ -121,6 +121,13 @@ pub(crate) struct Row {
     pub(crate) own: Vec<(Vec<Step>, Value)>,
 }
 
+impl Row {
+    /// What stands for a page where there is none.
+    pub(crate) const fn nobody() -> Self {
+        Self { id: 0, path: String::new(), members: Vec::new(), facts: Vec::new(), own: Vec::new() }
+    }
+}
+
 /// The members of these names out of a frontmatter, nothing else of it being kept.
 pub(crate) fn members(frontmatter: &str, keys: &[String], path: &str) -> Result<Vec<(usize, Json)>, IndexError> {
     if keys.is_empty() {

@@ -11,12 +11,16 @@ use super::lexemes::Step;
 use super::narrow::{Statement, includes};
 use super::row::{Fact, Row, members};
 use super::shape::{self, Frame};
-use super::{Answer, Asking, MAX_ROWS, ROWS, tasks};
+use super::{Answer, Asking, MAX_ROWS, ROWS, lookup, tasks};
+use crate::fields;
 use crate::value::Value;
 use crate::{Index, IndexError};
 
 /// How many rows are looked at between two looks at the clock.
 const BETWEEN_LOOKS: usize = 64;
+
+/// A query that looks at fewer pages than this is fast enough as it is.
+const WORTH_AN_INDEX: usize = 1_000;
 
 /// One run of one query.
 pub(crate) struct Run<'c> {
@@ -27,8 +31,48 @@ pub(crate) struct Run<'c> {
     begun: Instant,
 }
 
-/// Answers a query from one state of the index.
+/// What became of a query.
+struct Outcome {
+    /// None when more pages had to be looked at than may be.
+    answer: Option<Answer>,
+    /// Fields by whose own rows fewer pages would have been looked at.
+    wanted: Vec<String>,
+}
+
+/// Answers a query. Where it would look at too many pages, and an index of its fields would help, it is made first; where it only
+/// looked at many, the fields come nearer to having one.
 pub(crate) fn answer(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Answer, IndexError> {
+    let Outcome { answer, wanted } = attempt(index, parsed, asking)?;
+    let mut is_warmed = false;
+    for field in wanted {
+        if answer.is_none() || index.heat.rises(&field) {
+            is_warmed |= index.warm(&field, asking.auto_indexes)?;
+        }
+    }
+    match answer {
+        Some(answer) => Ok(answer),
+        None if is_warmed => attempt(index, parsed, asking)?.answer.ok_or_else(|| too_many(asking)),
+        None => Err(too_many(asking)),
+    }
+}
+
+/// How SQLite finds the pages that a query looks at.
+#[cfg(test)]
+pub(crate) fn plan(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Vec<String>, IndexError> {
+    let needs = Needs::of(parsed, asking)?;
+    index.readers.read(|connection| {
+        let Needs { keys, facts } = needs;
+        let context = Context::new(connection, keys, asking.now, &asking.custom_fields.0);
+        let run = Run { parsed, asking, context, facts, begun: Instant::now() };
+        let (statement, _) = run.narrowed(connection)?;
+        let mut prepared = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.text))?;
+        let steps = prepared.query_map(params_from_iter(&statement.values), |row| row.get(3))?;
+        Ok(steps.collect::<rusqlite::Result<_>>()?)
+    })
+}
+
+/// Answers a query from one state of the index.
+fn attempt(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Outcome, IndexError> {
     let needs = Needs::of(parsed, asking)?;
     index.readers.answer_within(asking.timeout, "q", |connection| {
         let Needs { keys, facts } = needs;
@@ -36,11 +80,31 @@ pub(crate) fn answer(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Res
         let run = Run { parsed, asking, context, facts, begun: Instant::now() };
         let frame = Frame::of(parsed, asking);
         if let Some(answer) = run.by_paths_alone(connection, &frame)? {
-            return Ok(answer);
+            return Ok(Outcome { answer: Some(answer), wanted: Vec::new() });
         }
-        let rows = run.scan(connection)?;
-        shape::answer(&run, rows, &frame)
+        let Scanned { rows, looked_at, wanted } = run.scan(connection)?;
+        let answer = rows.map(|rows| shape::answer(&run, rows, &frame)).transpose()?;
+        let is_fast = answer.is_some() && looked_at < WORTH_AN_INDEX;
+        Ok(Outcome { answer, wanted: if is_fast { Vec::new() } else { wanted } })
     })
+}
+
+fn too_many(asking: &Asking<'_>) -> IndexError {
+    let most = asking.scan_rows;
+    let why = format!(
+        "looks at more than {most} pages or items one by one (`dataview.max_scan_rows`); narrow it with FROM, or raise the setting"
+    );
+    IndexError::invalid("q", why)
+}
+
+/// Rows that were found.
+struct Scanned {
+    /// None when there were too many to look at.
+    rows: Option<Vec<Row>>,
+    /// How many pages were looked at.
+    looked_at: usize,
+    /// Fields whose own rows would have helped, and that have none.
+    wanted: Vec<String>,
 }
 
 /// What must be read of each page.
@@ -99,7 +163,8 @@ impl Run<'_> {
     fn by_paths_alone(&self, connection: &Transaction<'_>, frame: &Frame) -> Result<Option<Answer>, IndexError> {
         let parsed = self.parsed;
         let is_one_row_a_page = matches!(parsed.mode, Mode::Table | Mode::List | Mode::Json | Mode::Count);
-        let has_order = !parsed.sort.is_empty() || parsed.group.is_some() || parsed.is_aggregated();
+        let has_order =
+            !parsed.summaries.is_empty() || !parsed.sort.is_empty() || parsed.group.is_some() || parsed.is_aggregated();
         let mut statement = Statement::default();
         let exact = match &parsed.source {
             None => Some("1".to_owned()),
@@ -128,32 +193,58 @@ impl Run<'_> {
     }
 
     /// Every row that fulfils the conditions.
-    fn scan(&self, connection: &Transaction<'_>) -> Result<Vec<Row>, IndexError> {
+    fn scan(&self, connection: &Transaction<'_>) -> Result<Scanned, IndexError> {
+        let (statement, wanted) = self.narrowed(connection)?;
+        let mut looked_at = 0;
+        let rows = self.looked_through(connection, &statement, &mut looked_at)?;
+        Ok(Scanned { rows, looked_at, wanted })
+    }
+
+    /// The statement that finds the pages to look at, and the fields by whose rows they would be fewer.
+    pub(crate) fn narrowed(&self, connection: &Transaction<'_>) -> Result<(Statement, Vec<String>), IndexError> {
         let mut statement = Statement::default();
         let mut conditions: Vec<String> = Vec::new();
+        let mut wanted = Vec::new();
         if let Some(source) = &self.parsed.source {
             conditions.extend(statement.source(source));
         }
         if self.parsed.mode == Mode::Task {
             conditions.push("pages.tasks <> '[]'".to_owned());
         }
+        let known = fields::hot(connection)?;
+        for lookup in lookup::lookups(self.parsed, &self.context)? {
+            match known.iter().find(|(_, name)| *name == lookup.field) {
+                Some((number, _)) => conditions.push(lookup.sql(&mut statement, *number)),
+                None => wanted.push(lookup.field),
+            }
+        }
         statement.select(&self.facts, &conditions);
-        self.read(connection, &statement)
+        Ok((statement, wanted))
     }
 
-    /// Reads the pages of a statement and keeps the rows that fulfil source and conditions.
+    /// Reads the pages of a statement, all of them.
     fn read(&self, connection: &Transaction<'_>, statement: &Statement) -> Result<Vec<Row>, IndexError> {
+        self.looked_through(connection, statement, &mut 0)?.ok_or_else(|| too_many(self.asking))
+    }
+
+    /// Reads the pages of a statement and keeps the rows that fulfil source and conditions; none when there are more than may be
+    /// looked at.
+    fn looked_through(
+        &self,
+        connection: &Transaction<'_>,
+        statement: &Statement,
+        looked_at: &mut usize,
+    ) -> Result<Option<Vec<Row>>, IndexError> {
         let mut prepared = connection.prepare_cached(&statement.text)?;
         let mut found = prepared.query(params_from_iter(&statement.values))?;
         let mut task_list = connection.prepare_cached("SELECT tasks FROM pages WHERE id = ?1")?;
         let mut kept = Vec::new();
-        let mut looked_at = 0;
         while let Some(one) = found.next()? {
-            looked_at += 1;
-            if looked_at > self.asking.scan_rows {
-                return Err(self.too_many());
+            *looked_at += 1;
+            if *looked_at > self.asking.scan_rows {
+                return Ok(None);
             }
-            if looked_at % BETWEEN_LOOKS == 0 {
+            if looked_at.is_multiple_of(BETWEEN_LOOKS) {
                 self.look_at_the_clock()?;
             }
             let row = self.row(one)?;
@@ -170,7 +261,7 @@ impl Run<'_> {
                 }
             }
         }
-        Ok(kept)
+        Ok(Some(kept))
     }
 
     fn row(&self, row: &rusqlite::Row<'_>) -> Result<Row, IndexError> {
@@ -226,20 +317,12 @@ impl Run<'_> {
                     items.push(item);
                 }
                 if items.len() > self.asking.scan_rows {
-                    return Err(self.too_many());
+                    return Err(too_many(self.asking));
                 }
             }
             rows = items;
         }
         Ok(rows)
-    }
-
-    fn too_many(&self) -> IndexError {
-        let most = self.asking.scan_rows;
-        let why = format!(
-            "looks at more than {most} pages or items one by one (`dataview.max_scan_rows`); narrow it with FROM, or raise the setting"
-        );
-        IndexError::invalid("q", why)
     }
 }
 
@@ -251,7 +334,7 @@ fn is_named_after(name: &str, steps: &[Step]) -> bool {
 /// The tags of a frontmatter: a list or a lone one; a `#` before them is no part of them.
 fn tags_of(tags: &Json) -> Vec<String> {
     let tag = |tag: &Json| match tag {
-        Json::String(text) => Some(text.trim_start_matches('#').to_owned()),
+        Json::String(text) => Some(text.strip_prefix('#').unwrap_or(text).to_owned()),
         Json::Number(number) => Some(number.to_string()),
         Json::Null | Json::Bool(_) | Json::Array(_) | Json::Object(_) => None,
     };

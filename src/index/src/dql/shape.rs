@@ -58,7 +58,16 @@ impl Frame {
 
     fn answer(&self, mode: Mode, rows: Vec<Vec<Json>>, total: usize) -> Answer {
         let has_more = self.offset.saturating_add(rows.len()) < total;
-        Answer { mode, headers: self.headers.clone(), rows, total, has_more, count: None, groups: None }
+        Answer {
+            mode,
+            headers: self.headers.clone(),
+            rows,
+            total,
+            has_more,
+            count: None,
+            groups: None,
+            summaries: None,
+        }
     }
 }
 
@@ -71,14 +80,30 @@ pub(crate) fn answer(run: &Run<'_>, rows: Vec<Row>, frame: &Frame) -> Result<Ans
         _ if parsed.is_aggregated() || parsed.mode == Mode::Count => aggregated(run, rows, frame),
         _ => {
             let total = rows.len();
+            let summaries = summaries(run, &rows)?;
             let sorted = sorted(run, rows)?;
             if parsed.group.is_some() {
-                return grouped(run, sorted, frame);
+                return Ok(Answer { summaries, ..grouped(run, sorted, frame)? });
             }
             let shown = frame.cut(sorted).into_iter().map(|(_, row)| row).collect();
-            listed(run, shown, total, frame)
+            Ok(Answer { summaries, ..listed(run, shown, total, frame)? })
         }
     }
+}
+
+/// What is made of all cells of a column.
+fn summaries(run: &Run<'_>, rows: &[Row]) -> Result<Option<Vec<(String, Json)>>, IndexError> {
+    let parsed = run.parsed;
+    let nobody = Row::nobody();
+    let mut made = Vec::new();
+    for (place, summary) in &parsed.summaries {
+        let Some(column) = parsed.columns.get(*place) else { continue };
+        let kind = Expression::Call(summary.function(), vec![column.node.clone()]);
+        let scope = Scope::group(rows.first().unwrap_or(&nobody), rows);
+        let value = run.context.value(&Node { kind, span: 0..0 }, scope)?;
+        made.push((column.name.clone(), value.into_json()));
+    }
+    Ok((!made.is_empty()).then_some(made))
 }
 
 /// The answer that shows these rows of all.
@@ -128,7 +153,7 @@ fn sorted(run: &Run<'_>, rows: Vec<Row>) -> Result<Vec<(Keys, Row)>, IndexError>
     }
     let mut keyed = Vec::with_capacity(rows.len());
     for (number, row) in rows.into_iter().enumerate() {
-        if number % 64 == 0 {
+        if number.is_multiple_of(64) {
             run.look_at_the_clock()?;
         }
         let keys: Keys =
@@ -197,7 +222,7 @@ fn aggregated(run: &Run<'_>, rows: Vec<Row>, frame: &Frame) -> Result<Answer, In
             }
         }
     }
-    let nobody = Row { id: 0, path: String::new(), members: Vec::new(), facts: Vec::new(), own: Vec::new() };
+    let nobody = Row::nobody();
     let mut keyed = Vec::with_capacity(groups.len());
     for (key, rows) in groups {
         run.look_at_the_clock()?;

@@ -11,7 +11,7 @@ use crate::value::Value;
 pub(crate) const PARTS: [&str; 5] = ["text", "completed", "line", "tags", "due"];
 
 /// The details of a task that are none of its [`PARTS`], as `meta.key`.
-const META: &str = "meta";
+pub(crate) const META: &str = "meta";
 
 /// The rows of a page's tasks.
 pub(crate) fn rows(page: &Row, tasks: &str) -> Result<Vec<Row>, IndexError> {

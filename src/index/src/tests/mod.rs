@@ -41,7 +41,7 @@ impl Space {
         let hits = self.index.search(&SearchQuery::new(q)).unwrap();
         hits.into_iter().map(|hit| hit.path.to_string()).collect()
     }
-    fn reopen(self) -> Self {
+    pub(crate) fn reopen(self) -> Self {
         let Self { index, file, directory } = self;
         drop(index);
         Self { index: Index::open(&file).unwrap(), file, directory }

@@ -11,7 +11,7 @@ use svcfs_base::{Fault, Timestamp};
 use svcfs_config::DataviewSettings;
 use svcfs_index::{Answer, Asking, CustomFields, Index, Query};
 
-pub use operations::AREA;
+pub use operations::{AREA, Answered};
 pub use render::{Style, rendered};
 
 /// The fields that the configuration gives every page.
@@ -47,6 +47,7 @@ pub fn answer(
         now,
         scan_rows: settings.max_scan_rows,
         timeout: settings.query_timeout,
+        auto_indexes: settings.max_auto_indexes,
         computed_fields: settings.computed_fields,
         custom_fields: &custom_fields,
         limit: window.limit,

@@ -89,6 +89,9 @@ pub struct Answered {
     /// With GROUP BY, the same rows under what they have in common
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<Group>>,
+    /// With a view, what is made of all cells of its columns
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summaries: Option<Map<String, Value>>,
     /// The answer as markdown, when `format` asks for it
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
@@ -109,10 +112,20 @@ impl Answered {
     /// The wire shape of an answer.
     pub fn of(answer: Answer, style: Option<Style>) -> Self {
         let text = style.map(|style| rendered(&answer, style));
-        let Answer { mode, headers, rows, total, has_more, count, groups } = answer;
+        let Answer { mode, headers, rows, total, has_more, count, groups, summaries } = answer;
         let group = |svcfs_index::Group { key, count, rows }| Group { key, count, rows };
         let groups = groups.map(|groups| groups.into_iter().map(group).collect());
-        Self { mode: mode.name(), headers, rows, total, has_more, count, groups, text }
+        Self {
+            mode: mode.name(),
+            headers,
+            rows,
+            total,
+            has_more,
+            count,
+            groups,
+            summaries: summaries.map(Map::from_iter),
+            text,
+        }
     }
 }
 

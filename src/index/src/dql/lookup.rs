@@ -1,0 +1,214 @@
+//! Conditions that rows of hot fields can answer: a field compared with what is known before any page is looked at.
+
+use rusqlite::types::Value as Bound;
+
+use super::ast::{Comparison, Expression, Mode, Node, Parsed, Sense, Source};
+use super::evaluate::{Context, Scope};
+use super::functions::Function;
+use super::lexemes::Step;
+use super::narrow::Statement;
+use super::row::{Fact, Row};
+use super::tasks;
+use crate::IndexError;
+use crate::fields::{ITEM, Kind, key_of, name_of};
+use crate::value::Value;
+
+/// A condition that no page fulfils but those with one of these rows.
+#[derive(Debug, Clone)]
+pub(crate) struct Lookup {
+    /// The field, as its rows are named.
+    pub(crate) field: String,
+    ranges: Vec<Range>,
+}
+
+/// Rows of one kind between two values.
+#[derive(Debug, Clone)]
+struct Range {
+    kind: Kind,
+    /// Items of lists, too.
+    with_items: bool,
+    low: Option<Bound>,
+    high: Option<Bound>,
+}
+
+impl Lookup {
+    /// The condition as SQL over `pages`, given the number of its field.
+    pub(crate) fn sql(&self, statement: &mut Statement, field: i64) -> String {
+        let field = statement.bind(field);
+        let one = |range: &Range, kind: u8, statement: &mut Statement| {
+            let kind = statement.bind(i64::from(kind));
+            let mut test = format!("field = {field} AND kind = {kind}");
+            match (&range.low, &range.high) {
+                (Some(low), Some(high)) if low == high => {
+                    test.push_str(&format!(" AND value = {}", statement.bind(low.clone())));
+                }
+                (low, high) => {
+                    for (sign, end) in [(">=", low), ("<=", high)] {
+                        if let Some(end) = end {
+                            test.push_str(&format!(" AND value {sign} {}", statement.bind(end.clone())));
+                        }
+                    }
+                }
+            }
+            format!("SELECT page FROM field_values WHERE {test}")
+        };
+        let mut parts = Vec::new();
+        for range in &self.ranges {
+            parts.push(one(range, range.kind as u8, statement));
+            if range.with_items {
+                parts.push(one(range, range.kind as u8 + ITEM, statement));
+            }
+        }
+        format!("pages.id IN ({})", parts.join(" UNION ALL "))
+    }
+}
+
+/// The lookups of a query; all of them narrow it down.
+pub(crate) fn lookups(parsed: &Parsed, context: &Context<'_>) -> Result<Vec<Lookup>, IndexError> {
+    let mut found = Vec::new();
+    if let Some(source) = &parsed.source {
+        tags(source, &mut found);
+    }
+    let finder = Finder { parsed, context };
+    for condition in &parsed.conditions {
+        finder.conjuncts(condition, &mut found)?;
+    }
+    Ok(found)
+}
+
+/// Tags that every page of a source has.
+fn tags(source: &Source, found: &mut Vec<Lookup>) {
+    match source {
+        Source::Tag(tag) => {
+            let mut values = vec![Value::Text(tag.clone()), Value::Text(format!("#{tag}"))];
+            values.extend(tag.parse().ok().map(Value::Real));
+            let ranges = values.iter().filter_map(|value| Range::equal(value, true)).collect();
+            found.extend(name_of(&[Step::Key("tags".to_owned())]).map(|field| Lookup { field, ranges }));
+        }
+        Source::All(sources) => sources.iter().for_each(|source| tags(source, found)),
+        Source::Prefix(_) | Source::Not(_) | Source::Any(_) => {}
+    }
+}
+
+impl Range {
+    fn equal(value: &Value, with_items: bool) -> Option<Self> {
+        let (kind, key) = key_of(value)?;
+        Some(Self { kind, with_items, low: Some(key.clone()), high: Some(key) })
+    }
+    fn between(low: Option<&Value>, high: Option<&Value>) -> Option<Self> {
+        let ends = [low.map(key_of), high.map(key_of)];
+        if ends.contains(&Some(None)) {
+            return None;
+        }
+        let [low, high] = ends.map(Option::flatten);
+        let kind = match (&low, &high) {
+            (Some((one, _)), Some((two, _))) if one != two => return None,
+            (Some((kind, _)), _) | (None, Some((kind, _))) => *kind,
+            (None, None) => return None,
+        };
+        Some(Self { kind, with_items: false, low: low.map(|(_, key)| key), high: high.map(|(_, key)| key) })
+    }
+}
+
+struct Finder<'f, 'c> {
+    parsed: &'f Parsed,
+    context: &'f Context<'c>,
+}
+
+impl Finder<'_, '_> {
+    fn conjuncts(&self, node: &Node, found: &mut Vec<Lookup>) -> Result<(), IndexError> {
+        if let Expression::All(nodes) = &node.kind {
+            for node in nodes {
+                self.conjuncts(node, found)?;
+            }
+            return Ok(());
+        }
+        let (field, ranges) = match &node.kind {
+            Expression::Compare(comparison, one, two) => match (self.field(one), self.field(two)) {
+                (Some(field), None) => (Some(field), self.compared(*comparison, two)?),
+                (None, Some(field)) => (Some(field), self.compared(turned(*comparison), one)?),
+                _ => (None, None),
+            },
+            Expression::Between(one, ends, Sense::Plain) => {
+                let (low, high) = (self.constant(&ends.0)?, self.constant(&ends.1)?);
+                let range = low.zip(high).and_then(|(low, high)| Range::between(Some(&low), Some(&high)));
+                (self.field(one), range.map(|range| vec![range]))
+            }
+            Expression::In(one, list, Sense::Plain) => {
+                let mut ranges = Some(Vec::new());
+                for node in list {
+                    let range = self.constant(node)?.and_then(|value| Range::equal(&value, false));
+                    ranges = ranges.zip(range).map(|(mut ranges, range)| {
+                        ranges.push(range);
+                        ranges
+                    });
+                }
+                (self.field(one), ranges)
+            }
+            Expression::Call(Function::Contains, arguments) => match arguments.as_slice() {
+                [list, value] => {
+                    let range = self.constant(value)?.and_then(|value| Range::equal(&value, true));
+                    (self.field(list), range.map(|range| vec![range]))
+                }
+                _ => (None, None),
+            },
+            _ => (None, None),
+        };
+        if let (Some(field), Some(ranges)) = (field, ranges) {
+            found.push(Lookup { field, ranges });
+        }
+        Ok(())
+    }
+
+    fn compared(&self, comparison: Comparison, node: &Node) -> Result<Option<Vec<Range>>, IndexError> {
+        let Some(value) = self.constant(node)? else {
+            return Ok(None);
+        };
+        let range = match comparison {
+            Comparison::Equal => Range::equal(&value, false),
+            // A day stands for all its moments, so that both ends belong to the range.
+            Comparison::Less | Comparison::LessOrEqual => Range::between(None, Some(&value)),
+            Comparison::Greater | Comparison::GreaterOrEqual => Range::between(Some(&value), None),
+            Comparison::NotEqual => None,
+        };
+        Ok(range.map(|range| vec![range]))
+    }
+
+    /// A field whose value stands in the frontmatter and nowhere else.
+    fn field(&self, node: &Node) -> Option<String> {
+        let Expression::Field(steps) = &node.kind else { return None };
+        let Some(Step::Key(key)) = steps.first() else { return None };
+        let is_part = self.parsed.mode == Mode::Task && (tasks::PARTS.contains(&key.as_str()) || key == tasks::META);
+        let is_item = self.parsed.flatten.iter().any(|column| column.name.starts_with(key.as_str()));
+        if is_part || is_item || Fact::named(key).is_some() || self.context.custom.contains_key(key) {
+            return None;
+        }
+        name_of(steps)
+    }
+
+    /// The value of an expression that no page has a part in.
+    fn constant(&self, node: &Node) -> Result<Option<Value>, IndexError> {
+        let mut is_constant = true;
+        node.visit(&mut |node| {
+            is_constant &= !matches!(
+                node.kind,
+                Expression::Field(_) | Expression::Call(Function::InLinks | Function::OutLinks, _)
+            );
+        });
+        if !is_constant || node.has_aggregate() {
+            return Ok(None);
+        }
+        self.context.value(node, Scope::of(&Row::nobody())).map(Some)
+    }
+}
+
+/// The comparison as it reads from the other side.
+const fn turned(comparison: Comparison) -> Comparison {
+    match comparison {
+        Comparison::Less => Comparison::Greater,
+        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
+        Comparison::Greater => Comparison::Less,
+        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+        Comparison::Equal | Comparison::NotEqual => comparison,
+    }
+}

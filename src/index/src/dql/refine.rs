@@ -1,0 +1,222 @@
+//! A query with more said about it: the filters, order, groups and columns of a saved view (contract 2.12).
+
+use serde_json::Value as Json;
+
+use super::ast::{Column, Comparison, Expression, Node, Parsed, Sense};
+use super::functions::Function;
+use super::lexemes::Step;
+use super::problem::shown;
+use super::{Query, checks, grammar};
+use crate::IndexError;
+use crate::value::Value;
+
+/// Parts that an expression may have once the columns it names are put in.
+const MAX_SIZE: usize = 100_000;
+
+/// Most columns, filters and sort keys, each.
+const MAX_ITEMS: usize = 64;
+
+/// What is said about a query beside its text.
+#[derive(Debug, Clone, Default)]
+pub struct Refinement<'v> {
+    /// Columns instead of the query's own; none keeps those.
+    pub columns: Vec<ViewColumn<'v>>,
+    /// Conditions that must hold, too.
+    pub filters: Vec<Filter<'v>>,
+    /// Fields to sort by instead of the query's, each with whether it runs downwards; none keeps those.
+    pub sort: Vec<(&'v str, bool)>,
+    /// The field to group by instead of the query's.
+    pub group: Option<&'v str>,
+}
+
+/// One column.
+#[derive(Debug, Clone, Copy)]
+pub struct ViewColumn<'v> {
+    /// A column of the query, or a field.
+    pub property: &'v str,
+    /// What it is called.
+    pub label: &'v str,
+    /// What its cells are instead.
+    pub formula: Option<&'v str>,
+    /// What is made of all its cells.
+    pub summary: Option<Summary>,
+}
+
+/// One condition.
+#[derive(Debug, Clone, Copy)]
+pub struct Filter<'v> {
+    /// Which field.
+    pub field: &'v str,
+    /// `=`, `!=`, `>`, `<`, `>=`, `<=`, `contains` or `in`.
+    pub operator: &'v str,
+    /// What it is compared with; for `in` a list.
+    pub value: &'v Json,
+}
+
+/// What is made of all cells of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Summary {
+    /// Of the numbers.
+    Sum,
+    /// Of the numbers.
+    Average,
+    /// Of cells with a value.
+    Count,
+    /// The least.
+    Least,
+    /// The greatest.
+    Greatest,
+}
+
+impl Summary {
+    pub(crate) const fn function(self) -> Function {
+        match self {
+            Self::Sum => Function::Sum,
+            Self::Average => Function::Average,
+            Self::Count => Function::Count,
+            Self::Least => Function::Min,
+            Self::Greatest => Function::Max,
+        }
+    }
+}
+
+impl Query {
+    /// The query with more said about it.
+    ///
+    /// # Errors
+    /// [`IndexError::Invalid`] on `columns`, `filters`, `sort` or `group_by`, naming the place in it.
+    pub fn refined(self, refinement: &Refinement<'_>) -> Result<Self, IndexError> {
+        let mut parsed = self.parsed;
+        let counts = [
+            ("columns", refinement.columns.len()),
+            ("filters", refinement.filters.len()),
+            ("sort", refinement.sort.len()),
+        ];
+        if let Some((argument, count)) = counts.into_iter().find(|(_, count)| *count > MAX_ITEMS) {
+            return Err(IndexError::invalid(argument, format!("{count} are too many; at most {MAX_ITEMS} are read")));
+        }
+        for filter in &refinement.filters {
+            parsed.conditions.push(condition(&parsed, filter)?);
+        }
+        if let Some(group) = refinement.group {
+            parsed.group = Some(Column { name: group.to_owned(), node: field("group_by", group)? });
+        }
+        if !refinement.sort.is_empty() {
+            let key =
+                |(name, is_descending): &(&str, bool)| Ok((meant(&parsed, field("sort", name)?)?, *is_descending));
+            parsed.sort = refinement.sort.iter().map(key).collect::<Result<_, IndexError>>()?;
+        }
+        if !refinement.columns.is_empty() {
+            let column = |column: &ViewColumn<'_>| {
+                let node = match column.formula {
+                    Some(formula) => read("columns", formula)?,
+                    None => field("columns", column.property)?,
+                };
+                Ok(Column { name: column.label.to_owned(), node: meant(&parsed, node)? })
+            };
+            let columns = refinement.columns.iter().map(column).collect::<Result<_, IndexError>>()?;
+            let places = (0..).zip(&refinement.columns);
+            parsed.summaries = places.filter_map(|(place, column)| Some((place, column.summary?))).collect();
+            parsed.columns = columns;
+        }
+        if !parsed.summaries.is_empty() && parsed.is_aggregated() {
+            let why = "a column of sums and counts has no summary; leave one of the two out";
+            return Err(IndexError::invalid("columns", why));
+        }
+        let parsed = checks::check(parsed, "").map_err(|why| IndexError::invalid("columns", why))?;
+        Ok(Self { parsed })
+    }
+}
+
+fn read(argument: &'static str, text: &str) -> Result<Node, IndexError> {
+    grammar::lone_expression(text).map_err(|why| IndexError::invalid(argument, format!("`{}`: {why}", shown(text))))
+}
+
+fn field(argument: &'static str, text: &str) -> Result<Node, IndexError> {
+    match read(argument, text)? {
+        node @ Node { kind: Expression::Field(_), .. } => Ok(node),
+        Node { .. } => Err(IndexError::invalid(argument, format!("`{}` is no field", shown(text)))),
+    }
+}
+
+const fn node(kind: Expression) -> Node {
+    Node { kind, span: 0..0 }
+}
+
+fn condition(parsed: &Parsed, filter: &Filter<'_>) -> Result<Node, IndexError> {
+    let Filter { field: name, operator, value } = *filter;
+    let one = meant(parsed, field("filters", name)?)?;
+    let literal = node(Expression::Literal(Value::of(value)));
+    let compared = |comparison| Expression::Compare(comparison, Box::new(one.clone()), Box::new(literal.clone()));
+    Ok(node(match operator {
+        "=" | "==" => compared(Comparison::Equal),
+        "!=" => compared(Comparison::NotEqual),
+        ">" => compared(Comparison::Greater),
+        "<" => compared(Comparison::Less),
+        ">=" => compared(Comparison::GreaterOrEqual),
+        "<=" => compared(Comparison::LessOrEqual),
+        "contains" => Expression::Call(Function::Contains, vec![one, literal]),
+        "in" => {
+            let items: Vec<Json> = match value {
+                Json::Array(items) => items.clone(),
+                lone => vec![lone.clone()],
+            };
+            let items = items.iter().map(|item| node(Expression::Literal(Value::of(item)))).collect();
+            Expression::In(Box::new(one), items, Sense::Plain)
+        }
+        other => {
+            let why = format!("there is no operator `{}`; use =, !=, >, <, >=, <=, contains or in", shown(other));
+            return Err(IndexError::invalid("filters", why));
+        }
+    }))
+}
+
+/// An expression in which the names of the query's columns mean those columns.
+fn meant(parsed: &Parsed, mut node: Node) -> Result<Node, IndexError> {
+    let size = |node: &Node| {
+        let mut size = 0_usize;
+        node.visit(&mut |_| size += 1);
+        size
+    };
+    // Each name may become a whole column: what that makes is bounded before it is made.
+    let largest = parsed.columns.iter().map(|column| size(&column.node)).max().unwrap_or(1);
+    if size(&node).saturating_mul(largest) > MAX_SIZE {
+        return Err(IndexError::invalid("columns", "an expression is too large together with the columns it names"));
+    }
+    replace(&mut node, &parsed.columns);
+    Ok(node)
+}
+
+fn replace(node: &mut Node, columns: &[Column]) {
+    if let Expression::Field(steps) = &node.kind {
+        let [Step::Key(key)] = steps.as_slice() else { return };
+        if let Some(column) = columns.iter().find(|column| column.name == *key) {
+            node.kind = column.node.kind.clone();
+        }
+        return;
+    }
+    match &mut node.kind {
+        Expression::Literal(_) | Expression::Field(_) => {}
+        Expression::Call(_, nodes) | Expression::All(nodes) | Expression::Any(nodes) => {
+            nodes.iter_mut().for_each(|node| replace(node, columns));
+        }
+        Expression::Not(one) | Expression::Negative(one) | Expression::IsNull(one, _) => replace(one, columns),
+        Expression::Chain(first, rest) => {
+            replace(first, columns);
+            rest.iter_mut().for_each(|(_, node)| replace(node, columns));
+        }
+        Expression::Compare(_, one, two) | Expression::Like(one, two, _) => {
+            replace(one, columns);
+            replace(two, columns);
+        }
+        Expression::In(one, nodes, _) => {
+            replace(one, columns);
+            nodes.iter_mut().for_each(|node| replace(node, columns));
+        }
+        Expression::Between(one, ends, _) => {
+            replace(one, columns);
+            replace(&mut ends.0, columns);
+            replace(&mut ends.1, columns);
+        }
+    }
+}

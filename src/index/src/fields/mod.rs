@@ -1,0 +1,180 @@
+//! Indexes over fields of the frontmatter that appear by themselves (`dataview.max_auto_indexes`).
+//!
+//! A field that queries keep asking for gets rows of its own, `field → kind → value → page`, kept current with every page that is
+//! written. They only ever narrow down which pages are looked at: a row too many is harmless, and what a query means is decided in
+//! `dql::evaluate`. Which fields are hot outlives a rebuild: `hot_fields` is no part of the swap, and both sets of tables are filled.
+//!
+//! Why not an index of SQLite over an expression? Because it would have a name, which stays behind when tables are renamed, and would
+//! sort dates, numbers and items of lists as texts.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, Transaction};
+
+use crate::dql::Step;
+use crate::dql::row::{members, walk};
+use crate::schema::Tables;
+use crate::value::Value;
+use crate::writer::Writer;
+use crate::{Index, IndexError};
+
+/// After so many questions that a field's own rows would have shortened, it gets them.
+const HOT: u32 = 3;
+
+/// Fields that are counted; a caller who asks for ever new ones fills no memory.
+const MAX_COUNTED: usize = 1_000;
+
+/// How often fields were asked for since the index was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Heat(Mutex<HashMap<String, u32>>);
+
+impl Heat {
+    /// Counts a question; true when it makes the field hot.
+    pub(crate) fn rises(&self, field: &str) -> bool {
+        let mut counts = self.0.lock();
+        if counts.len() >= MAX_COUNTED && !counts.contains_key(field) {
+            counts.clear();
+        }
+        let count = counts.entry(field.to_owned()).or_default();
+        *count += 1;
+        *count >= HOT
+    }
+}
+
+/// The kind of value a row holds, so that different kinds never meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Boolean = 1,
+    Number = 2,
+    /// A text that is no date.
+    Text = 3,
+    /// The day of a date, counted from 1970: moments of one day come together.
+    Day = 4,
+}
+
+/// Added to the kind of an item of a list.
+pub(crate) const ITEM: u8 = 16;
+
+/// What a value is found under; none for what has no rows: nothing, lists, objects.
+pub(crate) fn key_of(value: &Value) -> Option<(Kind, rusqlite::types::Value)> {
+    use rusqlite::types::Value as Bound;
+    if let Some(moment) = value.moment() {
+        return Some((Kind::Day, Bound::Integer(moment.day()?)));
+    }
+    match value {
+        Value::Boolean(boolean) => Some((Kind::Boolean, Bound::Integer(i64::from(*boolean)))),
+        // All numbers as reals, because that is how an integer meets a real.
+        Value::Integer(_) | Value::Real(_) => Some((Kind::Number, Bound::Real(value.number()?))),
+        Value::Text(text) => Some((Kind::Text, Bound::Text(text.clone()))),
+        Value::Null | Value::Day(_) | Value::Instant(_) | Value::Length(_) | Value::List(_) | Value::Object(_) => None,
+    }
+}
+
+/// The name under which a field's rows are kept: its keys as a JSON list. None for fields that lead into lists.
+pub(crate) fn name_of(steps: &[Step]) -> Option<String> {
+    let keys: Option<Vec<&str>> = steps
+        .iter()
+        .map(|step| match step {
+            Step::Key(key) => Some(key.as_str()),
+            Step::Index(_) | Step::Any => None,
+        })
+        .collect();
+    serde_json::to_string(&keys?).ok()
+}
+
+fn steps_of(name: &str) -> Result<Vec<Step>, IndexError> {
+    let keys: Vec<String> =
+        serde_json::from_str(name).map_err(|error| IndexError::Damaged(format!("hot field `{name}`: {error}")))?;
+    Ok(keys.into_iter().map(Step::Key).collect())
+}
+
+/// The fields that have rows, with their numbers.
+pub(crate) fn hot(connection: &Connection) -> Result<Vec<(i64, String)>, IndexError> {
+    let mut statement = connection.prepare_cached("SELECT id, field FROM hot_fields")?;
+    let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(found.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Makes the rows of a page.
+pub(crate) fn put(
+    transaction: &Transaction<'_>,
+    tables: Tables,
+    page: i64,
+    frontmatter: &str,
+) -> Result<(), IndexError> {
+    let fields = hot(transaction)?;
+    if fields.is_empty() || frontmatter == "{}" {
+        return Ok(());
+    }
+    let mut insert = transaction.prepare_cached(
+        &tables.sql("INSERT OR IGNORE INTO field_values@ (field, kind, value, page) VALUES (?1, ?2, ?3, ?4)"),
+    )?;
+    for (field, name) in fields {
+        for (kind, value) in rows_of(frontmatter, &steps_of(&name)?)? {
+            insert.execute((field, kind, value, page))?;
+        }
+    }
+    Ok(())
+}
+
+/// The rows that a field has for a page: one for a lone value, one for each item of a list.
+fn rows_of(frontmatter: &str, steps: &[Step]) -> Result<Vec<(u8, rusqlite::types::Value)>, IndexError> {
+    let Some((Step::Key(key), rest)) = steps.split_first() else {
+        return Ok(Vec::new());
+    };
+    let found = members(frontmatter, std::slice::from_ref(key), "")?;
+    let Some((_, json)) = found.first() else {
+        return Ok(Vec::new());
+    };
+    Ok(match walk(json, rest) {
+        Value::List(items) => items.iter().filter_map(key_of).map(|(kind, value)| (kind as u8 + ITEM, value)).collect(),
+        lone => key_of(&lone).map(|(kind, value)| (kind as u8, value)).into_iter().collect(),
+    })
+}
+
+impl Index {
+    /// Gives a field rows of its own, unless as many have them as may. True when it has them now.
+    pub(crate) fn warm(&self, field: &str, at_most: usize) -> Result<bool, IndexError> {
+        let Writer { connection, touched } = &mut *self.writer.lock();
+        let transaction = connection.transaction()?;
+        let known = hot(&transaction)?;
+        if known.iter().any(|(_, name)| name == field) {
+            return Ok(true);
+        }
+        if known.len() >= at_most {
+            return Ok(false);
+        }
+        transaction.execute("INSERT INTO hot_fields (field) VALUES (?1)", [field])?;
+        let number = transaction.last_insert_rowid();
+        let steps = steps_of(field)?;
+        fill(&transaction, Tables::Live, number, &steps)?;
+        if touched.is_some() {
+            // A rebuild runs: what it wrote so far has no rows of this field, what it writes from now on has.
+            fill(&transaction, Tables::Next, number, &steps)?;
+        }
+        transaction.commit()?;
+        tracing::info!(index.field = field, "a field that queries ask for has an index now");
+        Ok(true)
+    }
+}
+
+fn fill(transaction: &Transaction<'_>, tables: Tables, field: i64, steps: &[Step]) -> Result<(), IndexError> {
+    let mut pages = transaction.prepare(&tables.sql("SELECT id, frontmatter FROM pages@ WHERE frontmatter <> '{}'"))?;
+    let mut insert = transaction.prepare_cached(
+        &tables.sql("INSERT OR IGNORE INTO field_values@ (field, kind, value, page) VALUES (?1, ?2, ?3, ?4)"),
+    )?;
+    let mut found = pages.query([])?;
+    while let Some(row) = found.next()? {
+        let page: i64 = row.get(0)?;
+        let frontmatter = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        for (kind, value) in rows_of(frontmatter, steps)? {
+            insert.execute((field, kind, value, page))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+use crate::dql::tests::asking;
+use crate::tests::{Space, page};
+use crate::{Asking, CustomFields, Entry, IndexError, Query};
+
+/// More pages than a query looks at without wishing for an index.
+const PAGES: usize = 1_100;
+
+fn text(number: usize) -> String {
+    let status = if number.is_multiple_of(100) { "rare" } else { "common" };
+    format!(
+        "---\nstatus: {status}\nnumber: {number}\nday: 2026-01-{:02}\ntags: [t{}, all]\n---\n",
+        number % 28 + 1,
+        number % 50
+    )
+}
+
+fn space() -> Space {
+    let space = Space::new();
+    let entries: Vec<Entry> = (0..PAGES).map(|number| page(&format!("p{number:04}.md"), &text(number))).collect();
+    space.index.ingest(&entries, space.index.cursor().unwrap().next()).unwrap();
+    space
+}
+
+fn hot(space: &Space) -> Vec<String> {
+    let known = space.index.readers.read(|connection| super::hot(connection)).unwrap();
+    known.into_iter().map(|(_, name)| name).collect()
+}
+
+fn total(space: &Space, query: &str, asking: &Asking<'_>) -> Result<usize, IndexError> {
+    space.index.query(&Query::parse(query)?, asking).map(|answer| answer.total)
+}
+
+#[test]
+fn a_field_that_is_asked_for_again_and_again_gets_an_index_and_sqlite_uses_it() {
+    let (space, custom) = (space(), CustomFields::default());
+    let asking = asking(&custom);
+    let rare = "LIST WHERE status = \"rare\" AND number > 5";
+    let plan = |query: &str| Query::parse(query).unwrap().plan(&space.index, &asking);
+    assert_eq!(plan(rare), ["SCAN pages"]);
+    for asked in 1..=3 {
+        assert_eq!(hot(&space), [""; 0], "before question {asked}");
+        assert_eq!(total(&space, rare, &asking).unwrap(), 10);
+    }
+    assert_eq!(hot(&space), [r#"["status"]"#, r#"["number"]"#]);
+    assert_eq!(total(&space, rare, &asking).unwrap(), 10);
+    for (query, search) in [
+        (rare, "SEARCH field_values USING PRIMARY KEY (field=? AND kind=? AND value=?)"),
+        ("LIST WHERE number > 1000", "SEARCH field_values USING PRIMARY KEY (field=? AND kind=? AND value>?)"),
+        (
+            "LIST WHERE number BETWEEN 5 AND 10",
+            "SEARCH field_values USING PRIMARY KEY (field=? AND kind=? AND value>? AND value<?)",
+        ),
+    ] {
+        let plan = plan(query);
+        assert!(
+            plan.iter().any(|step| step == "SEARCH pages USING INTEGER PRIMARY KEY (rowid=?)"),
+            "{query}: {plan:?}"
+        );
+        assert!(plan.iter().any(|step| step == search), "{query}: {plan:?}");
+    }
+}
+
+#[test]
+fn a_query_that_would_look_at_too_many_pages_gets_its_index_at_once() {
+    let (space, custom) = (space(), CustomFields::default());
+    let asking = Asking { scan_rows: 100, ..asking(&custom) };
+    for (query, found) in [
+        ("COUNT WHERE status = \"rare\"", 11),
+        ("COUNT WHERE number < 50", 50),
+        ("COUNT WHERE 1050 <= number", 50),
+        ("COUNT WHERE number IN (1, 2, 9999)", 2),
+        ("COUNT WHERE day = 2026-01-05", 40),
+        ("COUNT WHERE contains(tags, \"t7\")", 22),
+        ("COUNT FROM #t7", 22),
+        ("COUNT FROM \"p00\" AND #t7", 2),
+    ] {
+        assert_eq!(total(&space, query, &asking).unwrap(), found, "{query}");
+    }
+    assert_eq!(hot(&space).len(), 4);
+    for query in
+        ["COUNT WHERE status = \"common\"", "COUNT WHERE length(status) = 4", "COUNT WHERE status != \"common\""]
+    {
+        let refused = total(&space, query, &asking).unwrap_err().to_string();
+        assert!(refused.contains("dataview.max_scan_rows"), "{query}: {refused}");
+    }
+}
+
+#[test]
+fn no_more_fields_are_indexed_than_may_be() {
+    let (space, custom) = (space(), CustomFields::default());
+    let asking = Asking { scan_rows: 100, auto_indexes: 1, ..asking(&custom) };
+    assert_eq!(total(&space, "COUNT WHERE status = \"rare\"", &asking).unwrap(), 11);
+    assert!(total(&space, "COUNT WHERE number < 50", &asking).is_err());
+    assert_eq!(hot(&space), [r#"["status"]"#]);
+    let none = Asking { auto_indexes: 0, scan_rows: 100, ..asking };
+    assert!(total(&space, "COUNT WHERE day = 2026-01-05", &none).is_err());
+}
+
+#[test]
+fn an_index_follows_every_write_and_outlives_rebuild_and_restart() {
+    let (space, custom) = (space(), CustomFields::default());
+    let asking = Asking { scan_rows: 100, ..asking(&custom) };
+    let rare = |space: &Space| total(space, "COUNT WHERE status = \"rare\"", &asking).unwrap();
+    assert_eq!(rare(&space), 11);
+    space.put(&[("p0001.md", &text(100)), ("new.md", &text(200)), ("p0000.md", &text(1))]);
+    space.remove("p0100.md");
+    assert_eq!(rare(&space), 11);
+    let before = space.index.fingerprint().unwrap();
+    let all: Vec<Entry> = space
+        .index
+        .paths(&svcfs_base::TreePath::root())
+        .unwrap()
+        .into_iter()
+        .map(|path| {
+            let number = match path.as_str() {
+                "p0001.md" => 100,
+                "new.md" => 200,
+                "p0000.md" => 1,
+                other => other[1..5].parse().unwrap(),
+            };
+            page(path.as_str(), &text(number))
+        })
+        .collect();
+    let cursor = space.index.cursor().unwrap();
+    let mut all = all.into_iter().map(Ok::<_, IndexError>);
+    // A field that becomes hot in the middle of a rebuild is in the new tables, too.
+    let first: Vec<_> = all.by_ref().take(600).collect();
+    let rest = all.inspect({
+        let mut is_asked = false;
+        let index = &space.index;
+        move |_| {
+            if !is_asked {
+                is_asked = true;
+                assert!(index.warm(r#"["number"]"#, 20).unwrap());
+            }
+        }
+    });
+    space.index.rebuild(first.into_iter().chain(rest), cursor, |_| {}).unwrap();
+    assert_eq!(rare(&space), 11);
+    assert_eq!(total(&space, "COUNT WHERE number < 50", &asking).unwrap(), 49);
+    let after = space.index.fingerprint().unwrap();
+    assert_eq!((before.pages, before.links), (after.pages, after.links));
+    assert_eq!(hot(&space), [r#"["status"]"#, r#"["number"]"#]);
+    let space = space.reopen();
+    assert_eq!(rare(&space), 11);
+}

@@ -1,0 +1,276 @@
+//! The wire shapes of views.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use svcfs_base::Fault;
+use svcfs_index::AnswerLimit;
+
+use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::query::{Answered, Window, answer};
+
+/// The operations of this area.
+pub const AREA: Area = Area {
+    title: "Views",
+    operations: &[
+        Entry::of::<ViewsList>(),
+        Entry::of::<ViewsGet>(),
+        Entry::of::<ViewsSave>(),
+        Entry::of::<ViewsDelete>(),
+        Entry::of::<ViewsExecute>(),
+    ],
+};
+
+/// A saved query and how it is shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct View {
+    /// Its name
+    #[serde(default)]
+    pub name: String,
+    /// The query, as `query` takes it
+    pub query: String,
+    /// How its rows are laid out
+    #[serde(default)]
+    pub layout: Layout,
+    /// Columns instead of the query's own
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<Shown>,
+    /// Conditions beside the query's
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<Condition>,
+    /// Order instead of the query's
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sort: Vec<SortBy>,
+    /// The field to group rows by
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_by: Option<String>,
+}
+
+/// How rows are laid out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// Rows and columns.
+    #[default]
+    Table,
+    /// One line a row.
+    List,
+    /// By date.
+    Calendar,
+    /// Cards in lanes.
+    Kanban,
+}
+
+/// One column of a view.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Shown {
+    /// A column of the query, or a field of the page
+    pub property: String,
+    /// What the column is called; `property` when absent
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// An expression that makes its cells instead, such as `round(hours / 8, 1)`; it may name the query's columns
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub formula: Option<String>,
+    /// What is made of all its cells
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
+}
+
+/// What is made of all cells of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Summary {
+    /// The sum of its numbers.
+    Sum,
+    /// The average of its numbers.
+    Avg,
+    /// How many cells have a value.
+    Count,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+}
+
+/// One condition of a view.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Condition {
+    /// A column of the query, or a field of the page
+    pub field: String,
+    /// `=`, `!=`, `>`, `<`, `>=`, `<=`, `contains` or `in`
+    pub operator: String,
+    /// What it is compared with; a list for `in`
+    #[serde(default)]
+    pub value: Option<Value>,
+}
+
+/// One sort key of a view.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SortBy {
+    /// A column of the query, or a field of the page
+    pub field: String,
+    /// Which way it runs
+    #[serde(default)]
+    pub order: Order,
+}
+
+/// Which way a list runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Smallest first.
+    #[default]
+    Asc,
+    /// Largest first.
+    Desc,
+}
+
+impl Order {
+    /// Whether it runs downwards.
+    pub const fn is_descending(self) -> bool {
+        matches!(self, Self::Desc)
+    }
+}
+
+/// List the saved views
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ViewsList {}
+
+/// The saved views.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Views {
+    /// All of them, by name; a file that is no view is left out
+    pub views: Vec<View>,
+}
+
+impl Operation for ViewsList {
+    const NAME: &'static str = "views_list";
+    const HTTP: &'static [Route] = &[Route::get("/views")];
+    const TOOL: bool = true;
+    type Output = Views;
+    fn run(self, cx: &Cx<'_>) -> Result<Views, Fault> {
+        let mut views = Vec::new();
+        for name in super::names(cx)? {
+            match super::view(cx, &name) {
+                Ok(view) => views.push(view),
+                Err(fault) => {
+                    tracing::info!(view = name, error = %fault.message(), "a file of `.svc/views` is no view")
+                }
+            }
+        }
+        Ok(Views { views })
+    }
+}
+
+/// Read a saved view
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ViewsGet {
+    /// Its name
+    pub name: String,
+}
+
+impl Operation for ViewsGet {
+    const NAME: &'static str = "views_get";
+    const HTTP: &'static [Route] = &[Route::get("/views/{name}")];
+    const TOOL: bool = true;
+    type Output = View;
+    fn run(self, cx: &Cx<'_>) -> Result<View, Fault> {
+        super::view(cx, &self.name)
+    }
+}
+
+/// Save a view, replacing one of that name
+///
+/// The query is read and refused when it cannot be. A view is the file `.svc/views/<name>.json`, with versions like any other.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ViewsSave {
+    /// Its name: letters, digits, blanks, `_` and `-`
+    pub name: String,
+    /// The query, such as `TABLE status, due FROM "tasks/"`
+    pub query: String,
+    /// How its rows are laid out
+    #[serde(default)]
+    pub layout: Layout,
+    /// Columns instead of the query's own
+    #[serde(default)]
+    pub columns: Vec<Shown>,
+    /// Conditions beside the query's
+    #[serde(default)]
+    pub filters: Vec<Condition>,
+    /// Order instead of the query's
+    #[serde(default)]
+    pub sort: Vec<SortBy>,
+    /// The field to group rows by
+    #[serde(default)]
+    pub group_by: Option<String>,
+}
+
+impl Operation for ViewsSave {
+    const NAME: &'static str = "views_save";
+    const HTTP: &'static [Route] = &[Route::put("/views/{name}")];
+    const TOOL: bool = true;
+    type Output = View;
+    fn run(self, cx: &Cx<'_>) -> Result<View, Fault> {
+        let Self { name, query, layout, columns, filters, sort, group_by } = self;
+        let view = View { name, query, layout, columns, filters, sort, group_by };
+        super::save(cx, &view)?;
+        Ok(view)
+    }
+}
+
+/// Remove a saved view
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ViewsDelete {
+    /// Its name
+    pub name: String,
+}
+
+/// That something is gone.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Deleted {
+    /// `deleted`
+    pub status: &'static str,
+}
+
+impl Operation for ViewsDelete {
+    const NAME: &'static str = "views_delete";
+    const HTTP: &'static [Route] = &[Route::delete("/views/{name}")];
+    const TOOL: bool = true;
+    type Output = Deleted;
+    fn run(self, cx: &Cx<'_>) -> Result<Deleted, Fault> {
+        super::remove(cx, &self.name)?;
+        Ok(Deleted { status: "deleted" })
+    }
+}
+
+/// Ask the query of a saved view
+///
+/// The view's filters, order, groups, columns, formulas and summaries are applied. Rows, `total` and `groups` are as in `query`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ViewsExecute {
+    /// Its name
+    pub name: String,
+    /// Rows in the answer
+    #[serde(default)]
+    pub limit: AnswerLimit,
+    /// How many of the first rows to leave out
+    #[serde(default)]
+    pub offset: u32,
+}
+
+impl Operation for ViewsExecute {
+    const NAME: &'static str = "views_execute";
+    const HTTP: &'static [Route] = &[Route::get("/views/{name}/execute")];
+    const TOOL: bool = true;
+    type Output = Answered;
+    fn run(self, cx: &Cx<'_>) -> Result<Answered, Fault> {
+        let query = super::query(&super::view(cx, &self.name)?)?;
+        let window = Window { limit: Some(self.limit.get()), offset: self.offset as usize };
+        let answer = answer(cx.index(), &query, (&cx.settings().dataview, cx.now()), window)?;
+        Ok(Answered::of(answer, None))
+    }
+}
