@@ -3,11 +3,18 @@
 use super::ast::{Expression, Mode, Node, Parsed};
 use super::evaluate::compile;
 use super::functions::Function;
+use super::lexemes::Step;
 use super::problem::{Problem, shown};
 use crate::value::Value;
 
-/// Passes a query on that makes sense.
-pub(crate) fn check(parsed: Parsed, text: &str) -> Result<Parsed, String> {
+/// Passes a query on that makes sense, conditions that look at links behind the others: those decide faster.
+pub(crate) fn check(mut parsed: Parsed, text: &str) -> Result<Parsed, String> {
+    for condition in &mut parsed.conditions {
+        if let Expression::All(nodes) = &mut condition.kind {
+            nodes.sort_by_key(looks_at_links);
+        }
+    }
+    parsed.conditions.sort_by_key(looks_at_links);
     patterns(&parsed).and_then(|()| grouping(&parsed)).map_err(|problem| problem.told(text))?;
     Ok(parsed)
 }
@@ -15,6 +22,18 @@ pub(crate) fn check(parsed: Parsed, text: &str) -> Result<Parsed, String> {
 fn nodes(parsed: &Parsed) -> impl Iterator<Item = &Node> {
     let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
     columns.chain(&parsed.conditions).chain(parsed.sort.iter().map(|(node, _)| node))
+}
+
+fn looks_at_links(node: &Node) -> bool {
+    let mut found = false;
+    node.visit(&mut |node| {
+        found |= match &node.kind {
+            Expression::Call(function, _) => matches!(function, Function::InLinks | Function::OutLinks),
+            Expression::Field(steps) => matches!(steps.first(), Some(Step::Key(key)) if key == "_backlink_count"),
+            _ => false,
+        };
+    });
+    found
 }
 
 /// A pattern that stands in the query is no regular expression for any page.

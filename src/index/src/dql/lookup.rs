@@ -1,5 +1,6 @@
 //! Conditions that rows of hot fields can answer: a field compared with what is known before any page is looked at.
 
+use rusqlite::Connection;
 use rusqlite::types::Value as Bound;
 
 use super::ast::{Comparison, Expression, Mode, Node, Parsed, Sense, Source};
@@ -34,6 +35,17 @@ struct Range {
 impl Lookup {
     /// The condition as SQL over `pages`, given the number of its field.
     pub(crate) fn sql(&self, statement: &mut Statement, field: i64) -> String {
+        format!("pages.id IN ({})", self.rows(statement, field))
+    }
+
+    /// How many rows it has, counted no further than `most`.
+    pub(crate) fn count(&self, connection: &Connection, field: i64, most: usize) -> Result<usize, IndexError> {
+        let mut statement = Statement::default();
+        let rows = self.rows(&mut statement, field);
+        statement.count(connection, &rows, most)
+    }
+
+    fn rows(&self, statement: &mut Statement, field: i64) -> String {
         let field = statement.bind(field);
         let one = |range: &Range, kind: u8, statement: &mut Statement| {
             let kind = statement.bind(i64::from(kind));
@@ -59,7 +71,7 @@ impl Lookup {
                 parts.push(one(range, range.kind as u8 + ITEM, statement));
             }
         }
-        format!("pages.id IN ({})", parts.join(" UNION ALL "))
+        parts.join(" UNION ALL ")
     }
 }
 

@@ -5,9 +5,11 @@
 //! function would need a twin. Nothing a caller wrote becomes a part of the statement; paths, fields and values are bound.
 
 use rusqlite::types::Value as Bound;
+use rusqlite::{Connection, params_from_iter};
 
 use super::ast::Source;
 use super::row::Fact;
+use crate::IndexError;
 
 /// A statement that grows together with its parameters.
 #[derive(Debug, Default)]
@@ -21,6 +23,15 @@ impl Statement {
     pub(crate) fn bind(&mut self, value: impl Into<Bound>) -> String {
         self.values.push(value.into());
         format!("?{}", self.values.len())
+    }
+
+    /// How many rows a query has that was written with these parameters, counted no further than `most`.
+    pub(crate) fn count(mut self, connection: &Connection, query: &str, most: usize) -> Result<usize, IndexError> {
+        let most = self.bind(i64::try_from(most).unwrap_or(i64::MAX));
+        let count: i64 = connection
+            .prepare_cached(&format!("SELECT count(*) FROM (SELECT 1 FROM ({query}) LIMIT {most})"))?
+            .query_row(params_from_iter(&self.values), |row| row.get(0))?;
+        Ok(usize::try_from(count).unwrap_or_default())
     }
 
     /// The paths that begin like this.

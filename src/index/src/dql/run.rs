@@ -13,6 +13,7 @@ use super::row::{Fact, Row, members};
 use super::shape::{self, Frame};
 use super::{Answer, Asking, MAX_ROWS, ROWS, lookup, tasks};
 use crate::fields;
+use crate::pages::count;
 use crate::value::Value;
 use crate::{Index, IndexError};
 
@@ -212,11 +213,29 @@ impl Run<'_> {
             conditions.push("pages.tasks <> '[]'".to_owned());
         }
         let known = fields::hot(connection)?;
+        // Rows found one by one cost more than pages read in a row: the shortest list is used, if it is short.
+        let pages = count(connection, "pages")?;
+        let mut least = if pages > self.asking.scan_rows { self.asking.scan_rows + 1 } else { (pages / 10).max(100) };
+        let mut best = None;
+        if let Some(source) = &self.parsed.source {
+            let mut below = Statement::default();
+            if let Some(condition) = below.source(source) {
+                least = below.count(connection, &format!("SELECT 1 FROM pages WHERE {condition}"), least)?;
+            }
+        }
         for lookup in lookup::lookups(self.parsed, &self.context)? {
             match known.iter().find(|(_, name)| *name == lookup.field) {
-                Some((number, _)) => conditions.push(lookup.sql(&mut statement, *number)),
+                Some((number, _)) => {
+                    let rows = lookup.count(connection, *number, least)?;
+                    if rows < least {
+                        (least, best) = (rows, Some((lookup, *number)));
+                    }
+                }
                 None => wanted.push(lookup.field),
             }
+        }
+        if let Some((lookup, number)) = best {
+            conditions.push(lookup.sql(&mut statement, number));
         }
         statement.select(&self.facts, &conditions);
         Ok((statement, wanted))
