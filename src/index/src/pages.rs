@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -84,20 +84,26 @@ impl Index {
         })
     }
 
-    /// The pages whose frontmatter has one of these keys at its top, whatever its value, in path order.
+    /// The pages whose frontmatter has one of these keys, at least one of which is given, at its top, whatever its value, in path order.
     ///
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn having(&self, keys: &[&str]) -> Result<Vec<MetaRow>, IndexError> {
-        let keys = serde_json::to_string(keys).map_err(|error| IndexError::Source(error.into()))?;
+        // The text is looked at first: most pages have none of the keys, and reading JSON costs ten times as much.
+        let is_near =
+            (2..).zip(keys).map(|(place, _)| format!("instr(frontmatter, ?{place})")).collect::<Vec<_>>().join(" OR ");
+        let sql = format!(
+            "SELECT path, title, frontmatter FROM pages WHERE ({is_near}) AND EXISTS (
+                 SELECT 1 FROM json_each(pages.frontmatter) AS field
+                 WHERE field.key IN (SELECT value FROM json_each(?1))
+             ) ORDER BY path"
+        );
+        let list = serde_json::to_string(keys).map_err(|error| IndexError::Source(error.into()))?;
+        let quoted = keys.iter().map(|key| serde_json::to_string(key)).collect::<Result<Vec<_>, _>>();
+        let quoted = quoted.map_err(|error| IndexError::Source(error.into()))?;
         self.readers.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT path, title, frontmatter FROM pages WHERE EXISTS (
-                     SELECT 1 FROM json_each(pages.frontmatter) AS field
-                     WHERE field.key IN (SELECT value FROM json_each(?1))
-                 ) ORDER BY path",
-            )?;
-            let mut rows = statement.query([keys])?;
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query(params_from_iter(std::iter::once(&list).chain(&quoted)))?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 let path: String = row.get(0)?;

@@ -20,8 +20,8 @@ pub struct Dispute {
     pub details: String,
 }
 
-/// The keys that are read.
-const KEYS: [&str; 6] = ["source-of-truth", "contradicts", "tags", "topics", "labels", "status"];
+/// The keys without one of which a page disputes nothing.
+const KEYS: [&str; 2] = ["source-of-truth", "contradicts"];
 /// What of a status says that a page holds no more.
 const GIVEN_UP: [&str; 4] = ["archived", "deprecated", "outdated", "superseded"];
 
