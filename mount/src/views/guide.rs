@@ -16,6 +16,7 @@ through the tree does not come into them; they are there by name, and can only b
   .svc/at/TIME/          the whole tree as it was: 2026-11-22, 2026-11-22T10:00:00Z (UTC),
                          a commit or its first digits, a branch, a tag
   .svc/search/WORDS/     links to the pages that have these words, best first
+  .svc/query/QUERY/      links to the pages that a query lists; a saved view by its name
   .svc/tags/TAG/         links to the pages that have a tag
   .svc/backlinks/PATH/   links to the pages that link to a page
   .svc/lint/PATH         what is wrong with a page: path:line:column: severity: message
@@ -24,6 +25,7 @@ through the tree does not come into them; they are there by name, and can only b
   diff .svc/history/notes/plan.md/0001-* notes/plan.md
   cp -r .svc/at/2026-11-22/notes restored
   head -5 '.svc/search/tide AND moon'/*
+  ls '.svc/query/LIST FROM #urgent SORT due'
   vim -q .svc/lint/notes/plan.md
 ";
 

@@ -11,6 +11,18 @@ pub trait Knowledge: Send + Sync {
     /// What is wrong with the question, or why it cannot be answered.
     fn search(&self, caller: &Caller, words: &str) -> Result<Vec<Hit>, Fault>;
 
+    /// The pages that a query lists, or the saved view of that name, in its order.
+    ///
+    /// # Errors
+    /// What is wrong with the query, or why it cannot be answered.
+    fn query(&self, caller: &Caller, query: &str) -> Result<Vec<Hit>, Fault>;
+
+    /// The names of the saved views, in order.
+    ///
+    /// # Errors
+    /// Why that cannot be told.
+    fn saved_queries(&self, caller: &Caller) -> Result<Vec<String>, Fault>;
+
     /// Every tag that a page has, each once, in order.
     ///
     /// # Errors

@@ -21,8 +21,10 @@ const GOOD_SECONDS: i64 = 1;
 
 /// What can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Question {
+pub(super) enum Question {
     Search(String),
+    /// In the query language, or the name of a saved view.
+    Query(String),
     Tag(String),
     Backlinks(TreePath),
 }
@@ -223,12 +225,13 @@ impl Question {
         let knowledge = views.knowledge()?;
         answered(views, &views.asked.hits, (self.clone(), wanted), || match self {
             Self::Search(words) => knowledge.search(caller, words),
+            Self::Query(text) => knowledge.query(caller, text),
             Self::Tag(tag) => knowledge.tagged(caller, tag),
             Self::Backlinks(page) => knowledge.backlinks(caller, page),
         })
     }
 
-    fn list(&self, views: &Views, caller: &Caller) -> Result<Vec<Listed>, Fault> {
+    pub(super) fn list(&self, views: &Views, caller: &Caller) -> Result<Vec<Listed>, Fault> {
         let answer = self.ask(views, caller, Wanted::Now)?;
         Ok(match &answer.found {
             Ok(hits) => (1..)
@@ -239,7 +242,7 @@ impl Question {
         })
     }
 
-    fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    pub(super) fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
         let answer = self.ask(views, caller, Wanted::Lately)?;
         Ok(match &answer.found {
             Ok(hits) => {
@@ -258,6 +261,7 @@ impl Question {
     fn link(&self, hit: &Hit) -> PlaceRef {
         let parts = match self {
             Self::Search(_) => 1,
+            Self::Query(text) => text.split('/').count(),
             Self::Tag(tag) => tag.split('/').count(),
             Self::Backlinks(path) => path.components().count(),
         };

@@ -13,6 +13,7 @@ mod knowledge;
 mod links;
 mod lint;
 mod past;
+mod queries;
 mod recent;
 mod table;
 
@@ -45,7 +46,7 @@ pub(crate) const fn is_ours(number: u64) -> bool {
 }
 
 /// The names below `.svc` that are views.
-const NAMES: &[&str] = &[GUIDE, "history", "at", "search", "tags", "backlinks", "lint"];
+const NAMES: &[&str] = &[GUIDE, "history", "at", "search", "query", "tags", "backlinks", "lint"];
 
 /// What a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,6 +171,7 @@ impl Views {
             (Some("history"), _) => Some(Arc::new(history::Folder(root()))),
             (Some("at"), _) => Some(Arc::new(at::States)),
             (Some("search"), Some(_)) => Some(Arc::new(links::Searches)),
+            (Some("query"), Some(_)) => Some(Arc::new(queries::Query(String::new()))),
             (Some("tags"), Some(_)) => Some(Arc::new(links::Tag(String::new()))),
             (Some("backlinks"), Some(_)) => Some(Arc::new(links::Backlinks(root()))),
             (Some("lint"), Some(_)) => Some(Arc::new(lint::Folder(root()))),

@@ -54,6 +54,15 @@ impl Knowledge for Told {
             _ => Ok(Vec::new()),
         }
     }
+    fn query(&self, _: &Caller, query: &str) -> Result<Vec<Hit>, Fault> {
+        match query {
+            "LIST FROM \"notes/deep\"" | "open tasks" => Ok(hits(&[("notes/tides.md", "Tides"), ("a.md", "")])),
+            _ => Err(Fault::invalid("q", "1:1: this is no query")),
+        }
+    }
+    fn saved_queries(&self, _: &Caller) -> Result<Vec<String>, Fault> {
+        Ok(["open tasks", "a/b"].map(str::to_owned).to_vec())
+    }
     fn tags(&self, _: &Caller) -> Result<Vec<String>, Fault> {
         Ok(["..", "area/work", "sea", "sea/deep"].map(str::to_owned).to_vec())
     }

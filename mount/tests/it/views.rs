@@ -265,6 +265,23 @@ fn the_answers_to_a_question_are_links_in_their_order() {
 }
 
 #[test]
+fn what_a_query_lists_are_links_also_when_it_names_a_folder_and_saved_ones_are_there_by_name() {
+    let Some(space) = Mounted::new() else { return };
+    space.put("notes/tides.md", "the tide");
+    space.put("a.md", "a");
+    assert_eq!(names(&space, ".svc/query"), ["open tasks"]);
+    assert_eq!(names(&space, ".svc/query/open tasks"), ["001-Tides.md", "002-a.md"]);
+    assert_eq!(space.shell("cat '.svc/query/open tasks/001-Tides.md'"), "the tide");
+    // A slash between quotes is one of the query.
+    assert_eq!(names(&space, ".svc/query/LIST FROM \"notes/deep\""), ["001-Tides.md", "002-a.md"]);
+    assert_eq!(space.shell("cat '.svc/query/LIST FROM \"notes/deep\"/'*"), "the tidea");
+    assert_eq!(names(&space, ".svc/query/LITS"), ["ERROR.txt"]);
+    assert_eq!(space.shell("cat .svc/query/LITS/ERROR.txt"), "`q`: 1:1: this is no query\n");
+    assert_eq!(errno(fs::symlink_metadata(space.at(".svc/query/open tasks/003-a.md"))), Some(2));
+    assert_eq!(errno(fs::write(space.at(".svc/query/open tasks/new"), "x")), EROFS);
+}
+
+#[test]
 fn a_question_with_an_error_lists_one_file_that_says_what_is_wrong() {
     let Some(space) = Mounted::new() else { return };
     assert_eq!(names(&space, ".svc/search/wrong"), ["ERROR.txt"]);

@@ -40,6 +40,22 @@ struct Page {
 }
 
 #[derive(Deserialize)]
+struct Table {
+    headers: Vec<String>,
+    rows: Vec<Vec<Value>>,
+}
+
+#[derive(Deserialize)]
+struct Views {
+    views: Vec<View>,
+}
+
+#[derive(Deserialize)]
+struct View {
+    name: String,
+}
+
+#[derive(Deserialize)]
 struct Issues {
     issues: Vec<Issue>,
 }
@@ -55,6 +71,31 @@ struct Issue {
 impl Knowledge for Operations {
     fn search(&self, caller: &Caller, words: &str) -> Result<Vec<Hit>, Fault> {
         self.pages(caller, "search", json!({ "q": words, "limit": MAX_FOUND }))
+    }
+
+    fn query(&self, caller: &Caller, query: &str) -> Result<Vec<Hit>, Fault> {
+        let answer: Table = if self.saved_queries(caller)?.iter().any(|name| name == query) {
+            self.ask(caller, "views_execute", json!({ "name": query }))?
+        } else {
+            self.ask(caller, "query", json!({ "q": query }))?
+        };
+        if answer.headers.first().is_none_or(|header| header != "path") {
+            let why = "answers with values and not with pages; begin it with LIST or TABLE, without GROUP BY";
+            return Err(Fault::invalid("q", why));
+        }
+        let context = Cx::new(&self.0, self.0.primary(), caller);
+        let paths = answer.rows.iter().filter_map(|row| row.first()?.as_str());
+        let hit = |path: &str| {
+            let path = TreePath::parse(path)?;
+            let title = context.space.index.page(&path)?.map(|page| page.title).unwrap_or_default();
+            Ok(Hit { path, title })
+        };
+        paths.map(hit).collect()
+    }
+
+    fn saved_queries(&self, caller: &Caller) -> Result<Vec<String>, Fault> {
+        let saved: Views = self.ask(caller, "views_list", json!({}))?;
+        Ok(saved.views.into_iter().map(|view| view.name).collect())
     }
 
     fn tags(&self, caller: &Caller) -> Result<Vec<String>, Fault> {

@@ -371,6 +371,25 @@ fn folders_of_answers_have_the_pages_that_the_api_answers_with_in_its_order() {
         let expected = answered(target);
         assert_eq!((linked(folder), expected.len()), (expected, count), "{folder}");
     }
+    let (_, body) = request(
+        server.url(),
+        "GET",
+        "/api/svc/query?q=LIST+WHERE+contains(tags,%22sea%22)+SORT+title+DESC",
+        "",
+    );
+    let answer: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let rows: Vec<_> = answer["rows"].as_array().unwrap().iter().map(|row| row[0].as_str().unwrap()).collect();
+    assert_eq!(rows, ["sea/tides.md", "moon.md"]);
+    assert_eq!(linked("query/LIST WHERE contains(tags,\"sea\") SORT title DESC"), rows);
+    assert_eq!(linked("query/LIST FROM \"sea/\""), ["sea/tides.md"]);
+    let view = r#"{"query": "LIST WHERE contains(tags,\"sea\") SORT title DESC", "layout": "list"}"#;
+    assert_eq!(request(server.url(), "PUT", "/api/svc/views/by%20the%20sea", view).0, 200);
+    assert_eq!(linked("query/by the sea"), rows);
+    assert_eq!(std::fs::read_dir(place.path("mnt/.svc/query")).unwrap().count(), 1);
+    let told = place.read("mnt/.svc/query/COUNT/ERROR.txt");
+    assert!(told.contains("answers with values and not with pages"), "{told}");
+    let told = place.read("mnt/.svc/query/LIST WHERE/ERROR.txt");
+    assert!(told.starts_with("`q`: "), "{told}");
     let mut tags: Vec<_> =
         std::fs::read_dir(place.path("mnt/.svc/tags")).unwrap().map(|tag| tag.unwrap().file_name()).collect();
     tags.sort();

@@ -1,0 +1,87 @@
+//! `.svc/query/<query>/`: the pages that a query lists, or a saved view of that name, as links to them.
+
+use std::sync::Arc;
+
+use svcfs_base::{Caller, Fault, Name, TreePath};
+
+use super::links::Question;
+use super::{Listed, Look, Place, PlaceRef, Shape, Views};
+
+/// A query, or its beginning: a name cannot hold a slash, so that one between quotes (`FROM "notes/plans"`) goes on in the folder
+/// below. What lists all queries is the empty one.
+pub(super) struct Query(pub(super) String);
+
+impl Place for Query {
+    fn key(&self) -> Vec<u8> {
+        format!("query {}", self.0).into_bytes()
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Folder
+    }
+
+    fn look(&self, _views: &Views) -> Result<Look, Fault> {
+        Ok(Look::folder(&TreePath::root()))
+    }
+
+    fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+        if self.0.is_empty() {
+            return Ok(Some(Arc::new(Self(name.as_str().to_owned()))));
+        }
+        if self.is_open() {
+            return Ok(Some(Arc::new(Self(format!("{}/{name}", self.0)))));
+        }
+        self.question().find(views, caller, name)
+    }
+
+    fn list(&self, views: &Views, caller: &Caller) -> Result<Vec<Listed>, Fault> {
+        if !self.0.is_empty() {
+            return self.question().list(views, caller);
+        }
+        let saved = views.knowledge()?.saved_queries(caller)?;
+        let listed = |name: String| Listed { place: Arc::new(Self(name.clone())), name };
+        Ok(saved.into_iter().filter(|name| Name::parse(name).is_ok()).map(listed).collect())
+    }
+}
+
+impl Query {
+    fn question(&self) -> Question {
+        Question::Query(self.0.clone())
+    }
+
+    /// Whether a quote is open at its end.
+    fn is_open(&self) -> bool {
+        let mut open = None;
+        let mut characters = self.0.chars();
+        while let Some(character) = characters.next() {
+            match (open, character) {
+                (Some(_), '\\') => drop(characters.next()),
+                (Some(quote), _) if quote == character => open = None,
+                (None, '"' | '\'') => open = Some(character),
+                (Some(_) | None, _) => {}
+            }
+        }
+        open.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_goes_on_with_a_query_whose_quotes_are_open() {
+        for (text, is_open) in [
+            ("LIST", false),
+            ("LIST FROM \"notes", true),
+            ("LIST FROM \"notes\"", false),
+            ("LIST WHERE a = 'it", true),
+            ("LIST WHERE a = \"it's", true),
+            ("LIST WHERE a = \"it's\"", false),
+            ("LIST WHERE a = \"\\\"", true),
+            ("LIST WHERE a = \"\\\\\"", false),
+        ] {
+            assert_eq!(Query(text.to_owned()).is_open(), is_open, "{text}");
+        }
+    }
+}
