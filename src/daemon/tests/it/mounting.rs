@@ -371,12 +371,8 @@ fn folders_of_answers_have_the_pages_that_the_api_answers_with_in_its_order() {
         let expected = answered(target);
         assert_eq!((linked(folder), expected.len()), (expected, count), "{folder}");
     }
-    let (_, body) = request(
-        server.url(),
-        "GET",
-        "/api/svc/query?q=LIST+WHERE+contains(tags,%22sea%22)+SORT+title+DESC",
-        "",
-    );
+    let (_, body) =
+        request(server.url(), "GET", "/api/svc/query?q=LIST+WHERE+contains(tags,%22sea%22)+SORT+title+DESC", "");
     let answer: serde_json::Value = serde_json::from_str(&body).unwrap();
     let rows: Vec<_> = answer["rows"].as_array().unwrap().iter().map(|row| row[0].as_str().unwrap()).collect();
     assert_eq!(rows, ["sea/tides.md", "moon.md"]);
