@@ -1,6 +1,6 @@
 //! How much of everything is done.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use svcfs_measure::pages::Pages;
@@ -32,10 +32,6 @@ pub struct Extent {
     pub heavy: (Pages, Bound),
     /// Commits of the history that is asked about.
     pub commits: usize,
-    /// Where the corpora are.
-    pub corpora: PathBuf,
-    /// Questions of each kind that are asked of each of them, at most.
-    pub questions: usize,
 }
 
 impl Extent {
@@ -68,13 +64,11 @@ impl Extent {
             renames: bound(3, 30),
             heavy: (heavy(1_000), bound(100_000, 20)),
             commits: 100_000,
-            corpora: corpora.to_owned(),
-            questions: 150,
         }
     }
 
     /// A look that takes less than a minute.
-    pub fn quick(corpora: &Path) -> Self {
+    pub fn quick() -> Self {
         Self {
             plan: Plan {
                 pages: Pages::of(1_000),
@@ -101,8 +95,6 @@ impl Extent {
             renames: bound(2, 5),
             heavy: (heavy(100), bound(100, 1)),
             commits: 2_000,
-            corpora: corpora.to_owned(),
-            questions: 20,
         }
     }
 }
