@@ -99,7 +99,7 @@ impl Index {
              ) ORDER BY path"
         );
         let list = serde_json::to_string(keys).map_err(|error| IndexError::Source(error.into()))?;
-        let quoted = keys.iter().map(|key| serde_json::to_string(key)).collect::<Result<Vec<_>, _>>();
+        let quoted = keys.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
         let quoted = quoted.map_err(|error| IndexError::Source(error.into()))?;
         self.readers.read(|connection| {
             let mut statement = connection.prepare_cached(&sql)?;
