@@ -92,8 +92,9 @@ fn measure_in(run: &Run, extent: &Extent, pages: Pages) -> Result<Tree> {
         Ok(())
     };
     asked.push(apart(run, &server, HUB_RENAMED, &mut rename)?);
+    let folder = folder_of(&pages.path(0)).to_owned();
     let mut rename = |number: usize| -> Result<()> {
-        let names = ["folder-000", "moved/folder-000"];
+        let names = [&*folder, "moved/folder"];
         let body = json!({ "from": names[number % 2], "to": names[(number + 1) % 2] });
         let answer: Value = serde_json::from_slice(&client.post("/api/svc/rename-dir", &body)?)?;
         ensure!(answer["renamed"] == pages.folder.min(pages.count), "{} files were renamed", answer["renamed"]);
@@ -131,7 +132,10 @@ fn questions(pages: Pages, at_hub: usize) -> Vec<Question> {
         ),
         (
             FOLDER,
-            Box::new(move |number| format!("/api/svc/tree?path=folder-{:03}", number % (count / pages.folder).max(1))),
+            Box::new(move |number| {
+                let page = pages.path(pages.scattered(number));
+                format!("/api/svc/tree?path={}", encoded(folder_of(&page)))
+            }),
             Box::new(|answer| answer.as_array().is_some_and(|list| !list.is_empty())),
         ),
         (
@@ -193,6 +197,11 @@ fn apart(run: &Run, server: &Server, name: &'static str, work: &mut dyn FnMut(us
         later.add(once(number)?);
     }
     Ok(Asked { name, first, later })
+}
+
+/// The folder of a page, which in a large tree is one of a folder.
+fn folder_of(page: &str) -> &str {
+    page.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 /// A page with its links: to pages all over the tree, to the next one so that no page is alone, and some to the hub.
