@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use svcfs_base::{Caller, Fault, Kind};
+use svcfs_knowledge::access::Identity;
 use svcfs_knowledge::kernel::{Answer, Area, Cx, Entry, Server, Space};
 use svcfs_work::{Lane, LaneError, Lanes};
 use tokio_util::sync::CancellationToken;
 
+use crate::bind::bearer;
 use crate::hosts::Hosts;
 use crate::reply::RETRY;
 use crate::routes::Table;
@@ -66,6 +69,19 @@ impl App {
                 Fault::not_found(format!("space not found: {name}"))
             }),
         }
+    }
+
+    /// Who sent a request.
+    ///
+    /// # Errors
+    /// `Unauthenticated` when that is not known, and must be.
+    pub(crate) fn identify(&self, headers: &HeaderMap) -> Result<Identity, Fault> {
+        let access = self.server.access();
+        // Where nothing is asked for, a header that other servers ask for does no harm.
+        if access.is_open() {
+            return Ok(Identity::ANYBODY);
+        }
+        access.identify(bearer(headers)?)
     }
 
     /// Runs an operation.

@@ -12,6 +12,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use hyper::body::Body as _;
 use svcfs_base::Fault;
+use svcfs_knowledge::access::{Guard, Identity};
 use tracing::Instrument;
 use warp::Filter;
 use warp::reply::Response;
@@ -153,7 +154,15 @@ impl App {
             Found::OtherMethods(allow) if request.method == Method::OPTIONS => Ok(preflight(&allow)),
             Found::OtherMethods(allow) => Ok(reply::wrong_method(&allow)),
             Found::Target { target: Target::Special(page), address } => {
-                specials::answer(*page, self, &address, &request.headers).await
+                let identity = match page.guard() {
+                    Guard::Open => Identity::ANYBODY,
+                    Guard::Needs(scope) => {
+                        let identity = self.identify(&request.headers)?;
+                        identity.reach.allow(scope, request.method.as_str())?;
+                        identity
+                    }
+                };
+                specials::answer(*page, self, &address, (&request.headers, &identity)).await
             }
             Found::Target { target: Target::Operation(operation), address } => {
                 self.operate(operation, address, request).await
@@ -168,8 +177,12 @@ impl App {
         request: Request,
     ) -> Result<Response, Fault> {
         let headers = &request.headers;
+        // Who is asked for first, so that a stranger learns nothing: not even which spaces there are.
+        let identity = self.identify(headers)?;
         let space = address.space(self, headers)?;
-        let caller = bind::from_headers(headers, route.is_reading)?;
+        identity.enter(&space.name)?;
+        identity.reach.allow(entry.needs(), route.method.name())?;
+        let caller = identity.vouch(bind::from_headers(headers, route.is_reading)?);
         let cached = Cached::of(headers)?;
         let texts =
             address.parameters.into_iter().chain(bind::pairs(&request.query)?).chain(bind::mark(route, headers));

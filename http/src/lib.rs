@@ -4,6 +4,7 @@
 //! request becomes its input and its output or fault becomes an answer.
 #![warn(missing_docs)]
 
+pub mod access;
 mod app;
 mod bind;
 mod edge;

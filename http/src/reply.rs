@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{
     CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
-    RETRY_AFTER,
+    RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use http::{HeaderName, StatusCode};
 use serde_json::{Map, Value, json};
@@ -166,6 +166,9 @@ pub(crate) fn fault(fault: &Fault, request_id: &str) -> Response {
         body.extend(fault.detail().clone());
     }
     let mut response = json(status, &body.into());
+    if fault.kind() == Kind::Unauthenticated {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"svcfs\""));
+    }
     if let Some(seconds) = fault.detail().get(RETRY).and_then(Value::as_u64) {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }

@@ -1,6 +1,7 @@
 //! Who asks: attribution and preconditions, from headers or from a tool's arguments.
 
 use http::HeaderMap;
+use http::header::AUTHORIZATION;
 use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, Door, ETag, Expect, Fault, Kind, Provenance};
 
@@ -17,6 +18,23 @@ pub(crate) fn header(headers: &HeaderMap, name: &str) -> Result<Option<String>, 
     Ok((!lines.is_empty()).then(|| lines.join(",")))
 }
 
+/// The token of `Authorization: Bearer TOKEN` (RFC 6750 2.1).
+///
+/// # Errors
+/// `Unauthenticated` for credentials of any other kind, and for two of them: which one counts would be a guess.
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
+    let mut lines = headers.get_all(AUTHORIZATION).iter();
+    let (Some(line), second) = (lines.next(), lines.next()) else { return Ok(None) };
+    let token = line.to_str().ok().and_then(|line| line.split_once(' ')).and_then(|(scheme, token)| {
+        let token = token.trim();
+        (scheme.eq_ignore_ascii_case("Bearer") && !token.is_empty()).then_some(token)
+    });
+    match (token, second) {
+        (Some(token), None) => Ok(Some(token)),
+        _ => Err(Fault::new(Kind::Unauthenticated, "the `Authorization` header must be `Bearer` and one token")),
+    }
+}
+
 /// The caller of a request; `is_reading` says that `If-None-Match` asks about a cached copy, not about creating.
 ///
 /// # Errors
@@ -25,11 +43,10 @@ pub(crate) fn from_headers(headers: &HeaderMap, is_reading: bool) -> Result<Call
     let if_match = header(headers, "If-Match")?;
     let if_none_match = header(headers, "If-None-Match")?.filter(|_| !is_reading);
     Ok(Caller {
-        door: Door::Http,
-        entrance: None,
         actor: header(headers, "X-Actor")?.map(|text| Actor::new(&text)),
         provenance: header(headers, "X-Provenance")?.and_then(|text| Provenance::parse(&text)),
         expect: expectation(if_match.as_deref(), if_none_match.as_deref())?,
+        ..Caller::new(Door::Http)
     })
 }
 
@@ -74,10 +91,9 @@ pub(crate) fn from_arguments(
     };
     let (actor, provenance, if_match) = (lift("actor")?, lift("provenance")?, lift("if_match")?);
     Ok(Caller {
-        door: Door::Mcp,
-        entrance: None,
         actor: actor.map(|text| Actor::new(&text)),
         provenance: provenance.and_then(|text| Provenance::parse(&text)),
         expect: if_match.map_or(Ok(Expect::Any), |tags| matching("if_match", &tags))?,
+        ..Caller::new(Door::Mcp)
     })
 }

@@ -24,6 +24,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, McpError};
 use svcfs_knowledge::CATALOGUE;
+use svcfs_knowledge::access::Identity;
 use svcfs_knowledge::kernel::{Answer, Server, Space};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
@@ -69,7 +70,7 @@ pub(crate) fn service(app: Arc<App>) -> Service {
 pub(crate) async fn answer(
     app: &App,
     service: Service,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> http::Response<BoxBody<bytes::Bytes, BoxError>> {
     use http_body_util::BodyExt;
     let id = edge::new_request_id();
@@ -77,7 +78,19 @@ pub(crate) async fn answer(
         Ok(origin) => origin,
         Err(refusal) => return refusal.map(|body| body.map_err(Into::into).boxed()),
     };
-    let mut response = if request.method() == http::Method::OPTIONS {
+    let is_preflight = request.method() == http::Method::OPTIONS;
+    if !is_preflight {
+        match app.identify(request.headers()) {
+            Ok(identity) => drop(request.extensions_mut().insert(identity)),
+            Err(fault) => {
+                log(&fault, "mcp", &id);
+                let mut refusal = reply::fault(&fault, &id);
+                edge::seal(refusal.headers_mut(), origin.as_deref(), &id);
+                return refusal.map(|body| body.map_err(Into::into).boxed());
+            }
+        }
+    }
+    let mut response = if is_preflight {
         edge::preflight("POST, GET, DELETE, OPTIONS").map(|body| body.map_err(BoxError::from).boxed())
     } else {
         service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed())
@@ -127,13 +140,18 @@ impl Agent {
         Self { app, tools }
     }
 
-    /// The space a request is for: `X-Svc-Space` when it came over HTTP with one.
-    fn space(&self, context: &RequestContext<RoleServer>) -> Result<Arc<Space>, Fault> {
-        let name = match context.extensions.get::<http::request::Parts>() {
-            Some(parts) => header(&parts.headers, "X-Svc-Space")?,
-            None => None,
+    /// Who sent a request, and the space it is for: `X-Svc-Space` when it came over HTTP with one. Whoever talks to this process on its
+    /// standard input started it.
+    fn origin(&self, context: &RequestContext<RoleServer>) -> Result<(Identity, Arc<Space>), Fault> {
+        let Some(parts) = context.extensions.get::<http::request::Parts>() else {
+            return Ok((Identity::ANYBODY, self.app.space(None)?));
         };
-        self.app.space(name.as_deref())
+        let identity = parts.extensions.get::<Identity>().cloned();
+        let identity =
+            identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "nobody looked at who sent this request"))?;
+        let space = self.app.space(header(&parts.headers, "X-Svc-Space")?.as_deref())?;
+        identity.enter(&space.name)?;
+        Ok((identity, space))
     }
 
     async fn call(
@@ -142,13 +160,14 @@ impl Agent {
         mut arguments: Map<String, Value>,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, Fault> {
-        let space = self.space(context)?;
+        let (identity, space) = self.origin(context)?;
         let inputs = &tool.inputs;
         let caller = if tool.entry.is_reading() {
             svcfs_base::Caller::new(svcfs_base::Door::Mcp)
         } else {
             from_arguments(&mut arguments, |name| inputs.get(name).is_some())?
         };
+        let caller = identity.vouch(caller);
         inputs.check_names(&arguments, &tool.attribution)?;
         if let Some(missing) = tool.missing(&arguments) {
             return Err(Fault::new(Kind::Invalid, format!("{missing} is required")));
@@ -215,8 +234,8 @@ impl ServerHandler for Agent {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let outcome = match self.space(&context) {
-            Ok(space) => resources::read(&self.app, space, &request.uri).await,
+        let outcome = match self.origin(&context) {
+            Ok((identity, space)) => resources::read(&self.app, space, (&request.uri, identity.reach)).await,
             Err(fault) => Err(fault),
         };
         outcome.map(Into::into).map_err(|fault| {

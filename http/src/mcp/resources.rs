@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
-use svcfs_base::{Door, Fault, TreePath};
+use svcfs_base::{Door, Fault, Reach, TreePath};
 use svcfs_knowledge::kernel::{EntryKind, Space};
 use svcfs_work::Lane;
 
@@ -48,22 +48,32 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 /// Reads a resource.
 ///
 /// # Errors
-/// `NotFound` when there is none at this address, `Invalid` for a path that is denied.
-pub(super) async fn read(app: &Arc<App>, space: Arc<Space>, uri: &str) -> Result<ReadResourceResult, Fault> {
+/// `NotFound` when there is none at this address, `Invalid` for a path that is denied, `Forbidden` for one beyond `reach`.
+pub(super) async fn read(
+    app: &Arc<App>,
+    space: Arc<Space>,
+    (uri, reach): (&str, Reach),
+) -> Result<ReadResourceResult, Fault> {
     let address = uri.to_owned();
-    let contents = app.blocking(Lane::Quick, move || contents(&space, &address)).await?;
+    let contents = app.blocking(Lane::Quick, move || contents(&space, &address, &reach)).await?;
     Ok(ReadResourceResult::new(vec![contents]))
 }
 
-fn contents(space: &Space, uri: &str) -> Result<ResourceContents, Fault> {
+fn contents(space: &Space, uri: &str, reach: &Reach) -> Result<ResourceContents, Fault> {
+    let within = |path: &str| {
+        let path = TreePath::parse(&decoded(path)?)?;
+        reach.check(&path)?;
+        reach.check(&space.vfs.leads_to(Door::Mcp, &path)?)?;
+        Ok::<_, Fault>(path)
+    };
     if uri == SCHEMA {
         return schema(space);
     }
     if let Some(path) = uri.strip_prefix(FILE) {
-        return file(space, &TreePath::parse(&decoded(path)?)?, uri);
+        return file(space, &within(path)?, uri);
     }
     if let Some(path) = uri.strip_prefix(TREE) {
-        let path = TreePath::parse(&decoded(path)?)?;
+        let path = within(path)?;
         let mut listing = Listing::default();
         listing.add(space, &path, 0)?;
         return Ok(ResourceContents::text(listing.finish(), uri).with_mime_type("text/plain"));

@@ -14,7 +14,7 @@ use futures_util::stream;
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, HeaderValue};
 use serde_json::{Value, json};
-use svcfs_base::{Announcement, Fault, Seq};
+use svcfs_base::{Announcement, Fault, Reach, Seq, TreePath};
 use svcfs_knowledge::kernel::{Event, EventChange, Server, Space};
 use svcfs_work::Lane;
 use tokio::sync::watch;
@@ -128,7 +128,11 @@ impl FromStr for Position {
 ///
 /// # Errors
 /// `Invalid` for an id that is none; `Unavailable` when there are 256 subscribers.
-pub(super) fn follow(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMap) -> Result<Response, Fault> {
+pub(super) fn follow(
+    app: &Arc<App>,
+    space: Arc<Space>,
+    (headers, reach): (&HeaderMap, Reach),
+) -> Result<Response, Fault> {
     let resume = bind::header(headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
     let newest = app.subscribers.newest.get(&space.name).cloned();
     let newest = newest.ok_or_else(|| Fault::unavailable("this space has no event stream"))?;
@@ -141,6 +145,7 @@ pub(super) fn follow(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMap) -> 
         place: app.subscribers.admit()?,
         app: Arc::clone(app),
         space,
+        reach,
         newest,
     };
     // An id from the future is from another life of this space: its history was replaced.
@@ -162,6 +167,7 @@ pub(super) fn follow(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMap) -> 
 struct Subscriber {
     app: Arc<App>,
     space: Arc<Space>,
+    reach: Reach,
     newest: watch::Receiver<Seq>,
     position: Position,
     pending: VecDeque<sse::Event>,
@@ -215,7 +221,7 @@ impl Subscriber {
             }
             Ok(events) => {
                 for event in events {
-                    let told = announcements(&event);
+                    let told = announcements(&event, &self.reach);
                     let count = told.len();
                     let done = if event.seq.0 == self.position.seq + 1 { self.position.part } else { 0 };
                     for (n, (name, data)) in told.into_iter().enumerate().skip(done) {
@@ -243,10 +249,10 @@ impl Subscriber {
     }
 }
 
-/// What a change set is told as (gaps.md 6.1). Changes below `.svc` are the server's own affair and not told.
-fn announcements(event: &Event) -> Vec<(&'static str, Value)> {
-    let told: Vec<&EventChange> =
-        event.changes.iter().filter(|change| change.path.components().next() != Some(".svc")).collect();
+/// What a change set is told as (gaps.md 6.1). Changes below `.svc` are the server's own affair and not told, nor is what lies beyond
+/// the subscriber's reach.
+fn announcements(event: &Event, reach: &Reach) -> Vec<(&'static str, Value)> {
+    let told: Vec<&EventChange> = event.changes.iter().filter(|change| is_told(&change.path, reach)).collect();
     if told.is_empty() {
         return Vec::new();
     }
@@ -260,6 +266,10 @@ fn announcements(event: &Event) -> Vec<(&'static str, Value)> {
         Announcement::Bulk => together("bulk"),
         Announcement::Import => together("import"),
     }
+}
+
+fn is_told(path: &TreePath, reach: &Reach) -> bool {
+    path.components().next() != Some(".svc") && reach.covers(path)
 }
 
 fn one(event: &Event, change: &EventChange) -> (&'static str, Value) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::Value;
-use svcfs_base::{Caller, Door, Fault, TreePath};
+use svcfs_base::{Caller, Door, Fault, Reach, TreePath};
 use svcfs_knowledge::kernel::{Cx, Space};
 use svcfs_work::Lane;
 use warp::reply::Response;
@@ -33,10 +33,10 @@ endpoint, and `/mcp` offers the same as agent tools.
 ///
 /// # Errors
 /// What the index refuses.
-pub(super) async fn index(app: &Arc<App>, space: Arc<Space>) -> Result<Response, Fault> {
+pub(super) async fn index(app: &Arc<App>, space: Arc<Space>, reach: Reach) -> Result<Response, Fault> {
     let server = Arc::clone(&app.server);
     let work = move || {
-        let caller = Caller::new(Door::Http);
+        let caller = Caller { reach, ..Caller::new(Door::Http) };
         write_index(&Cx::new(&server, &space, &caller))
     };
     let text = app.blocking(Lane::Slow, work).await?;
@@ -46,7 +46,8 @@ pub(super) async fn index(app: &Arc<App>, space: Arc<Space>) -> Result<Response,
 fn write_index(cx: &Cx<'_>) -> Result<String, Fault> {
     let index = cx.index();
     let mut sections = BTreeMap::<String, Vec<TreePath>>::new();
-    for path in index.paths(&TreePath::root())? {
+    let folder = cx.caller.reach.folder.clone().unwrap_or_else(TreePath::root);
+    for path in index.paths(&folder)? {
         let top = path.components().next().filter(|top| *top != path.as_str());
         sections.entry(top.unwrap_or("Root").to_owned()).or_default().push(path);
     }

@@ -14,7 +14,8 @@ pub(crate) use health::VERSION;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use svcfs_base::Fault;
+use svcfs_base::{Fault, Scope};
+use svcfs_knowledge::access::{Guard, Identity};
 use warp::reply::Response;
 
 use crate::app::App;
@@ -34,6 +35,19 @@ pub(crate) enum Page {
     Raw,
     Events,
     Mcp,
+}
+
+impl Page {
+    /// What a request for it needs.
+    pub(crate) const fn guard(self) -> Guard {
+        match self {
+            Self::Health | Self::Healthz | Self::Readyz | Self::Metrics => Guard::Open,
+            // What the server can do, not what it knows.
+            Self::OpenApi | Self::Docs | Self::DocsFile => Guard::Open,
+            // A reading key may call reading tools; each tool says what it needs.
+            Self::Llms | Self::Raw | Self::Events | Self::Mcp => Guard::Needs(Scope::Read),
+        }
+    }
 }
 
 /// Where a special page lives.
@@ -78,6 +92,10 @@ impl Special {
     const fn at(mut self, place: Place) -> Self {
         self.place = place;
         self
+    }
+    /// What a request for it needs.
+    pub const fn guard(&self) -> Guard {
+        self.page.guard()
     }
     /// The method it is read by.
     pub fn method(&self) -> svcfs_knowledge::kernel::Method {
@@ -130,9 +148,13 @@ pub(crate) async fn answer(
     page: Page,
     app: &Arc<App>,
     address: &Address,
-    headers: &HeaderMap,
+    (headers, identity): (&HeaderMap, &Identity),
 ) -> Result<Response, Fault> {
-    let space = || address.space(app, headers);
+    let space = || {
+        let space = address.space(app, headers)?;
+        identity.enter(&space.name).map(|()| space)
+    };
+    let reach = || identity.reach.clone();
     let parameter = || address.parameters.first().map_or("", |(_, value)| value.as_str());
     match page {
         Page::Health => Ok(health::health()),
@@ -142,9 +164,9 @@ pub(crate) async fn answer(
         Page::OpenApi => Ok(docs::openapi(app)),
         Page::Docs => Ok(docs::redirect()),
         Page::DocsFile => docs::file(parameter()),
-        Page::Llms => llms::index(app, space()?).await,
-        Page::Raw => raw::raw(app, space()?, parameter()).await,
-        Page::Events => events::follow(app, space()?, headers),
+        Page::Llms => llms::index(app, space()?, reach()).await,
+        Page::Raw => raw::raw(app, space()?, (parameter(), reach())).await,
+        Page::Events => events::follow(app, space()?, (headers, reach())),
         // The listener answers it; in this table it stands for the lists only.
         Page::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::header::{CACHE_CONTROL, HeaderValue, LAST_MODIFIED};
-use svcfs_base::{Door, Fault, Kind, Timestamp, TreePath};
+use svcfs_base::{Door, Fault, Kind, Reach, Timestamp, TreePath};
 use svcfs_knowledge::kernel::Space;
 use svcfs_work::Lane;
 use warp::reply::Response;
@@ -14,14 +14,19 @@ use crate::{media, reply};
 /// The bytes of a file that is not below a dot directory.
 ///
 /// # Errors
-/// `Invalid` for a path that is denied, `NotFound` when nothing is there, or a directory or a dot file is.
-pub(super) async fn raw(app: &App, space: Arc<Space>, path: &str) -> Result<Response, Fault> {
+/// `Invalid` for a path that is denied, `Forbidden` for one beyond `reach`, `NotFound` when nothing is there, or a directory or a dot file is.
+pub(super) async fn raw(app: &App, space: Arc<Space>, (path, reach): (&str, Reach)) -> Result<Response, Fault> {
     let path = TreePath::parse(path)?;
     if path.is_dotted() {
         return Err(Fault::file_not_found(&path));
     }
     let wanted = path.clone();
-    let file = app.blocking(Lane::Quick, move || space.vfs.read(Door::Http, &wanted)).await;
+    let read = move || {
+        reach.check(&wanted)?;
+        reach.check(&space.vfs.leads_to(Door::Http, &wanted)?)?;
+        space.vfs.read(Door::Http, &wanted)
+    };
+    let file = app.blocking(Lane::Quick, read).await;
     let file =
         file.map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(&path) } else { fault })?;
     let mime = media::of(&path, &file.content);

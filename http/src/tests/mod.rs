@@ -1,5 +1,6 @@
 mod admission;
 mod agents;
+mod closed;
 mod connections;
 mod events;
 mod hostile;

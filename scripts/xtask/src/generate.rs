@@ -18,6 +18,7 @@ struct Output {
 const OUTPUTS: &[Output] = &[
     Output { path: "src/config/config.schema.json", make: || Ok(svcfs_config::schema()) },
     Output { path: "http/openapi.json", make: || Ok(svcfs_http::openapi::document(svcfs_knowledge::CATALOGUE)) },
+    Output { path: "docs/access.md", make: || Ok(svcfs_http::access::page()) },
     Output { path: "http/tools.json", make: || Ok(svcfs_http::mcp::tools()) },
 ];
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::Expect;
+use crate::{Expect, Reach};
 
 const MAX_ACTOR_BYTES: usize = 256;
 
@@ -191,12 +191,14 @@ pub struct Caller {
     pub provenance: Option<Provenance>,
     /// What must be true of the page before it is written (`If-Match`, `If-None-Match`).
     pub expect: Expect,
+    /// What the credentials allow.
+    pub reach: Reach,
 }
 
 impl Caller {
-    /// A caller without a name, origin or precondition.
+    /// A caller without a name, origin or precondition, who may do everything.
     pub const fn new(door: Door) -> Self {
-        Self { door, entrance: None, actor: None, provenance: None, expect: Expect::Any }
+        Self { door, entrance: None, actor: None, provenance: None, expect: Expect::Any, reach: Reach::FULL }
     }
     /// The same caller under a name.
     #[must_use]

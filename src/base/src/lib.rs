@@ -11,6 +11,7 @@ mod fault;
 mod hash;
 mod limit;
 mod path;
+mod reach;
 mod version;
 
 pub use actor::{Actor, Caller, Door, Entrance, Provenance};
@@ -20,6 +21,7 @@ pub use fault::{Fault, Kind, Level, McpError};
 pub use hash::{CommitId, ETag, Seq};
 pub use limit::Limit;
 pub use path::{Name, TreePath};
+pub use reach::{Reach, Scope};
 pub use version::VersionId;
 
 /// Longest file a filesystem door, a log record or a text operation accepts, in bytes (gaps.md 8: NFS and FUSE file).

@@ -23,6 +23,7 @@
 
 mod complaint;
 mod config;
+pub mod edit;
 mod environment;
 mod not_built;
 mod reading;
@@ -37,7 +38,7 @@ pub use config::{Config, schema};
 pub use environment::Environment;
 pub use not_built::NOT_BUILT;
 pub use sections::assets::AssetsSettings;
-pub use sections::auth::{Auth, AuthType};
+pub use sections::auth::{AuthSettings, AuthType, KeyDigest, KeySettings};
 pub use sections::dataview::DataviewSettings;
 pub use sections::janitor::JanitorSettings;
 pub use sections::lint::LintSettings;

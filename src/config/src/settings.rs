@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::config::Origin;
+use crate::sections::auth::Secret;
 use crate::sections::{
-    assets::AssetsSettings, auth::Auth, dataview::DataviewSettings, janitor::JanitorSettings, lint::LintSettings,
-    memory::MemorySettings, search::Search, versioning::Versioning,
+    assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, janitor::JanitorSettings,
+    lint::LintSettings, memory::MemorySettings, search::Search, versioning::Versioning,
 };
-use crate::{Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings};
+use crate::{AuthType, Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings};
 
 /// Everything the rest of the program needs to know, decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub struct Settings {
     /// How history is kept.
     pub versioning: Versioning,
     /// Who may ask.
-    pub auth: Auth,
+    pub auth: AuthSettings,
     /// What is checked and tidied when a page is written.
     pub lint: LintSettings,
     /// Globs over the last component of a path: files that are kept but are not knowledge (gaps.md D8). All of them compile.
@@ -45,6 +46,10 @@ pub struct Overrides {
     pub port: Option<u16>,
     /// `--public-url`, or `SVC_PUBLIC_URL`.
     pub public_url: Option<String>,
+    /// `--auth`, or `SVC_AUTH_TYPE`.
+    pub auth: Option<AuthType>,
+    /// `--api-key`, or `SVC_API_KEY`.
+    pub api_key: Option<String>,
 }
 
 impl Settings {
@@ -59,7 +64,7 @@ impl Settings {
             search,
             dataview,
             versioning,
-            auth,
+            mut auth,
             lint,
             files,
             memory,
@@ -67,11 +72,12 @@ impl Settings {
             tracing,
             origin,
         } = config;
-        let Overrides { host, port, public_url } = overrides;
+        let Overrides { host, port, public_url, auth: auth_type, api_key } = overrides;
         let Origin { path, lines, complaints } = origin;
         // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
         let is_read = |section: &str| !complaints.iter().any(|complaint| complaint.key.starts_with(section));
         let (tracing_is_read, versioning_is_read) = (is_read("tracing."), is_read("versioning."));
+        let auth_is_read = is_read("auth.");
         let mut check = Check { lines, complaints };
 
         let (key, text) = host.map_or(("server.host", server.host), |text| ("--host", text));
@@ -94,23 +100,30 @@ impl Settings {
         let dataview = check.value("dataview.query_timeout", dataview.resolve());
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
         let janitor = check.value("janitor.interval", janitor.resolve());
+        auth.kind = auth_type.unwrap_or(auth.kind);
+        auth.api_key = api_key.map(Secret).or(auth.api_key);
+        let auth = if auth_is_read { auth.resolve(&mut |key, told| check.complain(key, told)) } else { None };
         let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let mut complaints = check.complaints;
-        match (host, dataview, memory, janitor, log) {
-            (Some(host), Some(dataview), Some(memory), Some(janitor), Some(log)) if complaints.is_empty() => Ok(Self {
-                server: ServerSettings { host, port: port.unwrap_or(server.port), public_url },
-                search,
-                dataview,
-                versioning,
-                auth,
-                lint: lint.into(),
-                scratch: files.scratch,
-                assets: assets.resolve(),
-                memory,
-                janitor,
-                log,
-            }),
+        match (host, dataview, memory, janitor, auth, log) {
+            (Some(host), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
+                if complaints.is_empty() =>
+            {
+                Ok(Self {
+                    server: ServerSettings { host, port: port.unwrap_or(server.port), public_url },
+                    search,
+                    dataview,
+                    versioning,
+                    auth,
+                    lint: lint.into(),
+                    scratch: files.scratch,
+                    assets: assets.resolve(),
+                    memory,
+                    janitor,
+                    log,
+                })
+            }
             _ => {
                 complaints.sort();
                 Err(Error::Refused { path, complaints })

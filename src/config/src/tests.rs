@@ -120,6 +120,7 @@ fn flags_beat_the_file() {
         host: Some("localhost".to_owned()),
         port: Some(2),
         public_url: Some("https://flag.example.org/".to_owned()),
+        ..Overrides::default()
     };
     let settings = Settings::resolve(Config::parse(text, &variables), overrides).unwrap();
     assert_eq!(settings.server.authority(), "localhost:2");

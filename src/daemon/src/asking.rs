@@ -14,7 +14,7 @@ use crate::client::{self, Question};
 use crate::failure::{Exit, Failure};
 use crate::presence::{self, Holder, Served};
 use crate::root::{Root, must_be_initialised, settings};
-use crate::{logging, progress};
+use crate::{credentials, logging, progress};
 
 /// How long an index that was left behind may take to catch up before a question is answered.
 const INDEX_PATIENCE: Duration = Duration::from_secs(600);
@@ -29,6 +29,9 @@ pub struct Whom {
     /// Ask the server at this address
     #[arg(long, value_name = "URL", conflicts_with = "root")]
     url: Option<String>,
+    /// Ask it with the key in the first line of this file, which nobody but you may read [default: $SVC_API_KEY]
+    #[arg(long, value_name = "FILE", requires = "url")]
+    token_file: Option<PathBuf>,
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
@@ -49,17 +52,17 @@ impl Whom {
         caller: Caller,
         if_match: Option<String>,
     ) -> Result<Value, Failure> {
-        let Self { url, root: path, space } = self;
+        let Self { url, token_file, root: path, space } = self;
         let actor = caller.actor.as_ref().map(ToString::to_string);
-        let question = |arguments| Question { entry, arguments, actor, if_match, space: space.clone() };
+        let question = |arguments, token| Question { entry, arguments, actor, if_match, space: space.clone(), token };
         if let Some(url) = url {
-            return client::ask(&url, question(arguments));
+            return client::ask(&url, question(arguments, credentials::given(token_file.as_deref())?));
         }
         must_be_initialised(&path)?;
         let settings = settings(&path, None, Overrides::default())?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
         match reach(&path, &settings)? {
-            Reached::There(url) => client::ask(&url, question(arguments)),
+            Reached::There(url) => client::ask(&url, question(arguments, presence::key(&path))),
             Reached::Here(root) => {
                 let outcome = chosen(&root, space.as_deref()).and_then(|space| {
                     up_to_date(&root)?;

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    analytics, bench, call, completions, doctor, init, janitor, mcp, mount, query, reindex, serve, unmount,
+    analytics, bench, call, completions, doctor, init, janitor, mcp, mount, query, reindex, serve, token, unmount,
 };
 use crate::failure::EXIT_CODES;
 
@@ -45,6 +45,7 @@ pub enum Command {
     Call(call::Call),
     Janitor(janitor::Janitor),
     Analytics(analytics::Analytics),
+    Token(token::Token),
     Mcp(mcp::Mcp),
     Bench(bench::Bench),
     Completions(completions::Completions),

@@ -10,7 +10,7 @@ use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderValue};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
@@ -49,6 +49,8 @@ pub struct Question {
     pub if_match: Option<String>,
     /// Which space; the primary one when absent.
     pub space: Option<String>,
+    /// What the server is asked with, if it wants to know who asks.
+    pub token: Option<String>,
 }
 
 /// Asks the server at `url`.
@@ -98,7 +100,7 @@ pub fn trouble(url: &str) -> Result<Option<String>, Failure> {
 }
 
 async fn as_tool(base: &Uri, question: Question) -> Result<Value, Failure> {
-    let Question { entry, mut arguments, actor, if_match, space } = question;
+    let Question { entry, mut arguments, actor, if_match, space, token } = question;
     if !entry.is_reading() {
         for (name, text) in [("actor", actor), ("if_match", if_match)] {
             if let Some(text) = text {
@@ -113,7 +115,8 @@ async fn as_tool(base: &Uri, question: Question) -> Result<Value, Failure> {
     let request = Request::post("/mcp")
         .header(CONTENT_TYPE, "application/json")
         .header(ACCEPT, "application/json, text/event-stream");
-    let request = in_space(request, space.as_deref()).body(Full::new(Bytes::from(body.to_string())));
+    let request = signed(in_space(request, space.as_deref()), token.as_deref());
+    let request = request.body(Full::new(Bytes::from(body.to_string())));
     let (status, body) = send(base, request.context("the request cannot be written")?).await?;
     let answer: Value = match serde_json::from_slice(&body) {
         Ok(answer) => answer,
@@ -137,7 +140,7 @@ async fn as_tool(base: &Uri, question: Question) -> Result<Value, Failure> {
 }
 
 async fn by_route(base: &Uri, route: &Route, question: Question) -> Result<Value, Failure> {
-    let Question { entry, arguments, actor, if_match, space } = question;
+    let Question { entry, arguments, actor, if_match, space, token } = question;
     let mut rest = arguments.clone();
     let mut target = String::from(PREFIX);
     for (index, part) in route.path.split(['{', '}']).enumerate() {
@@ -167,7 +170,8 @@ async fn by_route(base: &Uri, route: &Route, question: Question) -> Result<Value
             request = request.header(name, HeaderValue::from_bytes(text.as_bytes()).context(name)?);
         }
     }
-    let request = in_space(request, space.as_deref()).body(Full::new(body)).context("the request cannot be written")?;
+    let request = signed(in_space(request, space.as_deref()), token.as_deref());
+    let request = request.body(Full::new(body)).context("the request cannot be written")?;
     let (status, body) = send(base, request).await?;
     if !status.is_success() {
         return Err(refusal(status, &body));
@@ -216,6 +220,13 @@ fn properties(entry: &Entry) -> Vec<String> {
 fn in_space(request: http::request::Builder, space: Option<&str>) -> http::request::Builder {
     match space {
         Some(space) => request.header("X-Svc-Space", space),
+        None => request,
+    }
+}
+
+fn signed(request: http::request::Builder, token: Option<&str>) -> http::request::Builder {
+    match token {
+        Some(token) => request.header(AUTHORIZATION, format!("Bearer {token}")),
         None => request,
     }
 }

@@ -12,6 +12,7 @@ mod cli;
 mod client;
 mod commands;
 mod control;
+mod credentials;
 mod doctor;
 mod failure;
 mod fstab;

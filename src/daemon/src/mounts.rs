@@ -101,13 +101,13 @@ impl Mounts {
         }
     }
 
-    /// Tells other commands that this process serves the root, at `url` if over HTTP.
+    /// Tells other commands that this process serves the root, at `url` if over HTTP, to whoever has the `key`.
     ///
     /// # Errors
     /// When the state directory cannot be written.
-    pub fn announce(&self, url: Option<String>) -> Result<(), Failure> {
+    pub fn announce(&self, url: Option<String>, key: &str) -> Result<(), Failure> {
         let mut held = self.held.lock();
-        held.announced = Some(presence::announce(self.server.primary().vfs.root(), url, held.mounted())?);
+        held.announced = Some(presence::announce(self.server.primary().vfs.root(), (url, key), held.mounted())?);
         Ok(())
     }
 

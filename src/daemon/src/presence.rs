@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -20,6 +21,9 @@ use crate::failure::{Exit, Failure};
 use crate::mounting::Manner;
 
 const FILE: &str = "server.json";
+
+/// Holds the key that opens the server to whoever can read its files: the user it runs as, and root.
+const KEY: &str = "server.key";
 
 /// How long a killed server may take to end once its mount is cut off.
 const BURIAL: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
@@ -50,15 +54,18 @@ pub struct Mounted {
 #[must_use = "the announcement ends when this is dropped"]
 pub struct Announced {
     path: PathBuf,
+    key: PathBuf,
     served: Served,
 }
 
-/// Tells other commands that this process serves `root`: at `url` if over HTTP, and as these folders.
+/// Tells other commands that this process serves `root`: at `url` if over HTTP, where `key` is asked for, and as these folders.
 ///
 /// # Errors
 /// When the state directory cannot be written.
-pub fn announce(root: &Path, url: Option<String>, mounts: Vec<Mounted>) -> Result<Announced, Failure> {
-    let announced = Announced { path: path(root), served: Served { pid: std::process::id(), url, mounts } };
+pub fn announce(root: &Path, (url, key): (Option<String>, &str), mounts: Vec<Mounted>) -> Result<Announced, Failure> {
+    let served = Served { pid: std::process::id(), url, mounts };
+    let announced = Announced { path: path(root), key: key_path(root), served };
+    replace(&announced.key, key.as_bytes()).with_context(|| format!("cannot write `{}`", announced.key.display()))?;
     announced.write()?;
     Ok(announced)
 }
@@ -83,18 +90,24 @@ impl Announced {
 /// Whole or not at all: a reader never sees half of it.
 #[expect(clippy::disallowed_methods, reason = "state of this process, no part of the tree")]
 fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let fresh = path.with_extension("json.new");
-    File::create(&fresh)?.write_all(text)?;
+    let fresh = path.with_added_extension("new");
+    // What is left of a killed server may be readable by others.
+    let _ = fs::remove_file(&fresh);
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(if path.ends_with(KEY) { 0o600 } else { 0o644 });
+    options.open(&fresh)?.write_all(text)?;
     fs::rename(fresh, path)
 }
 
 impl Drop for Announced {
     #[expect(clippy::disallowed_methods, reason = "state of this process, no part of the tree")]
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.path)
-            && error.kind() != ErrorKind::NotFound
-        {
-            tracing::warn!(%error, "`{}` could not be removed", self.path.display());
+        for path in [&self.path, &self.key] {
+            if let Err(error) = fs::remove_file(path)
+                && error.kind() != ErrorKind::NotFound
+            {
+                tracing::warn!(%error, "`{}` could not be removed", path.display());
+            }
         }
     }
 }
@@ -119,6 +132,26 @@ pub fn holder(root: &Path, fault: &Fault) -> Option<Holder> {
 
 fn path(root: &Path) -> PathBuf {
     StatePaths::of(root).directory().join(FILE)
+}
+
+fn key_path(root: &Path) -> PathBuf {
+    StatePaths::of(root).directory().join(KEY)
+}
+
+/// The key of the server of a root, for whoever may read it.
+pub fn key(root: &Path) -> Option<String> {
+    fs::read_to_string(key_path(root)).ok()
+}
+
+/// Asks the server of a root to read its settings again; its process, when there is one that could be asked.
+pub fn reload(root: &Path) -> Option<u32> {
+    let Served { pid, url, .. } = announced(root)?;
+    // A file that a killed server left behind may name a process that is somebody else's by now.
+    if url.is_none() || !crate::control::is_there(root) {
+        return None;
+    }
+    let process = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
+    rustix::process::kill_process(process, rustix::process::Signal::HUP).ok().map(|()| pid)
 }
 
 /// What the file says, whether or not it still holds.

@@ -1,7 +1,6 @@
 //! A mount of a server on another machine, from the command line to its end.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,15 +19,12 @@ use tracing::level_filters::LevelFilter;
 use crate::failure::{Exit, Failure};
 use crate::mounting::Manner;
 use crate::stop::notify;
-use crate::{background, logging, output, signals};
+use crate::{background, credentials, logging, output, signals};
 
 /// How long programs that use the mount may take to close their files when it ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Where root keeps what a mount has to keep.
 const OF_ROOT: &str = "/var/lib/svcfs/remote";
-/// Longest token taken, in bytes.
-const MAX_TOKEN_BYTES: u64 = 64 << 10;
-
 /// Flags of a mount of another machine's server.
 #[derive(Debug, Args)]
 #[group(skip)]
@@ -36,7 +32,7 @@ pub struct Elsewhere {
     /// Mount the knowledge base of a server on another machine, such as https://notes.example.org, over its HTTP API
     #[arg(long, value_name = "URL", value_parser = address, conflicts_with_all = ["root", "config", "at"])]
     remote: Option<String>,
-    /// Send the first line of this file as `Authorization: Bearer`; nobody but you may read it
+    /// Send the first line of this file as `Authorization: Bearer`; nobody but you may read it [default: $SVC_API_KEY]
     #[arg(long, value_name = "FILE", requires = "remote")]
     token_file: Option<PathBuf>,
     /// Which space of the server; its first when absent
@@ -106,7 +102,7 @@ impl Elsewhere {
         let url = remote.unwrap_or_default();
         let state = state.map_or_else(|| state_of(&url, space.as_deref()), Ok)?;
         let state = std::path::absolute(state).context("the current directory is gone")?;
-        let token = token_file.as_deref().map(token).transpose()?;
+        let token = credentials::given(token_file.as_deref())?;
         if is_in_background {
             let mut arguments = vec![format!("--remote={url}").into(), format!("--patience={patience}").into()];
             arguments.extend(space.map(|space| format!("--space={space}").into()));
@@ -169,25 +165,6 @@ impl From<RemoteError> for Failure {
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     Ok(std::path::absolute(path).context("the current directory is gone")?)
-}
-
-/// The token in a file that only its owner can read.
-fn token(file: &Path) -> Result<String, Failure> {
-    let shown = file.display();
-    let found = fs::metadata(file).with_context(|| format!("cannot read the token file `{shown}`"))?;
-    if found.permissions().mode() & 0o077 != 0 {
-        let told =
-            format!("others may read the token file `{shown}`: `chmod 600 {shown}`, and consider the token known");
-        return Err(Failure::saying(Exit::Usage, told));
-    }
-    if found.len() > MAX_TOKEN_BYTES {
-        return Err(Failure::saying(Exit::Usage, format!("`{shown}` is too large for a token file")));
-    }
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read the token file `{shown}`"))?;
-    match text.lines().next().map(str::trim).filter(|token| !token.is_empty()) {
-        Some(token) => Ok(token.to_owned()),
-        None => Err(Failure::saying(Exit::Usage, format!("the token file `{shown}` has no token in its first line"))),
-    }
 }
 
 /// Where a mount of a server keeps what it has to keep, unless that is said.

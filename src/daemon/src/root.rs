@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
 use svcfs_base::{Actor, Caller, Door, Fault, SystemClock};
-use svcfs_config::{Config, Overrides, Settings, templates};
+use svcfs_config::{Config, KeyDigest, Overrides, Settings, templates};
 use svcfs_knowledge::kernel::{Server, Space};
 use svcfs_knowledge::spaces::{self, Opening};
 use svcfs_work::Supervisor;
 
+use crate::credentials;
 use crate::failure::{Exit, Failure};
 use crate::progress::Watched;
 
@@ -26,6 +27,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// A root whose space is open and whose index follows it; nobody else can open it meanwhile.
 pub struct Root {
     server: Arc<Server>,
+    key: String,
     supervisor: Supervisor,
 }
 
@@ -47,12 +49,19 @@ impl Root {
         if watch {
             spaces::attend(&space, clock.clone(), &settings, &supervisor)?;
         }
-        Ok(Self { server: Arc::new(Server::new(space, clock, settings)), supervisor })
+        let key = credentials::fresh("").map_err(|failure| Fault::internal(failure.told(false)))?;
+        let server = Server::new(space, clock, settings).opened_by(KeyDigest::of(&key));
+        Ok(Self { server: Arc::new(server), key, supervisor })
     }
 
     /// Everything operations need.
     pub fn server(&self) -> &Arc<Server> {
         &self.server
+    }
+
+    /// What opens the server whatever its settings; only who may read the server's files may know it.
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     /// The one space.

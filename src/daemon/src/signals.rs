@@ -1,14 +1,16 @@
 //! What the operating system asks of a running command.
 //!
 //! SIGINT and SIGTERM ask for an orderly end; the second one ends the process at once, which loses nothing that was
-//! acknowledged. SIGHUP is caught and changes nothing: a server must outlive the terminal it was started from, and this
-//! version has no settings that could take effect without a restart.
+//! acknowledged. SIGHUP is told to whoever waits for it; a command that does not outlives the terminal it was started from all the
+//! same.
 
 use std::io;
+use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::{Exit, Failure};
@@ -20,6 +22,8 @@ pub struct Listening {
     pub runtime: Runtime,
     /// Cancelled by the first SIGINT or SIGTERM.
     pub end: CancellationToken,
+    /// Rung by SIGHUP.
+    pub hangup: Arc<Notify>,
 }
 
 /// Starts the runtime and catches signals from here on, so that an end asked for during a long start is not lost. A standard input
@@ -35,7 +39,8 @@ pub fn listen(until_stdin_closes: bool) -> Result<Listening, Failure> {
         let _inside = runtime.enter();
         Asked::catch().context("signals cannot be caught")?
     };
-    runtime.spawn(asked.follow(end.clone()));
+    let hangup = Arc::new(Notify::new());
+    runtime.spawn(asked.follow(end.clone(), Arc::clone(&hangup)));
     if until_stdin_closes {
         let end = end.clone();
         runtime.spawn(async move {
@@ -44,7 +49,7 @@ pub fn listen(until_stdin_closes: bool) -> Result<Listening, Failure> {
             end.cancel();
         });
     }
-    Ok(Listening { runtime, end })
+    Ok(Listening { runtime, end, hangup })
 }
 
 struct Asked {
@@ -63,22 +68,22 @@ impl Asked {
         })
     }
 
-    async fn follow(mut self, end: CancellationToken) {
-        self.next().await;
+    async fn follow(mut self, end: CancellationToken, hangup: Arc<Notify>) {
+        self.next(&hangup).await;
         end.cancel();
-        self.next().await;
+        self.next(&hangup).await;
         let told = "svcfs: ended by a second signal; what was accepted and not finished is completed at the next start";
         tracing::warn!("{told}");
         output::complain(told);
         std::process::exit(Exit::Interrupted as i32);
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self, hangup: &Notify) {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => return,
                 _ = self.terminate.recv() => return,
-                _ = self.hangup.recv() => {}
+                _ = self.hangup.recv() => hangup.notify_one(),
             }
         }
     }

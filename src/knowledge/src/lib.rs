@@ -4,6 +4,7 @@
 //! `operations.rs` there, and no folder knows a protocol. Doors loop over [`CATALOGUE`].
 #![warn(missing_docs)]
 
+pub mod access;
 pub mod activity;
 pub mod files;
 pub mod graph;

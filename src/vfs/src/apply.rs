@@ -88,6 +88,7 @@ impl Vfs {
                         "the knowledge root itself cannot be written, moved or removed",
                     ));
                 }
+                caller.reach.check(path)?;
                 if !self.core.places.is_visible(caller.door, path) {
                     return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
                 }

@@ -261,6 +261,23 @@ impl Vfs {
         if self.core.places.is_visible(door, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
     }
 
+    /// Where a path leads in the end, whatever links stand on the way; the path itself when there are none, whether or not there is
+    /// anything.
+    ///
+    /// # Errors
+    /// `Invalid` for links that lead out of the root or in a circle.
+    pub fn leads_to(&self, door: Door, path: &TreePath) -> Result<TreePath, Fault> {
+        let mut place = path.clone();
+        for _ in 0..MAX_LINKS {
+            place = self.led_to(door, &place)?;
+            if place.is_root() || !self.stat(door, &place).is_ok_and(|there| there.kind == EntryKind::Symlink) {
+                return Ok(place);
+            }
+            place = self.follow(&place, &self.read_link(door, &place)?)?;
+        }
+        Err(too_many_links(path))
+    }
+
     /// Where the link at a path leads in the end; the path itself when it is none.
     pub(crate) fn end_of_links(&self, door: Door, path: &TreePath) -> Result<TreePath, Fault> {
         let mut place = path.clone();

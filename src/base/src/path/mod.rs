@@ -194,7 +194,7 @@ fn decode(text: &str) -> Option<String> {
 }
 
 macro_rules! text_type {
-    ($type:ty, $name:literal, $description:literal) => {
+    ($type:ty, $name:literal, $format:literal, $description:literal) => {
         impl fmt::Display for $type {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str(&self.0)
@@ -224,14 +224,14 @@ macro_rules! text_type {
                 true
             }
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "description": $description })
+                json_schema!({ "type": "string", "format": $format, "description": $description })
             }
         }
     };
 }
 
-text_type!(TreePath, "TreePath", "Path relative to the knowledge root, such as `notes/today.md`");
-text_type!(Name, "Name", "One path component");
+text_type!(TreePath, "TreePath", "tree-path", "Path relative to the knowledge root, such as `notes/today.md`");
+text_type!(Name, "Name", "name", "One path component");
 
 #[cfg(test)]
 mod tests;

@@ -55,7 +55,7 @@ impl Mcp {
             presence::taken(&path, fault, &advice)
         })?;
         let running = Running::with(root, Outside::default());
-        running.mounts.announce(None)?;
+        running.mounts.announce(None, running.root.key())?;
         let conversation = svcfs_http::serve_stdio(Arc::clone(running.root.server()), listening.end.clone());
         let outcome = listening.runtime.block_on(async {
             tokio::select! {

@@ -12,6 +12,7 @@ pub mod mount;
 pub mod query;
 pub mod reindex;
 pub mod serve;
+pub mod token;
 pub mod unmount;
 
 use crate::cli::{Cli, Command};
@@ -34,6 +35,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Call(command) => command.run(),
         Command::Janitor(command) => command.run(),
         Command::Analytics(command) => command.run(),
+        Command::Token(command) => command.run(),
         Command::Mcp(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Completions(command) => command.run(),

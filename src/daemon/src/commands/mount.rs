@@ -99,7 +99,7 @@ impl Mount {
             running.mounts.take_up(left);
             let root = running.root.space().vfs.root();
             running.control = Some(control::listen(&running.mounts, root, &listening.runtime)?);
-            running.mounts.announce(None)?;
+            running.mounts.announce(None, running.root.key())?;
             say(root, &at)
         });
         if outcome.is_ok() {

@@ -10,7 +10,7 @@ use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
 use svcfs_config::templates::{self, Template};
-use svcfs_config::{Host, Overrides, ServerSettings};
+use svcfs_config::{AuthSettings, AuthType, Host, Overrides, ServerSettings, Settings};
 use svcfs_mount::Outside;
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
@@ -34,7 +34,7 @@ Examples:
   SVC_LOG=debug svcfs serve                   with everything in the log
 
 SIGTERM and SIGINT (Ctrl-C) finish every accepted write, unmount and exit with 0; a second one
-exits at once with 130, and the next start completes what was accepted. SIGHUP changes nothing.";
+exits at once with 130, and the next start completes what was accepted. SIGHUP reads [auth] again.";
 
 /// Serve a knowledge base over HTTP and, when asked to, as a mounted folder
 ///
@@ -42,8 +42,8 @@ exits at once with 130, and the next start completes what was accepted. SIGHUP c
 /// given by --mount. A root that is new or empty begins with the template `knowledge`; one that has pages is adopted as it is.
 /// One server at a time has a root.
 ///
-/// Flags beat the settings in `.svc/config.toml` of the root. There is no authentication in this version: whoever reaches the
-/// port reads and writes, so it listens on the loopback address unless told otherwise.
+/// Flags beat the settings in `.svc/config.toml` of the root. Without `[auth]` settings whoever reaches the port reads and
+/// writes, so it listens on the loopback address unless told otherwise; `svcfs token create` makes a key and closes the door.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Serve {
@@ -59,6 +59,13 @@ pub struct Serve {
     /// Address under which clients reach this server, for links in answers
     #[arg(long, value_name = "URL", env = "SVC_PUBLIC_URL", hide_env_values = true)]
     public_url: Option<String>,
+    /// How callers prove who they are; see `[auth]` of the settings
+    #[arg(long, value_name = "TYPE", env = "SVC_AUTH_TYPE", hide_env_values = true, value_parser = auth_type)]
+    auth: Option<AuthType>,
+    /// The key of `--auth apikey`. Everybody on this machine can read a command line: `api_key = "${NAME}"` in the settings is
+    /// safer
+    #[arg(long, value_name = "KEY")]
+    api_key: Option<String>,
     /// Also mount it at this empty directory
     #[arg(short, long = "mount", value_name = "MOUNTPOINT")]
     mountpoint: Option<PathBuf>,
@@ -78,11 +85,12 @@ impl Serve {
     /// # Errors
     /// What stands in the way of starting, or did not end as it should.
     pub fn run(self) -> Result<(), Failure> {
-        let Self { root, host, port, public_url, mountpoint, manner, config, until_stdin_closes } = self;
+        let Self { root, host, port, public_url, auth, api_key, mountpoint, manner, config, until_stdin_closes } = self;
         presence::uncover(&root)?;
         // Before there is any other thread.
         let outside = mountpoint.as_ref().map_or_else(|| Ok(Outside::default()), |at| Outside::of(&root, at))?;
-        let settings = settings(&root, config.as_deref(), Overrides { host, port, public_url })?;
+        let overrides = Overrides { host, port, public_url, auth, api_key };
+        let settings = settings(&root, config.as_deref(), overrides.clone())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen(until_stdin_closes)?;
         // Before the root is touched: what is taken is found out in a moment, adopting a large tree takes longer.
@@ -91,24 +99,34 @@ impl Serve {
         if let Some(mountpoint) = &mountpoint {
             svcfs_mount::check_mountpoint(mountpoint, &root, &outside)?;
         }
-        warn_when_open(&settings.server);
+        if settings.auth == AuthSettings::None {
+            warn_when_open(&settings.server);
+        }
         let doors = Doors { socket, mountpoint, manner, left, begins: is_new(&root) };
         stop::notify(&[NotifyState::Status("opening the root")]);
         tracing::info!(root = %root.display(), "opening the root; a large tree that is new to svcfs takes a while");
         let advice = "stop it first, or serve another root";
         let opened = Root::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
         let mut running = Running::with(opened, outside);
-        let outcome = doors.open(&mut running, &listening).map(|http| wait(&http, &running.mounts, &listening));
+        let outcome = doors.open(&mut running, &listening);
+        let reload = || reload(&running.root, || crate::root::settings(&root, config.as_deref(), overrides.clone()));
+        let outcome = outcome.map(|http| wait(&http, (&running.mounts, &reload), &listening));
         stop::after(outcome, running, listening)
     }
 }
 
 /// Waits for a signal, or for a door that ends by itself.
-fn wait(http: &CancellationToken, mounts: &Arc<Mounts>, listening: &Listening) {
+fn wait(http: &CancellationToken, (mounts, reload): (&Arc<Mounts>, &dyn Fn()), listening: &Listening) {
     let tidy_up = async {
         loop {
             // Without a mount it serves on.
             mounts.all_over().await;
+        }
+    };
+    let reloading = async {
+        loop {
+            listening.hangup.notified().await;
+            reload();
         }
     };
     listening.runtime.block_on(async {
@@ -116,9 +134,42 @@ fn wait(http: &CancellationToken, mounts: &Arc<Mounts>, listening: &Listening) {
             () = listening.end.cancelled() => {}
             () = http.cancelled() => tracing::error!("the HTTP server ended by itself"),
             never = say_alive() => match never {},
+            never = reloading => match never {},
             () = tidy_up => {}
         }
     });
+}
+
+/// Takes up `[auth]` of the settings again, and nothing else of them (contract 5). What cannot be understood leaves everything as it
+/// was: a slip in the file neither opens the door nor locks everybody out.
+fn reload(root: &Root, settings: impl Fn() -> Result<Settings, Failure>) {
+    stop::notify(&[NotifyState::Reloading, NotifyState::monotonic_usec_now().unwrap_or(NotifyState::Reloading)]);
+    match settings() {
+        Ok(settings) => {
+            let is_open = settings.auth == AuthSettings::None;
+            root.server().access().exchange(settings.auth);
+            if is_open {
+                tracing::warn!("the settings were read again: callers need no credentials now");
+            } else {
+                tracing::info!("the settings were read again: other credentials hold from now on");
+            }
+        }
+        Err(failure) => {
+            let told = failure.told(false);
+            tracing::error!("the settings are not taken up, those before hold on: {told}");
+        }
+    }
+    stop::notify(&[NotifyState::Ready]);
+}
+
+/// What `--auth` takes.
+fn auth_type(text: &str) -> Result<AuthType, String> {
+    match text {
+        "none" => Ok(AuthType::None),
+        "apikey" => Ok(AuthType::ApiKey),
+        "perspace" => Ok(AuthType::PerSpace),
+        _ => Err("choose one of `none`, `apikey`, `perspace`".to_owned()),
+    }
 }
 
 /// Tells systemd's watchdog that this process lives, twice as often as it wants to hear. A killed server that hangs in its mount
@@ -163,7 +214,7 @@ impl Doors {
         let ended = http.stop.clone();
         running.http = Some(http);
         running.control = Some(control::listen(&running.mounts, space.vfs.root(), &listening.runtime)?);
-        running.mounts.announce(Some(url.clone()))?;
+        running.mounts.announce(Some(url.clone()), running.root.key())?;
         tell(running, &url)?;
         Ok(ended)
     }

@@ -25,7 +25,7 @@ pub fn program() -> Command {
 /// A copy of the binary, in the same environment.
 pub fn program_at(binary: &Path) -> Command {
     let mut command = Command::new(binary);
-    for name in ["SVC_PORT", "SVC_PUBLIC_URL", "SVC_LOG", "RUST_LOG", "NOTIFY_SOCKET"] {
+    for name in ["SVC_PORT", "SVC_PUBLIC_URL", "SVC_LOG", "RUST_LOG", "NOTIFY_SOCKET", "SVC_API_KEY", "SVC_AUTH_TYPE"] {
         command.env_remove(name);
     }
     command.env("USER", "tester");
@@ -209,8 +209,19 @@ pub fn within<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + '
 /// One HTTP request; status and body.
 #[track_caller]
 pub fn request(url: &str, method: &str, target: &str, body: &str) -> (u16, String) {
+    request_with(url, None, method, target, body)
+}
+
+/// One HTTP request with a key.
+#[track_caller]
+pub fn request_with(url: &str, key: Option<&str>, method: &str, target: &str, body: &str) -> (u16, String) {
     let mut stream = connect(url);
-    write!(stream, "{}", head(url, method, target, body.len())).unwrap();
+    let head = head(url, method, target, body.len());
+    let head = match key {
+        Some(key) => head.replacen("\r\n", &format!("\r\nAuthorization: Bearer {key}\r\n"), 1),
+        None => head,
+    };
+    write!(stream, "{head}").unwrap();
     stream.write_all(body.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -5,6 +5,7 @@
 
 mod bench;
 mod call;
+mod closed;
 mod covering;
 mod fstab;
 mod harness;

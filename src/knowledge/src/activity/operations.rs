@@ -6,7 +6,7 @@ use svcfs_base::{Actor, Door, Fault, Limit, Timestamp, TreePath, VersionId};
 use svcfs_vfs::{Action, Selection, TimelineEvent};
 
 use super::feeds;
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
 pub const AREA: Area =
@@ -76,6 +76,7 @@ impl From<TimelineEvent> for Event {
 
 impl Operation for Timeline {
     const NAME: &'static str = "timeline";
+    const WITHIN: Within = Within::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/timeline")];
     const TOOL: bool = true;
     type Output = Events;
@@ -86,7 +87,12 @@ impl Operation for Timeline {
         });
         let selection = Selection { actor: self.actor, is_removal, below: self.path_prefix };
         let timeline = cx.space.vfs.timeline(&selection, self.offset as usize, self.limit.get())?;
-        Ok(Events { events: timeline.events.into_iter().map(Event::from).collect(), total: timeline.total })
+        let reach = &cx.caller.reach;
+        let told = |event| {
+            let event = Event::from(event);
+            Event { message: reach.of_message(event.message), ..event }
+        };
+        Ok(Events { events: timeline.events.into_iter().map(told).collect(), total: timeline.total })
     }
 }
 

@@ -11,7 +11,7 @@ use svcfs_work::Lane;
 use super::content::Content;
 use super::tree::Node;
 use super::{assets, link, read, tree, write};
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 use crate::usage;
 use renames::{Rename, RenameDir};
 
@@ -60,6 +60,7 @@ fn root() -> &'static str {
 
 impl Operation for Tree {
     const NAME: &'static str = "tree";
+    const WITHIN: Within = Within::Folder("path");
     const HTTP: &'static [Route] = &[Route::get("/tree")];
     const TOOL: bool = true;
     type Output = Vec<Node>;
@@ -134,6 +135,7 @@ pub enum FileType {
 
 impl Operation for Read {
     const NAME: &'static str = "read";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/file")
         .text_of_path("content")
         .or_json("frontmatter")
@@ -197,6 +199,7 @@ pub struct LinkTarget {
 
 impl Operation for Readlink {
     const NAME: &'static str = "readlink";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/readlink").text("target", "text/plain; charset=utf-8")];
     type Output = LinkTarget;
     fn run(self, cx: &Cx<'_>) -> Result<LinkTarget, Fault> {
@@ -249,6 +252,7 @@ impl TryFrom<Settled> for Written {
 
 impl Operation for Write {
     const NAME: &'static str = "write";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] =
         &[Route::put("/file").raw("content").marked_by("application/x-symlink", "symlink").etag()];
     const TOOL: bool = true;
@@ -285,6 +289,7 @@ pub struct Deleted {
 
 impl Operation for Delete {
     const NAME: &'static str = "delete";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::delete("/file")];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
@@ -337,6 +342,7 @@ pub struct BulkWritten {
 
 impl Operation for BulkWrite {
     const NAME: &'static str = "bulk_write";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::post("/bulk")];
     const TOOL: bool = true;
     type Output = BulkWritten;
@@ -387,6 +393,7 @@ fn newline() -> String {
 
 impl Operation for Append {
     const NAME: &'static str = "append";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::post("/file/append").raw("content").etag()];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
@@ -433,6 +440,7 @@ pub struct Uploaded {
 
 impl Operation for UploadAsset {
     const NAME: &'static str = "upload_asset";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::post("/assets").form()];
     const LANE: Lane = Lane::Slow;
     type Output = Uploaded;

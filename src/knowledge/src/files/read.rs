@@ -57,7 +57,8 @@ pub fn with_addresses(cx: &Cx<'_>, path: &TreePath, content: Bytes) -> Result<By
         let Some((start, end)) = brackets(text, link).filter(|(start, _)| *start >= from) else {
             continue;
         };
-        let Some(target) = index.resolve(path, &link.target)? else {
+        let target = index.resolve(path, &link.target)?;
+        let Some(target) = target.filter(|target| cx.caller.reach.covers(&target.path)) else {
             continue;
         };
         written.push_str(&text[from..start]);

@@ -187,6 +187,11 @@ impl Rewriting {
         };
         let view = View::new(cx, moved, links, page);
         if let Some((new, count)) = view.rewritten(old)? {
+            if !cx.caller.reach.covers(page) {
+                // Which page links here is none of the caller's business.
+                let told = "path outside key scope: pages that this key does not reach link here; `update_links` false leaves them";
+                return Err(Fault::new(Kind::Forbidden, told));
+            }
             self.updated_links += count;
             self.pages.push((view.into_place(), file.etag, new));
         }

@@ -12,7 +12,7 @@ use svcfs_work::Lane;
 
 use super::walk::{self, Sibling};
 use super::{Analysis, paths};
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
 /// Entries of a list of the analytics at most.
 pub(super) const MOST_LISTED: usize = 1000;
@@ -57,6 +57,7 @@ pub struct Backlink {
 
 impl Operation for Backlinks {
     const NAME: &'static str = "backlinks";
+    const WITHIN: Within = Within::Rows;
     const HTTP: &'static [Route] = &[Route::get("/backlinks")];
     const TOOL: bool = true;
     type Output = Vec<Backlink>;

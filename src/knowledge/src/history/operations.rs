@@ -6,7 +6,7 @@ use svcfs_base::{Fault, Limit, TreePath};
 use svcfs_vfs::BlameLine;
 
 use crate::files::Content;
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
 pub const AREA: Area = Area {
@@ -34,11 +34,16 @@ pub struct Versions {
 
 impl Operation for Versions {
     const NAME: &'static str = "versions";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/versions")];
     const TOOL: bool = true;
     type Output = Vec<svcfs_vfs::Version>;
     fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
-        super::versions(&cx.space.vfs, cx.caller.door, &self.path)
+        let mut versions = super::versions(&cx.space.vfs, cx.caller.door, &self.path)?;
+        for version in &mut versions {
+            version.message = cx.caller.reach.of_message(std::mem::take(&mut version.message));
+        }
+        Ok(versions)
     }
 }
 
@@ -64,6 +69,7 @@ pub struct OldPage {
 
 impl Operation for Version {
     const NAME: &'static str = "version";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/version").text_of_path("content")];
     type Output = OldPage;
     fn run(self, cx: &Cx<'_>) -> Result<OldPage, Fault> {
@@ -95,6 +101,7 @@ pub struct Difference {
 
 impl Operation for Diff {
     const NAME: &'static str = "diff";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/diff").text("diff", PLAIN)];
     type Output = Difference;
     fn run(self, cx: &Cx<'_>) -> Result<Difference, Fault> {
@@ -114,6 +121,7 @@ pub struct Blame {
 
 impl Operation for Blame {
     const NAME: &'static str = "blame";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/blame")];
     type Output = Vec<BlameLine>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<BlameLine>, Fault> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use svcfs_base::{Actor, Fault, Limit, TreePath};
 
 use super::{Period, day_of, days_between};
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
 pub const AREA: Area = Area { title: "Insight", operations: &[Entry::of::<Velocity>()] };
@@ -77,6 +77,7 @@ pub struct Burst {
 
 impl Operation for Velocity {
     const NAME: &'static str = "velocity";
+    const WITHIN: Within = Within::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/velocity")];
     const TOOL: bool = true;
     type Output = Report;

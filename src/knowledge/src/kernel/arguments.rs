@@ -21,12 +21,11 @@ const PLAIN: [(&str, &str); 9] = [
 /// How a refusal of a path begins, which contract clients look for (gaps.md 2.1).
 const PATH_DENIED: &str = "path denied: ";
 
-/// Reads an operation's inputs; an input may come under one of its other names.
+/// Reads an operation's inputs.
 ///
 /// # Errors
 /// `Invalid`: `<field> is required` when one is missing (contract 7), else the field and what is wrong with it.
-pub(super) fn read<T: DeserializeOwned>(arguments: Value, aliases: &[(&str, &str)]) -> Result<T, Fault> {
-    let arguments = under_own_names(arguments, aliases)?;
+pub(super) fn read<T: DeserializeOwned>(arguments: Value) -> Result<T, Fault> {
     serde_path_to_error::deserialize(arguments).map_err(|error| {
         let (path, said) = (error.path(), error.inner().to_string());
         if let Some(field) = quoted(&said, "missing field `") {
@@ -46,8 +45,11 @@ pub(super) fn read<T: DeserializeOwned>(arguments: Value, aliases: &[(&str, &str
     })
 }
 
-/// The inputs under the names the operation itself uses.
-fn under_own_names(mut arguments: Value, aliases: &[(&str, &str)]) -> Result<Value, Fault> {
+/// The inputs under the names the operation itself uses; one may come under one of its other names.
+///
+/// # Errors
+/// `Invalid` for one that comes under both.
+pub(super) fn under_own_names(mut arguments: Value, aliases: &[(&str, &str)]) -> Result<Value, Fault> {
     let Some(members) = arguments.as_object_mut() else {
         return Ok(arguments);
     };

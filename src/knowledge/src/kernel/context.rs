@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use svcfs_base::{Applied, Caller, ChangeSet, Clock, Fault, Seq, Timestamp};
-use svcfs_config::Settings;
+use svcfs_config::{KeyDigest, Settings};
 use svcfs_index::Index;
 use svcfs_store::Usage;
 use svcfs_vfs::Vfs;
 use svcfs_work::Watermark;
 
+use crate::access::Access;
 use crate::graph::Newest;
 use crate::health;
 
@@ -61,13 +62,21 @@ pub struct Server {
     others: Vec<Arc<Space>>,
     clock: Arc<dyn Clock>,
     settings: Settings,
+    access: Access,
     started: Timestamp,
 }
 
 impl Server {
     /// A server of one space, started now.
     pub fn new(primary: Arc<Space>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
-        Self { primary, others: Vec::new(), started: clock.now(), clock, settings }
+        let access = Access::new(settings.auth.clone(), None);
+        Self { primary, others: Vec::new(), started: clock.now(), clock, settings, access }
+    }
+    /// The same server, whose door is also opened by this key.
+    #[must_use]
+    pub fn opened_by(mut self, key: KeyDigest) -> Self {
+        self.access = Access::new(self.settings.auth.clone(), Some(key));
+        self
     }
     /// The same server with one more space, reached by its name.
     #[must_use]
@@ -90,6 +99,10 @@ impl Server {
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+    /// Who may ask.
+    pub fn access(&self) -> &Access {
+        &self.access
     }
     /// The present moment.
     pub fn now(&self) -> Timestamp {

@@ -13,11 +13,13 @@ mod operation;
 mod route;
 #[cfg(test)]
 mod tests;
+mod within;
 
 pub use context::{Cx, Server, Space};
 pub use inputs::{Field, Inputs, Shape};
 pub use operation::{Answer, Area, Entry, Operation};
 pub use route::{Accepts, Media, Method, Route};
+pub use within::Within;
 
 /// What [`Space::vfs`] answers doors with.
 pub use svcfs_vfs::{EntryKind, Event, EventChange};

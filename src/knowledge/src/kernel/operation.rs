@@ -4,11 +4,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use svcfs_base::{Expect, Fault};
+use svcfs_base::{Expect, Fault, Scope};
 use svcfs_work::Lane;
 
-use super::arguments;
-use super::{Cx, Method, Route};
+use super::{Cx, Method, Route, Within};
+use super::{arguments, within};
 
 /// One thing a caller may ask, whichever door the caller came through.
 ///
@@ -26,6 +26,10 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
     /// Whether a condition (`If-Match`, `if_match`) says something about it: what it changes is one file. A condition on any other
     /// operation that changes something is refused, because a caller who gives one relies on it.
     const CONDITIONAL: bool = false;
+    /// Whether it changes the server and not its pages; needs the scope `admin`.
+    const ADMIN: bool = false;
+    /// How it keeps to the folder that a caller's key is limited to.
+    const WITHIN: Within = Within::Tree;
     /// Other names of inputs, each with the input it means. Every door takes both; agents are shown the other name, because
     /// that is the one they know (gaps.md 4.21).
     const ALIASES: &'static [(&'static str, &'static str)] = &[];
@@ -64,6 +68,10 @@ pub struct Entry {
     pub lane: Lane,
     /// [`Operation::CONDITIONAL`]
     pub is_conditional: bool,
+    /// [`Operation::ADMIN`]
+    pub is_admin: bool,
+    /// [`Operation::WITHIN`]
+    pub within: Within,
     /// [`Operation::ALIASES`]
     pub aliases: &'static [(&'static str, &'static str)],
     /// Schema of the inputs, as one object; nested types go to the generator's definitions.
@@ -86,6 +94,8 @@ impl Entry {
             tool: O::TOOL,
             lane: O::LANE,
             is_conditional: O::CONDITIONAL,
+            is_admin: O::ADMIN,
+            within: O::WITHIN,
             aliases: O::ALIASES,
             input: O::json_schema,
             output: output::<O>,
@@ -102,6 +112,14 @@ impl Entry {
     /// Whether it changes nothing; a tool without a route is taken to write.
     pub fn is_reading(&self) -> bool {
         self.http.first().is_some_and(|route| route.is_reading)
+    }
+    /// The scope its callers need.
+    pub fn needs(&self) -> Scope {
+        match (self.is_admin, self.is_reading()) {
+            (true, _) => Scope::Admin,
+            (false, true) => Scope::Read,
+            (false, false) => Scope::Write,
+        }
     }
     /// The method of its first route; `POST` for a tool without one.
     pub fn method(&self) -> Method {
@@ -120,18 +138,27 @@ fn output<O: Operation>(generator: &mut SchemaGenerator) -> Schema {
 }
 
 fn call<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Value, Fault> {
-    serde_json::to_value(run::<O>(arguments, cx)?).map_err(Fault::internal)
+    told::<O>(&run::<O>(arguments, cx)?, cx)
 }
 
 fn tell<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Answer, Fault> {
     let output = run::<O>(arguments, cx)?;
-    let words = O::words(&output);
-    Ok(Answer { output: serde_json::to_value(output).map_err(Fault::internal)?, words })
+    // Words may tell of what is left out of the output.
+    let words = if cx.caller.reach.folder.is_none() { O::words(&output) } else { None };
+    Ok(Answer { output: told::<O>(&output, cx)?, words })
+}
+
+fn told<O: Operation>(output: &O::Output, cx: &Cx<'_>) -> Result<Value, Fault> {
+    let output = serde_json::to_value(output).map_err(Fault::internal)?;
+    Ok(within::leave_out(&Entry::of::<O>(), output, &cx.caller.reach))
 }
 
 fn run<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<O::Output, Fault> {
-    let operation: O = arguments::read(arguments, O::ALIASES)?;
-    if !O::CONDITIONAL && !Entry::of::<O>().is_reading() && cx.caller.expect != Expect::Any {
+    let entry = Entry::of::<O>();
+    cx.caller.reach.allow(entry.needs(), O::NAME)?;
+    let arguments = arguments::under_own_names(arguments, O::ALIASES)?;
+    let operation: O = arguments::read(within::admit(&entry, arguments, cx)?)?;
+    if !O::CONDITIONAL && !entry.is_reading() && cx.caller.expect != Expect::Any {
         let why = format!(
             "`{}` does not change one single file, so no condition can be held against it; where it takes several files, \
              each of them takes an `if_match` of its own",

@@ -51,8 +51,12 @@ impl Operation for Greet {
 
 const TABLE: &[Entry] = &[Entry::of::<Greet>()];
 
+fn read(arguments: serde_json::Value) -> Result<Greet, Fault> {
+    arguments::under_own_names(arguments, Greet::ALIASES).and_then(arguments::read)
+}
+
 fn refusal(arguments: serde_json::Value) -> Fault {
-    arguments::read::<Greet>(arguments, Greet::ALIASES).err().unwrap()
+    read(arguments).err().unwrap()
 }
 
 #[test]
@@ -94,7 +98,7 @@ fn a_refused_input_names_its_field() {
 
 #[test]
 fn an_input_may_come_under_its_other_name() {
-    let greet: Greet = arguments::read(json!({"page": "a.md"}), Greet::ALIASES).unwrap();
+    let greet: Greet = read(json!({"page": "a.md"})).unwrap();
     assert_eq!(greet.path.as_str(), "a.md");
 }
 

@@ -12,7 +12,7 @@ use svcfs_text::{Heading, headings};
 
 use super::peek::{self, Glance};
 use super::templates;
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
 pub const AREA: Area = Area {
@@ -43,6 +43,7 @@ pub struct Toc {
 
 impl Operation for Toc {
     const NAME: &'static str = "toc";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/toc")];
     type Output = Vec<Heading>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Heading>, Fault> {
@@ -186,6 +187,7 @@ pub struct Peek {
 
 impl Operation for Peek {
     const NAME: &'static str = "peek";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/peek")];
     const TOOL: bool = true;
     type Output = Glance;
@@ -229,6 +231,7 @@ pub struct SectionText {
 
 impl Operation for Section {
     const NAME: &'static str = "section";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/section")];
     const TOOL: bool = true;
     type Output = SectionText;
@@ -284,6 +287,7 @@ pub struct Issues {
 
 impl Operation for Lint {
     const NAME: &'static str = "lint";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::post("/lint").reading()];
     const TOOL: bool = true;
     type Output = Issues;

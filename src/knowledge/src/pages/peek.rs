@@ -53,12 +53,16 @@ pub fn glance(cx: &Cx<'_>, path: TreePath) -> Result<Glance, Fault> {
     let (mut paths, mut targets) = (BTreeSet::new(), BTreeSet::new());
     for link in page.links {
         match files::target_of(cx, index, &path, &link)? {
-            Some(target) if target.is_page() && paths.insert(target.clone()) => links_out.push(target),
+            // Where links lead that lead elsewhere is not told to a key that is limited to a folder.
+            Some(target) if target.is_page() && cx.caller.reach.covers(&target) && paths.insert(target.clone()) => {
+                links_out.push(target);
+            }
             None if targets.insert(link.target.clone()) => links_broken.push(link.target),
             Some(_) | None => {}
         }
     }
-    let links_in = index.backlinks(&path, usize::MAX)?.into_iter().map(|backlink| backlink.path).collect();
+    let links_in = index.backlinks(&path, usize::MAX)?.into_iter().map(|backlink| backlink.path);
+    let links_in = links_in.filter(|path| cx.caller.reach.covers(path)).collect();
     Ok(Glance {
         title: page.title,
         snippet: page.excerpt,

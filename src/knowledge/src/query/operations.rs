@@ -8,7 +8,7 @@ use svcfs_index::{Answer, AnswerLimit};
 
 use super::render::{Style, rendered};
 use super::{Window, answer};
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
 pub const AREA: Area = Area { title: "Queries", operations: &[Entry::of::<Query>(), Entry::of::<Aggregate>()] };
@@ -171,6 +171,7 @@ pub struct Aggregate {
 
 impl Operation for Aggregate {
     const NAME: &'static str = "aggregate";
+    const WITHIN: Within = Within::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/query/aggregate")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("group_by", "group"), ("calculate", "calc")];

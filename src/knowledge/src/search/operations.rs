@@ -9,7 +9,7 @@ use svcfs_base::{Fault, Kind, Timestamp, TreePath};
 use svcfs_index::{AnswerLimit, Condition, Hit, MetaQuery, MetaRow, SearchQuery, SortKey};
 
 use super::{suggest, words};
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 use crate::usage;
 
 /// The operations of this area.
@@ -79,6 +79,7 @@ pub struct Found {
 
 impl Operation for Search {
     const NAME: &'static str = "search";
+    const WITHIN: Within = Within::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/search")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
@@ -159,6 +160,7 @@ pub struct Trust {
 
 impl Operation for SearchVerified {
     const NAME: &'static str = "search_verified";
+    const WITHIN: Within = Within::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/search/verified")];
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
     type Output = Vec<FoundVerified>;
@@ -277,6 +279,7 @@ pub struct FoundMeta {
 
 impl Operation for QueryMeta {
     const NAME: &'static str = "query_meta";
+    const WITHIN: Within = Within::Rows;
     const HTTP: &'static [Route] = &[Route::get("/meta")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("filters", "where")];

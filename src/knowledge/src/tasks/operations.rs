@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, Limit, TreePath};
 
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
 pub const AREA: Area = Area { title: "Tasks", operations: &[Entry::of::<Eligible>()] };
@@ -47,6 +47,7 @@ pub struct Task {
 
 impl Operation for Eligible {
     const NAME: &'static str = "eligible";
+    const WITHIN: Within = Within::Folder("path_prefix");
     const HTTP: &'static [Route] = &[Route::get("/eligible")];
     const TOOL: bool = true;
     type Output = Tasks;

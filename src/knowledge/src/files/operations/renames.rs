@@ -6,7 +6,7 @@ use serde_json::json;
 use svcfs_base::{ETag, Expect, Fault, TreePath};
 
 use crate::files::rename::{self, Renamed, RenamedDirectory};
-use crate::kernel::{Cx, Operation, Route};
+use crate::kernel::{Cx, Operation, Route, Within};
 
 /// Give a file another name, and links to it the new one
 ///
@@ -34,6 +34,7 @@ fn yes() -> bool {
 
 impl Operation for Rename {
     const NAME: &'static str = "rename";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::post("/rename").query(&["update_links"]).etag()];
     const TOOL: bool = true;
     const CONDITIONAL: bool = true;
@@ -67,6 +68,7 @@ pub struct RenameDir {
 
 impl Operation for RenameDir {
     const NAME: &'static str = "rename_dir";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::post("/rename-dir")];
     type Output = RenamedDirectory;
     fn run(self, cx: &Cx<'_>) -> Result<RenamedDirectory, Fault> {

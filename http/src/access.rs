@@ -1,0 +1,52 @@
+//! The page that shows what every request needs, made from the operations and the special pages themselves.
+
+use svcfs_knowledge::CATALOGUE;
+use svcfs_knowledge::kernel::{Entry, Within};
+
+use crate::specials::{Place, SPECIAL, Special};
+
+const HEAD: &str = "\
+# Who may do what
+
+Made by `cargo run -p xtask -- generate` from the operations themselves; a test walks every line of it with every kind of credentials.
+
+With `auth.type = \"none\"` everybody may do everything. Else a caller sends `Authorization: Bearer KEY`, on every door and every route but those
+that need nothing, and gets 401 when the key is missing, unknown or another space's. What a key allows is its scope (`read` below `write` below
+`admin`): what needs more is answered 403. The one key of `apikey` is an `admin`; `svcfs token create` makes keys of all scopes for `perspace`.
+
+A key may be limited to a folder. It then reads, finds, lists and changes what lies there and nothing else, by whatever link or rename;
+what cannot be answered from one folder alone is refused. Messages of commits, which may name other files, are left out.
+
+";
+
+/// The text of `docs/access.md`; ends with a newline.
+pub fn page() -> String {
+    let mut text = HEAD.to_owned();
+    text.push_str("| operation | routes below `/api/svc` and `/api/svc/{space}` | scope | with a key of a folder |\n");
+    text.push_str("| --- | --- | --- | --- |\n");
+    CATALOGUE.iter().flat_map(|area| area.operations).for_each(|entry| text.push_str(&line(entry)));
+    text.push_str("\n| other pages | scope |\n| --- | --- |\n");
+    SPECIAL.iter().for_each(|special| text.push_str(&special_line(special)));
+    text.push_str(
+        "\n`/mcp` asks for a key that may read; each tool is the operation of its name, and needs what that needs.\n",
+    );
+    text
+}
+
+fn line(entry: &Entry) -> String {
+    let routes: Vec<String> =
+        entry.http.iter().map(|route| format!("`{} {}`", route.method.name(), route.path)).collect();
+    let routes = if routes.is_empty() { "for agents only".to_owned() } else { routes.join(", ") };
+    let within = match entry.within {
+        Within::Tree => "refused".to_owned(),
+        Within::Paths => "every path must lie there".to_owned(),
+        Within::Folder(input) => format!("`{input}` must lie there, and is that folder when absent"),
+        Within::Rows => "only what lies there".to_owned(),
+    };
+    format!("| `{}` | {routes} | {} | {within} |\n", entry.name, entry.needs())
+}
+
+fn special_line(special: &Special) -> String {
+    let prefix = if special.place == Place::Space { "/api/svc" } else { "" };
+    format!("| `{} {prefix}{}` | {} |\n", special.method().name(), special.path, special.guard().name())
+}

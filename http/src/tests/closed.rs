@@ -1,0 +1,150 @@
+//! Closed doors: every route, with every kind of credentials.
+
+use http::StatusCode;
+use serde_json::json;
+use svcfs_base::Scope;
+use svcfs_knowledge::CATALOGUE;
+use svcfs_knowledge::access::Guard;
+use svcfs_knowledge::kernel::{Entry, Route, Within};
+
+use super::connections::Listening;
+use super::server::{Answer, TestServer};
+use crate::specials::{Place, SPECIAL};
+
+const ONE_KEY: &str = "[auth]\ntype = \"apikey\"\napi_key = \"full\"\n";
+
+const KEYS: &str = r#"
+[auth]
+type = "perspace"
+[[auth.api_keys]]
+key = "full"
+[[auth.api_keys]]
+key = "reader"
+scope = "read"
+[[auth.api_keys]]
+key = "writer"
+actor = "agent:scribe"
+scope = "write"
+space = "default"
+[[auth.api_keys]]
+key = "elsewhere"
+space = "other"
+[[auth.api_keys]]
+key = "folder"
+prefix = "docs/"
+scope = "write"
+"#;
+
+/// A request that reaches whatever stands behind the door, with the statuses of a closed one.
+async fn status(server: &TestServer, line: &str, token: Option<&str>) -> u16 {
+    let bearer = token.map(|token| format!("Bearer {token}"));
+    let headers: Vec<(&str, &str)> = bearer.iter().map(|bearer| ("Authorization", bearer.as_str())).collect();
+    server.send(line, &headers, "{}").await.status().as_u16()
+}
+
+fn lines() -> impl Iterator<Item = (&'static Entry, String)> {
+    let entries = CATALOGUE.iter().flat_map(|area| area.operations);
+    entries.flat_map(|entry| entry.http.iter().map(move |route| (entry, line(route))))
+}
+
+fn line(route: &Route) -> String {
+    let path: String =
+        route.path.split(['{', '}']).enumerate().map(|(at, part)| if at % 2 == 0 { part } else { "x" }).collect();
+    format!("{} /api/svc{path}", route.method.name())
+}
+
+#[tokio::test]
+async fn every_operation_asks_for_what_the_table_says_whatever_the_mode_and_the_credentials() {
+    let open = TestServer::new();
+    let one_key = TestServer::of(CATALOGUE, ONE_KEY);
+    let keys = TestServer::of(CATALOGUE, KEYS);
+    for (entry, line) in lines() {
+        for token in [None, Some("anything")] {
+            let status = status(&open, &line, token).await;
+            assert!(!matches!(status, 401 | 403), "{line} without authentication: {status}");
+        }
+        for closed in [&one_key, &keys] {
+            for token in [None, Some("wrong"), Some("")] {
+                assert_eq!(status(closed, &line, token).await, 401, "{line} with {token:?}");
+            }
+            let status = status(closed, &line, Some("full")).await;
+            assert!(!matches!(status, 401 | 403), "{line} with the right key: {status}");
+        }
+        assert_eq!(status(&keys, &line, Some("elsewhere")).await, 401, "{line} with a key of another space");
+        for (token, scope) in [("reader", Scope::Read), ("writer", Scope::Write)] {
+            let is_refused = status(&keys, &line, Some(token)).await == 403;
+            assert_eq!(is_refused, entry.needs() > scope, "{line} with {token}");
+        }
+        if entry.within == Within::Tree {
+            let status = status(&keys, &line, Some("folder")).await;
+            assert_eq!(status, 403, "{line} with the key of a folder");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_special_page_asks_for_what_the_table_says() {
+    let keys = TestServer::of(CATALOGUE, KEYS);
+    for special in SPECIAL.iter().filter(|special| special.place != Place::Elsewhere) {
+        let prefix = if special.place == Place::Space { "/api/svc" } else { "" };
+        let path = special.path.replace("{*file}", "index.html").replace("{*path}", "a.md");
+        let line = format!("GET {prefix}{path}");
+        let (none, reader) = (status(&keys, &line, None).await, status(&keys, &line, Some("reader")).await);
+        assert_eq!(none == 401, special.guard() != Guard::Open, "{line} without credentials: {none}");
+        assert!(!matches!(reader, 401 | 403), "{line} with a reading key: {reader}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_are_asked_for_credentials_as_everybody_else() {
+    let door = Listening::on(TestServer::of(CATALOGUE, KEYS)).await;
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "svc_write", "arguments": { "path": "a.md", "content": "# A\n", "actor": "somebody" } } });
+    let plain = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
+    assert_eq!(door.post("/mcp", &plain, &body).await.0, 401);
+    let with = |token: &'static str| [plain[0], plain[1], ("Authorization", token)];
+    assert_eq!(door.post("/mcp", &with("Bearer wrong"), &body).await.0, 401);
+    assert_eq!(door.post("/mcp", &with("Basic cmVhZGVyOg=="), &body).await.0, 401);
+    let (_, refused) = door.post("/mcp", &with("Bearer reader"), &body).await;
+    assert_eq!(refused["result"]["isError"], true, "{refused}");
+    let (_, elsewhere) = door.post("/mcp", &with("Bearer elsewhere"), &body).await;
+    assert_eq!(elsewhere["result"]["isError"], true, "{elsewhere}");
+    let (_, written) = door.post("/mcp", &with("Bearer writer"), &body).await;
+    assert_eq!(written["result"]["isError"], false, "{written}");
+    let read = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": "svc://file/a.md" } });
+    let (_, kept) = door.post("/mcp", &with("Bearer folder"), &read).await;
+    assert!(kept["error"]["message"].as_str().is_some_and(|told| told.contains("key scope")), "{kept}");
+    assert!(door.stopped().await);
+}
+
+async fn with(server: &TestServer, token: &str, line: &str, body: &str) -> Answer {
+    server.ask(line, &[("Authorization", &format!("bearer  {token}"))], body.to_owned()).await
+}
+
+#[tokio::test]
+async fn a_change_is_signed_by_the_owner_of_the_key() {
+    let server = TestServer::of(CATALOGUE, KEYS);
+    let headers = [("Authorization", "Bearer writer"), ("X-Actor", "mallory")];
+    let written = server.ask("PUT /api/svc/file?path=docs/a.md", &headers, "# A\n").await;
+    assert_eq!(written.status, 200, "{}", written.text());
+    let versions = with(&server, "reader", "GET /api/svc/versions?path=docs/a.md", "").await;
+    assert_eq!(versions.json()[0]["author"], "agent:scribe");
+    let denied = server.ask("PUT /api/svc/file?path=docs/b.md", &[("Authorization", "Bearer reader")], "# B\n").await;
+    assert_eq!(denied.error(403), "read-only token cannot perform `PUT`, which needs the scope `write`");
+}
+
+#[tokio::test]
+async fn whoever_is_refused_is_told_how_to_ask_and_nothing_else() {
+    let server = TestServer::of(CATALOGUE, ONE_KEY);
+    let refused = server.get("/api/svc/tree").await;
+    assert_eq!(refused.error(401), "missing bearer token");
+    assert_eq!(refused.header("www-authenticate"), "Bearer realm=\"svcfs\"");
+    let answer = |space: &'static str| {
+        let server = &server;
+        async move { server.ask("GET /api/svc/tree", &[("X-Svc-Space", space)], "").await.error(401) }
+    };
+    assert_eq!(answer("other").await, answer("no-such-space").await, "a stranger learns which spaces there are");
+    let twice = [("Authorization", "Bearer wrong"), ("Authorization", "Bearer full")];
+    assert_eq!(server.ask("GET /api/svc/tree", &twice, "").await.status, 401);
+    assert!(server.ask("OPTIONS /api/svc/tree", &[], "").await.is_empty(StatusCode::NO_CONTENT));
+}

@@ -1,0 +1,206 @@
+//! Changes to `.svc/config.toml` that leave comments, order and everything else as they are.
+
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
+
+use crate::KeyDigest;
+use crate::sections::auth::{ApiKey, Secret};
+
+/// A key that is to be written down, without the key itself.
+#[derive(Debug)]
+pub struct NewKey<'a> {
+    /// Which key.
+    pub digest: KeyDigest,
+    /// The only space it opens.
+    pub space: Option<&'a str>,
+    /// Whose it is.
+    pub actor: &'a str,
+    /// What it allows.
+    pub scope: svcfs_base::Scope,
+    /// The folder it is limited to.
+    pub prefix: Option<&'a str>,
+}
+
+/// A key as it stands in the file.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct WrittenKey {
+    /// The first 12 hexadecimal digits of its digest.
+    pub id: String,
+    /// The only space it opens.
+    pub space: Option<String>,
+    /// Whose it is.
+    pub actor: Option<String>,
+    /// What it allows.
+    pub scope: svcfs_base::Scope,
+    /// The folder it is limited to.
+    pub prefix: Option<String>,
+}
+
+/// Digits of a digest by which a key is named.
+const ID_BYTES: usize = 6;
+
+/// Why a file is not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// It is not TOML.
+    #[error("the configuration is not valid TOML: {0}")]
+    NotToml(#[from] toml_edit::TomlError),
+    /// What stands there cannot be added to.
+    #[error("`{0}` in the configuration is not what it should be; `svcfs serve` tells what is wrong with it")]
+    Unexpected(&'static str),
+    /// Another way of telling callers is in use.
+    #[error(
+        "`auth.type` is `{0}`: keys of their own are for `perspace`; change `auth.type` first, which ends what is in use now"
+    )]
+    OtherType(String),
+    /// Without it nobody could be told any more.
+    #[error("this is the last key: make another first, or set `auth.type` to \"none\", which lets everybody in")]
+    LastKey,
+}
+
+/// The name of a key in lists.
+#[must_use]
+pub fn id_of(digest: &KeyDigest) -> String {
+    digest.short(ID_BYTES)
+}
+
+/// The text with one more key, and with `auth.type = "perspace"` where there was no authentication.
+///
+/// # Errors
+/// `OtherType` where there is another one; `NotToml`.
+pub fn add_key(text: &str, key: &NewKey<'_>) -> Result<String, EditError> {
+    let mut document: DocumentMut = text.parse()?;
+    // A file of nothing but comments is all that follows its last key, and what is added would come before it.
+    let comments =
+        if document.is_empty() { document.trailing().as_str().unwrap_or_default().to_owned() } else { String::new() };
+    if !comments.is_empty() {
+        document.set_trailing("");
+    }
+    let auth = document.entry("auth").or_insert_with(|| Item::Table(Table::new()));
+    let auth = auth.as_table_mut().ok_or(EditError::Unexpected("auth"))?;
+    match auth.get("type").and_then(Item::as_str) {
+        None | Some("none") => auth["type"] = value("perspace"),
+        Some("perspace") => {}
+        Some(other) => return Err(EditError::OtherType(other.to_owned())),
+    }
+    let keys = auth.entry("api_keys").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+    let keys = keys.as_array_of_tables_mut().ok_or(EditError::Unexpected("auth.api_keys"))?;
+    let mut written = Table::new();
+    written["key"] = value(key.digest.written());
+    if let Some(space) = key.space {
+        written["space"] = value(space);
+    }
+    written["actor"] = value(key.actor);
+    written["scope"] = value(key.scope.name());
+    if let Some(prefix) = key.prefix {
+        written["prefix"] = value(prefix);
+    }
+    keys.push(written);
+    let between = if comments.is_empty() { "" } else { "\n" };
+    Ok(format!("{comments}{between}{document}"))
+}
+
+/// The keys in the text, in their order.
+///
+/// # Errors
+/// `NotToml`, and `Unexpected` for a key that cannot be understood.
+pub fn keys(text: &str) -> Result<Vec<WrittenKey>, EditError> {
+    let document: DocumentMut = text.parse()?;
+    let keys = document.get("auth").and_then(|auth| auth.get("api_keys"));
+    let Some(keys) = keys.and_then(Item::as_array_of_tables) else { return Ok(Vec::new()) };
+    keys.iter().map(|key| understood(key).ok_or(EditError::Unexpected("auth.api_keys"))).collect()
+}
+
+fn understood(key: &Table) -> Option<WrittenKey> {
+    let ApiKey { key: Secret(text), space, actor, scope, prefix } = toml::from_str(&key.to_string()).ok()?;
+    let id = id_of(&KeyDigest::parse(&text).ok()?);
+    Some(WrittenKey { id, space, actor, scope, prefix })
+}
+
+/// The text without the keys whose id begins with `id`, and which these were.
+///
+/// # Errors
+/// `LastKey` when none would be left: a server that runs would refuse such settings, and go on with those in which the key is good.
+/// `NotToml`, and `Unexpected` for a key that cannot be understood.
+pub fn remove_keys(text: &str, id: &str) -> Result<(String, Vec<WrittenKey>), EditError> {
+    let mut document: DocumentMut = text.parse()?;
+    let keys = document.get_mut("auth").and_then(|auth| auth.get_mut("api_keys"));
+    let Some(keys) = keys.and_then(Item::as_array_of_tables_mut) else { return Ok((text.to_owned(), Vec::new())) };
+    let mut removed = Vec::new();
+    for index in (0..keys.len()).rev() {
+        let key = keys.get(index).and_then(understood).ok_or(EditError::Unexpected("auth.api_keys"))?;
+        if key.id.starts_with(id) {
+            keys.remove(index);
+            removed.push(key);
+        }
+    }
+    if keys.is_empty() && !removed.is_empty() {
+        return Err(EditError::LastKey);
+    }
+    Ok((document.to_string(), removed))
+}
+
+#[cfg(test)]
+mod tests {
+    use svcfs_base::Scope;
+
+    use super::*;
+    use crate::{AuthSettings, Config, Overrides, Settings};
+
+    fn new(key: &str) -> NewKey<'_> {
+        NewKey {
+            digest: KeyDigest::of(key),
+            space: Some("team"),
+            actor: "ann",
+            scope: Scope::Write,
+            prefix: Some("docs/"),
+        }
+    }
+
+    #[test]
+    fn a_key_is_added_and_the_rest_of_the_file_stays_as_it_was() {
+        let before = "# ours\n[server]\nport = 4000 # not 3333\n";
+        let after = add_key(before, &new("first")).unwrap();
+        assert!(after.starts_with(before), "{after}");
+        let after = add_key(&after, &new("second")).unwrap();
+        assert!(!after.contains("first") && !after.contains("second"), "no key stands there in clear: {after}");
+        let settings = Settings::resolve(Config::parse(&after, &|_| None), Overrides::default()).unwrap();
+        let AuthSettings::PerSpace(keys) = settings.auth else { panic!("{:?}", settings.auth) };
+        assert_eq!(
+            keys.iter().map(|key| key.digest).collect::<Vec<_>>(),
+            [KeyDigest::of("first"), KeyDigest::of("second")]
+        );
+        assert_eq!(keys[0].reach.folder.as_ref().map(ToString::to_string).as_deref(), Some("docs"));
+    }
+
+    #[test]
+    fn a_key_comes_behind_the_comments_of_a_file_that_has_nothing_else() {
+        let before = crate::templates::CONFIG.content;
+        let after = add_key(before, &new("first")).unwrap();
+        assert!(after.starts_with(before), "{after}");
+        assert_eq!(keys(&after).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn keys_are_listed_by_ids_and_revoked_by_them() {
+        let text = add_key(&add_key("", &new("first")).unwrap(), &new("second")).unwrap();
+        let listed = keys(&text).unwrap();
+        assert_eq!(listed.len(), 2);
+        assert_eq!(listed[0].id, id_of(&KeyDigest::of("first")));
+        let (text, removed) = remove_keys(&text, &listed[0].id).unwrap();
+        assert_eq!((removed.len(), keys(&text).unwrap()), (1, vec![listed[1].clone()]));
+        assert_eq!(remove_keys(&text, "ffffffffffff").unwrap().1, []);
+    }
+
+    #[test]
+    fn the_last_key_is_not_revoked_because_a_running_server_would_not_take_that_up() {
+        let text = add_key("", &new("only")).unwrap();
+        let refused = remove_keys(&text, "").unwrap_err();
+        assert!(refused.to_string().contains("last key"), "{refused}");
+    }
+
+    #[test]
+    fn a_file_with_another_way_of_telling_callers_is_left_alone() {
+        let refused = add_key("[auth]\ntype = \"apikey\"\n", &new("x")).unwrap_err();
+        assert!(refused.to_string().contains("apikey"), "{refused}");
+    }
+}

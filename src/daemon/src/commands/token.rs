@@ -1,0 +1,252 @@
+//! `svcfs token`
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use svcfs_base::{Scope, TreePath};
+use svcfs_config::edit::{self, EditError, NewKey, WrittenKey};
+use svcfs_config::{KeyDigest, templates};
+
+use crate::failure::{Exit, Failure};
+use crate::root::must_be_initialised;
+use crate::table::table;
+use crate::{credentials, output, presence};
+
+const EXAMPLES: &str = "\
+Examples:
+  svcfs token create --scope write --actor agent:scribe   a key that reads and writes
+  svcfs token create --prefix docs --actor reviewer       one that reads the folder docs only
+  svcfs token list                                        who has keys, not the keys
+  svcfs token revoke 3f9a1c                               the key whose id begins so
+
+The first key closes the door: without one nobody is answered any more, but those who can read the
+server's own files (svcfs call, query and the like on this machine). A server that runs takes up
+each change at once.";
+
+/// Make, list and revoke the keys that callers send as `Authorization: Bearer KEY`
+///
+/// Keys stand in `.svc/config.toml` of the root as SHA-256 digests, below `[[auth.api_keys]]`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Token {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Create(Create),
+    List(List),
+    Revoke(Revoke),
+}
+
+/// Make a key, and print it: this once
+#[derive(Debug, Args)]
+struct Create {
+    #[command(flatten)]
+    of: Of,
+    /// What it allows
+    #[arg(long, value_enum, default_value_t = Allowed::Read)]
+    scope: Allowed,
+    /// Name its changes are attributed to [default: the scope and `-token`]
+    #[arg(long, value_name = "NAME")]
+    actor: Option<String>,
+    /// The only space it opens; all of them when absent
+    #[arg(long, value_name = "NAME")]
+    space: Option<String>,
+    /// The folder beyond which it shows and changes nothing; the whole tree when absent
+    #[arg(long, value_name = "FOLDER")]
+    prefix: Option<String>,
+}
+
+/// List the keys: who has one, and what each allows
+#[derive(Debug, Args)]
+struct List {
+    #[command(flatten)]
+    of: Of,
+}
+
+/// Revoke a key
+#[derive(Debug, Args)]
+struct Revoke {
+    #[command(flatten)]
+    of: Of,
+    /// The beginning of its id, as `svcfs token list` shows it (at least 6 digits), or the key itself
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+#[derive(Debug, Args)]
+struct Of {
+    /// Directory of the knowledge base
+    #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
+    root: PathBuf,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Allowed {
+    /// Read, search and ask
+    Read,
+    /// Also change pages
+    Write,
+    /// Also change the server
+    Admin,
+}
+
+impl Allowed {
+    const fn scope(self) -> Scope {
+        match self {
+            Self::Read => Scope::Read,
+            Self::Write => Scope::Write,
+            Self::Admin => Scope::Admin,
+        }
+    }
+    /// What its keys begin with, so that one that turns up somewhere is known for what it is.
+    const fn lead(self) -> &'static str {
+        match self {
+            Self::Read => "svc_ro_",
+            Self::Write => "svc_rw_",
+            Self::Admin => "svc_adm_",
+        }
+    }
+}
+
+/// Fewest digits by which a key is revoked, so that a slip does not revoke several.
+const FEWEST_DIGITS: usize = 6;
+
+impl Token {
+    /// Does what is asked.
+    ///
+    /// # Errors
+    /// `Refused` where there is no root, or its settings cannot take a key.
+    pub fn run(self) -> Result<(), Failure> {
+        match self.what {
+            What::Create(create) => create.run(),
+            What::List(list) => list.run(),
+            What::Revoke(revoke) => revoke.run(),
+        }
+    }
+}
+
+impl Create {
+    fn run(self) -> Result<(), Failure> {
+        let Self { of: Of { root, json }, scope, actor, space, prefix } = self;
+        must_be_initialised(&root)?;
+        if let Some(prefix) = &prefix {
+            TreePath::parse(prefix).map_err(|fault| Failure::new(Exit::Usage, fault))?;
+        }
+        let key = credentials::fresh(scope.lead())?;
+        let digest = KeyDigest::of(&key);
+        let actor = actor.unwrap_or_else(|| format!("{}-token", scope.scope()));
+        let new =
+            NewKey { digest, space: space.as_deref(), actor: &actor, scope: scope.scope(), prefix: prefix.as_deref() };
+        change(&root, |text| edit::add_key(text, &new).map(|text| (text, ())))?;
+        let told = tell_server(&root);
+        if json {
+            return output::json(
+                &json!({ "id": edit::id_of(&digest), "key": key, "actor": actor, "scope": scope.scope() }),
+            );
+        }
+        output::complain(&format!(
+            "svcfs: key {} of {actor} for {}, told this once: it is not kept.{told}",
+            edit::id_of(&digest),
+            scope.scope()
+        ));
+        output::say(&key)
+    }
+}
+
+impl List {
+    fn run(self) -> Result<(), Failure> {
+        let Of { root, json } = self.of;
+        must_be_initialised(&root)?;
+        let keys = edit::keys(&read(&root)?).map_err(refused)?;
+        if json {
+            return output::json(&keys);
+        }
+        if keys.is_empty() {
+            output::complain("svcfs: there are no keys; `svcfs token create` makes one");
+            return Ok(());
+        }
+        let rows = Value::from_iter(keys.iter().map(row));
+        output::say(&table(&rows).unwrap_or_default())
+    }
+}
+
+fn row(key: &WrittenKey) -> Value {
+    let WrittenKey { id, space, actor, scope, prefix } = key;
+    json!({ "id": id, "actor": actor, "scope": scope, "space": space, "prefix": prefix })
+}
+
+impl Revoke {
+    fn run(self) -> Result<(), Failure> {
+        let Self { of: Of { root, json }, id } = self;
+        must_be_initialised(&root)?;
+        let is_key = id.starts_with("svc_");
+        let id = if is_key { edit::id_of(&KeyDigest::of(&id)) } else { id.to_ascii_lowercase() };
+        if id.len() < FEWEST_DIGITS {
+            let told = format!("`{id}` is too short: give at least {FEWEST_DIGITS} digits of the id");
+            return Err(Failure::saying(Exit::Usage, told));
+        }
+        let removed = change(&root, |text| {
+            let (text, removed) = edit::remove_keys(text, &id)?;
+            Ok((text, removed))
+        })?;
+        if removed.is_empty() {
+            let told = format!("no key has an id that begins with `{id}`; `svcfs token list` shows them");
+            return Err(Failure::saying(Exit::Refused, told));
+        }
+        let told = tell_server(&root);
+        if json {
+            return output::json(&removed);
+        }
+        let ids: Vec<&str> = removed.iter().map(|key| key.id.as_str()).collect();
+        output::say(&format!("revoked {}.{told}", ids.join(", ")))
+    }
+}
+
+fn read(root: &Path) -> Result<String, Failure> {
+    let path = root.join(templates::CONFIG.path);
+    match fs::read_to_string(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        outcome => Ok(outcome.with_context(|| format!("cannot read `{}`", path.display()))?),
+    }
+}
+
+/// Changes the root's settings: whole or not at all, with the permissions they had.
+#[expect(clippy::disallowed_methods, reason = "the settings, which no door shows and only their owner changes")]
+fn change<T>(root: &Path, edit: impl FnOnce(&str) -> Result<(String, T), EditError>) -> Result<T, Failure> {
+    let path = root.join(templates::CONFIG.path);
+    let (text, answer) = edit(&read(root)?).map_err(refused)?;
+    let fresh = path.with_extension("toml.tmp");
+    let written = || {
+        let mut file = File::create(&fresh)?;
+        if let Ok(there) = fs::metadata(&path) {
+            file.set_permissions(there.permissions())?;
+        }
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&fresh, &path)
+    };
+    written().with_context(|| format!("cannot write `{}`", path.display()))?;
+    Ok(answer)
+}
+
+fn refused(error: EditError) -> Failure {
+    Failure::new(Exit::Refused, error)
+}
+
+/// Lets the server of the root, if there is one, read its settings again.
+fn tell_server(root: &Path) -> String {
+    match presence::reload(root) {
+        Some(pid) => format!(" The server (process {pid}) takes it up now."),
+        None => String::new(),
+    }
+}

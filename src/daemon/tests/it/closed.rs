@@ -1,0 +1,110 @@
+//! A closed door: keys, who makes them, and who comes in without one.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::harness::{Place, Running, eventually, json_of, program, refusal, request_with, svcfs};
+
+/// A key that `svcfs token create` made.
+fn make(place: &Place, flags: &[&str]) -> (String, String) {
+    let made = json_of(&[&["token", "create", "--json", "--root", &place.at("kb")], flags].concat());
+    let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    (text("key"), text("id"))
+}
+
+/// Status of reading a page, with a key or without.
+fn reading(server: &Running, key: Option<&str>) -> u16 {
+    request_with(server.url(), key, "GET", "/api/svc/file?path=index.md", "").0
+}
+
+#[test]
+fn the_first_key_closes_the_door_of_a_running_server_and_a_revoked_one_opens_it_no_more() {
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &[]);
+    assert_eq!(reading(&server, None), 200, "{}", server.errors());
+    let (reader, id) = make(&place, &["--actor", "ann"]);
+    eventually("the door is closed", || reading(&server, None) == 401);
+    assert_eq!(reading(&server, Some(&reader)), 200);
+    let (writer, _) = make(&place, &["--scope", "write", "--actor", "agent:scribe"]);
+    eventually("the second key is known", || reading(&server, Some(&writer)) == 200);
+    let put = |key: &str| request_with(server.url(), Some(key), "PUT", "/api/svc/file?path=a.md", "# A\n").0;
+    assert_eq!((put(&reader), put(&writer)), (403, 200));
+    assert!(!place.read("kb/.svc/config.toml").contains(&reader), "the key is kept in clear");
+
+    let listed = json_of(&["token", "list", "--json", "--root", &place.at("kb")]);
+    assert_eq!(listed[0], json!({ "id": id, "space": null, "actor": "ann", "scope": "read", "prefix": null }));
+    svcfs(&["token", "revoke", &id, "--root", &place.at("kb")]).assert().success();
+    eventually("the key is forgotten", || reading(&server, Some(&reader)) == 401);
+    assert_eq!(reading(&server, Some(&writer)), 200);
+    let log = server.stop();
+    assert!(!log.contains(&reader) && !log.contains(&writer), "a key is in the log: {log}");
+    assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "a.md"]), "agent:scribe");
+}
+
+#[test]
+fn whoever_can_read_the_servers_files_asks_without_a_key_and_others_with_theirs() {
+    let place = Place::with_root();
+    let (key, _) = make(&place, &["--prefix", "docs"]);
+    let server = Running::serve(&place.at("kb"), &[]);
+    let own = std::fs::metadata(place.path("kb/.svc/state/server.key")).unwrap();
+    assert_eq!(own.permissions().mode() & 0o777, 0o600);
+    let tree: Value = json_of(&["call", "tree", "--json", "--root", &place.at("kb")]);
+    assert!(tree.to_string().contains("index.md"), "{tree}");
+    let told = refusal(&["call", "tree", "--url", server.url()], 3);
+    assert!(told.contains("missing bearer token"), "{told}");
+    let mut asked = program();
+    asked.env("SVC_API_KEY", &key).args(["call", "read", "path=index.md", "--url", server.url()]);
+    let asked = asked.output().unwrap();
+    assert_eq!(asked.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&asked.stderr).contains("path outside key scope"));
+    place.write("key", &key);
+    std::fs::set_permissions(place.path("key"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let file = place.at("key");
+    svcfs(&["call", "write", "path=docs/a.md", "content=# A", "--url", server.url(), "--token-file", &file])
+        .assert()
+        .code(3);
+    server.stop();
+    assert!(!place.has("kb/.svc/state/server.key"));
+}
+
+#[test]
+fn settings_with_a_slip_leave_the_door_as_it_was_at_sighup_and_closed_at_the_start() {
+    let place = Place::with_root();
+    let (key, _) = make(&place, &[]);
+    let server = Running::serve(&place.at("kb"), &[]);
+    let good = place.read("kb/.svc/config.toml");
+    place.write("kb/.svc/config.toml", "[auth]\ntype = \"apikey\"\napi_key = \"${NOT_SET}\"\n");
+    server.signal(Signal::HUP);
+    eventually("the slip is told", || server.errors().contains("auth.api_key"));
+    assert_eq!((reading(&server, None), reading(&server, Some(&key))), (401, 200));
+    let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0"], 2);
+    assert!(told.contains("auth.api_key"), "{told}");
+    place.write("kb/.svc/config.toml", &good);
+    server.stop();
+}
+
+#[test]
+fn the_last_key_is_not_revoked_and_a_short_id_revokes_nothing() {
+    let place = Place::with_root();
+    let (key, id) = make(&place, &[]);
+    let root = place.at("kb");
+    let told = refusal(&["token", "revoke", &key, "--root", &root], 3);
+    assert!(told.contains("last key"), "{told}");
+    assert!(refusal(&["token", "revoke", &id[..3], "--root", &root], 2).contains("too short"));
+    assert!(refusal(&["token", "revoke", "ffffffffffff", "--root", &root], 3).contains("svcfs token list"));
+    assert!(refusal(&["token", "create", "--prefix", "../x", "--root", &root], 2).contains("path denied"));
+}
+
+#[test]
+fn one_key_for_everything_is_given_on_the_command_line_or_by_the_environment() {
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &["--auth", "apikey", "--api-key", "sesame"]);
+    assert_eq!((reading(&server, None), reading(&server, Some("sesame"))), (401, 200));
+    server.stop();
+    let told = refusal(&["serve", "--root", &place.at("kb"), "--auth", "apikey"], 2);
+    assert!(told.contains("auth.api_key"), "{told}");
+    let told = refusal(&["serve", "--root", &place.at("kb"), "--api-key", "sesame"], 2);
+    assert!(told.contains("no effect without"), "{told}");
+}

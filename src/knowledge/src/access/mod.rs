@@ -1,0 +1,113 @@
+//! Who somebody is, by their credentials, and what these allow (contract 5, gaps.md D12).
+//!
+//! One rule: it fails closed. Whoever cannot be told is refused; there is no setting, empty field or failed reading of a file by which
+//! a door opens up. What an operation needs stands with the operation ([`Entry::needs`](crate::kernel::Entry::needs),
+//! [`Within`](crate::kernel::Within)), and is checked where all doors meet.
+
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use svcfs_base::{Actor, Caller, Fault, Kind, Reach};
+use svcfs_config::{AuthSettings, KeyDigest};
+
+pub use policy::Guard;
+
+/// What credentials are compared with; can be exchanged while everything runs.
+#[derive(Debug)]
+pub struct Access {
+    settings: RwLock<Arc<AuthSettings>>,
+    /// The key of whoever may read the server's own files.
+    local: Option<KeyDigest>,
+}
+
+/// Who somebody is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Whose credentials they are; none when that is the caller's own word.
+    pub actor: Option<Actor>,
+    /// The only space they open.
+    pub space: Option<String>,
+    /// What they allow.
+    pub reach: Reach,
+    /// Which credentials they were; none where none were looked at.
+    pub token: Option<KeyDigest>,
+}
+
+impl Identity {
+    /// Everybody, where there is no authentication, and whoever talks to this process on its standard input.
+    pub const ANYBODY: Self = Self { actor: None, space: None, reach: Reach::FULL, token: None };
+
+    /// Checks that a space may be entered.
+    ///
+    /// # Errors
+    /// `Unauthenticated`: what opens other doors is no credential here.
+    pub fn enter(&self, space: &str) -> Result<(), Fault> {
+        match &self.space {
+            Some(only) if only != space => Err(refused("this API key is for another space")),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The same caller, with the name and the limits that the credentials give.
+    #[must_use]
+    pub fn vouch(&self, caller: Caller) -> Caller {
+        Caller { actor: self.actor.clone().or(caller.actor), reach: self.reach.clone(), ..caller }
+    }
+}
+
+impl Access {
+    /// What these settings ask for. Whoever has the `local` key may do everything, whatever the settings: it lies where only the
+    /// server's own user can read it.
+    pub fn new(settings: AuthSettings, local: Option<KeyDigest>) -> Self {
+        Self { settings: RwLock::new(Arc::new(settings)), local }
+    }
+
+    /// Whether everybody may do everything.
+    pub fn is_open(&self) -> bool {
+        matches!(**self.settings.read(), AuthSettings::None)
+    }
+
+    /// Asks for other credentials from now on. Requests in progress end as they began.
+    pub fn exchange(&self, settings: AuthSettings) {
+        *self.settings.write() = Arc::new(settings);
+    }
+
+    /// Who has this bearer token.
+    ///
+    /// # Errors
+    /// `Unauthenticated` when nobody has it, or there is none and one is asked for.
+    pub fn identify(&self, bearer: Option<&str>) -> Result<Identity, Fault> {
+        let settings = Arc::clone(&self.settings.read());
+        if matches!(*settings, AuthSettings::None) {
+            return Ok(Identity::ANYBODY);
+        }
+        let token = KeyDigest::of(bearer.ok_or_else(|| refused("missing bearer token"))?);
+        let known = |identity: Identity| Ok(Identity { token: Some(token), ..identity });
+        if self.local == Some(token) {
+            return known(Identity::ANYBODY);
+        }
+        match &*settings {
+            AuthSettings::ApiKey(key) if *key == token => known(Identity::ANYBODY),
+            AuthSettings::PerSpace(keys) => {
+                // Every key is looked at, so that the time taken tells nothing of which one it was.
+                let found = keys.iter().fold(None, |found, key| if key.digest == token { Some(key) } else { found });
+                let key = found.ok_or_else(|| refused("invalid API key"))?;
+                known(Identity {
+                    actor: key.actor.clone(),
+                    space: key.space.clone(),
+                    reach: key.reach.clone(),
+                    token: None,
+                })
+            }
+            AuthSettings::ApiKey(_) | AuthSettings::None => Err(refused("invalid API key")),
+        }
+    }
+}
+
+fn refused(told: &str) -> Fault {
+    Fault::new(Kind::Unauthenticated, told)
+}

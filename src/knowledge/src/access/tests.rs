@@ -1,0 +1,217 @@
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+use svcfs_base::{Actor, Caller, Door, Kind, Reach, Scope};
+use svcfs_config::{AuthSettings, KeyDigest, KeySettings};
+
+use super::*;
+use crate::CATALOGUE;
+use crate::kernel::{Entry, Within};
+use crate::spaces::test_space::{TestSpace, path, told};
+
+fn key(text: &str, space: Option<&str>, scope: Scope) -> KeySettings {
+    KeySettings {
+        digest: KeyDigest::of(text),
+        space: space.map(str::to_owned),
+        actor: Some(Actor::new(text)),
+        reach: Reach { scope, folder: None },
+    }
+}
+
+fn refusal(access: &Access, bearer: Option<&str>) -> String {
+    let fault = access.identify(bearer).unwrap_err();
+    assert_eq!(fault.kind(), Kind::Unauthenticated);
+    fault.message().to_owned()
+}
+
+#[test]
+fn without_authentication_everybody_is_let_in() {
+    let access = Access::new(AuthSettings::None, None);
+    for bearer in [None, Some("whatever")] {
+        assert_eq!(access.identify(bearer).unwrap(), Identity::ANYBODY);
+    }
+}
+
+#[test]
+fn the_one_key_opens_everything_and_nothing_else_does() {
+    let access = Access::new(AuthSettings::ApiKey(KeyDigest::of("right")), None);
+    assert_eq!(access.identify(Some("right")).unwrap().reach, Reach::FULL);
+    assert_eq!(refusal(&access, None), "missing bearer token");
+    for wrong in ["wrong", "", "right ", "RIGHT", "righ"] {
+        assert_eq!(refusal(&access, Some(wrong)), "invalid API key", "{wrong:?}");
+    }
+}
+
+#[test]
+fn each_key_opens_its_space_under_its_name() {
+    let keys = vec![key("ann", Some("team"), Scope::Write), key("root", None, Scope::Admin)];
+    let access = Access::new(AuthSettings::PerSpace(keys), None);
+    let ann = access.identify(Some("ann")).unwrap();
+    assert!(ann.enter("team").is_ok());
+    assert_eq!(ann.enter("other").unwrap_err().kind(), Kind::Unauthenticated);
+    let caller = ann.vouch(Caller::new(Door::Http).named(Actor::new("somebody else")));
+    assert_eq!(caller.actor().as_str(), "ann", "the key tells who it is, not the caller");
+    assert!(access.identify(Some("root")).unwrap().enter("other").is_ok());
+    assert_eq!(refusal(&access, Some("eve")), "invalid API key");
+}
+
+#[test]
+fn who_can_read_the_servers_files_is_let_in_and_others_are_not_by_an_empty_key() {
+    let access = Access::new(AuthSettings::ApiKey(KeyDigest::of("right")), Some(KeyDigest::of("local")));
+    assert_eq!(access.identify(Some("local")).unwrap().reach, Reach::FULL);
+    assert_eq!(refusal(&access, Some("")), "invalid API key");
+}
+
+#[test]
+fn exchanged_settings_hold_from_then_on() {
+    let access = Access::new(AuthSettings::ApiKey(KeyDigest::of("old")), None);
+    access.exchange(AuthSettings::ApiKey(KeyDigest::of("new")));
+    assert!(access.identify(Some("new")).is_ok());
+    assert_eq!(refusal(&access, Some("old")), "invalid API key");
+}
+
+/// A tree whose half is none of the caller's business, and that caller.
+fn two_halves() -> (TestSpace, Caller) {
+    let space = TestSpace::with(
+        "",
+        &[
+            ("docs/a.md", "# Open\n\nSee [[hidden]] and [[b]]. Words: tide copper.\n"),
+            ("docs/b.md", "---\nstatus: todo\ntags: [tide]\n---\n# Other\n\n- [ ] a task\n"),
+            ("secret/hidden.md", "---\nstatus: todo\ntags: [tide]\n---\n# Hidden\n\ntide xylophone [[a]]\n"),
+            (".svc/templates/secret.md", "secret xylophone\n"),
+        ],
+    );
+    space.settle();
+    let reach = Reach { scope: Scope::Write, folder: Some(path("docs")) };
+    (space, Caller { reach, ..Caller::new(Door::Http) })
+}
+
+/// Inputs that an operation accepts, with this path wherever one is asked for, and those that are not asked for only where `all`.
+fn inputs(entry: &Entry, path: &str, all: bool) -> Value {
+    let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
+    let schema = (entry.input)(&mut generator).to_value();
+    let definitions = Value::Object(generator.take_definitions(true));
+    value(&schema, &definitions, path, all).unwrap_or_else(|| json!({}))
+}
+
+fn value(schema: &Value, definitions: &Value, path: &str, all: bool) -> Option<Value> {
+    if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
+        return value(&definitions[target.rsplit('/').next()?], definitions, path, all);
+    }
+    for choice in ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(*key)?.as_array()).flatten() {
+        if let Some(found) = value(choice, definitions, path, all) {
+            return Some(found);
+        }
+    }
+    if let Some(choice) = schema.get("const").or_else(|| schema.get("enum")?.get(0)) {
+        return Some(choice.clone());
+    }
+    let kind = match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().find(|kind| *kind != "null")?.clone(),
+        kind => kind.clone(),
+    };
+    match kind.as_str()? {
+        "string" if schema.get("format").is_some_and(|format| format == "tree-path") => Some(json!(path)),
+        "string" => Some(json!("tide")),
+        "integer" | "number" => {
+            Some(schema.get("default").or_else(|| schema.get("minimum")).cloned().unwrap_or(json!(1)))
+        }
+        "boolean" => Some(json!(true)),
+        "array" => Some(Value::Array(value(&schema["items"], definitions, path, all).into_iter().collect())),
+        "object" => {
+            let required: Vec<&str> =
+                schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let members = schema["properties"].as_object().into_iter().flatten();
+            let wanted = members.filter(|(name, schema)| {
+                required.contains(&name.as_str()) || (all && schema.to_string().contains("tree-path"))
+            });
+            let found =
+                wanted.filter_map(|(name, schema)| Some((name.clone(), value(schema, definitions, path, all)?)));
+            Some(Value::Object(found.collect::<Map<_, _>>()))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn no_operation_tells_a_key_of_one_folder_of_what_lies_elsewhere() {
+    let (space, caller) = two_halves();
+    let mut answered = Vec::new();
+    for entry in CATALOGUE.iter().flat_map(|area| area.operations) {
+        for all in [false, true] {
+            match space.ask_as(&caller, entry.name, inputs(entry, "docs/a.md", all)) {
+                Ok(answer) => {
+                    let text = answer.to_string();
+                    assert!(!text.contains("secret") && !text.contains("xylophone"), "`{}` tells {text}", entry.name);
+                    answered.push(entry.name);
+                }
+                Err(fault) => {
+                    let text = format!("{fault} {}", json!(fault.detail()));
+                    assert!(!text.contains("secret") && !text.contains("xylophone"), "`{}` refuses {text}", entry.name);
+                }
+            }
+        }
+        space.put("docs/a.md", "# Open\n\nSee [[hidden]] and [[b]]. Words: tide copper.\n");
+        space.settle();
+    }
+    for name in ["read", "write", "search", "tree", "peek", "backlinks", "timeline", "blame"] {
+        assert!(answered.contains(&name), "`{name}` answers nothing to such a key; {answered:?} do");
+    }
+    let todo = space.ask_as(&caller, "query_meta", json!({ "filters": ["$.status=todo"] })).unwrap();
+    let paths: Vec<&str> = todo.as_array().unwrap().iter().map(|row| row["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["docs/b.md"]);
+}
+
+#[test]
+fn no_operation_takes_a_path_that_lies_elsewhere_from_a_key_of_one_folder() {
+    let (space, caller) = two_halves();
+    for entry in CATALOGUE.iter().flat_map(|area| area.operations) {
+        let asked = inputs(entry, "secret/hidden.md", true);
+        if !asked.to_string().contains("secret/hidden.md") {
+            assert!(matches!(entry.within, Within::Tree | Within::Rows), "`{}` has no path to keep to", entry.name);
+            continue;
+        }
+        let (status, said) = told(space.ask_as(&caller, entry.name, asked));
+        assert_eq!(status, 403, "`{}` answered {said}", entry.name);
+        assert!(said.starts_with("path outside key scope"), "`{}` said {said}", entry.name);
+    }
+    assert!(space.text("secret/hidden.md").contains("xylophone"), "nothing was changed");
+}
+
+#[test]
+fn a_key_of_one_folder_reaches_nothing_by_links_that_lead_out_of_it() {
+    let (space, caller) = two_halves();
+    space.get("write", json!({ "path": "docs/way", "content": "../secret/hidden.md", "symlink": true }));
+    space.get("write", json!({ "path": "docs/ways", "content": "../secret", "symlink": true }));
+    for asked in ["docs/way", "docs/ways/hidden.md"] {
+        let (status, said) = told(space.ask_as(&caller, "read", json!({ "path": asked })));
+        assert_eq!(status, 403, "{asked}: {said}");
+        assert!(!said.contains("secret"), "{said}");
+        let change = json!({ "path": asked, "content": "mine now" });
+        assert_eq!(told(space.ask_as(&caller, "write", change)).0, 403, "{asked}");
+    }
+    assert!(space.text("secret/hidden.md").contains("xylophone"));
+}
+
+#[test]
+fn a_rename_that_would_change_pages_elsewhere_is_refused_unless_they_are_left_alone() {
+    let (space, caller) = two_halves();
+    let asked = json!({ "from": "docs/a.md", "to": "docs/c.md" });
+    let (status, said) = told(space.ask_as(&caller, "rename", asked.clone()));
+    assert_eq!(status, 403);
+    assert!(said.contains("update_links") && !said.contains("secret"), "{said}");
+    let mut asked = asked;
+    asked["update_links"] = false.into();
+    space.ask_as(&caller, "rename", asked).unwrap();
+    assert!(space.text("secret/hidden.md").contains("[[a]]"));
+}
+
+#[test]
+fn a_reading_key_changes_nothing_through_any_operation() {
+    let (space, _) = two_halves();
+    let caller = Caller { reach: Reach::READING, ..Caller::new(Door::Mcp) };
+    for entry in CATALOGUE.iter().flat_map(|area| area.operations).filter(|entry| entry.needs() > Scope::Read) {
+        let (status, said) = told(space.ask_as(&caller, entry.name, inputs(entry, "docs/a.md", true)));
+        assert_eq!(status, 403, "`{}`", entry.name);
+        assert!(said.starts_with("read-only token cannot perform"), "`{}` said {said}", entry.name);
+    }
+}
