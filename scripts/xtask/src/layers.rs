@@ -53,7 +53,15 @@ const ROOMS: &[Room] = &[
     Room { name: "svcfs-tests", may_use: Everything },
     Room {
         name: "svcfs-bench",
-        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-store", "svcfs-vfs", "svcfs-measure"]),
+        may_use: Only(&[
+            "svcfs-base",
+            "svcfs-work",
+            "svcfs-text",
+            "svcfs-store",
+            "svcfs-index",
+            "svcfs-vfs",
+            "svcfs-measure",
+        ]),
     },
     Room { name: "xtask", may_use: Everything },
 ];
@@ -76,7 +84,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("prometheus-client", &["svcfs-http"]),
     ("pulldown-cmark", &["svcfs-text", "xtask"]),
     ("rmcp", &["svcfs-http"]),
-    ("rusqlite", &["svcfs-store", "svcfs-index"]),
+    ("rusqlite", &["svcfs-store", "svcfs-index", "svcfs-bench"]),
     ("rustls", &["svcfs-mount"]),
     ("sd-notify", &["svcfs"]),
     ("serde-saphyr", &["svcfs-text"]),

@@ -30,7 +30,6 @@ pub const NOT_BUILT: &[&str] = &[
     "net.allow",
     "schema.enforce",
     "search.async_index",
-    "search.engine=grep",
     "search.index_batch_max",
     "search.index_window_ms",
     "search.vector.chunk.overlap",

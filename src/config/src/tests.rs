@@ -157,7 +157,10 @@ fn variables_are_expanded_once_and_only_where_they_are_well_formed() {
 #[test]
 fn the_value_of_a_variable_never_appears_in_a_complaint() {
     let text = "[search]\nengine = \"${SECRET}\"\n";
-    assert_eq!(complaints(resolve(text)), ["line 2: `search.engine` must be \"sqlite\", not \"${SECRET}\""]);
+    assert_eq!(
+        complaints(resolve(text)),
+        ["line 2: `search.engine` must be one of \"sqlite\", \"grep\", not \"${SECRET}\""]
+    );
 }
 
 #[test]

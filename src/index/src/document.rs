@@ -8,13 +8,9 @@ use svcfs_text::links::{Key, candidates, keys_of};
 use svcfs_text::tasks::Task;
 use svcfs_text::{Link, Page};
 
+use crate::field_words;
+use crate::words::{Dictionary, Forward, Words};
 use crate::{Heading, IndexError};
-
-/// Characters around a match in a snippet, before they become `<mark>`; Unicode keeps both free for such inner use, and
-/// they are taken out of every page on its way in.
-pub(crate) const MARK_START: char = '\u{FDD0}';
-/// The end of a match, see [`MARK_START`].
-pub(crate) const MARK_END: char = '\u{FDD1}';
 
 /// A page, ready to become rows.
 pub(crate) struct Document {
@@ -33,18 +29,27 @@ pub(crate) struct Document {
     pub(crate) metadata: String,
     /// The headings as JSON, see [`Heading`].
     pub(crate) headings: String,
-    /// The words of the headings.
-    pub(crate) headings_text: String,
     /// The frontmatter as written.
     pub(crate) frontmatter_text: String,
     pub(crate) body: String,
+    /// What it is found by.
+    pub(crate) columns: Columns,
+    /// See [`Forward`].
+    pub(crate) forward: Vec<u8>,
     pub(crate) keys: Vec<Key>,
     pub(crate) links: Vec<Link>,
+    /// The words of the label of each link; empty when it has none.
+    pub(crate) labels: Vec<String>,
 }
 
 impl Document {
     /// Reads a page.
-    pub(crate) fn read(path: TreePath, etag: ETag, text: &str, modified: Timestamp) -> Result<Self, IndexError> {
+    pub(crate) fn read(
+        (path, etag): (TreePath, ETag),
+        text: &str,
+        modified: Timestamp,
+        dictionary: &mut Dictionary,
+    ) -> Result<Self, IndexError> {
         let size = text.len();
         let text = clean(text);
         let split = frontmatter::split(&text);
@@ -54,8 +59,24 @@ impl Document {
             .iter()
             .map(|heading| Heading { level: heading.level, text: heading.text.clone(), slug: heading.slug.clone() })
             .collect();
-        let headings_text: Vec<&str> = headings.iter().map(|heading| heading.text.as_str()).collect();
+        let mut names = Words::default();
+        for name in page.aliases.iter().chain(&page.tags).map(String::as_str).chain([without_ending(path.as_str())]) {
+            names.add(name, dictionary);
+        }
+        let mut headed = Words::default();
+        for heading in &headings {
+            headed.add(&heading.text, dictionary);
+        }
+        let title = Words::of(&page.title, dictionary);
+        let body = Words::of(page.body, dictionary);
+        let frontmatter = Words::of(split.yaml.unwrap_or_default(), dictionary);
+        let fields = field_words::tokens(path.as_str(), &page.frontmatter, &page.tags, dictionary);
+        let labels = page.links.iter().map(|link| link.label.as_deref().map(|label| label_of(label, dictionary)));
+        let labels: Vec<String> = labels.map(Option::unwrap_or_default).collect();
+        let parts = [&title, &names, &headed, &body, &frontmatter];
         Ok(Self {
+            columns: Columns::of(parts, &fields),
+            forward: Forward::encode(parts),
             keys: keys_of(path.as_str(), Some(&page.title), &page.aliases),
             etag,
             modified: modified.as_microsecond(),
@@ -64,11 +85,11 @@ impl Document {
             size,
             tasks: json(&tasks(&text))?,
             metadata: json(&page.frontmatter)?,
-            headings_text: headings_text.join("\n"),
             headings: json(&headings)?,
             frontmatter_text: split.yaml.unwrap_or_default().to_owned(),
             body: page.body.to_owned(),
             links: page.links,
+            labels,
             title: page.title,
             path,
         })
@@ -98,11 +119,63 @@ fn tasks(text: &str) -> Vec<serde_json::Value> {
     svcfs_text::tasks::of(text).into_iter().map(shown).collect()
 }
 
-/// NUL ends a text in parts of SQLite, and the marks are ours: all three become the replacement character, which is no
-/// part of a word.
+/// The words of a page as the full-text index is handed them: with spaces between them.
+pub(crate) struct Columns {
+    pub(crate) title: String,
+    pub(crate) names: String,
+    pub(crate) headings: String,
+    pub(crate) body: String,
+    pub(crate) frontmatter: String,
+    /// Other ways in which words of the page are written.
+    pub(crate) extras: String,
+    /// Those of them that stand in title, names and headings.
+    pub(crate) name_extras: String,
+    /// See [`field_words`].
+    pub(crate) fields: String,
+}
+
+impl Columns {
+    fn of(parts: [&Words; 5], fields: &[String]) -> Self {
+        let [title, names, headings, body, frontmatter] = parts;
+        let extras = |parts: &[&Words]| joined(parts.iter().flat_map(|words| words.other_terms()));
+        Self {
+            title: joined(title.terms()),
+            names: joined(names.terms()),
+            headings: joined(headings.terms()),
+            body: joined(body.terms()),
+            frontmatter: joined(frontmatter.terms()),
+            extras: extras(&parts),
+            name_extras: extras(&[title, names, headings]),
+            fields: fields.join(" "),
+        }
+    }
+}
+
+/// Words with spaces between them.
+fn joined<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    let mut joined = String::new();
+    for word in words {
+        if !joined.is_empty() {
+            joined.push(' ');
+        }
+        joined.push_str(word);
+    }
+    joined
+}
+
+/// A label as others may look for the page it leads to.
+fn label_of(label: &str, dictionary: &mut Dictionary) -> String {
+    let words = Words::of(label, dictionary);
+    joined(words.terms().chain(words.other_terms()))
+}
+
+fn without_ending(path: &str) -> &str {
+    path.rsplit_once('.').map_or(path, |(name, _)| name)
+}
+
+/// NUL ends a text in parts of SQLite: it becomes the replacement character, which is no part of a word.
 fn clean(text: &str) -> Cow<'_, str> {
-    const REPLACED: [char; 3] = ['\0', MARK_START, MARK_END];
-    if text.contains(REPLACED) { text.replace(REPLACED, "\u{FFFD}").into() } else { text.into() }
+    if text.contains('\0') { text.replace('\0', "\u{FFFD}").into() } else { text.into() }
 }
 
 fn json(value: &impl serde::Serialize) -> Result<String, IndexError> {

@@ -110,8 +110,9 @@ fn damage(connection: &Connection) -> Result<Option<String>, IndexError> {
 fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT pages.id, pages.path, pages.etag, pages.title, pages.excerpt, pages.word_count, pages.frontmatter,
-                pages.headings, pages.size, pages.tasks, texts.title, texts.headings, texts.body, texts.frontmatter
-         FROM pages LEFT JOIN texts ON texts.rowid = pages.id ORDER BY pages.path",
+                pages.headings, pages.size, pages.tasks, bodies.frontmatter, bodies.body, forwards.words
+         FROM pages LEFT JOIN bodies ON bodies.page = pages.id LEFT JOIN forwards ON forwards.page = pages.id
+         ORDER BY pages.path",
     )?;
     let columns = statement.column_count();
     let mut rows = statement.query([])?;
@@ -144,23 +145,20 @@ fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexErr
     Ok(digests)
 }
 
-/// The hash of both vocabularies, and the number of words in the first.
+/// The hash of all vocabularies, and the number of words in the first.
 fn postings(connection: &Connection) -> Result<(ETag, usize), IndexError> {
     let mut canon = Canon::default();
     let mut words = 0;
-    let mut statement = connection.prepare_cached("SELECT term, doc, cnt FROM terms")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        words += 1;
-        for column in 0..3 {
-            canon.add(row.get_ref(column)?);
+    for vocabulary in ["terms", "name_terms", "anchor_terms", "vocabulary"] {
+        let mut statement = connection.prepare_cached(&format!("SELECT term, doc, cnt FROM {vocabulary}"))?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            words += usize::from(vocabulary == "terms");
+            for column in 0..3 {
+                canon.add(row.get_ref(column)?);
+            }
         }
-    }
-    let mut statement = connection.prepare_cached("SELECT term, doc FROM vocabulary")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        canon.add(row.get_ref(0)?);
-        canon.add(row.get_ref(1)?);
+        canon.bytes.push(b'.');
     }
     Ok((ETag::of(&canon.bytes), words))
 }

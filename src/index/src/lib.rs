@@ -14,6 +14,7 @@ mod connections;
 mod document;
 mod dql;
 mod error;
+mod field_words;
 mod fields;
 mod fingerprint;
 mod graph;
@@ -30,6 +31,7 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod value;
+mod words;
 mod writer;
 
 use std::path::Path;
@@ -46,10 +48,11 @@ pub use links::{Backlink, Following, OutLink, Resolved};
 pub use meta::{Condition, MetaQuery, MetaRow, Order, SortKey};
 pub use moments::day_of;
 pub use pages::{Heading, PageRow};
-pub use search::{Hit, SearchQuery, Suggestion, Trust};
+pub use search::{Found, Hit, SearchQuery, Suggestion, Trust};
 pub use survey::Surveyed;
 
 use connections::Readers;
+use words::Dictionary;
 use writer::{Step, Writer};
 
 /// How many answers a question gives: 50 when not said, 200 at most (gaps.md 8).
@@ -115,7 +118,8 @@ impl Index {
     /// [`IndexError::Database`]; then neither rows nor cursor moved.
     pub fn ingest(&self, entries: &[Entry], cursor: Seq) -> Result<(), IndexError> {
         // Read before the lock is taken: this is most of the work.
-        let steps = entries.iter().map(Step::read).collect::<Result<Vec<_>, _>>()?;
+        let mut dictionary = Dictionary::default();
+        let steps = entries.iter().map(|entry| Step::read(entry, &mut dictionary)).collect::<Result<Vec<_>, _>>()?;
         schema::noticed(self.readers.file(), self.take_in(&steps, cursor))
     }
 

@@ -13,6 +13,7 @@ use std::error::Error;
 use svcfs_base::Seq;
 
 use crate::schema::{self, Tables};
+use crate::words::Dictionary;
 use crate::writer::{self, Step, Writer};
 use crate::{Entry, Index, IndexError};
 
@@ -76,9 +77,10 @@ impl Index {
         mut progress: impl FnMut(usize),
     ) -> Result<(), IndexError> {
         let mut batch = Vec::new();
+        let mut dictionary = Dictionary::default();
         let (mut weight, mut done) = (0, 0);
         for entry in pages {
-            let step = Step::read(&entry.map_err(|error| IndexError::Source(error.into()))?)?;
+            let step = Step::read(&entry.map_err(|error| IndexError::Source(error.into()))?, &mut dictionary)?;
             weight += step.weight();
             batch.push(step);
             if batch.len() >= BATCH_PAGES || weight >= BATCH_BYTES {

@@ -13,7 +13,7 @@ use crate::IndexError;
 use crate::moments;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is thrown away.
-pub(crate) const SCHEMA: i32 = 3;
+pub(crate) const SCHEMA: i32 = 5;
 
 /// Which set of tables a statement works on; `@` in the statement is replaced by its suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +37,10 @@ impl Tables {
     }
 }
 
-/// `texts` keeps what it indexes, so that FTS5 itself knows which postings to remove on an update. `spellings` holds the
-/// words as they are written (no stemming), only to suggest them; it stores no text and no positions.
+/// `texts` holds all words of a page, `names` those of its title, names and headings once more, so that pages of that name are found
+/// among a hundred thousand that have the word somewhere. Both are handed words ready made (`words`), and keep none of them:
+/// `bodies` has the text that snippets show, `forwards` the words in their order. `anchors` has the labels of links, each under its
+/// page's number times 2^20 and its position. `spellings` holds the words as they are written (no stemming), only to suggest them.
 const CREATE: &str = "
     CREATE TABLE pages@ (
         id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, etag BLOB NOT NULL, modified INTEGER NOT NULL,
@@ -61,10 +63,18 @@ const CREATE: &str = "
         field INTEGER NOT NULL, kind INTEGER NOT NULL, value ANY NOT NULL, page INTEGER NOT NULL,
         PRIMARY KEY (field, kind, value, page), UNIQUE (page, field, kind, value)
     ) STRICT, WITHOUT ROWID;
+    CREATE TABLE bodies@ (page INTEGER PRIMARY KEY, frontmatter TEXT NOT NULL, body TEXT NOT NULL) STRICT;
+    CREATE TABLE forwards@ (page INTEGER PRIMARY KEY, words BLOB NOT NULL) STRICT;
     CREATE VIRTUAL TABLE texts@ USING fts5(
-        title, headings, body, frontmatter, tokenize = 'porter unicode61 remove_diacritics 1'
+        title, called, headings, body, frontmatter, extras, fields,
+        content = '', contentless_delete = 1, tokenize = \"ascii tokenchars '-_.:/'\"
     );
-    INSERT INTO texts@ (texts@, rank) VALUES ('rank', 'bm25(8.0, 3.0, 1.0, 0.5)');
+    CREATE VIRTUAL TABLE names@ USING fts5(
+        title, called, headings, extras, content = '', contentless_delete = 1, tokenize = 'ascii'
+    );
+    CREATE VIRTUAL TABLE anchors@ USING fts5(
+        words, content = '', contentless_delete = 1, tokenize = 'ascii'
+    );
     CREATE VIRTUAL TABLE spellings@ USING fts5(
         words, content = '', contentless_delete = 1, detail = none, tokenize = 'unicode61 remove_diacritics 1'
     );
@@ -76,7 +86,11 @@ const DROP: &str = "
     DROP TABLE IF EXISTS links@;
     DROP TABLE IF EXISTS link_keys@;
     DROP TABLE IF EXISTS field_values@;
+    DROP TABLE IF EXISTS bodies@;
+    DROP TABLE IF EXISTS forwards@;
     DROP TABLE IF EXISTS texts@;
+    DROP TABLE IF EXISTS names@;
+    DROP TABLE IF EXISTS anchors@;
     DROP TABLE IF EXISTS spellings@;
 ";
 
@@ -86,13 +100,19 @@ const RENAME: &str = "
     ALTER TABLE links_next RENAME TO links;
     ALTER TABLE link_keys_next RENAME TO link_keys;
     ALTER TABLE field_values_next RENAME TO field_values;
+    ALTER TABLE bodies_next RENAME TO bodies;
+    ALTER TABLE forwards_next RENAME TO forwards;
     ALTER TABLE texts_next RENAME TO texts;
+    ALTER TABLE names_next RENAME TO names;
+    ALTER TABLE anchors_next RENAME TO anchors;
     ALTER TABLE spellings_next RENAME TO spellings;
 ";
 
 /// The vocabularies follow the tables they are named after, through every swap.
 const VOCABULARIES: &str = "
     CREATE VIRTUAL TABLE terms USING fts5vocab('texts', 'row');
+    CREATE VIRTUAL TABLE name_terms USING fts5vocab('names', 'row');
+    CREATE VIRTUAL TABLE anchor_terms USING fts5vocab('anchors', 'row');
     CREATE VIRTUAL TABLE vocabulary USING fts5vocab('spellings', 'row');
 ";
 

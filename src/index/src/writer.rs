@@ -8,6 +8,7 @@ use svcfs_base::{Seq, TreePath};
 use crate::document::Document;
 use crate::fields;
 use crate::schema::Tables;
+use crate::words::Dictionary;
 use crate::{Entry, IndexError};
 
 /// The one connection that writes, and what a rebuild must know of writes that happen beside it.
@@ -28,10 +29,10 @@ pub(crate) enum Step {
 
 impl Step {
     /// Reads an entry. What is not a page of the index (not `.md`, or below a dot name, gaps.md D4) is never put.
-    pub(crate) fn read(entry: &Entry) -> Result<Self, IndexError> {
+    pub(crate) fn read(entry: &Entry, dictionary: &mut Dictionary) -> Result<Self, IndexError> {
         Ok(match entry {
             Entry::Page { path, etag, text, modified } if path.is_page() && !path.is_dotted() => {
-                Self::Put(Box::new(Document::read(path.clone(), *etag, text, *modified)?))
+                Self::Put(Box::new(Document::read((path.clone(), *etag), text, *modified, dictionary)?))
             }
             Entry::Page { path, .. } | Entry::Gone(path) => Self::Remove(path.clone()),
         })
@@ -112,15 +113,53 @@ fn put(transaction: &Transaction<'_>, tables: Tables, document: &Document) -> Re
 }
 
 fn put_text(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &Document) -> Result<(), IndexError> {
+    let words = &document.columns;
+    transaction.prepare_cached(&tables.sql("INSERT INTO bodies@ VALUES (?1, ?2, ?3)"))?.execute((
+        id,
+        &document.frontmatter_text,
+        &document.body,
+    ))?;
+    transaction
+        .prepare_cached(&tables.sql("INSERT INTO forwards@ VALUES (?1, ?2)"))?
+        .execute((id, &document.forward))?;
+    transaction
+        .prepare_cached(&tables.sql(
+            "INSERT INTO texts@ (rowid, title, called, headings, body, frontmatter, extras, fields)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        ))?
+        .execute(params![
+            id,
+            words.title,
+            words.names,
+            words.headings,
+            words.body,
+            words.frontmatter,
+            words.extras,
+            words.fields
+        ])?;
     transaction
         .prepare_cached(
-            &tables.sql("INSERT INTO texts@ (rowid, title, headings, body, frontmatter) VALUES (?1, ?2, ?3, ?4, ?5)"),
+            &tables.sql("INSERT INTO names@ (rowid, title, called, headings, extras) VALUES (?1, ?2, ?3, ?4, ?5)"),
         )?
-        .execute((id, &document.title, &document.headings_text, &document.body, &document.frontmatter_text))?;
-    let words = [document.title.as_str(), document.frontmatter_text.as_str(), document.body.as_str()].join("\n");
+        .execute((id, &words.title, &words.names, &words.headings, &words.name_extras))?;
+    let written = [document.title.as_str(), document.frontmatter_text.as_str(), document.body.as_str()].join("\n");
     transaction
         .prepare_cached(&tables.sql("INSERT INTO spellings@ (rowid, words) VALUES (?1, ?2)"))?
-        .execute((id, words))?;
+        .execute((id, written))?;
+    put_anchors(transaction, tables, id, document)
+}
+
+/// How far apart the anchors of two pages are: more links than that count as text only.
+pub(crate) const ANCHORS_A_PAGE: i64 = 1 << 20;
+
+/// The labels of links, for the pages they lead to.
+fn put_anchors(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &Document) -> Result<(), IndexError> {
+    let mut anchor = transaction.prepare_cached(&tables.sql("INSERT INTO anchors@ (rowid, words) VALUES (?1, ?2)"))?;
+    for (position, label) in (0..ANCHORS_A_PAGE).zip(&document.labels) {
+        if !label.is_empty() {
+            anchor.execute((id * ANCHORS_A_PAGE + position, label))?;
+        }
+    }
     Ok(())
 }
 
@@ -151,8 +190,14 @@ fn remove(transaction: &Transaction<'_>, tables: Tables, path: &TreePath) -> Res
 
 /// Removes every row of a page, postings included.
 fn clear(transaction: &Transaction<'_>, tables: Tables, id: i64) -> Result<(), IndexError> {
+    transaction
+        .prepare_cached(&tables.sql("DELETE FROM anchors@ WHERE rowid >= ?1 AND rowid < ?2"))?
+        .execute((id * ANCHORS_A_PAGE, (id + 1) * ANCHORS_A_PAGE))?;
     for statement in [
+        "DELETE FROM bodies@ WHERE page = ?1",
+        "DELETE FROM forwards@ WHERE page = ?1",
         "DELETE FROM texts@ WHERE rowid = ?1",
+        "DELETE FROM names@ WHERE rowid = ?1",
         "DELETE FROM spellings@ WHERE rowid = ?1",
         "DELETE FROM page_keys@ WHERE page = ?1",
         "DELETE FROM field_values@ WHERE page = ?1",

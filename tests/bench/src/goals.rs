@@ -27,7 +27,20 @@ pub fn table(measured: &Measured) -> Table {
         column("met", "met"),
     ];
     let mut goals = Goals(Table::new("goals", columns));
-    let Measured { writing, reading: _, committer, scale, large, mounted, files, pauses, past, links } = measured;
+    let Measured {
+        writing,
+        reading: _,
+        committer,
+        scale,
+        large,
+        mounted,
+        files,
+        pauses,
+        past,
+        links,
+        ranking: _,
+        searching: _,
+    } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
     committer.iter().for_each(|committer| goals.committer(committer));
     scale.iter().for_each(|scale| goals.scale(scale));

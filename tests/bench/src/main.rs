@@ -13,7 +13,9 @@ mod passthrough;
 mod past;
 mod pauses;
 mod plan;
+mod ranking;
 mod scale;
+mod searching;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,7 +38,9 @@ use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
 use crate::plan::Extent;
+use crate::ranking::Ranking;
 use crate::scale::Scale;
+use crate::searching::Searching;
 
 /// Measure svcfs beside git and beside the bare filesystem; markdown tables on standard output
 #[derive(Debug, Parser)]
@@ -88,6 +92,10 @@ enum Part {
     History,
     /// Questions about links, and renames
     Links,
+    /// How often search finds the page that answers a question, beside plain full-text search and grep
+    Ranking,
+    /// What search and indexing cost in trees of different sizes, beside plain full-text search and `git grep`
+    Searching,
 }
 
 /// What was measured.
@@ -103,6 +111,8 @@ struct Measured {
     pauses: Option<Pauses>,
     past: Option<Past>,
     links: Option<Links>,
+    ranking: Option<Ranking>,
+    searching: Option<Searching>,
 }
 
 fn main() -> Result<()> {
@@ -113,7 +123,8 @@ fn main() -> Result<()> {
     };
     ensure!(program.is_file(), "`{}` is missing; build it, or name another with --svcfs", program.display());
     ensure!(machine::is_installed("git"), "git is missing, which svcfs is measured beside and judged by");
-    let extent = if quick { Extent::quick() } else { Extent::full(&corpora, large || only.contains(&Part::Large)) };
+    let extent =
+        if quick { Extent::quick(&corpora) } else { Extent::full(&corpora, large || only.contains(&Part::Large)) };
     if !quick && extent.plan.corpus.is_none() {
         tell(&format!("`{}` has no tldr.tar.xz; the generated tree is searched instead", corpora.display()));
     }
@@ -165,6 +176,8 @@ impl Measured {
             Part::Pauses => self.pauses = Some(pauses::measure(&run, extent)?),
             Part::History => self.past = Some(past::measure(&run, extent)?),
             Part::Links => self.links = Some(links::measure(&run, extent)?),
+            Part::Ranking => self.ranking = Some(ranking::measure(&run, extent)?),
+            Part::Searching => self.searching = Some(searching::measure(&run, extent)?),
         }
         run.end()?;
         tell(&format!("{part:?} took {:.0} s", began.elapsed().as_secs_f64()));
@@ -176,7 +189,8 @@ impl Measured {
 fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     let mut text: String = facts.iter().map(|(name, fact)| format!("- {name}: {fact}\n")).collect();
     text.push('\n');
-    let Measured { writing, reading, committer, scale, large, mounted, files, pauses, past, links } = measured;
+    let Measured { writing, reading, committer, scale, large, mounted, files, pauses, past, links, ranking, searching } =
+        measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(Writing::tables));
     tables.extend(committer.iter().map(Committer::table));
@@ -191,6 +205,8 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(reading.iter().flat_map(Reading::tables));
     tables.extend(past.iter().map(Past::table));
     tables.extend(links.iter().map(Links::table));
+    tables.extend(ranking.iter().map(Ranking::table));
+    tables.extend(searching.iter().flat_map(Searching::tables));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(Table::markdown));
     text
 }

@@ -1,6 +1,6 @@
 //! How much of everything is done.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use svcfs_measure::pages::Pages;
@@ -32,6 +32,10 @@ pub struct Extent {
     pub heavy: (Pages, Bound),
     /// Commits of the history that is asked about.
     pub commits: usize,
+    /// Where the corpora are.
+    pub corpora: PathBuf,
+    /// Questions of each kind that are asked of each of them, at most.
+    pub questions: usize,
 }
 
 impl Extent {
@@ -64,11 +68,13 @@ impl Extent {
             renames: bound(3, 30),
             heavy: (heavy(1_000), bound(100_000, 20)),
             commits: 100_000,
+            corpora: corpora.to_owned(),
+            questions: 150,
         }
     }
 
     /// A look that takes less than a minute.
-    pub fn quick() -> Self {
+    pub fn quick(corpora: &Path) -> Self {
         Self {
             plan: Plan {
                 pages: Pages::of(1_000),
@@ -95,6 +101,8 @@ impl Extent {
             renames: bound(2, 5),
             heavy: (heavy(100), bound(100, 1)),
             commits: 2_000,
+            corpora: corpora.to_owned(),
+            questions: 20,
         }
     }
 }

@@ -18,4 +18,7 @@ pub enum Engine {
     /// An index in `.svc/state/index.db`, ranked by BM25; it can be deleted at any time.
     #[default]
     Sqlite,
+    /// A regular expression held against every page at each question: slower the larger the tree, in path order, and without trust,
+    /// did-you-mean and `/eval`. Links and frontmatter are kept in `.svc/state/index.db` all the same.
+    Grep,
 }

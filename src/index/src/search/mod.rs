@@ -1,35 +1,42 @@
-//! Full-text search, ranked by BM25 and by trust (contract 4.5).
+//! Full-text search, ranked by words, by where they stand, and by trust (contract 4.5).
+//!
+//! One rule: what a question costs does not grow with the tree. The full-text index says which pages have the words, and is not
+//! asked how often: FTS5 would read every page that has a word before it names the best. Instead the best places are looked at
+//! first (`candidates`), at most [`candidates::WEIGHED`] pages are weighed (`score`), and those shown get a snippet.
+//!
+//! Why no engine beside SQLite that keeps the best of each word at hand? It would be a second store with a commit of its own, some
+//! milliseconds a page and never quite where the cursor says.
 
+mod anchors;
+mod candidates;
 mod query;
+mod score;
+mod snippet;
 mod spelling;
 #[cfg(test)]
 mod tests;
 mod trust;
 
-use std::collections::HashMap;
-
-use rusqlite::types::Value as SqlValue;
-use rusqlite::{Connection, ErrorCode, params_from_iter};
+use rusqlite::{Connection, OptionalExtension};
 use serde_json::Value;
 use svcfs_base::{Timestamp, TreePath};
 
-use crate::document::{MARK_END, MARK_START};
-use crate::pages::{self, range_below, tree_path};
+use crate::pages::{self, tree_path};
+use crate::words::Forward;
 use crate::{AnswerLimit, Index, IndexError};
-use query::Reading;
+use query::Question;
+use score::Scale;
 
 pub use spelling::Suggestion;
 pub use trust::Trust;
-
-/// About how many words a snippet shows.
-const SNIPPET_WORDS: u8 = 24;
 
 /// A question to [`Index::search`].
 #[derive(Debug, Clone, Default)]
 pub struct SearchQuery {
     /// Words, all of which must occur; or an expression with `AND`, `OR`, `NOT`, `"a phrase"`, `pre*`, `NEAR(a b)`,
-    /// parentheses, and `title:`, `headings:`, `body:`, `frontmatter:` before a word. An expression with a mistake in it is
-    /// taken as plain words. At most 4,096 bytes. Blank finds nothing.
+    /// parentheses; `title:`, `headings:`, `body:`, `frontmatter:` before what is sought there; `field:value` for the fields of the
+    /// frontmatter, and `path:folder/`. An expression with a mistake in it is taken as plain words. At most 4,096 bytes and 128
+    /// words. Blank finds nothing.
     pub q: String,
     /// How many pages to answer with.
     pub limit: AnswerLimit,
@@ -41,6 +48,8 @@ pub struct SearchQuery {
     pub modified_after: Option<Timestamp>,
     /// How much a page's standing counts beside its words.
     pub trust: Trust,
+    /// Whether pages that have some of the words are an answer when none has all of them.
+    pub or_some: bool,
 }
 
 impl SearchQuery {
@@ -48,6 +57,17 @@ impl SearchQuery {
     pub fn new(q: impl Into<String>) -> Self {
         Self { q: q.into(), ..Self::default() }
     }
+}
+
+/// What was found.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Found {
+    /// The pages, best first.
+    pub hits: Vec<Hit>,
+    /// How the question was read, when that is not how it was written.
+    pub note: Option<String>,
+    /// Whether no page has all of the words, and these have some of them.
+    pub is_partial: bool,
 }
 
 /// A page that was found.
@@ -60,7 +80,7 @@ pub struct Hit {
     /// The words around the matches, on one line, each match in `<mark>…</mark>`. `&`, `<` and `>` of the page itself are
     /// escaped, so that these marks are the only markup and the text can be shown in HTML as it is.
     pub snippet: String,
-    /// How well it fits, higher is better: BM25 (title weighs 8, headings 3, body 1, frontmatter ½), times trust.
+    /// How well it fits, higher is better; comparable within one answer only.
     pub score: f64,
     /// `status` of the frontmatter, as it stands there.
     pub status: Option<Value>,
@@ -68,140 +88,115 @@ pub struct Hit {
     pub source_of_truth: bool,
 }
 
-/// A page that matches, before snippets are made.
+impl Index {
+    /// The pages that match, best first; equal ones in path order.
+    ///
+    /// At most [`candidates::WEIGHED`] pages are weighed for the places in which they have the words: those with all of them in
+    /// their names, then the newest. Pages beyond that follow in the order of their age. Trust is weighed among the best
+    /// `3 × (offset + limit)` by words, 60 at least.
+    ///
+    /// # Errors
+    /// [`IndexError::Invalid`] for a `q` that is too long or takes longer than 5 s; [`IndexError::Database`].
+    pub fn search(&self, query: &SearchQuery) -> Result<Found, IndexError> {
+        query::measured(&query.q)?;
+        self.readers.answer("q", |connection| {
+            let is_field = |field: &str| is_field(connection, field);
+            match query::read(&query.q, is_field)? {
+                Some(question) => answer(connection, query, question),
+                None => Ok(Found::default()),
+            }
+        })
+    }
+}
+
+/// Whether any page has a field of that name.
+fn is_field(connection: &Connection, field: &str) -> Result<bool, IndexError> {
+    let found = connection
+        .prepare_cached("SELECT 1 FROM texts WHERE texts MATCH ?1 LIMIT 1")?
+        .query_row([format!("{{fields}} : \"{field}:\"")], |_| Ok(()))
+        .optional()?;
+    Ok(found.is_some())
+}
+
+/// A page that may be shown.
 struct Candidate {
     id: i64,
-    path: String,
+    path: TreePath,
     title: String,
     score: f64,
     status: Option<Value>,
     source_of_truth: bool,
+    forward: Forward,
 }
 
-impl Index {
-    /// The pages that match, best first; equal ones in path order.
-    ///
-    /// Trust is weighed among the best `3 × (offset + limit)` by words, 60 at least.
-    ///
-    /// # Errors
-    /// [`IndexError::Invalid`] for a `q` that is too long or takes longer than 5 s; [`IndexError::Database`].
-    pub fn search(&self, query: &SearchQuery) -> Result<Vec<Hit>, IndexError> {
-        let (expression, otherwise) = match query::read(&query.q)? {
-            Reading::Nothing => return Ok(Vec::new()),
-            Reading::Words(words) => (words, None),
-            Reading::Expression { expression, otherwise } => (expression, Some(otherwise)),
-        };
-        self.readers.answer("q", |connection| match (hits(connection, query, &expression), otherwise) {
-            (Err(IndexError::Database(error)), Some(words)) if is_mistake(&error) => hits(connection, query, &words),
-            (answer, _) => answer,
-        })
-    }
-}
-
-/// True when FTS5 refused the expression; every other failure is ours and is not papered over.
-fn is_mistake(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::Unknown)
-}
-
-fn hits(connection: &Connection, query: &SearchQuery, expression: &str) -> Result<Vec<Hit>, IndexError> {
-    let mut candidates = candidates(connection, query, expression)?;
-    candidates.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
+fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) -> Result<Found, IndexError> {
     let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
-    let shown: Vec<Candidate> = candidates.into_iter().skip(offset).take(query.limit.get()).collect();
-    let mut snippets = snippets(connection, &shown, expression)?;
-    shown
-        .into_iter()
-        .map(|found| {
-            Ok(Hit {
-                path: tree_path(&found.path)?,
-                snippet: snippets.remove(&found.id).unwrap_or_default(),
-                title: found.title,
-                score: found.score,
-                status: found.status,
-                source_of_truth: found.source_of_truth,
-            })
-        })
-        .collect()
+    let wanted = offset.saturating_add(query.limit.get());
+    let gathered = candidates::gather(connection, query, &question)?;
+    let Some(found) = gathered else { return Ok(Found { note: question.note, ..Found::default() }) };
+    if found.has_some_only {
+        let note = "no page has all of the words; these have some of them";
+        question.note = Some(question.note.map_or_else(|| note.to_owned(), |why| format!("{why}; {note}")));
+    }
+    let scale = Scale::of(connection, &question.words)?;
+    let mut weighed = Vec::with_capacity(found.ids.len());
+    for id in &found.ids {
+        let forward = forward(connection, *id)?;
+        let score = scale.score(&forward, found.anchors.get(id));
+        weighed.push((*id, score, forward));
+    }
+    // Only the best can still change places.
+    weighed.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let rest = weighed.split_off(wanted.saturating_mul(3).max(60).min(weighed.len()));
+    let mut shown = Vec::with_capacity(weighed.len());
+    for (id, score, forward) in weighed {
+        shown.push(candidate(connection, query, (id, score), forward)?);
+    }
+    shown.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
+    let mut shown: Vec<Candidate> = shown.into_iter().skip(offset).take(query.limit.get()).collect();
+    let missing = query.limit.get() - shown.len();
+    if missing > 0 && rest.is_empty() && found.is_cut {
+        let skipped = offset.saturating_sub(found.ids.len());
+        for id in candidates::beyond(connection, query, &question, &found.ids, (skipped, missing))? {
+            shown.push(candidate(connection, query, (id, 0.0), forward(connection, id)?)?);
+        }
+    }
+    let hits = shown.into_iter().map(|candidate| hit(connection, &question, candidate)).collect::<Result<_, _>>()?;
+    Ok(Found { hits, note: question.note, is_partial: found.has_some_only })
 }
 
-fn candidates(connection: &Connection, query: &SearchQuery, expression: &str) -> Result<Vec<Candidate>, IndexError> {
-    let mut sql = "SELECT pages.id, pages.path, pages.title, pages.frontmatter, texts.rank
-         FROM texts JOIN pages ON pages.id = texts.rowid WHERE texts MATCH ?1"
-        .to_owned();
-    let wanted = u64::from(query.offset).saturating_add(query.limit.get() as u64).saturating_mul(3).max(60);
-    let mut values =
-        vec![SqlValue::from(expression.to_owned()), SqlValue::from(i64::try_from(wanted).unwrap_or(i64::MAX))];
-    if let Some(below) = &query.below {
-        let (from, to) = range_below(below);
-        sql.push_str(" AND (pages.path = ?3 OR (pages.path > ?4 AND pages.path < ?5))");
-        values.extend([below.as_str().to_owned().into(), from.into(), to.into()]);
-    }
-    if let Some(after) = query.modified_after {
-        values.push(after.as_microsecond().into());
-        sql.push_str(&format!(" AND pages.modified > ?{}", values.len()));
-    }
-    sql.push_str(" ORDER BY texts.rank LIMIT ?2");
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(values))?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let path: String = row.get(1)?;
-        let frontmatter = pages::json(&row.get::<_, String>(3)?, &path)?;
-        found.push(Candidate {
-            id: row.get(0)?,
-            title: row.get(2)?,
-            score: -row.get::<_, f64>(4)? * trust::multiplier(query.trust, &frontmatter),
-            status: frontmatter.get("status").cloned(),
-            source_of_truth: trust::is_source_of_truth(&frontmatter),
-            path,
-        });
-    }
-    Ok(found)
+fn forward(connection: &Connection, id: i64) -> Result<Forward, IndexError> {
+    let mut statement = connection.prepare_cached("SELECT words FROM forwards WHERE page = ?1")?;
+    let read = statement.query_row([id], |row| Ok(Forward::decode(row.get_ref(0)?.as_blob()?)))?;
+    read.ok_or_else(|| IndexError::Damaged(format!("the words of page {id}")))
 }
 
-/// For each page the part that answers best: of its body, else of its frontmatter when the words stand only there.
-///
-/// One pass over all that matches, because FTS5 works out a prefix such as `f*` again for every row it is asked for by number;
-/// the `+` keeps it from being asked that way.
-fn snippets(
+fn candidate(
     connection: &Connection,
-    shown: &[Candidate],
-    expression: &str,
-) -> Result<HashMap<i64, String>, IndexError> {
-    if shown.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let ids = Value::from_iter(shown.iter().map(|found| found.id)).to_string();
-    let (start, end) = (MARK_START.to_string(), MARK_END.to_string());
-    let mut statement = connection.prepare_cached(
-        "SELECT rowid, snippet(texts, 2, ?3, ?4, '…', ?5), snippet(texts, 3, ?3, ?4, '…', ?5)
-         FROM texts WHERE texts MATCH ?1 AND +rowid IN (SELECT value FROM json_each(?2))",
-    )?;
-    let rows = statement.query_map((expression, ids, start, end, SNIPPET_WORDS), |row| {
-        let (body, frontmatter): (String, String) = (row.get(1)?, row.get(2)?);
-        let is_in_frontmatter = frontmatter.contains(MARK_START) && !body.contains(MARK_START);
-        Ok((row.get(0)?, marked(if is_in_frontmatter { &frontmatter } else { &body })))
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    query: &SearchQuery,
+    (id, score): (i64, f64),
+    forward: Forward,
+) -> Result<Candidate, IndexError> {
+    let mut statement = connection.prepare_cached("SELECT path, title, frontmatter FROM pages WHERE id = ?1")?;
+    let (path, title, frontmatter): (String, String, String) = statement.query_row([id], |row| row.try_into())?;
+    let frontmatter = pages::json(&frontmatter, &path)?;
+    Ok(Candidate {
+        id,
+        path: tree_path(&path)?,
+        title,
+        score: score * trust::multiplier(query.trust, &frontmatter),
+        status: frontmatter.get("status").cloned(),
+        source_of_truth: trust::is_source_of_truth(&frontmatter),
+        forward,
+    })
 }
 
-/// On one line, as HTML, with the inner marks made visible.
-fn marked(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len() + 32);
-    for (index, word) in text.split_whitespace().enumerate() {
-        if index > 0 {
-            shown.push(' ');
-        }
-        for character in word.chars() {
-            match character {
-                '&' => shown.push_str("&amp;"),
-                '<' => shown.push_str("&lt;"),
-                '>' => shown.push_str("&gt;"),
-                MARK_START => shown.push_str("<mark>"),
-                MARK_END => shown.push_str("</mark>"),
-                other => shown.push(other),
-            }
-        }
-    }
-    shown
+fn hit(connection: &Connection, question: &Question, candidate: Candidate) -> Result<Hit, IndexError> {
+    let Candidate { id, path, title, score, status, source_of_truth, forward } = candidate;
+    let mut statement = connection.prepare_cached("SELECT body, frontmatter FROM bodies WHERE page = ?1")?;
+    let snippet = statement.query_row([id], |row| {
+        let (body, frontmatter) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+        Ok(snippet::of(body, frontmatter, &forward, &question.words))
+    })?;
+    Ok(Hit { path, title, snippet, score, status, source_of_truth })
 }

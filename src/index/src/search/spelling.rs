@@ -44,7 +44,7 @@ impl Index {
             let why = format!("{threshold} is out of range; 0 to 1 is allowed");
             return Err(IndexError::invalid("suggest_threshold", why));
         }
-        query::read(q)?;
+        query::measured(q)?;
         let words: BTreeSet<String> =
             query::words(q).filter(|word| word.chars().count() >= 3).map(str::to_lowercase).take(MAX_WORDS).collect();
         self.readers.answer("q", |connection| {

@@ -59,6 +59,149 @@ fn the_query_language_is_understood() {
 }
 
 #[test]
+fn scripts_without_spaces_compound_names_and_symbols_are_found_as_a_person_expects() {
+    let space = Space::of(&[
+        ("ja.md", "日本語の文書を検索する"),
+        ("ko.md", "한국어 문서"),
+        ("th.md", "ภาษาไทย"),
+        ("code.md", "call parseHttpRequest(input) and `max_open_files`, or foo.bar()"),
+        ("hyphen.md", "the e-mail of a co-worker"),
+        ("joined.md", "an email by GitHub"),
+        ("emoji.md", "ship it 🚀 for 5€ 👍🏽"),
+        ("accents.md", "Crème brûlée, Straße, Ærø"),
+        ("full.md", "ＦＵＬＬ width"),
+    ]);
+    for (q, found) in [
+        ("日本語", "ja.md"),
+        ("検索", "ja.md"),
+        ("語", "ja.md"),
+        ("日本", "ja.md"),
+        ("日語", ""),
+        ("한국어", "ko.md"),
+        ("ไทย", "th.md"),
+        ("parseHttpRequest", "code.md"),
+        ("parsehttprequest", "code.md"),
+        ("http", "code.md"),
+        ("max_open_files", "code.md"),
+        ("maxOpenFiles", "code.md"),
+        ("open files", "code.md"),
+        ("foo.bar()", "code.md"),
+        ("foo.bar", "code.md"),
+        ("bar.foo", ""),
+        ("e-mail", "hyphen.md joined.md"),
+        ("email", "hyphen.md joined.md"),
+        ("coworker", "hyphen.md"),
+        ("github", "joined.md"),
+        ("🚀", "emoji.md"),
+        ("👍", "emoji.md"),
+        ("€", "emoji.md"),
+        ("creme brulee", "accents.md"),
+        ("STRASSE", "accents.md"),
+        ("aero", "accents.md"),
+        ("full", "full.md"),
+    ] {
+        let mut pages = space.found(q);
+        pages.sort();
+        assert_eq!(pages.join(" "), found, "{q}");
+    }
+}
+
+#[test]
+fn fields_and_folders_are_asked_for_by_name() {
+    let space = Space::of(&[
+        ("docs/api/a.md", "---\nstatus: verified\ntags: [area/work, x]\nowner: Core Team\nn: 3\n---\nword"),
+        ("docs/b.md", "---\nstatus: draft\ntags: [x]\nowner: Team Core\n---\nword status verified"),
+        ("c.md", "word"),
+    ]);
+    for (q, found) in [
+        ("status:verified", "docs/api/a.md"),
+        ("word status:verified", "docs/api/a.md"),
+        ("word NOT status:verified", "c.md docs/b.md"),
+        ("status:verified OR status:draft", "docs/api/a.md docs/b.md"),
+        ("tags:x", "docs/api/a.md docs/b.md"),
+        ("tag:area/work", "docs/api/a.md"),
+        ("tags:work", "docs/api/a.md"),
+        ("owner:\"core team\"", "docs/api/a.md"),
+        ("owner:core", "docs/api/a.md docs/b.md"),
+        ("n:3", "docs/api/a.md"),
+        ("path:docs/ word", "docs/api/a.md docs/b.md"),
+        ("path:docs/api", "docs/api/a.md"),
+        ("path:do", ""),
+        ("path:docs/api/a.md", "docs/api/a.md"),
+        ("status:ver*", "docs/api/a.md"),
+    ] {
+        let mut pages = space.found(q);
+        pages.sort();
+        assert_eq!(pages.join(" "), found, "{q}");
+    }
+    let answer = space.index.search(&SearchQuery::new("mood:word")).unwrap();
+    assert_eq!(
+        (answer.hits, answer.note.as_deref()),
+        (vec![], Some("no page has a field `mood`: `mood:word` was read as words"))
+    );
+}
+
+#[test]
+fn pages_with_some_of_the_words_are_found_when_none_has_all_and_say_so() {
+    let space = Space::of(&[("a.md", "common rare"), ("b.md", "common"), ("c.md", "common other")]);
+    let ask = |q: &str, or_some| space.index.search(&SearchQuery { or_some, ..SearchQuery::new(q) }).unwrap();
+    assert_eq!(ask("rare absent", false).hits, []);
+    let answer = ask("rare common absent", true);
+    assert_eq!(answer.hits[0].path, at("a.md"));
+    assert_eq!(
+        (answer.hits.len(), answer.note.as_deref()),
+        (3, Some("no page has all of the words; these have some of them"))
+    );
+    assert_eq!(ask("rare AND absent", true).hits, []);
+    assert_eq!(ask("rare common", true).note, None);
+}
+
+#[test]
+fn a_page_is_found_by_what_others_call_it() {
+    let space = Space::of(&[
+        ("x/17.md", "# Minutes\n\nnothing of it"),
+        ("a.md", "see [the great migration](x/17.md)"),
+        ("b.md", "and [[17|great migration]] again"),
+        ("c.md", "a great plan, and much later a migration"),
+    ]);
+    assert_eq!(space.found("great migration")[0], "x/17.md");
+    space.put(&[("a.md", "nothing"), ("b.md", "nothing")]);
+    assert_eq!(space.found("great migration"), ["c.md"]);
+}
+
+#[test]
+fn of_a_word_that_all_pages_have_those_named_by_it_come_first_and_none_is_lost() {
+    let texts: Vec<(String, String)> = (0..1_300)
+        .map(|at| (format!("p{at:04}.md"), if at == 7 { "# Tide\n\ntide".to_owned() } else { format!("tide {at}") }))
+        .collect();
+    let pages: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let space = Space::of(&pages);
+    assert_eq!(space.found("tide")[0], "p0007.md");
+    let mut seen = std::collections::BTreeSet::new();
+    for offset in (0..1_400).step_by(200) {
+        let query = SearchQuery { limit: limit(200), offset, ..SearchQuery::new("tide") };
+        let hits = space.index.search(&query).unwrap().hits;
+        assert_eq!(hits.len(), 200.min(1_300_usize.saturating_sub(offset as usize)), "{offset}");
+        assert!(hits.iter().all(|hit| seen.insert(hit.path.clone())), "{offset}");
+    }
+    assert_eq!(seen.len(), 1_300);
+}
+
+#[test]
+fn a_snippet_shows_the_place_where_the_words_stand_together() {
+    let filler = "lorem ipsum dolor sit amet ".repeat(40);
+    let space = Space::of(&[("a.md", &format!("copper\n\n{filler}\n\nthe copper tide rises\n\n{filler} tide"))]);
+    let snippet = &space.index.search(&SearchQuery::new("tide copper")).unwrap().hits[0].snippet;
+    assert!(snippet.contains("the <mark>copper</mark> <mark>tide</mark> rises"), "{snippet}");
+    assert!(snippet.starts_with('…') && snippet.ends_with('…'), "{snippet}");
+    let space = Space::of(&[("a.md", "the public key, 日本語 and configured")]);
+    let snippet = |q: &str| space.index.search(&SearchQuery::new(q)).unwrap().hits[0].snippet.clone();
+    assert_eq!(snippet("\"public key\""), "the <mark>public key</mark>, 日本語 and configured");
+    assert_eq!(snippet("日本語"), "the public key, <mark>日本語</mark> and configured");
+    assert_eq!(snippet("conf*"), "the public key, 日本語 and <mark>configured</mark>");
+}
+
+#[test]
 fn an_expression_with_a_mistake_is_taken_as_words() {
     let space = Space::of(&[("a.md", "---\nstatus: verified\n---\nfoo (bar) AND baz")]);
     for q in ["status:verified", "foo (bar", "\"foo bar", "foo AND", "NEAR(", ")))", "foo ^ bar *", "(foo) c++:"] {
@@ -136,18 +279,19 @@ fn a_match_in_the_title_outweighs_many_in_the_body() {
 }
 
 #[test]
-fn frontmatter_is_searchable_and_the_path_is_not() {
+fn frontmatter_and_path_are_searchable() {
     let space = Space::of(&[("quokka/xylo.md", "---\nowner: zoe\n---\n# T\n\ntext")]);
-    assert_eq!(space.found("zoe"), ["quokka/xylo.md"]);
-    assert_eq!(space.found("quokka"), [""; 0]);
-    let hit = space.index.search(&SearchQuery::new("zoe")).unwrap().remove(0);
+    for q in ["zoe", "quokka", "xylo text"] {
+        assert_eq!(space.found(q), ["quokka/xylo.md"], "{q}");
+    }
+    let hit = space.index.search(&SearchQuery::new("zoe")).unwrap().hits.remove(0);
     assert_eq!(hit.snippet, "owner: <mark>zoe</mark>");
 }
 
 #[test]
 fn a_snippet_marks_matches_and_escapes_everything_else() {
     let space = Space::of(&[("a.md", "# T\n\nuse <script>alert(1)</script>\nand `a && b` for <mark>Servers</mark>\n")]);
-    let hit = space.index.search(&SearchQuery::new("server")).unwrap().remove(0);
+    let hit = space.index.search(&SearchQuery::new("server")).unwrap().hits.remove(0);
     assert!(hit.snippet.ends_with("for &lt;mark&gt;<mark>Servers</mark>&lt;/mark&gt;"), "{}", hit.snippet);
     assert!(hit.snippet.contains("a &amp;&amp; b") && !hit.snippet.contains("<script"), "{}", hit.snippet);
     assert!(!hit.snippet.contains('\n'));
@@ -164,13 +308,13 @@ fn trust_lifts_and_lowers_but_leaves_nobody_out() {
     ]);
     let order = |trust| -> Vec<String> {
         let query = SearchQuery { trust, ..SearchQuery::new("word") };
-        space.index.search(&query).unwrap().iter().map(|hit| hit.path.to_string()).collect()
+        space.index.search(&query).unwrap().hits.iter().map(|hit| hit.path.to_string()).collect()
     };
     let trusted = ["c-truth.md", "b-verified.md", "a-plain.md", "d-deprecated.md"];
     assert_eq!(order(Trust::Soft), trusted);
     assert_eq!(order(Trust::Hard), trusted);
     assert_eq!(order(Trust::Off).len(), 4);
-    let hits = space.index.search(&SearchQuery { trust: Trust::Hard, ..SearchQuery::new("word") }).unwrap();
+    let hits = space.index.search(&SearchQuery { trust: Trust::Hard, ..SearchQuery::new("word") }).unwrap().hits;
     assert_eq!((hits[1].status.as_ref().unwrap().as_str(), hits[0].source_of_truth), (Some("verified"), true));
     assert!(hits.windows(2).all(|pair| pair[0].score > pair[1].score && pair[1].score > 0.0));
 }
@@ -184,11 +328,11 @@ fn pages_of_answers_join_without_gap_or_overlap() {
     let mut seen = std::collections::BTreeSet::new();
     for offset in (0..150).step_by(20) {
         let query = SearchQuery { limit: limit(20), offset, ..SearchQuery::new("word") };
-        let hits = space.index.search(&query).unwrap();
+        let hits = space.index.search(&query).unwrap().hits;
         assert_eq!(hits.len(), 20.min(130_usize.saturating_sub(offset as usize)));
         assert!(hits.iter().all(|hit| seen.insert(hit.path.clone())));
     }
-    assert_eq!(space.index.search(&SearchQuery { offset: u32::MAX, ..SearchQuery::new("word") }).unwrap(), []);
+    assert_eq!(space.index.search(&SearchQuery { offset: u32::MAX, ..SearchQuery::new("word") }).unwrap().hits, []);
     assert_eq!(space.found("word").len(), 50);
 }
 
@@ -197,7 +341,7 @@ fn a_search_can_be_kept_to_a_folder_and_to_recent_pages() {
     let space = Space::of(&[("a/x.md", "word"), ("a-b/x.md", "word"), ("a/b/y.md", "word"), ("a.md", "word")]);
     let mut query = SearchQuery { below: Some(at("a")), ..SearchQuery::new("word") };
     let paths = |query: &SearchQuery| -> Vec<String> {
-        space.index.search(query).unwrap().iter().map(|hit| hit.path.to_string()).collect()
+        space.index.search(query).unwrap().hits.iter().map(|hit| hit.path.to_string()).collect()
     };
     assert_eq!(paths(&query), ["a/b/y.md", "a/x.md"]);
     let crate::Entry::Page { path, etag, text, .. } = page("a/new.md", "word") else { unreachable!() };

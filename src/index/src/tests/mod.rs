@@ -38,7 +38,7 @@ impl Space {
     }
     /// The paths that a search finds, best first.
     pub(crate) fn found(&self, q: &str) -> Vec<String> {
-        let hits = self.index.search(&SearchQuery::new(q)).unwrap();
+        let hits = self.index.search(&SearchQuery::new(q)).unwrap().hits;
         hits.into_iter().map(|hit| hit.path.to_string()).collect()
     }
     pub(crate) fn reopen(self) -> Self {
@@ -262,8 +262,8 @@ fn hostile_pages_are_indexed_without_a_complaint() {
     assert_eq!(space.index.count().unwrap(), 9);
     assert_eq!(space.found("after"), ["nul.md"]);
     assert_eq!(space.found("robert"), ["'; DROP TABLE pages; --.md"]);
-    let snippet = space.index.search(&SearchQuery::new("fake")).unwrap().remove(0).snippet;
-    assert_eq!(snippet, "\u{FFFD}<mark>fake</mark>\u{FFFD} mark");
+    let snippet = space.index.search(&SearchQuery::new("fake")).unwrap().hits.remove(0).snippet;
+    assert_eq!(snippet, "\u{FDD0}<mark>fake</mark>\u{FDD1} mark");
     assert_eq!(space.index.fingerprint().unwrap().pages, 9);
 }
 

@@ -17,6 +17,12 @@ use crate::health;
 /// How long a question waits for the index to have read everything accepted before it.
 const INDEX_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long a question waits for a position that it names.
+const AT_LEAST_PATIENCE: Duration = Duration::from_secs(10);
+
+/// When to ask again for one that was not reached.
+const AT_LEAST_RETRY: Duration = Duration::from_secs(2);
+
 /// One knowledge base: a tree and what is derived from it.
 pub struct Space {
     /// Name in URLs and headers.
@@ -178,6 +184,29 @@ impl<'a> Cx<'a> {
     pub fn usage(&self) -> Result<&Usage, Fault> {
         self.space.usage.write(self.now())?;
         Ok(&self.space.usage)
+    }
+    /// The index, once it has read the change at this position of the log; without one, as [`Cx::index`].
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`] for a position the log has not reached; [`Kind::Unavailable`], with the seconds after which to ask again, when
+    /// the index has not read that far within 10 s.
+    pub fn index_at_least(&self, position: Option<u64>) -> Result<&Index, Fault> {
+        self.index_having_read(position, AT_LEAST_PATIENCE)
+    }
+    /// As [`Cx::index_at_least`], waiting no longer than that.
+    pub(crate) fn index_having_read(&self, position: Option<u64>, patience: Duration) -> Result<&Index, Fault> {
+        let Some(position) = position else { return Ok(self.index()) };
+        let last = self.space.vfs.settled().unwrap_or_else(|_| self.space.vfs.last_seq()).0;
+        if position > last {
+            let why = format!("{position} lies ahead; the newest change of this space is {last}");
+            return Err(Fault::invalid("at_least", why));
+        }
+        if !self.space.indexed.wait(position, patience) {
+            let read = self.space.indexed.level();
+            let why = format!("the search index has read the changes up to {read}, not yet {position}; ask again");
+            return Err(Fault::unavailable(why).with("retry_after", AT_LEAST_RETRY.as_secs()));
+        }
+        Ok(&self.space.index)
     }
     /// The present moment.
     pub fn now(&self) -> Timestamp {

@@ -3,6 +3,8 @@
 //! One rule: nothing but the indexer writes to the index, and it only ever writes what stands in the tree.
 
 mod compare;
+mod evaluation;
+mod grep;
 mod indexer;
 mod operations;
 mod suggest;

@@ -6,23 +6,27 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use svcfs_base::{Fault, Kind, Timestamp, TreePath};
+use svcfs_config::Engine;
 use svcfs_index::{AnswerLimit, Condition, Hit, MetaQuery, MetaRow, SearchQuery, SortKey};
 
-use super::{suggest, words};
+use super::{evaluation, grep, suggest, words};
 use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 use crate::usage;
 
 /// The operations of this area.
 pub const AREA: Area = Area {
     title: "Search",
-    operations: &[Entry::of::<Search>(), Entry::of::<SearchVerified>(), Entry::of::<QueryMeta>()],
+    operations: &[Entry::of::<Search>(), Entry::of::<SearchVerified>(), Entry::of::<Eval>(), Entry::of::<QueryMeta>()],
 };
 
 /// Find pages by their words, best first
 ///
-/// All words must occur, in any form (`run` finds `running`). `AND`, `OR`, `NOT` in capitals, `"a phrase"`, `pre*` and
-/// parentheses work as expected; a mistake in them is read as plain words. Pages whose frontmatter says `status: verified` or
-/// `source-of-truth: true` come a little higher.
+/// All words must occur, in any form (`run` finds `running`); when no page has all of plain words, pages that have some of them
+/// are found and say so in `note`. Words in titles, names, headings and in the links that lead to a page weigh more, and so do words
+/// that stand together. `AND`, `OR`, `NOT` in capitals, `"a phrase"`, `pre*` and parentheses work as expected, `title:`, `headings:` and
+/// `body:` say where, `status:verified` or `tags:x` ask for a field of the frontmatter, `path:docs/` for a folder. A question with a
+/// mistake is read as plain words, and says so. Pages whose frontmatter says `status: verified` or `source-of-truth: true` come a little
+/// higher.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Search {
     /// What to look for, such as `oauth AND "refresh token"`; at most 4,096 bytes
@@ -47,9 +51,12 @@ pub struct Search {
     /// as 0.7. Pages found in this way carry `did_you_mean`
     #[serde(default)]
     pub suggest_threshold: Option<f64>,
+    /// Answer from an index that has read the changes up to this position (the `seq` of an event), or refuse with 503
+    #[serde(default)]
+    pub at_least: Option<u64>,
 }
 
-/// Whether trusted pages come higher.
+/// Whether trusted pages come higher; nothing does with `search.engine = "grep"`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Boost {
@@ -75,6 +82,10 @@ pub struct Found {
     /// The question this page answers, when the one asked found nothing
     #[serde(skip_serializing_if = "Option::is_none")]
     pub did_you_mean: Option<String>,
+    /// How the question was read, when that is not how it was written: as plain words because of a mistake, or as some of its words
+    /// because no page has all of them. The same on every page of an answer
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 impl Operation for Search {
@@ -85,6 +96,9 @@ impl Operation for Search {
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
     type Output = Vec<Found>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Found>, Fault> {
+        if cx.settings().search.engine == Engine::Grep {
+            return self.grep(cx);
+        }
         let (threshold, asked) = (self.suggest_threshold, self.q.clone());
         let query = SearchQuery {
             q: question(self.q)?,
@@ -96,21 +110,57 @@ impl Operation for Search {
                 Boost::Trust => svcfs_index::Trust::Soft,
                 Boost::None => svcfs_index::Trust::Off,
             },
+            or_some: true,
         };
-        let suggest::Answer { hits, instead } = suggest::search(cx.index(), query, threshold)?;
-        usage::searched(cx, &asked, "search", !hits.is_empty() && instead.is_none());
+        let suggest::Answer { hits, instead, note, is_partial } =
+            suggest::search(cx.index_at_least(self.at_least)?, query, threshold)?;
+        usage::searched(cx, &asked, "search", !hits.is_empty() && instead.is_none() && !is_partial);
         let found = |hit: Hit| Found {
             path: hit.path,
             title: hit.title,
             snippet: hit.snippet,
             score: hit.score,
             did_you_mean: instead.clone(),
+            note: note.clone(),
         };
         Ok(hits.into_iter().map(found).collect())
     }
     fn words(found: &Vec<Found>) -> Option<String> {
         Some(words::words(found))
     }
+}
+
+impl Search {
+    /// The answer of `search.engine = "grep"`: the same shape, in path order, the number of lines as score.
+    fn grep(self, cx: &Cx<'_>) -> Result<Vec<Found>, Fault> {
+        if self.suggest_threshold.is_some() {
+            return Err(needs_index("`suggest_threshold`"));
+        }
+        let start = self.offset as usize;
+        let asked = self.q.clone();
+        let pattern = grep::Pattern {
+            q: question(self.q)?,
+            below: self.path_prefix,
+            modified_after: self.modified_after,
+            shown: start..start.saturating_add(self.limit.get()),
+        };
+        let grep::Lines { pages, note } = grep::search(&cx.space.vfs, &pattern)?;
+        usage::searched(cx, &asked, "search", !pages.is_empty());
+        let found = |line: grep::Line| Found {
+            path: line.path,
+            title: line.title,
+            snippet: line.snippet,
+            score: line.lines as f64,
+            did_you_mean: None,
+            note: note.clone(),
+        };
+        Ok(pages.into_iter().map(found).collect())
+    }
+}
+
+/// Refuses what `search.engine = "grep"` cannot do.
+fn needs_index(what: &str) -> Fault {
+    Fault::new(Kind::Disabled, format!("{what} needs the full-text index; set `search.engine` to \"sqlite\""))
 }
 
 /// Find pages by their words, trusted pages first
@@ -131,6 +181,9 @@ pub struct SearchVerified {
     /// Only pages at or below this path
     #[serde(default)]
     pub path_prefix: Option<TreePath>,
+    /// Answer from an index that has read the changes up to this position (the `seq` of an event), or refuse with 503
+    #[serde(default)]
+    pub at_least: Option<u64>,
 }
 
 /// A page that was found, and why it may be trusted.
@@ -146,6 +199,9 @@ pub struct FoundVerified {
     pub score: f64,
     /// What its frontmatter says of its standing
     pub trust: Trust,
+    /// How the question was read, when that is not how it was written, as in `search`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// The standing of a page.
@@ -165,6 +221,9 @@ impl Operation for SearchVerified {
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
     type Output = Vec<FoundVerified>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<FoundVerified>, Fault> {
+        if cx.settings().search.engine == Engine::Grep {
+            return Err(needs_index("search by trust"));
+        }
         let query = SearchQuery {
             q: question(self.q)?,
             limit: self.limit,
@@ -172,16 +231,18 @@ impl Operation for SearchVerified {
             below: self.path_prefix,
             modified_after: None,
             trust: svcfs_index::Trust::Hard,
+            or_some: true,
         };
+        let svcfs_index::Found { hits, note, is_partial } = cx.index_at_least(self.at_least)?.search(&query)?;
         let found = |hit: Hit| FoundVerified {
             path: hit.path,
             title: hit.title,
             snippet: hit.snippet,
             score: hit.score,
             trust: Trust { status: hit.status, source_of_truth: hit.source_of_truth },
+            note: note.clone(),
         };
-        let hits = cx.index().search(&query)?;
-        usage::searched(cx, &query.q, "verified", !hits.is_empty());
+        usage::searched(cx, &query.q, "verified", !hits.is_empty() && !is_partial);
         Ok(hits.into_iter().map(found).collect())
     }
 }
@@ -191,6 +252,47 @@ fn question(q: String) -> Result<String, Fault> {
         return Err(Fault::new(Kind::Invalid, "q is required"));
     }
     Ok(q)
+}
+
+/// Measure how well search answers questions of your own
+///
+/// Each question is asked as `search` asks it, and the place of the first page that was expected is noted. There is no vector search in
+/// this server, so that everything under `semantic` is null, and so is every `semantic_rank`: nothing was measured, which is not
+/// the same as nothing found.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Eval {
+    /// Questions and the pages that answer them, 1 to 1,000
+    #[schemars(example = [ExpectedAnswer::example()])]
+    pub queries: Vec<ExpectedAnswer>,
+}
+
+/// A question, and the pages that answer it.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+pub struct ExpectedAnswer {
+    /// As somebody would ask `search`
+    pub question: String,
+    /// Any of these is right; at least one
+    pub expected_paths: Vec<TreePath>,
+}
+
+impl ExpectedAnswer {
+    fn example() -> Value {
+        serde_json::json!({ "question": "how do links work", "expected_paths": ["concepts/wikilinks.md"] })
+    }
+}
+
+impl Operation for Eval {
+    const NAME: &'static str = "eval";
+    const HTTP: &'static [Route] = &[Route::post("/eval").reading()];
+    const TOOL: bool = true;
+    const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
+    type Output = evaluation::Evaluation;
+    fn run(self, cx: &Cx<'_>) -> Result<evaluation::Evaluation, Fault> {
+        if cx.settings().search.engine == Engine::Grep {
+            return Err(needs_index("an evaluation"));
+        }
+        evaluation::evaluate(cx.index(), &self.queries)
+    }
 }
 
 /// Find pages by their frontmatter

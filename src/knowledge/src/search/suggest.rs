@@ -9,26 +9,43 @@ pub struct Answer {
     pub hits: Vec<Hit>,
     /// The question these pages answer, when it is not the one asked.
     pub instead: Option<String>,
+    /// How the question was read, when that is not how it was written.
+    pub note: Option<String>,
+    /// Whether no page has all of the words.
+    pub is_partial: bool,
 }
 
-/// Asks, and when nothing is found and `threshold` is given, asks once more with each word that no page has replaced by the
-/// known word most like it.
+impl Answer {
+    fn of(found: svcfs_index::Found, instead: Option<String>) -> Self {
+        let svcfs_index::Found { hits, note, is_partial } = found;
+        Self { hits, instead, note, is_partial }
+    }
+}
+
+/// Asks. When nothing is found and `threshold` is given, asks once more with each word that no page has replaced by the
+/// known word most like it; when that finds nothing either, for pages that have some of the words.
 ///
 /// # Errors
 /// Those of [`Index::search`] and [`Index::suggest`].
 pub fn search(index: &Index, mut query: SearchQuery, threshold: Option<f64>) -> Result<Answer, Fault> {
-    let hits = index.search(&query)?;
+    query.or_some = threshold.is_none();
+    let found = index.search(&query)?;
     let suggestions = match threshold {
-        Some(threshold) if hits.is_empty() && query.offset == 0 => index.suggest(&query.q, Some(threshold))?,
-        Some(_) | None => return Ok(Answer { hits, instead: None }),
+        Some(threshold) if found.hits.is_empty() && query.offset == 0 => index.suggest(&query.q, Some(threshold))?,
+        Some(_) | None => return Ok(Answer::of(found, None)),
     };
     let corrected = corrected(&query.q, &suggestions);
-    if corrected == query.q {
-        return Ok(Answer { hits, instead: None });
+    if corrected != query.q {
+        let asked = std::mem::replace(&mut query.q, corrected);
+        let found = index.search(&query)?;
+        if !found.hits.is_empty() {
+            return Ok(Answer::of(found, Some(query.q)));
+        }
+        query.q = asked;
     }
-    query.q.clone_from(&corrected);
-    let hits = index.search(&query)?;
-    Ok(Answer { instead: (!hits.is_empty()).then_some(corrected), hits })
+    query.or_some = true;
+    let found = index.search(&query)?;
+    Ok(Answer::of(found, None))
 }
 
 /// The question with every unknown word replaced by the first word offered for it; operators and quotes stay.

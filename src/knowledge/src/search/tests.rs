@@ -91,9 +91,107 @@ fn pages_found_with_other_words_say_so() {
     let space = TestSpace::new();
     space.put("a.md", "How authentication works.\n");
     assert_eq!(space.get("search", json!({ "q": "autentication" })), json!([]));
+    let some = space.get("search", json!({ "q": "autentication works" }));
+    assert_eq!(some[0]["note"], "no page has all of the words; these have some of them");
     let found = space.get("search", json!({ "q": "autentication works", "suggest_threshold": 0.7 }));
     assert_eq!((paths(&found), &found[0]["did_you_mean"]), (vec!["a.md"], &json!("authentication works")));
     assert_eq!(space.get("search", json!({ "q": "qqqqqq", "suggest_threshold": 0.7 })), json!([]));
+}
+
+#[test]
+fn a_question_with_a_mistake_is_answered_and_says_how_it_was_read() {
+    let space = TestSpace::new();
+    space.put("a.md", "a quick fox\n");
+    for name in ["search", "search_verified"] {
+        let found = space.get(name, json!({ "q": "quick (fox" }));
+        let note = found[0]["note"].as_str().unwrap();
+        assert!(note.starts_with("the question was read as plain words: "), "{note}");
+        assert!(space.get(name, json!({ "q": "quick fox" }))[0].get("note").is_none());
+    }
+}
+
+#[test]
+fn a_question_may_ask_for_an_index_that_has_read_a_change() {
+    let space = TestSpace::new();
+    space.put("a.md", "fox\n");
+    let last = space.space().vfs.last_seq().0;
+    for name in ["search", "search_verified"] {
+        assert_eq!(paths(&space.get(name, json!({ "q": "fox", "at_least": last }))), ["a.md"]);
+        let (status, message) = space.refusal(name, json!({ "q": "fox", "at_least": last + 1_000 }));
+        assert!(status == 400 && message.starts_with("`at_least`: ") && message.contains("lies ahead"), "{message}");
+        assert_eq!(space.refusal(name, json!({ "q": "fox", "at_least": -1 })).0, 400);
+    }
+}
+
+#[test]
+fn an_index_that_does_not_get_there_is_no_answer() {
+    let space = TestSpace::new();
+    space.put("a.md", "fox\n");
+    let folder = tempfile::tempdir().unwrap();
+    // Nobody fills this one.
+    let beside = beside(&space, Index::open(&folder.path().join("index.db")).unwrap());
+    let caller = crate::spaces::test_space::caller();
+    let cx = space.cx_of(&beside, &caller);
+    let fault = cx.index_having_read(Some(1), std::time::Duration::ZERO).map(drop).unwrap_err();
+    assert_eq!((fault.kind(), fault.detail().get("retry_after")), (svcfs_base::Kind::Unavailable, Some(&json!(2))));
+}
+
+#[test]
+fn a_space_without_a_full_text_index_searches_its_tree() {
+    let space = TestSpace::with("[search]\nengine = \"grep\"\n", &[("a.md", "# A\n\nthe fox\n")]);
+    space.put("b.md", "fox and fox\nfox\n");
+    let found = space.get("search", json!({ "q": "fo[xy]" }));
+    assert_eq!(paths(&found), ["a.md", "b.md"]);
+    assert_eq!(
+        found[1],
+        json!({ "path": "b.md", "title": "b", "snippet": "<mark>fox</mark> and <mark>fox</mark>", "score": 2.0 })
+    );
+    for (name, arguments, what) in [
+        ("search", json!({ "q": "fox", "suggest_threshold": 0.5 }), "`suggest_threshold`"),
+        ("search_verified", json!({ "q": "fox" }), "search by trust"),
+        ("eval", json!({ "queries": [{ "question": "fox", "expected_paths": ["a.md"] }] }), "an evaluation"),
+    ] {
+        let (status, message) = space.refusal(name, arguments);
+        assert!(status == 501 && message.starts_with(what) && message.contains("search.engine"), "{message}");
+    }
+}
+
+#[test]
+fn search_is_measured_with_questions_of_ones_own() {
+    let space = TestSpace::new();
+    space.put("fox.md", "# Fox\n\nquick and brown\n");
+    space.put("dog.md", "# Dog\n\nlazy, unlike a fox\n");
+    let ask = |queries: Value| space.get("eval", json!({ "queries": queries }));
+    let answer = ask(json!([
+        { "question": "quick fox", "expected_paths": ["fox.md"] },
+        { "question": "fox", "expected_paths": ["dog.md", "nowhere.md"] },
+        { "question": "zebra", "expected_paths": ["fox.md"] },
+    ]));
+    let ranks: Vec<&Value> = answer["per_query"].as_array().unwrap().iter().map(|one| &one["fts_rank"]).collect();
+    assert_eq!(ranks, [1, 2, 0]);
+    assert_eq!(answer["fts"]["mrr"], 0.5);
+    assert!((answer["fts"]["hit_rate"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-9);
+    assert!((answer["fts"]["precision_at_5"].as_f64().unwrap() - 2.0 / 15.0).abs() < 1e-9);
+    assert_eq!(answer["semantic"], json!({ "hit_rate": null, "mrr": null, "precision_at_5": null }));
+    assert_eq!(answer["per_query"][0]["semantic_rank"], Value::Null);
+    for (arguments, start) in [
+        (json!({}), "queries is required"),
+        (json!({ "queries": [] }), "`queries`: has 0 questions"),
+        (
+            json!({ "queries": vec![json!({ "question": "x", "expected_paths": ["a.md"] }); 1_001] }),
+            "`queries`: has 1001",
+        ),
+        (json!({ "queries": [{ "question": " ", "expected_paths": ["a.md"] }] }), "`queries[0].question`: "),
+        (json!({ "queries": [{ "question": "x", "expected_paths": [] }] }), "`queries[0].expected_paths`: "),
+        (json!({ "queries": [{ "question": "x", "expected_paths": ["../a"] }] }), "`queries"),
+        (
+            json!({ "queries": [{ "question": "x".repeat(1 << 20), "expected_paths": ["a.md"] }] }),
+            "`q`: is 1048576 bytes",
+        ),
+    ] {
+        let (status, message) = space.refusal("eval", arguments);
+        assert!(status == 400 && message.starts_with(start), "{message}");
+    }
 }
 
 #[test]

@@ -109,6 +109,11 @@ impl TestSpace {
         Cx::new(&self.server, self.space(), caller)
     }
 
+    /// The context of a call about another space.
+    pub(crate) fn cx_of<'a>(&'a self, space: &'a Space, caller: &'a Caller) -> Cx<'a> {
+        Cx::new(&self.server, space, caller)
+    }
+
     /// Where the root is on the disk.
     pub(crate) fn root(&self) -> &Path {
         self.root.path()

@@ -32,6 +32,13 @@ pub fn snippet(text: &str, terms: &[&str]) -> String {
     marked(line, window(line, first), &marks)
 }
 
+/// A line with these parts of it between `<mark>` and `</mark>`, cut around the first of them when it is long.
+#[must_use]
+pub fn of_line(line: &str, marks: &[Range<usize>]) -> String {
+    let first = marks.first().map_or(0, |mark| mark.start);
+    marked(line, window(line, first), marks)
+}
+
 /// The part of a line that is shown: all of it, or what surrounds the first hit.
 fn window(line: &str, first: usize) -> Range<usize> {
     if line.len() <= MAX_BYTES {

@@ -1,0 +1,155 @@
+//! The fields of a page as words of the full-text index, so that `status:verified` and `path:docs/` are asked for as any word is.
+//!
+//! A value is its words, each with the field before it (`owner:platform owner:team`); a tag and a path are also found as a whole
+//! (`tags:area/work`, and for a path every folder on the way). The field by itself (`owner:`) says that the page has it.
+
+use serde_json::{Map, Value};
+
+use crate::words::{Dictionary, Words, folded};
+
+/// Most words of one page's fields: a page that holds a data set in its frontmatter is found by the first of it.
+const MOST: usize = 4_000;
+
+/// How deep nested fields are read.
+const DEEPEST: usize = 8;
+
+/// The field of the path.
+pub(crate) const PATH: &str = "path";
+
+/// The fields whose values are also found as a whole.
+pub(crate) const WHOLE: [&str; 3] = [PATH, "tags", "tag"];
+
+/// The word for a field and a word of its value.
+pub(crate) fn token(field: &str, word: &str) -> String {
+    format!("{field}:{word}")
+}
+
+/// A field's name as it is looked up: in lower case, a space as `-`; none for a name that has signs no field name has.
+pub(crate) fn name(field: &str) -> Option<String> {
+    let name: String = field.trim().to_lowercase().replace(' ', "-");
+    let is_name = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.');
+    (!name.is_empty() && name.len() <= 64 && name.chars().all(is_name)).then_some(name)
+}
+
+/// A value as it is looked up as a whole.
+pub(crate) fn whole(value: &str) -> String {
+    let mut whole = String::with_capacity(value.len());
+    for character in value.trim().trim_matches('/').chars() {
+        match character {
+            '-' | '_' | '.' | ':' | '/' => whole.push(character),
+            _ if character.is_whitespace() || character.is_ascii_punctuation() || character.is_control() => {
+                whole.push('-')
+            }
+            _ => whole.push_str(&folded(character.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    whole
+}
+
+/// All words of a page's fields.
+pub(crate) fn tokens(
+    path: &str,
+    frontmatter: &Map<String, Value>,
+    tags: &[String],
+    dictionary: &mut Dictionary,
+) -> Vec<String> {
+    let mut tokens = Tokens { all: Vec::new(), dictionary };
+    tokens.path(path);
+    for tag in tags {
+        for field in ["tag", "tags"] {
+            tokens.all.push(token(field, &whole(tag)));
+            tokens.text(field, tag);
+        }
+    }
+    if !tags.is_empty() {
+        tokens.all.extend(["tag:".to_owned(), "tags:".to_owned()]);
+    }
+    for (field, value) in frontmatter {
+        if let Some(name) = name(field).filter(|name| !WHOLE.contains(&name.as_str())) {
+            tokens.value(&name, value, 0);
+        }
+    }
+    tokens.all.truncate(MOST);
+    tokens.all
+}
+
+struct Tokens<'d> {
+    all: Vec<String>,
+    dictionary: &'d mut Dictionary,
+}
+
+impl Tokens<'_> {
+    fn path(&mut self, path: &str) {
+        self.all.push(token(PATH, ""));
+        let name = path.rsplit_once('.').map_or(path, |(name, _)| name);
+        let folders = path.match_indices('/').map(|(at, _)| &path[..at]);
+        for place in folders.chain([name, path]) {
+            self.all.push(token(PATH, &whole(place)));
+        }
+        self.text(PATH, name);
+    }
+
+    fn value(&mut self, field: &str, value: &Value, depth: usize) {
+        if self.all.len() >= MOST || depth > DEEPEST {
+            return;
+        }
+        match value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    if let Some(key) = name(key) {
+                        self.value(&format!("{field}.{key}"), value, depth + 1);
+                    }
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.value(field, item, depth + 1)),
+            Value::Null => {}
+            Value::String(text) => self.text(field, text),
+            Value::Bool(_) | Value::Number(_) => self.text(field, &value.to_string()),
+        }
+        self.all.push(token(field, ""));
+    }
+
+    fn text(&mut self, field: &str, text: &str) {
+        let words = Words::of(&text[..text.floor_char_boundary(4_096)], self.dictionary);
+        self.all.extend(words.terms().chain(words.other_terms()).map(|word| token(field, word)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_field_is_found_by_its_words_and_a_path_by_every_folder() {
+        let Value::Object(map) = json!({ "Status": "Verified", "owner": { "team": ["Core X"] }, "n": 3, "e": null })
+        else {
+            unreachable!()
+        };
+        let tokens = tokens("docs/API/a-b.md", &map, &["Area/Work".to_owned()], &mut Dictionary::default());
+        for token in [
+            "status:verifi",
+            "status:",
+            "owner.team:core",
+            "owner.team:x",
+            "n:3",
+            "e:",
+            "path:docs",
+            "path:docs/api",
+            "path:docs/api/a-b",
+            "path:docs/api/a-b.md",
+            "path:ab",
+            "tags:area/work",
+            "tag:work",
+        ] {
+            assert!(tokens.iter().any(|known| known == token), "{token} is not among {tokens:?}");
+        }
+    }
+
+    #[test]
+    fn a_whole_value_is_folded_and_has_no_sign_the_index_would_break_it_at() {
+        assert_eq!(whole("/Docs/Über uns/"), "docs/uber-uns");
+        assert_eq!(name("source-of-truth").as_deref(), Some("source-of-truth"));
+        assert_eq!((name("a\"b"), name("")), (None, None));
+    }
+}

@@ -1,0 +1,170 @@
+//! Which pages are worth weighing.
+//!
+//! Most questions are answered by all pages that fit. A word that ten thousand pages have says little about any of them, so that
+//! it is enough to weigh those that have it in their names, and some of the others.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{Connection, params_from_iter};
+
+use super::anchors::{self, Anchors};
+use super::query::{Question, Word};
+use super::{SearchQuery, score};
+use crate::IndexError;
+use crate::field_words;
+use crate::pages::range_below;
+
+/// Most pages that are weighed for one question, of each of the places that are looked at.
+pub(super) const WEIGHED: usize = 1_000;
+
+/// Most pages that are weighed because they have some of the words.
+const WEIGHED_FOR_SOME: usize = 1_500;
+
+/// The pages that are weighed.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// Their numbers, each once.
+    pub(super) ids: Vec<i64>,
+    /// How other pages call them.
+    pub(super) anchors: HashMap<i64, Anchors>,
+    /// Whether more pages fit.
+    pub(super) is_cut: bool,
+    /// Whether no page fits, and these have some of the words.
+    pub(super) has_some_only: bool,
+    seen: HashSet<i64>,
+}
+
+impl Gathered {
+    fn add(&mut self, ids: impl IntoIterator<Item = i64>) {
+        for id in ids {
+            if self.seen.insert(id) {
+                self.ids.push(id);
+            }
+        }
+    }
+}
+
+/// The pages to weigh; none when nothing fits.
+pub(super) fn gather(
+    connection: &Connection,
+    query: &SearchQuery,
+    question: &Question,
+) -> Result<Option<Gathered>, IndexError> {
+    let mut found = Gathered::default();
+    let fit = matching(connection, query, "texts", &question.expression, WEIGHED + 1)?;
+    if fit.len() > WEIGHED {
+        found.is_cut = true;
+        if question.is_positive {
+            found.add(matching(connection, query, "names", &question.expression, WEIGHED)?);
+        }
+    }
+    found.add(fit.into_iter().take(WEIGHED));
+    if question.is_positive {
+        found.anchors = anchors::of(connection, &question.words)?;
+        let called: Vec<i64> =
+            found.anchors.iter().filter(|(_, anchors)| anchors.is_whole()).map(|(id, _)| *id).collect();
+        let called = admitted(connection, query, called)?;
+        if question.is_plain {
+            found.add(called);
+        }
+    }
+    if found.ids.is_empty() && query.or_some && question.is_plain && question.words.len() > 1 {
+        found.has_some_only = true;
+        some(connection, query, &question.words, &mut found)?;
+    }
+    Ok((!found.ids.is_empty()).then_some(found))
+}
+
+/// Pages that have some of the words, those with the rarest first: what a question is about is what few pages have.
+fn some(connection: &Connection, query: &SearchQuery, words: &[Word], found: &mut Gathered) -> Result<(), IndexError> {
+    let mut counted = Vec::new();
+    for word in words {
+        counted.push((score::pages_with(connection, word)?, word.expression()));
+    }
+    counted.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let called = found.anchors.keys().copied().collect();
+    found.add(admitted(connection, query, called)?);
+    let any: Vec<&str> = counted.iter().map(|(_, expression)| expression.as_str()).collect();
+    found.add(matching(connection, query, "names", &any.join(" OR "), WEIGHED_FOR_SOME / 3)?);
+    for (at, expression) in any.iter().enumerate() {
+        let room = WEIGHED_FOR_SOME.saturating_sub(found.ids.len());
+        if room == 0 {
+            break;
+        }
+        // Of two common words the pages with both come first.
+        if let Some(next) = any.get(at + 1) {
+            found.add(matching(connection, query, "texts", &format!("{expression} AND {next}"), room)?);
+        }
+        let room = WEIGHED_FOR_SOME.saturating_sub(found.ids.len());
+        found.add(matching(connection, query, "texts", expression, room)?);
+    }
+    Ok(())
+}
+
+/// The next pages that fit, beyond those that were weighed: newest first.
+pub(super) fn beyond(
+    connection: &Connection,
+    query: &SearchQuery,
+    question: &Question,
+    weighed: &[i64],
+    (skipped, missing): (usize, usize),
+) -> Result<Vec<i64>, IndexError> {
+    let weighed: HashSet<i64> = weighed.iter().copied().collect();
+    let enough = weighed.len().saturating_add(skipped).saturating_add(missing);
+    let fit = matching(connection, query, "texts", &question.expression, enough)?;
+    Ok(fit.into_iter().filter(|id| !weighed.contains(id)).skip(skipped).take(missing).collect())
+}
+
+/// The newest pages that one of the two tables of words has for an expression, as far as the question admits them.
+fn matching(
+    connection: &Connection,
+    query: &SearchQuery,
+    table: &'static str,
+    expression: &str,
+    most: usize,
+) -> Result<Vec<i64>, IndexError> {
+    let most = SqlValue::from(i64::try_from(most).unwrap_or(i64::MAX));
+    let mut values = vec![SqlValue::from(expression.to_owned()), most];
+    let mut conditions = String::new();
+    if let Some(below) = query.below.as_ref().filter(|below| !below.is_root()) {
+        if table == "texts" {
+            // Every page has the folders above it among its words, so that the index itself leaves out the others.
+            let folder = field_words::token(field_words::PATH, &field_words::whole(below.as_str()));
+            values[0] = format!("\"{folder}\" AND ({expression})").into();
+        }
+        let (from, to) = range_below(below);
+        conditions.push_str(" AND (pages.path = ?3 OR (pages.path > ?4 AND pages.path < ?5))");
+        values.extend([below.as_str().to_owned().into(), from.into(), to.into()]);
+    }
+    if let Some(after) = query.modified_after {
+        values.push(after.as_microsecond().into());
+        conditions.push_str(&format!(" AND pages.modified > ?{}", values.len()));
+    }
+    let join =
+        if conditions.is_empty() { String::new() } else { format!("CROSS JOIN pages ON pages.id = {table}.rowid") };
+    let sql = format!(
+        "SELECT {table}.rowid FROM {table} {join} WHERE {table} MATCH ?1 {conditions} ORDER BY {table}.rowid DESC LIMIT ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let ids = statement.query_map(params_from_iter(values), |row| row.get(0))?;
+    Ok(ids.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Those of some pages that the question admits.
+fn admitted(connection: &Connection, query: &SearchQuery, mut ids: Vec<i64>) -> Result<Vec<i64>, IndexError> {
+    ids.sort_unstable();
+    let mut statement = connection.prepare_cached("SELECT path, modified FROM pages WHERE id = ?1")?;
+    let mut admitted = Vec::with_capacity(ids.len());
+    for id in ids {
+        let (path, modified): (String, i64) = statement.query_row([id], |row| row.try_into())?;
+        let is_below = query.below.as_ref().is_none_or(|below| {
+            let (from, to) = range_below(below);
+            path == below.as_str() || (path > from && path < to)
+        });
+        if is_below && query.modified_after.is_none_or(|after| modified > after.as_microsecond()) {
+            admitted.push(id);
+        }
+    }
+    Ok(admitted)
+}

@@ -1,0 +1,216 @@
+//! The pieces of a question as an expression: `NOT` binds closest, then `AND` (also between two words with nothing but space), then `OR`.
+
+use super::tokens::Token;
+use super::{Question, Word};
+use crate::field_words;
+use crate::words::{Dictionary, Words};
+
+/// Deepest brackets.
+const DEEPEST: usize = 32;
+
+/// Words apart that `NEAR` allows when it does not say.
+const NEAR: u32 = 10;
+
+/// What is wrong with a sentence, for people.
+type Mistake = &'static str;
+
+/// An expression in the words of FTS5; none for a part that has no word in it, such as `—`.
+type Expression = Option<String>;
+
+/// Reads all of a question.
+pub(super) fn parse(tokens: &[Token]) -> Result<Question, Mistake> {
+    let mut parser = Parser { tokens, words: Vec::new(), is_plain: true, is_positive: true, is_wanted: true, depth: 0 };
+    let expression = parser.either()?;
+    if !parser.tokens.is_empty() {
+        return Err("a bracket is closed that was not opened");
+    }
+    Ok(Question {
+        expression: expression.unwrap_or_default(),
+        words: parser.words,
+        is_plain: parser.is_plain,
+        is_positive: parser.is_positive,
+        note: None,
+    })
+}
+
+struct Parser<'t> {
+    tokens: &'t [Token],
+    words: Vec<Word>,
+    is_plain: bool,
+    is_positive: bool,
+    /// False behind `NOT`.
+    is_wanted: bool,
+    depth: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn next_if(&mut self, wanted: &Token) -> bool {
+        let is_next = self.tokens.first() == Some(wanted);
+        if is_next {
+            self.tokens = &self.tokens[1..];
+            self.is_plain = false;
+        }
+        is_next
+    }
+
+    /// `a OR b`
+    fn either(&mut self) -> Result<Expression, Mistake> {
+        let mut all: Vec<String> = self.all()?.into_iter().collect();
+        while self.next_if(&Token::Or) {
+            all.extend(self.all()?);
+        }
+        Ok(joined(all, " OR "))
+    }
+
+    /// `a AND b`, `a b`
+    fn all(&mut self) -> Result<Expression, Mistake> {
+        let mut all: Vec<String> = self.without()?.into_iter().collect();
+        loop {
+            if self.next_if(&Token::And) {
+                if self.next_if(&Token::Not) {
+                    // `a AND NOT b` is what people write for `a NOT b`.
+                    let wanted = joined(std::mem::take(&mut all), " AND ");
+                    all.extend(self.but(wanted)?);
+                } else {
+                    all.extend(self.without()?);
+                }
+            } else if matches!(self.tokens.first(), None | Some(Token::Close | Token::Or)) {
+                return Ok(joined(all, " AND "));
+            } else {
+                all.extend(self.without()?);
+            }
+        }
+    }
+
+    /// `a NOT b`
+    fn without(&mut self) -> Result<Expression, Mistake> {
+        let mut wanted = self.one()?;
+        while self.next_if(&Token::Not) {
+            wanted = self.but(wanted)?;
+        }
+        Ok(wanted)
+    }
+
+    fn but(&mut self, wanted: Expression) -> Result<Expression, Mistake> {
+        self.is_positive = false;
+        let before = std::mem::replace(&mut self.is_wanted, false);
+        let unwanted = self.one()?;
+        self.is_wanted = before;
+        Ok(match (wanted, unwanted) {
+            (Some(wanted), Some(unwanted)) => Some(format!("({wanted} NOT {unwanted})")),
+            (Some(wanted), None) => Some(wanted),
+            (None, _) => return Err("before `NOT` stands no word"),
+        })
+    }
+
+    fn one(&mut self) -> Result<Expression, Mistake> {
+        let Some((token, rest)) = self.tokens.split_first() else { return Err("it ends where a word should follow") };
+        self.tokens = rest;
+        match token {
+            Token::Word(word) => {
+                let is_prefix = word.ends_with('*') && word.len() > 1;
+                Ok(self.add(Word::read(word, is_prefix)))
+            }
+            Token::Phrase(phrase) => {
+                self.is_plain = false;
+                Ok(self.add(Word::read(phrase, phrase.ends_with('*'))))
+            }
+            Token::Field { field, value, .. } => {
+                (self.is_plain, self.is_positive) = (false, false);
+                Ok(field_expression(field, value))
+            }
+            Token::Column(column) => {
+                (self.is_plain, self.is_positive) = (false, false);
+                Ok(self.one()?.map(|inside| format!("({{{column}}} : {inside})")))
+            }
+            Token::Open => {
+                self.is_plain = false;
+                self.deeper()?;
+                let inside = self.either()?;
+                self.close()?;
+                Ok(inside)
+            }
+            Token::Near => {
+                self.is_plain = false;
+                self.near()
+            }
+            Token::Close => Err("a bracket is closed before anything is in it"),
+            Token::And => Err("before `AND` stands no word"),
+            Token::Or => Err("before or behind `OR` stands no word"),
+            Token::Not => Err("before `NOT` stands no word"),
+            Token::Unclosed => Err("a quote does not end"),
+        }
+    }
+
+    fn deeper(&mut self) -> Result<(), Mistake> {
+        self.depth += 1;
+        if self.depth > DEEPEST { Err("its brackets are too deep") } else { Ok(()) }
+    }
+
+    fn close(&mut self) -> Result<(), Mistake> {
+        self.depth -= 1;
+        if self.next_if(&Token::Close) { Ok(()) } else { Err("a bracket is not closed") }
+    }
+
+    /// `NEAR(a b, 5)`: what is behind the last comma says how many words may stand between them.
+    fn near(&mut self) -> Result<Expression, Mistake> {
+        let mut parts = Vec::new();
+        let mut apart = NEAR;
+        loop {
+            let Some((token, rest)) = self.tokens.split_first() else { return Err("a bracket is not closed") };
+            self.tokens = rest;
+            match token {
+                Token::Close => break,
+                Token::Word(word) => match word.parse() {
+                    Ok(number) if !parts.is_empty() && self.tokens.first() == Some(&Token::Close) => apart = number,
+                    Ok(_) | Err(_) => parts.push(word),
+                },
+                Token::Phrase(phrase) => parts.push(phrase),
+                _ => return Err("`NEAR` takes words and phrases only"),
+            }
+        }
+        let phrases: Vec<String> = parts
+            .into_iter()
+            .filter_map(|part| {
+                let word = Word::read(part, false)?;
+                let phrase = format!("\"{}\"", word.spellings[0].join(" "));
+                self.add(Some(word));
+                Some(phrase)
+            })
+            .collect();
+        Ok((!phrases.is_empty()).then(|| format!("NEAR({}, {apart})", phrases.join(" "))))
+    }
+
+    fn add(&mut self, word: Option<Word>) -> Expression {
+        let word = word?;
+        let expression = word.expression();
+        if self.is_wanted && !self.words.contains(&word) {
+            self.words.push(word);
+        }
+        Some(expression)
+    }
+}
+
+fn joined(parts: Vec<String>, sign: &str) -> Expression {
+    match &parts[..] {
+        [] => None,
+        [only] => Some(only.clone()),
+        all => Some(format!("({})", all.join(sign))),
+    }
+}
+
+/// A field's value: its words in their order; a path and a tag also as a whole.
+fn field_expression(field: &str, value: &str) -> Expression {
+    let star = if value.ends_with('*') { "*" } else { "" };
+    let read = Words::of(value, &mut Dictionary::default());
+    let words: Vec<String> = read.terms().map(|word| field_words::token(field, word)).collect();
+    let mut ways = Vec::new();
+    if field_words::WHOLE.contains(&field) {
+        ways.push(format!("\"{}\"{star}", field_words::token(field, &field_words::whole(value.trim_end_matches('*')))));
+    }
+    let is_place = field == field_words::PATH && value.contains('/');
+    if !words.is_empty() && !is_place {
+        ways.push(format!("\"{}\"{star}", words.join(" ")));
+    }
+    joined(ways, " OR ")
+}

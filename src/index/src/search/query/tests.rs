@@ -1,0 +1,78 @@
+use super::*;
+
+fn asked(q: &str) -> Question {
+    read(q, |field| Ok(matches!(field, "status" | "owner" | "tags" | "path"))).unwrap().unwrap_or_default()
+}
+
+#[test]
+fn the_language_becomes_an_expression_of_fts5() {
+    for (q, expression) in [
+        ("rust servers", r#"("rust" AND "server")"#),
+        ("a AND b OR c", r#"(("a" AND "b") OR "c")"#),
+        ("a NOT b", r#"("a" NOT "b")"#),
+        ("a b AND NOT c", r#"(("a" AND "b") NOT "c")"#),
+        ("(a OR b) c", r#"(("a" OR "b") AND "c")"#),
+        ("\"public key\"", r#""public key""#),
+        ("gam*", r#""gam"*"#),
+        ("title:omega", r#"({title} : "omega")"#),
+        ("title:(a OR b)", r#"({title} : ("a" OR "b"))"#),
+        ("status:verified", r#""status:verifi""#),
+        ("owner:\"Core Team\"", r#""owner:core owner:team""#),
+        ("path:docs/api/", r#""path:docs/api""#),
+        ("tags:area/work", r#"("tags:area/work" OR "tags:area tags:work")"#),
+        ("NEAR(a b, 3)", r#"NEAR("a" "b", 3)"#),
+        ("foo.bar()", r#""foo bar""#),
+        ("snake_case", r#"("snake case" OR "snakecas")"#),
+        ("e-mail", r#"("e mail" OR "email")"#),
+        ("parseRequest", r#"("parserequest" OR "pars request")"#),
+        ("日本語", r#""日本 本語""#),
+        ("語", r#""語"*"#),
+        ("and or", r#"("and" AND "or")"#),
+        ("— a", r#""a""#),
+    ] {
+        assert_eq!(asked(q).expression, expression, "{q}");
+        assert_eq!(asked(q).note, None, "{q}");
+    }
+}
+
+#[test]
+fn what_is_no_sentence_is_read_as_words_and_says_so() {
+    for (q, expression) in [
+        ("foo (bar", r#""foo" AND "bar""#),
+        ("\"foo bar", r#""foo" AND "bar""#),
+        ("foo AND", r#""foo""#),
+        ("NOT foo", r#""foo""#),
+        ("foo ) bar", r#""foo" AND "bar""#),
+    ] {
+        let question = asked(q);
+        assert_eq!(question.expression, expression, "{q}");
+        let note = question.note.unwrap();
+        assert!(question.is_plain && note.starts_with("the question was read as plain words: "), "{q}: {note}");
+    }
+}
+
+#[test]
+fn a_field_that_no_page_has_is_read_as_words() {
+    let question = asked("std:sort fast");
+    assert_eq!(question.expression, r#"("std sort" AND "fast")"#);
+    assert_eq!(question.note.unwrap(), "no page has a field `std`: `std:sort` was read as words");
+    assert_eq!(asked("std::sort 12:30 http://x.y").note, None);
+}
+
+#[test]
+fn words_behind_not_are_neither_scored_nor_marked() {
+    let question = asked("a NOT (b c)");
+    assert_eq!(question.words.len(), 1);
+    assert!(!question.is_plain && asked("a b*").is_plain);
+}
+
+#[test]
+fn a_query_without_measure_is_refused_with_its_limit() {
+    let read = |q: &str| read(q, |_| Ok(true));
+    let long = read(&"x".repeat(1 << 20)).unwrap_err();
+    assert_eq!(long.to_string(), "`q`: is 1048576 bytes long; at most 4096 are searched for");
+    assert!(read(&"x ".repeat(129)).unwrap_err().to_string().starts_with("`q`: has 129 words"));
+    for nothing in ["", "  ", "* ?", "—", "()", "(("] {
+        assert!(matches!(read(nothing), Ok(None)), "{nothing}");
+    }
+}

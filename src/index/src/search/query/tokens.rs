@@ -1,0 +1,164 @@
+//! A question taken apart: words, phrases, signs.
+
+use crate::field_words;
+
+/// One piece of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Token {
+    /// `(`
+    Open,
+    /// `)`
+    Close,
+    /// `AND`
+    And,
+    /// `OR`
+    Or,
+    /// `NOT`
+    Not,
+    /// `NEAR(`
+    Near,
+    /// A word, possibly with `*` behind it.
+    Word(String),
+    /// What stands between quotes.
+    Phrase(String),
+    /// `title:` and its like: the next piece is sought in that part of the page.
+    Column(&'static str),
+    /// `field:value`
+    Field {
+        /// The field, folded.
+        field: String,
+        /// The value, without quotes.
+        value: String,
+        /// All of it, as it was written.
+        written: String,
+    },
+    /// A quote that does not end.
+    Unclosed,
+}
+
+/// Parts of a page, by the names they have in a question.
+const COLUMNS: [(&str, &str); 5] = [
+    ("title", "title"),
+    ("headings", "headings"),
+    ("heading", "headings"),
+    ("body", "body"),
+    ("frontmatter", "frontmatter"),
+];
+
+/// Takes a question apart.
+pub(super) fn read(q: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut rest = q;
+    // Brackets that are open: one that closes more is a part of its word.
+    let mut open = 0_usize;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '\0');
+        let Some(first) = rest.chars().next() else { return tokens };
+        match first {
+            '(' => {
+                open += 1;
+                tokens.push(Token::Open);
+                rest = &rest[1..];
+            }
+            ')' => {
+                open = open.saturating_sub(1);
+                tokens.push(Token::Close);
+                rest = &rest[1..];
+            }
+            '"' => {
+                let (phrase, after) = quoted(rest);
+                tokens.push(phrase);
+                rest = after;
+            }
+            _ => {
+                let end = end_of_word(rest, open);
+                let (word, after) = rest.split_at(end);
+                rest = after;
+                let token = word_token(word, &mut rest);
+                open += usize::from(token == Token::Near);
+                if let Token::Column(_) = token
+                    && let Some((_, value)) = word.split_once(':')
+                    && !value.is_empty()
+                {
+                    tokens.extend([token, Token::Word(value.to_owned())]);
+                } else {
+                    tokens.push(token);
+                }
+            }
+        }
+    }
+}
+
+/// A phrase and what follows it; `""` inside stands for a quote.
+fn quoted(text: &str) -> (Token, &str) {
+    let inside = &text[1..];
+    let mut from = 0;
+    while let Some(at) = inside[from..].find('"').map(|at| from + at) {
+        if !inside[at + 1..].starts_with('"') {
+            let after = &inside[at + 1..];
+            let phrase = inside[..at].replace("\"\"", " ");
+            return match after.strip_prefix('*') {
+                Some(after) => (Token::Phrase(format!("{phrase}*")), after),
+                None => (Token::Phrase(phrase), after),
+            };
+        }
+        from = at + 2;
+    }
+    (Token::Unclosed, "")
+}
+
+/// Where the word ends that a text begins with: `foo.bar()` has its brackets, `(a OR b)` leaves the last one to the group.
+fn end_of_word(text: &str, open: usize) -> usize {
+    let mut inside = 0_usize;
+    for (at, character) in text.char_indices() {
+        match character {
+            '"' | '\0' => return at.max(1),
+            '(' if at > 0 && (text[..at].ends_with(':') || &text[..at] == "NEAR") => return at,
+            '(' => inside += 1,
+            ')' if inside > 0 => inside -= 1,
+            ')' if open > 0 => return at,
+            _ if character.is_whitespace() => return at,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+fn word_token(word: &str, rest: &mut &str) -> Token {
+    match word {
+        "AND" => return Token::And,
+        "OR" => return Token::Or,
+        "NOT" => return Token::Not,
+        "NEAR" if rest.starts_with('(') => {
+            *rest = &rest[1..];
+            return Token::Near;
+        }
+        _ => {}
+    }
+    field(word, rest).unwrap_or_else(|| Token::Word(word.to_owned()))
+}
+
+/// `field:value`, `field:"a value"`, `title:word`, `title:(a OR b)`.
+fn field(word: &str, rest: &mut &str) -> Option<Token> {
+    let (before, value) = word.split_once(':')?;
+    let field = field_words::name(before).filter(|_| before.starts_with(char::is_alphabetic))?;
+    let column = COLUMNS.iter().find(|(name, _)| *name == field).map(|(_, column)| *column);
+    let goes_on = rest.starts_with('"') || rest.starts_with('(');
+    if value.is_empty() && !goes_on || value.starts_with(':') || value.starts_with("//") {
+        return None;
+    }
+    if let Some(column) = column {
+        return Some(Token::Column(column));
+    }
+    if !value.is_empty() {
+        return Some(Token::Field { field, value: value.to_owned(), written: word.to_owned() });
+    }
+    match quoted(rest.strip_prefix('"').map(|_| *rest)?) {
+        (Token::Phrase(value), after) => {
+            let written = format!("{word}\"{value}\"");
+            *rest = after;
+            Some(Token::Field { field, value, written })
+        }
+        _ => None,
+    }
+}

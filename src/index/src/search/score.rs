@@ -1,0 +1,182 @@
+//! How well a page fits: where the words stand in it, how rare they are, how close together.
+
+use rusqlite::Connection;
+
+use super::anchors::Anchors;
+use super::query::Word;
+use crate::IndexError;
+use crate::words::{Forward, Section, number};
+
+/// What one use of a word counts for, and how many words a part has when its length is neither praised nor blamed.
+const SECTIONS: [(Section, f64, f64); 5] = [
+    (Section::Title, 6.0, 4.0),
+    (Section::Names, 3.0, 6.0),
+    (Section::Headings, 2.0, 20.0),
+    (Section::Body, 1.0, 300.0),
+    (Section::Frontmatter, 0.7, 40.0),
+];
+
+/// What a use in the links that lead to a page counts for.
+const ANCHOR: f64 = 3.0;
+
+/// How much the length of a part counts, 0 to 1.
+const BY_LENGTH: f64 = 0.5;
+
+/// When further uses of a word stop to count.
+const SATURATED: f64 = 1.6;
+
+/// What a title that is the question, and nothing else, adds to a page's score, in parts of it.
+const WHOLE_TITLE: f64 = 1.5;
+
+/// A link that has all of the question is as good as this part of such a title.
+const WHOLE_ANCHOR: f64 = 0.4;
+
+/// What words that stand side by side add, in parts of the score.
+const SIDE_BY_SIDE: f64 = 0.6;
+
+/// Pages that are counted to tell how rare a word is; beyond, the number is estimated.
+const COUNTED: i64 = 1_000;
+
+/// A question, ready to weigh pages.
+pub(super) struct Scale {
+    words: Vec<Weight>,
+    /// The weight of all words together.
+    total: f64,
+}
+
+struct Weight {
+    spellings: Vec<Vec<u32>>,
+    is_prefix: bool,
+    rarity: f64,
+}
+
+/// About how many pages have a word.
+pub(super) fn pages_with(connection: &Connection, word: &Word) -> Result<f64, IndexError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0)
+         FROM (SELECT rowid AS id FROM texts WHERE texts MATCH ?1 ORDER BY rowid DESC LIMIT ?2)",
+    )?;
+    let (count, first, last): (i64, i64, i64) =
+        statement.query_row((word.expression(), COUNTED), |row| row.try_into())?;
+    if count < COUNTED {
+        return Ok(count as f64);
+    }
+    // As frequent among all pages as among those that were looked at.
+    Ok(count as f64 * last as f64 / (last - first + 1) as f64)
+}
+
+impl Scale {
+    /// Learns how rare the words are.
+    pub(super) fn of(connection: &Connection, words: &[Word]) -> Result<Self, IndexError> {
+        let pages: i64 =
+            connection.prepare_cached("SELECT coalesce(max(id), 0) FROM pages")?.query_row([], |row| row.get(0))?;
+        let mut weights = Vec::with_capacity(words.len());
+        for word in words {
+            let with = if words.len() > 1 { pages_with(connection, word)? } else { 0.0 };
+            let rarity = (1.0 + (pages as f64 - with + 0.5).max(0.5) / (with + 0.5)).ln();
+            let numbers = |spelling: &Vec<String>| spelling.iter().map(|word| number(word)).collect();
+            let spellings = word.spellings.iter().map(numbers).collect();
+            weights.push(Weight { spellings, is_prefix: word.is_prefix, rarity });
+        }
+        let total = weights.iter().map(|word| word.rarity).sum::<f64>().max(f64::MIN_POSITIVE);
+        Ok(Self { words: weights, total })
+    }
+
+    /// How well a page fits; more is better.
+    pub(super) fn score(&self, page: &Forward, anchors: Option<&Anchors>) -> f64 {
+        let mut sum = 0.0;
+        let mut in_title = 0.0;
+        let mut of_title = 0;
+        let mut places = Vec::new();
+        for (at, word) in self.words.iter().enumerate() {
+            let mut uses = anchors.map_or(0.0, |anchors| ANCHOR * f64::from(anchors.uses(at)).ln_1p());
+            for (section, weight, length) in SECTIONS {
+                let found = places_of(page, section, &word.spellings);
+                if found.is_empty() {
+                    continue;
+                }
+                if section == Section::Title {
+                    in_title += word.rarity;
+                    of_title += found.iter().map(|place| place.words).max().unwrap_or_default();
+                }
+                let long = page.words(section).len() as f64 / length;
+                uses += weight * found.len() as f64 / (1.0 - BY_LENGTH + BY_LENGTH * long);
+                if section == Section::Body {
+                    places.extend(found.iter().map(|place| (place.at, at)));
+                }
+            }
+            if word.is_prefix && uses == 0.0 {
+                // How the word goes on is not known here; the index says that it is there.
+                uses = 1.0;
+            }
+            sum += word.rarity * uses * (SATURATED + 1.0) / (uses + SATURATED);
+        }
+        let title = page.words(Section::Title).len().max(1) as f64;
+        let whole = in_title / self.total * (of_title as f64 / title).min(1.0);
+        let is_called_so = anchors.is_some_and(Anchors::is_whole);
+        let close = match self.words.len() {
+            _ if is_called_so => 1.0,
+            0 | 1 => 0.0,
+            _ => self.closeness(&mut places),
+        };
+        let whole = if is_called_so { whole.max(WHOLE_ANCHOR) } else { whole };
+        sum * (1.0 + WHOLE_TITLE * whole) * (1.0 + SIDE_BY_SIDE * close)
+    }
+
+    /// How close together the words stand in the body: 1 when all of them stand side by side, near 0 when they are far apart or
+    /// most of them are missing.
+    fn closeness(&self, places: &mut [(usize, usize)]) -> f64 {
+        places.sort_unstable();
+        let all = self.words.len();
+        let mut best = 0.0_f64;
+        for start in 0..places.len() {
+            let mut seen = vec![false; all];
+            let mut weight = 0.0;
+            let mut count = 0;
+            // Twice as many words in between are as good as no company.
+            for (place, word) in places[start..].iter().take_while(|(place, _)| place - places[start].0 < all * 4) {
+                if !std::mem::replace(&mut seen[*word], true) {
+                    weight += self.words[*word].rarity;
+                    count += 1;
+                    let width = (place - places[start].0 + 1) as f64;
+                    if count > 1 {
+                        best = best.max(weight / self.total * f64::from(count) / width.max(f64::from(count)));
+                    }
+                }
+            }
+        }
+        best
+    }
+}
+
+/// One use of a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Its first word in the stream of the section.
+    pub(super) at: usize,
+    /// How many words it is.
+    pub(super) words: usize,
+}
+
+/// Where a part of a page has a word, in any of its spellings.
+pub(super) fn places_of(page: &Forward, section: Section, spellings: &[Vec<u32>]) -> Vec<Place> {
+    let words = page.words(section);
+    let mut found = Vec::new();
+    for spelling in spellings {
+        let Some((first, rest)) = spelling.split_first() else { continue };
+        for (at, word) in words.iter().enumerate() {
+            if word == first && words[at + 1..].starts_with(rest) {
+                found.push(Place { at, words: spelling.len() });
+            }
+        }
+        if rest.is_empty() {
+            let others = page.extras(section).iter().filter(|extra| extra.number == *first);
+            found.extend(others.map(|extra| Place { at: extra.place, words: 1 }));
+        }
+    }
+    if spellings.len() > 1 {
+        found.sort_unstable_by_key(|place| (place.at, place.words));
+        found.dedup_by_key(|place| place.at);
+    }
+    found
+}

@@ -1,0 +1,176 @@
+//! The part of a page that shows best why it was found.
+
+use std::ops::Range;
+
+use super::query::Word;
+use super::score::places_of;
+use crate::words::{Forward, Section, Span, number, spans};
+
+/// About how many words a snippet shows.
+const WORDS: usize = 24;
+
+/// Words that are shown before the first match.
+const LEAD: usize = 6;
+
+/// Longest snippet before it is escaped and marked, in bytes: words without end, and tables without words, are cut.
+const LONGEST: usize = 600;
+
+/// Words of a page that are looked at for a question with `pre*`, whose matches have to be read.
+const READ: usize = 20_000;
+
+/// A match: the words of the page it covers, and which word of the question it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Match {
+    at: usize,
+    words: usize,
+    word: usize,
+}
+
+/// The densest part of the body; of the frontmatter, when the words stand only there. On one line, as HTML, every match in `<mark>`.
+pub(super) fn of(body: &str, frontmatter: &str, page: &Forward, words: &[Word]) -> String {
+    let in_body = matches(body, page, Section::Body, words);
+    if in_body.is_empty() {
+        let in_frontmatter = matches(frontmatter, page, Section::Frontmatter, words);
+        if !in_frontmatter.is_empty() {
+            return shown(frontmatter, &in_frontmatter);
+        }
+    }
+    shown(body, &in_body)
+}
+
+fn matches(text: &str, page: &Forward, section: Section, words: &[Word]) -> Vec<Match> {
+    let mut found = Vec::new();
+    for (number_of_word, word) in words.iter().enumerate() {
+        let spellings: Vec<Vec<u32>> =
+            word.spellings.iter().map(|spelling| spelling.iter().map(|word| number(word)).collect()).collect();
+        let places = places_of(page, section, &spellings);
+        found.extend(places.into_iter().map(|place| Match { at: place.at, words: place.words, word: number_of_word }));
+        if word.is_prefix {
+            found.extend(going_on(text, word).map(|(at, words)| Match { at, words, word: number_of_word }));
+        }
+    }
+    found.sort_unstable();
+    found.dedup_by_key(|found| (found.at, found.words));
+    found
+}
+
+/// Where a text has a word of which only the beginning was given.
+fn going_on(text: &str, word: &Word) -> impl Iterator<Item = (usize, usize)> {
+    let terms: Vec<String> = spans(text).take(READ).map(|span| span.term(text)).collect();
+    let mut found = Vec::new();
+    for spelling in &word.spellings {
+        let Some((last, before)) = spelling.split_last() else { continue };
+        for at in before.len()..terms.len() {
+            if terms[at].starts_with(last.as_str()) && terms[at - before.len()..at] == *before {
+                found.push((at - before.len(), spelling.len()));
+            }
+        }
+    }
+    found.into_iter()
+}
+
+/// The words that are shown: where most of the question stands together, the earliest of such places.
+fn window(matches: &[Match]) -> Range<usize> {
+    let mut best = (0, 0, 0..0);
+    for (start, first) in matches.iter().enumerate() {
+        let inside: Vec<&Match> =
+            matches[start..].iter().take_while(|found| found.at + found.words <= first.at + WORDS).collect();
+        let mut different: Vec<usize> = inside.iter().map(|found| found.word).collect();
+        different.sort_unstable();
+        different.dedup();
+        if (different.len(), inside.len()) > (best.0, best.1) {
+            let end = inside.iter().map(|found| found.at + found.words).max().unwrap_or(first.at);
+            best = (different.len(), inside.len(), first.at..end);
+        }
+    }
+    let found = best.2;
+    let room = WORDS.saturating_sub(found.len());
+    let mut start = found.start.saturating_sub(room.min(LEAD));
+    if start <= LEAD / 2 && found.end <= WORDS {
+        // As good as the beginning.
+        start = 0;
+    }
+    start..(start + WORDS).max(found.end)
+}
+
+fn shown(text: &str, matches: &[Match]) -> String {
+    let window = window(matches);
+    let spans: Vec<Span> = spans(text).skip(window.start).take(window.len() + 1).collect();
+    let (Some(first), Some(last)) = (spans.first(), spans.get(..window.len().min(spans.len())).and_then(<[_]>::last))
+    else {
+        return escaped(text.get(..text.floor_char_boundary(LONGEST)).unwrap_or_default(), &[]);
+    };
+    // What stands before the first word and behind the last one belongs to them: `# Title`, `done.`
+    let mut start = if window.start == 0 { 0 } else { first.range.start };
+    let is_end = spans.len() <= window.len();
+    let mut end = if is_end { text.len() } else { last.range.end };
+    let of_matches: Vec<Range<usize>> = matches
+        .iter()
+        .filter(|found| found.at >= window.start && found.at < window.end)
+        .filter_map(|found| {
+            let inside = spans.get(found.at - window.start..)?;
+            Some(inside.first()?.range.start..inside.get(found.words - 1).or(inside.last())?.range.end)
+        })
+        .collect();
+    if end - start > LONGEST {
+        let near = of_matches.first().map_or(start, |found| found.start);
+        start = text.ceil_char_boundary(near.saturating_sub(LONGEST / 4).max(start));
+        end = text.floor_char_boundary((start + LONGEST).min(end));
+    }
+    let mut shown = String::new();
+    if start > 0 {
+        shown.push('…');
+    }
+    let marks: Vec<Range<usize>> = of_matches
+        .into_iter()
+        .filter(|mark| mark.start >= start && mark.end <= end)
+        .map(|mark| mark.start - start..mark.end - start)
+        .collect();
+    shown.push_str(&escaped(&text[start..end], &marks));
+    if end < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// On one line, as HTML, with the marked parts in `<mark>`; marks that touch are one.
+fn escaped(text: &str, marks: &[Range<usize>]) -> String {
+    let mut sorted: Vec<Range<usize>> = marks.to_vec();
+    sorted.sort_unstable_by_key(|mark| (mark.start, mark.end));
+    let mut merged: Vec<Range<usize>> = Vec::new();
+    for mark in sorted {
+        match merged.last_mut() {
+            Some(last) if mark.start < last.end || mark.start == last.end && mark.start > last.start => {
+                last.end = last.end.max(mark.end);
+            }
+            _ => merged.push(mark),
+        }
+    }
+    let mut shown = String::with_capacity(text.len() + 32);
+    let mut from = 0;
+    for mark in merged {
+        put(&text[from..mark.start], &mut shown);
+        shown.push_str("<mark>");
+        put(&text[mark.clone()], &mut shown);
+        shown.push_str("</mark>");
+        from = mark.end;
+    }
+    put(&text[from..], &mut shown);
+    shown.trim().to_owned()
+}
+
+fn put(text: &str, shown: &mut String) {
+    for character in text.chars() {
+        match character {
+            '&' => shown.push_str("&amp;"),
+            '<' => shown.push_str("&lt;"),
+            '>' => shown.push_str("&gt;"),
+            _ if character.is_whitespace() => {
+                if !shown.ends_with(' ') {
+                    shown.push(' ');
+                }
+            }
+            _ => shown.push(character),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn stream(text: &str) -> String {
+    Words::of(text, &mut Dictionary::default()).terms().collect::<Vec<_>>().join(" ")
+}
+
+fn extras(text: &str) -> String {
+    let words = Words::of(text, &mut Dictionary::default());
+    words.extras.iter().map(|(word, place)| format!("{}@{place}", word.term)).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn words_are_what_people_take_for_words() {
+    for (text, words) in [
+        ("Running servers, faster!", "run server faster"),
+        ("Über Café naïve ΣΊΣΥΦΟΣ", "uber cafe naiv σισυφοσ"),
+        ("Straße Łódź smørrebrød", "strass lodz smorrebrod"),
+        ("ｆｕｌｌ ﬁne", "full fine"),
+        ("日本語", "日本 本語 語"),
+        ("한국어", "한국 국어 어"),
+        ("Rust言語x", "rust 言語 語 x"),
+        ("ship 🚀 it → €5", "ship 🚀 it → € 5"),
+        ("👍🏽", "👍"),
+        ("foo.bar(baz)", "foo bar baz"),
+        ("हिन्दी", "हिन्दी"),
+        ("", ""),
+        ("--- ***", ""),
+    ] {
+        assert_eq!(stream(text), words, "{text}");
+    }
+}
+
+#[test]
+fn compound_names_are_also_found_by_their_parts_and_in_one_word() {
+    for (text, others) in [
+        ("parseHttpRequest", "pars@0 http@0 request@0"),
+        ("HTTPServer", "http@0 server@0"),
+        ("OAuth2", "auth@0 oauth@0"),
+        ("sha256", "sha@0 256@0"),
+        ("a snake_case name", "snakecas@1"),
+        ("an e-mail", "email@1"),
+        ("a - b", ""),
+        ("plain words", ""),
+    ] {
+        assert_eq!(extras(text), others, "{text}");
+    }
+}
+
+#[test]
+fn a_word_without_end_is_known_by_its_beginning() {
+    let long = "x".repeat(1 << 20);
+    assert_eq!(stream(&long).len(), 64);
+    assert_eq!(stream(&"é".repeat(1 << 10)).len(), 64);
+}
+
+#[test]
+fn the_words_of_a_page_come_back_from_their_row() {
+    let read = |text| Words::of(text, &mut Dictionary::default());
+    let (title, body) = (read("A title"), read("some snake_case text"));
+    let none = Words::default();
+    let row = Forward::encode([&title, &none, &none, &body, &none]);
+    let forward = Forward::decode(&row).unwrap();
+    assert_eq!(forward.words(Section::Title), [number("a"), number("titl")]);
+    assert_eq!(forward.words(Section::Body).len(), 4);
+    assert_eq!(forward.extras(Section::Body), [Extra { number: number("snakecas"), place: 1 }]);
+    assert!(Forward::decode(&row[..row.len() - 4]).is_none() && Forward::decode(b"no").is_none());
+}
+
+proptest! {
+    #[test]
+    fn any_text_has_words_at_places_inside_of_it(text in "\\PC{0,60}") {
+        let mut last = 0;
+        for span in spans(&text) {
+            prop_assert!(span.range.start >= last && text.get(span.range.clone()).is_some(), "{span:?}");
+            prop_assert!(!span.term(&text).contains(char::is_whitespace));
+            last = span.range.start;
+        }
+        prop_assert_eq!(Words::of(&text, &mut Dictionary::default()).stream.len(), spans(&text).count());
+    }
+}

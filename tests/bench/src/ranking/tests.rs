@@ -1,0 +1,61 @@
+use std::path::PathBuf;
+
+use super::*;
+
+/// Pages that say what they are about in many ways; asked where the real trees are not at hand.
+fn made() -> Vec<(String, String)> {
+    let subjects = ["backup", "deploy", "incident", "onboarding", "billing", "search", "metrics", "login"];
+    let mut pages = Vec::new();
+    for (at, subject) in subjects.iter().enumerate() {
+        let next = subjects[(at + 1) % subjects.len()];
+        pages.push((
+            format!("guides/{subject}.md"),
+            format!(
+                "# How {subject} works\n\nThe {subject} handbook for the team.\n\n## Running {subject}\n\nSteps, in order.\n\n\
+                 See [the {next} procedure]({next}.md).\n"
+            ),
+        ));
+        pages.push((
+            format!("log/{at}.md"),
+            format!("# Notes {at}\n\n{}", format!("{subject} works {next} team ").repeat(30)),
+        ));
+    }
+    pages
+}
+
+#[test]
+fn pages_are_found_more_often_than_by_plain_full_text_search() {
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpora");
+    let corpora = std::env::var_os("SVCFS_CORPORA").map_or(beside, PathBuf::from);
+    let scratch = tempfile::tempdir().unwrap();
+    let mut ranking = Ranking { trees: Vec::new(), marks: BTreeMap::new() };
+    for (name, below) in &TREES[..2] {
+        let archive = corpora.join(format!("{name}.tar.xz"));
+        let folder = scratch.path().join(name);
+        let trial = if archive.is_file() {
+            Trial::unpack((&archive, below), &folder, 25).unwrap()
+        } else {
+            println!("{} is not there: made pages are asked about instead", archive.display());
+            Trial::of(made(), 25)
+        };
+        assert!(trial.questions.len() >= 10, "{name} gives only {} questions", trial.questions.len());
+        ranking.ask(name, &trial, &folder).unwrap();
+    }
+    let [ours, all, any, grep] = Engine::ALL.map(|engine| ranking.overall(engine));
+    let told = ranking.table().markdown();
+    println!("{told}");
+    for other in [all, any, grep] {
+        assert!(ours.hit_rate() >= other.hit_rate() + 0.05, "{told}");
+        assert!(ours.mean_reciprocal() >= other.mean_reciprocal() + 0.08, "{told}");
+    }
+}
+
+#[test]
+fn what_a_question_is_made_of_is_not_in_the_tree_any_more() {
+    let trial = Trial::of(made(), 100);
+    for question in &trial.questions {
+        let (_, text) = trial.pages.iter().find(|(path, _)| *path == question.answer).unwrap();
+        assert!(!text.to_lowercase().contains(&question.q.to_lowercase()), "{question:?}\n{text}");
+    }
+    assert!(trial.questions.len() >= 12);
+}
