@@ -1,8 +1,6 @@
 //! Where the words of a text stand, without a look at what they are: cheap enough to be done again for each snippet.
 
-use std::iter::Peekable;
 use std::ops::Range;
-use std::str::CharIndices;
 
 use unicode_normalization::char::is_combining_mark;
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
@@ -42,35 +40,35 @@ impl Span {
 
 /// The words of a text, in order.
 pub(crate) fn spans(text: &str) -> Spans<'_> {
-    Spans { characters: text.char_indices().peekable(), end: text.len() }
+    Spans { text, at: 0 }
 }
 
-/// See [`spans`].
+/// See [`spans`]. Bytes are looked at as long as they are ASCII: most texts are nothing else.
 pub(crate) struct Spans<'t> {
-    characters: Peekable<CharIndices<'t>>,
-    end: usize,
+    text: &'t str,
+    at: usize,
 }
 
 impl Iterator for Spans<'_> {
     type Item = Span;
     fn next(&mut self) -> Option<Span> {
+        let bytes = self.text.as_bytes();
         loop {
-            let (start, character) = self.characters.next()?;
+            let start = self.at;
+            let first = *bytes.get(start)?;
+            if first.is_ascii() {
+                self.at = start + 1;
+                if first.is_ascii_alphanumeric() {
+                    return Some(self.word(start));
+                }
+                continue;
+            }
+            let character = self.character(start)?;
+            self.at = start + character.len_utf8();
             match class(character) {
-                Class::Letter => {
-                    while self.characters.next_if(|(_, next)| goes_on(*next)).is_some() {}
-                    return Some(self.span(start, Written::Word));
-                }
-                Class::Dense => {
-                    let mut ahead = self.characters.clone();
-                    while ahead.next_if(|(_, next)| is_combining_mark(*next)).is_some() {}
-                    let end = match ahead.next_if(|(_, next)| class(*next) == Class::Dense) {
-                        Some((at, next)) => at + next.len_utf8(),
-                        None => ahead.peek().map_or(self.end, |(at, _)| *at),
-                    };
-                    return Some(Span { range: start..end, written: Written::Pair });
-                }
-                Class::Symbol => return Some(self.span(start, Written::Symbol)),
+                Class::Letter => return Some(self.word(start)),
+                Class::Dense => return Some(Span { range: start..self.end_of_pair(), written: Written::Pair }),
+                Class::Symbol => return Some(Span { range: start..self.at, written: Written::Symbol }),
                 Class::Nothing => {}
             }
         }
@@ -78,9 +76,33 @@ impl Iterator for Spans<'_> {
 }
 
 impl Spans<'_> {
-    fn span(&mut self, start: usize, written: Written) -> Span {
-        let end = self.characters.peek().map_or(self.end, |(at, _)| *at);
-        Span { range: start..end, written }
+    /// What is no ASCII at a place; none at the end and at ASCII.
+    fn character(&self, at: usize) -> Option<char> {
+        let is_ascii = self.text.as_bytes().get(at)?.is_ascii();
+        self.text.get(at..).filter(|_| !is_ascii)?.chars().next()
+    }
+
+    /// The word whose first character was read, to its end.
+    fn word(&mut self, start: usize) -> Span {
+        let bytes = self.text.as_bytes();
+        loop {
+            while bytes.get(self.at).is_some_and(u8::is_ascii_alphanumeric) {
+                self.at += 1;
+            }
+            match self.character(self.at) {
+                Some(next) if class(next) == Class::Letter || is_combining_mark(next) => self.at += next.len_utf8(),
+                Some(_) | None => return Span { range: start..self.at, written: Written::Word },
+            }
+        }
+    }
+
+    /// Where the pair ends whose first character was read; the second one begins a pair of its own.
+    fn end_of_pair(&self) -> usize {
+        let mut end = self.at;
+        while let Some(mark) = self.character(end).filter(|next| is_combining_mark(*next)) {
+            end += mark.len_utf8();
+        }
+        end + self.character(end).filter(|next| class(*next) == Class::Dense).map_or(0, char::len_utf8)
     }
 }
 
@@ -92,10 +114,8 @@ enum Class {
     Nothing,
 }
 
+/// What a character beyond ASCII is.
 fn class(character: char) -> Class {
-    if character.is_ascii() {
-        return if character.is_ascii_alphanumeric() { Class::Letter } else { Class::Nothing };
-    }
     if is_dense(character) {
         return Class::Dense;
     }
@@ -106,11 +126,6 @@ fn class(character: char) -> Class {
         GeneralCategory::OtherSymbol | GeneralCategory::CurrencySymbol | GeneralCategory::MathSymbol => Class::Symbol,
         _ => Class::Nothing,
     }
-}
-
-fn goes_on(character: char) -> bool {
-    character.is_ascii_alphanumeric()
-        || !character.is_ascii() && (class(character) == Class::Letter || is_combining_mark(character))
 }
 
 /// Is the character of a script that puts no space between words?
