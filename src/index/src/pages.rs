@@ -106,9 +106,7 @@ impl Index {
             let mut rows = statement.query(params_from_iter(std::iter::once(&list).chain(&quoted)))?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
-                let path: String = row.get(0)?;
-                let metadata = json(&row.get::<_, String>(2)?, &path)?;
-                found.push(MetaRow { path: tree_path(&path)?, title: row.get(1)?, metadata });
+                found.push(MetaRow::of(row)?);
             }
             Ok(found)
         })

@@ -2,7 +2,7 @@
 
 use svcfs_base::TreePath;
 
-use crate::pages::{json, range_below, tree_path};
+use crate::pages::range_below;
 use crate::{Index, IndexError, MetaRow};
 
 /// Pages of a status. The text is looked through before it is read as JSON: most pages have no status at all.
@@ -24,9 +24,7 @@ impl Index {
             let mut rows = statement.query((below.as_str(), from, to, status))?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
-                let path: String = row.get(0)?;
-                let metadata = json(&row.get::<_, String>(2)?, &path)?;
-                found.push(MetaRow { metadata, path: tree_path(&path)?, title: row.get(1)? });
+                found.push(MetaRow::of(row)?);
             }
             Ok(found)
         })

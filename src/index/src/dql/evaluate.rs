@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 use regex::Regex;
-use rusqlite::Connection;
 use serde_json::Value as Json;
 
 use super::arithmetic::combine;
@@ -17,9 +16,9 @@ use super::ast::{Comparison, Expression, Node, Sense};
 use super::calls;
 use super::functions::Function;
 use super::lexemes::Step;
+use super::links::Links;
 use super::row::{Fact, Row, walk};
 use crate::IndexError;
-use crate::links::Neighbours;
 use crate::value::Value;
 
 /// How deep computed fields may be made of each other.
@@ -38,7 +37,7 @@ pub(crate) struct Context<'c> {
     pub(crate) now: Timestamp,
     /// Fields that the configuration defines.
     pub(crate) custom: &'c BTreeMap<String, Node>,
-    neighbours: RefCell<Neighbours<'c>>,
+    links: RefCell<Links<'c>>,
     patterns: RefCell<HashMap<(bool, String), Option<Regex>>>,
 }
 
@@ -60,13 +59,8 @@ impl<'r> Scope<'r> {
 }
 
 impl<'c> Context<'c> {
-    pub(crate) fn new(
-        connection: &'c Connection,
-        keys: Vec<String>,
-        now: Timestamp,
-        custom: &'c BTreeMap<String, Node>,
-    ) -> Self {
-        Self { keys, now, custom, neighbours: RefCell::new(Neighbours::new(connection)), patterns: RefCell::default() }
+    pub(crate) fn new(links: Links<'c>, keys: Vec<String>, now: Timestamp, custom: &'c BTreeMap<String, Node>) -> Self {
+        Self { keys, now, custom, links: RefCell::new(links), patterns: RefCell::default() }
     }
 
     /// Whether a condition holds.
@@ -206,7 +200,7 @@ impl<'c> Context<'c> {
             return Ok(value);
         }
         if fact == Fact::BacklinkCount {
-            return Ok(calls::count(self.neighbours.borrow_mut().sources(&row.path)?.len()));
+            return Ok(calls::count(self.links.borrow_mut().count_sources(&row.path)?));
         }
         Ok(row.facts.iter().find(|(known, _)| *known == fact).map_or(Value::Null, |(_, value)| value.clone()))
     }
@@ -217,8 +211,8 @@ impl<'c> Context<'c> {
         }
         let paths = |paths: Vec<String>| Value::List(paths.into_iter().map(Value::Text).collect());
         match function {
-            Function::OutLinks => return Ok(paths(self.neighbours.borrow_mut().targets(&scope.row.path)?)),
-            Function::InLinks => return Ok(paths(self.neighbours.borrow_mut().sources(&scope.row.path)?)),
+            Function::OutLinks => return Ok(paths(self.links.borrow_mut().targets(&scope.row.path)?)),
+            Function::InLinks => return Ok(paths(self.links.borrow_mut().sources(&scope.row.path)?)),
             Function::Choice => {
                 let chosen = if self.value(&arguments[0], scope)?.is_true() { &arguments[1] } else { &arguments[2] };
                 return self.value(chosen, scope);

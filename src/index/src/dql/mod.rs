@@ -14,6 +14,7 @@ mod expression;
 mod functions;
 mod grammar;
 mod lexemes;
+mod links;
 mod lookup;
 mod narrow;
 mod problem;

@@ -11,7 +11,7 @@ use svcfs_text::links::candidates;
 use super::kept::Changes;
 use super::{Graph, GraphPage, Neighbours, Node, node_of};
 use crate::IndexError;
-use crate::links::{Names, SOURCES, kind_of};
+use crate::links::{Names, SOURCES, each_link, kind_of};
 use crate::pages::tree_path;
 
 /// Every page.
@@ -20,8 +20,6 @@ const PAGES: &str = "SELECT id, title, frontmatter, path FROM pages";
 const LINKS: &str = "SELECT page, is_wiki, target FROM links";
 /// One page.
 const PAGE: &str = "SELECT id, title, frontmatter FROM pages WHERE path = ?1";
-/// The links of a page.
-const LINKS_OF: &str = "SELECT is_wiki, target FROM links WHERE page = ?1";
 
 /// When more than this share of all pages (and as many) have to be read again, reading all is quicker: they are then read in the
 /// order they lie in.
@@ -116,14 +114,12 @@ impl PageRead {
         let mut statement = connection.prepare_cached(PAGE)?;
         let mut rows = statement.query([path.as_str()])?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        let (id, page): (i64, _) = (row.get(0)?, page(row, path.clone(), &mut HashSet::new())?);
+        let page = page(row, path.clone(), &mut HashSet::new())?;
         let mut leads_to = Vec::new();
-        let mut statement = connection.prepare_cached(LINKS_OF)?;
-        let mut rows = statement.query([id])?;
-        while let Some(row) = rows.next()? {
-            let wanted = candidates(path.as_str(), kind_of(row.get(0)?), text_of(row, 1)?);
-            leads_to.extend(names.lead_to(path.as_str(), &wanted)?.map(str::to_owned));
-        }
+        each_link(names, path.as_str(), |_, target| {
+            leads_to.extend(target.map(str::to_owned));
+            Ok(())
+        })?;
         Ok(Some(Self { page, leads_to }))
     }
 }

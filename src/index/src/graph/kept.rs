@@ -46,6 +46,14 @@ pub(super) struct Changes {
 pub(crate) struct Changed(Since);
 
 impl Kept {
+    /// The graph, if there is one of everything that was taken in.
+    pub(crate) fn current(&self) -> Option<Arc<Graph>> {
+        // Whoever makes a graph now has it later than rows could be read.
+        let kept = self.graph.try_lock()?;
+        let is_current = matches!(&*self.since.lock(), Since::These(changes) if changes.pages.is_empty());
+        kept.as_ref().filter(|_| is_current).map(Arc::clone)
+    }
+
     /// What a transaction will gather.
     pub(crate) fn changed(&self) -> Changed {
         Changed(match *self.since.lock() {

@@ -91,6 +91,12 @@ impl Graph {
         self.links_in.of(node)
     }
 
+    /// The other pages that link to a page, in path order; none when there is no such page.
+    pub fn sources(&self, path: &TreePath) -> impl ExactSizeIterator<Item = &TreePath> {
+        let sources = self.node(path).map_or(&[][..], |node| self.links_in(node));
+        sources.iter().map(|source| &self.page(*source).path)
+    }
+
     /// The graph of pages in the order of their paths, and of the links of each.
     fn new(pages: Vec<Arc<GraphPage>>, links_out: Neighbours) -> Self {
         let links_in = links_out.turned();

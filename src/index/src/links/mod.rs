@@ -6,11 +6,10 @@
 
 mod following;
 mod names;
-mod neighbours;
 #[cfg(test)]
 mod tests;
 
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, Row};
 use svcfs_base::TreePath;
 use svcfs_text::links::{KeyKind, LinkKind, candidates};
 
@@ -18,8 +17,6 @@ use crate::pages::tree_path;
 use crate::{Index, IndexError};
 pub use following::Following;
 pub(crate) use names::Names;
-
-pub(crate) use neighbours::Neighbours;
 
 /// A page that links to the one asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,22 +84,32 @@ impl Index {
     /// [`IndexError::Database`].
     pub fn backlinks(&self, path: &TreePath, most: usize) -> Result<Vec<Backlink>, IndexError> {
         self.readers.read(|connection| {
-            let mut statement = connection.prepare_cached(BACKLINKS)?;
-            let mut rows = statement.query([path.as_str()])?;
-            let mut names = Names::new(connection);
-            let mut found: Vec<Backlink> = Vec::new();
-            while found.len() < most
-                && let Some(row) = rows.next()?
-            {
-                let from: String = row.get(0)?;
-                if found.last().is_some_and(|last| last.path.as_str() == from) {
-                    continue;
-                }
-                let wanted = candidates(&from, kind_of(row.get(3)?), &row.get::<_, String>(4)?);
-                if names.lead_to(&from, &wanted)? == Some(path.as_str()) {
-                    found.push(Backlink { path: tree_path(&from)?, title: row.get(2)?, context: row.get(5)? });
-                }
-            }
+            let mut found = Vec::new();
+            each_backlink(&mut Names::new(connection), path.as_str(), most, |from, row| {
+                found.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
+                Ok(())
+            })?;
+            Ok(found)
+        })
+    }
+
+    /// The other pages with a link that leads to this page, in path order, each once. None for an unknown page.
+    ///
+    /// The graph says so at once where there is one of everything the index has taken in; else the rows of this page do, which is
+    /// quicker than making a graph for it.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn sources(&self, path: &TreePath) -> Result<Vec<TreePath>, IndexError> {
+        if let Some(graph) = self.graph.current() {
+            return Ok(graph.sources(path).cloned().collect());
+        }
+        self.readers.read(|connection| {
+            let mut found = Vec::new();
+            each_backlink(&mut Names::new(connection), path.as_str(), usize::MAX, |from, _| {
+                found.push(from);
+                Ok(())
+            })?;
             Ok(found)
         })
     }
@@ -142,16 +149,56 @@ impl Index {
 
 /// The links of a page, in order; who asks about many pages looks each name up once.
 pub(crate) fn links_of(names: &mut Names<'_>, path: &TreePath) -> Result<Vec<OutLink>, IndexError> {
-    let mut statement = names.connection().prepare_cached(LINKS_OUT)?;
-    let mut rows = statement.query([path.as_str()])?;
     let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (is_wiki, target): (bool, String) = (row.get(0)?, row.get(1)?);
-        let wanted = candidates(path.as_str(), kind_of(is_wiki), &target);
-        let resolved = names.lead_to(path.as_str(), &wanted)?.map(tree_path).transpose()?;
-        found.push(OutLink { is_wiki, target, heading: row.get(2)?, resolved });
-    }
+    each_link(names, path.as_str(), |row, resolved| {
+        let resolved = resolved.map(tree_path).transpose()?;
+        found.push(OutLink { is_wiki: row.get(0)?, target: row.get(1)?, heading: row.get(2)?, resolved });
+        Ok(())
+    })?;
     Ok(found)
+}
+
+/// Shows every link of a page, in order: as a row of [`LINKS_OUT`], with the page it leads to.
+pub(crate) fn each_link(
+    names: &mut Names<'_>,
+    path: &str,
+    mut look: impl FnMut(&Row<'_>, Option<&str>) -> Result<(), IndexError>,
+) -> Result<(), IndexError> {
+    let mut statement = names.connection().prepare_cached(LINKS_OUT)?;
+    let mut rows = statement.query([path])?;
+    while let Some(row) = rows.next()? {
+        let target = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        let wanted = candidates(path, kind_of(row.get(0)?), target);
+        look(row, names.lead_to(path, &wanted)?)?;
+    }
+    Ok(())
+}
+
+/// Shows the other pages with a link that leads to this one, in path order, each once with the row of [`BACKLINKS`] of its first such
+/// link, the first `most` of them.
+fn each_backlink(
+    names: &mut Names<'_>,
+    path: &str,
+    most: usize,
+    mut look: impl FnMut(TreePath, &Row<'_>) -> Result<(), IndexError>,
+) -> Result<(), IndexError> {
+    let mut statement = names.connection().prepare_cached(BACKLINKS)?;
+    let mut rows = statement.query([path])?;
+    let (mut shown, mut last) = (0, String::new());
+    while shown < most
+        && let Some(row) = rows.next()?
+    {
+        let from: String = row.get(0)?;
+        if from == last {
+            continue;
+        }
+        let wanted = candidates(&from, kind_of(row.get(3)?), &row.get::<_, String>(4)?);
+        if names.lead_to(&from, &wanted)? == Some(path) {
+            look(tree_path(&from)?, row)?;
+            (shown, last) = (shown + 1, from);
+        }
+    }
+    Ok(())
 }
 
 fn resolve(names: &mut Names<'_>, from: &TreePath, target: &str) -> Result<Option<Resolved>, IndexError> {

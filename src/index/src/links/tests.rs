@@ -178,3 +178,23 @@ fn questions_about_links_read_only_the_rows_they_need() {
         assert!(plan.iter().all(|step| !step.starts_with("SCAN")), "{sql}: {plan:?}");
     }
 }
+
+#[test]
+fn what_links_to_a_page_is_the_same_from_its_rows_and_from_the_graph() {
+    let space = Space::of(&[
+        ("near/a.md", "[[hub]] and [[hub]] again, [[near/b]]"),
+        ("near/b.md", "[x](hub.md)"),
+        ("near/hub.md", "[[hub]] itself"),
+        ("far/hub.md", ""),
+        ("far/c.md", "[[hub]] is the near one"),
+    ]);
+    let sources = |path: &str| space.index.sources(&at(path)).unwrap();
+    let rows = sources("near/hub.md");
+    assert_eq!(rows, [at("near/a.md"), at("near/b.md")]);
+    space.index.graph().unwrap();
+    assert_eq!(sources("near/hub.md"), rows);
+    assert_eq!(sources("far/hub.md"), [at("far/c.md")]);
+    assert!(sources("nowhere.md").is_empty());
+    space.put(&[("near/b.md", "no more")]);
+    assert_eq!(sources("near/hub.md"), [at("near/a.md")], "a graph of before the write is not asked");
+}

@@ -5,7 +5,7 @@ mod sql;
 #[cfg(test)]
 mod tests;
 
-use rusqlite::params_from_iter;
+use rusqlite::{Row, params_from_iter};
 use serde_json::Value;
 use svcfs_base::TreePath;
 
@@ -76,6 +76,15 @@ pub struct MetaRow {
     pub metadata: Value,
 }
 
+impl MetaRow {
+    /// The page of a row of `path`, `title` and `frontmatter`, in this order.
+    pub(crate) fn of(row: &Row<'_>) -> Result<Self, IndexError> {
+        let path: String = row.get(0)?;
+        let metadata = json(&row.get::<_, String>(2)?, &path)?;
+        Ok(Self { path: tree_path(&path)?, title: row.get(1)?, metadata })
+    }
+}
+
 impl Index {
     /// The pages whose frontmatter fulfils the conditions.
     ///
@@ -93,12 +102,7 @@ impl Index {
             let mut rows = prepared.query(params_from_iter(&statement.values))?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
-                let path: String = row.get(0)?;
-                found.push(MetaRow {
-                    metadata: json(&row.get::<_, String>(2)?, &path)?,
-                    path: tree_path(&path)?,
-                    title: row.get(1)?,
-                });
+                found.push(MetaRow::of(row)?);
             }
             Ok(found)
         })

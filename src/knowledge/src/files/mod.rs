@@ -21,7 +21,7 @@ pub use content::Content;
 pub use follow::target_of;
 pub use operations::AREA;
 pub(crate) use read::SEGMENT;
-pub use read::{file, moment, permalink};
+pub use read::{file, moment, permalink, stems};
 
 /// The path of a file that is to be changed: any but the root.
 fn named(path: TreePath) -> Result<TreePath, Fault> {

@@ -7,7 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use svcfs_base::{Fault, Kind, Timestamp, TreePath};
 use svcfs_text::{Link, headings, links};
-use svcfs_vfs::File;
+use svcfs_vfs::{EntryKind, File};
 
 use crate::kernel::Cx;
 
@@ -26,6 +26,22 @@ pub fn file(cx: &Cx<'_>, path: &TreePath) -> Result<File, Fault> {
         .vfs
         .read(cx.caller.door, path)
         .map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(path) } else { fault })
+}
+
+/// The names of the files in a folder that end in `suffix`, without it, in order; a folder that is not there holds none.
+///
+/// # Errors
+/// `Internal` when the folder cannot be read.
+pub fn stems(cx: &Cx<'_>, folder: &TreePath, suffix: &str) -> Result<Vec<String>, Fault> {
+    let entries = match cx.space.vfs.list(cx.caller.door, folder) {
+        Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let files = entries.iter().filter(|entry| entry.attributes.kind == EntryKind::File);
+    let mut stems: Vec<String> =
+        files.filter_map(|entry| entry.path.name().strip_suffix(suffix)).map(str::to_owned).collect();
+    stems.sort_unstable();
+    Ok(stems)
 }
 
 /// A moment of the disk as it is written in answers; one outside the years that RFC 3339 knows becomes 1970.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use svcfs_base::{Fault, TreePath};
+use svcfs_index::Surveyed;
 
 use super::findings::{Finding, FindingKind};
 use super::{Review, disputes, survey};
@@ -43,38 +44,31 @@ pub struct PageIssue {
 pub fn page_health(cx: &Cx<'_>, path: TreePath) -> Result<PageHealth, Fault> {
     let index = cx.index();
     let page = index.page(&path)?.ok_or_else(|| Fault::file_not_found(&path))?;
-    let metadata = Value::Object(page.frontmatter);
-    let (links, backlinks) = (index.links_out(&path)?, index.backlinks(&path, usize::MAX)?);
-    let mut findings = Vec::new();
-    let mut find = |kind, message: String| findings.push(Finding::new(path.clone(), kind, message));
+    let page = Surveyed {
+        title: page.title,
+        metadata: Value::Object(page.frontmatter),
+        word_count: page.word_count,
+        modified: page.modified,
+        links: index.links_out(&path)?,
+        path,
+    };
+    let backlinks = index.sources(&page.path)?.len();
     let review = Review::at(cx.now(), cx.settings().janitor.stale_days);
-    if let Some((due, days)) = review.overdue(&metadata) {
-        find(FindingKind::Stale, format!("was to be looked at again by {due}, {days} days ago"));
+    let mut findings = survey::of_text(cx.space, &review, &page)?;
+    if backlinks == 0 {
+        findings.extend(survey::unlinked(&page.path));
     }
-    for link in &links {
-        if link.resolved.is_none() && !survey::leads_to_file(cx.space, &path, link)? {
-            find(FindingKind::BrokenLink, survey::broken(&path, link).message);
-        }
+    for dispute in disputes(index)?.into_iter().filter(|dispute| dispute.pages.contains(&page.path)) {
+        findings.push(Finding::new(page.path.clone(), FindingKind::Contradiction, dispute.details));
     }
-    if backlinks.is_empty() && !survey::is_entrance(&path) {
-        find(FindingKind::Orphan, "is linked to by no other page".to_owned());
-    }
-    if page.word_count == 0 {
-        find(FindingKind::Empty, "has no text".to_owned());
-    }
-    if metadata.as_object().is_none_or(serde_json::Map::is_empty) {
-        find(FindingKind::MissingFrontmatter, "has no frontmatter that can be read".to_owned());
-    }
-    for dispute in disputes(index)?.into_iter().filter(|dispute| dispute.pages.contains(&path)) {
-        find(FindingKind::Contradiction, dispute.details);
-    }
+    findings.sort_by_key(|finding| finding.kind);
     let days = (cx.now().as_second() - page.modified.as_second()).max(0) / 86_400;
     Ok(PageHealth {
         word_count: page.word_count,
-        link_count: links.len(),
-        backlink_count: backlinks.len(),
+        link_count: page.links.len(),
+        backlink_count: backlinks,
         days_since_update: days,
         issues: findings.into_iter().map(|Finding { kind, message, .. }| PageIssue { kind, message }).collect(),
-        path,
+        path: page.path,
     })
 }

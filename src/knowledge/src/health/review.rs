@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use svcfs_base::{Fault, TreePath};
-use svcfs_index::Index;
+use svcfs_index::{Index, day_of};
 
 /// Keys that say when a page is to be looked at again (contract 2.1, gaps.md D18), the first that is there counts.
 const NEXT: [&str; 2] = ["review-by", "next-review"];
@@ -50,7 +50,7 @@ impl Review {
         if PUT_AWAY.iter().any(|away| status.eq_ignore_ascii_case(away)) {
             return None;
         }
-        let of = |keys: [&str; 2]| keys.into_iter().find_map(|key| day(metadata.get(key)?));
+        let of = |keys: [&str; 2]| keys.into_iter().find_map(|key| day_of(metadata.get(key)?.as_str()?.trim()));
         let due = match of(NEXT) {
             Some(due) => due,
             None => of(LAST)?.checked_add(i64::from(self.stale_days).days()).ok()?,
@@ -58,11 +58,6 @@ impl Review {
         let days = self.today.since(due).ok()?.get_days();
         (days > 0).then_some((due, days))
     }
-}
-
-/// A date of the frontmatter, with or without a time of day.
-fn day(value: &Value) -> Option<Date> {
-    value.as_str()?.trim().parse().ok()
 }
 
 /// The pages that are past their day of review, longest first.

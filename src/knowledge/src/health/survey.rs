@@ -172,48 +172,49 @@ struct Found {
 
 impl Walk<'_> {
     fn page(&mut self, page: Surveyed) -> Result<(), Fault> {
-        let Surveyed { path, title, metadata, word_count, modified: _, links } = page;
+        let findings = of_text(self.space, &self.review, &page)?;
+        let Surveyed { path, title, metadata: _, word_count: _, modified: _, links } = page;
         let found = &mut self.found;
         found.scanned += 1;
-        if let Some((due, days)) = self.review.overdue(&metadata) {
-            let message = format!("was to be looked at again by {due}, {days} days ago");
-            found.findings.push(Finding::new(path.clone(), FindingKind::Stale, message));
-        }
-        if word_count == 0 {
-            found.findings.push(Finding::new(path.clone(), FindingKind::Empty, "has no text"));
-        }
-        if metadata.as_object().is_none_or(serde_json::Map::is_empty) {
-            let message = "has no frontmatter that can be read";
-            found.findings.push(Finding::new(path.clone(), FindingKind::MissingFrontmatter, message));
-        }
-        for link in links {
-            found.links += 1;
-            match &link.resolved {
-                Some(target) => {
-                    if *target != path {
-                        found.linked.insert(target.clone());
-                    }
-                }
-                None if leads_to_file(self.space, &path, &link)? => {}
-                None => {
-                    found.broken += 1;
-                    found.findings.push(broken(&path, &link));
-                }
-            }
-        }
+        found.links += links.len();
+        found.broken += findings.iter().filter(|finding| finding.kind == FindingKind::BrokenLink).count();
+        found.findings.extend(findings);
+        found.linked.extend(links.into_iter().filter_map(|link| link.resolved).filter(|target| *target != path));
         found.titles.entry(title.to_lowercase()).or_default().push(path.clone());
         found.paths.push(path);
         Ok(())
     }
 }
 
-/// The finding of a link that leads nowhere.
-pub(super) fn broken(path: &TreePath, link: &OutLink) -> Finding {
-    Finding::new(path.clone(), FindingKind::BrokenLink, format!("links to `{}`, which is not there", link.target))
+/// What is wrong with a page by its own text and links, whatever other pages say.
+pub(super) fn of_text(space: &Space, review: &Review, page: &Surveyed) -> Result<Vec<Finding>, Fault> {
+    let mut findings = Vec::new();
+    let mut find = |kind, message: String| findings.push(Finding::new(page.path.clone(), kind, message));
+    if let Some((due, days)) = review.overdue(&page.metadata) {
+        find(FindingKind::Stale, format!("was to be looked at again by {due}, {days} days ago"));
+    }
+    for link in &page.links {
+        if link.resolved.is_none() && !leads_to_file(space, &page.path, link)? {
+            find(FindingKind::BrokenLink, format!("links to `{}`, which is not there", link.target));
+        }
+    }
+    if page.word_count == 0 {
+        find(FindingKind::Empty, "has no text".to_owned());
+    }
+    if page.metadata.as_object().is_none_or(serde_json::Map::is_empty) {
+        find(FindingKind::MissingFrontmatter, "has no frontmatter that can be read".to_owned());
+    }
+    Ok(findings)
+}
+
+/// What is wrong with a page to which no other page links; nothing where readers begin.
+pub(super) fn unlinked(path: &TreePath) -> Option<Finding> {
+    let is_entrance = ENTRANCES.iter().any(|name| path.name().eq_ignore_ascii_case(name));
+    (!is_entrance).then(|| Finding::new(path.clone(), FindingKind::Orphan, "is linked to by no other page"))
 }
 
 /// Whether a link that leads to no page gives the address of another file of the tree, such as a picture.
-pub(super) fn leads_to_file(space: &Space, from: &TreePath, link: &OutLink) -> Result<bool, Fault> {
+fn leads_to_file(space: &Space, from: &TreePath, link: &OutLink) -> Result<bool, Fault> {
     let kind = if link.is_wiki { LinkKind::Wiki } else { LinkKind::Markdown };
     let address = candidates(from.as_str(), kind, &link.target).into_iter().next();
     let Some(path) = address.and_then(|address| TreePath::parse(&address.text).ok()) else {
@@ -227,19 +228,11 @@ pub(super) fn leads_to_file(space: &Space, from: &TreePath, link: &OutLink) -> R
     }
 }
 
-/// Whether readers begin at a page, so that nobody has to link to it.
-pub(super) fn is_entrance(path: &TreePath) -> bool {
-    ENTRANCES.iter().any(|name| path.name().eq_ignore_ascii_case(name))
-}
-
 impl Found {
     /// Adds what only shows when every page was seen.
     fn finished(mut self) -> Self {
-        for path in std::mem::take(&mut self.paths) {
-            if !self.linked.contains(&path) && !is_entrance(&path) {
-                self.findings.push(Finding::new(path, FindingKind::Orphan, "is linked to by no other page"));
-            }
-        }
+        let cut_off = self.paths.iter().filter(|path| !self.linked.contains(*path)).filter_map(unlinked);
+        self.findings.extend(cut_off);
         for (_, pages) in std::mem::take(&mut self.titles) {
             for (place, path) in pages.iter().enumerate().filter(|_| pages.len() > 1) {
                 let others: Vec<TreePath> = pages

@@ -61,8 +61,7 @@ pub fn glance(cx: &Cx<'_>, path: TreePath) -> Result<Glance, Fault> {
             Some(_) | None => {}
         }
     }
-    let links_in = index.backlinks(&path, usize::MAX)?.into_iter().map(|backlink| backlink.path);
-    let links_in = links_in.filter(|path| cx.caller.reach.covers(path)).collect();
+    let links_in = index.sources(&path)?.into_iter().filter(|path| cx.caller.reach.covers(path)).collect();
     Ok(Glance {
         title: page.title,
         snippet: page.excerpt,

@@ -1,9 +1,9 @@
 //! Templates: pages under `.svc/templates` that others are begun from (contract 4.3).
 
 use svcfs_base::{Fault, Kind, TreePath};
-use svcfs_vfs::EntryKind;
 
 use super::operations::TemplateText;
+use crate::files;
 use crate::kernel::Cx;
 
 /// Where they lie.
@@ -14,15 +14,8 @@ const FOLDER: &str = ".svc/templates";
 /// # Errors
 /// `Internal` when the folder cannot be read; a missing one holds none.
 pub fn names(cx: &Cx<'_>) -> Result<Vec<String>, Fault> {
-    let entries = match cx.space.vfs.list(cx.caller.door, &TreePath::parse(FOLDER)?) {
-        Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let files = entries.iter().filter(|entry| entry.attributes.kind == EntryKind::File);
-    let mut names: Vec<String> =
-        files.filter_map(|entry| entry.path.name().strip_suffix(".md")).map(str::to_owned).collect();
+    let mut names = files::stems(cx, &TreePath::parse(FOLDER)?, ".md")?;
     names.retain(|name| !name.starts_with('.'));
-    names.sort_unstable();
     Ok(names)
 }
 

@@ -100,8 +100,8 @@ impl Operation for AnalyticsOverview {
     const HTTP: &'static [Route] = &[Route::get("/analytics/overview")];
     type Output = Overview;
     fn run(self, cx: &Cx<'_>) -> Result<Overview, Fault> {
-        let span = span(cx, &self.period);
-        let (now, before) = (cx.usage()?.totals(span)?, cx.usage()?.totals(span.before())?);
+        let (usage, span) = (cx.usage()?, span(cx, &self.period));
+        let (now, before) = (usage.totals(span)?, usage.totals(span.before())?);
         let rate = percent(now.successes, now.searches);
         Ok(Overview {
             period: self.period.as_str().to_owned(),
@@ -218,10 +218,10 @@ impl Operation for AnalyticsViewsV2 {
     const HTTP: &'static [Route] = &[Route::get("/analytics/views/v2")];
     type Output = ViewsOverTime;
     fn run(self, cx: &Cx<'_>) -> Result<ViewsOverTime, Fault> {
-        let span = span(cx, &self.period);
+        let (usage, span) = (cx.usage()?, span(cx, &self.period));
         let of = (self.path.as_ref(), self.source.as_deref());
-        let series = cx.usage()?.view_series(span, of, bucket(span))?;
-        let pages = cx.usage()?.pages(span, of, 20)?;
+        let series = usage.view_series(span, of, bucket(span))?;
+        let pages = usage.pages(span, of, 20)?;
         Ok(ViewsOverTime {
             time_series: series.into_iter().map(Moment::from).collect(),
             top_pages: pages.into_iter().map(Viewed::from).collect(),
@@ -279,12 +279,12 @@ impl Operation for AnalyticsSearches {
     const HTTP: &'static [Route] = &[Route::get("/analytics/searches")];
     type Output = Searches;
     fn run(self, cx: &Cx<'_>) -> Result<Searches, Fault> {
-        let span = span(cx, &self.period);
-        let totals = cx.usage()?.totals(span)?;
+        let (usage, span) = (cx.usage()?, span(cx, &self.period));
+        let totals = usage.totals(span)?;
         Ok(Searches {
             search_success_rate: percent(totals.successes, totals.searches),
-            time_series: cx.usage()?.search_series(span, bucket(span))?.into_iter().map(Moment::from).collect(),
-            top_failed: cx.usage()?.failures(span, 20)?.into_iter().map(Failed::from).collect(),
+            time_series: usage.search_series(span, bucket(span))?.into_iter().map(Moment::from).collect(),
+            top_failed: usage.failures(span, 20)?.into_iter().map(Failed::from).collect(),
             period: self.period.as_str().to_owned(),
         })
     }
@@ -355,12 +355,12 @@ impl Operation for AnalyticsTrends {
     const HTTP: &'static [Route] = &[Route::get("/analytics/trends")];
     type Output = Trends;
     fn run(self, cx: &Cx<'_>) -> Result<Trends, Fault> {
-        let span = span(cx, &self.period);
+        let (usage, span) = (cx.usage()?, span(cx, &self.period));
         let mut counts: HashMap<String, (i64, i64)> = HashMap::new();
-        for page in cx.usage()?.pages(span, (None, None), COMPARED)? {
+        for page in usage.pages(span, (None, None), COMPARED)? {
             counts.entry(page.path).or_default().0 = page.count;
         }
-        for page in cx.usage()?.pages(span.before(), (None, None), COMPARED)? {
+        for page in usage.pages(span.before(), (None, None), COMPARED)? {
             counts.entry(page.path).or_default().1 = page.count;
         }
         let trend = |(path, (current_views, previous_views))| Trend {

@@ -10,8 +10,8 @@ mod tests;
 use serde_json::Value;
 use svcfs_base::{Change, Fault, Kind, TreePath};
 use svcfs_index::{Filter, Query, Refinement, Summary as Made, ViewColumn};
-use svcfs_vfs::EntryKind;
 
+use crate::files;
 use crate::kernel::Cx;
 pub use operations::AREA;
 use operations::{Condition, Summary, View};
@@ -37,15 +37,8 @@ fn place(name: &str) -> Result<TreePath, Fault> {
 
 /// The names of the views, in order.
 fn names(cx: &Cx<'_>) -> Result<Vec<String>, Fault> {
-    let entries = match cx.space.vfs.list(cx.caller.door, &TreePath::parse(FOLDER)?) {
-        Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let files = entries.iter().filter(|entry| entry.attributes.kind == EntryKind::File);
-    let mut names: Vec<String> =
-        files.filter_map(|entry| entry.path.name().strip_suffix(".json")).map(str::to_owned).collect();
+    let mut names = files::stems(cx, &TreePath::parse(FOLDER)?, ".json")?;
     names.retain(|name| place(name).is_ok());
-    names.sort_unstable();
     Ok(names)
 }
 

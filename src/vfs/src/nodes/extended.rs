@@ -40,12 +40,14 @@ impl Vfs {
         let shared = self.nodes.shared(node)?;
         let shared = shared.lock();
         match self.on_disk(node, &shared) {
-            // What is about to be put in place of a file has the same ones: there is nothing to wait for.
-            Some(path) if self.core.tree.stat(&path).is_ok() => Ok(self.core.tree.extended_names(&path)?),
-            Some(path) => {
-                self.settle_at(&path)?;
-                Ok(self.core.tree.extended_names(&path)?)
-            }
+            // What is about to be put in place of a file has the same ones: only for a new file is there something to wait for.
+            Some(path) => match self.core.tree.extended_names(&path) {
+                Err(error) if error.is_missing() => {
+                    self.settle_at(&path)?;
+                    Ok(self.core.tree.extended_names(&path)?)
+                }
+                names => Ok(names?),
+            },
             None => Ok(shared.extended.keys().cloned().collect()),
         }
     }

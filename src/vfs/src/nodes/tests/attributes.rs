@@ -1,0 +1,82 @@
+use super::*;
+
+#[test]
+fn attributes_set_before_and_after_publishing_reach_the_disk() {
+    let space = TestSpace::new();
+    let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("run.sh"), 0o644).unwrap();
+    space.vfs.write_node(handle, WriteAt::Offset(0), b"#!/bin/sh\n").unwrap();
+    let then = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let later = then + std::time::Duration::from_secs(1);
+    let set =
+        SetAttributes { modified: Some(then), accessed: Some(later), mode: Some(0o640), ..SetAttributes::default() };
+    space.vfs.set_attributes(&ann(), node, set).unwrap();
+    let of = |attributes: crate::Attributes| (attributes.modified, attributes.accessed, attributes.mode);
+    assert_eq!(of(space.vfs.attributes(node).unwrap()), (then, later, 0o640));
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!(of(space.vfs.attributes(node).unwrap()), (then, later, 0o640));
+    space.vfs.settled().unwrap();
+    assert_eq!(of(space.vfs.attributes(node).unwrap()), (then, later, 0o640));
+    let set = SetAttributes { mode: Some(0o755), ..SetAttributes::default() };
+    assert_eq!(space.vfs.set_attributes(&ann(), node, set).unwrap().mode, 0o755);
+    assert_eq!(space.vfs.attributes(node).unwrap().modified, then);
+    assert_eq!(space.git(&["ls-tree", "HEAD", "run.sh"]).split(' ').next(), Some("100755"));
+}
+
+#[test]
+fn a_saved_file_changed_when_it_was_saved_also_after_it_was_put_in_place() {
+    let space = TestSpace::new();
+    save(&space, "a.md", "text\n");
+    let (node, handle) = open(&space, "a.md", OpenMode::default());
+    space.vfs.release(&ann(), handle).unwrap();
+    let changed = || space.vfs.attributes(node).unwrap().changed;
+    let saved = changed();
+    space.vfs.settled().unwrap();
+    assert_eq!((changed(), changed()), (saved, saved), "it was put in place meanwhile");
+    let (from, to) = (name("a.md"), name("b.md"));
+    space.vfs.rename_node(&ann(), (NodeId::ROOT, &from), (NodeId::ROOT, &to), true).unwrap();
+    let renamed = changed();
+    assert_ne!(renamed, saved, "a rename is a change");
+    space.vfs.settled().unwrap();
+    assert_eq!(changed(), renamed);
+    let bits = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+    assert_ne!(space.vfs.set_attributes(&ann(), node, bits).unwrap().changed, renamed);
+    let behind = changed();
+    space.put("b.md", "by another door\n");
+    assert_ne!(changed(), behind);
+}
+
+#[test]
+fn a_directory_changes_when_a_file_is_made_in_it_and_when_it_goes_unpublished() {
+    let space = TestSpace::new();
+    let changed = || {
+        let directory = space.vfs.attributes(NodeId::ROOT).unwrap();
+        (directory.modified, directory.changed)
+    };
+    let before = changed();
+    let (_, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
+    let made = changed();
+    assert!(made.0 > before.0 && made.1 > before.1);
+    space.vfs.unlink(&ann(), NodeId::ROOT, &name("a.md")).unwrap();
+    let gone = changed();
+    assert!(gone.0 > made.0 && gone.1 > made.1);
+    let past = SetAttributes { modified: Some(std::time::SystemTime::UNIX_EPOCH), ..SetAttributes::default() };
+    assert_eq!(
+        space.vfs.set_attributes(&ann(), NodeId::ROOT, past).unwrap().modified,
+        std::time::SystemTime::UNIX_EPOCH
+    );
+    space.vfs.release(&ann(), handle).unwrap();
+}
+
+#[test]
+fn the_time_set_on_a_directory_is_not_changed_by_saves_that_came_before() {
+    let space = TestSpace::new();
+    let (directory, _) = space.vfs.make_directory(&ann(), NodeId::ROOT, &name("d"), 0o755).unwrap();
+    let then = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    for n in 0..20 {
+        space.vfs.apply(&ann(), ChangeSet::from(Change::put(at(&format!("d/{n}.md")), "x")).soon()).unwrap();
+    }
+    let set = SetAttributes { modified: Some(then), ..SetAttributes::default() };
+    space.vfs.set_attributes(&ann(), directory, set).unwrap();
+    space.vfs.settled().unwrap();
+    assert_eq!(space.vfs.attributes(directory).unwrap().modified, then);
+}

@@ -1,0 +1,35 @@
+//! The inode face on a real disk.
+
+mod attributes;
+mod large;
+mod names;
+mod saving;
+
+use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, Expect, Kind, Name};
+
+use super::*;
+use crate::EntryKind;
+use crate::tests::{TestSpace, at, eve};
+
+fn ann() -> Caller {
+    Caller::new(Door::Fuse).named(svcfs_base::Actor::new("ann"))
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+fn open(space: &TestSpace, path: &str, mode: OpenMode) -> (NodeId, HandleId) {
+    let (node, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name(path)).unwrap();
+    (node, space.vfs.open_node(&ann(), node, mode).unwrap())
+}
+
+const WRITING: OpenMode = OpenMode { write: true, truncate: false };
+const EMPTYING: OpenMode = OpenMode { write: true, truncate: true };
+
+fn save(space: &TestSpace, file: &str, text: &str) {
+    let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name(file), 0o644).unwrap();
+    space.vfs.write_node(handle, WriteAt::Offset(0), text.as_bytes()).unwrap();
+    space.vfs.publish(&ann(), node, Durability::Soon).unwrap();
+    space.vfs.release(&ann(), handle).unwrap();
+}

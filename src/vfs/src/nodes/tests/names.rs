@@ -1,0 +1,193 @@
+use super::*;
+
+#[test]
+fn a_node_follows_its_file_through_renames_of_it_and_of_its_directory() {
+    let space = TestSpace::new();
+    space.put("d/a.md", "one\n");
+    let (directory, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name("d")).unwrap();
+    let (node, _) = space.vfs.lookup(&ann(), directory, &name("a.md")).unwrap();
+    space.vfs.rename_node(&ann(), (directory, &name("a.md")), (directory, &name("b.md")), true).unwrap();
+    assert_eq!(space.vfs.path_of(node).unwrap(), at("d/b.md"));
+    space.vfs.rename_node(&ann(), (NodeId::ROOT, &name("d")), (NodeId::ROOT, &name("e")), true).unwrap();
+    assert_eq!(space.vfs.path_of(node).unwrap(), at("e/b.md"));
+    assert_eq!(space.vfs.read_node(node, 0, 10).unwrap(), "one\n");
+    space.vfs.settled().unwrap();
+    assert_eq!(space.log()[..2], ["ann|ann: rename dir d → e", "ann|ann: rename d/a.md → d/b.md"]);
+}
+
+#[test]
+fn rename_without_replacing_refuses_a_taken_name() {
+    let space = TestSpace::new();
+    space.put("a.md", "a");
+    space.put("b.md", "b");
+    let rename =
+        |replace| space.vfs.rename_node(&ann(), (NodeId::ROOT, &name("a.md")), (NodeId::ROOT, &name("b.md")), replace);
+    assert_eq!(rename(false).unwrap_err().kind(), Kind::Exists);
+    assert_eq!(space.text("b.md"), "b");
+    rename(true).unwrap();
+    assert_eq!(space.text("b.md"), "a");
+}
+
+#[test]
+fn exchange_swaps_two_files_in_one_commit() {
+    let space = TestSpace::new();
+    space.put("a.md", "a");
+    space.put("b.md", "b");
+    let (node, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name("a.md")).unwrap();
+    space.vfs.exchange(&ann(), (NodeId::ROOT, &name("a.md")), (NodeId::ROOT, &name("b.md"))).unwrap();
+    assert_eq!((space.text("a.md").as_str(), space.text("b.md").as_str()), ("b", "a"));
+    assert_eq!(space.vfs.path_of(node).unwrap(), at("b.md"));
+    assert_eq!(space.log().len(), 3);
+}
+
+#[test]
+fn an_unlinked_file_lives_on_for_its_handles() {
+    let space = TestSpace::new();
+    space.put("a.md", "kept\n");
+    let (node, handle) = open(&space, "a.md", WRITING);
+    space.vfs.unlink(&ann(), NodeId::ROOT, &name("a.md")).unwrap();
+    assert_eq!(space.vfs.read_node(node, 0, 10).unwrap(), "kept\n");
+    space.vfs.write_node(handle, WriteAt::End, b"more\n").unwrap();
+    assert_eq!(space.vfs.attributes(node).unwrap().size, 10);
+    space.vfs.publish(&ann(), node, Durability::Now).unwrap();
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!(space.vfs.read(Door::Http, &at("a.md")).unwrap_err().kind(), Kind::NotFound);
+    space.vfs.settled().unwrap();
+    assert_eq!(space.log()[0], "ann|delete: a.md");
+}
+
+#[test]
+fn a_file_that_was_found_is_opened_and_read_although_its_name_has_gone_to_another() {
+    let space = TestSpace::new();
+    for (is_settled, page) in [(true, "a.md"), (false, "b.md")] {
+        save(&space, page, "old text\n");
+        save(&space, "new", "new\n");
+        if is_settled {
+            space.vfs.settled().unwrap();
+        }
+        let (found, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name(page)).unwrap();
+        space.vfs.rename_node(&ann(), (NodeId::ROOT, &name("new")), (NodeId::ROOT, &name(page)), true).unwrap();
+        let handle = space.vfs.open_node(&ann(), found, WRITING).unwrap();
+        assert_eq!(space.vfs.read_node(found, 4, 100).unwrap(), "text\n");
+        assert_eq!((space.vfs.attributes(found).unwrap().size, space.vfs.attributes(found).unwrap().links), (9, 0));
+        let (other, there) = space.vfs.lookup(&ann(), NodeId::ROOT, &name(page)).unwrap();
+        assert_eq!((other == found, there.size), (false, 4));
+        space.vfs.write_node(handle, WriteAt::End, b"more\n").unwrap();
+        assert_eq!(space.vfs.read_node(found, 0, 100).unwrap(), "old text\nmore\n");
+        space.vfs.publish(&ann(), found, Durability::Now).unwrap();
+        space.vfs.release(&ann(), handle).unwrap();
+        assert_eq!(space.text(page), "new\n", "what has no name is nobody's version");
+        space.vfs.forget(found, 2);
+        assert_eq!(space.vfs.attributes(found).unwrap_err().kind(), Kind::Stale, "nobody knows it any more");
+    }
+}
+
+#[test]
+fn a_handle_reads_on_what_another_door_removes_or_renames() {
+    let space = TestSpace::new();
+    let gone: [(&str, Change); 3] = [
+        ("a.md", Change::remove(at("a.md"))),
+        ("b.md", Change::rename(at("b.md"), at("elsewhere.md"))),
+        ("d", Change::rename(at("d"), at("e"))),
+    ];
+    for (place, change) in gone {
+        for is_settled in [true, false] {
+            let page = if place == "d" { "d/page.md" } else { place };
+            space.vfs.apply(&eve(), ChangeSet::from(Change::put(at(page), "kept\n")).soon()).unwrap();
+            if is_settled {
+                space.vfs.settled().unwrap();
+            }
+            let mut found = NodeId::ROOT;
+            for part in page.split('/') {
+                found = space.vfs.lookup(&ann(), found, &name(part)).unwrap().0;
+            }
+            let handle = space.vfs.open_node(&ann(), found, WRITING).unwrap();
+            let _ = space.vfs.apply(&eve(), Change::remove(at("elsewhere.md")));
+            space.vfs.apply(&eve(), change.clone()).unwrap();
+            assert_eq!(space.vfs.read_node(found, 0, 100).unwrap(), "kept\n", "{change:?}");
+            assert_eq!(space.vfs.attributes(found).unwrap().links, 0);
+            let directory = space.vfs.path_of(found).unwrap().parent().unwrap();
+            let listed = space.vfs.node_at(&directory).and_then(|directory| space.vfs.entries(&ann(), directory).ok());
+            assert!(listed.is_none_or(|listed| listed.iter().all(|(_, node, _)| *node != found)), "{change:?}");
+            // What is written now is no version of a page that is gone, and is not lost either.
+            space.vfs.write_node(handle, WriteAt::End, b"more\n").unwrap();
+            assert_eq!(space.vfs.publish(&ann(), found, Durability::Soon).unwrap_err().kind(), Kind::Conflict);
+            space.vfs.release(&ann(), handle).unwrap();
+            assert_eq!(space.text(&format!(".svc/rejected/{page}")), "kept\nmore\n");
+            assert_eq!(space.vfs.attributes(found).unwrap_err().kind(), Kind::NotFound);
+            let _ = space.vfs.apply(&eve(), Change::rename(at("e"), at("other")));
+            let _ = space.vfs.apply(&eve(), Change::remove(at("other/page.md")));
+        }
+    }
+}
+
+#[test]
+fn whoever_reads_a_name_that_others_replace_reads_one_of_them_whole() {
+    const WRITERS: u8 = 4;
+    let space = TestSpace::new();
+    save(&space, "page.md", &"0".repeat(1000));
+    std::thread::scope(|threads| {
+        for writer in 0..WRITERS {
+            let space = &space;
+            threads.spawn(move || {
+                let beside = name(&format!("{writer}~"));
+                for _ in 0..50 {
+                    save(space, beside.as_str(), &writer.to_string().repeat(1000));
+                    space
+                        .vfs
+                        .rename_node(&ann(), (NodeId::ROOT, &beside), (NodeId::ROOT, &name("page.md")), true)
+                        .unwrap();
+                    let (node, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name("page.md")).unwrap();
+                    let handle = space.vfs.open_node(&ann(), node, OpenMode::default()).unwrap();
+                    assert_eq!(space.vfs.attributes(node).unwrap().size, 1000);
+                    let text = space.vfs.read_node(node, 0, 2000).unwrap();
+                    assert!(text.len() == 1000 && text.iter().all(|byte| *byte == text[0]), "two writers in one file");
+                    space.vfs.release(&ann(), handle).unwrap();
+                    space.vfs.forget(node, 1);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn directories_are_made_listed_and_removed_only_when_empty() {
+    let space = TestSpace::new();
+    let (directory, attributes) = space.vfs.make_directory(&ann(), NodeId::ROOT, &name("d"), 0o750).unwrap();
+    assert_eq!((attributes.kind, attributes.mode), (EntryKind::Directory, 0o750));
+    let (_, _, handle) = space.vfs.create(&ann(), directory, &name("a.md"), 0o644).unwrap();
+    let remove = || space.vfs.remove_directory(&ann(), NodeId::ROOT, &name("d"));
+    assert_eq!(remove().unwrap_err().kind(), Kind::NotEmpty);
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!(remove().unwrap_err().kind(), Kind::NotEmpty);
+    space.vfs.unlink(&ann(), directory, &name("a.md")).unwrap();
+    remove().unwrap();
+    assert_eq!(space.vfs.path_of(directory).unwrap_err().kind(), Kind::Stale);
+}
+
+#[test]
+fn links_are_made_read_and_versioned() {
+    let space = TestSpace::new();
+    space.put("a.md", "text");
+    let (node, attributes) = space.vfs.make_link(&ann(), NodeId::ROOT, &name("l"), "a.md").unwrap();
+    assert_eq!(attributes.kind, EntryKind::Symlink);
+    assert_eq!(space.vfs.link_target(&ann(), node).unwrap(), "a.md");
+    assert_eq!(space.vfs.make_link(&ann(), NodeId::ROOT, &name("l"), "b").unwrap_err().kind(), Kind::Exists);
+    space.vfs.settled().unwrap();
+    assert_eq!(space.git(&["ls-tree", "HEAD", "l"]).split(' ').next(), Some("120000"));
+}
+
+#[test]
+fn state_of_the_server_is_neither_found_nor_made_through_the_mount() {
+    let space = TestSpace::new();
+    assert_eq!(space.vfs.lookup(&ann(), NodeId::ROOT, &name(".git")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(space.vfs.create(&ann(), NodeId::ROOT, &name(".git"), 0o644).unwrap_err().kind(), Kind::Forbidden);
+    assert_eq!(
+        space.vfs.make_directory(&ann(), NodeId::ROOT, &name(".git"), 0o755).unwrap_err().kind(),
+        Kind::Forbidden
+    );
+    let put = svcfs_base::Change::put(at(".svc/config.toml"), "").expecting(Expect::Any);
+    space.vfs.apply(&ann(), put).unwrap();
+    assert_eq!(space.vfs.read(Door::Http, &at(".svc/config.toml")).unwrap_err().kind(), Kind::NotFound);
+    assert!(space.vfs.apply(&eve(), svcfs_base::Change::remove(at(".svc/config.toml"))).is_err());
+}
