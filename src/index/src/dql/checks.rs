@@ -1,6 +1,6 @@
 //! What a query must be beyond its grammar.
 
-use super::ast::{Expression, Mode, Node, Parsed};
+use super::ast::{Expression, Mode, Node, Parsed, Source};
 use super::evaluate::compile;
 use super::functions::Function;
 use super::lexemes::Step;
@@ -17,6 +17,23 @@ pub(crate) fn check(mut parsed: Parsed, text: &str) -> Result<Parsed, String> {
     parsed.conditions.sort_by_key(looks_at_links);
     patterns(&parsed).and_then(|()| grouping(&parsed)).map_err(|problem| problem.told(text))?;
     Ok(parsed)
+}
+
+/// The beginning of the path of every page that can change the answer; none when any page can.
+pub(super) fn prefix(parsed: &Parsed) -> Option<&str> {
+    // What a link leads to hangs on the names of pages anywhere.
+    if nodes(parsed).any(looks_at_links) {
+        return None;
+    }
+    parsed.source.as_ref().and_then(prefix_of)
+}
+
+fn prefix_of(source: &Source) -> Option<&str> {
+    match source {
+        Source::Prefix(prefix) => Some(prefix.trim_start_matches('/')),
+        Source::All(sources) => sources.iter().find_map(prefix_of),
+        Source::Tag(_) | Source::Not(_) | Source::Any(_) => None,
+    }
 }
 
 fn nodes(parsed: &Parsed) -> impl Iterator<Item = &Node> {

@@ -148,6 +148,12 @@ impl Query {
         run::plan(index, &self.parsed, asking).unwrap_or_default()
     }
 
+    /// What the path of every page begins with that can change the answer; none when any page can.
+    #[must_use]
+    pub fn prefix(&self) -> Option<&str> {
+        checks::prefix(&self.parsed)
+    }
+
     /// The kind of list it makes.
     #[must_use]
     pub fn mode(&self) -> Mode {

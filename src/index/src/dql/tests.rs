@@ -472,3 +472,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_query_tells_which_pages_can_change_its_answer() {
+    for (query, prefix) in [
+        ("LIST FROM \"tasks/\"", Some("tasks/")),
+        ("LIST FROM \"/tasks\" WHERE a = 1 SORT b", Some("tasks")),
+        ("LIST", None),
+        ("LIST FROM #x", None),
+        ("TABLE inlinks() FROM \"tasks/\"", None),
+        ("TABLE length(outlinks()) AS n FROM \"tasks/\"", None),
+        ("LIST FROM \"tasks/\" WHERE _backlink_count > 2", None),
+        ("LIST FROM \"tasks/\" SORT _backlink_count", None),
+    ] {
+        assert_eq!(Query::parse(query).unwrap().prefix(), prefix, "{query}");
+    }
+}

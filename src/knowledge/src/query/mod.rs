@@ -12,7 +12,7 @@ use svcfs_config::DataviewSettings;
 use svcfs_index::{Answer, Asking, CustomFields, Index, Query};
 
 pub use operations::{AREA, Answered};
-pub use render::{Style, rendered};
+pub use render::{Standing, Style, rendered};
 
 /// The fields that the configuration gives every page.
 ///

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_index::{Answer, AnswerLimit};
 
-use super::render::{Style, rendered};
+use super::render::{Standing, Style, rendered};
 use super::{Window, answer};
 use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
@@ -111,7 +111,7 @@ pub struct Group {
 impl Answered {
     /// The wire shape of an answer.
     pub fn of(answer: Answer, style: Option<Style>) -> Self {
-        let text = style.map(|style| rendered(&answer, style));
+        let text = style.map(|style| rendered(&answer, style, Standing::Alone));
         let Answer { mode, headers, rows, total, has_more, count, groups, summaries } = answer;
         let group = |svcfs_index::Group { key, count, rows }| Group { key, count, rows };
         let groups = groups.map(|groups| groups.into_iter().map(group).collect());

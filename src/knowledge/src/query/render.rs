@@ -31,8 +31,17 @@ impl Style {
     }
 }
 
+/// Where a markdown text with links to pages stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// In an answer: links are paths.
+    Alone,
+    /// In a page, wherever that is: links begin at the knowledge root.
+    InPage,
+}
+
 /// An answer as markdown; ends with a line break.
-pub fn rendered(answer: &Answer, style: Style) -> String {
+pub fn rendered(answer: &Answer, style: Style, standing: Standing) -> String {
     // Tasks can only be made of the rows of a TASK query.
     let style = if style == Style::Task && answer.mode != Mode::Task { Style::Table } else { style };
     if style == Style::Count {
@@ -42,8 +51,8 @@ pub fn rendered(answer: &Answer, style: Style) -> String {
         return if style == Style::Task { "*No tasks*\n" } else { "*No results*\n" }.to_owned();
     }
     let mut text = match &answer.groups {
-        Some(groups) if !groups.iter().all(is_one_row) => under_headings(answer, style),
-        Some(_) | None => rows(answer, &answer.rows, style),
+        Some(groups) if !groups.iter().all(is_one_row) => under_headings(answer, style, standing),
+        Some(_) | None => rows(answer, &answer.rows, (style, standing)),
     };
     if answer.has_more {
         text.push_str(&format!("\n*Showing {} of {} results*\n", answer.rows.len(), answer.total));
@@ -56,18 +65,18 @@ fn is_one_row(group: &svcfs_index::Group) -> bool {
     matches!(group.rows.as_slice(), [row] if row.first() == Some(&group.key))
 }
 
-fn under_headings(answer: &Answer, style: Style) -> String {
+fn under_headings(answer: &Answer, style: Style, standing: Standing) -> String {
     let groups = answer.groups.iter().flatten();
     let part = |group: &svcfs_index::Group| {
-        format!("### {} ({})\n\n{}", cell(&group.key), group.count, rows(answer, &group.rows, style))
+        format!("### {} ({})\n\n{}", cell(&group.key), group.count, rows(answer, &group.rows, (style, standing)))
     };
     groups.map(part).collect::<Vec<_>>().join("\n")
 }
 
-fn rows(answer: &Answer, rows: &[Vec<Value>], style: Style) -> String {
+fn rows(answer: &Answer, rows: &[Vec<Value>], (style, standing): (Style, Standing)) -> String {
     match style {
         Style::Table => table(&answer.headers, rows),
-        Style::List => list(answer, rows),
+        Style::List => list(answer, rows, standing),
         Style::Distinct | Style::Count => rows.iter().map(|row| format!("- {}\n", joined(row))).collect(),
         Style::Task => tasks(rows),
     }
@@ -81,11 +90,11 @@ fn table(headers: &[String], rows: &[Vec<Value>]) -> String {
     format!("{}{rule}{body}", line(titles))
 }
 
-fn list(answer: &Answer, rows: &[Vec<Value>]) -> String {
+fn list(answer: &Answer, rows: &[Vec<Value>], standing: Standing) -> String {
     let has_path = answer.headers.first().is_some_and(|header| header == "path");
     let line = |row: &Vec<Value>| match row.split_first() {
         Some((Value::String(path), rest)) if has_path => {
-            let link = format!("[{path}]({})", linked(path));
+            let link = format!("[{path}]({})", linked(path, standing));
             if rest.is_empty() { format!("- {link}\n") } else { format!("- {link}: {}\n", joined(rest)) }
         }
         _ => format!("- {}\n", joined(row)),
@@ -156,10 +165,11 @@ fn escaped(text: &str) -> String {
 }
 
 /// A path inside `(…)` of a link.
-fn linked(path: &str) -> String {
-    if path.contains(['(', ')', ' ', '<', '>']) {
-        format!("<{}>", path.replace(['<', '>'], ""))
-    } else {
-        path.to_owned()
-    }
+fn linked(path: &str, standing: Standing) -> String {
+    let root = match standing {
+        Standing::Alone => "",
+        Standing::InPage => "/",
+    };
+    let path = format!("{root}{path}");
+    if path.contains(['(', ')', ' ', '<', '>']) { format!("<{}>", path.replace(['<', '>'], "")) } else { path }
 }

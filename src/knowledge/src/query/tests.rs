@@ -117,3 +117,24 @@ fn what_is_wrong_with_a_question_is_told_with_its_place() {
     }
     assert_eq!(space.get("query", json!({ "q": "COUNT" }))["count"], 4);
 }
+
+#[test]
+fn a_query_sees_every_write_that_was_acknowledged_before_it() {
+    let space = TestSpace::new();
+    let saved = json!({ "name": "links", "query": "TABLE n, length(inlinks()) AS links, _backlink_count FROM \"d/\"" });
+    space.get("views_save", saved);
+    for n in 1..=20 {
+        space.put("d/a.md", &format!("---\nn: {n}\n---\n"));
+        space.put(&format!("other{n}.md"), "[[a]]");
+        let seen = json!(["d/a.md", n, n, n]);
+        assert_eq!(space.get("views_execute", json!({ "name": "links" }))["rows"], json!([seen]));
+        assert_eq!(space.get("query", json!({ "q": format!("COUNT WHERE n = {n}") }))["count"], 1);
+        assert_eq!(space.get("query", json!({ "q": format!("COUNT WHERE n < {n}") }))["count"], 0);
+        let counted = space.get("aggregate", json!({ "group": "n", "calc": ["count"], "where": "n > 0" }));
+        assert_eq!(counted, json!([{ "n": n, "count": 1 }]));
+    }
+    space.get("rename", json!({ "from": "d/a.md", "to": "d/b.md" }));
+    assert_eq!(space.get("views_execute", json!({ "name": "links" }))["rows"], json!([["d/b.md", 20, 20, 20]]));
+    space.get("delete", json!({ "path": "d/b.md" }));
+    assert_eq!(space.get("views_execute", json!({ "name": "links" }))["rows"], json!([]));
+}

@@ -22,6 +22,7 @@ use crate::kernel::Space;
 use crate::lint::LintGate;
 use crate::search::Indexer;
 use crate::usage::Writer;
+use crate::views::{Refresher, ViewGate};
 
 /// What a space is opened with.
 pub struct Opening {
@@ -56,7 +57,7 @@ pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> 
     let vfs = Vfs::open(Options {
         root,
         clock,
-        gates: vec![Box::new(LintGate::new(settings.lint.clone()))],
+        gates: vec![Box::new(LintGate::new(settings.lint.clone())), Box::new(ViewGate)],
         strategy: strategy(&settings.versioning),
         scratch: settings.scratch.clone(),
         commits: commits(&settings.versioning),
@@ -95,18 +96,24 @@ fn strategy(versioning: &Versioning) -> Strategy {
 /// # Errors
 /// `Internal` when the operating system has no thread left.
 pub fn start(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
+    supervisor
+        .start(Indexer::new(Arc::clone(space)), changed(space))
+        .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").caused_by(error))
+}
+
+/// A signal that every change of a space raises.
+fn changed(space: &Space) -> Signal {
     let changed = Signal::new();
     let wake = changed.clone();
     space.vfs.feed().on_event(move |_| {
         wake.raise();
         true
     });
-    supervisor
-        .start(Indexer::new(Arc::clone(space)), changed)
-        .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").caused_by(error))
+    changed
 }
 
-/// Starts what a space needs while it is served, beside [`start`]: the janitor, and the writer of what readers ask for.
+/// Starts what a space needs while it is served, beside [`start`]: the janitor, the refresher of computed pages, and the
+/// writer of what readers ask for.
 ///
 /// # Errors
 /// As [`start`].
@@ -116,8 +123,10 @@ pub fn attend(
     settings: &Settings,
     supervisor: &Supervisor,
 ) -> Result<(), Fault> {
+    let refresher = Refresher::new(Arc::clone(space), Arc::clone(&clock), settings.dataview.clone());
     let begun = supervisor
         .start(Janitor::new(Arc::clone(space), Arc::clone(&clock), settings.janitor.clone()), Signal::new())
+        .and_then(|()| supervisor.start(refresher, changed(space)))
         .and_then(|()| supervisor.start(Writer::new(Arc::clone(space), clock), Signal::new()));
     begun.map_err(|error| Fault::new(Kind::Internal, "a background task could not be started").caused_by(error))
 }

@@ -23,6 +23,8 @@ const START: i64 = 1_767_225_600;
 pub(crate) struct TestSpace {
     server: Server,
     supervisor: Supervisor,
+    /// Of what a space needs while it is served.
+    attending: Supervisor,
     /// Removed with the last space that stands on it.
     root: Arc<TempDir>,
 }
@@ -94,10 +96,10 @@ impl TestSpace {
         let (name, root_path) = ("default".to_owned(), root.path().to_owned());
         let opening = Opening { name, root: root_path, clock: clock.clone(), watch: false, progress: None };
         let space = open(opening, &settings).unwrap();
-        let supervisor = Supervisor::new();
+        let (supervisor, attending) = (Supervisor::new(), Supervisor::new());
         start(&space, &supervisor).unwrap();
-        attend(&space, clock.clone(), &settings, &supervisor).unwrap();
-        Self { server: Server::new(space, clock, settings), supervisor, root }
+        attend(&space, clock.clone(), &settings, &attending).unwrap();
+        Self { server: Server::new(space, clock, settings), supervisor, attending, root }
     }
 
     pub(crate) fn space(&self) -> &Space {
@@ -134,6 +136,11 @@ impl TestSpace {
     /// Lets the index fall behind: what is written from now on is not read.
     pub(crate) fn stop_indexing(&self) {
         assert!(self.supervisor.stop(Duration::from_secs(10)).is_empty());
+    }
+
+    /// Leaves computed pages as they are from now on, until somebody asks for them.
+    pub(crate) fn stop_refreshing(&self) {
+        assert!(self.attending.stop(Duration::from_secs(10)).is_empty());
     }
 
     /// Asks an operation by name, as this caller.
@@ -203,7 +210,8 @@ pub(crate) fn from_run(name: &str, origin: &str) -> Caller {
 
 impl Drop for TestSpace {
     fn drop(&mut self) {
-        let lingering = self.supervisor.stop(Duration::from_secs(10));
+        let mut lingering = self.attending.stop(Duration::from_secs(10));
+        lingering.extend(self.supervisor.stop(Duration::from_secs(10)));
         let closed = self.space().vfs.close();
         if !std::thread::panicking() {
             assert!(lingering.is_empty(), "still running: {lingering:?}");

@@ -2,10 +2,18 @@
 //!
 //! One rule: a view is a file like any other. It is written by the ordinary path, so that it has versions and authors, and a person may
 //! edit it; what is wrong with one is found out when it is used.
+//!
+//! Beside them stand computed pages, which hold the answer of the query in their frontmatter (`computed`), and the task that writes them
+//! anew (`refresher`).
 
+mod computed;
+mod gate;
 mod operations;
+mod refresher;
 #[cfg(test)]
 mod tests;
+
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use svcfs_base::{Change, Fault, Kind, TreePath};
@@ -13,11 +21,16 @@ use svcfs_index::{Filter, Query, Refinement, Summary as Made, ViewColumn};
 
 use crate::files;
 use crate::kernel::Cx;
+pub use gate::ViewGate;
 pub use operations::AREA;
-use operations::{Condition, Summary, View};
+use operations::{Condition, Failed, Refreshed, Summary, View};
+pub use refresher::Refresher;
 
 /// Where views lie.
 const FOLDER: &str = ".svc/views";
+
+/// How long a refresh that somebody waits for waits for the index.
+const INDEX_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Longest name of a view, in bytes.
 const MAX_NAME: usize = 128;
@@ -72,6 +85,40 @@ fn remove(cx: &Cx<'_>, name: &str) -> Result<(), Fault> {
         Err(fault) if fault.kind() == Kind::NotFound => Ok(()),
         outcome => outcome.map(drop),
     }
+}
+
+/// Whether a page was not refreshed because of what it is, and not because nothing can be written at all.
+const fn is_of_page(kind: Kind) -> bool {
+    matches!(kind, Kind::Invalid | Kind::Rejected | Kind::Conflict | Kind::PreconditionFailed | Kind::TooLarge)
+}
+
+/// Writes the answer of a computed page anew, or of all, in the name of whoever asks.
+fn refresh(cx: &Cx<'_>, path: Option<TreePath>) -> Result<Refreshed, Fault> {
+    let begun = Instant::now();
+    let index = cx.index_within(INDEX_PATIENCE)?;
+    let (author, asking) = (cx.caller.actor(), (&cx.settings().dataview, cx.now()));
+    let mut answer = Refreshed { path: None, status: None, refreshed: 0, failed: Vec::new(), duration_ms: 0 };
+    if let Some(path) = path {
+        // Who may not see a file has no page there.
+        if !path.is_page() || path.is_dotted() {
+            return Err(Fault::invalid("path", format_args!("there is no page at `{path}`")));
+        }
+        answer.status = Some(computed::refresh(cx.space, Some(&author), asking, &path)?);
+        (answer.path, answer.refreshed) = (Some(path), 1);
+    } else {
+        let pages = index.having(&[computed::FLAG])?.into_iter();
+        for page in pages.filter(|page| page.metadata.as_object().is_some_and(computed::is_computed)) {
+            match computed::refresh(cx.space, Some(&author), asking, &page.path) {
+                Ok(_) => answer.refreshed += 1,
+                Err(fault) if is_of_page(fault.kind()) => {
+                    answer.failed.push(Failed { path: page.path, error: fault.message().to_owned() });
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+    answer.duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(answer)
 }
 
 /// The query of a view, with all that the view says about it.

@@ -3,9 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use svcfs_base::Fault;
+use svcfs_base::{Fault, TreePath};
 use svcfs_index::AnswerLimit;
+use svcfs_work::Lane;
 
+use super::computed::Outcome;
 use crate::kernel::{Area, Cx, Entry, Operation, Route};
 use crate::query::{Answered, Window, answer};
 
@@ -18,6 +20,7 @@ pub const AREA: Area = Area {
         Entry::of::<ViewsSave>(),
         Entry::of::<ViewsDelete>(),
         Entry::of::<ViewsExecute>(),
+        Entry::of::<ViewRefresh>(),
     ],
 };
 
@@ -272,5 +275,64 @@ impl Operation for ViewsExecute {
         let window = Window { limit: Some(self.limit.get()), offset: self.offset as usize };
         let answer = answer(cx.index(), &query, (&cx.settings().dataview, cx.now()), window)?;
         Ok(Answered::of(answer, None))
+    }
+}
+
+/// Write the answers of computed pages anew
+///
+/// A page whose frontmatter says `svc-view: true` holds the answer of its `svc-query` between the lines `<!-- svc:auto -->` and
+/// `<!-- /svc-view -->`, which are set behind the frontmatter when it has none; `svc-format` is `table`, `list`, `count`, `distinct`,
+/// `task` or `json`. The server writes it again soon after each write that may change the answer, and only when it did; this
+/// operation does so at once. An answer that changes with time alone (`now()`) is written at the next write, or here.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct ViewRefresh {
+    /// Which page; all computed pages when absent
+    #[serde(default)]
+    #[schemars(example = "reports/open-tasks.md")]
+    pub path: Option<TreePath>,
+}
+
+/// What became of computed pages.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Refreshed {
+    /// The page that was asked for
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<TreePath>,
+    /// Whether that page was written
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Outcome>,
+    /// How many pages hold the present answer now
+    pub refreshed: usize,
+    /// Those that do not, when all were asked for
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<Failed>,
+    /// How long it took, in milliseconds
+    pub duration_ms: u64,
+}
+
+/// A page that could not be written anew.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Failed {
+    /// Which one
+    pub path: TreePath,
+    /// Why
+    pub error: String,
+}
+
+impl Operation for ViewRefresh {
+    const NAME: &'static str = "view_refresh";
+    const HTTP: &'static [Route] = &[Route::post("/view/refresh").query(&["path"])];
+    const TOOL: bool = true;
+    const LANE: Lane = Lane::Slow;
+    type Output = Refreshed;
+    fn run(self, cx: &Cx<'_>) -> Result<Refreshed, Fault> {
+        super::refresh(cx, self.path)
+    }
+    fn words(output: &Refreshed) -> Option<String> {
+        match (&output.path, output.status) {
+            (Some(path), Some(Outcome::Regenerated)) => Some(format!("Refreshed {path}")),
+            (Some(path), Some(Outcome::Unchanged)) => Some(format!("{path} is up to date")),
+            (Some(_) | None, _) => None,
+        }
     }
 }

@@ -1,3 +1,5 @@
+mod computed;
+
 use serde_json::json;
 
 use crate::spaces::test_space::TestSpace;
