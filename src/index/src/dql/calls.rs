@@ -29,7 +29,13 @@ pub(crate) fn negative(value: Value) -> Value {
         Value::Integer(integer) => integer.checked_neg().map_or(Value::Null, Value::Integer),
         Value::Real(real) => Value::Real(-real),
         Value::Length(length) => length.times(-1).map_or(Value::Null, Value::Length),
-        _ => Value::Null,
+        Value::Null
+        | Value::Boolean(_)
+        | Value::Text(_)
+        | Value::Day(_)
+        | Value::Instant(_)
+        | Value::List(_)
+        | Value::Object(_) => Value::Null,
     }
 }
 
@@ -105,10 +111,8 @@ fn sum(list: &Value) -> Value {
         let Some(number) = item.number() else { continue };
         is_any = true;
         real += number;
-        whole = match item {
-            Value::Integer(integer) => whole.and_then(|whole| whole.checked_add(*integer)),
-            _ => None,
-        };
+        whole =
+            if let Value::Integer(integer) = item { whole.and_then(|whole| whole.checked_add(*integer)) } else { None };
     }
     match (is_any, whole) {
         (false, _) => Value::Null,
@@ -253,20 +257,21 @@ fn replaced(values: &[Value]) -> Result<Value, IndexError> {
 }
 
 fn rounded(value: &Value, digits: &Value) -> Value {
-    let digits = match digits {
-        Value::Integer(digits) => i32::try_from((*digits).clamp(-15, 15)).unwrap_or_default(),
-        _ => 0,
+    let digits = if let Value::Integer(digits) = digits {
+        i32::try_from((*digits).clamp(-15, 15)).unwrap_or_default()
+    } else {
+        0
     };
-    match value {
-        Value::Integer(_) if digits >= 0 => value.clone(),
-        _ => value.number().map_or(Value::Null, |number| {
-            let scale = 10_f64.powi(digits);
-            let rounded = (number * scale).round() / scale;
-            #[expect(clippy::cast_possible_truncation, reason = "only what is far below 2^53 is made whole")]
-            let whole = rounded as i64;
-            if digits <= 0 && rounded.abs() < 1e15 { Value::Integer(whole) } else { Value::Real(rounded) }
-        }),
+    if matches!(value, Value::Integer(_)) && digits >= 0 {
+        return value.clone();
     }
+    value.number().map_or(Value::Null, |number| {
+        let scale = 10_f64.powi(digits);
+        let rounded = (number * scale).round() / scale;
+        #[expect(clippy::cast_possible_truncation, reason = "only what is far below 2^53 is made whole")]
+        let whole = rounded as i64;
+        if digits <= 0 && rounded.abs() < 1e15 { Value::Integer(whole) } else { Value::Real(rounded) }
+    })
 }
 
 /// `start` counts from 1 as in SQL; a negative one from the end.

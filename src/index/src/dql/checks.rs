@@ -47,7 +47,17 @@ fn looks_at_links(node: &Node) -> bool {
         found |= match &node.kind {
             Expression::Call(function, _) => matches!(function, Function::InLinks | Function::OutLinks),
             Expression::Field(steps) => matches!(steps.first(), Some(Step::Key(key)) if key == "_backlink_count"),
-            _ => false,
+            Expression::Literal(_)
+            | Expression::Not(_)
+            | Expression::Negative(_)
+            | Expression::All(_)
+            | Expression::Any(_)
+            | Expression::Chain(..)
+            | Expression::Compare(..)
+            | Expression::Like(..)
+            | Expression::In(..)
+            | Expression::Between(..)
+            | Expression::IsNull(..) => false,
         };
     });
     found
@@ -59,11 +69,8 @@ fn patterns(parsed: &Parsed) -> Result<(), Problem> {
     for node in nodes(parsed) {
         node.visit(&mut |node| {
             let Expression::Call(function, arguments) = &node.kind else { return };
-            let place = match function {
-                Function::RegexTest => 0,
-                Function::RegexReplace => 1,
-                _ => return,
-            };
+            let takes = [(Function::RegexTest, 0), (Function::RegexReplace, 1)];
+            let Some((_, place)) = takes.into_iter().find(|(takes, _)| takes == function) else { return };
             if let Some(Node { kind: Expression::Literal(Value::Text(pattern)), span }) = arguments.get(place)
                 && let Err(error) = compile(pattern, false)
             {
@@ -110,11 +117,12 @@ fn grouping(parsed: &Parsed) -> Result<(), Problem> {
 
 /// Whether a field stands in an expression outside of functions of many rows.
 fn loose_field(node: &Node, key: Option<&Node>) -> bool {
-    match &node.kind {
-        Expression::Field(steps) => !matches!(key, Some(Node { kind: Expression::Field(key), .. }) if key == steps),
-        Expression::Call(function, arguments) if function.is_aggregate(arguments.len()) => false,
-        _ => node.children().into_iter().any(|child| loose_field(child, key)),
+    if let Expression::Field(steps) = &node.kind {
+        return !matches!(key, Some(Node { kind: Expression::Field(key), .. }) if key == steps);
     }
+    let is_aggregate =
+        matches!(&node.kind, Expression::Call(function, arguments) if function.is_aggregate(arguments.len()));
+    !is_aggregate && node.children().into_iter().any(|child| loose_field(child, key))
 }
 
 impl Parsed {

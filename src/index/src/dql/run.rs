@@ -5,7 +5,7 @@ use std::time::Instant;
 use rusqlite::{Transaction, params_from_iter};
 use serde_json::Value as Json;
 
-use super::ast::{Column, Expression, Mode, Node, Parsed, Source};
+use super::ast::{Column, Expression, Mode, Parsed, Source};
 use super::evaluate::{Context, Scope};
 use super::lexemes::Step;
 use super::links::Links;
@@ -271,9 +271,10 @@ impl Run<'_> {
             if !self.is_included(&row) {
                 continue;
             }
-            let rows = match self.parsed.mode {
-                Mode::Task => tasks::rows(&row, &task_list.query_row([row.id], |row| row.get::<_, String>(0))?)?,
-                _ => vec![row],
+            let rows = if self.parsed.mode == Mode::Task {
+                tasks::rows(&row, &task_list.query_row([row.id], |row| row.get::<_, String>(0))?)?
+            } else {
+                vec![row]
             };
             for row in self.flattened(rows)? {
                 if self.fulfils(&row)? {
@@ -320,9 +321,12 @@ impl Run<'_> {
     /// One row an item of each list that FLATTEN names; none for a page without it.
     fn flattened(&self, mut rows: Vec<Row>) -> Result<Vec<Row>, IndexError> {
         for Column { name, node } in &self.parsed.flatten {
-            let steps = match node {
-                Node { kind: Expression::Field(steps), .. } if is_named_after(name, steps) => steps.clone(),
-                _ => vec![Step::Key(name.clone())],
+            let steps = if let Expression::Field(steps) = &node.kind
+                && is_named_after(name, steps)
+            {
+                steps.clone()
+            } else {
+                vec![Step::Key(name.clone())]
             };
             let mut items = Vec::new();
             for row in rows {

@@ -77,8 +77,11 @@ pub(crate) fn answer(run: &Run<'_>, rows: Vec<Row>, frame: &Frame) -> Result<Ans
     match parsed.mode {
         Mode::Distinct => distinct(run, &rows, frame),
         Mode::Count if parsed.group.is_none() => listed(run, Vec::new(), rows.len(), frame),
-        _ if parsed.is_aggregated() || parsed.mode == Mode::Count => aggregated(run, rows, frame),
-        _ => {
+        Mode::Count => aggregated(run, rows, frame),
+        Mode::Table | Mode::List | Mode::Task | Mode::Calendar | Mode::Json if parsed.is_aggregated() => {
+            aggregated(run, rows, frame)
+        }
+        Mode::Table | Mode::List | Mode::Task | Mode::Calendar | Mode::Json => {
             let total = rows.len();
             let summaries = summaries(run, &rows)?;
             let sorted = sorted(run, rows)?;
