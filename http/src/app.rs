@@ -49,7 +49,7 @@ impl App {
             catalogue,
             table: Table::new(catalogue)?,
             hosts: Hosts::new(&server.settings().server),
-            subscribers: Subscribers::new(&server),
+            subscribers: Subscribers::new(),
             openapi: openapi::document(catalogue).into(),
             stop,
             lanes: Lanes::default(),
@@ -64,10 +64,7 @@ impl App {
     pub(crate) fn space(&self, name: Option<&str>) -> Result<Arc<Space>, Fault> {
         match name {
             None => Ok(Arc::clone(self.server.primary())),
-            Some(name) => self.server.space(name).map(Arc::clone).ok_or_else(|| {
-                let name = name.escape_default();
-                Fault::not_found(format!("space not found: {name}"))
-            }),
+            Some(name) => self.server.spaces().find(name),
         }
     }
 

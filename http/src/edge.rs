@@ -13,6 +13,7 @@ use http::{Method, StatusCode};
 use hyper::body::Body as _;
 use svcfs_base::Fault;
 use svcfs_knowledge::access::{Guard, Identity};
+use svcfs_knowledge::kernel::Space;
 use tracing::Instrument;
 use warp::Filter;
 use warp::reply::Response;
@@ -154,18 +155,44 @@ impl App {
             Found::OtherMethods(allow) if request.method == Method::OPTIONS => Ok(preflight(&allow)),
             Found::OtherMethods(allow) => Ok(reply::wrong_method(&allow)),
             Found::Target { target: Target::Special(page), address } => {
-                let identity = match page.guard() {
-                    Guard::Open => Identity::ANYBODY,
+                let (identity, space) = match page.guard() {
+                    Guard::Open => (Identity::ANYBODY, address.space(self, &request.headers)?),
                     Guard::Needs(scope) => {
-                        let identity = self.identify(&request.headers)?;
+                        let (identity, space) = self.admit(&request.headers, &address, |space| page.stranger(space))?;
                         identity.reach.allow(scope, request.method.as_str())?;
-                        identity
+                        (identity, space)
                     }
                 };
-                specials::answer(*page, self, &address, (&request.headers, &identity)).await
+                specials::answer(*page, self, (space, &address), (&request.headers, &identity)).await
             }
             Found::Target { target: Target::Operation(operation), address } => {
                 self.operate(operation, address, request).await
+            }
+        }
+    }
+
+    /// Who sent a request, and the space it is for. Who is asked for first, so that a stranger learns nothing, not even which spaces there
+    /// are; but one that `lets_in` strangers.
+    ///
+    /// # Errors
+    /// `Unauthenticated`, `NotFound` for a space that is none.
+    fn admit(
+        &self,
+        headers: &HeaderMap,
+        address: &Address,
+        lets_in: impl FnOnce(&Space) -> Option<Identity>,
+    ) -> Result<(Identity, Arc<Space>), Fault> {
+        match self.identify(headers) {
+            Ok(identity) => {
+                let space = address.space(self, headers)?;
+                identity.enter(&space.name)?;
+                Ok((identity, space))
+            }
+            Err(fault) if headers.contains_key(header::AUTHORIZATION) => Err(fault),
+            Err(fault) => {
+                let space = address.space(self, headers).ok();
+                let found = space.and_then(|space| Some((lets_in(&space)?, space)));
+                found.ok_or(fault)
             }
         }
     }
@@ -177,10 +204,11 @@ impl App {
         request: Request,
     ) -> Result<Response, Fault> {
         let headers = &request.headers;
-        // Who is asked for first, so that a stranger learns nothing: not even which spaces there are.
-        let identity = self.identify(headers)?;
-        let space = address.space(self, headers)?;
-        identity.enter(&space.name)?;
+        let stranger = |space: &Space| Identity::stranger(space.visibility(), entry, route.method);
+        let (identity, space) = self.admit(headers, &address, stranger)?;
+        if route.is_at_root && entry.is_admin {
+            identity.administer()?;
+        }
         identity.reach.allow(entry.needs(), route.method.name())?;
         let caller = identity.vouch(bind::from_headers(headers, route.is_reading)?);
         let cached = Cached::of(headers)?;

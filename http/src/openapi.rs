@@ -5,11 +5,10 @@
 
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
-use svcfs_knowledge::kernel::{Accepts, Area, Entry, Media, Method, Route};
+use svcfs_knowledge::kernel::{Accepts, Area, Entry, Media, Method, PREFIX, Route};
 
 use crate::bind::is_of_file;
 use crate::media;
-use crate::routes::PREFIX;
 use crate::specials::{Place, SPECIAL, Special, VERSION};
 
 const ABOUT: &str = "Read, write, search and follow a tree of markdown pages. Every write is a git commit whose author is \
@@ -55,7 +54,7 @@ pub fn document(catalogue: &[Area]) -> String {
         for entry in area.operations {
             for (index, route) in entry.http.iter().enumerate() {
                 let described = writer.operation(area, entry, route, index);
-                insert(&mut paths, format!("{PREFIX}{}", route.path), route.method, described);
+                insert(&mut paths, route.full_path(), route.method, described);
             }
         }
     }

@@ -6,14 +6,11 @@ use std::sync::Arc;
 use http::HeaderMap;
 use matchit::{InsertError, Router};
 use svcfs_base::Fault;
-use svcfs_knowledge::kernel::{Area, Entry, Inputs, Method, Route, Space};
+use svcfs_knowledge::kernel::{Area, Entry, Inputs, Method, PREFIX, Route, Space};
 
 use crate::app::App;
 use crate::bind::{decoded, header};
 use crate::specials::{Page, Place, SPECIAL};
-
-/// The prefix of all knowledge endpoints (contract 4.1).
-pub(crate) const PREFIX: &str = "/api/svc";
 
 /// Where a request can lead.
 #[derive(Debug)]
@@ -90,7 +87,8 @@ impl Table {
         for entry in catalogue.iter().flat_map(|area| area.operations) {
             for route in entry.http {
                 let target = Target::Operation(Operation { entry, route, inputs: Inputs::of(entry) });
-                below_prefix.entry(route.path).or_default().push((route.method, target));
+                let paths = if route.is_at_root { &mut at_root } else { &mut below_prefix };
+                paths.entry(route.path).or_default().push((route.method, target));
             }
         }
         for special in SPECIAL {

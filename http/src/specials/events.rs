@@ -6,16 +6,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream;
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, HeaderValue};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use svcfs_base::{Announcement, Fault, Reach, Seq, TreePath};
-use svcfs_knowledge::kernel::{Event, EventChange, Server, Space};
+use svcfs_knowledge::kernel::{Event, EventChange, Space};
 use svcfs_work::Lane;
 use tokio::sync::watch;
 use warp::Reply;
@@ -40,22 +41,38 @@ pub(crate) struct Subscribers {
     /// How many change sets a live subscriber may be behind before it is told to resume.
     pub max_behind: u64,
     count: Arc<AtomicUsize>,
-    /// The newest position of each space.
-    newest: HashMap<String, watch::Receiver<Seq>>,
+    /// The newest position of each space that somebody followed.
+    newest: Mutex<HashMap<String, Followed>>,
+}
+
+/// A space that is listened to.
+struct Followed {
+    /// One of the same name may have come in its place.
+    space: Weak<Space>,
+    newest: watch::Receiver<Seq>,
 }
 
 impl Subscribers {
-    /// Listens to the feeds of all spaces.
-    pub(crate) fn new(server: &Server) -> Self {
-        let newest = server.spaces().map(|space| {
-            let (sender, receiver) = watch::channel(space.vfs.last_seq());
-            space.vfs.feed().on_event(move |seq| {
-                sender.send_replace(seq);
-                true
-            });
-            (space.name.clone(), receiver)
+    /// Nobody yet.
+    pub(crate) fn new() -> Self {
+        Self { newest: Mutex::default(), max_behind: MAX_BEHIND, count: Arc::default() }
+    }
+    /// What tells of the newest position of a space; it is listened to from now on.
+    fn newest_of(&self, space: &Arc<Space>) -> watch::Receiver<Seq> {
+        let mut followed = self.newest.lock();
+        if let Some(known) = followed.get(&space.name)
+            && known.space.upgrade().is_some_and(|known| Arc::ptr_eq(&known, space))
+        {
+            return known.newest.clone();
+        }
+        let (sender, newest) = watch::channel(space.vfs.last_seq());
+        space.vfs.feed().on_event(move |seq| {
+            sender.send_replace(seq);
+            true
         });
-        Self { newest: newest.collect(), max_behind: MAX_BEHIND, count: Arc::default() }
+        let known = Followed { space: Arc::downgrade(space), newest: newest.clone() };
+        followed.insert(space.name.clone(), known);
+        newest
     }
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
@@ -134,8 +151,7 @@ pub(super) fn follow(
     (headers, reach): (&HeaderMap, Reach),
 ) -> Result<Response, Fault> {
     let resume = bind::header(headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
-    let newest = app.subscribers.newest.get(&space.name).cloned();
-    let newest = newest.ok_or_else(|| Fault::unavailable("this space has no event stream"))?;
+    let newest = app.subscribers.newest_of(&space);
     let last = space.vfs.last_seq().0;
     let mut subscriber = Subscriber {
         position: resume.map_or(Ok(Position { seq: last, part: 0 }), |text| text.parse())?,

@@ -51,7 +51,7 @@ fn write_index(cx: &Cx<'_>) -> Result<String, Fault> {
         let top = path.components().next().filter(|top| *top != path.as_str());
         sections.entry(top.unwrap_or("Root").to_owned()).or_default().push(path);
     }
-    let base = cx.settings().server.public_url.as_ref().map_or("", |url| url.as_str());
+    let base = cx.public_url().map_or("", |url| url.as_str());
     let mut text = HEAD.to_owned();
     let mut left_out = 0_usize;
     for (title, paths) in sections {

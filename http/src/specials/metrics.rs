@@ -29,7 +29,7 @@ pub(super) fn metrics(app: &App) -> Result<Response, Fault> {
     gauge("svc_uptime_seconds", "Seconds since the server started", seconds);
     let subscribers = i64::try_from(app.subscribers.count()).unwrap_or(i64::MAX);
     gauge("svc_sse_subscribers", "Clients that follow the event stream", subscribers);
-    let looks: Vec<usize> = app.server.spaces().filter_map(|space| space.health.findings()).collect();
+    let looks: Vec<usize> = app.server.spaces().open().iter().filter_map(|space| space.health.findings()).collect();
     if !looks.is_empty() {
         let found = i64::try_from(looks.iter().sum::<usize>()).unwrap_or(i64::MAX);
         gauge("svc_janitor_issues", "What the last look through the trees found; absent before the first one", found);

@@ -14,8 +14,10 @@ pub(crate) use health::VERSION;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use svcfs_base::{Fault, Scope};
+use svcfs_base::{Fault, Reach, Scope};
+use svcfs_config::Visibility;
 use svcfs_knowledge::access::{Guard, Identity};
+use svcfs_knowledge::kernel::Space;
 use warp::reply::Response;
 
 use crate::app::App;
@@ -46,6 +48,16 @@ impl Page {
             Self::OpenApi | Self::Docs | Self::DocsFile => Guard::Open,
             // A reading key may call reading tools; each tool says what it needs.
             Self::Llms | Self::Raw | Self::Events | Self::Mcp => Guard::Needs(Scope::Read),
+        }
+    }
+}
+
+impl Page {
+    /// Who comes for it without credentials, where a space lets strangers in.
+    pub(crate) fn stranger(self, space: &Space) -> Option<Identity> {
+        match (self, space.visibility()) {
+            (Self::Mcp, _) | (_, Visibility::Private | Visibility::Unlisted) => None,
+            (_, Visibility::Public) => Some(Identity { reach: Reach::READING, ..Identity::ANYBODY }),
         }
     }
 }
@@ -147,26 +159,22 @@ pub const SPECIAL: &[Special] = &[
 pub(crate) async fn answer(
     page: Page,
     app: &Arc<App>,
-    address: &Address,
+    (space, address): (Arc<Space>, &Address),
     (headers, identity): (&HeaderMap, &Identity),
 ) -> Result<Response, Fault> {
-    let space = || {
-        let space = address.space(app, headers)?;
-        identity.enter(&space.name).map(|()| space)
-    };
     let reach = || identity.reach.clone();
     let parameter = || address.parameters.first().map_or("", |(_, value)| value.as_str());
     match page {
         Page::Health => Ok(health::health()),
         Page::Healthz => Ok(health::healthz(app)),
-        Page::Readyz => Ok(health::readyz(app, space()?).await),
+        Page::Readyz => Ok(health::readyz(app, space).await),
         Page::Metrics => metrics::metrics(app),
         Page::OpenApi => Ok(docs::openapi(app)),
         Page::Docs => Ok(docs::redirect()),
         Page::DocsFile => docs::file(parameter()),
-        Page::Llms => llms::index(app, space()?, reach()).await,
-        Page::Raw => raw::raw(app, space()?, (parameter(), reach())).await,
-        Page::Events => events::follow(app, space()?, (headers, reach())),
+        Page::Llms => llms::index(app, space, reach()).await,
+        Page::Raw => raw::raw(app, space, (parameter(), reach())).await,
+        Page::Events => events::follow(app, space, (headers, reach())),
         // The listener answers it; in this table it stands for the lists only.
         Page::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),
     }

@@ -56,7 +56,8 @@ async fn the_public_address_is_ours() {
 #[test]
 fn a_server_on_every_address_takes_every_host_and_its_own_origin() {
     use svcfs_config::{Host, ServerSettings};
-    let settings = ServerSettings { host: Host::parse("0.0.0.0").unwrap(), port: 3333, public_url: None };
+    let host = Host::parse("0.0.0.0").unwrap();
+    let settings = ServerSettings { host, port: 3333, public_url: None, space_parents: Vec::new() };
     let hosts = Hosts::new(&settings);
     let headers = |host: &str, origin: &str| {
         let mut headers = http::HeaderMap::new();

@@ -48,9 +48,13 @@ fn lines() -> impl Iterator<Item = (&'static Entry, String)> {
 }
 
 fn line(route: &Route) -> String {
-    let path: String =
-        route.path.split(['{', '}']).enumerate().map(|(at, part)| if at % 2 == 0 { part } else { "x" }).collect();
-    format!("{} /api/svc{path}", route.method.name())
+    let path: String = route
+        .full_path()
+        .split(['{', '}'])
+        .enumerate()
+        .map(|(at, part)| if at % 2 == 0 { part } else { "x" })
+        .collect();
+    format!("{} {path}", route.method.name())
 }
 
 #[tokio::test]
@@ -147,4 +151,49 @@ async fn whoever_is_refused_is_told_how_to_ask_and_nothing_else() {
     let twice = [("Authorization", "Bearer wrong"), ("Authorization", "Bearer full")];
     assert_eq!(server.ask("GET /api/svc/tree", &twice, "").await.status, 401);
     assert!(server.ask("OPTIONS /api/svc/tree", &[], "").await.is_empty(StatusCode::NO_CONTENT));
+}
+
+#[tokio::test]
+async fn a_public_space_is_read_by_strangers_an_unlisted_one_by_those_who_know_a_path_and_neither_is_changed() {
+    let server = TestServer::of(CATALOGUE, KEYS);
+    let put = server.ask("PUT /api/svc/file?path=a.md", &[("Authorization", "Bearer full")], "# A\n").await;
+    assert_eq!(put.status, 200);
+    let see = |visibility: &'static str| {
+        let server = &server;
+        let body = json!({ "visibility": visibility }).to_string();
+        async move {
+            let answer = server.ask("PUT /api/svc/space/visibility", &[("Authorization", "Bearer full")], body).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+    };
+    let lines = [
+        "GET /api/svc/file?path=a.md",
+        "GET /api/svc/tree",
+        "GET /raw/a.md",
+        "GET /api/spaces",
+        "DELETE /api/svc/file?path=a.md",
+    ];
+    for (visibility, allowed) in [("public", 3), ("unlisted", 1), ("private", 0)] {
+        see(visibility).await;
+        for (at, line) in lines.iter().enumerate() {
+            let status = status(&server, line, None).await;
+            assert_eq!(status, if at < allowed { 200 } else { 401 }, "{line} of a {visibility} space");
+            assert_eq!(self::status(&server, line, Some("wrong")).await, 401, "{line} with a wrong key");
+        }
+        assert_eq!(status(&server, "GET /api/svc/other/file?path=a.md", None).await, 401, "the other space is private");
+    }
+}
+
+#[tokio::test]
+async fn spaces_are_administered_with_an_admins_key_that_is_for_no_single_space() {
+    let server = TestServer::of(
+        CATALOGUE,
+        &format!("{KEYS}[[auth.api_keys]]\nkey = \"local admin\"\nspace = \"default\"\n")
+            .replace("local admin", "local-admin"),
+    );
+    for (token, expected) in [("full", 200), ("local-admin", 403), ("writer", 403), ("reader", 403), ("elsewhere", 401)]
+    {
+        assert_eq!(status(&server, "GET /api/spaces", Some(token)).await, expected, "{token}");
+    }
+    assert_eq!(status(&server, "PUT /api/svc/space/visibility", Some("local-admin")).await, 400);
 }

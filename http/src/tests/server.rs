@@ -11,7 +11,7 @@ use svcfs_base::FrozenClock;
 use svcfs_config::{Config, Overrides, Settings};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{Area, Server, Space};
-use svcfs_knowledge::spaces::{Opening, open, start};
+use svcfs_knowledge::spaces::{Live, Opening, Spaces, open, start};
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +54,9 @@ impl TestServer {
             start(&space, &supervisor).unwrap();
             space
         });
-        let server = Server::new(primary, clock, settings).and(other);
+        let spaces = Spaces::only(primary);
+        spaces.add(Live { space: other, supervisor: Supervisor::new(), kept: None });
+        let server = Server::new(spaces, clock);
         let stop = CancellationToken::new();
         let app = App::new(catalogue, Arc::new(server), stop.clone()).unwrap();
         Self { app, stop, supervisor, _roots: roots }

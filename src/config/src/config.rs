@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::sections::{
     assets::Assets, auth::Auth, dataview::Dataview, files::Files, janitor::Janitor, lint::Lint, memory::Memory,
-    search::Search, server::Server, versioning::Versioning,
+    search::Search, server::Server, space::OtherSpace, space::Space, versioning::Versioning,
 };
 use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
 
@@ -41,6 +41,9 @@ pub struct Config {
     pub(crate) memory: Memory,
     pub(crate) janitor: Janitor,
     pub(crate) tracing: Tracing,
+    pub(crate) space: Space,
+    /// More spaces of the server, each with a root and settings of its own.
+    pub(crate) spaces: Vec<OtherSpace>,
     #[serde(skip)]
     pub(crate) origin: Origin,
 }

@@ -2,8 +2,8 @@
 
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
-use crate::KeyDigest;
 use crate::sections::auth::{ApiKey, Secret};
+use crate::{KeyDigest, Visibility};
 
 /// A key that is to be written down, without the key itself.
 #[derive(Debug)]
@@ -63,27 +63,52 @@ pub fn id_of(digest: &KeyDigest) -> String {
     digest.short(ID_BYTES)
 }
 
-/// The text with one more key, and with `auth.type = "perspace"` where there was no authentication.
+/// The text with this `space.visibility`.
 ///
 /// # Errors
-/// `OtherType` where there is another one; `NotToml`.
-pub fn add_key(text: &str, key: &NewKey<'_>) -> Result<String, EditError> {
+/// `NotToml`, and `Unexpected` when `space` is no table.
+pub fn set_visibility(text: &str, visibility: Visibility) -> Result<String, EditError> {
+    changed(text, |document| {
+        let space = document.entry("space").or_insert_with(|| Item::Table(Table::new()));
+        space.as_table_mut().ok_or(EditError::Unexpected("space"))?["visibility"] = value(visibility.name());
+        Ok(())
+    })
+}
+
+/// The text after a change. A file of nothing but comments is all that follows its last key: what is added is to come behind it, not before.
+fn changed(text: &str, change: impl FnOnce(&mut DocumentMut) -> Result<(), EditError>) -> Result<String, EditError> {
     let mut document: DocumentMut = text.parse()?;
-    // A file of nothing but comments is all that follows its last key, and what is added would come before it.
     let comments =
         if document.is_empty() { document.trailing().as_str().unwrap_or_default().to_owned() } else { String::new() };
     if !comments.is_empty() {
         document.set_trailing("");
     }
-    let auth = document.entry("auth").or_insert_with(|| Item::Table(Table::new()));
-    let auth = auth.as_table_mut().ok_or(EditError::Unexpected("auth"))?;
-    match auth.get("type").and_then(Item::as_str) {
-        None | Some("none") => auth["type"] = value("perspace"),
-        Some("perspace") => {}
-        Some(other) => return Err(EditError::OtherType(other.to_owned())),
-    }
-    let keys = auth.entry("api_keys").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
-    let keys = keys.as_array_of_tables_mut().ok_or(EditError::Unexpected("auth.api_keys"))?;
+    change(&mut document)?;
+    let between = if comments.is_empty() { "" } else { "\n" };
+    Ok(format!("{comments}{between}{document}"))
+}
+
+/// The text with one more key, and with `auth.type = "perspace"` where there was no authentication.
+///
+/// # Errors
+/// `OtherType` where there is another one; `NotToml`.
+pub fn add_key(text: &str, key: &NewKey<'_>) -> Result<String, EditError> {
+    changed(text, |document| {
+        let auth = document.entry("auth").or_insert_with(|| Item::Table(Table::new()));
+        let auth = auth.as_table_mut().ok_or(EditError::Unexpected("auth"))?;
+        match auth.get("type").and_then(Item::as_str) {
+            None | Some("none") => auth["type"] = value("perspace"),
+            Some("perspace") => {}
+            Some(other) => return Err(EditError::OtherType(other.to_owned())),
+        }
+        let keys = auth.entry("api_keys").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+        let keys = keys.as_array_of_tables_mut().ok_or(EditError::Unexpected("auth.api_keys"))?;
+        keys.push(written(key));
+        Ok(())
+    })
+}
+
+fn written(key: &NewKey<'_>) -> Table {
     let mut written = Table::new();
     written["key"] = value(key.digest.written());
     if let Some(space) = key.space {
@@ -94,9 +119,7 @@ pub fn add_key(text: &str, key: &NewKey<'_>) -> Result<String, EditError> {
     if let Some(prefix) = key.prefix {
         written["prefix"] = value(prefix);
     }
-    keys.push(written);
-    let between = if comments.is_empty() { "" } else { "\n" };
-    Ok(format!("{comments}{between}{document}"))
+    written
 }
 
 /// The keys in the text, in their order.

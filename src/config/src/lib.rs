@@ -45,6 +45,7 @@ pub use sections::lint::LintSettings;
 pub use sections::memory::MemorySettings;
 pub use sections::search::{Engine, Search};
 pub use sections::server::{Host, PublicUrl, ServerSettings};
+pub use sections::space::{SpaceSettings, Visibility, name_fault};
 pub use sections::tracing::LogOutput;
 pub use sections::versioning::{Strategy, Versioning};
 pub use settings::{Overrides, Settings};

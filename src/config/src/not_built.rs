@@ -54,8 +54,6 @@ pub const NOT_BUILT: &[&str] = &[
     "server.cors_origins",
     "server.rate_limit.burst_size",
     "server.rate_limit.requests_per_minute",
-    "space.visibility",
-    "spaces",
     "ui.theme_locked",
     "webhooks.enabled",
     "webhooks.max_retries",

@@ -1,14 +1,18 @@
 //! What holds: the file, beaten by flags, checked.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use crate::config::Origin;
 use crate::sections::auth::Secret;
+use crate::sections::space::OtherSpace;
 use crate::sections::{
     assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, janitor::JanitorSettings,
     lint::LintSettings, memory::MemorySettings, search::Search, versioning::Versioning,
 };
-use crate::{AuthType, Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings};
+use crate::{
+    AuthType, Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings, SpaceSettings, Visibility,
+};
 
 /// Everything the rest of the program needs to know, decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +39,10 @@ pub struct Settings {
     pub janitor: JanitorSettings,
     /// Where the log goes.
     pub log: LogOutput,
+    /// Who may read this space without credentials.
+    pub visibility: Visibility,
+    /// More spaces of the server.
+    pub spaces: Vec<SpaceSettings>,
 }
 
 /// What the command line says; each field that is given beats the file.
@@ -70,6 +78,8 @@ impl Settings {
             memory,
             janitor,
             tracing,
+            space,
+            spaces: listed,
             origin,
         } = config;
         let Overrides { host, port, public_url, auth: auth_type, api_key } = overrides;
@@ -97,6 +107,8 @@ impl Settings {
         for (index, fault) in files.faults() {
             check.complain(&format!("files.scratch[{index}]"), &fault);
         }
+        let space_parents = check.directories("server.space_parents", server.space_parents);
+        let spaces = check.spaces(listed);
         let dataview = check.value("dataview.query_timeout", dataview.resolve());
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
         let janitor = check.value("janitor.interval", janitor.resolve());
@@ -111,7 +123,7 @@ impl Settings {
                 if complaints.is_empty() =>
             {
                 Ok(Self {
-                    server: ServerSettings { host, port: port.unwrap_or(server.port), public_url },
+                    server: ServerSettings { host, port: port.unwrap_or(server.port), public_url, space_parents },
                     search,
                     dataview,
                     versioning,
@@ -122,6 +134,8 @@ impl Settings {
                     memory,
                     janitor,
                     log,
+                    visibility: space.visibility,
+                    spaces,
                 })
             }
             _ => {
@@ -142,6 +156,29 @@ impl Check {
     /// The value, or `None` and a complaint about `key`.
     fn value<T>(&mut self, key: &str, outcome: Result<T, &'static str>) -> Option<T> {
         outcome.map_err(|message| self.complain(key, message)).ok()
+    }
+
+    /// Absolute paths of directories; a complaint about each that is none.
+    fn directories(&mut self, key: &str, texts: Vec<String>) -> Vec<PathBuf> {
+        for (index, text) in texts.iter().enumerate().filter(|(_, text)| !Path::new(text).is_absolute()) {
+            self.complain(&format!("{key}[{index}]"), &format!("is no absolute path of a directory: `{text}`"));
+        }
+        texts.into_iter().map(PathBuf::from).collect()
+    }
+
+    /// The spaces beside the first; a complaint about each that cannot be one.
+    fn spaces(&mut self, listed: Vec<OtherSpace>) -> Vec<SpaceSettings> {
+        let mut spaces: Vec<SpaceSettings> = Vec::with_capacity(listed.len());
+        for (index, other) in listed.into_iter().enumerate() {
+            match other.resolve() {
+                Ok(other) if spaces.iter().any(|known| known.name == other.name) => {
+                    self.complain(&format!("spaces[{index}].name"), "is the name of an earlier space, too");
+                }
+                Ok(other) => spaces.push(other),
+                Err((field, told)) => self.complain(&format!("spaces[{index}].{field}"), told),
+            }
+        }
+        spaces
     }
 
     fn complain(&mut self, key: &str, message: &str) {

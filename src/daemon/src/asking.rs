@@ -1,6 +1,7 @@
 //! Asking an operation of whoever has a knowledge base: a server, or this process for the time of one question.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -62,11 +63,14 @@ impl Whom {
         let settings = settings(&path, None, Overrides::default())?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
         match reach(&path, &settings)? {
-            Reached::There(url) => client::ask(&url, question(arguments, presence::key(&path))),
+            Reached::There(url, found) => {
+                let question = question(arguments, presence::key(&path));
+                client::ask(&url, Question { space: question.space.or(found), ..question })
+            }
             Reached::Here(root) => {
                 let outcome = chosen(&root, space.as_deref()).and_then(|space| {
                     up_to_date(&root)?;
-                    Ok((entry.call)(arguments.into(), &Cx::new(root.server(), space, &caller))?)
+                    Ok((entry.call)(arguments.into(), &Cx::new(root.server(), &space, &caller))?)
                 });
                 root.close()?;
                 outcome
@@ -79,8 +83,8 @@ impl Whom {
 enum Reached {
     /// In this process.
     Here(Box<Root>),
-    /// At this address.
-    There(String),
+    /// At this address, as this space.
+    There(String, Option<String>),
 }
 
 /// Opens a root, or finds the server that has it. A holder that can be asked neither now nor later is refused; another call,
@@ -94,7 +98,9 @@ fn reach(path: &Path, settings: &Settings) -> Result<Reached, Failure> {
         };
         match presence::holder(path, &fault) {
             None => return Err(fault.into()),
-            Some(Holder { served: Some(Served { url: Some(url), .. }), .. }) => return Ok(Reached::There(url)),
+            Some(Holder { served: Some(Served { url: Some(url), space, .. }), .. }) => {
+                return Ok(Reached::There(url, space));
+            }
             Some(Holder { served: None, .. }) if started.elapsed() < TURN_PATIENCE => {
                 // Between two processes there is nothing to wait on that also has a deadline.
                 std::thread::park_timeout(LOOK);
@@ -110,12 +116,8 @@ fn reach(path: &Path, settings: &Settings) -> Result<Reached, Failure> {
 }
 
 /// The space of a name in this process.
-fn chosen<'r>(root: &'r Root, name: Option<&str>) -> Result<&'r Space, Failure> {
-    let Some(name) = name else {
-        return Ok(root.space());
-    };
-    let missing = || Failure::saying(Exit::Refused, format!("space not found: {}", name.escape_default()));
-    root.server().space(name).map(|space| &**space).ok_or_else(missing)
+fn chosen(root: &Root, name: Option<&str>) -> Result<Arc<Space>, Failure> {
+    Ok(name.map_or_else(|| Ok(Arc::clone(root.space())), |name| root.server().spaces().find(name))?)
 }
 
 /// Lets the index catch up. Not for searching only: a rename rewrites the links that the index knows.

@@ -30,8 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long it may take to say whether it is ready.
 const READY_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where the operations are, and what tools are called (contract 4.1, 4.21).
-const PREFIX: &str = "/api/svc";
+/// What tools are called (contract 4.21).
 const TOOL_PREFIX: &str = "svc_";
 
 /// Kept as it is in a URL (RFC 3986, unreserved).
@@ -142,8 +141,8 @@ async fn as_tool(base: &Uri, question: Question) -> Result<Value, Failure> {
 async fn by_route(base: &Uri, route: &Route, question: Question) -> Result<Value, Failure> {
     let Question { entry, arguments, actor, if_match, space, token } = question;
     let mut rest = arguments.clone();
-    let mut target = String::from(PREFIX);
-    for (index, part) in route.path.split(['{', '}']).enumerate() {
+    let mut target = String::new();
+    for (index, part) in route.full_path().split(['{', '}']).enumerate() {
         match index % 2 {
             0 => target.push_str(part),
             _ => target.extend(utf8_percent_encode(&text_of(&rest.remove(part).unwrap_or_default()), ENCODED)),

@@ -22,7 +22,6 @@ mod manual;
 mod mounting;
 mod mounts;
 mod output;
-mod planting;
 mod presence;
 mod progress;
 mod remote;

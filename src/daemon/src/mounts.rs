@@ -107,7 +107,10 @@ impl Mounts {
     /// When the state directory cannot be written.
     pub fn announce(&self, url: Option<String>, key: &str) -> Result<(), Failure> {
         let mut held = self.held.lock();
-        held.announced = Some(presence::announce(self.server.primary().vfs.root(), (url, key), held.mounted())?);
+        held.announced = Some({
+            let first = self.server.primary();
+            presence::announce(first.vfs.root(), &first.name, (url, key), held.mounted())?
+        });
         Ok(())
     }
 

@@ -22,6 +22,9 @@ use crate::mounting::Manner;
 
 const FILE: &str = "server.json";
 
+/// Name of the space a server is started with, which answers when none is named (contract 2.14).
+pub const FIRST: &str = "default";
+
 /// Holds the key that opens the server to whoever can read its files: the user it runs as, and root.
 const KEY: &str = "server.key";
 
@@ -35,6 +38,9 @@ pub struct Served {
     pub pid: u32,
     /// Address of the HTTP server without a trailing `/`; none when it only mounts or talks to one agent.
     pub url: Option<String>,
+    /// Which of its spaces the root is, when it is not the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub space: Option<String>,
     /// Where it mounts the root.
     #[serde(default)]
     pub mounts: Vec<Mounted>,
@@ -58,12 +64,19 @@ pub struct Announced {
     served: Served,
 }
 
-/// Tells other commands that this process serves `root`: at `url` if over HTTP, where `key` is asked for, and as these folders.
+/// Tells other commands that this process serves `root`, as the space of this name: at `url` if over HTTP, where `key` is asked for, and as
+/// these folders.
 ///
 /// # Errors
 /// When the state directory cannot be written.
-pub fn announce(root: &Path, (url, key): (Option<String>, &str), mounts: Vec<Mounted>) -> Result<Announced, Failure> {
-    let served = Served { pid: std::process::id(), url, mounts };
+pub fn announce(
+    root: &Path,
+    space: &str,
+    (url, key): (Option<String>, &str),
+    mounts: Vec<Mounted>,
+) -> Result<Announced, Failure> {
+    let space = Some(space).filter(|space| *space != FIRST).map(str::to_owned);
+    let served = Served { pid: std::process::id(), url, space, mounts };
     let announced = Announced { path: path(root), key: key_path(root), served };
     replace(&announced.key, key.as_bytes()).with_context(|| format!("cannot write `{}`", announced.key.display()))?;
     announced.write()?;

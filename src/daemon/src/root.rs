@@ -1,22 +1,19 @@
 //! A knowledge root, opened in this process.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
-use svcfs_base::{Actor, Caller, Door, Fault, SystemClock};
+use svcfs_base::{Actor, Caller, Door, Fault, Kind, SystemClock};
 use svcfs_config::{Config, KeyDigest, Overrides, Settings, templates};
 use svcfs_knowledge::kernel::{Server, Space};
-use svcfs_knowledge::spaces::{self, Opening};
+use svcfs_knowledge::spaces::{self, Live, Opener, Opening, Spaces};
 use svcfs_work::Supervisor;
 
-use crate::credentials;
 use crate::failure::{Exit, Failure};
 use crate::progress::Watched;
-
-/// Name of the one space this version serves (contract 2.14).
-const SPACE: &str = "default";
+use crate::{credentials, presence};
 
 /// How long background tasks may take to end (architecture.md 8).
 const TASK_PATIENCE: Duration = Duration::from_secs(8);
@@ -27,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// A root whose space is open and whose index follows it; nobody else can open it meanwhile.
 pub struct Root {
     server: Arc<Server>,
-    key: String,
+    told: Arc<Told>,
     supervisor: Supervisor,
 }
 
@@ -40,7 +37,7 @@ impl Root {
     pub fn open(path: &Path, settings: Settings, watch: bool) -> Result<Self, Fault> {
         let clock = Arc::new(SystemClock);
         let watched = Watched::opening(path);
-        let (name, root, progress) = (SPACE.to_owned(), path.to_owned(), Some(watched.listener()));
+        let (name, root, progress) = (presence::FIRST.to_owned(), path.to_owned(), Some(watched.listener()));
         let opened = spaces::open(Opening { name, root, clock: clock.clone(), watch, progress }, &settings);
         drop(watched);
         let space = opened?;
@@ -50,8 +47,12 @@ impl Root {
             spaces::attend(&space, clock.clone(), &settings, &supervisor)?;
         }
         let key = credentials::fresh("").map_err(|failure| Fault::internal(failure.told(false)))?;
-        let server = Server::new(space, clock, settings).opened_by(KeyDigest::of(&key));
-        Ok(Self { server: Arc::new(server), key, supervisor })
+        let told = Arc::new(Told { url: OnceLock::new(), key });
+        let parents = parents(&space, &settings);
+        let opener = opener(Arc::clone(&told));
+        let spaces = Spaces::only(space).opened_by(opener, parents);
+        let server = Server::new(spaces, clock).opened_by(KeyDigest::of(&told.key));
+        Ok(Self { server: Arc::new(server), told, supervisor })
     }
 
     /// Everything operations need.
@@ -61,7 +62,18 @@ impl Root {
 
     /// What opens the server whatever its settings; only who may read the server's files may know it.
     pub fn key(&self) -> &str {
-        &self.key
+        &self.told.key
+    }
+
+    /// Opens the spaces beside the first: those of the settings, and those that were made at run time before. Others on this machine are
+    /// told that they are served at `url`.
+    ///
+    /// # Errors
+    /// Those of [`Spaces::open_listed`].
+    pub fn open_others(&self, url: &str, listed: Vec<(String, PathBuf)>) -> Result<(), Fault> {
+        let _first_time = self.told.url.set(url.to_owned());
+        let configured = self.server.settings().spaces.iter().map(|space| (space.name.clone(), space.root.clone()));
+        self.server.spaces().open_listed(listed.into_iter().chain(configured).collect())
     }
 
     /// The one space.
@@ -95,11 +107,71 @@ impl Root {
     /// Those of closing the log; everything accepted is in it then.
     pub fn close(self) -> Result<(), Fault> {
         // Who lingers is named in the log by the supervisor; the process ends anyway.
+        let others = self.server.spaces().close_others();
         self.supervisor.stop(TASK_PATIENCE);
         if let Err(error) = self.space().usage.write(self.server.now()) {
             tracing::warn!(%error, "what was read and searched for could not be counted");
         }
-        self.space().vfs.close()
+        self.space().vfs.close()?;
+        others
+    }
+}
+
+/// What other commands on this machine are told of the spaces beside the first.
+struct Told {
+    /// Address of the HTTP server, once there is one.
+    url: OnceLock<String>,
+    /// What opens it.
+    key: String,
+}
+
+/// Where new spaces may be made: where the settings say, else in a directory beside the root.
+fn parents(first: &Space, settings: &Settings) -> Vec<PathBuf> {
+    if !settings.server.space_parents.is_empty() {
+        return settings.server.space_parents.clone();
+    }
+    let mut beside = first.vfs.root().as_os_str().to_owned();
+    beside.push(".spaces");
+    vec![beside.into()]
+}
+
+/// How a space beside the first is opened.
+fn opener(told: Arc<Told>) -> Opener {
+    Box::new(move |name, path| {
+        let settings = of_space(path).map_err(|failure| Fault::new(Kind::Invalid, failure.told(false)))?;
+        let clock = Arc::new(SystemClock);
+        let (name, root) = (name.to_owned(), path.to_owned());
+        let space = spaces::open(Opening { name, root, clock: clock.clone(), watch: true, progress: None }, &settings)?;
+        let supervisor = Supervisor::new();
+        spaces::start(&space, &supervisor)?;
+        spaces::attend(&space, clock, &settings, &supervisor)?;
+        let announced =
+            presence::announce(space.vfs.root(), &space.name, (told.url.get().cloned(), &told.key), Vec::new());
+        let announced = announced.map_err(|failure| Fault::internal(failure.told(false)))?;
+        Ok(Live { space, supervisor, kept: Some(Box::new(announced)) })
+    })
+}
+
+/// The settings of a space beside the first. What is the server's affair has no effect there, and is refused: who wrote `[auth]` believes the
+/// door closed by it.
+fn of_space(root: &Path) -> Result<Settings, Failure> {
+    let settings = settings(root, None, Overrides::default())?;
+    let plain = Settings::resolve(Config::default(), Overrides::default())?;
+    let sections = [
+        ("auth", settings.auth != plain.auth),
+        ("server", settings.server != plain.server),
+        ("tracing", settings.log != plain.log),
+        ("spaces", settings.spaces != plain.spaces),
+    ];
+    match sections.into_iter().find(|(_, differs)| *differs) {
+        Some((section, _)) => {
+            let told = format!(
+                "`{section}` in `{}` has no effect in a space beside the first; it belongs into the settings of the first one's root",
+                root.join(templates::CONFIG.path).display()
+            );
+            Err(Failure::saying(Exit::Refused, told))
+        }
+        None => Ok(settings),
     }
 }
 

@@ -39,4 +39,5 @@ pub const CATALOGUE: &[Area] = &[
     usage::AREA,
     memory::AREA,
     tasks::AREA,
+    spaces::AREA,
 ];

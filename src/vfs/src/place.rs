@@ -77,7 +77,10 @@ impl Places {
         }
         match door {
             Door::Fuse | Door::Direct | Door::Internal | Door::Cli => true,
-            Door::Http | Door::Mcp | Door::Nfs | Door::WebDav | Door::S3 => path.as_str() != ".svc/config.toml",
+            Door::Http | Door::Mcp | Door::Nfs | Door::WebDav | Door::S3 => {
+                // What the server itself is set up with, and which directories it serves.
+                !matches!(path.as_str(), ".svc/config.toml" | ".svc/spaces.json")
+            }
         }
     }
 }

@@ -40,7 +40,7 @@ fn endpoints() -> Vec<String> {
 fn entry_at(place: &str) -> Option<&'static Entry> {
     let entries = CATALOGUE.iter().flat_map(|area| area.operations);
     let is_there = |entry: &&Entry| {
-        entry.http.iter().any(|route| format!("{} {PREFIX}{}", route.method.name(), route.path) == place)
+        entry.http.iter().any(|route| format!("{} {}", route.method.name(), route.full_path()) == place)
     };
     entries.into_iter().find(is_there)
 }

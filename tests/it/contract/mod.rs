@@ -13,7 +13,7 @@ use crate::space::client::PREFIX;
 /// Every method and path that is served, paths as the OpenAPI document writes them.
 pub fn served() -> Vec<(String, String)> {
     let operations = CATALOGUE.iter().flat_map(|area| area.operations).flat_map(|entry| entry.http);
-    let routes = operations.map(|route| (route.method.name().to_owned(), format!("{PREFIX}{}", route.path)));
+    let routes = operations.map(|route| (route.method.name().to_owned(), route.full_path()));
     let specials = SPECIAL.iter().map(|special| {
         let path = special.path.replace("{*", "{");
         let path = match special.place {

@@ -80,7 +80,7 @@ fn as_text(value: &Value) -> String {
 
 /// Sends these inputs the way a route wants them.
 fn ask(client: &Client, entry: &Entry, route: &Route, inputs: &Map<String, Value>) -> Reply {
-    let mut path = format!("{PREFIX}{}", route.path);
+    let mut path = route.full_path();
     let (mut query, mut body, mut raw) = (Vec::new(), Map::new(), Vec::new());
     for (name, value) in inputs {
         let place = format!("{{{name}}}");
@@ -241,7 +241,7 @@ fn bodies_and_queries_that_cannot_be_read_are_refused_by_every_route() {
     let untouched = Untouched::new();
     let client = &untouched.client;
     for (entry, route) in routes() {
-        let target = format!("{PREFIX}{}", route.path);
+        let target = route.full_path();
         if route.accepts == Accepts::Json {
             for body in hostile::bodies() {
                 let what: String =

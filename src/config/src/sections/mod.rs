@@ -11,5 +11,6 @@ pub(crate) mod lint;
 pub(crate) mod memory;
 pub(crate) mod search;
 pub(crate) mod server;
+pub(crate) mod space;
 pub(crate) mod tracing;
 pub(crate) mod versioning;

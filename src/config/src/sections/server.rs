@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use http::Uri;
 use schemars::JsonSchema;
@@ -20,11 +21,14 @@ pub(crate) struct Server {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub public_url: Option<String>,
+    /// Directories (absolute paths) below which `POST /api/spaces` may make new spaces; the directory beside the root that has the root's
+    /// name and `.spaces` when there is none.
+    pub space_parents: Vec<String>,
 }
 
 impl Default for Server {
     fn default() -> Self {
-        Self { host: "127.0.0.1".to_owned(), port: 3333, public_url: None }
+        Self { host: "127.0.0.1".to_owned(), port: 3333, public_url: None, space_parents: Vec::new() }
     }
 }
 
@@ -37,6 +41,8 @@ pub struct ServerSettings {
     pub port: u16,
     /// How clients reach this server; `None` when it was not said.
     pub public_url: Option<PublicUrl>,
+    /// Where new spaces may be made; empty for the default place.
+    pub space_parents: Vec<PathBuf>,
 }
 
 impl ServerSettings {

@@ -10,9 +10,9 @@ use svcfs_config::{LogOutput, Overrides};
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::{Exit, Failure};
-use crate::planting::{Planted, plant};
 use crate::root::{Root, is_new, settings, whoever};
 use crate::{logging, output, presence};
+use svcfs_knowledge::spaces::{Planted, plant};
 
 const EXAMPLES: &str = "\
 Examples:

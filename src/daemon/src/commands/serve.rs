@@ -11,6 +11,7 @@ use clap::Args;
 use sd_notify::NotifyState;
 use svcfs_config::templates::{self, Template};
 use svcfs_config::{AuthSettings, AuthType, Host, Overrides, ServerSettings, Settings};
+use svcfs_knowledge::spaces;
 use svcfs_mount::Outside;
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
@@ -22,7 +23,7 @@ use crate::presence::Mounted;
 use crate::root::{Root, is_new, settings, whoever};
 use crate::signals::{self, Listening};
 use crate::stop::{self, Http, Running};
-use crate::{control, logging, output, planting, presence};
+use crate::{control, logging, output, presence};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,6 +67,9 @@ pub struct Serve {
     /// safer
     #[arg(long, value_name = "KEY")]
     api_key: Option<String>,
+    /// Also serve this root, as a space of this name: at /api/svc/NAME, or with the header X-Svc-Space
+    #[arg(long = "space", value_name = "NAME=DIR", value_parser = other_space)]
+    spaces: Vec<(String, PathBuf)>,
     /// Also mount it at this empty directory
     #[arg(short, long = "mount", value_name = "MOUNTPOINT")]
     mountpoint: Option<PathBuf>,
@@ -85,7 +89,19 @@ impl Serve {
     /// # Errors
     /// What stands in the way of starting, or did not end as it should.
     pub fn run(self) -> Result<(), Failure> {
-        let Self { root, host, port, public_url, auth, api_key, mountpoint, manner, config, until_stdin_closes } = self;
+        let Self {
+            root,
+            host,
+            port,
+            public_url,
+            auth,
+            api_key,
+            spaces,
+            mountpoint,
+            manner,
+            config,
+            until_stdin_closes,
+        } = self;
         presence::uncover(&root)?;
         // Before there is any other thread.
         let outside = mountpoint.as_ref().map_or_else(|| Ok(Outside::default()), |at| Outside::of(&root, at))?;
@@ -107,6 +123,8 @@ impl Serve {
         tracing::info!(root = %root.display(), "opening the root; a large tree that is new to svcfs takes a while");
         let advice = "stop it first, or serve another root";
         let opened = Root::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
+        let url = url(&opened.server().settings().server, &doors.socket)?;
+        opened.open_others(&url, spaces)?;
         let mut running = Running::with(opened, outside);
         let outcome = doors.open(&mut running, &listening);
         let reload = || reload(&running.root, || crate::root::settings(&root, config.as_deref(), overrides.clone()));
@@ -162,6 +180,16 @@ fn reload(root: &Root, settings: impl Fn() -> Result<Settings, Failure>) {
     stop::notify(&[NotifyState::Ready]);
 }
 
+/// What `--space` takes.
+fn other_space(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, root) = text.split_once('=').ok_or("write it like `team=/srv/team`")?;
+    if let Some(told) = svcfs_config::name_fault(name) {
+        return Err(format!("the name `{name}` {told}"));
+    }
+    let root = std::path::absolute(root).map_err(|error| error.to_string())?;
+    Ok((name.to_owned(), root))
+}
+
 /// What `--auth` takes.
 fn auth_type(text: &str) -> Result<AuthType, String> {
     match text {
@@ -201,7 +229,7 @@ impl Doors {
         let Self { socket, mountpoint, manner, left, begins } = self;
         let space = Arc::clone(running.root.space());
         if begins && let Some(template) = Template::find(templates::DEFAULT) {
-            let planted = planting::plant(&space, template, &whoever(None))?;
+            let planted = spaces::plant(&space, template, &whoever(None))?;
             let files = planted.written.len();
             tracing::info!(template = template.id, files, "the root is new; it begins with a template");
         }
@@ -252,7 +280,7 @@ fn tell(running: &Running, url: &str) -> Result<(), Failure> {
 
 /// Takes the port.
 fn bind(server: &ServerSettings) -> Result<TcpListener, Failure> {
-    let ServerSettings { host, port, public_url: _ } = server;
+    let ServerSettings { host, port, public_url: _, space_parents: _ } = server;
     let bound = match host {
         Host::Address(address) => TcpListener::bind((*address, *port)),
         Host::Name(name) => TcpListener::bind((name.as_str(), *port)),

@@ -201,3 +201,49 @@ fn an_edit_in_the_root_is_found_by_search_while_it_serves() {
     server.stop();
     svcfs(&["reindex", "--root", &place.at("kb")]).assert().success();
 }
+
+#[test]
+fn several_spaces_are_served_by_one_process_each_with_a_root_of_its_own() {
+    let place = Place::with_root();
+    svcfs(&["init", "--root", &place.at("team"), "--template", "wiki"]).assert().success();
+    place.write("broken", "no directory");
+    let (team, broken) = (format!("team={}", place.at("team")), format!("broken={}", place.at("broken")));
+    let server = Running::serve(&place.at("kb"), &["--space", &team, "--space", &broken]);
+    let ask = |method: &str, target: &str, body: &str| request(server.url(), method, target, body);
+    assert_eq!(ask("PUT", "/api/svc/team/file?path=of-team.md", "# Team\n").0, 200);
+    assert_eq!(ask("GET", "/api/svc/file?path=of-team.md", "").0, 404);
+    let (status, told) = ask("GET", "/api/svc/broken/tree", "");
+    assert_eq!(status, 503);
+    assert!(told.contains("could not be opened"), "{told}");
+    assert_eq!(ask("GET", "/api/svc/nobody/tree", "").0, 404);
+    let (status, made) = ask("POST", "/api/spaces", r#"{"name":"fresh","template":"tasks"}"#);
+    assert_eq!(status, 201, "{made}");
+    assert_eq!(ask("GET", "/api/svc/fresh/file?path=index.md", "").0, 200);
+    // Whoever names the root finds the server that has it, and the space that it is.
+    let team = place.at("team");
+    let versions = json_of(&["call", "versions", "path=of-team.md", "--json", "--root", &team]);
+    assert_eq!(versions[0]["author"], "ann");
+    server.stop();
+
+    assert_eq!(place.git("team", &["log", "-1", "--format=%an", "--", "of-team.md"]), "ann");
+    assert!(!place.has("team/.svc/state/server.json") && !place.has("team/.svc/state/server.key"));
+    let server = Running::serve(&place.at("kb"), &[]);
+    assert_eq!(request(server.url(), "GET", "/api/svc/fresh/tree", "").0, 200, "{}", server.errors());
+    assert_eq!(request(server.url(), "GET", "/api/svc/file?path=.svc/spaces.json", "").0, 404);
+    assert_eq!(request(server.url(), "DELETE", "/api/spaces/fresh", "").0, 200);
+    assert_eq!(request(server.url(), "GET", "/api/svc/fresh/tree", "").0, 404);
+    assert!(place.has("kb.spaces/fresh/index.md"));
+    server.stop();
+}
+
+#[test]
+fn authentication_that_would_have_no_effect_keeps_a_space_from_being_served() {
+    let place = Place::with_root();
+    svcfs(&["init", "--root", &place.at("team")]).assert().success();
+    svcfs(&["token", "create", "--root", &place.at("team")]).assert().success();
+    let server = Running::serve(&place.at("kb"), &["--space", &format!("team={}", place.at("team"))]);
+    let (status, told) = request(server.url(), "GET", "/api/svc/team/tree", "");
+    assert_eq!(status, 503);
+    assert!(told.contains("`auth`") && told.contains("has no effect"), "{told}");
+    server.stop();
+}

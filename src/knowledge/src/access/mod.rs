@@ -12,9 +12,14 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use svcfs_base::{Actor, Caller, Fault, Kind, Reach};
-use svcfs_config::{AuthSettings, KeyDigest};
+use svcfs_config::{AuthSettings, KeyDigest, Visibility};
 
 pub use policy::Guard;
+
+use crate::kernel::{Entry, Method};
+
+/// What is read of an unlisted space by whoever knows a path (gaps.md 4.17).
+const OF_UNLISTED: [&str; 3] = ["read", "peek", "section"];
 
 /// What credentials are compared with; can be exchanged while everything runs.
 #[derive(Debug)]
@@ -40,6 +45,31 @@ pub struct Identity {
 impl Identity {
     /// Everybody, where there is no authentication, and whoever talks to this process on its standard input.
     pub const ANYBODY: Self = Self { actor: None, space: None, reach: Reach::FULL, token: None };
+
+    /// Who comes without credentials to a space that lets strangers ask this of it by this method; none when it does not.
+    pub fn stranger(visibility: Visibility, entry: &Entry, method: Method) -> Option<Self> {
+        let is_reading = method == Method::Get && !entry.is_admin;
+        let may = match visibility {
+            Visibility::Public => is_reading,
+            Visibility::Unlisted => is_reading && OF_UNLISTED.contains(&entry.name),
+            Visibility::Private => false,
+        };
+        may.then(|| Self { reach: Reach::READING, ..Self::ANYBODY })
+    }
+
+    /// Checks that the server's own affairs may be looked after: not with what opens one space only.
+    ///
+    /// # Errors
+    /// `Forbidden`.
+    pub fn administer(&self) -> Result<(), Fault> {
+        match &self.space {
+            Some(space) => {
+                let told = format!("spaces are administered with a key without a space, and this one is for `{space}`");
+                Err(Fault::new(Kind::Forbidden, told))
+            }
+            None => Ok(()),
+        }
+    }
 
     /// Checks that a space may be entered.
     ///

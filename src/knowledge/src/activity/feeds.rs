@@ -69,7 +69,7 @@ pub fn recent(cx: &Cx<'_>, max: usize) -> Result<Feed, Fault> {
         version: "https://jsonfeed.org/version/1.1",
         title: TITLE,
         description: DESCRIPTION,
-        home_page_url: cx.settings().server.public_url.as_ref().map(|site| site.as_str().to_owned()),
+        home_page_url: cx.public_url().map(|site| site.as_str().to_owned()),
         feed_url: address(cx, "feed.json"),
         items: timeline.events.into_iter().map(|event| entry(cx, event)).collect(),
     })
@@ -94,7 +94,7 @@ fn entry(cx: &Cx<'_>, event: TimelineEvent) -> Entry {
 /// Where a document of this space is found, when the server has a public address.
 fn address(cx: &Cx<'_>, document: &str) -> Option<String> {
     let space = utf8_percent_encode(&cx.space.name, SEGMENT);
-    cx.settings().server.public_url.as_ref().map(|site| format!("{}/api/svc/{space}/{document}", site.as_str()))
+    cx.public_url().map(|site| format!("{}/api/svc/{space}/{document}", site.as_str()))
 }
 
 /// The newest events as an Atom document, at most `max`.

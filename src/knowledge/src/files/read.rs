@@ -60,7 +60,7 @@ pub fn frontmatter(content: &Bytes) -> Map<String, Value> {
 /// # Errors
 /// Those of the index.
 pub fn with_addresses(cx: &Cx<'_>, path: &TreePath, content: Bytes) -> Result<Bytes, Fault> {
-    let (Some(site), true) = (&cx.settings().server.public_url, path.is_page()) else {
+    let (Some(site), true) = (cx.public_url(), path.is_page()) else {
         return Ok(content);
     };
     let Ok(text) = std::str::from_utf8(&content) else {
@@ -95,7 +95,7 @@ fn brackets(text: &str, link: &Link) -> Option<(usize, usize)> {
 
 /// The address under which people read a page; none without a public address in the settings.
 pub fn permalink(cx: &Cx<'_>, path: &TreePath) -> Option<String> {
-    cx.settings().server.public_url.as_ref().map(|site| address(site.as_str(), path, None))
+    cx.public_url().map(|site| address(site.as_str(), path, None))
 }
 
 /// The address under which people read a page (gaps.md 4.3, permalink).

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use svcfs_base::{Applied, Caller, ChangeSet, Clock, Fault, Seq, Timestamp};
-use svcfs_config::{KeyDigest, Settings};
+use svcfs_config::{KeyDigest, PublicUrl, Settings, Visibility};
 use svcfs_index::Index;
 use svcfs_store::Usage;
 use svcfs_vfs::Vfs;
@@ -13,6 +14,7 @@ use svcfs_work::Watermark;
 use crate::access::Access;
 use crate::graph::Newest;
 use crate::health;
+use crate::spaces::Spaces;
 
 /// How long a question waits for the index to have read everything accepted before it.
 const INDEX_PATIENCE: Duration = Duration::from_secs(2);
@@ -39,6 +41,9 @@ pub struct Space {
     pub health: health::Kept,
     /// What was worked out about the links between pages.
     pub graph: Newest,
+    /// Its settings.
+    pub settings: Settings,
+    visibility: RwLock<Visibility>,
 }
 
 impl Space {
@@ -46,9 +51,9 @@ impl Space {
     pub fn new(
         name: impl Into<String>,
         vfs: Arc<Vfs>,
-        index: Arc<Index>,
-        indexed: svcfs_base::Seq,
+        (index, indexed): (Arc<Index>, Seq),
         usage: Usage,
+        settings: Settings,
     ) -> Self {
         Self {
             name: name.into(),
@@ -58,53 +63,51 @@ impl Space {
             usage,
             health: health::Kept::default(),
             graph: Newest::default(),
+            visibility: RwLock::new(settings.visibility),
+            settings,
         }
+    }
+    /// Who may read it without credentials.
+    pub fn visibility(&self) -> Visibility {
+        *self.visibility.read()
+    }
+    /// Lets others read it without credentials, or no longer.
+    pub fn see(&self, visibility: Visibility) {
+        *self.visibility.write() = visibility;
     }
 }
 
-/// Everything a running server has: its spaces, the first of which is the primary one.
+/// Everything a running server has: its spaces, the first of which is the primary one, and its settings, which are that space's.
 pub struct Server {
-    primary: Arc<Space>,
-    others: Vec<Arc<Space>>,
+    spaces: Spaces,
     clock: Arc<dyn Clock>,
-    settings: Settings,
     access: Access,
     started: Timestamp,
 }
 
 impl Server {
-    /// A server of one space, started now.
-    pub fn new(primary: Arc<Space>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
-        let access = Access::new(settings.auth.clone(), None);
-        Self { primary, others: Vec::new(), started: clock.now(), clock, settings, access }
+    /// A server of these spaces, started now.
+    pub fn new(spaces: Spaces, clock: Arc<dyn Clock>) -> Self {
+        let access = Access::new(spaces.first().settings.auth.clone(), None);
+        Self { spaces, started: clock.now(), clock, access }
     }
     /// The same server, whose door is also opened by this key.
     #[must_use]
     pub fn opened_by(mut self, key: KeyDigest) -> Self {
-        self.access = Access::new(self.settings.auth.clone(), Some(key));
-        self
-    }
-    /// The same server with one more space, reached by its name.
-    #[must_use]
-    pub fn and(mut self, space: Arc<Space>) -> Self {
-        self.others.push(space);
+        self.access = Access::new(self.settings().auth.clone(), Some(key));
         self
     }
     /// The space that answers when none is named.
     pub fn primary(&self) -> &Arc<Space> {
-        &self.primary
+        self.spaces.first()
     }
-    /// The space of a name.
-    pub fn space(&self, name: &str) -> Option<&Arc<Space>> {
-        self.spaces().find(|space| space.name == name)
+    /// Every space.
+    pub fn spaces(&self) -> &Spaces {
+        &self.spaces
     }
-    /// All spaces, the primary one first.
-    pub fn spaces(&self) -> impl Iterator<Item = &Arc<Space>> {
-        std::iter::once(&self.primary).chain(&self.others)
-    }
-    /// The settings in force.
+    /// The settings of the server.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        &self.primary().settings
     }
     /// Who may ask.
     pub fn access(&self) -> &Access {
@@ -212,8 +215,16 @@ impl<'a> Cx<'a> {
     pub fn now(&self) -> Timestamp {
         self.server.now()
     }
-    /// The settings in force.
-    pub fn settings(&self) -> &Settings {
-        self.server.settings()
+    /// The settings of the space.
+    pub fn settings(&self) -> &'a Settings {
+        &self.space.settings
+    }
+    /// How clients reach the server; none when it was not said.
+    pub fn public_url(&self) -> Option<&'a PublicUrl> {
+        self.server.settings().server.public_url.as_ref()
+    }
+    /// Every space of the server.
+    pub fn spaces(&self) -> &'a Spaces {
+        self.server.spaces()
     }
 }

@@ -18,7 +18,7 @@ mod within;
 pub use context::{Cx, Server, Space};
 pub use inputs::{Field, Inputs, Shape};
 pub use operation::{Answer, Area, Entry, Operation};
-pub use route::{Accepts, Media, Method, Route};
+pub use route::{Accepts, Media, Method, PREFIX, Route};
 pub use within::Within;
 
 /// What [`Space::vfs`] answers doors with.

@@ -1,5 +1,8 @@
 //! How an operation is reached over HTTP, as data.
 
+/// The prefix of all knowledge endpoints (contract 4.1).
+pub const PREFIX: &str = "/api/svc";
+
 /// A request method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Method {
@@ -51,12 +54,12 @@ pub enum Media {
     OfPath,
 }
 
-/// One way to reach an operation, below `/api/svc` and `/api/svc/{space}`.
+/// One way to reach an operation: below `/api/svc` and `/api/svc/{space}`, or at the root of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     /// Request method.
     pub method: Method,
-    /// Path below the prefix, beginning with `/`; `{name}` is a parameter.
+    /// Path below the prefix, or whole, beginning with `/`; `{name}` is a parameter.
     pub path: &'static str,
     /// What the body is.
     pub accepts: Accepts,
@@ -78,6 +81,8 @@ pub struct Route {
     pub has_etag: bool,
     /// Status of a success: 200, 201 or 204.
     pub success: u16,
+    /// Whether the path is one of the server's own, not below the prefix of spaces.
+    pub is_at_root: bool,
     /// Whether it changes nothing: every `GET`, and what is asked by `POST` only because the question is long.
     pub is_reading: bool,
 }
@@ -96,6 +101,7 @@ impl Route {
             headers: &[],
             has_etag: false,
             success: 200,
+            is_at_root: false,
             is_reading: matches!(method, Method::Get),
         }
     }
@@ -184,6 +190,16 @@ impl Route {
     pub const fn reading(mut self) -> Self {
         self.is_reading = true;
         self
+    }
+    /// The path is the server's own, whole as it is.
+    #[must_use]
+    pub const fn at_root(mut self) -> Self {
+        self.is_at_root = true;
+        self
+    }
+    /// The whole path, in the space that answers when none is named.
+    pub fn full_path(&self) -> String {
+        if self.is_at_root { self.path.to_owned() } else { format!("{PREFIX}{}", self.path) }
     }
     /// A success is `201 Created`.
     #[must_use]

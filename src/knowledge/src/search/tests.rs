@@ -291,7 +291,8 @@ fn links_to_pages_are_not_pages() {
 /// The same tree with an index of its own, so that a test makes the indexer's steps itself.
 fn beside(space: &TestSpace, index: Index) -> Arc<Space> {
     let usage = Usage::open(&space.root().join(".svc/state/beside.db")).unwrap();
-    Arc::new(Space::new("beside", Arc::clone(&space.space().vfs), Arc::new(index), Seq(0), usage))
+    let settings = space.space().settings.clone();
+    Arc::new(Space::new("beside", Arc::clone(&space.space().vfs), (Arc::new(index), Seq(0)), usage, settings))
 }
 
 fn run(space: &Arc<Space>) {

@@ -1,5 +1,8 @@
 //! Spaces brought to life: a tree, its index, and the task that keeps one up to date with the other.
 
+mod collection;
+mod operations;
+mod planting;
 #[cfg(test)]
 pub(crate) mod test_space;
 #[cfg(test)]
@@ -9,16 +12,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use svcfs_base::{Clock, Fault, Kind, Seq};
-use svcfs_config::{Settings, Versioning};
+use svcfs_base::{Caller, Change, Clock, Door, Fault, Kind, Seq, TreePath};
+use svcfs_config::edit::EditError;
+use svcfs_config::{Settings, Versioning, name_fault, templates};
 use svcfs_index::Index;
 use svcfs_store::{StatePaths, Usage};
 use svcfs_vfs::{Commits, Options, Strategy, Vfs};
 pub use svcfs_vfs::{OnProgress, Progress};
 use svcfs_work::{Signal, Supervisor};
 
+pub use collection::{Known, Live, Opener, Spaces};
+pub use operations::AREA;
+pub use planting::{Planted, plant};
+
 use crate::health::Janitor;
-use crate::kernel::Space;
+use crate::kernel::{Cx, Space};
 use crate::lint::LintGate;
 use crate::search::Indexer;
 use crate::usage::Writer;
@@ -69,7 +77,7 @@ pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> 
     let known = index.cursor()?;
     let indexed = if known > vfs.feed().last() { Seq(0) } else { known };
     let usage = Usage::open(&paths.usage())?;
-    Ok(Arc::new(Space::new(name, vfs, Arc::new(index), indexed, usage)))
+    Ok(Arc::new(Space::new(name, vfs, (Arc::new(index), indexed), usage, settings.clone())))
 }
 
 /// When accepted changes become commits, by the settings.
@@ -129,4 +137,107 @@ pub fn attend(
         .and_then(|()| supervisor.start(refresher, changed(space)))
         .and_then(|()| supervisor.start(Writer::new(Arc::clone(space), clock), Signal::new()));
     begun.map_err(|error| Fault::new(Kind::Internal, "a background task could not be started").caused_by(error))
+}
+
+/// First parts of paths below `/api/svc` that are endpoints, of this version or of the contract: a space of such a name could not be reached by
+/// its path.
+const RESERVED: &[&str] = &[
+    "analytics",
+    "assets",
+    "audit",
+    "backlinks",
+    "backup",
+    "blame",
+    "bulk",
+    "canvas",
+    "canvases",
+    "changes",
+    "claim",
+    "claims",
+    "clip",
+    "comments",
+    "context",
+    "contradictions",
+    "diff",
+    "drafts",
+    "eligible",
+    "embeddings",
+    "eval",
+    "events",
+    "export",
+    "feed",
+    "file",
+    "graph",
+    "health-check",
+    "import",
+    "ingest",
+    "janitor",
+    "lint",
+    "memory",
+    "meta",
+    "peek",
+    "public",
+    "publish",
+    "query",
+    "readlink",
+    "rename",
+    "rename-dir",
+    "resolve-links",
+    "rules",
+    "schemas",
+    "search",
+    "section",
+    "share",
+    "space",
+    "stale",
+    "suggestions",
+    "sync",
+    "template",
+    "templates",
+    "theme",
+    "timeline",
+    "toc",
+    "tree",
+    "ui-config",
+    "unpublish",
+    "velocity",
+    "version",
+    "versions",
+    "view",
+    "views",
+    "webhooks",
+    "workflow",
+    "workflows",
+];
+
+/// Checks the name of a space.
+///
+/// # Errors
+/// `Invalid` for a name that no URL carries, and for an endpoint's.
+pub(crate) fn check_name(name: &str) -> Result<(), Fault> {
+    if let Some(told) = name_fault(name) {
+        return Err(Fault::invalid("name", format_args!("`{}` {told}", name.escape_default())));
+    }
+    if RESERVED.contains(&name) {
+        let told = format!("`{name}` is an endpoint's name: the space could not be reached by its path");
+        return Err(Fault::invalid("name", told));
+    }
+    Ok(())
+}
+
+/// Changes the settings of a space where they are written, as a version of the tree.
+///
+/// # Errors
+/// `Conflict` when the file cannot take the change; those of the write path.
+fn change_settings(cx: &Cx<'_>, edit: impl FnOnce(&str) -> Result<String, EditError>) -> Result<(), Fault> {
+    let path = TreePath::parse(templates::CONFIG.path)?;
+    let vfs = &cx.space.vfs;
+    let old = match vfs.read(Door::Internal, &path) {
+        Ok(read) => String::from_utf8(read.content.to_vec()).map_err(Fault::internal)?,
+        Err(fault) if fault.kind() == Kind::NotFound => String::new(),
+        Err(fault) => return Err(fault),
+    };
+    let new = edit(&old).map_err(|error| Fault::new(Kind::Conflict, error.to_string()))?;
+    let caller = Caller { door: Door::Internal, ..cx.caller.clone() };
+    vfs.apply(&caller, Change::put(path, new)).map(drop)
 }

@@ -12,7 +12,7 @@ use svcfs_config::{Config, Overrides, Settings};
 use svcfs_work::Supervisor;
 use tempfile::TempDir;
 
-use super::{Opening, attend, open, start};
+use super::{Live, Opening, Spaces, attend, open, start};
 use crate::CATALOGUE;
 use crate::kernel::{Cx, Server, Space};
 
@@ -27,6 +27,8 @@ pub(crate) struct TestSpace {
     attending: Supervisor,
     /// Removed with the last space that stands on it.
     root: Arc<TempDir>,
+    /// Where spaces may be made at run time.
+    parent: Arc<TempDir>,
 }
 
 /// Reads a path that is known to be one.
@@ -90,7 +92,18 @@ impl TestSpace {
         Self::at(root, "")
     }
 
+    /// A server that is started again on the same directories.
+    pub(crate) fn again(self) -> Self {
+        let (root, parent) = (Arc::clone(&self.root), Arc::clone(&self.parent));
+        drop(self);
+        Self::beside(root, parent, "")
+    }
+
     fn at(root: Arc<TempDir>, config: &str) -> Self {
+        Self::beside(root, Arc::new(tempfile::tempdir().unwrap()), config)
+    }
+
+    fn beside(root: Arc<TempDir>, parent: Arc<TempDir>, config: &str) -> Self {
         let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
         let clock = Arc::new(FrozenClock::at(START));
         let (name, root_path) = ("default".to_owned(), root.path().to_owned());
@@ -99,7 +112,17 @@ impl TestSpace {
         let (supervisor, attending) = (Supervisor::new(), Supervisor::new());
         start(&space, &supervisor).unwrap();
         attend(&space, clock.clone(), &settings, &attending).unwrap();
-        Self { server: Server::new(space, clock, settings), supervisor, attending, root }
+        let opener = Box::new(move |name: &str, root: &Path| {
+            let clock = Arc::new(FrozenClock::at(START));
+            let (name, root) = (name.to_owned(), root.to_owned());
+            let settings = Settings::resolve(Config::default(), Overrides::default()).unwrap();
+            let space = open(Opening { name, root, clock, watch: false, progress: None }, &settings)?;
+            let supervisor = Supervisor::new();
+            start(&space, &supervisor)?;
+            Ok(Live { space, supervisor, kept: None })
+        });
+        let spaces = Spaces::only(space).opened_by(opener, vec![parent.path().to_owned()]);
+        Self { server: Server::new(spaces, clock), supervisor, attending, root, parent }
     }
 
     pub(crate) fn space(&self) -> &Space {
@@ -114,6 +137,16 @@ impl TestSpace {
     /// The context of a call about another space.
     pub(crate) fn cx_of<'a>(&'a self, space: &'a Space, caller: &'a Caller) -> Cx<'a> {
         Cx::new(&self.server, space, caller)
+    }
+
+    /// Every space.
+    pub(crate) fn spaces(&self) -> &Spaces {
+        self.server.spaces()
+    }
+
+    /// Where spaces may be made at run time.
+    pub(crate) fn parent(&self) -> &Path {
+        self.parent.path()
     }
 
     /// Where the root is on the disk.
@@ -212,7 +245,8 @@ impl Drop for TestSpace {
     fn drop(&mut self) {
         let mut lingering = self.attending.stop(Duration::from_secs(10));
         lingering.extend(self.supervisor.stop(Duration::from_secs(10)));
-        let closed = self.space().vfs.close();
+        let others = self.spaces().close_others();
+        let closed = self.space().vfs.close().and(others);
         if !std::thread::panicking() {
             assert!(lingering.is_empty(), "still running: {lingering:?}");
             assert!(closed.is_ok(), "{closed:?}");

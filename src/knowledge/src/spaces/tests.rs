@@ -62,3 +62,86 @@ fn no_input_makes_an_operation_fail_inside() {
         }
     }
 }
+
+#[test]
+fn a_space_is_made_with_its_own_tree_and_is_there_after_a_restart() {
+    let space = TestSpace::new();
+    let made = space.get("create_space", json!({ "name": "team", "template": "wiki" }));
+    assert_eq!((&made["name"], made["fileCount"].as_u64() > Some(0)), (&json!("team"), true), "{made}");
+    let root = space.parent().join("team").canonicalize().unwrap();
+    assert_eq!(made["root"], root.to_str().unwrap());
+    assert!(root.join(".git").is_dir() && root.join("index.md").is_file() && root.join(".svc/config.toml").is_file());
+    assert_eq!(space.refusal("read", json!({ "path": "index.md" })).0, 404, "the first space has the other's pages");
+    assert_eq!(space.refusal("create_space", json!({ "name": "team" })).0, 409);
+
+    let again = space.again();
+    assert_eq!(again.refusal("get_space", json!({ "name": "team" })).0, 404, "nobody opened the list");
+    again.spaces().open_listed(Vec::new()).unwrap();
+    assert_eq!(again.get("get_space", json!({ "name": "team" }))["fileCount"], made["fileCount"]);
+    let listed = again.get("spaces", json!({}));
+    let names: Vec<&str> =
+        listed["spaces"].as_array().unwrap().iter().map(|space| space["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["default", "team"]);
+    assert_eq!(again.get("delete_space", json!({ "name": "team" })), json!({ "deleted": "team" }));
+    assert_eq!(again.refusal("get_space", json!({ "name": "team" })).0, 404);
+    assert!(root.join("index.md").is_file(), "the files of a space that is gone stay");
+    assert!(again.again().spaces().open_listed(Vec::new()).is_ok());
+}
+
+#[test]
+fn a_space_cannot_be_made_elsewhere_nor_under_a_name_that_cannot_be_reached() {
+    let space = TestSpace::new();
+    let inside = space.parent().join("made");
+    for root in ["/etc", "/", "..", "a/../../b", "", space.root().to_str().unwrap()] {
+        let (status, told) = space.refusal("create_space", json!({ "name": "x", "root": root }));
+        assert!(matches!(status, 400 | 403), "{root:?}: {status} {told}");
+        assert!(told.starts_with("`root`"), "{told}");
+    }
+    std::os::unix::fs::symlink("/etc", space.parent().join("way")).unwrap();
+    assert_eq!(space.refusal("create_space", json!({ "name": "x", "root": "way/x" })).0, 403, "by a link out of it");
+    for name in ["", "a/b", "a b", "a.b", "..", "search", "events", "x\u{0}", &"x".repeat(65)] {
+        assert_eq!(space.refusal("create_space", json!({ "name": name })).0, 400, "{name:?}");
+    }
+    assert_eq!(space.refusal("create_space", json!({ "name": "x", "template": "none" })).0, 400);
+    assert_eq!(space.parent().read_dir().unwrap().count(), 1, "something was made");
+    space.get("create_space", json!({ "name": "x", "root": inside.to_str().unwrap() }));
+    for root in ["made", "made/inner"] {
+        assert_eq!(space.refusal("create_space", json!({ "name": "y", "root": root })).0, 409, "{root}");
+    }
+    assert_eq!(space.refusal("delete_space", json!({ "name": "default" })).0, 409);
+}
+
+#[test]
+fn a_space_that_cannot_be_opened_says_why_and_the_others_are_served() {
+    let space = TestSpace::new();
+    let (bad, good) = (space.parent().join("bad"), space.parent().join("good"));
+    std::fs::write(&bad, "a file").unwrap();
+    space.spaces().open_listed(vec![("bad".to_owned(), bad), ("good".to_owned(), good)]).unwrap();
+    assert!(space.spaces().find("good").is_ok());
+    let fault = space.spaces().find("bad").map(|space| space.name.clone()).unwrap_err();
+    assert_eq!(fault.kind(), Kind::Unavailable);
+    assert!(space.get("get_space", json!({ "name": "bad" }))["error"].as_str().is_some());
+    assert_eq!(space.refusal("delete_space", json!({ "name": "good" })).0, 409, "it stands in the settings");
+}
+
+#[test]
+fn the_visibility_of_a_space_is_written_into_its_settings() {
+    let space = TestSpace::with("", &[(".svc/config.toml", "# ours\n[lint]\nauto_format = false # not here\n")]);
+    assert_eq!(space.get("space_info", json!({}))["visibility"], "private");
+    assert_eq!(space.get("space_visibility", json!({ "visibility": "public" })), json!({ "visibility": "public" }));
+    assert_eq!(space.get("space_info", json!({}))["visibility"], "public");
+    let written = || std::fs::read_to_string(space.root().join(".svc/config.toml")).unwrap();
+    assert!(written().starts_with("# ours\n[lint]\nauto_format = false # not here\n"), "{}", written());
+    assert!(written().contains("visibility = \"public\""), "{}", written());
+    assert_eq!(space.refusal("space_visibility", json!({ "visibility": "secret" })).0, 400);
+}
+
+#[test]
+fn no_endpoint_has_a_name_that_a_space_may_have() {
+    let routes = CATALOGUE.iter().flat_map(|area| area.operations).flat_map(|entry| entry.http);
+    for route in routes.filter(|route| !route.is_at_root) {
+        let first = route.path.split('/').nth(1).unwrap();
+        // A dot keeps a name from being a space's.
+        assert!(super::check_name(first).is_err(), "`{first}` of {} is missing in RESERVED", route.path);
+    }
+}

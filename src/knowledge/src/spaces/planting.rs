@@ -3,7 +3,8 @@
 use serde::Serialize;
 use svcfs_base::{Announcement, Caller, Change, ChangeSet, Expect, Fault, Kind, TreePath};
 use svcfs_config::templates::Template;
-use svcfs_knowledge::kernel::Space;
+
+use crate::kernel::Space;
 
 /// What became of each file of a template.
 #[derive(Debug, Serialize)]

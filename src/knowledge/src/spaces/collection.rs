@@ -1,0 +1,331 @@
+//! The spaces of one server: found by name, added and removed while it runs (contract 2.14, 4.20).
+//!
+//! One rule: spaces know nothing of each other. One that cannot be opened is there under its name, and says why; the others are served.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use svcfs_base::{Caller, Change, Door, Fault, Kind, TreePath};
+use svcfs_work::Supervisor;
+
+use crate::kernel::Space;
+
+/// How long background tasks may take to end (architecture.md 8).
+const TASK_PATIENCE: Duration = Duration::from_secs(8);
+
+/// Where the spaces that were made at run time are written down, below the first space's root.
+const FILE: &str = ".svc/spaces.json";
+
+/// A space with what runs for it.
+pub struct Live {
+    /// The space.
+    pub space: Arc<Space>,
+    /// Its background tasks.
+    pub supervisor: Supervisor,
+    /// What is to be let go of with the space.
+    pub kept: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// How a space is opened, by name and root; the server's program knows.
+pub type Opener = Box<dyn Fn(&str, &Path) -> Result<Live, Fault> + Send + Sync>;
+
+/// A space beside the first.
+enum Place {
+    /// Answering.
+    Open(Live),
+    /// Could not be opened.
+    Failed { name: String, root: PathBuf, why: Fault },
+}
+
+impl Place {
+    fn name(&self) -> &str {
+        match self {
+            Self::Open(live) => &live.space.name,
+            Self::Failed { name, .. } => name,
+        }
+    }
+    fn root(&self) -> &Path {
+        match self {
+            Self::Open(live) => live.space.vfs.root(),
+            Self::Failed { root, .. } => root,
+        }
+    }
+}
+
+/// What is known of one space.
+pub enum Known {
+    /// It answers.
+    Open(Arc<Space>),
+    /// It could not be opened: name, root and why.
+    Failed(String, PathBuf, Fault),
+}
+
+/// Every space of a server, the first of which answers when none is named and stays as long as the server does.
+pub struct Spaces {
+    first: Arc<Space>,
+    others: RwLock<Vec<Place>>,
+    /// Held while the list is changed, which takes longer than looking something up in it.
+    changing: Mutex<()>,
+    opener: Option<Opener>,
+    /// Directories below which new roots may lie.
+    parents: Vec<PathBuf>,
+}
+
+impl Spaces {
+    /// Only this one, and no way to open more.
+    pub fn only(first: Arc<Space>) -> Self {
+        Self { first, others: RwLock::default(), changing: Mutex::default(), opener: None, parents: Vec::new() }
+    }
+    /// The same, with a way to open more; below these directories when callers ask for it.
+    #[must_use]
+    pub fn opened_by(mut self, opener: Opener, parents: Vec<PathBuf>) -> Self {
+        self.opener = Some(opener);
+        self.parents = parents;
+        self
+    }
+    /// Adds a space that is open.
+    pub fn add(&self, live: Live) {
+        self.others.write().push(Place::Open(live));
+    }
+    /// The one that answers when none is named.
+    pub fn first(&self) -> &Arc<Space> {
+        &self.first
+    }
+    /// Those that answer, the first one first.
+    pub fn open(&self) -> Vec<Arc<Space>> {
+        let others = self.others.read();
+        let open = others.iter().filter_map(|place| match place {
+            Place::Open(live) => Some(Arc::clone(&live.space)),
+            Place::Failed { .. } => None,
+        });
+        std::iter::once(Arc::clone(&self.first)).chain(open).collect()
+    }
+    /// All of them, the first one first.
+    pub fn all(&self) -> Vec<Known> {
+        let others = self.others.read();
+        let others = others.iter().map(|place| match place {
+            Place::Open(live) => Known::Open(Arc::clone(&live.space)),
+            Place::Failed { name, root, why } => Known::Failed(name.clone(), root.clone(), why.again()),
+        });
+        std::iter::once(Known::Open(Arc::clone(&self.first))).chain(others).collect()
+    }
+    /// The space of a name.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none, `Unavailable` with the reason when it could not be opened.
+    pub fn find(&self, name: &str) -> Result<Arc<Space>, Fault> {
+        if self.first.name == name {
+            return Ok(Arc::clone(&self.first));
+        }
+        let others = self.others.read();
+        match others.iter().find(|place| place.name() == name) {
+            Some(Place::Open(live)) => Ok(Arc::clone(&live.space)),
+            Some(Place::Failed { why, .. }) => {
+                let told = format!("the space `{name}` could not be opened: {why}");
+                Err(Fault::unavailable(told))
+            }
+            None => Err(not_found(name)),
+        }
+    }
+
+    /// Opens what the settings name (`listed`) and what was made at run time before. What does not open is there under its name, and the log
+    /// says why.
+    ///
+    /// # Errors
+    /// `Invalid` and `Exists` for a name or root in `listed` that cannot be one, or is there already.
+    pub fn open_listed(&self, listed: Vec<(String, PathBuf)>) -> Result<(), Fault> {
+        let _changing = self.changing.lock();
+        for (name, root) in listed {
+            super::check_name(&name)?;
+            self.check_free(&name, &root)?;
+            self.open_place(name, root)?;
+        }
+        let saved = self.saved().unwrap_or_else(|fault| {
+            tracing::error!(error = ?fault, "the spaces that were made at run time are not served");
+            BTreeMap::new()
+        });
+        for (name, root) in saved {
+            // The settings have it by now.
+            if self.check_free(&name, &root).is_ok() {
+                self.open_place(name, root)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open_place(&self, name: String, root: PathBuf) -> Result<(), Fault> {
+        let place = match self.opener()?(&name, &root) {
+            Ok(live) => Place::Open(live),
+            Err(why) => {
+                tracing::error!(space = name, root = %root.display(), error = ?why, "a space could not be opened; the others are served");
+                Place::Failed { name, root, why }
+            }
+        };
+        self.others.write().push(place);
+        Ok(())
+    }
+
+    /// Makes a space of a root: below the first of the configured directories when `root` is relative or absent, else below one of them.
+    /// The directory is made when it is not there; what is in it is adopted.
+    ///
+    /// # Errors
+    /// `Invalid` for a name or root that cannot be one, `Forbidden` for a root elsewhere, `Exists` when the name or the root is taken; those of
+    /// opening.
+    pub fn create(&self, name: &str, root: Option<&str>) -> Result<Arc<Space>, Fault> {
+        let _changing = self.changing.lock();
+        super::check_name(name)?;
+        if self.all().iter().any(|known| known.name() == name) {
+            return Err(Fault::new(Kind::Exists, format!("there is a space `{name}` already")));
+        }
+        let root = self.place_of(root.unwrap_or(name))?;
+        self.check_free(name, &root)?;
+        let live = self.opener()?(name, &root)?;
+        let space = Arc::clone(&live.space);
+        let mut saved = self.saved()?;
+        saved.insert(name.to_owned(), root);
+        if let Err(fault) = self.save(&saved) {
+            close(live)?;
+            return Err(fault);
+        }
+        self.others.write().push(Place::Open(live));
+        Ok(space)
+    }
+
+    /// Takes a space away from the server; its files stay where they are. Requests in progress end as they began.
+    ///
+    /// # Errors
+    /// `NotFound`; `Conflict` for the first space, which the server was started with, and for those that stand in its settings.
+    pub fn remove(&self, name: &str) -> Result<(), Fault> {
+        let _changing = self.changing.lock();
+        if self.first.name == name {
+            let told = format!("`{name}` is the space the server was started with; stop the server instead");
+            return Err(Fault::new(Kind::Conflict, told));
+        }
+        let mut saved = self.saved()?;
+        let at = self.others.read().iter().position(|place| place.name() == name).ok_or_else(|| not_found(name))?;
+        if saved.remove(name).is_none() {
+            let told = format!("the space `{name}` stands in the server's settings; take it out there and start anew");
+            return Err(Fault::new(Kind::Conflict, told));
+        }
+        self.save(&saved)?;
+        let place = self.others.write().remove(at);
+        match place {
+            Place::Open(live) => close(live),
+            Place::Failed { .. } => Ok(()),
+        }
+    }
+
+    /// Stops and closes all but the first; the first fault that stood in the way.
+    ///
+    /// # Errors
+    /// Those of closing the log.
+    pub fn close_others(&self) -> Result<(), Fault> {
+        let others = std::mem::take(&mut *self.others.write());
+        let closed: Vec<Result<(), Fault>> = others
+            .into_iter()
+            .map(|place| match place {
+                Place::Open(live) => close(live),
+                Place::Failed { .. } => Ok(()),
+            })
+            .collect();
+        closed.into_iter().collect()
+    }
+
+    fn opener(&self) -> Result<&Opener, Fault> {
+        self.opener.as_ref().ok_or_else(|| Fault::unavailable("this process opens no further spaces"))
+    }
+
+    /// The directory a caller means by `root`.
+    fn place_of(&self, root: &str) -> Result<PathBuf, Fault> {
+        let is_plain = |path: &Path| {
+            use std::path::Component::{Normal, RootDir};
+            path.components().all(|part| matches!(part, Normal(_) | RootDir))
+        };
+        let given = Path::new(root);
+        if root.is_empty() || !is_plain(given) || root.contains('\0') {
+            return Err(Fault::invalid("root", "must be a directory's path, without `.` and `..`"));
+        }
+        let parent = self.parents.first().ok_or_else(|| Fault::unavailable("this process makes no spaces"))?;
+        let path = if given.is_absolute() { given.to_owned() } else { parent.join(given) };
+        // Where links lead decides, as far as the path is there; the rest is made below that.
+        let there = path.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
+        let real = there.canonicalize().map_err(|error| Fault::invalid("root", error))?;
+        let path = path.strip_prefix(there).map_or_else(|_| real.clone(), |rest| real.join(rest));
+        let lies_below = |parent: &PathBuf| {
+            let parent = parent.canonicalize().unwrap_or_else(|_| parent.clone());
+            path != parent && path.starts_with(parent)
+        };
+        if self.parents.iter().any(lies_below) {
+            return Ok(path);
+        }
+        let parents: Vec<String> = self.parents.iter().map(|parent| format!("`{}`", parent.display())).collect();
+        let told = format!(
+            "`root`: new spaces lie below {}; `server.space_parents` of the settings names other directories",
+            parents.join(" or ")
+        );
+        Err(Fault::new(Kind::Forbidden, told))
+    }
+
+    /// Checks that nobody has the name, and that the root neither contains another one nor lies in it.
+    fn check_free(&self, name: &str, root: &Path) -> Result<(), Fault> {
+        let overlaps = |other: &Path| root.starts_with(other) || other.starts_with(root);
+        let others = self.others.read();
+        let taken = others.iter().map(|place| (place.name(), place.root()));
+        for (other, place) in std::iter::once((self.first.name.as_str(), self.first.vfs.root())).chain(taken) {
+            if other == name {
+                return Err(Fault::new(Kind::Exists, format!("there is a space `{name}` already")));
+            }
+            if overlaps(place) {
+                let told =
+                    format!("`root`: the space `{other}` has `{}`, and one cannot lie in the other", place.display());
+                return Err(Fault::new(Kind::Exists, told));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was made at run time. It stands in the first space's tree, where no door of the network sees it, and is a version there.
+    fn saved(&self) -> Result<BTreeMap<String, PathBuf>, Fault> {
+        let file = TreePath::parse(FILE)?;
+        match self.first.vfs.read(Door::Internal, &file) {
+            Ok(read) => serde_json::from_slice(&read.content).map_err(|error| {
+                Fault::new(Kind::Invalid, format!("`{FILE}` of the first space cannot be understood: {error}"))
+            }),
+            Err(fault) if fault.kind() == Kind::NotFound => Ok(BTreeMap::new()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn save(&self, saved: &BTreeMap<String, PathBuf>) -> Result<(), Fault> {
+        let text = serde_json::to_vec_pretty(saved).map_err(Fault::internal)?;
+        let change = Change::put(TreePath::parse(FILE)?, text);
+        self.first.vfs.apply(&Caller::new(Door::Internal), change).map(drop)
+    }
+}
+
+impl Known {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Open(space) => &space.name,
+            Self::Failed(name, ..) => name,
+        }
+    }
+}
+
+fn not_found(name: &str) -> Fault {
+    Fault::not_found(format!("space not found: {}", name.escape_default()))
+}
+
+fn close(live: Live) -> Result<(), Fault> {
+    let Live { space, supervisor, kept } = live;
+    // Who lingers is named in the log by the supervisor.
+    supervisor.stop(TASK_PATIENCE);
+    let closed = space.vfs.close();
+    drop(kept);
+    closed
+}

@@ -1,0 +1,271 @@
+//! The operations over spaces (contract 4.20, and `/space/…` of 4.17).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use svcfs_base::{Caller, Fault, Timestamp};
+use svcfs_config::templates::{TEMPLATES, Template};
+use svcfs_config::{Visibility, edit};
+use svcfs_vfs::EntryKind;
+
+use super::{Known, plant};
+use crate::files::moment;
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Space};
+
+/// What callers may do with spaces.
+pub const AREA: Area = Area {
+    title: "Spaces",
+    operations: &[
+        Entry::of::<Spaces>(),
+        Entry::of::<GetSpace>(),
+        Entry::of::<InitTemplates>(),
+        Entry::of::<CreateSpace>(),
+        Entry::of::<DeleteSpace>(),
+        Entry::of::<SpaceInfo>(),
+        Entry::of::<SpaceVisibility>(),
+    ],
+};
+
+/// A space, as it is told.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SpaceRecord {
+    /// Its name
+    pub name: String,
+    /// Its directory on the server
+    pub root: String,
+    /// How many files are in it; what is below a name with a dot is not counted
+    pub file_count: usize,
+    /// Their lengths together, in bytes
+    pub size_bytes: u64,
+    /// When one of them was changed last; absent without files
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_modified: Option<Timestamp>,
+    /// Why it does not answer; absent when it does
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl SpaceRecord {
+    fn of(known: &Known, cx: &Cx<'_>) -> Result<Self, Fault> {
+        match known {
+            Known::Open(space) => Self::of_open(space, cx.caller),
+            Known::Failed(name, root, why) => Ok(Self {
+                name: name.clone(),
+                root: root.display().to_string(),
+                file_count: 0,
+                size_bytes: 0,
+                last_modified: None,
+                error: Some(why.to_string()),
+            }),
+        }
+    }
+
+    fn of_open(space: &Space, caller: &Caller) -> Result<Self, Fault> {
+        let files = space.vfs.walk(caller.door, &svcfs_base::TreePath::root())?;
+        let counted = files.iter().filter(|file| !file.path.is_dotted() && file.attributes.kind == EntryKind::File);
+        let (mut file_count, mut size_bytes, mut newest) = (0, 0, None);
+        for file in counted {
+            file_count += 1;
+            size_bytes += file.attributes.size;
+            newest = newest.max(Some(file.attributes.modified));
+        }
+        Ok(Self {
+            name: space.name.clone(),
+            root: space.vfs.root().display().to_string(),
+            file_count,
+            size_bytes,
+            last_modified: newest.map(moment),
+            error: None,
+        })
+    }
+}
+
+/// List the spaces of this server
+///
+/// The first one answers when a request names none.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct Spaces {}
+
+/// Every space.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SpaceList {
+    /// In the order they were registered
+    pub spaces: Vec<SpaceRecord>,
+}
+
+impl Operation for Spaces {
+    const NAME: &'static str = "spaces";
+    const HTTP: &'static [Route] = &[Route::get("/api/spaces").at_root()];
+    const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
+    const ADMIN: bool = true;
+    type Output = SpaceList;
+    fn run(self, cx: &Cx<'_>) -> Result<SpaceList, Fault> {
+        let spaces = cx.spaces().all().iter().map(|known| SpaceRecord::of(known, cx)).collect::<Result<_, _>>()?;
+        Ok(SpaceList { spaces })
+    }
+}
+
+/// Read about one space
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetSpace {
+    /// Which space
+    pub name: String,
+}
+
+impl Operation for GetSpace {
+    const NAME: &'static str = "get_space";
+    const HTTP: &'static [Route] = &[Route::get("/api/spaces/{name}").at_root()];
+    const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
+    const ADMIN: bool = true;
+    type Output = SpaceRecord;
+    fn run(self, cx: &Cx<'_>) -> Result<SpaceRecord, Fault> {
+        let all = cx.spaces().all();
+        let known = all.iter().find(|known| known.name() == self.name);
+        let missing = || Fault::not_found(format!("space not found: {}", self.name.escape_default()));
+        SpaceRecord::of(known.ok_or_else(missing)?, cx)
+    }
+}
+
+/// List what a new space can begin with
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct InitTemplates {}
+
+/// A way to begin.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InitTemplate {
+    /// What `POST /api/spaces` calls it
+    pub id: &'static str,
+    /// What people call it
+    pub name: &'static str,
+    /// What it is for
+    pub description: &'static str,
+}
+
+impl Operation for InitTemplates {
+    const NAME: &'static str = "init_templates";
+    const HTTP: &'static [Route] = &[Route::get("/api/init-templates").at_root()];
+    type Output = Vec<InitTemplate>;
+    fn run(self, _: &Cx<'_>) -> Result<Self::Output, Fault> {
+        let told = |&Template { id, name, description, .. }: &Template| InitTemplate { id, name, description };
+        Ok(TEMPLATES.iter().map(told).collect())
+    }
+}
+
+/// Make a space
+///
+/// Its directory is made when it is not there; pages that are there are adopted. It is there again after a restart.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct CreateSpace {
+    /// Its name: letters, digits, `-` and `_`, and no endpoint's name
+    pub name: String,
+    /// Its directory on the server, which must lie below one of `server.space_parents`; the name below the first of these when absent
+    #[serde(default)]
+    pub root: Option<String>,
+    /// What it begins with; `/api/init-templates` lists them. Nothing but settings when absent
+    #[serde(default)]
+    pub template: Option<String>,
+}
+
+impl Operation for CreateSpace {
+    const NAME: &'static str = "create_space";
+    const HTTP: &'static [Route] = &[Route::post("/api/spaces").at_root().created()];
+    const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
+    const ADMIN: bool = true;
+    type Output = SpaceRecord;
+    fn run(self, cx: &Cx<'_>) -> Result<SpaceRecord, Fault> {
+        let template = match self.template.as_deref() {
+            None => Template::find("blank"),
+            Some(id) => {
+                let known = || TEMPLATES.iter().map(|template| template.id).collect::<Vec<_>>().join(", ");
+                let missing =
+                    || Fault::invalid("template", format_args!("there is none of this name; known: {}", known()));
+                Some(Template::find(id).ok_or_else(missing)?)
+            }
+        };
+        let space = cx.spaces().create(&self.name, self.root.as_deref())?;
+        if let Some(template) = template {
+            // Settings are the server's own affair, not the caller's.
+            let caller =
+                Caller { door: svcfs_base::Door::Internal, reach: svcfs_base::Reach::FULL, ..cx.caller.clone() };
+            plant(&space, template, &caller)?;
+        }
+        SpaceRecord::of_open(&space, cx.caller)
+    }
+}
+
+/// Take a space away from the server
+///
+/// Its files, history and settings stay where they are.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct DeleteSpace {
+    /// Which space
+    pub name: String,
+}
+
+/// A space that is gone.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Deleted {
+    /// Its name
+    pub deleted: String,
+}
+
+impl Operation for DeleteSpace {
+    const NAME: &'static str = "delete_space";
+    const HTTP: &'static [Route] = &[Route::delete("/api/spaces/{name}").at_root()];
+    const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
+    const ADMIN: bool = true;
+    type Output = Deleted;
+    fn run(self, cx: &Cx<'_>) -> Result<Deleted, Fault> {
+        cx.spaces().remove(&self.name)?;
+        Ok(Deleted { deleted: self.name })
+    }
+}
+
+/// Read who sees this space, and where it is
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct SpaceInfo {}
+
+/// Who sees a space, and where it is.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Info {
+    /// Who may read it without credentials
+    pub visibility: Visibility,
+    /// Its directory on the server
+    pub root: String,
+}
+
+impl Operation for SpaceInfo {
+    const NAME: &'static str = "space_info";
+    const HTTP: &'static [Route] = &[Route::get("/space/info")];
+    type Output = Info;
+    fn run(self, cx: &Cx<'_>) -> Result<Info, Fault> {
+        Ok(Info { visibility: cx.space.visibility(), root: cx.space.vfs.root().display().to_string() })
+    }
+}
+
+/// Say who may read this space without credentials
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct SpaceVisibility {
+    /// `private`: nobody. `unlisted`: whoever knows the path of a page. `public`: everybody
+    pub visibility: Visibility,
+}
+
+/// Who sees a space now.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Seen {
+    /// Who may read it without credentials
+    pub visibility: Visibility,
+}
+
+impl Operation for SpaceVisibility {
+    const NAME: &'static str = "space_visibility";
+    const HTTP: &'static [Route] = &[Route::put("/space/visibility")];
+    const ADMIN: bool = true;
+    type Output = Seen;
+    fn run(self, cx: &Cx<'_>) -> Result<Seen, Fault> {
+        let Self { visibility } = self;
+        super::change_settings(cx, |text| edit::set_visibility(text, visibility))?;
+        cx.space.see(visibility);
+        Ok(Seen { visibility })
+    }
+}
