@@ -17,12 +17,15 @@ that need nothing, and gets 401 when the key is missing, unknown or another spac
 A key may be limited to a folder. It then reads, finds, lists and changes what lies there and nothing else, by whatever link or rename;
 what cannot be answered from one folder alone is refused. Messages of commits, which may name other files, are left out.
 
+Spaces are administered with a key that is for no single space. Strangers read what `space.visibility` lets them: all that is read by `GET` in a `public`
+space, `/file`, `/peek` and `/section` in an `unlisted` one, nothing in a `private` one.
+
 ";
 
 /// The text of `docs/access.md`; ends with a newline.
 pub fn page() -> String {
     let mut text = HEAD.to_owned();
-    text.push_str("| operation | routes below `/api/svc` and `/api/svc/{space}` | scope | with a key of a folder |\n");
+    text.push_str("| operation | routes (those below `/api/svc` also below `/api/svc/{space}`) | scope | with a key of a folder |\n");
     text.push_str("| --- | --- | --- | --- |\n");
     CATALOGUE.iter().flat_map(|area| area.operations).for_each(|entry| text.push_str(&line(entry)));
     text.push_str("\n| other pages | scope |\n| --- | --- |\n");
@@ -35,7 +38,7 @@ pub fn page() -> String {
 
 fn line(entry: &Entry) -> String {
     let routes: Vec<String> =
-        entry.http.iter().map(|route| format!("`{} {}`", route.method.name(), route.path)).collect();
+        entry.http.iter().map(|route| format!("`{} {}`", route.method.name(), route.full_path())).collect();
     let routes = if routes.is_empty() { "for agents only".to_owned() } else { routes.join(", ") };
     let within = match entry.within {
         Within::Tree => "refused".to_owned(),

@@ -10,7 +10,6 @@ use svcfs_knowledge::kernel::Entry;
 
 use super::served;
 use crate::space::TestSpace;
-use crate::space::client::PREFIX;
 
 /// What is served beside the contract, each with its reason.
 const BEYOND: [&str; 2] = [

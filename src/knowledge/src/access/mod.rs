@@ -54,7 +54,7 @@ impl Identity {
             Visibility::Unlisted => is_reading && OF_UNLISTED.contains(&entry.name),
             Visibility::Private => false,
         };
-        may.then(|| Self { reach: Reach::READING, ..Self::ANYBODY })
+        may.then_some(Self { reach: Reach::READING, ..Self::ANYBODY })
     }
 
     /// Checks that the server's own affairs may be looked after: not with what opens one space only.

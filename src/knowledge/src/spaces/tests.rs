@@ -115,7 +115,7 @@ fn a_space_cannot_be_made_elsewhere_nor_under_a_name_that_cannot_be_reached() {
 fn a_space_that_cannot_be_opened_says_why_and_the_others_are_served() {
     let space = TestSpace::new();
     let (bad, good) = (space.parent().join("bad"), space.parent().join("good"));
-    std::fs::write(&bad, "a file").unwrap();
+    std::fs::File::create(&bad).unwrap();
     space.spaces().open_listed(vec![("bad".to_owned(), bad), ("good".to_owned(), good)]).unwrap();
     assert!(space.spaces().find("good").is_ok());
     let fault = space.spaces().find("bad").map(|space| space.name.clone()).unwrap_err();
