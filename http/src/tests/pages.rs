@@ -195,7 +195,7 @@ async fn a_hostile_path_is_refused_by_every_operation_that_takes_one() {
                 continue;
             }
             for path in HOSTILE.into_iter().chain([&*long]) {
-                let line = format!("{} /api/svc{}?path={path}", route.method.name(), route.path);
+                let line = format!("{} {}?path={path}", route.method.name(), route.full_path());
                 let answer = server.ask(&line, &[], "x").await;
                 assert_eq!(answer.status, 400, "{line}: {}", answer.text());
                 assert!(!answer.error(400).is_empty());

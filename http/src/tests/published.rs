@@ -56,7 +56,7 @@ fn every_route_of_the_table_is_in_the_openapi_document_once() {
     }
     for entry in CATALOGUE.iter().flat_map(|area| area.operations) {
         for route in entry.http {
-            let operation = &document["paths"][format!("/api/svc{}", route.path)][route.method.name().to_lowercase()];
+            let operation = &document["paths"][route.full_path()][route.method.name().to_lowercase()];
             assert!(operation.is_object(), "{} {}", route.method.name(), route.path);
             assert!(operation["responses"][route.success.to_string()].is_object());
         }
