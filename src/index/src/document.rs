@@ -9,7 +9,7 @@ use svcfs_text::tasks::Task;
 use svcfs_text::{Link, Page};
 
 use crate::field_words;
-use crate::words::{Dictionary, Forward, Words};
+use crate::words::{self, Dictionary, Words};
 use crate::{Heading, IndexError};
 
 /// A page, ready to become rows.
@@ -34,7 +34,7 @@ pub(crate) struct Document {
     pub(crate) body: String,
     /// What it is found by.
     pub(crate) columns: Columns,
-    /// See [`Forward`].
+    /// See [`words::Forward`].
     pub(crate) forward: Vec<u8>,
     pub(crate) keys: Vec<Key>,
     pub(crate) links: Vec<Link>,
@@ -76,7 +76,7 @@ impl Document {
         let parts = [&title, &names, &headed, &body, &frontmatter];
         Ok(Self {
             columns: Columns::of(parts, &fields),
-            forward: Forward::encode(parts),
+            forward: words::encode(parts),
             keys: keys_of(path.as_str(), Some(&page.title), &page.aliases),
             etag,
             modified: modified.as_microsecond(),
@@ -101,10 +101,6 @@ impl Document {
         folded.sort_unstable();
         folded.dedup();
         folded
-    }
-    /// The bytes of text it holds, for bounding a batch.
-    pub(crate) fn weight(&self) -> usize {
-        self.body.len() + self.frontmatter_text.len()
     }
 }
 

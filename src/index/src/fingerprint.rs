@@ -149,7 +149,7 @@ fn by_page(connection: &Connection) -> Result<BTreeMap<TreePath, ETag>, IndexErr
 fn postings(connection: &Connection) -> Result<(ETag, usize), IndexError> {
     let mut canon = Canon::default();
     let mut words = 0;
-    for vocabulary in ["terms", "name_terms", "anchor_terms", "vocabulary"] {
+    for vocabulary in ["terms", "name_terms", "anchor_terms"] {
         let mut statement = connection.prepare_cached(&format!("SELECT term, doc, cnt FROM {vocabulary}"))?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {

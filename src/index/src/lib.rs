@@ -23,6 +23,7 @@ mod links;
 mod meta;
 mod moments;
 mod pages;
+mod pipeline;
 mod rebuild;
 mod schema;
 mod search;
@@ -34,6 +35,7 @@ mod value;
 mod words;
 mod writer;
 
+use std::error::Error;
 use std::path::Path;
 
 use parking_lot::Mutex;
@@ -53,7 +55,7 @@ pub use survey::Surveyed;
 
 use connections::Readers;
 use words::Dictionary;
-use writer::{Step, Writer};
+use writer::{Batch, Writer};
 
 /// How many answers a question gives: 50 when not said, 200 at most (gaps.md 8).
 pub type AnswerLimit = svcfs_base::Limit<50, 200>;
@@ -76,6 +78,16 @@ pub enum Entry {
     Gone(TreePath),
 }
 
+impl Entry {
+    /// The bytes of text it holds, for bounding a batch.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Page { text, .. } => text.len(),
+            Self::Gone(_) => 0,
+        }
+    }
+}
+
 /// The index of one space. Every method blocks; questions run beside each other and beside a write or a rebuild.
 pub struct Index {
     writer: Mutex<Writer>,
@@ -86,6 +98,8 @@ pub struct Index {
     graph: graph::Kept,
     /// Which fields queries ask for.
     heat: fields::Heat,
+    /// What was found lately.
+    answers: search::Answers,
 }
 
 impl Index {
@@ -101,6 +115,7 @@ impl Index {
             rebuild: Mutex::new(()),
             graph: graph::Kept::default(),
             heat: fields::Heat::default(),
+            answers: search::Answers::default(),
         })
     }
 
@@ -119,27 +134,46 @@ impl Index {
     pub fn ingest(&self, entries: &[Entry], cursor: Seq) -> Result<(), IndexError> {
         // Read before the lock is taken: this is most of the work.
         let mut dictionary = Dictionary::default();
-        let steps = entries.iter().map(|entry| Step::read(entry, &mut dictionary)).collect::<Result<Vec<_>, _>>()?;
-        schema::noticed(self.readers.file(), self.take_in(&steps, cursor))
+        let batch = Batch::read(entries, &mut dictionary)?;
+        schema::noticed(self.readers.file(), self.take_in(&batch, cursor))
     }
 
-    fn take_in(&self, steps: &[Step], cursor: Seq) -> Result<(), IndexError> {
+    /// Takes in many files, each batch in a transaction of its own that moves the cursor, too: for a whole tree, which takes half as
+    /// long as with [`Index::ingest`]. Two batches are in memory at once.
+    ///
+    /// # Errors
+    /// [`IndexError::Source`] when `batches` yields an error; [`IndexError::Database`]. What was taken in before stays.
+    pub fn ingest_all<E: Into<Box<dyn Error + Send + Sync>>>(
+        &self,
+        batches: impl Iterator<Item = Result<Vec<Entry>, E>>,
+        cursor: Seq,
+    ) -> Result<(), IndexError> {
+        let outcome = pipeline::run(batches, |batch| self.take_in(batch, cursor), |_| ());
+        schema::noticed(self.readers.file(), outcome)
+    }
+
+    fn take_in(&self, batch: &Batch, cursor: Seq) -> Result<(), IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
         let mut changed = self.graph.changed();
-        for step in steps {
+        for step in &batch.steps {
             changed.note(&transaction, step)?;
             step.take(&transaction, schema::Tables::Live)?;
             if writer.touched.is_some() {
                 step.take(&transaction, schema::Tables::Next)?;
             }
         }
+        batch.spell(&transaction, schema::Tables::Live)?;
+        if writer.touched.is_some() {
+            batch.spell(&transaction, schema::Tables::Next)?;
+        }
         writer::set_cursor(&transaction, cursor)?;
         let committing = self.graph.committing();
         transaction.commit()?;
         committing.done(changed);
+        self.answers.forget();
         if let Some(touched) = &mut writer.touched {
-            touched.extend(steps.iter().map(|step| step.path().clone()));
+            touched.extend(batch.steps.iter().map(|step| step.path().clone()));
         }
         Ok(())
     }

@@ -12,9 +12,9 @@ use std::error::Error;
 
 use svcfs_base::Seq;
 
+use crate::pipeline;
 use crate::schema::{self, Tables};
-use crate::words::Dictionary;
-use crate::writer::{self, Step, Writer};
+use crate::writer::{self, Batch, Writer};
 use crate::{Entry, Index, IndexError};
 
 /// A batch is written when it holds this many pages …
@@ -42,7 +42,7 @@ impl Index {
     ) -> Result<(), IndexError> {
         let _only_one = self.rebuild.lock();
         let outcome = self.begin().and_then(|began_at| {
-            self.fill(pages, progress)?;
+            pipeline::run(Batches(pages), |batch| self.write(batch), progress)?;
             self.swap(began_at, cursor)
         });
         if outcome.is_err() {
@@ -71,39 +71,15 @@ impl Index {
         Ok(began_at)
     }
 
-    fn fill<E: Into<Box<dyn Error + Send + Sync>>>(
-        &self,
-        pages: impl Iterator<Item = Result<Entry, E>>,
-        mut progress: impl FnMut(usize),
-    ) -> Result<(), IndexError> {
-        let mut batch = Vec::new();
-        let mut dictionary = Dictionary::default();
-        let (mut weight, mut done) = (0, 0);
-        for entry in pages {
-            let step = Step::read(&entry.map_err(|error| IndexError::Source(error.into()))?, &mut dictionary)?;
-            weight += step.weight();
-            batch.push(step);
-            if batch.len() >= BATCH_PAGES || weight >= BATCH_BYTES {
-                done += batch.len();
-                self.write(&batch)?;
-                progress(done);
-                batch.clear();
-                weight = 0;
-            }
-        }
-        self.write(&batch)?;
-        progress(done + batch.len());
-        Ok(())
-    }
-
-    fn write(&self, batch: &[Step]) -> Result<(), IndexError> {
+    fn write(&self, batch: &Batch) -> Result<(), IndexError> {
         let writer = &mut *self.writer.lock();
         let transaction = writer.connection.transaction()?;
-        for step in batch {
+        for step in &batch.steps {
             if writer.touched.as_ref().is_none_or(|touched| !touched.contains(step.path())) {
                 step.take(&transaction, Tables::Next)?;
             }
         }
+        batch.spell(&transaction, Tables::Next)?;
         Ok(transaction.commit()?)
     }
 
@@ -117,6 +93,7 @@ impl Index {
         let committing = self.graph.committing();
         transaction.commit()?;
         committing.replaced();
+        self.answers.forget();
         writer.touched = None;
         Ok(())
     }
@@ -136,6 +113,28 @@ impl Index {
                 return writer.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
             }
         }
+    }
+}
+
+/// Files in batches.
+struct Batches<I>(I);
+
+impl<E, I: Iterator<Item = Result<Entry, E>>> Iterator for Batches<I> {
+    type Item = Result<Vec<Entry>, E>;
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut batch = Vec::new();
+        let mut weight = 0;
+        while batch.len() < BATCH_PAGES && weight < BATCH_BYTES {
+            match self.0.next() {
+                Some(Ok(entry)) => {
+                    weight += entry.weight();
+                    batch.push(entry);
+                }
+                Some(Err(error)) => return Some(Err(error)),
+                None => break,
+            }
+        }
+        (!batch.is_empty()).then_some(Ok(batch))
     }
 }
 

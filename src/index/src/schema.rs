@@ -13,7 +13,7 @@ use crate::IndexError;
 use crate::moments;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is thrown away.
-pub(crate) const SCHEMA: i32 = 6;
+pub(crate) const SCHEMA: i32 = 7;
 
 /// Which set of tables a statement works on; `@` in the statement is replaced by its suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,8 @@ impl Tables {
 /// `texts` holds all words of a page, `names` those of its title, names and headings once more, so that pages of that name are found
 /// among a hundred thousand that have the word somewhere. Both are handed words ready made (`words`), and keep none of them:
 /// `bodies` has the text that snippets show, `forwards` the words in their order. `anchors` has the labels of links, each under its
-/// page's number times 2^20 and its position. `spellings` holds the words as they are written (no stemming), only to suggest them.
+/// page's number times 2^20 and its position. `spellings` has the words as they are written (no stemming), to suggest them and for `pre*`; those
+/// that no page has any more stay until the next rebuild, which is why `texts` is asked before one of them is shown.
 const CREATE: &str = "
     CREATE TABLE pages@ (
         id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, etag BLOB NOT NULL, modified INTEGER NOT NULL,
@@ -75,9 +76,7 @@ const CREATE: &str = "
     CREATE VIRTUAL TABLE anchors@ USING fts5(
         words, content = '', contentless_delete = 1, tokenize = 'ascii'
     );
-    CREATE VIRTUAL TABLE spellings@ USING fts5(
-        words, content = '', contentless_delete = 1, detail = none, tokenize = 'unicode61 remove_diacritics 1'
-    );
+    CREATE TABLE spellings@ (word TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 ";
 
 const DROP: &str = "
@@ -113,7 +112,6 @@ const VOCABULARIES: &str = "
     CREATE VIRTUAL TABLE terms USING fts5vocab('texts', 'row');
     CREATE VIRTUAL TABLE name_terms USING fts5vocab('names', 'row');
     CREATE VIRTUAL TABLE anchor_terms USING fts5vocab('anchors', 'row');
-    CREATE VIRTUAL TABLE vocabulary USING fts5vocab('spellings', 'row');
 ";
 
 /// Makes a set of tables.
@@ -162,6 +160,8 @@ fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", 64 << 20, |_| Ok(()))?;
+    // 16 MiB: while a tree is read in, the same pages of the file are written again and again.
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", 4_096, |_| Ok(()))?;
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let transaction = connection.transaction()?;

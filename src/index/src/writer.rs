@@ -19,6 +19,29 @@ pub(crate) struct Writer {
     pub(crate) touched: Option<HashSet<TreePath>>,
 }
 
+/// What some entries do to the tables, all of it in one transaction.
+pub(crate) struct Batch {
+    pub(crate) steps: Vec<Step>,
+    /// The words they have, as far as they were not met before.
+    words: Vec<String>,
+}
+
+impl Batch {
+    /// Reads entries.
+    pub(crate) fn read(entries: &[Entry], dictionary: &mut Dictionary) -> Result<Self, IndexError> {
+        let steps = entries.iter().map(|entry| Step::read(entry, dictionary)).collect::<Result<_, _>>()?;
+        let mut words = dictionary.take_new();
+        words.sort_unstable();
+        words.dedup();
+        Ok(Self { steps, words })
+    }
+    /// Notes its words in one set of tables.
+    pub(crate) fn spell(&self, transaction: &Transaction<'_>, tables: Tables) -> rusqlite::Result<()> {
+        let mut word = transaction.prepare_cached(&tables.sql("INSERT OR IGNORE INTO spellings@ VALUES (?1)"))?;
+        self.words.iter().try_for_each(|spelled| word.execute([spelled]).map(drop))
+    }
+}
+
 /// What one entry does to the tables.
 pub(crate) enum Step {
     /// The page is there.
@@ -41,12 +64,6 @@ impl Step {
         match self {
             Self::Put(document) => &document.path,
             Self::Remove(path) => path,
-        }
-    }
-    pub(crate) fn weight(&self) -> usize {
-        match self {
-            Self::Put(document) => document.weight(),
-            Self::Remove(_) => 0,
         }
     }
     /// Changes one set of tables.
@@ -142,10 +159,6 @@ fn put_text(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &D
             &tables.sql("INSERT INTO names@ (rowid, title, called, headings, extras) VALUES (?1, ?2, ?3, ?4, ?5)"),
         )?
         .execute((id, &words.title, &words.names, &words.headings, &words.name_extras))?;
-    let written = [document.title.as_str(), document.frontmatter_text.as_str(), document.body.as_str()].join("\n");
-    transaction
-        .prepare_cached(&tables.sql("INSERT INTO spellings@ (rowid, words) VALUES (?1, ?2)"))?
-        .execute((id, written))?;
     put_anchors(transaction, tables, id, document)
 }
 
@@ -198,7 +211,6 @@ fn clear(transaction: &Transaction<'_>, tables: Tables, id: i64) -> Result<(), I
         "DELETE FROM forwards@ WHERE page = ?1",
         "DELETE FROM texts@ WHERE rowid = ?1",
         "DELETE FROM names@ WHERE rowid = ?1",
-        "DELETE FROM spellings@ WHERE rowid = ?1",
         "DELETE FROM page_keys@ WHERE page = ?1",
         "DELETE FROM field_values@ WHERE page = ?1",
         "DELETE FROM link_keys@ WHERE page = ?1",

@@ -13,7 +13,9 @@ use crate::links::Links;
 use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
+use crate::ranking::{Engine, Ranking};
 use crate::scale::{self, Scale};
+use crate::searching::{Judged, Searching};
 
 /// What memory may be at most, in bytes.
 const MEMORY: f64 = 150e6;
@@ -38,8 +40,8 @@ pub fn table(measured: &Measured) -> Table {
         pauses,
         past,
         links,
-        ranking: _,
-        searching: _,
+        ranking,
+        searching,
     } = measured;
     writing.iter().for_each(|writing| goals.writing(writing));
     committer.iter().for_each(|committer| goals.committer(committer));
@@ -51,6 +53,8 @@ pub fn table(measured: &Measured) -> Table {
     pauses.iter().for_each(|pauses| goals.pauses(pauses));
     past.iter().for_each(|past| goals.past(past));
     links.iter().for_each(|links| goals.links(links));
+    ranking.iter().for_each(|ranking| goals.ranking(ranking));
+    searching.iter().for_each(|searching| goals.searching(searching));
     goals.0
 }
 
@@ -180,6 +184,23 @@ impl Goals {
         let what = "`/changes`, `/timeline`, `/versions`, `/velocity`, feed: slowest p99";
         self.within(what, Duration::from_millis(10), from_log);
         self.within("`/blame`, p99", Duration::from_millis(50), blame);
+    }
+
+    fn ranking(&mut self, ranking: &Ranking) {
+        let [ours, rival] = [Engine::Svcfs, Engine::PlainAny].map(|engine| ranking.overall(engine));
+        let better = quotient(Some(ours.mean_reciprocal()), Some(rival.mean_reciprocal()));
+        self.at_least("search, MRR × that of plain FTS5 with any of the words", (1.1, "1.1"), better, Cell::Times);
+    }
+
+    fn searching(&mut self, searching: &Searching) {
+        let Some(judged) = searching.judged() else { return };
+        let Judged { pages, rate, update, again, slowest: (p50, p99) } = judged;
+        self.at_least(&format!("index of {pages} pages, pages a second"), (8_000.0, "8000"), Some(rate), Cell::Rate);
+        self.within(&format!("index of {pages} pages: one changed, p50"), Duration::from_millis(2), update);
+        self.within(&format!("index of {pages} pages: opened again and asked"), Duration::from_secs(1), Some(again));
+        let what = format!("search with snippets in {pages} pages, after a change");
+        self.within(&format!("{what}: slowest p50"), Duration::from_millis(2), p50);
+        self.within(&format!("{what}: slowest p99"), Duration::from_millis(15), p99);
     }
 
     fn links(&mut self, links: &Links) {

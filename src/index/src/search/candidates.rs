@@ -16,10 +16,10 @@ use crate::field_words;
 use crate::pages::range_below;
 
 /// Most pages that are weighed for one question, of each of the places that are looked at.
-pub(super) const WEIGHED: usize = 1_000;
+pub(super) const WEIGHED: usize = 400;
 
 /// Most pages that are weighed because they have some of the words.
-const WEIGHED_FOR_SOME: usize = 1_500;
+const WEIGHED_FOR_SOME: usize = 800;
 
 /// The pages that are weighed.
 #[derive(Default)]

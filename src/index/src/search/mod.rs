@@ -8,6 +8,7 @@
 //! milliseconds a page and never quite where the cursor says.
 
 mod anchors;
+mod answers;
 mod candidates;
 mod query;
 mod score;
@@ -24,9 +25,12 @@ use svcfs_base::{Timestamp, TreePath};
 use crate::pages::{self, tree_path};
 use crate::words::Forward;
 use crate::{AnswerLimit, Index, IndexError};
-use query::Question;
-use score::Scale;
+use answers::Key;
+use candidates::Gathered;
+use query::{Question, Vocabulary};
+use score::{Scale, Scratch};
 
+pub(crate) use answers::Answers;
 pub use spelling::Suggestion;
 pub use trust::Trust;
 
@@ -99,23 +103,40 @@ impl Index {
     /// [`IndexError::Invalid`] for a `q` that is too long or takes longer than 5 s; [`IndexError::Database`].
     pub fn search(&self, query: &SearchQuery) -> Result<Found, IndexError> {
         query::measured(&query.q)?;
-        self.readers.answer("q", |connection| {
-            let is_field = |field: &str| is_field(connection, field);
-            match query::read(&query.q, is_field)? {
-                Some(question) => answer(connection, query, question),
-                None => Ok(Found::default()),
-            }
-        })
+        let key = Key::of(query);
+        let state = match self.answers.given(&key) {
+            Ok(found) => return Ok(found),
+            Err(state) => state,
+        };
+        let found = self.readers.answer("q", |connection| match query::read(&query.q, &Known(connection))? {
+            Some(question) => answer(connection, query, question),
+            None => Ok(Found::default()),
+        })?;
+        self.answers.keep(key, &found, state);
+        Ok(found)
     }
 }
 
-/// Whether any page has a field of that name.
-fn is_field(connection: &Connection, field: &str) -> Result<bool, IndexError> {
-    let found = connection
-        .prepare_cached("SELECT 1 FROM texts WHERE texts MATCH ?1 LIMIT 1")?
-        .query_row([format!("{{fields}} : \"{field}:\"")], |_| Ok(()))
-        .optional()?;
-    Ok(found.is_some())
+/// What the index knows of words.
+struct Known<'c>(&'c Connection);
+
+impl Vocabulary for Known<'_> {
+    fn has_field(&self, name: &str) -> Result<bool, IndexError> {
+        let found = self
+            .0
+            .prepare_cached("SELECT 1 FROM texts WHERE texts MATCH ?1 LIMIT 1")?
+            .query_row([format!("{{fields}} : \"{name}:\"")], |_| Ok(()))
+            .optional()?;
+        Ok(found.is_some())
+    }
+    fn beginning_with(&self, beginning: &str, most: usize) -> Result<Vec<String>, IndexError> {
+        let mut statement =
+            self.0.prepare_cached("SELECT word FROM spellings WHERE word >= ?1 AND word < ?2 LIMIT ?3")?;
+        let end = format!("{beginning}{}", char::MAX);
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let words = statement.query_map((beginning, end, most), |row| row.get(0))?;
+        Ok(words.collect::<rusqlite::Result<_>>()?)
+    }
 }
 
 /// A page that may be shown.
@@ -126,7 +147,6 @@ struct Candidate {
     score: f64,
     status: Option<Value>,
     source_of_truth: bool,
-    forward: Forward,
 }
 
 fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) -> Result<Found, IndexError> {
@@ -138,45 +158,58 @@ fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) 
         let note = "no page has all of the words; these have some of them";
         question.note = Some(question.note.map_or_else(|| note.to_owned(), |why| format!("{why}; {note}")));
     }
-    let scale = Scale::of(connection, &question.words)?;
-    let mut weighed = Vec::with_capacity(found.ids.len());
-    for id in &found.ids {
-        let forward = forward(connection, *id)?;
-        let score = scale.score(&forward, found.anchors.get(id));
-        weighed.push((*id, score, forward));
-    }
+    let mut weighed = weighed(connection, &question, &found)?;
     // Only the best can still change places.
-    weighed.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    let rest = weighed.split_off(wanted.saturating_mul(3).max(60).min(weighed.len()));
-    let mut shown = Vec::with_capacity(weighed.len());
-    for (id, score, forward) in weighed {
-        shown.push(candidate(connection, query, (id, score), forward)?);
+    let best = wanted.saturating_mul(3).max(60).min(weighed.len());
+    let is_all = best == weighed.len();
+    if !is_all {
+        weighed.select_nth_unstable_by(best, better);
+        weighed.truncate(best);
+    }
+    weighed.sort_by(better);
+    let mut shown = Vec::with_capacity(best);
+    for (id, score) in weighed {
+        shown.push(candidate(connection, query, id, score)?);
     }
     shown.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
     let mut shown: Vec<Candidate> = shown.into_iter().skip(offset).take(query.limit.get()).collect();
     let missing = query.limit.get() - shown.len();
-    if missing > 0 && rest.is_empty() && found.is_cut {
+    if missing > 0 && is_all && found.is_cut {
         let skipped = offset.saturating_sub(found.ids.len());
         for id in candidates::beyond(connection, query, &question, &found.ids, (skipped, missing))? {
-            shown.push(candidate(connection, query, (id, 0.0), forward(connection, id)?)?);
+            shown.push(candidate(connection, query, id, 0.0)?);
         }
     }
     let hits = shown.into_iter().map(|candidate| hit(connection, &question, candidate)).collect::<Result<_, _>>()?;
     Ok(Found { hits, note: question.note, is_partial: found.has_some_only })
 }
 
-fn forward(connection: &Connection, id: i64) -> Result<Forward, IndexError> {
-    let mut statement = connection.prepare_cached("SELECT words FROM forwards WHERE page = ?1")?;
-    let read = statement.query_row([id], |row| Ok(Forward::decode(row.get_ref(0)?.as_blob()?)))?;
-    read.ok_or_else(|| IndexError::Damaged(format!("the words of page {id}")))
+/// The better one of two pages comes first, of equals the one that was there first.
+fn better(a: &(i64, f64), b: &(i64, f64)) -> std::cmp::Ordering {
+    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
 
-fn candidate(
-    connection: &Connection,
-    query: &SearchQuery,
-    (id, score): (i64, f64),
-    forward: Forward,
-) -> Result<Candidate, IndexError> {
+/// How well each of the pages fits.
+fn weighed(connection: &Connection, question: &Question, found: &Gathered) -> Result<Vec<(i64, f64)>, IndexError> {
+    let scale = Scale::of(connection, &question.words)?;
+    let mut scratch = Scratch::default();
+    let mut statement = connection.prepare_cached("SELECT words FROM forwards WHERE page = ?1")?;
+    let mut weighed = Vec::with_capacity(found.ids.len());
+    for id in &found.ids {
+        let score = statement.query_row([id], |row| {
+            let forward = Forward::decode(row.get_ref(0)?.as_blob()?);
+            Ok(forward.map(|forward| scale.score(forward, found.anchors.get(id), &mut scratch)))
+        })?;
+        weighed.push((*id, score.ok_or_else(|| damaged(*id))?));
+    }
+    Ok(weighed)
+}
+
+fn damaged(id: i64) -> IndexError {
+    IndexError::Damaged(format!("the words of page {id}"))
+}
+
+fn candidate(connection: &Connection, query: &SearchQuery, id: i64, score: f64) -> Result<Candidate, IndexError> {
     let mut statement = connection.prepare_cached("SELECT path, title, frontmatter FROM pages WHERE id = ?1")?;
     let (path, title, frontmatter): (String, String, String) = statement.query_row([id], |row| row.try_into())?;
     let frontmatter = pages::json(&frontmatter, &path)?;
@@ -187,16 +220,19 @@ fn candidate(
         score: score * trust::multiplier(query.trust, &frontmatter),
         status: frontmatter.get("status").cloned(),
         source_of_truth: trust::is_source_of_truth(&frontmatter),
-        forward,
     })
 }
 
 fn hit(connection: &Connection, question: &Question, candidate: Candidate) -> Result<Hit, IndexError> {
-    let Candidate { id, path, title, score, status, source_of_truth, forward } = candidate;
-    let mut statement = connection.prepare_cached("SELECT body, frontmatter FROM bodies WHERE page = ?1")?;
+    let Candidate { id, path, title, score, status, source_of_truth } = candidate;
+    let mut statement = connection.prepare_cached(
+        "SELECT bodies.body, bodies.frontmatter, forwards.words FROM bodies CROSS JOIN forwards ON forwards.page = bodies.page
+         WHERE bodies.page = ?1",
+    )?;
     let snippet = statement.query_row([id], |row| {
         let (body, frontmatter) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
-        Ok(snippet::of(body, frontmatter, &forward, &question.words))
+        let forward = Forward::decode(row.get_ref(2)?.as_blob()?);
+        Ok(forward.map(|forward| snippet::of(body, frontmatter, forward, &question.words)))
     })?;
-    Ok(Hit { path, title, snippet, score, status, source_of_truth })
+    Ok(Hit { path, title, snippet: snippet.ok_or_else(|| damaged(id))?, score, status, source_of_truth })
 }

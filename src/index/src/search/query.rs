@@ -8,11 +8,14 @@ mod tests;
 mod tokens;
 
 use crate::IndexError;
-use crate::words::{self, Dictionary, Words, Written, spans, term};
+use crate::words::{self, Dictionary, Number, Words, Written, folded, number, spans, term};
 use tokens::Token;
 
 /// Longest `q`, in bytes; far beyond any question, and short of what would keep SQLite busy.
 pub(crate) const MAX_QUERY_BYTES: usize = 4096;
+
+/// Most words that `pre*` is taken for one by one.
+const MOST_ENDINGS: usize = 100;
 
 /// Most words of a `q`, operators included.
 const MAX_WORDS: usize = 128;
@@ -75,6 +78,11 @@ impl Word {
         Some(Self { spellings, is_prefix })
     }
 
+    /// Its spellings as pages have them.
+    pub(super) fn numbers(&self) -> Vec<Vec<Number>> {
+        self.spellings.iter().map(|spelling| spelling.iter().map(|word| number(word)).collect()).collect()
+    }
+
     /// The word in the words of FTS5.
     pub(super) fn expression(&self) -> String {
         let star = if self.is_prefix { "*" } else { "" };
@@ -87,11 +95,16 @@ impl Word {
     }
 }
 
-/// Reads `q`; none when there is nothing to look for. `is_field` says whether any page has a field of that name.
-pub(super) fn read(
-    q: &str,
-    is_field: impl Fn(&str) -> Result<bool, IndexError>,
-) -> Result<Option<Question>, IndexError> {
+/// What the index knows of words.
+pub(super) trait Vocabulary {
+    /// Whether any page has a field of that name.
+    fn has_field(&self, name: &str) -> Result<bool, IndexError>;
+    /// The words that begin so, in lower case and without accents: `most` at most.
+    fn beginning_with(&self, beginning: &str, most: usize) -> Result<Vec<String>, IndexError>;
+}
+
+/// Reads `q`; none when there is nothing to look for.
+pub(super) fn read(q: &str, vocabulary: &impl Vocabulary) -> Result<Option<Question>, IndexError> {
     measured(q)?;
     if q.chars().all(|c| matches!(c, '*' | '?') || c.is_whitespace()) {
         return Ok(None);
@@ -100,11 +113,12 @@ pub(super) fn read(
     let mut tokens = Vec::new();
     for token in tokens::read(q) {
         tokens.push(match token {
-            Token::Field { field, value, written } if !is_field(&field)? => {
+            Token::Field { field, value, written } if !vocabulary.has_field(&field)? => {
                 unknown.push((field, written.clone()));
                 // As a phrase, because that is what stands before and behind the colon.
                 Token::Word(format!("{written}{}", if value.ends_with('*') { "*" } else { "" }))
             }
+            Token::Word(word) => completed(&word, vocabulary)?.map_or(Token::Word(word), Token::Read),
             token => token,
         });
     }
@@ -120,6 +134,25 @@ pub(super) fn read(
         question.note = Some(format!("no page has a field `{field}`: `{written}` was read as words"));
     }
     Ok((!question.expression.is_empty()).then_some(question))
+}
+
+/// `pre*` as all words it may stand for; none for other words, and when it stands for too many. FTS5 would put all places of all
+/// such words together before it names a page, and knows their stems only: `runn*` would not find `running`.
+fn completed(word: &str, vocabulary: &impl Vocabulary) -> Result<Option<Word>, IndexError> {
+    let Some(beginning) = word.strip_suffix('*') else { return Ok(None) };
+    let mut pieces = spans(beginning);
+    let (Some(only), None) = (pieces.next(), pieces.next()) else { return Ok(None) };
+    if only.written != Written::Word || only.range != (0..beginning.len()) {
+        return Ok(None);
+    }
+    let known = vocabulary.beginning_with(&folded(beginning), MOST_ENDINGS + 1)?;
+    if known.is_empty() || known.len() > MOST_ENDINGS {
+        return Ok(None);
+    }
+    let mut terms: Vec<String> = known.iter().map(|word| term(word)).collect();
+    terms.sort_unstable();
+    terms.dedup();
+    Ok(Some(Word { spellings: terms.into_iter().map(|term| vec![term]).collect(), is_prefix: false }))
 }
 
 /// Refuses what is too much to look for.

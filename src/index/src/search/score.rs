@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::anchors::Anchors;
 use super::query::Word;
 use crate::IndexError;
-use crate::words::{Forward, Section, number};
+use crate::words::{Forward, Number, Section};
 
 /// What one use of a word counts for, and how many words a part has when its length is neither praised nor blamed.
 const SECTIONS: [(Section, f64, f64); 5] = [
@@ -35,7 +35,7 @@ const WHOLE_ANCHOR: f64 = 0.4;
 const SIDE_BY_SIDE: f64 = 0.6;
 
 /// Pages that are counted to tell how rare a word is; beyond, the number is estimated.
-const COUNTED: i64 = 1_000;
+const COUNTED: i64 = 250;
 
 /// A question, ready to weigh pages.
 pub(super) struct Scale {
@@ -45,7 +45,7 @@ pub(super) struct Scale {
 }
 
 struct Weight {
-    spellings: Vec<Vec<u32>>,
+    spellings: Vec<Vec<Number>>,
     is_prefix: bool,
     rarity: f64,
 }
@@ -74,24 +74,23 @@ impl Scale {
         for word in words {
             let with = if words.len() > 1 { pages_with(connection, word)? } else { 0.0 };
             let rarity = (1.0 + (pages as f64 - with + 0.5).max(0.5) / (with + 0.5)).ln();
-            let numbers = |spelling: &Vec<String>| spelling.iter().map(|word| number(word)).collect();
-            let spellings = word.spellings.iter().map(numbers).collect();
-            weights.push(Weight { spellings, is_prefix: word.is_prefix, rarity });
+            weights.push(Weight { spellings: word.numbers(), is_prefix: word.is_prefix, rarity });
         }
         let total = weights.iter().map(|word| word.rarity).sum::<f64>().max(f64::MIN_POSITIVE);
         Ok(Self { words: weights, total })
     }
 
     /// How well a page fits; more is better.
-    pub(super) fn score(&self, page: &Forward, anchors: Option<&Anchors>) -> f64 {
+    pub(super) fn score(&self, page: Forward<'_>, anchors: Option<&Anchors>, scratch: &mut Scratch) -> f64 {
+        let Scratch { found, places } = scratch;
+        places.clear();
         let mut sum = 0.0;
         let mut in_title = 0.0;
         let mut of_title = 0;
-        let mut places = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
             let mut uses = anchors.map_or(0.0, |anchors| ANCHOR * f64::from(anchors.uses(at)).ln_1p());
             for (section, weight, length) in SECTIONS {
-                let found = places_of(page, section, &word.spellings);
+                find(page, section, &word.spellings, found);
                 if found.is_empty() {
                     continue;
                 }
@@ -101,7 +100,7 @@ impl Scale {
                 }
                 let long = page.words(section).len() as f64 / length;
                 uses += weight * found.len() as f64 / (1.0 - BY_LENGTH + BY_LENGTH * long);
-                if section == Section::Body {
+                if section == Section::Body && self.words.len() > 1 {
                     places.extend(found.iter().map(|place| (place.at, at)));
                 }
             }
@@ -117,7 +116,7 @@ impl Scale {
         let close = match self.words.len() {
             _ if is_called_so => 1.0,
             0 | 1 => 0.0,
-            _ => self.closeness(&mut places),
+            _ => self.closeness(places),
         };
         let whole = if is_called_so { whole.max(WHOLE_ANCHOR) } else { whole };
         sum * (1.0 + WHOLE_TITLE * whole) * (1.0 + SIDE_BY_SIDE * close)
@@ -129,16 +128,18 @@ impl Scale {
         places.sort_unstable();
         let all = self.words.len();
         let mut best = 0.0_f64;
-        for start in 0..places.len() {
-            let mut seen = vec![false; all];
+        for (start, (first, _)) in places.iter().enumerate() {
+            // A bit for each word: a question has 128 at most.
+            let mut seen = 0_u128;
             let mut weight = 0.0;
             let mut count = 0;
             // Twice as many words in between are as good as no company.
-            for (place, word) in places[start..].iter().take_while(|(place, _)| place - places[start].0 < all * 4) {
-                if !std::mem::replace(&mut seen[*word], true) {
+            for (place, word) in places[start..].iter().take_while(|(place, _)| place - first < all * 4) {
+                if seen & (1 << (word % 128)) == 0 {
+                    seen |= 1 << (word % 128);
                     weight += self.words[*word].rarity;
                     count += 1;
-                    let width = (place - places[start].0 + 1) as f64;
+                    let width = (place - first + 1) as f64;
                     if count > 1 {
                         best = best.max(weight / self.total * f64::from(count) / width.max(f64::from(count)));
                     }
@@ -147,6 +148,14 @@ impl Scale {
         }
         best
     }
+}
+
+/// What one page after the other is weighed with.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    found: Vec<Place>,
+    /// Places of the body, and which word of the question stands there.
+    places: Vec<(usize, usize)>,
 }
 
 /// One use of a word.
@@ -158,10 +167,10 @@ pub(super) struct Place {
     pub(super) words: usize,
 }
 
-/// Where a part of a page has a word, in any of its spellings.
-pub(super) fn places_of(page: &Forward, section: Section, spellings: &[Vec<u32>]) -> Vec<Place> {
+/// Where a part of a page has a word, in any of its spellings; `found` holds nothing else afterwards.
+pub(super) fn find(page: Forward<'_>, section: Section, spellings: &[Vec<Number>], found: &mut Vec<Place>) {
+    found.clear();
     let words = page.words(section);
-    let mut found = Vec::new();
     for spelling in spellings {
         let Some((first, rest)) = spelling.split_first() else { continue };
         for (at, word) in words.iter().enumerate() {
@@ -170,7 +179,7 @@ pub(super) fn places_of(page: &Forward, section: Section, spellings: &[Vec<u32>]
             }
         }
         if rest.is_empty() {
-            let others = page.extras(section).iter().filter(|extra| extra.number == *first);
+            let others = page.extras(section).filter(|extra| extra.number == *first);
             found.extend(others.map(|extra| Place { at: extra.place, words: 1 }));
         }
     }
@@ -178,5 +187,4 @@ pub(super) fn places_of(page: &Forward, section: Section, spellings: &[Vec<u32>]
         found.sort_unstable_by_key(|place| (place.at, place.words));
         found.dedup_by_key(|place| place.at);
     }
-    found
 }

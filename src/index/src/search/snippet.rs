@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::query::Word;
-use super::score::places_of;
-use crate::words::{Forward, Section, Span, number, spans};
+use super::score::find;
+use crate::words::{Forward, Section, Span, spans};
 
 /// About how many words a snippet shows.
 const WORDS: usize = 24;
@@ -27,7 +27,7 @@ struct Match {
 }
 
 /// The densest part of the body; of the frontmatter, when the words stand only there. On one line, as HTML, every match in `<mark>`.
-pub(super) fn of(body: &str, frontmatter: &str, page: &Forward, words: &[Word]) -> String {
+pub(super) fn of(body: &str, frontmatter: &str, page: Forward<'_>, words: &[Word]) -> String {
     let in_body = matches(body, page, Section::Body, words);
     if in_body.is_empty() {
         let in_frontmatter = matches(frontmatter, page, Section::Frontmatter, words);
@@ -38,13 +38,12 @@ pub(super) fn of(body: &str, frontmatter: &str, page: &Forward, words: &[Word]) 
     shown(body, &in_body)
 }
 
-fn matches(text: &str, page: &Forward, section: Section, words: &[Word]) -> Vec<Match> {
+fn matches(text: &str, page: Forward<'_>, section: Section, words: &[Word]) -> Vec<Match> {
     let mut found = Vec::new();
+    let mut places = Vec::new();
     for (number_of_word, word) in words.iter().enumerate() {
-        let spellings: Vec<Vec<u32>> =
-            word.spellings.iter().map(|spelling| spelling.iter().map(|word| number(word)).collect()).collect();
-        let places = places_of(page, section, &spellings);
-        found.extend(places.into_iter().map(|place| Match { at: place.at, words: place.words, word: number_of_word }));
+        find(page, section, &word.numbers(), &mut places);
+        found.extend(places.iter().map(|place| Match { at: place.at, words: place.words, word: number_of_word }));
         if word.is_prefix {
             found.extend(going_on(text, word).map(|(at, words)| Match { at, words, word: number_of_word }));
         }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 use strsim::normalized_damerau_levenshtein;
 
 use super::query;
+use crate::words::{folded, term};
 use crate::{Index, IndexError};
 
 /// The least similarity when the caller names none: one slip in four letters is 0.75, two in six 0.67.
@@ -13,6 +14,10 @@ const DEFAULT_THRESHOLD: f64 = 0.7;
 
 /// How many words are offered for one word.
 const OFFERED: usize = 3;
+
+/// The most alike words whose pages are counted, and how far.
+const COUNTED: usize = 30;
+const MOST_PAGES: usize = 1_000;
 
 /// Words of a question that are looked at.
 const MAX_WORDS: usize = 16;
@@ -26,7 +31,7 @@ pub struct Suggestion {
     pub instead: String,
     /// How much alike they are, 0 to 1: 1 less the slips (a letter added, lost, changed, or two swapped) per letter.
     pub similarity: f64,
-    /// How many pages have it.
+    /// How many pages have it, in any form; counted up to 1,000.
     pub pages: usize,
 }
 
@@ -59,38 +64,54 @@ impl Index {
     }
 }
 
+/// Whether pages have a word, and spell it so.
 fn is_known(connection: &Connection, word: &str) -> rusqlite::Result<bool> {
-    let found = connection
-        .prepare_cached("SELECT 1 FROM spellings WHERE spellings MATCH ?1 LIMIT 1")?
-        .query_row([format!("\"{word}\"")], |_| Ok(()))
-        .optional()?;
-    Ok(found.is_some())
+    let mut spelled = connection.prepare_cached("SELECT 1 FROM spellings WHERE word = ?1")?;
+    Ok(spelled.exists([folded(word)])? && pages_with(connection, word, 1)? > 0)
 }
 
-/// One pass over the vocabulary for all the words.
+/// How many pages have a word, in any form; more than `most` are not counted.
+fn pages_with(connection: &Connection, word: &str, most: usize) -> rusqlite::Result<usize> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM texts WHERE texts MATCH ?1 LIMIT ?2)";
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let expression = format!("\"{}\"", term(word));
+    let pages: i64 = connection.prepare_cached(sql)?.query_row((expression, most), |row| row.get(0))?;
+    Ok(usize::try_from(pages).unwrap_or_default())
+}
+
+/// One pass over the known words for all the words.
 fn nearest(connection: &Connection, unknown: &[String], threshold: f64) -> Result<Vec<Suggestion>, IndexError> {
     if unknown.is_empty() {
         return Ok(Vec::new());
     }
-    let mut found: Vec<Vec<Suggestion>> = vec![Vec::new(); unknown.len()];
-    let mut statement = connection.prepare_cached("SELECT term, doc FROM vocabulary")?;
+    let mut found: Vec<Vec<(f64, String)>> = vec![Vec::new(); unknown.len()];
+    let mut statement = connection.prepare_cached("SELECT word FROM spellings")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let term = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        let known = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
         for (word, offers) in unknown.iter().zip(&mut found) {
-            if let Some(similarity) = similarity(word, term, threshold) {
-                let pages = usize::try_from(row.get::<_, i64>(1)?).unwrap_or_default();
-                offers.push(Suggestion { word: word.clone(), instead: term.to_owned(), similarity, pages });
+            if let Some(similarity) = similarity(word, known, threshold) {
+                offers.push((similarity, known.to_owned()));
             }
         }
     }
-    for offers in &mut found {
+    let mut all = Vec::new();
+    for (word, mut alike) in unknown.iter().zip(found) {
+        alike.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        let mut offers = Vec::new();
+        for (similarity, instead) in alike.into_iter().take(COUNTED) {
+            // A word may have left its last page since it was noted.
+            match pages_with(connection, &instead, MOST_PAGES)? {
+                0 => {}
+                pages => offers.push(Suggestion { word: word.clone(), instead, similarity, pages }),
+            }
+        }
         offers.sort_by(|a, b| {
             b.similarity.total_cmp(&a.similarity).then(b.pages.cmp(&a.pages)).then_with(|| a.instead.cmp(&b.instead))
         });
-        offers.truncate(OFFERED);
+        all.extend(offers.into_iter().take(OFFERED));
     }
-    Ok(found.into_iter().flatten().collect())
+    Ok(all)
 }
 
 /// How alike two words are, when it is enough; words of very different length are not even compared.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// How much `status`, `source-of-truth` and `confidence` of the frontmatter move a page up or down. No page is left out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Trust {
     /// Not at all.
     Off,

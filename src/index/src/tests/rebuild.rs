@@ -174,3 +174,26 @@ proptest! {
         prop_assert_eq!(grown, rebuilt);
     }
 }
+
+#[test]
+fn a_tree_taken_in_by_two_threads_is_that_of_one_page_after_the_other() {
+    let texts: Vec<(String, String)> = (0..50)
+        .map(|n| (format!("{}/{n}.md", n % 7), format!("# Page {n}\n\nsee [[{}]] in words_{n}\n", n / 2)))
+        .collect();
+    let pages: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let (one, many) = (Space::new(), Space::new());
+    pages.iter().for_each(|page| one.put(&[*page]));
+    let batches = pages.chunks(9).map(|batch| handed(batch).collect::<Result<Vec<_>, _>>());
+    many.index.ingest_all(batches, Seq(50)).unwrap();
+    assert_eq!(many.index.fingerprint().unwrap(), one.index.fingerprint().unwrap());
+    assert_eq!(many.index.cursor().unwrap(), Seq(50));
+}
+
+#[test]
+fn what_was_taken_in_before_a_tree_could_not_be_read_stays() {
+    let space = Space::new();
+    let batches = [Ok(vec![page("a.md", "word")]), Err(std::io::Error::other("gone")), Ok(vec![page("b.md", "word")])];
+    let error = space.index.ingest_all(batches.into_iter(), Seq(3)).unwrap_err();
+    assert!(matches!(error, IndexError::Source(_)), "{error}");
+    assert_eq!(space.found("word"), ["a.md"]);
+}

@@ -1,7 +1,7 @@
 //! The words of one page in the order in which they stand there, as numbers: what scores and snippets are made from without
 //! reading the text again.
 
-use super::Words;
+use super::{Number, Words};
 
 /// Most words of one part of a page that count for its score; all of them are found.
 const MOST_WORDS: usize = 65_536;
@@ -25,67 +25,64 @@ pub(crate) enum Section {
 /// How many sections there are.
 pub(crate) const SECTIONS: usize = 5;
 
-/// Another way to write a place of the body or of the frontmatter.
+/// Another way to write a place of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extra {
     /// The word.
-    pub(crate) number: u32,
+    pub(crate) number: Number,
     /// The place in the stream of its section that is written so.
     pub(crate) place: usize,
 }
 
-/// The words of a page, read back from its row.
-#[derive(Debug, Default)]
-pub(crate) struct Forward {
-    sections: [Vec<u32>; SECTIONS],
-    extras: [Vec<Extra>; SECTIONS],
+/// The words of a page as its row has them. A question looks at hundreds of rows: none of them is copied.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Forward<'r> {
+    sections: [&'r [Number]; SECTIONS],
+    extras: [&'r [[Number; 2]]; SECTIONS],
 }
 
-impl Forward {
+impl<'r> Forward<'r> {
     /// The words of a section, in order.
-    pub(crate) fn words(&self, section: Section) -> &[u32] {
-        &self.sections[section as usize]
+    pub(crate) fn words(&self, section: Section) -> &'r [Number] {
+        self.sections[section as usize]
     }
     /// The extras of a section.
-    pub(crate) fn extras(&self, section: Section) -> &[Extra] {
-        &self.extras[section as usize]
-    }
-
-    /// The row of a page: for each section the number of words and of extras, then the words, then the extras.
-    pub(crate) fn encode(sections: [&Words; SECTIONS]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut push = |number: u32| bytes.extend_from_slice(&number.to_le_bytes());
-        let short = |length: usize| u32::try_from(length.min(MOST_WORDS)).unwrap_or(0);
-        for words in sections {
-            push(short(words.stream.len()));
-            push(short(words.extras.len()));
-        }
-        for words in sections {
-            words.stream.iter().take(MOST_WORDS).for_each(|word| push(word.number));
-            for (word, place) in words.extras.iter().take(MOST_WORDS) {
-                push(word.number);
-                push(u32::try_from(*place).unwrap_or(u32::MAX));
-            }
-        }
-        bytes
+    pub(crate) fn extras(&self, section: Section) -> impl Iterator<Item = Extra> + 'r {
+        let extras = self.extras[section as usize];
+        extras.iter().map(|[number, place]| Extra { number: *number, place: u32::from_le_bytes(*place) as usize })
     }
 
     /// Reads a row; none when it is none of ours.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut numbers = bytes.chunks_exact(4).map(|four| u32::from_le_bytes([four[0], four[1], four[2], four[3]]));
-        let mut lengths = [(0, 0); SECTIONS];
-        for length in &mut lengths {
-            *length = (numbers.next()? as usize, numbers.next()? as usize);
-        }
+    pub(crate) fn decode(row: &'r [u8]) -> Option<Self> {
+        let (numbers, []) = row.as_chunks::<4>() else { return None };
+        let (lengths, mut rest) = numbers.split_at_checked(2 * SECTIONS)?;
         let mut forward = Self::default();
-        for (section, (words, extras)) in lengths.into_iter().enumerate() {
-            forward.sections[section] = numbers.by_ref().take(words).collect();
-            let mut read = Vec::with_capacity(extras);
-            for _ in 0..extras {
-                read.push(Extra { number: numbers.next()?, place: numbers.next()? as usize });
-            }
-            forward.extras[section] = read;
+        for (section, [words, extras]) in lengths.as_chunks::<2>().0.iter().enumerate() {
+            let (stream, others) = rest.split_at_checked(u32::from_le_bytes(*words) as usize)?;
+            let (others, after) = others.split_at_checked(2 * u32::from_le_bytes(*extras) as usize)?;
+            forward.sections[section] = stream;
+            forward.extras[section] = others.as_chunks::<2>().0;
+            rest = after;
         }
-        (numbers.next().is_none() && forward.sections[4].len() == lengths[4].0).then_some(forward)
+        rest.is_empty().then_some(forward)
     }
+}
+
+/// The row of a page: for each section the number of words and of extras, then the words, then the extras.
+pub(crate) fn encode(sections: [&Words; SECTIONS]) -> Vec<u8> {
+    let short = |length: usize| u32::try_from(length.min(MOST_WORDS)).unwrap_or(0);
+    let length: usize = sections.iter().map(|words| 2 + words.stream.len() + 2 * words.extras.len()).sum();
+    let mut row = Vec::with_capacity(4 * length);
+    for words in sections {
+        row.extend(short(words.stream.len()).to_le_bytes());
+        row.extend(short(words.extras.len()).to_le_bytes());
+    }
+    for words in sections {
+        words.stream.iter().take(MOST_WORDS).for_each(|word| row.extend(word.number));
+        for (word, place) in words.extras.iter().take(MOST_WORDS) {
+            row.extend(word.number);
+            row.extend(u32::try_from(*place).unwrap_or(u32::MAX).to_le_bytes());
+        }
+    }
+    row
 }

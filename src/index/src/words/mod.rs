@@ -22,7 +22,7 @@ use std::rc::Rc;
 pub(crate) use fold::{folded, parts, term};
 #[cfg(test)]
 pub(crate) use forward::Extra;
-pub(crate) use forward::{Forward, Section};
+pub(crate) use forward::{Forward, Section, encode};
 pub(crate) use spans::{Span, Written, spans};
 
 /// Most parts of a compound that are also found as one word.
@@ -30,15 +30,20 @@ const MOST_PARTS: usize = 6;
 
 /// The number a word is known by where its letters would take too much room: equal words have equal numbers, and unequal ones as
 /// good as always unequal numbers.
-pub(crate) fn number(term: &str) -> u32 {
-    crc32fast::hash(term.as_bytes())
+pub(crate) fn number(term: &str) -> Number {
+    crc32fast::hash(term.as_bytes()).to_le_bytes()
 }
+
+/// See [`number`]; the bytes as they stand in a row.
+pub(crate) type Number = [u8; 4];
 
 /// The words that were read already: a text says most of its words often, and finding the stem of one takes longer than finding it.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     words: HashMap<String, Rc<Known>>,
     others: HashMap<String, Rc<Known>>,
+    /// Words that were read for the first time, as they are spelled.
+    new: Vec<String>,
 }
 
 /// Most words that are kept.
@@ -48,7 +53,7 @@ const MOST_KNOWN: usize = 50_000;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) term: String,
-    pub(crate) number: u32,
+    pub(crate) number: Number,
     parts: Vec<Rc<Known>>,
 }
 
@@ -70,6 +75,7 @@ impl Dictionary {
         }
         let known = match kind {
             Written::Word => {
+                self.new.push(folded(written));
                 let parts = fold::parts(written).into_iter().map(|part| Known::new(term(part), Vec::new()));
                 Known::new(term(written), parts.collect())
             }
@@ -80,6 +86,11 @@ impl Dictionary {
         }
         known_ones.insert(written.to_owned(), Rc::clone(&known));
         known
+    }
+
+    /// The words that were read for the first time since this was last asked, in lower case and without accents; some of them twice.
+    pub(crate) fn take_new(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.new)
     }
 }
 
@@ -111,7 +122,7 @@ impl Words {
             if span.written == Written::Word && joined.goes_on(text, &span) {
                 joined.add(&span);
             } else {
-                joined.end(text, self);
+                joined.end(text, self, dictionary);
                 joined = Compound::default();
                 if span.written == Written::Word {
                     joined = Compound { parts: 1, place, start: span.range.start, end: span.range.end };
@@ -120,7 +131,7 @@ impl Words {
             self.extras.extend(known.parts.iter().map(|part| (Rc::clone(part), place)));
             self.stream.push(known);
         }
-        joined.end(text, self);
+        joined.end(text, self, dictionary);
     }
 
     /// The terms of the stream, in order.
@@ -150,11 +161,11 @@ impl Compound {
         self.parts += 1;
         self.end = span.range.end;
     }
-    fn end(&self, text: &str, words: &mut Words) {
+    fn end(&self, text: &str, words: &mut Words, dictionary: &mut Dictionary) {
         if (2..=MOST_PARTS).contains(&self.parts) {
             let is_sign = |sign: char| matches!(sign, '_' | '-' | '\u{2010}' | '\u{2011}');
-            let joined = term(&text[self.start..self.end].replace(is_sign, ""));
-            words.extras.push((Known::new(joined, Vec::new()), self.place));
+            let joined = text[self.start..self.end].replace(is_sign, "");
+            words.extras.push((dictionary.read(&joined, Written::Word), self.place));
         }
     }
 }

@@ -60,11 +60,12 @@ fn the_words_of_a_page_come_back_from_their_row() {
     let read = |text| Words::of(text, &mut Dictionary::default());
     let (title, body) = (read("A title"), read("some snake_case text"));
     let none = Words::default();
-    let row = Forward::encode([&title, &none, &none, &body, &none]);
+    let row = encode([&title, &none, &none, &body, &none]);
     let forward = Forward::decode(&row).unwrap();
     assert_eq!(forward.words(Section::Title), [number("a"), number("titl")]);
     assert_eq!(forward.words(Section::Body).len(), 4);
-    assert_eq!(forward.extras(Section::Body), [Extra { number: number("snakecas"), place: 1 }]);
+    let extras: Vec<Extra> = forward.extras(Section::Body).collect();
+    assert_eq!(extras, [Extra { number: number("snakecas"), place: 1 }]);
     assert!(Forward::decode(&row[..row.len() - 4]).is_none() && Forward::decode(b"no").is_none());
 }
 

@@ -18,6 +18,9 @@ use crate::kernel::Space;
 /// Changes in one transaction (gaps.md 8, index batch).
 const BATCH: usize = 100;
 
+/// Pages of a whole tree that are taken in at once: a writer's page waits for as many at most, some tens of milliseconds.
+const MANY: usize = 500;
+
 /// Changes that come closer together than this share a transaction: one of many costs little more than one of one, and a writer who
 /// waits for the disk has the processor meanwhile. A search waits for as long at most.
 const PACE: Duration = Duration::from_millis(10);
@@ -50,11 +53,10 @@ impl Indexer {
             gone.remove(path);
         }
         let pages: Vec<TreePath> = pages.into_iter().chain(gone).collect();
-        for batch in pages.chunks(BATCH) {
-            if stop.is_requested() {
-                return Ok(());
-            }
-            index.ingest(&entries(vfs, batch)?, kept)?;
+        let batches = pages.chunks(MANY).take_while(|_| !stop.is_requested()).map(|batch| entries(vfs, batch));
+        index.ingest_all(batches, kept)?;
+        if stop.is_requested() {
+            return Ok(());
         }
         index.ingest(&[], start)?;
         self.space.indexed.reach(start.0);

@@ -111,6 +111,7 @@ impl<'t> Parser<'t> {
                 let is_prefix = word.ends_with('*') && word.len() > 1;
                 Ok(self.add(Word::read(word, is_prefix)))
             }
+            Token::Read(word) => Ok(self.add(Some(word.clone()))),
             Token::Phrase(phrase) => {
                 self.is_plain = false;
                 Ok(self.add(Word::read(phrase, phrase.ends_with('*'))))

@@ -1,5 +1,6 @@
 //! A question taken apart: words, phrases, signs.
 
+use super::Word;
 use crate::field_words;
 
 /// One piece of a question.
@@ -19,6 +20,8 @@ pub(super) enum Token {
     Near,
     /// A word, possibly with `*` behind it.
     Word(String),
+    /// A word, understood already.
+    Read(Word),
     /// What stands between quotes.
     Phrase(String),
     /// `title:` and its like: the next piece is sought in that part of the page.

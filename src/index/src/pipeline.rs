@@ -1,0 +1,70 @@
+//! Many files read in: what they say is found out while what was found out before is written.
+//!
+//! Reading a page takes about as long as writing its rows, and SQLite has one writer: two threads are twice as fast, more would wait.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use crate::words::Dictionary;
+use crate::writer::Batch;
+use crate::{Entry, IndexError};
+
+/// Writes what batches of files say, one batch after the other and in their order. Two of them are in memory at once: one is read, one
+/// is written. `progress` is told the number of files that were written so far.
+///
+/// # Errors
+/// [`IndexError::Source`] when `batches` yields an error, and those of `write`; what was written before stays written.
+pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
+    batches: impl Iterator<Item = Result<Vec<Entry>, E>>,
+    mut write: impl FnMut(&Batch) -> Result<(), IndexError> + Send,
+    mut progress: impl FnMut(usize),
+) -> Result<(), IndexError> {
+    let done = AtomicUsize::new(0);
+    let mut told = 0;
+    let mut tell = |done: &AtomicUsize| {
+        let so_far = done.load(Ordering::Relaxed);
+        if so_far > told {
+            progress(so_far);
+            told = so_far;
+        }
+    };
+    thread::scope(|scope| {
+        let (hand_over, handed) = sync_channel::<Batch>(0);
+        let done = &done;
+        let writing = scope.spawn(move || {
+            handed.into_iter().try_for_each(|batch| {
+                write(&batch)?;
+                done.fetch_add(batch.steps.len(), Ordering::Relaxed);
+                Ok(())
+            })
+        });
+        let reading = read(batches, |batch| {
+            // Nobody takes it: the writer met an error, which is told below.
+            let is_taken = hand_over.send(batch).is_ok();
+            tell(done);
+            is_taken
+        });
+        drop(hand_over);
+        let written = writing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        written.and(reading)
+    })?;
+    tell(&done);
+    Ok(())
+}
+
+/// Finds out what the files say, until somebody does not want to know.
+fn read<E: Into<Box<dyn Error + Send + Sync>>>(
+    batches: impl Iterator<Item = Result<Vec<Entry>, E>>,
+    mut hand_over: impl FnMut(Batch) -> bool,
+) -> Result<(), IndexError> {
+    let mut dictionary = Dictionary::default();
+    for batch in batches {
+        let batch = batch.map_err(|error| IndexError::Source(error.into()))?;
+        if !hand_over(Batch::read(&batch, &mut dictionary)?) {
+            break;
+        }
+    }
+    Ok(())
+}
