@@ -134,12 +134,10 @@ impl Vfs {
             },
         };
         let mut plan = Plan::new(&self.core, &self.gates, caller, is_exclusive);
-        for change in set.changes {
-            if let Err(fault) = plan.add(change) {
-                plan.give_back();
-                return Err(fault);
-            } // 3, 4
-        }
+        if let Err(fault) = plan.add_all(set.changes) {
+            plan.give_back();
+            return Err(fault);
+        } // 3, 4
         plan.without_noise();
         self.core.fail.pass(FailPoint::AcceptPlanned);
         let Plan { effects, directs, spent, moves, departures, files, .. } = plan;

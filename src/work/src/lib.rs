@@ -1,4 +1,5 @@
-//! Where work runs: bounded lanes from async doors into blocking code, and supervised background tasks.
+//! Where work runs: bounded lanes from async doors into blocking code, supervised background tasks, and work on many things that is
+//! divided among the processors.
 //!
 //! One rule: no work is unbounded or unwatched. A request takes a place in a lane or is told to come back; a task has a name,
 //! never overlaps itself, backs off when it fails, and is joined when the program stops.
@@ -8,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod lanes;
+mod parallel;
 mod signal;
 mod supervisor;
 #[cfg(test)]
@@ -15,6 +17,7 @@ mod tests;
 mod watermark;
 
 pub use lanes::{Lane, LaneError, Lanes};
+pub use parallel::each;
 pub use signal::{Signal, Stop};
 pub use supervisor::{Backoff, Failure, Next, State, Status, Supervisor, Task};
 pub use watermark::Watermark;
