@@ -134,10 +134,12 @@ impl Vfs {
             },
         };
         let mut plan = Plan::new(&self.core, &self.gates, caller, is_exclusive);
-        if let Err(fault) = plan.add_all(set.changes) {
-            plan.give_back();
-            return Err(fault);
-        } // 3, 4
+        for change in set.changes {
+            if let Err(fault) = plan.add(change) {
+                plan.give_back();
+                return Err(fault);
+            } // 3, 4
+        }
         plan.without_noise();
         self.core.fail.pass(FailPoint::AcceptPlanned);
         let Plan { effects, directs, spent, moves, departures, files, .. } = plan;

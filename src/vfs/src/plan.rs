@@ -2,13 +2,11 @@
 //!
 //! One rule: a plan writes nothing. Every condition and every gate is passed here, so that a set is refused whole.
 
-mod judge;
-
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use bytes::Bytes;
-use svcfs_base::{Caller, Change, ETag, Expect, Fault, FileKind, Kind, Settled, TreePath};
+use svcfs_base::{Caller, Change, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, Settled, TreePath};
 use svcfs_store::StatKind;
 
 use crate::core::{Core, Departure, Present};
@@ -16,7 +14,6 @@ use crate::gate::{Gate, Proposal};
 use crate::overlay::{Leaf, Pending};
 use crate::place::Place;
 use crate::queue::{After, Before, Effect};
-use judge::Judged;
 
 /// Something done to the tree directly, because history does not hear of it.
 pub(crate) enum Direct {
@@ -69,22 +66,29 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Adds a change; `judged` when it is a file that is put, and was judged already.
-    fn add(&mut self, change: Change, judged: Option<Result<Judged, Fault>>) -> Result<(), Fault> {
+    pub(crate) fn add(&mut self, change: Change) -> Result<(), Fault> {
         self.check_beside_rename(&change)?;
         match change {
             Change::Put { path, content, expect, kind, disk } => {
                 self.check_above(&path)?;
                 self.check_below(&path)?;
-                let judged = judged.unwrap_or_else(|| self.judge(&path, &content, &expect, kind));
-                let Judged { is_pending, before, leaf } = judged?;
+                let is_pending = self.is_pending(&path);
+                let present = self.present(&path)?;
+                let before = leaf_of(&path, present)?;
+                check(&path, before.as_ref().map(|(leaf, _)| leaf.etag), &expect)?;
+                let kept = before.as_ref().map(|(leaf, _)| leaf.kind).filter(|kind| *kind != FileKind::Symlink);
+                let kind = kind.or(kept).unwrap_or(FileKind::Regular);
+                if content.len() > MAX_FILE_BYTES {
+                    return Err(Fault::too_large("file", MAX_FILE_BYTES));
+                }
+                let content = self.gated(&path, content, kind, before.as_ref())?;
                 if let Some((brought, _)) = &before
                     && let Some(at) = self.at.get(&path).filter(|_| self.is_brought(&path))
                 {
                     // It is written over what the rename of its directory brings.
                     self.effects[*at].premise = Some(Expect::OneOf(vec![brought.etag]));
                 }
-                self.put(path, Leaf { disk, ..leaf }, before, is_pending.then_some(expect))
+                self.put(path, Leaf { disk, ..Leaf::new(content, kind) }, before, is_pending.then_some(expect))
             }
             Change::Remove { path, expect } => {
                 let is_pending = self.is_pending(&path);

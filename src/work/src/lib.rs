@@ -1,5 +1,4 @@
-//! Where work runs: bounded lanes from async doors into blocking code, supervised background tasks, and work on many things that is
-//! divided among the processors.
+//! Where work runs: bounded lanes from async doors into blocking code, and supervised background tasks.
 //!
 //! One rule: no work is unbounded or unwatched. A request takes a place in a lane or is told to come back; a task has a name,
 //! never overlaps itself, backs off when it fails, and is joined when the program stops.
@@ -9,7 +8,6 @@
 #![warn(missing_docs)]
 
 mod lanes;
-mod parallel;
 mod signal;
 mod supervisor;
 #[cfg(test)]
@@ -17,7 +15,6 @@ mod tests;
 mod watermark;
 
 pub use lanes::{Lane, LaneError, Lanes};
-pub use parallel::each;
 pub use signal::{Signal, Stop};
 pub use supervisor::{Backoff, Failure, Next, State, Status, Supervisor, Task};
 pub use watermark::Watermark;

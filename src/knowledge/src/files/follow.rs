@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_index::{Following, Index};
 use svcfs_text::Link;
-use svcfs_text::links::{Key, KeyKind, Known, LinkKind, Moves, Place, candidates, choose, keys_of, retarget_links};
+use svcfs_text::links::{Key, KeyKind, Known, LinkKind, Moves, Place, candidates, choose, keys_of, retarget};
 use svcfs_vfs::EntryKind;
 
 use crate::kernel::Cx;
@@ -139,13 +139,13 @@ impl<'a, 'f, 'c> View<'a, 'f, 'c> {
         Self { cx, moved, links: RefCell::new(links), before: page, after, fault: RefCell::new(None) }
     }
 
-    /// The page's text, which has these links, with its links led to the new places, and how many were changed; none when none had to be.
+    /// The page's text with its links led to the new places, and how many were changed; none when none had to be.
     ///
     /// # Errors
     /// Those of the index and of the tree.
-    pub(super) fn rewritten(&self, text: &str, links: &[Link]) -> Result<Option<(String, usize)>, Fault> {
+    pub(super) fn rewritten(&self, text: &str) -> Result<Option<(String, usize)>, Fault> {
         let place = Place { before: self.before.as_str(), after: self.after.as_str() };
-        let outcome = retarget_links(text, links, place, self);
+        let outcome = retarget(text, place, self);
         self.fault.take().map_or(Ok(outcome), Err)
     }
 

@@ -4,19 +4,15 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Change, ChangeSet, Door, ETag, Expect, Fault, Kind, TreePath};
+use svcfs_base::{Change, ChangeSet, ETag, Expect, Fault, Kind, TreePath};
 use svcfs_index::Following;
-use svcfs_text::{Link, links};
-use svcfs_vfs::{EntryKind, Vfs};
+use svcfs_vfs::EntryKind;
 
 use super::follow::{Moved, View};
 use crate::kernel::Cx;
 
 /// How often a rename is worked out anew because somebody wrote one of the linking pages meanwhile.
 const ATTEMPTS: usize = 8;
-
-/// Linking pages read at once.
-const SLICE: usize = 256;
 
 /// How long a rename waits for the index to know every link. One that is asked for right behind another, of a page that ten thousand
 /// link to, waits some seconds.
@@ -170,34 +166,34 @@ impl Rewriting {
             // What is there gives way.
             pages.remove(to);
             let mut rewriting = Self::default();
-            let pages: Vec<TreePath> = pages.into_iter().collect();
-            let mut slices = pages.chunks(SLICE);
-            let outcome = slices.try_for_each(|slice| rewriting.add(cx, &moved, links, slice));
-            Ok(outcome.map(|()| rewriting))
+            Ok(pages.iter().try_for_each(|page| rewriting.add(cx, &moved, links, page)).map(|()| rewriting))
         })?
     }
 
-    /// Reads pages on several processors, and rewrites one after the other: what was looked up for one is known for the next.
-    fn add(
-        &mut self,
-        cx: &Cx<'_>,
-        moved: &Moved<'_>,
-        links: &mut Following<'_>,
-        slice: &[TreePath],
-    ) -> Result<(), Fault> {
-        let (vfs, door) = (&*cx.space.vfs, cx.caller.door);
-        for (page, read) in slice.iter().zip(svcfs_work::each(slice, |page| Linking::read(vfs, door, page))) {
-            let Some(Linking { etag, text, links: written }) = read? else { continue };
-            let view = View::new(cx, moved, links, page);
-            if let Some((new, count)) = view.rewritten(&text, &written)? {
-                if !cx.caller.reach.covers(page) {
-                    // Which page links here is none of the caller's business.
-                    let told = "path outside key scope: pages that this key does not reach link here; `update_links` false leaves them";
-                    return Err(Fault::new(Kind::Forbidden, told));
-                }
-                self.updated_links += count;
-                self.pages.push((view.into_place(), etag, new));
+    fn add(&mut self, cx: &Cx<'_>, moved: &Moved<'_>, links: &mut Following<'_>, page: &TreePath) -> Result<(), Fault> {
+        let (vfs, door) = (&cx.space.vfs, cx.caller.door);
+        let file = match vfs.stat(door, page).and_then(|there| match there.kind {
+            EntryKind::File => vfs.read(door, page).map(Some),
+            EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
+        }) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(()),
+            // Removed since the index read it: it links to nothing any more.
+            Err(fault) if fault.kind() == Kind::NotFound => return Ok(()),
+            Err(fault) => return Err(fault),
+        };
+        let Ok(old) = std::str::from_utf8(&file.content) else {
+            return Ok(());
+        };
+        let view = View::new(cx, moved, links, page);
+        if let Some((new, count)) = view.rewritten(old)? {
+            if !cx.caller.reach.covers(page) {
+                // Which page links here is none of the caller's business.
+                let told = "path outside key scope: pages that this key does not reach link here; `update_links` false leaves them";
+                return Err(Fault::new(Kind::Forbidden, told));
             }
+            self.updated_links += count;
+            self.pages.push((view.into_place(), file.etag, new));
         }
         Ok(())
     }
@@ -211,31 +207,6 @@ impl Rewriting {
             changes.push(Change::put(path, text).expecting(Expect::OneOf(vec![etag])));
         }
         ChangeSet { message, ..ChangeSet::new(changes) }
-    }
-}
-
-/// A page as it stands, with its links.
-struct Linking {
-    etag: ETag,
-    text: String,
-    links: Vec<Link>,
-}
-
-impl Linking {
-    /// Reads a page; none when it is not there any more, or is no text.
-    fn read(vfs: &Vfs, door: Door, page: &TreePath) -> Result<Option<Self>, Fault> {
-        let file = match vfs.stat(door, page).and_then(|there| match there.kind {
-            EntryKind::File => vfs.read(door, page).map(Some),
-            EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
-        }) {
-            Ok(Some(file)) => file,
-            Ok(None) => return Ok(None),
-            // Removed since the index read it: it links to nothing any more.
-            Err(fault) if fault.kind() == Kind::NotFound => return Ok(None),
-            Err(fault) => return Err(fault),
-        };
-        let text = String::from_utf8(file.content.into()).ok();
-        Ok(text.map(|text| Self { etag: file.etag, links: links::links(&text), text }))
     }
 }
 

@@ -17,7 +17,7 @@ use std::ops::Range;
 pub use expand::{expand, permalink};
 pub use keys::{Key, KeyKind, candidates, keys_of};
 pub use resolve::{Known, Resolver, choose};
-pub use retarget::{Moves, Place, retarget, retarget_links, rewrite};
+pub use retarget::{Moves, Place, retarget, rewrite};
 
 use crate::frontmatter::{Split, split};
 use crate::lines::Lines;

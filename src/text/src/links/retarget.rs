@@ -46,12 +46,7 @@ pub fn rewrite(text: &str, mut choose: impl FnMut(&Link) -> Option<String>) -> O
 /// needed. A full path stays a full path, a relative one relative; `.md` is kept where it was written and nowhere else.
 /// Gives the new text and the number of links rewritten; `None` when none was.
 pub fn retarget(text: &str, page: Place<'_>, moves: &impl Moves) -> Option<(String, usize)> {
-    retarget_links(text, &links(text), page, moves)
-}
-
-/// As [`retarget`], of a page whose links were read already.
-pub fn retarget_links(text: &str, links: &[Link], page: Place<'_>, moves: &impl Moves) -> Option<(String, usize)> {
-    replace(text, links, |link| {
+    replace(text, &links(text), |link| {
         let old = moves.led_to(link)?;
         let moved = moves.moved(&old);
         if moved.is_none() && page.before == page.after {
