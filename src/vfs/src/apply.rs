@@ -81,7 +81,16 @@ impl Vfs {
                 Change::Move { to, .. } => Some(to),
                 Change::Put { .. } | Change::Remove { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => None,
             };
+            let takes_away = match change {
+                Change::Move { .. } | Change::Remove { .. } | Change::RemoveDir { .. } => true,
+                Change::Put { .. } | Change::MakeDir { .. } => false,
+            };
             for path in std::iter::once(change.path()).chain(other) {
+                if takes_away && self.core.places.is_fixed(caller.door, path) {
+                    let told =
+                        format_args!("path denied: `{path}` holds what belongs to the server, and stays where it is");
+                    return Err(Fault::invalid("path", told));
+                }
                 if path.is_root() {
                     return Err(Fault::invalid(
                         "path",

@@ -70,6 +70,12 @@ impl Places {
         }
     }
 
+    /// Whether callers of a door may not move or remove a path: with the directory `.svc`, what no door may see would get a name that every
+    /// door sees. What a person did behind the server is done.
+    pub(crate) fn is_fixed(&self, door: Door, path: &TreePath) -> bool {
+        path.as_str() == ".svc" && !matches!(door, Door::Direct | Door::Internal)
+    }
+
     /// Whether callers of a door see a path at all.
     pub(crate) fn is_visible(&self, door: Door, path: &TreePath) -> bool {
         if self.of(path) == Place::Hidden {

@@ -419,3 +419,24 @@ fn many_names_that_git_refuses_are_left_out_at_once() {
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     assert_eq!(paths_in_head(&space).len(), 300);
 }
+
+#[test]
+fn the_directory_of_the_servers_own_files_is_neither_moved_nor_removed_nor_covered() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    space.put("d/b.md", "two");
+    for door in [Door::Http, Door::Mcp, Door::Fuse, Door::Cli] {
+        let caller = Caller::new(door);
+        let changes = [
+            Change::rename(at(".svc"), at("x")),
+            Change::rename(at("d"), at(".svc")),
+            Change::Remove { path: at(".svc"), expect: Expect::Any },
+        ];
+        for change in changes {
+            let fault = space.vfs.apply(&caller, change).unwrap_err();
+            assert!(fault.message().contains("stays where it is"), "{door:?}: {fault}");
+        }
+    }
+    assert!(space.directory.path().join(".svc/state/log.db").is_file());
+    assert!(!space.directory.path().join("x").exists());
+}
