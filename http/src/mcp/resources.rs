@@ -62,9 +62,7 @@ pub(super) async fn read(
 fn contents(space: &Space, uri: &str, reach: &Reach) -> Result<ResourceContents, Fault> {
     let within = |path: &str| {
         let path = TreePath::parse(&decoded(path)?)?;
-        reach.check(&path)?;
-        reach.check(&space.vfs.leads_to(Door::Mcp, &path)?)?;
-        Ok::<_, Fault>(path)
+        space.check_reach(reach, Door::Mcp, &path).map(|()| path)
     };
     if uri == SCHEMA {
         return schema(space);

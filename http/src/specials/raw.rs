@@ -22,8 +22,7 @@ pub(super) async fn raw(app: &App, space: Arc<Space>, (path, reach): (&str, Reac
     }
     let wanted = path.clone();
     let read = move || {
-        reach.check(&wanted)?;
-        reach.check(&space.vfs.leads_to(Door::Http, &wanted)?)?;
+        space.check_reach(&reach, Door::Http, &wanted)?;
         space.vfs.read(Door::Http, &wanted)
     };
     let file = app.blocking(Lane::Quick, read).await;

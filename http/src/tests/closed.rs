@@ -197,3 +197,19 @@ async fn spaces_are_administered_with_an_admins_key_that_is_for_no_single_space(
     }
     assert_eq!(status(&server, "PUT /api/svc/space/visibility", Some("local-admin")).await, 400);
 }
+
+#[tokio::test]
+async fn a_refused_link_does_not_tell_where_it_leads() {
+    let server = TestServer::of(CATALOGUE, KEYS);
+    let put = |line: &'static str, mime: &'static str, content: &'static str| {
+        let headers = [("Authorization", "Bearer full"), ("Content-Type", mime)];
+        let server = &server;
+        async move { assert_eq!(server.ask(line, &headers, content).await.status, 200, "{line}") }
+    };
+    put("PUT /api/svc/file?path=hidden.md", "text/markdown", "# Hidden\n").await;
+    put("PUT /api/svc/file?path=docs/way", "application/x-symlink", "../hidden.md").await;
+    for line in ["GET /raw/docs/way", "GET /api/svc/file?path=docs/way"] {
+        let told = with(&server, "folder", line, "").await.error(403);
+        assert_eq!(told, "path outside key scope: `docs/way` is a link that leads out of it", "{line}");
+    }
+}

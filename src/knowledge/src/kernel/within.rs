@@ -5,9 +5,9 @@
 
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
-use svcfs_base::{Fault, Kind, Reach, TreePath};
+use svcfs_base::{Door, Fault, Kind, Reach, TreePath};
 
-use super::{Cx, Entry};
+use super::{Cx, Entry, Space};
 
 /// The `format` of a path in a schema.
 const PATH: &str = "tree-path";
@@ -56,21 +56,24 @@ pub(super) fn admit(entry: &Entry, mut arguments: Value, cx: &Cx<'_>) -> Result<
     let mut paths = Vec::new();
     collect(&schema, &definitions, &arguments, &mut paths);
     for text in paths {
-        check(cx, &TreePath::parse(text)?)?;
+        cx.space.check_reach(reach, cx.caller.door, &TreePath::parse(text)?)?;
     }
     Ok(arguments)
 }
 
-/// Checks a path, and where it leads when there are links on the way.
-fn check(cx: &Cx<'_>, path: &TreePath) -> Result<(), Fault> {
-    let reach = &cx.caller.reach;
-    reach.check(path)?;
-    let end = cx.space.vfs.leads_to(cx.caller.door, path)?;
-    if reach.covers(&end) {
-        return Ok(());
+impl Space {
+    /// Checks that a path lies in a caller's reach, and where it leads, when there are links on the way. Where that is, the refusal does not
+    /// tell: it is none of the caller's business.
+    ///
+    /// # Errors
+    /// `Forbidden`; `Invalid` for links that lead out of the root or in a circle.
+    pub fn check_reach(&self, reach: &Reach, door: Door, path: &TreePath) -> Result<(), Fault> {
+        reach.check(path)?;
+        if reach.folder.is_none() || reach.covers(&self.vfs.leads_to(door, path)?) {
+            return Ok(());
+        }
+        Err(Fault::new(Kind::Forbidden, format!("path outside key scope: `{path}` is a link that leads out of it")))
     }
-    // Where it leads is none of the caller's business.
-    Err(Fault::new(Kind::Forbidden, format!("path outside key scope: `{path}` is a link that leads out of it")))
 }
 
 /// The texts in `value` that `schema` calls paths.
