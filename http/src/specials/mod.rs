@@ -50,9 +50,6 @@ impl Page {
             Self::Llms | Self::Raw | Self::Events | Self::Mcp => Guard::Needs(Scope::Read),
         }
     }
-}
-
-impl Page {
     /// Who comes for it without credentials, where a space lets strangers in.
     pub(crate) fn stranger(self, space: &Space) -> Option<Identity> {
         match (self, space.visibility()) {

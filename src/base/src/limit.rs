@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
 /// How many items a caller asks for: `DEFAULT` when absent, never more than `CAP`; both numbers appear in the JSON schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limit<const DEFAULT: u32, const CAP: u32>(u32);
 
 impl<const DEFAULT: u32, const CAP: u32> Limit<DEFAULT, CAP> {

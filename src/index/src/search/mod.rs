@@ -25,7 +25,6 @@ use svcfs_base::{Timestamp, TreePath};
 use crate::pages::{self, tree_path};
 use crate::words::Forward;
 use crate::{AnswerLimit, Index, IndexError};
-use answers::Key;
 use candidates::Gathered;
 use query::{Question, Vocabulary};
 use score::{Scale, Scratch};
@@ -35,7 +34,7 @@ pub use spelling::Suggestion;
 pub use trust::Trust;
 
 /// A question to [`Index::search`].
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SearchQuery {
     /// Words, all of which must occur; or an expression with `AND`, `OR`, `NOT`, `"a phrase"`, `pre*`, `NEAR(a b)`,
     /// parentheses; `title:`, `headings:`, `body:`, `frontmatter:` before what is sought there; `field:value` for the fields of the
@@ -103,8 +102,7 @@ impl Index {
     /// [`IndexError::Invalid`] for a `q` that is too long or takes longer than 5 s; [`IndexError::Database`].
     pub fn search(&self, query: &SearchQuery) -> Result<Found, IndexError> {
         query::measured(&query.q)?;
-        let key = Key::of(query);
-        let state = match self.answers.given(&key) {
+        let state = match self.answers.given(query) {
             Ok(found) => return Ok(found),
             Err(state) => state,
         };
@@ -112,7 +110,7 @@ impl Index {
             Some(question) => answer(connection, query, question),
             None => Ok(Found::default()),
         })?;
-        self.answers.keep(key, &found, state);
+        self.answers.keep(query, &found, state);
         Ok(found)
     }
 }

@@ -54,6 +54,12 @@ impl Place {
             Self::Failed { root, .. } => root,
         }
     }
+    fn known(&self) -> Known {
+        match self {
+            Self::Open(live) => Known::Open(Arc::clone(&live.space)),
+            Self::Failed { name, root, why } => Known::Failed(name.clone(), root.clone(), why.again()),
+        }
+    }
 }
 
 /// What is known of one space.
@@ -107,28 +113,29 @@ impl Spaces {
     /// All of them, the first one first.
     pub fn all(&self) -> Vec<Known> {
         let others = self.others.read();
-        let others = others.iter().map(|place| match place {
-            Place::Open(live) => Known::Open(Arc::clone(&live.space)),
-            Place::Failed { name, root, why } => Known::Failed(name.clone(), root.clone(), why.again()),
-        });
-        std::iter::once(Known::Open(Arc::clone(&self.first))).chain(others).collect()
+        std::iter::once(Known::Open(Arc::clone(&self.first))).chain(others.iter().map(Place::known)).collect()
+    }
+    /// What is known of the space of a name.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none.
+    pub fn known(&self, name: &str) -> Result<Known, Fault> {
+        if self.first.name == name {
+            return Ok(Known::Open(Arc::clone(&self.first)));
+        }
+        let others = self.others.read();
+        others.iter().find(|place| place.name() == name).map(Place::known).ok_or_else(|| not_found(name))
     }
     /// The space of a name.
     ///
     /// # Errors
     /// `NotFound` when there is none, `Unavailable` with the reason when it could not be opened.
     pub fn find(&self, name: &str) -> Result<Arc<Space>, Fault> {
-        if self.first.name == name {
-            return Ok(Arc::clone(&self.first));
-        }
-        let others = self.others.read();
-        match others.iter().find(|place| place.name() == name) {
-            Some(Place::Open(live)) => Ok(Arc::clone(&live.space)),
-            Some(Place::Failed { why, .. }) => {
-                let told = format!("the space `{name}` could not be opened: {why}");
-                Err(Fault::unavailable(told))
+        match self.known(name)? {
+            Known::Open(space) => Ok(space),
+            Known::Failed(_, _, why) => {
+                Err(Fault::unavailable(format!("the space `{name}` could not be opened: {why}")))
             }
-            None => Err(not_found(name)),
         }
     }
 

@@ -119,10 +119,7 @@ impl Operation for GetSpace {
     const ADMIN: bool = true;
     type Output = SpaceRecord;
     fn run(self, cx: &Cx<'_>) -> Result<SpaceRecord, Fault> {
-        let all = cx.spaces().all();
-        let known = all.iter().find(|known| known.name() == self.name);
-        let missing = || Fault::not_found(format!("space not found: {}", self.name.escape_default()));
-        SpaceRecord::of(known.ok_or_else(missing)?, cx)
+        SpaceRecord::of(&cx.spaces().known(&self.name)?, cx)
     }
 }
 
