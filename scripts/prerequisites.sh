@@ -6,7 +6,9 @@ readonly BUILD_PACKAGES=(gcc libc6-dev make pkg-config git curl ca-certificates)
 # What a person who is not root needs to mount.
 readonly MOUNT_PACKAGES=(fuse3)
 # The programs that the tests drive against a mount.
-readonly TEST_PACKAGES=(vim nano emacs-nox rsync sqlite3 attr fio stress-ng python3 e2fsprogs mount util-linux xz-utils)
+readonly TEST_PACKAGES=(vim nano emacs-nox rsync sqlite3 attr fio stress-ng python3 python3-venv openssl e2fsprogs mount util-linux xz-utils)
+# What only PyPI has: servers and clients that the tests talk to, each with the one version whose behaviour is known.
+readonly PYTHON_TOOLS=(oidc-provider-mock==0.3.4)
 # The suites that no Debian package has, each with the one version whose outcomes are known (tests/it/posix).
 readonly TEST_TOOLS=(pjdfstest@0.2.2 fsx@0.3.2)
 
@@ -62,6 +64,20 @@ need_tools() {
     CARGO_TARGET_DIR="$build" CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --locked --root "$SVCFS_TOOLS" "${missing[@]}" ||
         fail "${missing[*]} could not be installed; see the messages above"
     rm -rf "$build"
+}
+
+# Install those of the named Python packages (NAME==VERSION) that are missing, into $SVCFS_TOOLS/python.
+need_python_tools() {
+    local there="$SVCFS_TOOLS/python" tool frozen missing=()
+    [[ -x $there/bin/pip ]] || python3 -m venv "$there"
+    frozen="$("$there/bin/pip" freeze --disable-pip-version-check)"
+    for tool in "$@"; do
+        grep -qixF "$tool" <<<"$frozen" || missing+=("$tool")
+    done
+    [[ ${#missing[@]} -gt 0 ]] || return 0
+    say "installing ${missing[*]} into $there"
+    "$there/bin/pip" install --quiet --disable-pip-version-check "${missing[@]}" ||
+        fail "${missing[*]} could not be installed; see the messages above"
 }
 
 # Find a cargo that is new enough, or install rustup after saying so; rustup then brings the toolchain that

@@ -17,7 +17,7 @@ Tests that mount are skipped, with a printed reason, where /dev/fuse is missing.
 
 Environment:
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
-  SVCFS_TOOLS          Where to install the filesystem suites that come with cargo (default: ~/.cache/svcfs/tools)
+  SVCFS_TOOLS          Where to install what comes with cargo and pip (default: ~/.cache/svcfs/tools)
 TEXT
 }
 
@@ -34,4 +34,5 @@ need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}" "${TEST_PACKAGES[@]}
 need_rust
 export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
 need_tools "${TEST_TOOLS[@]}"
+need_python_tools "${PYTHON_TOOLS[@]}"
 exec cargo test --workspace --locked "$@"

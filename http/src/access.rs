@@ -14,6 +14,10 @@ With `auth.type = \"none\"` everybody may do everything. Else a caller sends `Au
 that need nothing, and gets 401 when the key is missing, unknown or another space's. What a key allows is its scope (`read` below `write` below
 `admin`): what needs more is answered 403. The one key of `apikey` is an `admin`; `svcfs token create` makes keys of all scopes for `perspace`.
 
+With `auth.type = \"oidc\"` KEY is a token of the identity provider `auth.oidc.issuer` (OpenID Connect: a JWT, signed by RSA, ECDSA or Ed25519) that names
+`auth.oidc.client_id` in `aud` and is good now; a minute's difference of clocks is allowed. Its `email`, unless unverified, else its `sub`, signs the changes, and it is an `admin`.
+The provider is asked for its keys at the start, every hour, and when a token names one that is new; without them nobody is let in, and the server does not start.
+
 A key may be limited to a folder. It then reads, finds, lists and changes what lies there and nothing else, by whatever link or rename;
 what cannot be answered from one folder alone is refused. Messages of commits, which may name other files, are left out.
 

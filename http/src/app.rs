@@ -71,14 +71,19 @@ impl App {
     /// Who sent a request.
     ///
     /// # Errors
-    /// `Unauthenticated` when that is not known, and must be.
-    pub(crate) fn identify(&self, headers: &HeaderMap) -> Result<Identity, Fault> {
+    /// `Unauthenticated` when that is not known, and must be; `Unavailable` when it cannot be found out.
+    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Identity, Fault> {
         let access = self.server.access();
         // Where nothing is asked for, a header that other servers ask for does no harm.
         if access.is_open() {
             return Ok(Identity::ANYBODY);
         }
-        access.identify(bearer(headers)?)
+        let bearer = bearer(headers)?;
+        if bearer.is_some_and(|token| access.must_prepare(token)) {
+            let server = Arc::clone(&self.server);
+            self.blocking(Lane::Slow, move || server.access().prepare()).await?;
+        }
+        access.identify(bearer)
     }
 
     /// Runs an operation.

@@ -158,7 +158,8 @@ impl App {
                 let (identity, space) = match page.guard() {
                     Guard::Open => (Identity::ANYBODY, address.space(self, &request.headers)?),
                     Guard::Needs(scope) => {
-                        let (identity, space) = self.admit(&request.headers, &address, |space| page.stranger(space))?;
+                        let (identity, space) =
+                            self.admit(&request.headers, &address, |space| page.stranger(space)).await?;
                         identity.reach.allow(scope, request.method.as_str())?;
                         (identity, space)
                     }
@@ -176,13 +177,13 @@ impl App {
     ///
     /// # Errors
     /// `Unauthenticated`, `NotFound` for a space that is none.
-    fn admit(
+    async fn admit(
         &self,
         headers: &HeaderMap,
         address: &Address,
         lets_in: impl FnOnce(&Space) -> Option<Identity>,
     ) -> Result<(Identity, Arc<Space>), Fault> {
-        match self.identify(headers) {
+        match self.identify(headers).await {
             Ok(identity) => {
                 let space = address.space(self, headers)?;
                 identity.enter(&space.name)?;
@@ -205,7 +206,7 @@ impl App {
     ) -> Result<Response, Fault> {
         let headers = &request.headers;
         let stranger = |space: &Space| Identity::stranger(space.visibility(), entry, route.method);
-        let (identity, space) = self.admit(headers, &address, stranger)?;
+        let (identity, space) = self.admit(headers, &address, stranger).await?;
         if route.is_at_root && entry.is_admin {
             identity.administer()?;
         }

@@ -80,7 +80,7 @@ pub(crate) async fn answer(
     };
     let is_preflight = request.method() == http::Method::OPTIONS;
     if !is_preflight {
-        match app.identify(request.headers()) {
+        match app.identify(request.headers()).await {
             Ok(identity) => drop(request.extensions_mut().insert(identity)),
             Err(fault) => {
                 log(&fault, "mcp", &id);

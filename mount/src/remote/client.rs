@@ -4,7 +4,6 @@
 //! again within that time: a server that is started anew is not noticed by programs. Asking twice is safe, because every change names the
 //! version that it is made from; where the first answer was lost, the second refusal is looked into.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,7 +13,6 @@ use ureq::http::header::{
     AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER,
 };
 use ureq::http::{HeaderMap, Method, Request, Response, StatusCode};
-use ureq::tls::{RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body, BodyReader};
 
 use super::reach::Reach;
@@ -203,16 +201,9 @@ impl Client {
             let value = HeaderValue::from_bytes(space.as_bytes());
             headers.insert(SPACE, value.map_err(|_| Fault::invalid("--space", "no space has such a name"))?);
         }
-        let tls = || {
-            TlsConfig::builder()
-                .provider(TlsProvider::Rustls)
-                .root_certs(RootCerts::PlatformVerifier)
-                .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-                .build()
-        };
         let agent = |silence| {
             Agent::config_builder()
-                .tls_config(tls())
+                .tls_config(svcfs_net::tls())
                 .user_agent(concat!("svcfs-mount/", env!("CARGO_PKG_VERSION")))
                 .http_status_as_error(false)
                 .max_redirects(0)

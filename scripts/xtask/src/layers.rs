@@ -22,6 +22,7 @@ const ROOMS: &[Room] = &[
     // 0
     Room { name: "svcfs-base", may_use: Only(&[]) },
     Room { name: "svcfs-work", may_use: Only(&[]) },
+    Room { name: "svcfs-net", may_use: Only(&[]) },
     // 1
     Room { name: "svcfs-config", may_use: Only(&["svcfs-base", "svcfs-work"]) },
     Room { name: "svcfs-text", may_use: Only(&["svcfs-base", "svcfs-work"]) },
@@ -36,6 +37,7 @@ const ROOMS: &[Room] = &[
         may_use: Only(&[
             "svcfs-base",
             "svcfs-work",
+            "svcfs-net",
             "svcfs-config",
             "svcfs-text",
             "svcfs-store",
@@ -44,7 +46,7 @@ const ROOMS: &[Room] = &[
         ]),
     },
     // 5: doors know nothing of each other
-    Room { name: "svcfs-mount", may_use: Only(&["svcfs-base", "svcfs-vfs"]) },
+    Room { name: "svcfs-mount", may_use: Only(&["svcfs-base", "svcfs-net", "svcfs-vfs"]) },
     Room { name: "svcfs-http", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-knowledge"]) },
     // It drives the built program from outside, as a user would.
     Room { name: "svcfs-measure", may_use: Only(&["svcfs-work"]) },
@@ -78,6 +80,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("hyper", &["svcfs-http", "svcfs", "svcfs-measure"]),
     ("hyper-util", &["svcfs-http", "svcfs", "svcfs-measure"]),
     ("indicatif", &["svcfs"]),
+    ("jsonwebtoken", &["svcfs-knowledge"]),
     ("libgit2-sys", &["svcfs-store"]),
     ("matchit", &["svcfs-http"]),
     ("notify", &["svcfs-vfs"]),
@@ -85,13 +88,13 @@ const OWNED: &[(&str, &[&str])] = &[
     ("pulldown-cmark", &["svcfs-text", "xtask"]),
     ("rmcp", &["svcfs-http"]),
     ("rusqlite", &["svcfs-store", "svcfs-index", "svcfs-bench"]),
-    ("rustls", &["svcfs-mount"]),
+    ("rustls", &["svcfs-mount", "svcfs-net"]),
     ("sd-notify", &["svcfs"]),
     ("serde-saphyr", &["svcfs-text"]),
     ("toml", &["svcfs-config"]),
     ("tracing-appender", &["svcfs"]),
     ("tracing-subscriber", &["svcfs"]),
-    ("ureq", &["svcfs-mount"]),
+    ("ureq", &["svcfs-mount", "svcfs-net"]),
     ("utoipa-swagger-ui", &["svcfs-http"]),
     ("warp", &["svcfs-http"]),
     ("yaml-edit", &["svcfs-text"]),

@@ -38,7 +38,7 @@ pub use config::{Config, schema};
 pub use environment::Environment;
 pub use not_built::NOT_BUILT;
 pub use sections::assets::AssetsSettings;
-pub use sections::auth::{AuthSettings, AuthType, KeyDigest, KeySettings};
+pub use sections::auth::{AuthSettings, AuthType, KeyDigest, KeySettings, OidcSettings};
 pub use sections::dataview::DataviewSettings;
 pub use sections::janitor::JanitorSettings;
 pub use sections::lint::LintSettings;

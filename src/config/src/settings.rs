@@ -58,6 +58,10 @@ pub struct Overrides {
     pub auth: Option<AuthType>,
     /// `--api-key`, or `SVC_API_KEY`.
     pub api_key: Option<String>,
+    /// `--oidc-issuer`
+    pub oidc_issuer: Option<String>,
+    /// `--oidc-client-id`
+    pub oidc_client_id: Option<String>,
 }
 
 impl Settings {
@@ -82,7 +86,7 @@ impl Settings {
             spaces: listed,
             origin,
         } = config;
-        let Overrides { host, port, public_url, auth: auth_type, api_key } = overrides;
+        let Overrides { host, port, public_url, auth: auth_type, api_key, oidc_issuer, oidc_client_id } = overrides;
         let Origin { path, lines, complaints } = origin;
         // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
         let is_read = |section: &str| !complaints.iter().any(|complaint| complaint.key.starts_with(section));
@@ -114,6 +118,8 @@ impl Settings {
         let janitor = check.value("janitor.interval", janitor.resolve());
         auth.kind = auth_type.unwrap_or(auth.kind);
         auth.api_key = api_key.map(Secret).or(auth.api_key);
+        auth.oidc.issuer = oidc_issuer.unwrap_or(auth.oidc.issuer);
+        auth.oidc.client_id = oidc_client_id.unwrap_or(auth.oidc.client_id);
         let auth = if auth_is_read { auth.resolve(&mut |key, told| check.complain(key, told)) } else { None };
         let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 

@@ -373,7 +373,10 @@ fn the_configuration_written_by_init_says_every_default_when_its_comments_are_re
     for key in schema_keys() {
         let name = key.rsplit('.').next().unwrap();
         assert!(
-            uncommented.contains(&format!("{name} = ")) || written.contains(&format!("# {name} = ")),
+            uncommented.contains(&format!("{name} = "))
+                || written.contains(&format!("# {name} = "))
+                || written.contains(&format!("{{ {name} = "))
+                || written.contains(&format!(", {name} = ")),
             "`{key}` is not shown"
         );
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use nix::unistd::{User, geteuid};
 use svcfs_base::{Actor, Caller, Door, Fault, Kind, SystemClock};
 use svcfs_config::{Config, KeyDigest, Overrides, Settings, templates};
+use svcfs_knowledge::access::Access;
 use svcfs_knowledge::kernel::{Server, Space};
 use svcfs_knowledge::spaces::{self, Live, Opener, Opening, Spaces};
 use svcfs_work::Supervisor;
@@ -51,7 +52,7 @@ impl Root {
         let parents = parents(&space, &settings);
         let opener = opener(Arc::clone(&told));
         let spaces = Spaces::only(space).opened_by(opener, parents);
-        let server = Server::new(spaces, clock).opened_by(KeyDigest::of(&told.key));
+        let server = Server::new(spaces, clock, Access::new(settings.auth.clone(), Some(KeyDigest::of(&told.key))));
         Ok(Self { server: Arc::new(server), told, supervisor })
     }
 

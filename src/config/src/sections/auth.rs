@@ -1,12 +1,16 @@
 //! `[auth]`
 
 use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use svcfs_base::{Actor, Reach, Scope, TreePath};
+
+use super::server::PublicUrl;
 
 /// How a digest is told from a key in clear.
 const DIGEST: &str = "sha256:";
@@ -25,6 +29,21 @@ pub(crate) struct Auth {
     pub api_key: Option<Secret>,
     /// The keys of `type = "perspace"`; `svcfs token create` makes one.
     pub api_keys: Vec<ApiKey>,
+    /// The identity provider of `type = "oidc"`.
+    pub oidc: Oidc,
+}
+
+/// An identity provider that speaks OpenID Connect.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Oidc {
+    /// Its address, as it stands in the `iss` of its tokens. `/.well-known/openid-configuration` below it is fetched at the start, so it must be
+    /// `https://`, or this very machine.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub issuer: String,
+    /// Whom the tokens must be for: what stands in their `aud`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub client_id: String,
 }
 
 /// One key of `type = "perspace"`.
@@ -78,6 +97,18 @@ pub enum AuthType {
     ApiKey,
     /// Several keys, each with a space, a name, a scope and a folder of its own.
     PerSpace,
+    /// Tokens of an identity provider.
+    Oidc,
+}
+
+impl FromStr for AuthType {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        use serde::de::{IntoDeserializer, value::Error, value::StrDeserializer};
+        let text: StrDeserializer<'_, Error> = text.into_deserializer();
+        Self::deserialize(text).map_err(|_| "choose one of `none`, `apikey`, `perspace`, `oidc`")
+    }
 }
 
 /// How callers prove who they are, decided. Keys in clear are not kept: only their digests are.
@@ -89,6 +120,17 @@ pub enum AuthSettings {
     ApiKey(KeyDigest),
     /// By one of several keys; never empty.
     PerSpace(Vec<KeySettings>),
+    /// By a token of an identity provider.
+    Oidc(OidcSettings),
+}
+
+/// Whose tokens are taken, and which of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OidcSettings {
+    /// Address of the identity provider: `https://`, or `http://` on the loopback. Letter for letter what its tokens say in `iss`.
+    pub issuer: String,
+    /// What the tokens must say in `aud`; never empty.
+    pub client_id: String,
 }
 
 /// What a key opens.
@@ -157,41 +199,87 @@ impl fmt::Debug for KeyDigest {
 }
 
 impl Auth {
-    /// What holds. Whatever is missing is complained about, never taken for "open" (gaps.md D12).
+    /// What holds. Whatever is missing is complained about, never taken for "open" (gaps.md D12); so is what would have no effect.
     pub(crate) fn resolve(self, complain: &mut dyn FnMut(&str, &str)) -> Option<AuthSettings> {
-        let Self { kind, api_key, api_keys } = self;
+        let Self { kind, api_key, api_keys, oidc } = self;
         let api_key = api_key.filter(|Secret(key)| !key.is_empty());
-        match (kind, api_key, api_keys.is_empty()) {
-            (AuthType::None, None, true) => Some(AuthSettings::None),
-            (AuthType::None | AuthType::PerSpace, Some(_), _) => {
-                complain("auth.api_key", "has no effect without `auth.type = \"apikey\"`; set that, or remove the key");
-                None
+        let idle = [
+            (
+                "auth.api_key",
+                AuthType::ApiKey,
+                api_key.is_some(),
+                "has no effect without `auth.type = \"apikey\"`; set that, or remove the key",
+            ),
+            (
+                "auth.api_keys",
+                AuthType::PerSpace,
+                !api_keys.is_empty(),
+                "have no effect without `auth.type = \"perspace\"`; set that, or remove the keys",
+            ),
+            (
+                "auth.oidc",
+                AuthType::Oidc,
+                oidc != Oidc::default(),
+                "has no effect without `auth.type = \"oidc\"`; set that, or remove the section",
+            ),
+        ];
+        let mut idle = idle.into_iter().filter(|(_, needed, is_there, _)| *is_there && *needed != kind).peekable();
+        if idle.peek().is_some() {
+            idle.for_each(|(key, _, _, told)| complain(key, told));
+            return None;
+        }
+        match (kind, api_key) {
+            (AuthType::None, _) => Some(AuthSettings::None),
+            (AuthType::ApiKey, Some(Secret(key))) => {
+                let digest = KeyDigest::parse(&key).map_err(|told| complain("auth.api_key", told)).ok()?;
+                Some(AuthSettings::ApiKey(digest))
             }
-            (AuthType::None | AuthType::ApiKey, _, false) => {
-                complain(
-                    "auth.api_keys",
-                    "have no effect without `auth.type = \"perspace\"`; set that, or remove the keys",
-                );
-                None
-            }
-            (AuthType::ApiKey, None, true) => {
+            (AuthType::ApiKey, None) => {
                 let told = "is missing or empty; `auth.type = \"apikey\"` needs the key, and nobody is let in without";
                 complain("auth.api_key", told);
                 None
             }
-            (AuthType::ApiKey, Some(Secret(key)), true) => {
-                let digest = KeyDigest::parse(&key).map_err(|told| complain("auth.api_key", told)).ok()?;
-                Some(AuthSettings::ApiKey(digest))
-            }
-            (AuthType::PerSpace, None, true) => {
+            (AuthType::PerSpace, _) if api_keys.is_empty() => {
                 let told =
                     "are missing; `auth.type = \"perspace\"` needs at least one key: `svcfs token create` makes one";
                 complain("auth.api_keys", told);
                 None
             }
-            (AuthType::PerSpace, None, false) => resolve_keys(api_keys, complain).map(AuthSettings::PerSpace),
+            (AuthType::PerSpace, _) => resolve_keys(api_keys, complain).map(AuthSettings::PerSpace),
+            (AuthType::Oidc, _) => oidc.resolve(complain).map(AuthSettings::Oidc),
         }
     }
+}
+
+impl Oidc {
+    fn resolve(self, complain: &mut dyn FnMut(&str, &str)) -> Option<OidcSettings> {
+        let Self { issuer, client_id } = self;
+        let issuer_fault = issuer_fault(&issuer);
+        if let Some(told) = issuer_fault {
+            complain("auth.oidc.issuer", told);
+        }
+        if client_id.is_empty() {
+            complain(
+                "auth.oidc.client_id",
+                "is missing or empty; a token for anybody else would open this server, too",
+            );
+        }
+        (issuer_fault.is_none() && !client_id.is_empty()).then_some(OidcSettings { issuer, client_id })
+    }
+}
+
+/// What is wrong with the address of an identity provider (OpenID Connect Discovery 1.0, section 3).
+fn issuer_fault(issuer: &str) -> Option<&'static str> {
+    if issuer.is_empty() {
+        return Some("is missing or empty; `auth.type = \"oidc\"` needs the address of the identity provider");
+    }
+    let Ok(url) = PublicUrl::parse(issuer) else {
+        return Some("is no address; write it like `https://id.example.org`, as it stands in the `iss` of its tokens");
+    };
+    let host = url.host().trim_matches(['[', ']']);
+    let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    // Keys that came in clear may be anybody's.
+    (!issuer.starts_with("https://") && !is_here).then_some("must begin with `https://`, unless it is on this machine")
 }
 
 fn resolve_keys(keys: Vec<ApiKey>, complain: &mut dyn FnMut(&str, &str)) -> Option<Vec<KeySettings>> {

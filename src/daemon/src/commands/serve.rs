@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,12 +62,18 @@ pub struct Serve {
     #[arg(long, value_name = "URL", env = "SVC_PUBLIC_URL", hide_env_values = true)]
     public_url: Option<String>,
     /// How callers prove who they are; see `[auth]` of the settings
-    #[arg(long, value_name = "TYPE", env = "SVC_AUTH_TYPE", hide_env_values = true, value_parser = auth_type)]
+    #[arg(long, value_name = "TYPE", env = "SVC_AUTH_TYPE", hide_env_values = true, value_parser = AuthType::from_str)]
     auth: Option<AuthType>,
     /// The key of `--auth apikey`. Everybody on this machine can read a command line: `api_key = "${NAME}"` in the settings is
     /// safer
     #[arg(long, value_name = "KEY")]
     api_key: Option<String>,
+    /// The identity provider of `--auth oidc`, as it stands in the `iss` of its tokens
+    #[arg(long, value_name = "URL")]
+    oidc_issuer: Option<String>,
+    /// Whom the tokens of `--auth oidc` must be for: what stands in their `aud`
+    #[arg(long, value_name = "ID")]
+    oidc_client_id: Option<String>,
     /// Also serve this root, as a space of this name: at /api/svc/NAME, or with the header X-Svc-Space
     #[arg(long = "space", value_name = "NAME=DIR", value_parser = other_space)]
     spaces: Vec<(String, PathBuf)>,
@@ -96,6 +103,8 @@ impl Serve {
             public_url,
             auth,
             api_key,
+            oidc_issuer,
+            oidc_client_id,
             spaces,
             mountpoint,
             manner,
@@ -105,7 +114,7 @@ impl Serve {
         presence::uncover(&root)?;
         // Before there is any other thread.
         let outside = mountpoint.as_ref().map_or_else(|| Ok(Outside::default()), |at| Outside::of(&root, at))?;
-        let overrides = Overrides { host, port, public_url, auth, api_key };
+        let overrides = Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id };
         let settings = settings(&root, config.as_deref(), overrides.clone())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen(until_stdin_closes)?;
@@ -123,6 +132,8 @@ impl Serve {
         tracing::info!(root = %root.display(), "opening the root; a large tree that is new to svcfs takes a while");
         let advice = "stop it first, or serve another root";
         let opened = Root::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
+        // Nobody could be let in (gaps.md D12).
+        opened.server().access().prepare()?;
         let url = url(&opened.server().settings().server, &doors.socket)?;
         opened.open_others(&url, spaces)?;
         let mut running = Running::with(opened, outside);
@@ -162,20 +173,15 @@ fn wait(http: &CancellationToken, (mounts, reload): (&Arc<Mounts>, &dyn Fn()), l
 /// was: a slip in the file neither opens the door nor locks everybody out.
 fn reload(root: &Root, settings: impl Fn() -> Result<Settings, Failure>) {
     stop::notify(&[NotifyState::Reloading, NotifyState::monotonic_usec_now().unwrap_or(NotifyState::Reloading)]);
-    match settings() {
-        Ok(settings) => {
-            let is_open = settings.auth == AuthSettings::None;
-            root.server().access().exchange(settings.auth);
-            if is_open {
-                tracing::warn!("the settings were read again: callers need no credentials now");
-            } else {
-                tracing::info!("the settings were read again: other credentials hold from now on");
-            }
-        }
-        Err(failure) => {
-            let told = failure.told(false);
-            tracing::error!("the settings are not taken up, those before hold on: {told}");
-        }
+    let taken_up = settings().map_err(|failure| failure.told(false)).and_then(|settings| {
+        let is_open = settings.auth == AuthSettings::None;
+        root.server().access().exchange(settings.auth).map_err(|fault| fault.to_string())?;
+        Ok(is_open)
+    });
+    match taken_up {
+        Ok(true) => tracing::warn!("the settings were read again: callers need no credentials now"),
+        Ok(false) => tracing::info!("the settings were read again: other credentials hold from now on"),
+        Err(told) => tracing::error!("the settings are not taken up, those before hold on: {told}"),
     }
     stop::notify(&[NotifyState::Ready]);
 }
@@ -188,16 +194,6 @@ fn other_space(text: &str) -> Result<(String, PathBuf), String> {
     }
     let root = std::path::absolute(root).map_err(|error| error.to_string())?;
     Ok((name.to_owned(), root))
-}
-
-/// What `--auth` takes.
-fn auth_type(text: &str) -> Result<AuthType, String> {
-    match text {
-        "none" => Ok(AuthType::None),
-        "apikey" => Ok(AuthType::ApiKey),
-        "perspace" => Ok(AuthType::PerSpace),
-        _ => Err("choose one of `none`, `apikey`, `perspace`".to_owned()),
-    }
 }
 
 /// Tells systemd's watchdog that this process lives, twice as often as it wants to hear. A killed server that hangs in its mount

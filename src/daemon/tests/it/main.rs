@@ -13,6 +13,7 @@ mod health;
 mod init;
 mod mcp;
 mod mounting;
+mod oidc;
 mod program;
 mod refusals;
 mod remote;

@@ -4,6 +4,9 @@
 //! a door opens up. What an operation needs stands with the operation ([`Entry::needs`](crate::kernel::Entry::needs),
 //! [`Within`](crate::kernel::Within)), and is checked where all doors meet.
 
+mod issuer;
+#[cfg(test)]
+mod issuer_tests;
 mod policy;
 #[cfg(test)]
 mod tests;
@@ -12,11 +15,12 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use svcfs_base::{Actor, Caller, Fault, Kind, Reach};
-use svcfs_config::{AuthSettings, KeyDigest, Visibility};
+use svcfs_config::{AuthSettings, KeyDigest, KeySettings, Visibility};
 
 pub use policy::Guard;
 
 use crate::kernel::{Entry, Method};
+use issuer::Issuer;
 
 /// What is read of an unlisted space by whoever knows a path (gaps.md 4.17).
 const OF_UNLISTED: [&str; 3] = ["read", "peek", "section"];
@@ -24,9 +28,37 @@ const OF_UNLISTED: [&str; 3] = ["read", "peek", "section"];
 /// What credentials are compared with; can be exchanged while everything runs.
 #[derive(Debug)]
 pub struct Access {
-    settings: RwLock<Arc<AuthSettings>>,
+    gate: RwLock<Arc<Gate>>,
     /// The key of whoever may read the server's own files.
     local: Option<KeyDigest>,
+}
+
+/// How callers are told apart.
+#[derive(Debug)]
+enum Gate {
+    /// They are not.
+    Open,
+    ApiKey(KeyDigest),
+    PerSpace(Vec<KeySettings>),
+    Oidc(Issuer),
+}
+
+impl Gate {
+    fn of(settings: AuthSettings) -> Self {
+        match settings {
+            AuthSettings::None => Self::Open,
+            AuthSettings::ApiKey(key) => Self::ApiKey(key),
+            AuthSettings::PerSpace(keys) => Self::PerSpace(keys),
+            AuthSettings::Oidc(settings) => Self::Oidc(Issuer::new(settings)),
+        }
+    }
+    /// Fetches what is needed from elsewhere.
+    fn prepare(&self) -> Result<(), Fault> {
+        match self {
+            Self::Open | Self::ApiKey(_) | Self::PerSpace(_) => Ok(()),
+            Self::Oidc(issuer) => issuer.ask(),
+        }
+    }
 }
 
 /// Who somebody is.
@@ -93,48 +125,73 @@ impl Access {
     /// What these settings ask for. Whoever has the `local` key may do everything, whatever the settings: it lies where only the
     /// server's own user can read it.
     pub fn new(settings: AuthSettings, local: Option<KeyDigest>) -> Self {
-        Self { settings: RwLock::new(Arc::new(settings)), local }
+        Self { gate: RwLock::new(Arc::new(Gate::of(settings))), local }
     }
 
     /// Whether everybody may do everything.
     pub fn is_open(&self) -> bool {
-        matches!(**self.settings.read(), AuthSettings::None)
+        matches!(**self.gate.read(), Gate::Open)
     }
 
-    /// Asks for other credentials from now on. Requests in progress end as they began.
-    pub fn exchange(&self, settings: AuthSettings) {
-        *self.settings.write() = Arc::new(settings);
+    /// Asks for other credentials from now on. Requests in progress end as they began. Blocks while an identity provider is asked for its keys.
+    ///
+    /// # Errors
+    /// `Unavailable` when the new settings need what cannot be had; those before hold on.
+    pub fn exchange(&self, settings: AuthSettings) -> Result<(), Fault> {
+        let gate = Gate::of(settings);
+        gate.prepare()?;
+        *self.gate.write() = Arc::new(gate);
+        Ok(())
+    }
+
+    /// Fetches what [`identify`](Self::identify) needs from elsewhere: the keys of an identity provider. Blocks for up to 20 s.
+    ///
+    /// # Errors
+    /// `Unavailable` when it cannot be had: nobody could be let in.
+    pub fn prepare(&self) -> Result<(), Fault> {
+        let gate = Arc::clone(&self.gate.read());
+        gate.prepare()
+    }
+
+    /// Whether this token cannot be judged before [`prepare`](Self::prepare) was called again.
+    pub fn must_prepare(&self, bearer: &str) -> bool {
+        let gate = Arc::clone(&self.gate.read());
+        match &*gate {
+            Gate::Open | Gate::ApiKey(_) | Gate::PerSpace(_) => false,
+            Gate::Oidc(issuer) => !self.is_local(KeyDigest::of(bearer)) && issuer.must_be_asked(bearer),
+        }
     }
 
     /// Who has this bearer token.
     ///
     /// # Errors
-    /// `Unauthenticated` when nobody has it, or there is none and one is asked for.
+    /// `Unauthenticated` when nobody has it, or there is none and one is asked for; `Unavailable` when that cannot be known now.
     pub fn identify(&self, bearer: Option<&str>) -> Result<Identity, Fault> {
-        let settings = Arc::clone(&self.settings.read());
-        if matches!(*settings, AuthSettings::None) {
+        let gate = Arc::clone(&self.gate.read());
+        if matches!(*gate, Gate::Open) {
             return Ok(Identity::ANYBODY);
         }
-        let token = KeyDigest::of(bearer.ok_or_else(|| refused("missing bearer token"))?);
-        let known = |identity: Identity| Ok(Identity { token: Some(token), ..identity });
-        if self.local == Some(token) {
-            return known(Identity::ANYBODY);
+        let bearer = bearer.ok_or_else(|| refused("missing bearer token"))?;
+        let token = KeyDigest::of(bearer);
+        let known = Identity { token: Some(token), ..Identity::ANYBODY };
+        if self.is_local(token) {
+            return Ok(known);
         }
-        match &*settings {
-            AuthSettings::ApiKey(key) if *key == token => known(Identity::ANYBODY),
-            AuthSettings::PerSpace(keys) => {
+        match &*gate {
+            Gate::ApiKey(key) if *key == token => Ok(known),
+            Gate::PerSpace(keys) => {
                 // Every key is looked at, so that the time taken tells nothing of which one it was.
                 let found = keys.iter().fold(None, |found, key| if key.digest == token { Some(key) } else { found });
-                let key = found.ok_or_else(|| refused("invalid API key"))?;
-                known(Identity {
-                    actor: key.actor.clone(),
-                    space: key.space.clone(),
-                    reach: key.reach.clone(),
-                    token: None,
-                })
+                let KeySettings { actor, space, reach, digest: _ } = found.ok_or_else(|| refused("invalid API key"))?;
+                Ok(Identity { actor: actor.clone(), space: space.clone(), reach: reach.clone(), ..known })
             }
-            AuthSettings::ApiKey(_) | AuthSettings::None => Err(refused("invalid API key")),
+            Gate::Oidc(issuer) => Ok(Identity { actor: Some(issuer.identify(bearer)?), ..known }),
+            Gate::ApiKey(_) | Gate::Open => Err(refused("invalid API key")),
         }
+    }
+
+    fn is_local(&self, token: KeyDigest) -> bool {
+        self.local == Some(token)
     }
 }
 

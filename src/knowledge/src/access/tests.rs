@@ -64,7 +64,7 @@ fn who_can_read_the_servers_files_is_let_in_and_others_are_not_by_an_empty_key()
 #[test]
 fn exchanged_settings_hold_from_then_on() {
     let access = Access::new(AuthSettings::ApiKey(KeyDigest::of("old")), None);
-    access.exchange(AuthSettings::ApiKey(KeyDigest::of("new")));
+    access.exchange(AuthSettings::ApiKey(KeyDigest::of("new"))).unwrap();
     assert!(access.identify(Some("new")).is_ok());
     assert_eq!(refusal(&access, Some("old")), "invalid API key");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use svcfs_base::{Applied, Caller, ChangeSet, Clock, Fault, Seq, Timestamp};
-use svcfs_config::{KeyDigest, PublicUrl, Settings, Visibility};
+use svcfs_config::{PublicUrl, Settings, Visibility};
 use svcfs_index::Index;
 use svcfs_store::Usage;
 use svcfs_vfs::Vfs;
@@ -86,16 +86,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of these spaces, started now.
-    pub fn new(spaces: Spaces, clock: Arc<dyn Clock>) -> Self {
-        let access = Access::new(spaces.first().settings.auth.clone(), None);
+    /// A server of these spaces, started now, for whom `access` lets in.
+    pub fn new(spaces: Spaces, clock: Arc<dyn Clock>, access: Access) -> Self {
         Self { spaces, started: clock.now(), clock, access }
-    }
-    /// The same server, whose door is also opened by this key.
-    #[must_use]
-    pub fn opened_by(mut self, key: KeyDigest) -> Self {
-        self.access = Access::new(self.settings().auth.clone(), Some(key));
-        self
     }
     /// The space that answers when none is named.
     pub fn primary(&self) -> &Arc<Space> {

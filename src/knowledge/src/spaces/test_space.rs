@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::{Live, Opening, Spaces, attend, open, start};
 use crate::CATALOGUE;
+use crate::access::Access;
 use crate::kernel::{Cx, Server, Space};
 
 /// 2026-01-01T00:00:00Z
@@ -122,7 +123,8 @@ impl TestSpace {
             Ok(Live { space, supervisor, kept: None })
         });
         let spaces = Spaces::only(space).opened_by(opener, vec![parent.path().to_owned()]);
-        Self { server: Server::new(spaces, clock), supervisor, attending, root, parent }
+        let access = Access::new(spaces.first().settings.auth.clone(), None);
+        Self { server: Server::new(spaces, clock, access), supervisor, attending, root, parent }
     }
 
     pub(crate) fn space(&self) -> &Space {
