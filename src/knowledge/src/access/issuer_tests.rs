@@ -27,9 +27,8 @@ impl Provider {
         let address = format!("http://{}", listener.local_addr().unwrap());
         let keys = Arc::new(Mutex::new(json!({ "keys": [] })));
         let (issuer, shown) = (address.clone(), Arc::clone(&keys));
-        std::thread::spawn(move || {
-            listener.incoming().flatten().for_each(|stream| answer(stream, &issuer, &shown.lock()));
-        });
+        let serve = move || listener.incoming().flatten().for_each(|stream| answer(stream, &issuer, &shown.lock()));
+        std::thread::Builder::new().name("provider".to_owned()).spawn(serve).unwrap();
         Self { address, keys }
     }
 
