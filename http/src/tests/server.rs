@@ -10,6 +10,7 @@ use serde_json::Value;
 use svcfs_base::FrozenClock;
 use svcfs_config::{Config, Overrides, Settings};
 use svcfs_knowledge::CATALOGUE;
+use svcfs_knowledge::access::Access;
 use svcfs_knowledge::kernel::{Area, Server, Space};
 use svcfs_knowledge::spaces::{Live, Opening, Spaces, open, start};
 use svcfs_work::Supervisor;
@@ -56,7 +57,7 @@ impl TestServer {
         });
         let spaces = Spaces::only(primary);
         spaces.add(Live { space: other, supervisor: Supervisor::new(), kept: None });
-        let server = Server::new(spaces, clock);
+        let server = Server::new(spaces, clock, Access::new(settings.auth.clone(), None));
         let stop = CancellationToken::new();
         let app = App::new(catalogue, Arc::new(server), stop.clone()).unwrap();
         Self { app, stop, supervisor, _roots: roots }

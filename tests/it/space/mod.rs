@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use svcfs_base::{Door, SystemClock, TreePath};
 use svcfs_config::{Config, Overrides, Settings, Strategy};
+use svcfs_knowledge::access::Access;
 use svcfs_knowledge::kernel::{Server, Space};
 use svcfs_knowledge::spaces::{self, Opening, Spaces};
 use svcfs_mount::Mount;
@@ -117,7 +118,7 @@ impl TestSpace {
             let options = svcfs_mount::Options::new(clock.clone(), 8);
             Mount::start(Arc::clone(&space.vfs), &folder.path().join("mnt"), &options).unwrap()
         });
-        let server = Arc::new(Server::new(Spaces::only(space), clock));
+        let server = Arc::new(Server::new(Spaces::only(space), clock, Access::new(settings.auth.clone(), None)));
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let stop = CancellationToken::new();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
