@@ -1,27 +1,61 @@
-//! Letting go of files that lost their names.
+//! Letting go of files that lost their names, or are about to.
 //!
 //! Whoever takes the last name or handle of a file waits until its blocks are free; on a disk that is told of every free block
-//! (`discard`, ext4(5)) that is a round trip to the device, several times as long as a rename. Files that are replaced or removed
-//! while somebody waits are therefore held open, and closed by a thread of its own.
+//! (`discard`, ext4(5)) that is a round trip to the device, several times as long as a rename: half of the time of a change of thousands of
+//! pages, as measured. Files that are replaced or removed while somebody waits are therefore given away, and removed by a thread of its own.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 /// So many files may wait to be closed; beyond that, they are closed at once. Each is an open descriptor.
-const MAX_WAITING: usize = 64;
+const MAX_HELD: usize = 64;
+/// So many files may wait to be unlinked; beyond that, they are unlinked at once. Closing the root waits for them, for some seconds at most.
+const MAX_NAMED: usize = 8192;
+/// So much of the disk they may keep from others.
+const MAX_NAMED_BYTES: u64 = 256 << 20;
 
 /// Holds a file without opening it.
 pub(crate) const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A thread that closes files.
+/// A thread that closes and unlinks files.
 pub(crate) struct Disposal {
-    sender: Option<SyncSender<OwnedFd>>,
+    sender: Option<Sender<Waiting>>,
+    queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What waits in front of the thread.
+#[derive(Default)]
+struct Queue {
+    held: AtomicUsize,
+    named: AtomicUsize,
+    named_bytes: AtomicU64,
+}
+
+enum Waiting {
+    Held(OwnedFd),
+    Named(Named),
+}
+
+/// A file with a name of our own, the last it has.
+struct Named {
+    directory: Arc<OwnedFd>,
+    name: String,
+    bytes: u64,
+}
+
+impl Named {
+    fn unlink(self) {
+        // A leftover is swept at the next opening.
+        let _ = rustix::fs::unlinkat(&self.directory, self.name, AtFlags::empty());
+    }
 }
 
 /// A file to be let go of; without its name it is gone once this is disposed of.
@@ -44,18 +78,61 @@ impl From<Option<OwnedFd>> for Held {
 impl Disposal {
     /// Starts the thread; it ends with this.
     pub(crate) fn start() -> io::Result<Self> {
-        let (sender, files) = sync_channel::<OwnedFd>(MAX_WAITING);
-        let thread =
-            thread::Builder::new().name("disposal".to_owned()).spawn(move || files.into_iter().for_each(drop))?;
-        Ok(Self { sender: Some(sender), thread: Some(thread) })
+        let (sender, files) = channel();
+        let queue = Arc::<Queue>::default();
+        let work = {
+            let queue = Arc::clone(&queue);
+            move || dispose(&files, &queue)
+        };
+        let thread = thread::Builder::new().name("disposal".to_owned()).spawn(work)?;
+        Ok(Self { sender: Some(sender), queue, thread: Some(thread) })
     }
 
     /// Lets go of a file.
     pub(crate) fn of(&self, file: Held) {
-        if let (Some(sender), Some(file)) = (&self.sender, file.0) {
-            match sender.try_send(file) {
-                // Closed here, by being dropped.
-                Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        let Some(file) = file.0 else { return };
+        if self.queue.held.load(Ordering::Relaxed) < MAX_HELD {
+            self.queue.held.fetch_add(1, Ordering::Relaxed);
+            self.send(Waiting::Held(file));
+        }
+        // Else closed here, by being dropped.
+    }
+
+    /// Takes away the name of a file of so many bytes that nobody holds open: the sooner, the more wait already.
+    pub(crate) fn unlink(&self, directory: &Arc<OwnedFd>, name: String, bytes: u64) {
+        let named = Named { directory: Arc::clone(directory), name, bytes };
+        let waiting = self.queue.named_bytes.load(Ordering::Relaxed).saturating_add(bytes);
+        if self.queue.named.load(Ordering::Relaxed) >= MAX_NAMED || waiting > MAX_NAMED_BYTES {
+            return named.unlink();
+        }
+        self.queue.named.fetch_add(1, Ordering::Relaxed);
+        self.queue.named_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.send(Waiting::Named(named));
+    }
+
+    fn send(&self, waiting: Waiting) {
+        let Some(sender) = &self.sender else { return };
+        // Without its thread: here.
+        if let Err(refused) = sender.send(waiting)
+            && let Waiting::Named(named) = refused.0
+        {
+            named.unlink();
+        }
+    }
+}
+
+fn dispose(files: &Receiver<Waiting>, queue: &Queue) {
+    for file in files {
+        match file {
+            Waiting::Held(file) => {
+                drop(file);
+                queue.held.fetch_sub(1, Ordering::Relaxed);
+            }
+            Waiting::Named(named) => {
+                let bytes = named.bytes;
+                named.unlink();
+                queue.named.fetch_sub(1, Ordering::Relaxed);
+                queue.named_bytes.fetch_sub(bytes, Ordering::Relaxed);
             }
         }
     }

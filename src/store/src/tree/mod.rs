@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
@@ -69,7 +70,7 @@ impl From<sys::StatVfs> for Disk {
 /// The tree of files below a knowledge root.
 pub struct WorkTree {
     root: OwnedFd,
-    temporary: OwnedFd,
+    temporary: Arc<OwnedFd>,
     counter: AtomicU64,
     blanks: blanks::Blanks,
     disposal: Disposal,
@@ -100,7 +101,7 @@ impl WorkTree {
         Ok(Self {
             root: directory(root)?,
             blanks: blanks::Blanks::start(temporary.try_clone()?)?,
-            temporary,
+            temporary: Arc::new(temporary),
             counter: AtomicU64::new(0),
             disposal: Disposal::start()?,
             trust: flush::Trust::read(paths.unflushed()),

@@ -54,18 +54,30 @@ struct Spot<'a> {
     file: Option<(OwnedFd, sys::Stat)>,
 }
 
+impl Spot<'_> {
+    /// What the file was when it was looked at.
+    fn before(&self) -> Option<sys::Stat> {
+        self.file.as_ref().map(|(_, stat)| *stat)
+    }
+    /// Holds the file no longer, while it has a name yet: whoever comes later frees its blocks.
+    fn release(&mut self) {
+        self.file = None;
+    }
+}
+
 /// A file in our hands, under a name of our own; taken away when this is dropped.
 struct Temporary<'t> {
     tree: &'t WorkTree,
     name: String,
     has_name: bool,
+    /// About as many bytes of the disk are free again without it.
+    bytes: u64,
 }
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if self.has_name {
-            // A leftover is swept at the next opening.
-            let _ = sys::unlinkat(&self.tree.temporary, &*self.name, AtFlags::empty());
+            self.tree.disposal.unlink(&self.tree.temporary, std::mem::take(&mut self.name), self.bytes);
         }
     }
 }
@@ -91,16 +103,16 @@ impl WorkTree {
     pub fn replace(&self, install: &Install<'_>, known: &[ETag]) -> Outcome<Placed> {
         self.make_parents(install.path)?;
         for _ in 0..MAX_ATTEMPTS {
-            let spot = self.spot(install.path)?;
+            let mut spot = self.spot(install.path)?;
+            let is_over_nothing = spot.file.is_none();
             let done = match self.is_one_of(&spot, known) {
-                Ok(true) => self.written(install, &spot).and_then(|mut new| match &spot.file {
+                Ok(true) => self.written(install, &spot).and_then(|mut new| match spot.before() {
                     None => new.rename(&spot, RenameFlags::NOREPLACE).map(|()| Placed::Done),
-                    Some((_, before)) => new.exchange(&spot, before, known),
+                    Some(before) => new.exchange(&mut spot, &before, known),
                 }),
                 Ok(false) => Ok(Placed::Edited),
                 Err(error) => Err(error),
             };
-            let is_over_nothing = spot.file.is_none();
             self.let_go(spot);
             match done {
                 // Made, or taken away, since it was looked at.
@@ -134,11 +146,11 @@ impl WorkTree {
     /// # Errors
     /// `Disk` with what the system said.
     pub fn remove_known(&self, path: &TreePath, known: &[ETag]) -> Outcome<Placed> {
-        let spot = self.spot(path)?;
-        let done = match (&spot.file, self.is_one_of(&spot, known)) {
+        let mut spot = self.spot(path)?;
+        let done = match (spot.before(), self.is_one_of(&spot, known)) {
             (None, _) => Err(Errno::NOENT),
-            (Some((_, before)), Ok(true)) => {
-                self.fails_at(FailPoint::TreeRemove).and_then(|()| self.take_away(&spot, before, known))
+            (Some(before), Ok(true)) => {
+                self.fails_at(FailPoint::TreeRemove).and_then(|()| self.take_away(&mut spot, &before, known))
             }
             (Some(_), Ok(false)) => Ok(Placed::Edited),
             (Some(_), Err(error)) => Err(error),
@@ -147,8 +159,8 @@ impl WorkTree {
         done.map_err(|error| disk(path, error))
     }
 
-    fn take_away(&self, spot: &Spot<'_>, before: &sys::Stat, known: &[ETag]) -> rustix::io::Result<Placed> {
-        let mut old = Temporary { tree: self, name: self.temporary_name(), has_name: false };
+    fn take_away(&self, spot: &mut Spot<'_>, before: &sys::Stat, known: &[ETag]) -> rustix::io::Result<Placed> {
+        let mut old = Temporary { tree: self, name: self.temporary_name(), has_name: false, bytes: size(before) };
         match sys::renameat_with(&spot.parent, spot.name, &self.temporary, &*old.name, RenameFlags::NOREPLACE) {
             Err(error) if is_unsupported(error) => {
                 return sys::unlinkat(&spot.parent, spot.name, AtFlags::empty()).map(|()| Placed::Done);
@@ -157,6 +169,7 @@ impl WorkTree {
         }
         old.has_name = true;
         if old.is_what_was_seen(&old.stat()?, before, known) {
+            spot.release();
             return Ok(Placed::Done);
         }
         match old.rename(spot, RenameFlags::NOREPLACE) {
@@ -234,7 +247,7 @@ impl WorkTree {
     }
 
     const fn own(&self, name: String) -> Temporary<'_> {
-        Temporary { tree: self, name, has_name: true }
+        Temporary { tree: self, name, has_name: true, bytes: 0 }
     }
 
     fn set_new_owner(&self, new: &Temporary<'_>, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<()> {
@@ -280,7 +293,7 @@ impl Temporary<'_> {
     }
 
     /// Changes places with a file, which is in our hands then, and is given its name back when it is not the one that was looked at.
-    fn exchange(&mut self, spot: &Spot<'_>, before: &sys::Stat, known: &[ETag]) -> rustix::io::Result<Placed> {
+    fn exchange(&mut self, spot: &mut Spot<'_>, before: &sys::Stat, known: &[ETag]) -> rustix::io::Result<Placed> {
         let mut placed = self.stat()?;
         match self.rename(spot, RenameFlags::EXCHANGE) {
             // This disk cannot: nobody watches the moment between the look and the rename.
@@ -291,6 +304,8 @@ impl Temporary<'_> {
         }
         let mut taken = self.stat()?;
         if self.is_what_was_seen(&taken, before, known) {
+            self.bytes = size(&taken);
+            spot.release();
             return Ok(Placed::Done);
         }
         loop {
@@ -327,6 +342,10 @@ fn is_known(directory: &OwnedFd, name: &str, stat: &sys::Stat, known: &[ETag]) -
 fn is_same(now: &sys::Stat, before: &sys::Stat) -> bool {
     let identity = |stat: &sys::Stat| (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
     identity(now) == identity(before)
+}
+
+fn size(stat: &sys::Stat) -> u64 {
+    u64::try_from(stat.st_size).unwrap_or(0)
 }
 
 fn is_unsupported(error: Errno) -> bool {

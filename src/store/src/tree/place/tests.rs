@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -26,8 +27,31 @@ fn put(tree: &WorkTree, known: &[&str]) -> Placed {
     tree.replace(&Install { path: &path, content: b"two", kind: FileKind::Regular, disk }, &known).unwrap()
 }
 
+/// What was replaced is let go of a moment later.
 fn assert_nothing_left(directory: &Path) {
-    assert_eq!(crate::condition::half_installed(directory), [] as [PathBuf; 0]);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while crate::condition::half_installed(directory) != [] as [PathBuf; 0] {
+        assert!(Instant::now() < deadline, "left over: {:?}", crate::condition::half_installed(directory));
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_was_replaced_and_removed_by_thousands_is_gone_when_the_tree_is_closed() {
+    let (directory, tree, _) = tree();
+    let paths: Vec<TreePath> = (0..1_000).map(|number| at(&format!("{number}.md"))).collect();
+    let (kind, disk) = (FileKind::Regular, DiskAttributes::default());
+    for (before, content) in [("", "one"), ("one", "two"), ("two", "three")] {
+        for path in &paths {
+            let install = Install { path, content: content.as_bytes(), kind, disk };
+            assert_eq!(tree.replace(&install, &[ETag::of(before.as_bytes())]).unwrap(), Placed::Done);
+        }
+    }
+    for path in &paths {
+        assert_eq!(tree.remove_known(path, &[ETag::of(b"three")]).unwrap(), Placed::Done);
+    }
+    drop(tree);
+    assert_eq!(crate::condition::half_installed(directory.path()), [] as [PathBuf; 0]);
 }
 
 #[test]

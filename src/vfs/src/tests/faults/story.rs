@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
+use svcfs_store::condition::half_installed;
 use svcfs_store::{Log, Memory, Snapshots, StatePaths};
 
 use super::*;
@@ -172,7 +173,7 @@ pub(super) fn assert_sound((space, strategy): (&TestSpace, Strategy), when: &str
     let check = Log::check(&StatePaths::of(root)).unwrap().unwrap();
     assert_eq!((check.damage, check.unsettled), (Vec::new(), 0), "{when}: the log");
     assert_eq!((check.missing_spool, check.leftover_spool), (Vec::new(), Vec::new()), "{when}: the spool");
-    assert_eq!(svcfs_store::condition::half_installed(root), [] as [std::path::PathBuf; 0], "{when}: temporary files");
+    space.wait_until(&format!("{when}: temporary files are gone"), |_| half_installed(root).is_empty());
     for file in fs::read_dir(root.join(".git/objects/pack")).into_iter().flatten() {
         let name = file.unwrap().file_name().into_string().unwrap();
         assert!(name.ends_with(".pack") || name.ends_with(".idx"), "{when}: `{name}` is left over");
