@@ -33,6 +33,6 @@ export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
 need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
 need_rust
 export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
-need_tools "${TEST_TOOLS[@]}"
+need_tools "${TEST_TOOLS[@]}" "${PACKAGE_TOOLS[@]}"
 need_python_tools "${PYTHON_TOOLS[@]}"
 exec cargo test --workspace --locked "$@"

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use svcfs_base::{Caller, Fault, Kind};
 use svcfs_knowledge::access::Identity;
 use svcfs_knowledge::kernel::{Answer, Area, Cx, Entry, Server, Space};
-use svcfs_work::{Lane, LaneError, Lanes};
+use svcfs_work::{Lane, LaneError, Lanes, Occupancy};
 use tokio_util::sync::CancellationToken;
 
 use crate::bind::bearer;
@@ -118,6 +118,24 @@ impl App {
         self.blocking(entry.lane, work).await
     }
 
+    /// How full a lane is.
+    pub(crate) fn occupancy(&self, lane: Lane) -> Occupancy {
+        self.lanes.occupancy(lane)
+    }
+
+    /// Runs blocking work beside the lanes: what tells how full they are must not wait for them.
+    ///
+    /// # Errors
+    /// The work's own; `Internal` when it panicked, `Unavailable` when the runtime is shutting down.
+    pub(crate) async fn aside<T, W>(&self, work: W) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> Result<T, Fault> + Send + 'static,
+    {
+        let span = tracing::Span::current();
+        told(Lanes::aside(move || span.in_scope(work)).await)
+    }
+
     /// Runs blocking work in a lane, inside the present tracing span.
     ///
     /// # Errors
@@ -128,14 +146,19 @@ impl App {
         W: FnOnce() -> Result<T, Fault> + Send + 'static,
     {
         let span = tracing::Span::current();
-        match self.lanes.run(lane, move || span.in_scope(work)).await {
-            Ok(outcome) => outcome,
-            Err(error @ LaneError::Busy { retry_after, .. }) => {
-                Err(Fault::unavailable(error.to_string()).with(RETRY, retry_after.as_secs()))
-            }
-            Err(error @ LaneError::Panicked(_)) => Err(Fault::internal(error)),
-            Err(error @ LaneError::Stopped) => Err(Fault::unavailable(error.to_string())),
+        told(self.lanes.run(lane, move || span.in_scope(work)).await)
+    }
+}
+
+/// What became of blocking work, for whoever asked for it.
+fn told<T>(outcome: Result<Result<T, Fault>, LaneError>) -> Result<T, Fault> {
+    match outcome {
+        Ok(outcome) => outcome,
+        Err(error @ LaneError::Busy { retry_after, .. }) => {
+            Err(Fault::unavailable(error.to_string()).with(RETRY, retry_after.as_secs()))
         }
+        Err(error @ LaneError::Panicked(_)) => Err(Fault::internal(error)),
+        Err(error @ LaneError::Stopped) => Err(Fault::unavailable(error.to_string())),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -98,11 +98,15 @@ async fn converse(
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (app, agents, mut pages) = (Arc::clone(&app), agents.clone(), pages.clone());
         async move {
-            if request.uri().path() == mcp::PATH {
-                return Ok::<Response, Infallible>(mcp::answer(&app, agents, request).await.map(boxed));
-            }
-            let response = Service::call(&mut pages, request).await?;
-            Ok(response.map(boxed))
+            let (begun, method) = (Instant::now(), request.method().clone());
+            let response: Response = if request.uri().path() == mcp::PATH {
+                mcp::answer(&app, agents, request).await.map(boxed)
+            } else {
+                Service::call(&mut pages, request).await?.map(boxed)
+            };
+            let measures = &app.server.vitals().measures;
+            measures.replied(method.as_str(), response.status().as_u16(), begun.elapsed());
+            Ok::<Response, Infallible>(response)
         }
     });
     let connection = http1::Builder::new()

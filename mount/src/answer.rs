@@ -1,13 +1,15 @@
 //! The one way a request is answered: call, log a fault once, reply.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fuser::{
     Errno, FileAttr, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
 };
-use svcfs_base::{Fault, Level};
+use svcfs_base::{Fault, Kind, Level};
 use svcfs_vfs::DiskSpace;
 
 use crate::convert::{ABSENT_TTL, KNOWN_TTL, NOTHING};
@@ -32,6 +34,12 @@ impl From<Errno> for Refusal {
     }
 }
 
+/// Of a node the kernel named by number: its file is gone since it looked the name up. Told so, the kernel looks again, and makes
+/// the file when it was asked to; `ENOENT` it would hand to the program.
+pub(crate) fn gone(fault: Fault) -> Refusal {
+    if fault.kind() == Kind::NotFound { Refusal::Word(Errno::ESTALE) } else { Refusal::Fault(fault) }
+}
+
 /// A reply that can carry an error number.
 pub(crate) trait Refuse: Sized {
     /// Answers with an error number.
@@ -44,27 +52,53 @@ pub(crate) trait Give<T>: Refuse {
     fn give(self, value: T);
 }
 
+/// Told of each request that was answered: which one, how (`ok`, `word` for an ordinary no of the protocol, or the kind of the fault), and how
+/// long that took. Called before the kernel hears it; must not block.
+pub type OnAnswer = Arc<dyn Fn(&'static str, &'static str, Duration) + Send + Sync>;
+
+/// What is asked, and who is told of it.
+pub(crate) struct Asked<'a> {
+    pub(crate) operation: &'static str,
+    pub(crate) told: Option<&'a OnAnswer>,
+}
+
+impl From<&'static str> for Asked<'_> {
+    fn from(operation: &'static str) -> Self {
+        Self { operation, told: None }
+    }
+}
+
 /// Makes the call and answers the kernel with its outcome.
-pub(crate) fn answer<T, E: Into<Refusal>, R: Give<T>>(
-    operation: &'static str,
+pub(crate) fn answer<'a, T, E: Into<Refusal>, R: Give<T>>(
+    asked: impl Into<Asked<'a>>,
     reply: R,
     call: impl FnOnce() -> Result<T, E>,
 ) {
-    answer_with(operation, reply, call, R::give);
+    answer_with(asked, reply, call, R::give);
 }
 
 /// Like [`answer`], for replies that are filled rather than given a value.
 ///
 /// A panic in the call costs its caller `EIO` and not the mount one of its threads: a session whose threads are gone would hang
 /// every process that touches the mount.
-pub(crate) fn answer_with<T, E: Into<Refusal>, R: Refuse>(
-    operation: &'static str,
+pub(crate) fn answer_with<'a, T, E: Into<Refusal>, R: Refuse>(
+    asked: impl Into<Asked<'a>>,
     reply: R,
     call: impl FnOnce() -> Result<T, E>,
     give: impl FnOnce(R, T),
 ) {
+    let (Asked { operation, told }, begun) = (asked.into(), Instant::now());
     let outcome = catch_unwind(AssertUnwindSafe(|| call().map_err(E::into)));
-    match outcome.unwrap_or_else(|_| Err(Fault::internal("the request panicked").into())) {
+    let outcome = outcome.unwrap_or_else(|_| Err(Fault::internal("the request panicked").into()));
+    if let Some(told) = told {
+        let how = match &outcome {
+            Ok(_) => "ok",
+            Err(Refusal::Word(_)) => "word",
+            Err(Refusal::Fault(fault)) => fault.kind().name(),
+        };
+        told(operation, how, begun.elapsed());
+    }
+    match outcome {
         Ok(value) => give(reply, value),
         Err(Refusal::Word(errno)) => reply.refuse(errno),
         Err(Refusal::Fault(fault)) => {

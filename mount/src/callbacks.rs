@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 use svcfs_base::{Caller, Durability, Fault, Kind};
 use svcfs_vfs::{SetAttributes, Special, SpecialKind, Vfs};
 
-use crate::answer::{Refusal, answer, answer_with};
+use crate::answer::{Asked, Give, Refusal, Refuse, answer, answer_with, gone};
 use crate::attributes::Attribute;
 use crate::convert::{
     KNOWN_TTL, PERMISSIONS, allocation, file_attr, flag_bits, handle, hole_search, moment, node, open_mode, utf8,
@@ -27,25 +27,7 @@ use crate::door::KernelDoor;
 use crate::passing::{Opened, is_fit};
 use crate::session::Alive;
 use crate::views::is_ours;
-
-/// Longest write of one request, in bytes; the most Linux sends.
-const MAX_WRITE_BYTES: u32 = 1 << 20;
-
-/// What is asked of the kernel where it offers it. Not asked for: the write-back cache (`flush` must find all bytes here),
-/// locks (the kernel then keeps them itself, which is right for one machine), and emptying files in `open` (`O_RDONLY | O_TRUNC` would
-/// then empty a program that is running, before the kernel looks whether it is).
-const WANTED: InitFlags = InitFlags::FUSE_ASYNC_READ
-    .union(InitFlags::FUSE_BIG_WRITES)
-    .union(InitFlags::FUSE_DO_READDIRPLUS)
-    .union(InitFlags::FUSE_READDIRPLUS_AUTO)
-    .union(InitFlags::FUSE_PARALLEL_DIROPS)
-    .union(InitFlags::FUSE_CACHE_SYMLINKS)
-    // Pages go when size or modification time turn out different: the safety net below the follower.
-    .union(InitFlags::FUSE_AUTO_INVAL_DATA)
-    // The tree has no set-user-id bits and no file capabilities; without this, writes ask for them first.
-    .union(InitFlags::FUSE_HANDLE_KILLPRIV_V2)
-    .union(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
-    .union(InitFlags::FUSE_PASSTHROUGH);
+use crate::wanted::{MAX_WRITE_BYTES, WANTED};
 
 /// The door as fuser drives it. What has no callback here fuser refuses once, and the kernel does without from then on:
 /// `copy_file_range` (it reads and writes instead).
@@ -72,12 +54,27 @@ impl Callbacks {
     fn author(&self, request: &Request) -> Caller {
         self.door.author(request)
     }
-}
 
-/// Of a node the kernel named by number: its file is gone since it looked the name up. Told so, the kernel looks again, and makes
-/// the file when it was asked to; `ENOENT` it would hand to the program.
-fn gone(fault: Fault) -> Refusal {
-    if fault.kind() == Kind::NotFound { Refusal::Word(Errno::ESTALE) } else { Refusal::Fault(fault) }
+    fn answer<T, E, R>(&self, operation: &'static str, reply: R, call: impl FnOnce() -> Result<T, E>)
+    where
+        E: Into<Refusal>,
+        R: Give<T>,
+    {
+        answer(Asked { operation, told: self.door.on_answer.as_ref() }, reply, call);
+    }
+
+    fn answer_with<T, E, R>(
+        &self,
+        operation: &'static str,
+        reply: R,
+        call: impl FnOnce() -> Result<T, E>,
+        give: impl FnOnce(R, T),
+    ) where
+        E: Into<Refusal>,
+        R: Refuse,
+    {
+        answer_with(Asked { operation, told: self.door.on_answer.as_ref() }, reply, call, give);
+    }
 }
 
 impl Filesystem for Callbacks {
@@ -102,7 +99,7 @@ impl Filesystem for Callbacks {
 
     fn lookup(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
         let parent = self.door.seen(parent);
-        answer("lookup", reply, || self.door.lookup(request, parent, entry));
+        self.answer("lookup", reply, || self.door.lookup(request, parent, entry));
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, count: u64) {
@@ -112,10 +109,10 @@ impl Filesystem for Callbacks {
     fn getattr(&self, request: &Request, inode: INodeNo, _file: Option<FileHandle>, reply: ReplyAttr) {
         let inode = self.door.seen(inode);
         if is_ours(inode.0) {
-            return answer("getattr", reply, || self.door.views.attributes(&self.caller(request), inode));
+            return self.answer("getattr", reply, || self.door.views.attributes(&self.caller(request), inode));
         }
         let node = node(inode);
-        answer("getattr", reply, || self.vfs.attributes(node).map(|found| file_attr(node, &found)).map_err(gone));
+        self.answer("getattr", reply, || self.vfs.attributes(node).map(|found| file_attr(node, &found)).map_err(gone));
     }
 
     fn setattr(
@@ -148,7 +145,7 @@ impl Filesystem for Callbacks {
             modified: modified.map(moment),
             accessed: accessed.map(moment),
         };
-        answer("setattr", reply, || {
+        self.answer("setattr", reply, || {
             let node = self.door.node(inode)?;
             self.vfs.set_attributes(&caller, node, set).map(|now| file_attr(node, &now)).map_err(gone)
         });
@@ -156,10 +153,10 @@ impl Filesystem for Callbacks {
 
     fn readlink(&self, request: &Request, inode: INodeNo, reply: ReplyData) {
         if is_ours(inode.0) {
-            return answer("readlink", reply, || self.door.views.target(inode));
+            return self.answer("readlink", reply, || self.door.views.target(inode));
         }
         let caller = self.caller(request);
-        answer("readlink", reply, || self.vfs.link_target(&caller, node(inode)).map(Bytes::from).map_err(gone));
+        self.answer("readlink", reply, || self.vfs.link_target(&caller, node(inode)).map(Bytes::from).map_err(gone));
     }
 
     fn mknod(
@@ -172,7 +169,7 @@ impl Filesystem for Callbacks {
         device: u32,
         reply: ReplyEntry,
     ) {
-        answer("mknod", reply, || {
+        self.answer("mknod", reply, || {
             let (directory, entry) = self.door.entry(parent, entry)?;
             if let Some(kind) = SpecialKind::of_mode(mode) {
                 let special = Special { kind, device: u64::from(device) };
@@ -188,7 +185,7 @@ impl Filesystem for Callbacks {
 
     fn mkdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         let (caller, mode) = (self.caller(request), mode & PERMISSIONS);
-        answer("mkdir", reply, || {
+        self.answer("mkdir", reply, || {
             let (parent, entry) = self.door.entry(parent, entry)?;
             let made = self.vfs.make_directory(&caller, parent, &entry, mode)?;
             Ok::<_, Refusal>(self.door.given(request, parent, made)?)
@@ -197,7 +194,7 @@ impl Filesystem for Callbacks {
 
     fn unlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
         let caller = self.author(request);
-        answer("unlink", reply, || {
+        self.answer("unlink", reply, || {
             let (parent, entry) = self.door.entry(parent, entry)?;
             Ok::<_, Refusal>(self.vfs.unlink(&caller, parent, &entry)?)
         });
@@ -205,7 +202,7 @@ impl Filesystem for Callbacks {
 
     fn rmdir(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEmpty) {
         let caller = self.caller(request);
-        answer("rmdir", reply, || {
+        self.answer("rmdir", reply, || {
             let (parent, entry) = self.door.entry(parent, entry)?;
             Ok::<_, Refusal>(self.vfs.remove_directory(&caller, parent, &entry)?)
         });
@@ -213,7 +210,7 @@ impl Filesystem for Callbacks {
 
     fn symlink(&self, request: &Request, parent: INodeNo, entry: &OsStr, target: &Path, reply: ReplyEntry) {
         let caller = self.author(request);
-        answer("symlink", reply, || {
+        self.answer("symlink", reply, || {
             let (parent, entry) = self.door.entry(parent, entry)?;
             let made = self.vfs.make_link(&caller, parent, &entry, utf8(target.as_os_str())?)?;
             Ok::<_, Refusal>(self.door.given(request, parent, made)?)
@@ -231,7 +228,7 @@ impl Filesystem for Callbacks {
         reply: ReplyEmpty,
     ) {
         let caller = self.author(request);
-        answer("rename", reply, || {
+        self.answer("rename", reply, || {
             let (from, to) = (self.door.entry(parent, entry)?, self.door.entry(new_parent, new_entry)?);
             let (from, to) = ((from.0, &from.1), (to.0, &to.1));
             if flags == RenameFlags::RENAME_EXCHANGE {
@@ -253,7 +250,7 @@ impl Filesystem for Callbacks {
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (node, caller, mode) = (node(inode), self.caller(request), open_mode(flags));
         if is_ours(inode.0) {
-            return answer("open", reply, || self.door.views.open(inode, mode.write));
+            return self.answer("open", reply, || self.door.views.open(inode, mode.write));
         }
         let opened = || {
             let handle = self.vfs.open_node(&caller, node, mode).map_err(gone)?;
@@ -261,7 +258,7 @@ impl Filesystem for Callbacks {
             let (handle, flags) = self.door.opened(handle, writer, self.bypass);
             Ok::<_, Refusal>(Opened { handle, flags, is_reader: !mode.write })
         };
-        answer_with("open", reply, opened, |reply, opened| {
+        self.answer_with("open", reply, opened, |reply, opened| {
             self.door.passing.give(reply, inode, opened, || self.vfs.settled_file(node, is_fit));
         });
     }
@@ -276,7 +273,7 @@ impl Filesystem for Callbacks {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        answer("create", reply, || {
+        self.answer("create", reply, || {
             let (parent, entry) = self.door.entry(parent, entry)?;
             match self.door.create(request, parent, &entry, mode & PERMISSIONS) {
                 Ok((attributes, handle)) => {
@@ -307,9 +304,9 @@ impl Filesystem for Callbacks {
         reply: ReplyData,
     ) {
         if is_ours(file.0) {
-            return answer("read", reply, || self.door.views.read(file, offset, size));
+            return self.answer("read", reply, || self.door.views.read(file, offset, size));
         }
-        answer("read", reply, || self.vfs.read_node(node(inode), offset, size as usize).map_err(gone));
+        self.answer("read", reply, || self.vfs.read_node(node(inode), offset, size as usize).map_err(gone));
     }
 
     fn write(
@@ -324,7 +321,7 @@ impl Filesystem for Callbacks {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        answer("write", reply, || {
+        self.answer("write", reply, || {
             // Noted first: a copy of the handle that another program closes meanwhile must not publish half of it.
             self.door.wrote(request, file);
             let written = self.vfs.write_node(handle(file), write_at(offset, flags, write_flags), data)?;
@@ -338,7 +335,7 @@ impl Filesystem for Callbacks {
             return reply.ok();
         }
         let caller = self.door.saver(request, file);
-        answer("flush", reply, || self.vfs.publish(&caller, node(inode), Durability::Soon));
+        self.answer("flush", reply, || self.vfs.publish(&caller, node(inode), Durability::Soon));
     }
 
     fn fsync(&self, request: &Request, inode: INodeNo, file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
@@ -346,7 +343,7 @@ impl Filesystem for Callbacks {
             return reply.ok();
         }
         let caller = self.door.saver(request, file);
-        answer("fsync", reply, || self.vfs.publish(&caller, node(inode), Durability::Now));
+        self.answer("fsync", reply, || self.vfs.publish(&caller, node(inode), Durability::Now));
     }
 
     fn release(
@@ -365,7 +362,7 @@ impl Filesystem for Callbacks {
         }
         self.door.passing.closed(inode);
         let author = self.door.released(request, file);
-        answer("release", reply, || self.vfs.release(&author, handle(file)));
+        self.answer("release", reply, || self.vfs.release(&author, handle(file)));
     }
 
     fn opendir(&self, _request: &Request, inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -376,7 +373,7 @@ impl Filesystem for Callbacks {
     fn readdir(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectory) {
         let inode = self.door.seen(inode);
         let listing = || self.door.listing(request, inode, (file, offset));
-        answer_with("readdir", reply, listing, |mut reply, listing| {
+        self.answer_with("readdir", reply, listing, |mut reply, listing| {
             for (next, line) in listing.after(offset) {
                 if reply.add(line.inode, next, line.kind, &*line.name) {
                     break;
@@ -389,7 +386,7 @@ impl Filesystem for Callbacks {
     fn readdirplus(&self, request: &Request, inode: INodeNo, file: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         let inode = self.door.seen(inode);
         let listing = || self.door.listing(request, inode, (file, offset));
-        answer_with("readdirplus", reply, listing, |mut reply, listing| {
+        self.answer_with("readdirplus", reply, listing, |mut reply, listing| {
             let is_fresh = listing.is_fresh(&self.vfs);
             for (next, line) in listing.after(offset) {
                 let Some(found) = self.door.found(request, inode, (line, is_fresh)) else { continue };
@@ -411,16 +408,16 @@ impl Filesystem for Callbacks {
     }
 
     fn fsyncdir(&self, _request: &Request, _inode: INodeNo, _file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        answer("fsyncdir", reply, || self.vfs.settled().map(drop));
+        self.answer("fsyncdir", reply, || self.vfs.settled().map(drop));
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        answer("statfs", reply, || self.vfs.disk());
+        self.answer("statfs", reply, || self.vfs.disk());
     }
 
     fn getxattr(&self, request: &Request, inode: INodeNo, name: &OsStr, room: u32, reply: ReplyXattr) {
         let inode = self.door.seen(inode);
-        answer("getxattr", reply, || {
+        self.answer("getxattr", reply, || {
             let value = match Attribute::of(name) {
                 Some(attribute) => self.door.attribute(request, inode, attribute),
                 None => self.door.programs_attribute(inode, name),
@@ -432,7 +429,7 @@ impl Filesystem for Callbacks {
 
     fn listxattr(&self, _request: &Request, inode: INodeNo, room: u32, reply: ReplyXattr) {
         let inode = self.door.seen(inode);
-        answer("listxattr", reply, || {
+        self.answer("listxattr", reply, || {
             let names = self.door.node(inode).map_or(Ok(Vec::new()), |node| self.door.attributes(node));
             names.map(|names| (names, room)).map_err(gone)
         });
@@ -448,14 +445,14 @@ impl Filesystem for Callbacks {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        answer("setxattr", reply, || match Attribute::of(name) {
+        self.answer("setxattr", reply, || match Attribute::of(name) {
             Some(attribute) => self.door.set_attribute(request, inode, (attribute, Some(value))),
             None => self.door.set_programs_attribute(inode, name, (value, flags)),
         });
     }
 
     fn removexattr(&self, request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer("removexattr", reply, || match Attribute::of(name) {
+        self.answer("removexattr", reply, || match Attribute::of(name) {
             Some(attribute) => self.door.set_attribute(request, inode, (attribute, None)),
             None => self.door.remove_programs_attribute(inode, name),
         });
@@ -477,7 +474,9 @@ impl Filesystem for Callbacks {
     }
 
     fn lseek(&self, request: &Request, inode: INodeNo, _file: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
-        answer("lseek", reply, || self.door.seek(request, inode, hole_search(offset, whence).ok_or(Errno::EINVAL)?));
+        self.answer("lseek", reply, || {
+            self.door.seek(request, inode, hole_search(offset, whence).ok_or(Errno::EINVAL)?)
+        });
     }
 
     fn fallocate(
@@ -490,7 +489,7 @@ impl Filesystem for Callbacks {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        answer("fallocate", reply, || {
+        self.answer("fallocate", reply, || {
             let part = allocation(offset, length, mode).ok_or(Errno::ENOTSUP)?;
             Ok::<_, Refusal>(self.vfs.allocate(&self.author(request), handle(file), part)?)
         });

@@ -8,7 +8,7 @@ use svcfs_base::{Actor, Caller, Clock, Door, Entrance, Fault, Kind, Name};
 use svcfs_vfs::{Attributes, HandleId, NodeId, SET_GROUP_ID, SetAttributes, Vfs};
 
 use crate::actors::Actors;
-use crate::answer::{Refusal, log};
+use crate::answer::{OnAnswer, Refusal, log};
 use crate::convert::{blank, file_attr, name, node};
 use crate::follower::Progress;
 use crate::listings::{Line, Listing, Listings};
@@ -35,6 +35,8 @@ pub(crate) struct KernelDoor {
     root: INodeNo,
     /// Tells the changes made here from those of other mounts.
     pub(crate) entrance: Entrance,
+    /// Told of each request that was answered.
+    pub(crate) on_answer: Option<OnAnswer>,
     actors: Actors,
     progress: Arc<Progress>,
 }
@@ -42,7 +44,7 @@ pub(crate) struct KernelDoor {
 impl KernelDoor {
     /// The door of a space, with nothing open.
     pub(crate) fn new(vfs: Arc<Vfs>, options: &Options, progress: Arc<Progress>) -> Arc<Self> {
-        let Options { clock, attribution, knowledge, at, .. } = options.clone();
+        let Options { clock, attribution, knowledge, at, on_answer, .. } = options.clone();
         let views = Views::new(Arc::clone(&vfs), Arc::clone(&clock), knowledge);
         Arc::new(Self {
             entrance: vfs.entrance(),
@@ -51,6 +53,7 @@ impl KernelDoor {
             vfs,
             clock,
             progress,
+            on_answer,
             actors: Actors::new(attribution),
             listings: Listings::default(),
             passing: Passing::default(),

@@ -31,12 +31,14 @@ mod passing;
 mod remote;
 mod session;
 mod views;
+mod wanted;
 mod writers;
 
 #[cfg(test)]
 mod tests;
 
 pub use actors::Attribution;
+pub use answer::OnAnswer;
 pub use mountpoint::{MountError, abort, check_mountpoint, is_dead_mount, is_mounted, unmount};
 pub use outside::Outside;
 pub use remote::{Remote, RemoteError, RemoteMount};

@@ -13,6 +13,7 @@ use svcfs_base::{Clock, Durability};
 use svcfs_vfs::{PastState, Vfs};
 
 use crate::actors::Attribution;
+use crate::answer::OnAnswer;
 use crate::callbacks::Callbacks;
 use crate::door::KernelDoor;
 use crate::follower::{Follower, Progress};
@@ -42,6 +43,8 @@ pub struct Options {
     pub outside: Outside,
     /// Called when the mount is over, however it came to its end; from a thread that ends with it.
     pub on_end: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// Told of each request of the kernel that was answered.
+    pub on_answer: Option<OnAnswer>,
     /// Who knows what is in the pages; without, what only knowledge can show is not there.
     pub knowledge: Option<Arc<dyn Knowledge>>,
 }
@@ -59,6 +62,7 @@ impl Options {
             attribution: Attribution::default(),
             outside: Outside::default(),
             on_end: None,
+            on_answer: None,
             knowledge: None,
         }
     }

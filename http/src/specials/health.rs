@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde_json::json;
+use svcfs_base::Reach;
+use svcfs_knowledge::access::Identity;
 use svcfs_knowledge::kernel::Space;
+use svcfs_knowledge::vitals::{Audience, Readiness, report};
 use svcfs_work::Lane;
 use warp::reply::Response;
 
 use crate::app::{App, log};
+use crate::bind::bearer;
 use crate::reply;
 
 /// How long the storage may take to show that it works.
@@ -29,19 +33,40 @@ pub(super) fn healthz(app: &App) -> Response {
     reply::json(StatusCode::OK, &json!({ "status": "ok", "uptime": uptime, "version": VERSION }))
 }
 
-/// Whether writes can be accepted; 503 when the storage does not show it within 500 ms.
-pub(super) async fn readyz(app: &App, space: Arc<Space>) -> Response {
-    let probe = app.blocking(Lane::Quick, move || space.vfs.health());
+/// Whether writes can be accepted; 503 when a space's storage, or a protocol server, does not show that it can within 500 ms. Operators are
+/// told of every space and of each part that is sick.
+pub(super) async fn readyz(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMap) -> Response {
+    let (asked, audience) = (Arc::clone(app), audience(app, headers));
+    let probe = app.blocking(Lane::Quick, move || Ok(report(&asked.server, &space, audience)));
     let error = match tokio::time::timeout(PATIENCE, probe).await {
-        Ok(Ok(())) => return reply::json(StatusCode::OK, &json!({ "status": "ready" })),
+        Ok(Ok(report)) => {
+            let status = match report.status {
+                Readiness::Ready => StatusCode::OK,
+                Readiness::StorageUnreachable | Readiness::ProtocolUnhealthy => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            return reply::json(status, &json!(report));
+        }
         Ok(Err(fault)) => {
             log(&fault, "readyz", "-");
             fault.message().to_owned()
         }
         Err(_) => format!("the storage did not answer within {} ms", PATIENCE.as_millis()),
     };
-    let body = json!({ "status": "storage-unreachable", "error": error });
+    let body = json!({ "status": Readiness::StorageUnreachable, "error": error });
     reply::json(StatusCode::SERVICE_UNAVAILABLE, &body)
+}
+
+/// Who asks how the server is doing. Nobody needs credentials for that; whoever has some for all of it is told more. Nobody else is asked who
+/// that might be: an identity provider whose keys are not here yet makes a stranger of its callers, for the moment.
+pub(super) fn audience(app: &App, headers: &HeaderMap) -> Audience {
+    let access = app.server.access();
+    if access.is_open() {
+        return Audience::Operators;
+    }
+    match bearer(headers).and_then(|bearer| access.identify(bearer)) {
+        Ok(Identity { space: None, reach: Reach { folder: None, scope: _ }, .. }) => Audience::Operators,
+        Ok(_) | Err(_) => Audience::Strangers,
+    }
 }
 
 /// Time since the server started.

@@ -1,43 +1,103 @@
-//! `/metrics` (contract 4.2): gauges only, no per-request counters.
+//! `/metrics` (contract 4.2): everything that is measured, for Prometheus and its like.
+//!
+//! Written as OpenMetrics for whoever asks for that, as Prometheus does, and in the older text format for everybody else.
 
-use http::header::{CONTENT_TYPE, HeaderValue};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, VARY};
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::gauge::ConstGauge;
 use svcfs_base::Fault;
+use svcfs_knowledge::vitals::{Audience, labelled, registry};
+use svcfs_work::{Lane, Occupancy};
 use warp::reply::Response;
 
-use super::health::{VERSION, uptime};
+use super::health::audience;
 use crate::app::App;
 
-/// The metrics as text, gathered at the moment of asking.
+/// How metrics are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// The text format of Prometheus, which everything reads.
+    Text,
+    /// Its successor.
+    OpenMetrics,
+}
+
+impl Form {
+    /// The one a client asks for. Clients that take both say so by preference; OpenMetrics is what those of today prefer.
+    fn wanted(headers: &HeaderMap) -> Self {
+        let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        if accepted.any(|value| value.contains("application/openmetrics-text")) {
+            Self::OpenMetrics
+        } else {
+            Self::Text
+        }
+    }
+    const fn media_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        })
+    }
+}
+
+/// The metrics as text, gathered at the moment of asking. Not in a lane: they tell how full those are.
 ///
 /// # Errors
 /// `Internal` when the encoder fails.
-pub(super) fn metrics(app: &App) -> Result<Response, Fault> {
-    let mut registry = Registry::default();
-    let build = Family::<Vec<(&str, &str)>, Gauge>::default();
-    build.get_or_create(&vec![("version", VERSION)]).set(1);
-    registry.register("svc_build_info", "The running version, always 1", build);
-    let mut gauge = |name: &str, help: &str, value: i64| {
-        let gauge = Gauge::<i64>::default();
-        gauge.set(value);
-        registry.register(name, help, gauge);
+pub(super) async fn metrics(app: &Arc<App>, headers: &HeaderMap) -> Result<Response, Fault> {
+    let (audience, form) = (audience(app, headers), Form::wanted(headers));
+    let asked = Arc::clone(app);
+    let text = app.aside(move || gathered(&asked, audience)).await?;
+    let text = match form {
+        Form::Text => as_text(&text),
+        Form::OpenMetrics => text,
     };
-    let seconds = i64::try_from(uptime(app).as_secs()).unwrap_or(i64::MAX);
-    gauge("svc_uptime_seconds", "Seconds since the server started", seconds);
-    let subscribers = i64::try_from(app.subscribers.count()).unwrap_or(i64::MAX);
-    gauge("svc_sse_subscribers", "Clients that follow the event stream", subscribers);
-    let looks: Vec<usize> = app.server.spaces().open().iter().filter_map(|space| space.health.findings()).collect();
-    if !looks.is_empty() {
-        let found = i64::try_from(looks.iter().sum::<usize>()).unwrap_or(i64::MAX);
-        gauge("svc_janitor_issues", "What the last look through the trees found; absent before the first one", found);
+    let mut response = Response::new(text.into());
+    response.headers_mut().insert(CONTENT_TYPE, form.media_type());
+    response.headers_mut().append(VARY, HeaderValue::from_static("Accept, Authorization"));
+    Ok(response)
+}
+
+/// A number of a lane.
+type Number = (&'static str, &'static str, fn(Occupancy) -> usize);
+
+const OF_LANES: [Number; 3] = [
+    ("svc_lane_places", "Requests that are worked on at once, at most", |lane| lane.places),
+    ("svc_lane_busy", "Requests that are worked on", |lane| lane.busy),
+    ("svc_lane_waiting", "Requests that wait for a place", |lane| lane.waiting),
+];
+
+fn gathered(app: &App, audience: Audience) -> Result<String, Fault> {
+    let mut registry = registry(&app.server, audience);
+    let subscribers = ConstGauge::new(app.subscribers.count());
+    registry.register("svc_sse_subscribers", "Clients that follow the event stream", subscribers);
+    for (metric, told, number) in OF_LANES {
+        let of = |lane: Lane| ([("lane", lane.name())], ConstGauge::new(number(app.occupancy(lane))));
+        registry.register(metric, told, labelled(Lane::ALL.map(of)));
     }
     let mut text = String::new();
     encode(&mut text, &registry).map_err(Fault::internal)?;
-    let mut response = Response::new(text.into());
-    let mime = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, mime);
-    Ok(response)
+    Ok(text)
+}
+
+/// The same in the older format. They differ in two things: the name of a counter in what describes it, and the mark of the end.
+fn as_text(open: &str) -> String {
+    let counter = |line: &'_ str| line.strip_prefix("# TYPE ")?.strip_suffix(" counter").map(str::to_owned);
+    let counters: HashSet<String> = open.lines().filter_map(counter).collect();
+    let mut text = String::with_capacity(open.len() + 64);
+    for line in open.lines().filter(|line| *line != "# EOF") {
+        let described = ["# HELP ", "# TYPE "].into_iter().find_map(|lead| Some((lead, line.strip_prefix(lead)?)));
+        match described.and_then(|(lead, rest)| Some((lead, rest.split_once(' ')?))) {
+            Some((lead, (name, rest))) if counters.contains(name) => {
+                text.push_str(&format!("{lead}{name}_total {rest}"));
+            }
+            Some(_) | None => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text
 }

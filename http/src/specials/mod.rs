@@ -164,8 +164,8 @@ pub(crate) async fn answer(
     match page {
         Page::Health => Ok(health::health()),
         Page::Healthz => Ok(health::healthz(app)),
-        Page::Readyz => Ok(health::readyz(app, space).await),
-        Page::Metrics => metrics::metrics(app),
+        Page::Readyz => Ok(health::readyz(app, space, headers).await),
+        Page::Metrics => metrics::metrics(app, headers).await,
         Page::OpenApi => Ok(docs::openapi(app)),
         Page::Docs => Ok(docs::redirect()),
         Page::DocsFile => docs::file(parameter()),

@@ -9,3 +9,4 @@ mod published;
 mod server;
 mod specials;
 mod uploads;
+mod vitals;

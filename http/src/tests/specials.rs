@@ -12,7 +12,7 @@ async fn health_uptime_and_readiness_are_told() {
     let healthz = server.get("/healthz").await.json();
     assert_eq!((&healthz["status"], &healthz["version"]), (&json!("ok"), &json!(env!("CARGO_PKG_VERSION"))));
     assert!(healthz["uptime"].as_str().unwrap().ends_with('s'));
-    assert_eq!(server.get("/readyz").await.json(), json!({ "status": "ready" }));
+    assert_eq!(server.get("/readyz").await.json()["status"], "ready");
 }
 
 #[tokio::test]
@@ -21,22 +21,6 @@ async fn a_space_that_takes_no_writes_is_not_ready() {
     server.space().vfs.close().unwrap();
     let answer = server.get("/readyz").await;
     assert_eq!((answer.status, &answer.json()["status"]), (503, &json!("storage-unreachable")));
-}
-
-#[tokio::test]
-async fn metrics_are_gauges_in_the_text_format() {
-    let server = TestServer::new();
-    let answer = server.get("/metrics").await;
-    assert_eq!(answer.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
-    let version = env!("CARGO_PKG_VERSION");
-    for line in [
-        "# TYPE svc_build_info gauge".to_owned(),
-        format!("svc_build_info{{version=\"{version}\"}} 1"),
-        "# TYPE svc_uptime_seconds gauge".to_owned(),
-        "svc_sse_subscribers 0".to_owned(),
-    ] {
-        assert!(answer.text().lines().any(|told| told == line), "{line} is not in {}", answer.text());
-    }
 }
 
 #[tokio::test]

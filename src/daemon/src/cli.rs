@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    analytics, bench, call, completions, doctor, init, janitor, mcp, mount, query, reindex, serve, token, unmount,
+    analytics, bench, call, check_config, completions, doctor, init, janitor, man, mcp, mount, query, reindex, serve,
+    status, token, unmount,
 };
 use crate::failure::EXIT_CODES;
 
@@ -37,10 +38,12 @@ pub struct Cli {
 pub enum Command {
     Init(init::Init),
     Serve(serve::Serve),
+    Status(status::Status),
     Mount(mount::Mount),
     Unmount(unmount::Unmount),
     Reindex(reindex::Reindex),
     Doctor(doctor::Doctor),
+    CheckConfig(check_config::CheckConfig),
     Query(query::Query),
     Call(call::Call),
     Janitor(janitor::Janitor),
@@ -49,4 +52,5 @@ pub enum Command {
     Mcp(mcp::Mcp),
     Bench(bench::Bench),
     Completions(completions::Completions),
+    Man(man::Man),
 }

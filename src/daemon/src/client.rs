@@ -19,6 +19,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use svcfs_knowledge::kernel::{Accepts, Entry, Route};
+use svcfs_knowledge::vitals::Report;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -59,13 +60,7 @@ pub struct Question {
 pub fn ask(url: &str, question: Question) -> Result<Value, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
-    let base: Uri = url.trim_end_matches('/').parse().map_err(|_| {
-        Failure::saying(Exit::Usage, format!("`{url}` is no URL; write it like `http://127.0.0.1:3333`"))
-    })?;
-    if base.scheme_str() != Some("http") {
-        let told = format!("`{url}` must begin with `http://`; encrypted connections end in front of svcfs");
-        return Err(Failure::saying(Exit::Usage, told));
-    }
+    let base = base(url)?;
     let answer = async {
         match question.entry.http.first() {
             Some(route) if !question.entry.tool => by_route(&base, route, question).await,
@@ -96,6 +91,37 @@ pub fn trouble(url: &str) -> Result<Option<String>, Failure> {
     let (status, body) = answer?;
     let said = || serde_json::from_slice::<Value>(&body).ok()?.get("error")?.as_str().map(str::to_owned);
     Ok((!status.is_success()).then(|| said().unwrap_or_else(|| format!("it answers {status}"))))
+}
+
+/// What the server at `url` says of how it is doing, and whether it takes work.
+///
+/// # Errors
+/// `Failed` when it cannot be reached, does not answer in time, or its answer is none of svcfs's.
+pub fn report(url: &str, token: Option<&str>, space: Option<&str>) -> Result<Report, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("the asynchronous runtime cannot be started")?;
+    let base = base(url)?;
+    let request = signed(in_space(Request::get("/readyz"), space), token);
+    let request = request.body(Full::new(Bytes::new())).context("the request cannot be written")?;
+    let asked = async { tokio::time::timeout(READY_PATIENCE, send(&base, request)).await };
+    let Ok(answer) = runtime.block_on(asked) else {
+        let told = format!("{url} did not answer within {} s", READY_PATIENCE.as_secs());
+        return Err(Failure::saying(Exit::Failed, told));
+    };
+    let (status, body) = answer?;
+    serde_json::from_slice(&body).map_err(|_| refusal(status, &body))
+}
+
+/// The server that a URL names.
+fn base(url: &str) -> Result<Uri, Failure> {
+    let base: Uri = url.trim_end_matches('/').parse().map_err(|_| {
+        Failure::saying(Exit::Usage, format!("`{url}` is no URL; write it like `http://127.0.0.1:3333`"))
+    })?;
+    if base.scheme_str() != Some("http") {
+        let told = format!("`{url}` must begin with `http://`; encrypted connections end in front of svcfs");
+        return Err(Failure::saying(Exit::Usage, told));
+    }
+    Ok(base)
 }
 
 async fn as_tool(base: &Uri, question: Question) -> Result<Value, Failure> {

@@ -8,6 +8,7 @@ use anyhow::Context;
 use svcfs_config::LogOutput;
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::WorkerGuard;
+use tracing_journald::{Priority, PriorityMappings};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
@@ -36,6 +37,7 @@ pub fn start(to: &LogOutput, usual: LevelFilter) -> Result<Logging, Failure> {
     let log = tracing_subscriber::registry().with(filter);
     let guard = match to {
         LogOutput::Off => tracing_subscriber::registry().with(LevelFilter::OFF).try_init().map(|()| None),
+        LogOutput::Stderr if let Some(journal) = journal() => log.with(journal).try_init().map(|()| None),
         LogOutput::Stderr => {
             let colours = std::io::stderr().is_terminal();
             log.with(layer().with_writer(progress::stderr).with_ansi(colours)).try_init().map(|()| None)
@@ -46,6 +48,27 @@ pub fn start(to: &LogOutput, usual: LevelFilter) -> Result<Logging, Failure> {
         }
     };
     Ok(Logging(guard.map_err(anyhow::Error::new)?))
+}
+
+/// The journal, when that is what standard error goes to: an entry then has its fields, its level and its place in the program, which a
+/// line of text has not. None when it cannot be reached; lines of text go to it all the same.
+fn journal() -> Option<tracing_journald::Layer> {
+    let stream = std::env::var("JOURNAL_STREAM").ok()?;
+    if !is_stream(&stream, &rustix::fs::fstat(std::io::stderr()).ok()?) {
+        return None;
+    }
+    let layer = tracing_journald::layer().ok()?;
+    // Its own choice calls what is told at all times a notice.
+    let mut levels = PriorityMappings::new();
+    (levels.info, levels.debug, levels.trace) = (Priority::Informational, Priority::Debug, Priority::Debug);
+    let layer = layer.with_priority_mappings(levels);
+    Some(layer.with_field_prefix(Some("SVCFS".to_owned())).with_syslog_identifier("svcfs".to_owned()))
+}
+
+/// Whether a file is the one that `JOURNAL_STREAM` names, as `device:inode` (systemd.exec(5)): a program that was started by a service may
+/// have another standard error.
+fn is_stream(named: &str, file: &rustix::fs::Stat) -> bool {
+    named == format!("{}:{}", file.st_dev, file.st_ino)
 }
 
 fn opened(path: &Path) -> Result<File, Failure> {
@@ -81,5 +104,19 @@ fn panicked(panic: &std::panic::PanicHookInfo<'_>) {
         tracing::error!(panic.place = place, panic.thread = thread, "panicked: {message}");
     } else {
         output::complain(&format!("svcfs: a defect in svcfs: `{thread}` panicked at {place}: {message}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_stream;
+
+    #[test]
+    fn only_the_stream_that_systemd_names_is_the_journal() {
+        let file = rustix::fs::stat("/dev/null").unwrap();
+        assert!(is_stream(&format!("{}:{}", file.st_dev, file.st_ino), &file));
+        for named in ["", "1:2", "8:", &format!("{}:{}", file.st_dev, file.st_ino + 1)] {
+            assert!(!is_stream(named, &file), "{named}");
+        }
     }
 }

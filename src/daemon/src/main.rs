@@ -27,6 +27,7 @@ mod progress;
 mod remote;
 mod root;
 mod signals;
+mod socket;
 mod stop;
 mod table;
 

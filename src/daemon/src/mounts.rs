@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use svcfs_base::SystemClock;
 use svcfs_knowledge::kernel::Server;
+use svcfs_knowledge::vitals::MountReport;
 use svcfs_mount::{Mount, MountError, Outside};
 use svcfs_vfs::{PastState, Vfs};
 use tokio::sync::Notify;
@@ -58,7 +59,11 @@ impl Held {
 impl Mounts {
     /// Of a server whose first space is not mounted yet.
     pub fn of(server: &Arc<Server>, outside: Outside) -> Arc<Self> {
-        Arc::new(Self { server: Arc::clone(server), outside, over: Arc::default(), held: Mutex::default() })
+        let mounts =
+            Arc::new(Self { server: Arc::clone(server), outside, over: Arc::default(), held: Mutex::default() });
+        let known = Arc::downgrade(&mounts);
+        server.vitals().mounts_are_known_by(move || known.upgrade().map(|mounts| mounts.reports()).unwrap_or_default());
+        mounts
     }
 
     /// Mounts the root at one more place, and answers with the place's name without links.
@@ -79,6 +84,10 @@ impl Mounts {
         options.at = state;
         options.outside = self.outside.clone();
         options.on_end = Some(Arc::new(move || over.notify_one()));
+        let counting = Arc::clone(&self.server);
+        options.on_answer = Some(Arc::new(move |operation, outcome, took| {
+            counting.vitals().measures.mounted(operation, outcome, took);
+        }));
         options.knowledge = Some(Arc::new(Operations(Arc::clone(&self.server))));
         let mount = Mount::start(vfs, mountpoint, &options)?;
         let place = mount.mountpoint().to_owned();
@@ -117,6 +126,15 @@ impl Mounts {
     /// Where mounts are made.
     pub const fn outside(&self) -> &Outside {
         &self.outside
+    }
+
+    /// Where and how the root is mounted, for whoever watches over the server.
+    fn reports(&self) -> Vec<MountReport> {
+        let report = |(mount, manner): &(Mount, Manner)| MountReport {
+            mountpoint: mount.mountpoint().to_owned(),
+            flags: manner.flags(),
+        };
+        self.held.lock().mounts.iter().map(report).collect()
     }
 
     /// Where the root is mounted.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
 use svcfs_base::{Actor, Caller, Door, Fault, Kind, SystemClock};
-use svcfs_config::{Config, KeyDigest, Overrides, Settings, templates};
+use svcfs_config::{Config, Error as ConfigError, KeyDigest, Overrides, Settings, templates};
 use svcfs_knowledge::access::Access;
 use svcfs_knowledge::kernel::{Server, Space};
 use svcfs_knowledge::spaces::{self, Live, Opener, Opening, Spaces};
@@ -155,7 +155,10 @@ fn opener(told: Arc<Told>) -> Opener {
 
 /// The settings of a space beside the first. What is the server's affair has no effect there, and is refused: who wrote `[auth]` believes the
 /// door closed by it.
-fn of_space(root: &Path) -> Result<Settings, Failure> {
+///
+/// # Errors
+/// As [`settings`]; `Refused` for a section without effect.
+pub fn of_space(root: &Path) -> Result<Settings, Failure> {
     let settings = settings(root, None, Overrides::default())?;
     let plain = Settings::resolve(Config::default(), Overrides::default())?;
     let sections = [
@@ -182,12 +185,20 @@ fn of_space(root: &Path) -> Result<Settings, Failure> {
 /// Every complaint about the file and the flags at once.
 pub fn settings(root: &Path, config: Option<&Path>, overrides: Overrides) -> Result<Settings, Failure> {
     must_be_no_file(root)?;
+    Ok(understood(root, config, overrides)?)
+}
+
+/// The same, with each complaint by itself, and whatever is in the place of the root.
+///
+/// # Errors
+/// Every complaint about the file and the flags at once.
+pub fn understood(root: &Path, config: Option<&Path>, overrides: Overrides) -> Result<Settings, ConfigError> {
     let environment = |name: &str| std::env::var(name).ok();
     let config = match config {
         Some(file) => Config::read_named(file, &environment),
         None => Config::read(&root.join(templates::CONFIG.path), &environment),
     }?;
-    Ok(Settings::resolve(config, overrides)?)
+    Settings::resolve(config, overrides)
 }
 
 /// Refuses what is not a knowledge root yet, so that a slip in a path does not make a repository of somebody's directory.
@@ -209,7 +220,10 @@ pub fn must_be_initialised(root: &Path) -> Result<(), Failure> {
 }
 
 /// Refuses a root that is there and cannot be one.
-fn must_be_no_file(root: &Path) -> Result<(), Failure> {
+///
+/// # Errors
+/// `Refused`, with what to do.
+pub fn must_be_no_file(root: &Path) -> Result<(), Failure> {
     if svcfs_mount::is_mounted(root) {
         let text = root.display();
         let told = if svcfs_mount::is_dead_mount(root) {

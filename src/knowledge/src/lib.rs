@@ -21,6 +21,7 @@ pub mod spaces;
 pub mod tasks;
 pub mod usage;
 pub mod views;
+pub mod vitals;
 
 use kernel::Area;
 

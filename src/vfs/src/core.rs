@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -13,6 +13,7 @@ use tracing::warn;
 
 use crate::committer::Commits;
 use crate::feed::Feed;
+use crate::load::OnFlush;
 use crate::locks::Locks;
 use crate::messages::Messages;
 use crate::overlay::{Leaf, Overlay};
@@ -57,6 +58,10 @@ pub(crate) struct Core {
     pub(crate) fail: FailPoints,
     /// Who compares paths with the tree that a person's commit has something to say about; nobody where nothing is watched.
     pub(crate) doubter: Mutex<Option<Doubter>>,
+    /// What the log holds until the next checkpoint, in bytes, as the committer last said.
+    pub(crate) unsettled_bytes: AtomicU64,
+    /// Who is told how long the disk took.
+    pub(crate) on_flush: OnceLock<OnFlush>,
 }
 
 pub(crate) type Doubter = Box<dyn Fn(Vec<TreePath>) + Send>;

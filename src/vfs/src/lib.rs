@@ -10,6 +10,7 @@ mod committer;
 mod core;
 mod feed;
 mod gate;
+mod load;
 mod locks;
 mod messages;
 mod nodes;
@@ -27,6 +28,7 @@ mod watch;
 pub use committer::Commits;
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
+pub use load::{Flush, Load, OnFlush};
 pub use nodes::{Allocation, DiskSpace, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, WriteAt};
 pub use past::{
     Action, BlameLine, ChangeRecord, Changes, KeptContent, KeptVersion, Newest, PastName, PastState, Timeline,
@@ -39,8 +41,8 @@ pub use view::{Attributes, DirectoryEntry, EntryKind, File};
 use std::fs::{self, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
@@ -141,6 +143,8 @@ impl Vfs {
             lost: Mutex::default(),
             stamps: AtomicU64::new(1),
             doubter: Mutex::default(),
+            unsettled_bytes: AtomicU64::new(0),
+            on_flush: OnceLock::new(),
         });
         let committer =
             opening::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;

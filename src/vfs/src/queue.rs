@@ -239,6 +239,12 @@ impl Queue {
         }
     }
 
+    /// Sets and bytes that wait, and sets that are accepted and neither settled nor refused.
+    pub(crate) fn depth(&self) -> (usize, usize, u64) {
+        let state = self.state.lock();
+        (state.waiting.len(), state.bytes, state.accepted.saturating_sub(state.done))
+    }
+
     /// Makes whoever waits for a batch look around.
     pub(crate) fn nudge(&self) {
         self.state.lock().is_nudged = true;

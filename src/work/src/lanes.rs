@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -17,6 +18,18 @@ pub enum Lane {
     Quick,
     /// Seconds or minutes: imports, exports. 4 at once, so that they cannot crowd out the quick ones.
     Slow,
+}
+
+impl Lane {
+    /// Every lane.
+    pub const ALL: [Self; 2] = [Self::Quick, Self::Slow];
+    /// The lane in a word, for metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Slow => "slow",
+        }
+    }
 }
 
 /// Why a piece of work did not run to its end.
@@ -52,9 +65,49 @@ impl std::error::Error for LaneError {}
 /// Two bounded lanes onto tokio's blocking pool.
 #[derive(Debug)]
 pub struct Lanes {
-    quick: Arc<Semaphore>,
-    slow: Arc<Semaphore>,
+    quick: Places,
+    slow: Places,
     patience: Duration,
+}
+
+#[derive(Debug)]
+struct Places {
+    free: Arc<Semaphore>,
+    all: usize,
+    waiting: AtomicUsize,
+}
+
+impl Places {
+    fn new(all: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(all)), all, waiting: AtomicUsize::new(0) }
+    }
+}
+
+/// How full a lane is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Occupancy {
+    /// Pieces of work at once, at most.
+    pub places: usize,
+    /// Pieces of work that run.
+    pub busy: usize,
+    /// Callers that wait for a place.
+    pub waiting: usize,
+}
+
+/// One who waits for a place, for as long as they do; also when they give up.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn at(places: &'a Places) -> Self {
+        places.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(&places.waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Default for Lanes {
@@ -66,7 +119,21 @@ impl Default for Lanes {
 impl Lanes {
     /// Lanes with this many places each, in which nobody waits for a place longer than `patience`.
     pub fn new(quick: usize, slow: usize, patience: Duration) -> Self {
-        Self { quick: Arc::new(Semaphore::new(quick)), slow: Arc::new(Semaphore::new(slow)), patience }
+        Self { quick: Places::new(quick), slow: Places::new(slow), patience }
+    }
+
+    const fn places(&self, lane: Lane) -> &Places {
+        match lane {
+            Lane::Quick => &self.quick,
+            Lane::Slow => &self.slow,
+        }
+    }
+
+    /// How full a lane is at this moment.
+    pub fn occupancy(&self, lane: Lane) -> Occupancy {
+        let Places { free, all, waiting } = self.places(lane);
+        let busy = all.saturating_sub(free.available_permits());
+        Occupancy { places: *all, busy, waiting: waiting.load(Ordering::Relaxed) }
     }
 
     /// Runs blocking `work` once a place is free. Work that has begun runs to its end, and keeps its place, even when the
@@ -79,19 +146,30 @@ impl Lanes {
         T: Send + 'static,
         W: FnOnce() -> T + Send + 'static,
     {
-        let places = match lane {
-            Lane::Quick => &self.quick,
-            Lane::Slow => &self.slow,
-        };
-        let place = tokio::time::timeout(self.patience, Arc::clone(places).acquire_owned())
+        let places = self.places(lane);
+        let waiting = Waiting::at(places);
+        let place = tokio::time::timeout(self.patience, Arc::clone(&places.free).acquire_owned())
             .await
             .map_err(|_| LaneError::Busy { lane, retry_after: self.patience.max(Duration::from_secs(1)) })?
             .map_err(|_| LaneError::Stopped)?;
-        let outcome = tokio::task::spawn_blocking(move || {
+        drop(waiting);
+        Self::aside(move || {
             let _held_to_the_end = place;
             work()
         })
-        .await;
+        .await
+    }
+
+    /// Runs blocking `work` beside the lanes. For what is short and must not wait for them, such as telling how full they are.
+    ///
+    /// # Errors
+    /// [`LaneError`], never `Busy`.
+    pub async fn aside<T, W>(work: W) -> Result<T, LaneError>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> T + Send + 'static,
+    {
+        let outcome = tokio::task::spawn_blocking(work).await;
         outcome.map_err(|error| match error.try_into_panic() {
             Ok(panic) => LaneError::Panicked(panic_message(&*panic)),
             Err(_) => LaneError::Stopped,

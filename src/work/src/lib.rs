@@ -14,7 +14,7 @@ mod supervisor;
 mod tests;
 mod watermark;
 
-pub use lanes::{Lane, LaneError, Lanes};
+pub use lanes::{Lane, LaneError, Lanes, Occupancy};
 pub use signal::{Signal, Stop};
-pub use supervisor::{Backoff, Failure, Next, State, Status, Supervisor, Task};
+pub use supervisor::{Backoff, Failure, Next, Reports, State, Status, Supervisor, Task};
 pub use watermark::Watermark;

@@ -70,6 +70,18 @@ pub enum State {
     Stopped,
 }
 
+impl State {
+    /// The state in a word, for reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Idle => "idle",
+            Self::BackingOff => "backing off",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
 /// What is known of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
@@ -91,12 +103,24 @@ pub struct Supervisor {
     stop: Stop,
     backoff: Backoff,
     running: Mutex<Vec<Running>>,
+    reports: Reports,
 }
 
 struct Running {
     signal: Signal,
     record: Arc<Record>,
     thread: std::thread::JoinHandle<()>,
+}
+
+/// How the tasks of a supervisor are doing, for whoever does not own it.
+#[derive(Clone, Default)]
+pub struct Reports(Arc<Mutex<Vec<Arc<Record>>>>);
+
+impl Reports {
+    /// Every task, in the order they were started.
+    pub fn all(&self) -> Vec<Status> {
+        self.0.lock().iter().map(|record| record.status.lock().clone()).collect()
+    }
 }
 
 struct Record {
@@ -130,14 +154,19 @@ impl Supervisor {
             record: Arc::clone(&record),
         };
         let thread = std::thread::Builder::new().name(T::NAME.to_owned()).spawn(move || runner.run())?;
+        self.reports.0.lock().push(Arc::clone(&record));
         self.running.lock().push(Running { signal, record, thread });
         Ok(())
     }
 
     /// Every task, in the order they were started.
     pub fn status(&self) -> Vec<Status> {
-        let running = self.running.lock();
-        running.iter().map(|task| task.record.status.lock().clone()).collect()
+        self.reports.all()
+    }
+
+    /// The same at any later time, for whoever tells of them.
+    pub fn reports(&self) -> Reports {
+        self.reports.clone()
     }
 
     /// Asks every task to end, waits for them until `deadline` has passed, and names those who linger (their threads are
@@ -146,6 +175,7 @@ impl Supervisor {
         let until = Instant::now() + deadline;
         self.stop.request();
         let running = std::mem::take(&mut *self.running.lock());
+        self.reports.0.lock().clear();
         for task in &running {
             task.signal.raise();
         }

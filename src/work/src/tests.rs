@@ -200,3 +200,32 @@ async fn work_that_has_begun_ends_even_when_nobody_waits_for_it() {
     end.await.unwrap();
     assert_eq!(finished.load(Ordering::SeqCst), 1);
 }
+
+#[tokio::test]
+async fn a_lane_tells_how_full_it_is() {
+    let lanes = Arc::new(Lanes::new(1, 1, LONG));
+    let (release, held) = mpsc::channel::<()>();
+    let (begun, beginning) = mpsc::channel();
+    let work = move || {
+        begun.send(()).unwrap();
+        held.recv().unwrap();
+    };
+    let busy = tokio::spawn({
+        let lanes = Arc::clone(&lanes);
+        async move { lanes.run(Lane::Quick, work).await }
+    });
+    tokio::task::spawn_blocking(move || beginning.recv_timeout(LONG)).await.unwrap().unwrap();
+    let second = tokio::spawn({
+        let lanes = Arc::clone(&lanes);
+        async move { lanes.run(Lane::Quick, || ()).await }
+    });
+    while lanes.occupancy(Lane::Quick).waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(lanes.occupancy(Lane::Quick), Occupancy { places: 1, busy: 1, waiting: 1 });
+    assert_eq!(lanes.occupancy(Lane::Slow), Occupancy { places: 1, busy: 0, waiting: 0 });
+    release.send(()).unwrap();
+    busy.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    assert_eq!(lanes.occupancy(Lane::Quick), Occupancy { places: 1, busy: 0, waiting: 0 });
+}

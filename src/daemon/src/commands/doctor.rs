@@ -126,7 +126,7 @@ fn end(root: &std::path::Path, found: &Examination, fix: bool) -> Result<(), Fai
 }
 
 /// One line for each check; below those that found something, where, and what can be done.
-fn text(mended: &[String], findings: &[Finding]) -> String {
+pub(super) fn text(mended: &[String], findings: &[Finding]) -> String {
     let mut text = String::new();
     for line in mended {
         text.push_str(&format!("mended    {line}\n"));

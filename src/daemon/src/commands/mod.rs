@@ -3,15 +3,18 @@
 pub mod analytics;
 pub mod bench;
 pub mod call;
+pub mod check_config;
 pub mod completions;
 pub mod doctor;
 pub mod init;
 pub mod janitor;
+pub mod man;
 pub mod mcp;
 pub mod mount;
 pub mod query;
 pub mod reindex;
 pub mod serve;
+pub mod status;
 pub mod token;
 pub mod unmount;
 
@@ -28,9 +31,11 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Init(command) => command.run(),
         Command::Serve(command) => command.run(),
         Command::Mount(command) => command.run(),
+        Command::Status(command) => command.run(),
         Command::Unmount(command) => command.run(),
         Command::Reindex(command) => command.run(),
         Command::Doctor(command) => command.run(),
+        Command::CheckConfig(command) => command.run(),
         Command::Query(command) => command.run(),
         Command::Call(command) => command.run(),
         Command::Janitor(command) => command.run(),
@@ -39,5 +44,6 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Mcp(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
     }
 }

@@ -1,7 +1,7 @@
 //! `svcfs serve`
 
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
 use svcfs_config::templates::{self, Template};
-use svcfs_config::{AuthSettings, AuthType, Host, Overrides, ServerSettings, Settings};
+use svcfs_config::{AuthSettings, AuthType, Overrides, ServerSettings, Settings};
 use svcfs_knowledge::spaces;
 use svcfs_mount::Outside;
 use tokio_util::sync::CancellationToken;
 use tracing::level_filters::LevelFilter;
 
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::mounting::Manner;
 use crate::mounts::Mounts;
 use crate::presence::Mounted;
 use crate::root::{Root, is_new, settings, whoever};
 use crate::signals::{self, Listening};
 use crate::stop::{self, Http, Running};
-use crate::{control, logging, output, presence};
+use crate::{control, logging, output, presence, socket};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,7 +36,10 @@ Examples:
   SVC_LOG=debug svcfs serve                   with everything in the log
 
 SIGTERM and SIGINT (Ctrl-C) finish every accepted write, unmount and exit with 0; a second one
-exits at once with 130, and the next start completes what was accepted. SIGHUP reads [auth] again.";
+exits at once with 130, and the next start completes what was accepted. SIGHUP reads [auth] again;
+`svcfs check-config` says before whether the settings can be followed.
+
+A socket that systemd hands over (svcfs.socket) takes the place of --host and --port.";
 
 /// Serve a knowledge base over HTTP and, when asked to, as a mounted folder
 ///
@@ -114,12 +117,16 @@ impl Serve {
         presence::uncover(&root)?;
         // Before there is any other thread.
         let outside = mountpoint.as_ref().map_or_else(|| Ok(Outside::default()), |at| Outside::of(&root, at))?;
-        let overrides = Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id };
+        let inherited = socket::inherited()?;
+        let overrides = socket::named(
+            Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id },
+            inherited.as_ref(),
+        )?;
         let settings = settings(&root, config.as_deref(), overrides.clone())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         let listening = signals::listen(until_stdin_closes)?;
         // Before the root is touched: what is taken is found out in a moment, adopting a large tree takes longer.
-        let socket = bind(&settings.server)?;
+        let socket = inherited.map_or_else(|| socket::bind(&settings.server), Ok)?;
         let left = presence::bury(&root)?;
         if let Some(mountpoint) = &mountpoint {
             svcfs_mount::check_mountpoint(mountpoint, &root, &outside)?;
@@ -134,7 +141,7 @@ impl Serve {
         let opened = Root::open(&root, settings, true).map_err(|fault| presence::taken(&root, fault, advice))?;
         // Nobody could be let in (gaps.md D12).
         opened.server().access().prepare()?;
-        let url = url(&opened.server().settings().server, &doors.socket)?;
+        let url = socket::url(&opened.server().settings().server, &doors.socket)?;
         opened.open_others(&url, spaces)?;
         let mut running = Running::with(opened, outside);
         let outcome = doors.open(&mut running, &listening);
@@ -233,7 +240,7 @@ impl Doors {
             running.mounts.add(&mountpoint, manner)?;
         }
         running.mounts.take_up(left);
-        let url = url(&running.root.server().settings().server, &socket)?;
+        let url = socket::url(&running.root.server().settings().server, &socket)?;
         let http = answer(socket, running, listening)?;
         let ended = http.stop.clone();
         running.http = Some(http);
@@ -274,31 +281,6 @@ fn tell(running: &Running, url: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes the port.
-fn bind(server: &ServerSettings) -> Result<TcpListener, Failure> {
-    let ServerSettings { host, port, public_url: _, space_parents: _ } = server;
-    let bound = match host {
-        Host::Address(address) => TcpListener::bind((*address, *port)),
-        Host::Name(name) => TcpListener::bind((name.as_str(), *port)),
-    };
-    bound.map_err(|error| {
-        let at = server.authority();
-        let told = match error.kind() {
-            std::io::ErrorKind::AddrInUse => {
-                format!("port {port} is in use: something else listens on {at}; stop it, or choose another with --port (0: any)")
-            }
-            std::io::ErrorKind::PermissionDenied => {
-                format!("port {port} is not for you: ports below 1024 need privileges; choose another with --port")
-            }
-            std::io::ErrorKind::AddrNotAvailable => {
-                format!("`{host}` is no address of this machine; choose another with --host")
-            }
-            _ => format!("cannot listen on {at}: {error}"),
-        };
-        Failure::new(Exit::Failed, anyhow::Error::new(error).context(told))
-    })
-}
-
 /// gaps.md D13
 fn warn_when_open(server: &ServerSettings) {
     if !server.host.is_loopback() {
@@ -308,20 +290,4 @@ fn warn_when_open(server: &ServerSettings) {
             server.authority()
         );
     }
-}
-
-/// Where a program on this machine finds the server: one that listens on every address is found at the loopback one, and
-/// port 0 has become a real one.
-fn url(server: &ServerSettings, socket: &TcpListener) -> Result<String, Failure> {
-    let bound = socket.local_addr().context("the address of the HTTP server is not known")?;
-    let mut reached = ServerSettings { port: bound.port(), ..server.clone() };
-    if let Host::Address(address) = &mut reached.host
-        && address.is_unspecified()
-    {
-        *address = match address {
-            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        };
-    }
-    Ok(format!("http://{}", reached.authority()))
 }

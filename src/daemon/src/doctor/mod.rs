@@ -7,6 +7,7 @@
 mod mending;
 mod place;
 mod records;
+mod starting;
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,7 @@ use svcfs_store::{BadObject, Inspection, LogCheck, TreeState};
 use svcfs_vfs::Held;
 
 pub use mending::mend;
+pub use starting::could_start;
 
 use crate::failure::Failure;
 use crate::presence::{self, Holder};

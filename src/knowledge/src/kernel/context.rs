@@ -1,6 +1,6 @@
 //! What an operation may touch.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -9,12 +9,13 @@ use svcfs_config::{PublicUrl, Settings, Visibility};
 use svcfs_index::Index;
 use svcfs_store::Usage;
 use svcfs_vfs::Vfs;
-use svcfs_work::Watermark;
+use svcfs_work::{Reports, Status, Watermark};
 
 use crate::access::Access;
 use crate::graph::Newest;
 use crate::health;
 use crate::spaces::Spaces;
+use crate::vitals::{Flushes, Vitals};
 
 /// How long a question waits for the index to have read everything accepted before it.
 const INDEX_PATIENCE: Duration = Duration::from_secs(2);
@@ -43,6 +44,9 @@ pub struct Space {
     pub graph: Newest,
     /// Its settings.
     pub settings: Settings,
+    /// How long its disk takes.
+    pub flushes: Flushes,
+    tasks: OnceLock<Reports>,
     visibility: RwLock<Visibility>,
 }
 
@@ -57,6 +61,8 @@ impl Space {
     ) -> Self {
         Self {
             name: name.into(),
+            flushes: Flushes::of(&vfs),
+            tasks: OnceLock::new(),
             vfs,
             index,
             indexed: Watermark::new(indexed.0),
@@ -66,6 +72,15 @@ impl Space {
             visibility: RwLock::new(settings.visibility),
             settings,
         }
+    }
+    /// How the background tasks that were started for it are doing.
+    pub fn tasks(&self) -> Vec<Status> {
+        self.tasks.get().map(Reports::all).unwrap_or_default()
+    }
+    /// Has its background tasks told of by these reports.
+    pub(crate) fn attended(&self, tasks: Reports) {
+        // Started anew by the same supervisor, if ever.
+        let _only_the_first = self.tasks.set(tasks);
     }
     /// Who may read it without credentials.
     pub fn visibility(&self) -> Visibility {
@@ -83,12 +98,13 @@ pub struct Server {
     clock: Arc<dyn Clock>,
     access: Access,
     started: Timestamp,
+    vitals: Vitals,
 }
 
 impl Server {
     /// A server of these spaces, started now, for whom `access` lets in.
     pub fn new(spaces: Spaces, clock: Arc<dyn Clock>, access: Access) -> Self {
-        Self { spaces, started: clock.now(), clock, access }
+        Self { spaces, started: clock.now(), clock, access, vitals: Vitals::default() }
     }
     /// The space that answers when none is named.
     pub fn primary(&self) -> &Arc<Space> {
@@ -105,6 +121,10 @@ impl Server {
     /// Who may ask.
     pub fn access(&self) -> &Access {
         &self.access
+    }
+    /// How it is doing.
+    pub fn vitals(&self) -> &Vitals {
+        &self.vitals
     }
     /// The present moment.
     pub fn now(&self) -> Timestamp {
@@ -207,6 +227,10 @@ impl<'a> Cx<'a> {
     /// The present moment.
     pub fn now(&self) -> Timestamp {
         self.server.now()
+    }
+    /// How the server is doing.
+    pub fn vitals(&self) -> &'a Vitals {
+        self.server.vitals()
     }
     /// The settings of the space.
     pub fn settings(&self) -> &'a Settings {

@@ -1,5 +1,7 @@
 //! The operation, and the table entry it becomes.
 
+use std::time::Instant;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -154,6 +156,13 @@ fn told<O: Operation>(output: &O::Output, cx: &Cx<'_>) -> Result<Value, Fault> {
 }
 
 fn run<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<O::Output, Fault> {
+    let begun = Instant::now();
+    let outcome = admitted::<O>(arguments, cx);
+    cx.vitals().measures.asked(cx.caller.door, O::NAME, &outcome, begun.elapsed());
+    outcome
+}
+
+fn admitted<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<O::Output, Fault> {
     let entry = Entry::of::<O>();
     cx.caller.reach.allow(entry.needs(), O::NAME)?;
     let arguments = arguments::under_own_names(arguments, O::ALIASES)?;

@@ -104,6 +104,7 @@ fn strategy(versioning: &Versioning) -> Strategy {
 /// # Errors
 /// `Internal` when the operating system has no thread left.
 pub fn start(space: &Arc<Space>, supervisor: &Supervisor) -> Result<(), Fault> {
+    space.attended(supervisor.reports());
     supervisor
         .start(Indexer::new(Arc::clone(space)), changed(space))
         .map_err(|error| Fault::new(Kind::Internal, "the indexer could not be started").caused_by(error))
@@ -214,7 +215,7 @@ const RESERVED: &[&str] = &[
 ///
 /// # Errors
 /// `Invalid` for a name that no URL carries, and for an endpoint's.
-pub(crate) fn check_name(name: &str) -> Result<(), Fault> {
+pub fn check_name(name: &str) -> Result<(), Fault> {
     if let Some(told) = name_fault(name) {
         return Err(Fault::invalid("name", format_args!("`{}` {told}", name.escape_default())));
     }

@@ -12,6 +12,7 @@ use tracing::{debug, error, warn};
 
 use super::Committer;
 use crate::core::Core;
+use crate::load::Flush;
 use crate::opening::write_anew;
 
 /// A checkpoint on its way, on a thread of its own: writers do not wait for what it flushes.
@@ -158,8 +159,11 @@ impl Committer {
 
 /// Flushes everything that was logged up to a position, and settles the log there.
 fn flushed(core: &Core, target: Seq, head: Option<CommitId>) -> Result<(), StoreError> {
+    let begun = Instant::now();
     core.tree.flush()?;
     core.fail.pass(FailPoint::CheckpointFlushed);
     core.memory.flushed();
-    core.log.settle(target, head)
+    core.log.settle(target, head)?;
+    core.flushed(Flush::Checkpoint, begun);
+    Ok(())
 }

@@ -16,6 +16,7 @@ mod window;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use svcfs_base::{CommitId, Fault, Seq, TreePath};
@@ -114,6 +115,7 @@ impl Committer {
                 self.checkpoint();
             }
             self.refresh_index_when_due();
+            self.core.unsettled_bytes.store(self.unsettled_bytes as u64, Ordering::Relaxed);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Steps 6 and 8a: a commit for each set, made and unreferenced, then all sets of the batch in the log with one flush.
 
+use std::time::Instant;
+
 use svcfs_base::{CommitId, Fault, FileKind, Seq, Timestamp, TreePath};
 use svcfs_store::{Against, Author, Edit, Entry, Record, Role, StoreError, as_recorded, order_within};
 use tracing::error;
@@ -7,6 +9,7 @@ use tracing::error;
 use super::window::Commits;
 use super::{Committer, Planned};
 use crate::adopt::{adopted, adoption_message};
+use crate::load::Flush;
 use crate::overlay::Leaf;
 use crate::plan::check;
 use crate::queue::{After, Before, Effect, Prepared, Receipt};
@@ -97,7 +100,12 @@ impl Committer {
 
     /// Step 6, with the pack of step 8 beside it. Not while the disk refuses: what is not logged then would fill it with packs.
     fn append(&self, records: &[Record]) -> Result<(), StoreError> {
-        let append = || self.core.log.append(records);
+        let append = || {
+            let begun = Instant::now();
+            self.core.log.append(records)?;
+            self.core.flushed(Flush::Log, begun);
+            Ok(())
+        };
         let has_commits = records.iter().any(|record| record.commit.is_some());
         match &self.ahead {
             Some(ahead) if has_commits && self.core.trouble.lock().is_none() => ahead.beside(append),

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# A Debian package of svcfs.
+set -euo pipefail
+
+usage() {
+    cat <<'TEXT'
+Build a Debian package of svcfs
+
+Usage: scripts/package.sh [--of PROFILE-FOLDER] [--to DIR]
+
+Without --of the program is built for release first. With it, the program that was built is packed as it is:
+`--of debug` is what the tests install.
+
+Options:
+  --of FOLDER   Folder below the target directory with the built program: release or debug
+  --to DIR      Where the package is put (default: the target directory's folder `debian`)
+
+Environment:
+  CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
+  SVCFS_TOOLS          Where cargo-deb is installed when it is missing (default: ~/.cache/svcfs/tools)
+TEXT
+}
+
+built="" output=""
+while [[ $# -gt 0 ]]; do
+    case "$1" in
+        -h | --help) usage && exit ;;
+        --of) built="${2:?--of needs a folder}" && shift 2 ;;
+        --to) output="${2:?--to needs a directory}" && shift 2 ;;
+        *) usage >&2 && exit 2 ;;
+    esac
+done
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/prerequisites.sh
+source scripts/prerequisites.sh
+
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
+export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
+need_rust
+need_tools "${PACKAGE_TOOLS[@]}"
+output="$(realpath -m "${output:-$CARGO_TARGET_DIR/debian}")"
+
+profile="${built:-release}"
+[[ $profile != debug ]] || profile=dev
+if [[ -z $built ]]; then
+    cargo build --locked --release -p svcfs
+    built=release
+fi
+
+# What the program says of itself, and a link that cargo-deb takes as it is.
+program="$CARGO_TARGET_DIR/$built/svcfs"
+stage="$CARGO_TARGET_DIR/$built/package"
+rm -rf "$stage"
+mkdir -p "$stage/completions"
+"$program" man --all "$stage/man"
+gzip -9 --no-name "$stage"/man/*.1
+"$program" completions bash >"$stage/completions/svcfs"
+"$program" completions zsh >"$stage/completions/_svcfs"
+"$program" completions fish >"$stage/completions/svcfs.fish"
+ln -s ../bin/svcfs "$stage/mount.fuse.svcfs"
+
+# What is only tried is not worth a minute of packing tightly.
+[[ $built == release ]] && fast=() || fast=(--fast --compress-type gzip)
+"$SVCFS_TOOLS/bin/cargo-deb" --manifest-path src/daemon/Cargo.toml --no-build --no-strip --profile "$profile" "${fast[@]}" \
+    --locked --output "$output/"

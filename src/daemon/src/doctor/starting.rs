@@ -1,0 +1,194 @@
+//! Whether a server could start: its settings, and what they name.
+//!
+//! One rule: nothing is opened, made or changed; a port is taken for a moment and given back.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+use svcfs_config::{AuthSettings, Error, LogOutput, Overrides, ServerSettings, Settings, templates};
+use svcfs_knowledge::{query, spaces};
+
+use super::{Finding, place};
+use crate::presence::{self, Served};
+use crate::{control, root, socket};
+
+/// Looks at the settings as `svcfs serve` would, and at what they name. Without `at` no root is looked at: only the file.
+pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<Finding> {
+    if let Some(Err(failure)) = at.map(root::must_be_no_file) {
+        return vec![Finding::problem("root", failure.told(false).trim_start_matches("svcfs: "))];
+    }
+    let file = config.map_or_else(|| at.unwrap_or(Path::new(".")).join(templates::CONFIG.path), Path::to_owned);
+    let settings = match root::understood(at.unwrap_or(Path::new(".")), config, Overrides::default()) {
+        Ok(settings) => settings,
+        Err(error) => return complaints(&file, error),
+    };
+    let shown = file.display();
+    let mut found = vec![if file.exists() {
+        Finding::ok("settings", format!("`{shown}` can be followed"))
+    } else {
+        Finding::ok("settings", format!("there is no `{shown}`; every setting has its default"))
+    }];
+    found.extend(secrets(&file));
+    found.extend(at.into_iter().flat_map(of_root));
+    found.push(port(&settings.server, at));
+    found.extend(keys(&settings));
+    found.extend(log(&settings.log));
+    if let Err(fault) = query::custom_fields(&settings.dataview) {
+        found.push(Finding::problem("queries", fault.message()));
+    }
+    found.extend(other_spaces(&settings, at));
+    found
+}
+
+fn complaints(file: &Path, error: Error) -> Vec<Finding> {
+    let shown = file.display();
+    match error {
+        Error::Refused { path: _, complaints } => {
+            complaints.iter().map(|complaint| Finding::problem("settings", format!("`{shown}`: {complaint}"))).collect()
+        }
+        unreadable @ Error::Unreadable { .. } => vec![Finding::problem("settings", unreadable.to_string())],
+    }
+}
+
+/// Whether others can read keys that stand in the file as they are.
+fn secrets(file: &Path) -> Option<Finding> {
+    let text = fs::read_to_string(file).ok()?;
+    let is_readable = fs::metadata(file).ok()?.permissions().mode() & 0o004 != 0;
+    let has_key = text.lines().map(str::trim).any(|line| {
+        line.strip_prefix("api_key").is_some_and(|rest| rest.trim_start().starts_with('=') && !rest.contains("${"))
+    });
+    (has_key && is_readable).then(|| {
+        let told = "everybody on this machine can read the key in it; `api_key = \"${NAME}\"` takes it from the environment, \
+                    `svcfs token create` keeps digests only";
+        Finding::warning("keys", told).at([file.display()])
+    })
+}
+
+/// Whether there is a root, or one can be made.
+fn of_root(at: &Path) -> Vec<Finding> {
+    if at.exists() {
+        return place::root(at).into_iter().chain([place::disk(at)]).collect();
+    }
+    let shown = at.display();
+    vec![match unmakeable(at) {
+        None => Finding::ok("root", format!("`{shown}` does not exist; the server makes it")),
+        Some(why) => Finding::problem("root", format!("`{shown}` does not exist, and cannot be made: {why}")),
+    }]
+}
+
+/// Why a directory that is not there could not be made.
+fn unmakeable(path: &Path) -> Option<String> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let above = path.ancestors().find(|above| above.exists())?;
+    unwritable(above)
+}
+
+/// Why nothing can be made in a directory.
+fn unwritable(directory: &Path) -> Option<String> {
+    if !directory.is_dir() {
+        return Some(format!("`{}` is no directory", directory.display()));
+    }
+    let refused = access(directory, Access::WRITE_OK | Access::EXEC_OK).err()?;
+    Some(format!("`{}`: {}", directory.display(), std::io::Error::from(refused)))
+}
+
+/// Whether the port can be taken; the root's own server may have it.
+fn port(server: &ServerSettings, at: Option<&Path>) -> Finding {
+    let place = server.authority();
+    let served = at.filter(|root| control::is_there(root)).and_then(presence::announced);
+    if let Some(Served { pid, url: Some(url), .. }) = served {
+        return Finding::ok("port", format!("process {pid} serves this root at {url} at the moment"));
+    }
+    let taken: Result<TcpListener, _> = socket::bind(server);
+    match taken {
+        Ok(_) => Finding::ok("port", format!("{place} is free")),
+        Err(failure) => Finding::problem("port", failure.told(false).trim_start_matches("svcfs: ")),
+    }
+}
+
+/// Whether whoever should come in can, and nobody else.
+fn keys(settings: &Settings) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let host = &settings.server.host;
+    match &settings.auth {
+        AuthSettings::None if !host.is_loopback() => {
+            let told = format!(
+                "nobody needs a key, and `{host}` is reached from other machines: everybody can change every page"
+            );
+            found.push(Finding::warning("keys", told));
+        }
+        AuthSettings::PerSpace(keys) => {
+            let is_there =
+                |name: &str| name == presence::FIRST || settings.spaces.iter().any(|space| space.name == name);
+            let lost = keys.iter().filter_map(|key| key.space.as_deref()).filter(|name| !is_there(name));
+            let lost: Vec<String> = lost.map(str::to_owned).collect();
+            if !lost.is_empty() {
+                let told =
+                    "keys are for spaces that the settings do not have; they open nothing until such a space is made";
+                found.push(Finding::warning("keys", told).at(lost));
+            }
+        }
+        AuthSettings::None | AuthSettings::ApiKey(_) | AuthSettings::Oidc(_) => {}
+    }
+    if found.is_empty() {
+        found.push(Finding::ok("keys", "who may come in is settled"));
+    }
+    found
+}
+
+fn log(to: &LogOutput) -> Option<Finding> {
+    let LogOutput::File(file) = to else { return None };
+    let shown = file.display();
+    let refused = match file.exists() {
+        true => access(file, Access::WRITE_OK).err().map(|errno| std::io::Error::from(errno).to_string()),
+        false => file.parent().and_then(|directory| {
+            if directory.exists() {
+                unwritable(directory)
+            } else {
+                Some(format!("`{}` does not exist", directory.display()))
+            }
+        }),
+    };
+    Some(match refused {
+        None => Finding::ok("log", format!("it goes to `{shown}`")),
+        Some(why) => Finding::problem("log", format!("`tracing.file`: `{shown}` cannot be written: {why}")),
+    })
+}
+
+/// The spaces beside the first, and where new ones may be made.
+fn other_spaces(settings: &Settings, at: Option<&Path>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let whole =
+        |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
+    let mut taken: Vec<(String, PathBuf)> = at.map(|at| (presence::FIRST.to_owned(), whole(at))).into_iter().collect();
+    for space in &settings.spaces {
+        let (name, path) = (&space.name, whole(&space.root));
+        let overlaps = taken.iter().find(|(_, other)| path.starts_with(other) || other.starts_with(&path));
+        let told = if let Err(fault) = spaces::check_name(name) {
+            Err(fault.message().to_owned())
+        } else if name == presence::FIRST {
+            Err(format!("`{name}` is the name of the first space"))
+        } else if let Some((other, _)) = overlaps {
+            Err(format!("its root lies in that of `{other}`, or the other way round"))
+        } else if path.exists() {
+            root::of_space(&path)
+                .map_err(|failure| failure.told(false).trim_start_matches("svcfs: ").to_owned())
+                .map(drop)
+        } else {
+            unmakeable(&path).map_or(Ok(()), Err)
+        };
+        found.push(match told {
+            Ok(()) => Finding::ok("space", format!("`{name}` can be opened from `{}`", path.display())),
+            Err(why) => Finding::problem("space", format!("`{name}`: {why}")).at([path.display()]),
+        });
+        taken.push((name.clone(), path));
+    }
+    for parent in settings.server.space_parents.iter().filter(|parent| unmakeable(parent).is_some()) {
+        let why = unmakeable(parent).unwrap_or_default();
+        found.push(Finding::warning("space", format!("no spaces can be made in `{}`: {why}", parent.display())));
+    }
+    found
+}

@@ -1,0 +1,64 @@
+//! How the server itself is doing: what its doors count, and which of its parts are sick.
+//!
+//! One rule: looking changes nothing and waits for nobody but the disk. Counters stand beside what they count; everything else is asked of its
+//! owner at the moment of looking. `/metrics`, `/readyz` and `svcfs status` show the same.
+
+mod measures;
+mod metrics;
+mod process;
+mod protocols;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+
+pub use measures::{Flushes, Measures};
+pub use metrics::{Audience, labelled, registry};
+pub use process::Process;
+pub use protocols::{Protocol, ProtocolReport, Served};
+pub use report::{Details, QueueReport, Readiness, Report, Sick, SpaceReport, TaskReport, report};
+
+/// What is known of a server beside its spaces.
+#[derive(Default)]
+pub struct Vitals {
+    /// What its doors count.
+    pub measures: Measures,
+    protocols: RwLock<Vec<Protocol>>,
+    mounts: OnceLock<Mounts>,
+}
+
+type Mounts = Box<dyn Fn() -> Vec<MountReport> + Send + Sync>;
+
+/// A place where a space is mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountReport {
+    /// Where, without links.
+    pub mountpoint: PathBuf,
+    /// The flags of `svcfs mount` that make such a mount.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<String>,
+}
+
+impl Vitals {
+    /// Tells of a protocol server from here on; one that is not enabled is told of, too. A later one of the same name takes its place.
+    pub fn serves(&self, protocol: Protocol) {
+        let mut protocols = self.protocols.write();
+        protocols.retain(|known| known.name != protocol.name);
+        protocols.push(protocol);
+    }
+
+    /// Has mounts asked of whoever makes them; only the first who says is asked.
+    pub fn mounts_are_known_by(&self, mounts: impl Fn() -> Vec<MountReport> + Send + Sync + 'static) {
+        let _only_the_first = self.mounts.set(Box::new(mounts));
+    }
+
+    /// Where the first space is mounted.
+    pub fn mounts(&self) -> Vec<MountReport> {
+        self.mounts.get().map(|mounts| mounts()).unwrap_or_default()
+    }
+}
