@@ -61,6 +61,6 @@ gzip -9 --no-name "$stage"/man/*.1
 ln -s ../bin/svcfs "$stage/mount.fuse.svcfs"
 
 # What is only tried is not worth a minute of packing tightly.
-[[ $built == release ]] && fast=() || fast=(--fast --compress-type gzip)
+[[ $built == release ]] && fast=() || fast=(--fast)
 "$SVCFS_TOOLS/bin/cargo-deb" --manifest-path src/daemon/Cargo.toml --no-build --no-strip --profile "$profile" "${fast[@]}" \
     --locked --output "$output/"
