@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bind::bearer;
 use crate::hosts::Hosts;
+use crate::limiter::Limiter;
 use crate::reply::RETRY;
 use crate::routes::Table;
 use crate::specials::events::Subscribers;
@@ -26,6 +27,8 @@ pub(crate) struct App {
     pub table: Table,
     /// Which hosts and origins may ask.
     pub hosts: Hosts,
+    /// How often one caller may ask; none for as often as they like.
+    pub limiter: Option<Limiter>,
     /// Who follows the event stream.
     pub subscribers: Subscribers,
     /// The OpenAPI document.
@@ -49,6 +52,7 @@ impl App {
             catalogue,
             table: Table::new(catalogue)?,
             hosts: Hosts::new(&server.settings().server),
+            limiter: server.settings().server.rate_limit.map(Limiter::new),
             subscribers: Subscribers::new(),
             openapi: openapi::document(catalogue).into(),
             stop,

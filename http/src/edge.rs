@@ -3,13 +3,13 @@
 //! warp is the edge only: a single filter takes a request apart. Why not a filter per route? Because chains of filters are tried
 //! in order and build types that do not compile any more at a hundred routes (dependencies.md 0.3).
 
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Buf;
 use futures_util::{Stream, StreamExt};
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, StatusCode};
+use http::Method;
+use http::header::{self, HeaderMap};
 use hyper::body::Body as _;
 use svcfs_base::Fault;
 use svcfs_knowledge::access::{Guard, Identity};
@@ -18,19 +18,12 @@ use tracing::Instrument;
 use warp::Filter;
 use warp::reply::Response;
 
-use crate::app::{App, log};
+use crate::app::App;
 use crate::bind::{self, Body, Parts};
 use crate::reply::{self, Cached};
 use crate::routes::{Address, Found, Operation, Target};
 use crate::specials;
-
-/// Carries the id under which a failure is logged.
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// Headers a browser script of an allowed origin may send and read (gaps.md 4.1, CORS).
-const MAY_SEND: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Svc-Space, X-Space, \
-    If-Modified-Since, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name";
-const MAY_READ: &str = "ETag, Last-Modified, X-Permalink, X-File-Type, X-Request-Id, Retry-After, Mcp-Session-Id";
+use crate::visit::Visit;
 
 /// A request taken apart.
 pub(crate) struct Request {
@@ -44,10 +37,15 @@ pub(crate) struct Request {
     pub headers: HeaderMap,
     /// Body.
     pub body: Body,
+    /// Where it comes from.
+    pub peer: Option<IpAddr>,
 }
 
-/// The one filter; it takes every request.
-pub(crate) fn filter(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone {
+/// The one filter; it takes every request that comes from `peer`.
+pub(crate) fn filter(
+    app: Arc<App>,
+    peer: IpAddr,
+) -> impl Filter<Extract = (Response,), Error = warp::Rejection> + Clone {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
     warp::method()
         .and(warp::path::full())
@@ -57,7 +55,7 @@ pub(crate) fn filter(app: Arc<App>) -> impl Filter<Extract = (Response,), Error 
         .then(move |method, path: warp::path::FullPath, query, headers, body| {
             let app = Arc::clone(&app);
             let body = Body::new(parts(body), &headers);
-            let request = Request { method, path: path.as_str().to_owned(), query, headers, body };
+            let request = Request { method, path: path.as_str().to_owned(), query, headers, body, peer: Some(peer) };
             async move { app.answer(request).await }
         })
 }
@@ -73,93 +71,45 @@ where
     )
 }
 
-/// Checks where a browser's request comes from, before anything else looks at it; the allowed origin, if there is one.
-///
-/// # Errors
-/// The answer to give instead: a refusal.
-pub(crate) fn admit(app: &App, headers: &HeaderMap, request_id: &str) -> Result<Option<String>, Box<Response>> {
-    let admitted = app.hosts.check_host(headers).and_then(|()| app.hosts.check_origin(headers));
-    admitted.map_err(|fault| {
-        log(&fault, "admission", request_id);
-        Box::new(reply::fault(&fault, request_id))
-    })
-}
-
-/// The answer to a preflight request: what a script of an allowed origin may do.
-pub(crate) fn preflight(allow: &str) -> Response {
-    let mut response = reply::empty(StatusCode::NO_CONTENT);
-    let headers = response.headers_mut();
-    if let Ok(allow) = HeaderValue::from_str(allow) {
-        headers.insert(header::ALLOW, allow.clone());
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow);
-    }
-    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(MAY_SEND));
-    response
-}
-
-/// Adds what every answer carries.
-pub(crate) fn seal(headers: &mut HeaderMap, origin: Option<&str>, request_id: &str) {
-    if let Ok(id) = HeaderValue::from_str(request_id) {
-        headers.insert(REQUEST_ID, id);
-    }
-    headers.append(header::VARY, HeaderValue::from_static("Origin"));
-    if let Some(origin) = origin.and_then(|origin| HeaderValue::from_str(origin).ok()) {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(MAY_READ));
-    }
-}
-
-/// A fresh id, under which a failure can be found in the log.
-pub(crate) fn new_request_id() -> String {
-    uuid::Uuid::now_v7().to_string()
-}
-
 impl App {
     /// Answers a request, whatever it is.
     pub(crate) async fn answer(self: &Arc<Self>, request: Request) -> Response {
-        let id = new_request_id();
-        let started = Instant::now();
-        let what = format!("{} {}", request.method, request.path.escape_default());
+        let mut visit = Visit::begin(&request.method, &request.path, request.peer);
         let is_head = request.method == Method::HEAD;
-        let origin = match admit(self, &request.headers, &id) {
-            Ok(origin) => origin,
-            Err(refusal) => return *refusal,
-        };
-        let span = tracing::info_span!("request", id, what);
-        let mut response = match self.route(request).instrument(span).await {
-            Ok(response) => response,
-            Err(fault) => {
-                log(&fault, &what, &id);
-                reply::fault(&fault, &id)
+        let outcome = match visit.admit(self, &request.headers).await {
+            Ok(identity) => {
+                let span = tracing::info_span!("request", id = visit.id, what = visit.what);
+                self.route(request, identity, &visit).instrument(span).await
             }
+            Err(refusal) => Err(refusal),
         };
+        let mut response = outcome.unwrap_or_else(|fault| visit.refuse(&fault));
         if is_head {
             response = without_body(response);
         }
-        seal(response.headers_mut(), origin.as_deref(), &id);
-        tracing::debug!(
-            request.id = id,
-            status = response.status().as_u16(),
-            took_ms = started.elapsed().as_millis() as u64,
-            "{what}"
-        );
+        visit.end(self, &mut response);
         response
     }
 
-    async fn route(self: &Arc<Self>, request: Request) -> Result<Response, Fault> {
+    async fn route(
+        self: &Arc<Self>,
+        request: Request,
+        identity: Result<Identity, Fault>,
+        visit: &Visit,
+    ) -> Result<Response, Fault> {
         match self.table.find(&request.method, &request.path)? {
             Found::Nothing => {
                 let path = request.path.escape_default();
                 Err(Fault::not_found(format!("not found: `{path}`; /api/openapi.json lists every endpoint")))
             }
-            Found::OtherMethods(allow) if request.method == Method::OPTIONS => Ok(preflight(&allow)),
+            Found::OtherMethods(allow) if request.method == Method::OPTIONS => Ok(visit.preflight(self, &allow)),
             Found::OtherMethods(allow) => Ok(reply::wrong_method(&allow)),
             Found::Target { target: Target::Special(page), address } => {
                 let (identity, space) = match page.guard() {
                     Guard::Open => (Identity::ANYBODY, address.space(self, &request.headers)?),
                     Guard::Needs(scope) => {
                         let (identity, space) =
-                            self.admit(&request.headers, &address, |space| page.stranger(space)).await?;
+                            self.admit(identity, (&request.headers, &address), |space| page.stranger(space))?;
                         identity.reach.allow(scope, request.method.as_str())?;
                         (identity, space)
                     }
@@ -167,7 +117,7 @@ impl App {
                 specials::answer(*page, self, (space, &address), (&request.headers, &identity)).await
             }
             Found::Target { target: Target::Operation(operation), address } => {
-                self.operate(operation, address, request).await
+                self.operate(operation, address, (request, identity)).await
             }
         }
     }
@@ -177,13 +127,13 @@ impl App {
     ///
     /// # Errors
     /// `Unauthenticated`, `NotFound` for a space that is none.
-    async fn admit(
+    fn admit(
         &self,
-        headers: &HeaderMap,
-        address: &Address,
+        identity: Result<Identity, Fault>,
+        (headers, address): (&HeaderMap, &Address),
         lets_in: impl FnOnce(&Space) -> Option<Identity>,
     ) -> Result<(Identity, Arc<Space>), Fault> {
-        match self.identify(headers).await {
+        match identity {
             Ok(identity) => {
                 let space = address.space(self, headers)?;
                 identity.enter(&space.name)?;
@@ -202,11 +152,11 @@ impl App {
         &self,
         Operation { entry, route, inputs }: &Operation,
         address: Address,
-        request: Request,
+        (request, identity): (Request, Result<Identity, Fault>),
     ) -> Result<Response, Fault> {
         let headers = &request.headers;
         let stranger = |space: &Space| Identity::stranger(space.visibility(), entry, route.method);
-        let (identity, space) = self.admit(headers, &address, stranger).await?;
+        let (identity, space) = self.admit(identity, (headers, &address), stranger)?;
         if route.is_at_root && entry.is_admin {
             identity.administer()?;
         }

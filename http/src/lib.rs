@@ -9,6 +9,7 @@ mod app;
 mod bind;
 mod edge;
 mod hosts;
+mod limiter;
 mod listener;
 pub mod mcp;
 mod media;
@@ -18,6 +19,7 @@ mod routes;
 mod specials;
 #[cfg(test)]
 mod tests;
+mod visit;
 
 pub use listener::serve;
 pub use mcp::serve_stdio;

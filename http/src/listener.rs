@@ -1,6 +1,7 @@
 //! The accept loop: connections in, warp and the agent protocol behind one port, a graceful end.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -63,7 +64,8 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, stop: Cancellat
             () = stop.cancelled() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             (place, accepted) = next => match (place, accepted) {
-                (Ok(place), Ok((stream, _))) => {
+                (Ok(place), Ok((stream, peer))) => {
+                    let stream = (stream, peer.ip());
                     connections.spawn(converse(stream, Arc::clone(&app), agents.clone(), place, graceful.watcher()));
                 }
                 (_, Err(error)) => {
@@ -83,7 +85,7 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, stop: Cancellat
 
 /// One connection, to its end.
 async fn converse(
-    stream: TcpStream,
+    (stream, peer): (TcpStream, IpAddr),
     app: Arc<App>,
     agents: mcp::Service,
     place: OwnedSemaphorePermit,
@@ -94,13 +96,13 @@ async fn converse(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
-    let pages = warp::service(edge::filter(Arc::clone(&app)));
+    let pages = warp::service(edge::filter(Arc::clone(&app), peer));
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (app, agents, mut pages) = (Arc::clone(&app), agents.clone(), pages.clone());
         async move {
             let (begun, method) = (Instant::now(), request.method().clone());
             let response: Response = if request.uri().path() == mcp::PATH {
-                mcp::answer(&app, agents, request).await.map(boxed)
+                mcp::answer(&app, agents, request, peer).await.map(boxed)
             } else {
                 Service::call(&mut pages, request).await?.map(boxed)
             };

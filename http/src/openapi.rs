@@ -14,6 +14,8 @@ use crate::specials::{Place, SPECIAL, Special, VERSION};
 const ABOUT: &str = "Read, write, search and follow a tree of markdown pages. Every write is a git commit whose author is \
     `X-Actor`. A space other than the primary one is named by `X-Svc-Space` or in the path: `/api/svc/{space}/…`.";
 
+const KEY: &str = "A key of `auth.api_key` or `auth.api_keys`; where `auth.type` is `none`, it is not looked at";
+
 /// Parameters that stand in headers, by their name under `components`.
 const HEADERS: [(&str, &str, &str); 7] = [
     ("Space", "X-Svc-Space", "Name of the space; beats the path. 404 when there is none of that name"),
@@ -30,19 +32,24 @@ const HEADERS: [(&str, &str, &str); 7] = [
 ];
 
 /// Refusals by status, by their name under `components` (contract 7).
-const REFUSALS: [(u16, &str, &str); 9] = [
+const REFUSALS: [(u16, &str, &str); 13] = [
     (400, "Invalid", "The request is malformed, or a parameter is missing or unreadable"),
+    (401, "Unauthenticated", "No credentials, or wrong ones, where `auth.type` asks for some"),
     (
         403,
         "Forbidden",
-        "A browser page of an origin or host that is not this server's, or a place that cannot be written",
+        "Credentials that do not allow it, a browser page of an origin or host that is not this server's, or a place that cannot be \
+         written",
     ),
     (404, "NotFound", "Nothing is there, or there is no such space"),
     (409, "Conflict", "Somebody else was first: the page changed since it was read, or the name is taken"),
     (412, "PreconditionFailed", "`If-None-Match: *` and something is there"),
     (413, "TooLarge", "The body is over its limit"),
+    (415, "UnsupportedType", "A kind of file that is not taken here (`assets.allowed_types`)"),
     (422, "Rejected", "Lint or a schema refused the content; `issues` says where"),
+    (429, "RateLimited", "Too many requests; `Retry-After` says when to try again"),
     (500, "Internal", "The server's own failure; the log has the details under `request_id`"),
+    (501, "Disabled", "A part that is switched off by the settings; `error` says by which"),
     (503, "Unavailable", "A part that is busy or cannot answer now; `Retry-After` says when to try again"),
 ];
 
@@ -71,11 +78,14 @@ pub fn document(catalogue: &[Area]) -> String {
         "openapi": "3.1.0",
         "info": { "title": "svcfs", "version": VERSION, "description": ABOUT },
         "tags": tags,
+        // Without authentication in the settings nobody needs a key.
+        "security": [{}, { "Key": [] }],
         "paths": paths,
         "components": {
             "parameters": HEADERS.map(header).into_iter().collect::<Map<_, _>>(),
             "responses": REFUSALS.map(refusal).into_iter().collect::<Map<_, _>>(),
             "schemas": writer.schemas(),
+            "securitySchemes": { "Key": { "type": "http", "scheme": "bearer", "description": KEY } },
         },
     });
     join_lines(&mut document);
@@ -109,6 +119,10 @@ fn describe(special: &Special) -> Value {
             response["content"] = json!({ *mime: {} });
         }
         responses.insert(status.to_string(), response);
+    }
+    for (status, name, _) in REFUSALS.iter().filter(|(status, ..)| special.may_refuse(*status)) {
+        let told = || json!({ "$ref": format!("#/components/responses/{name}") });
+        responses.entry(status.to_string()).or_insert_with(told);
     }
     let parameters: Vec<Value> = in_path(special.path)
         .map(|name| {
@@ -244,6 +258,7 @@ fn may_answer(route: &Route, status: u16) -> bool {
     let writes = !route.is_reading;
     match status {
         409 | 412 | 422 => writes,
+        415 => route.accepts == Accepts::Form,
         413 => route.accepts != Accepts::Nothing,
         _ => true,
     }

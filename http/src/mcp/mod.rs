@@ -6,6 +6,7 @@
 mod resources;
 mod tools;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::Request;
@@ -32,7 +33,8 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, log};
 use crate::bind::{MAX_BODY_BYTES, from_arguments, header};
 use crate::specials::VERSION;
-use crate::{Error, edge, reply};
+use crate::visit::{self, Visit};
+use crate::{Error, reply};
 use tools::{Known, Tools};
 
 /// Where it is served.
@@ -60,7 +62,7 @@ pub(crate) fn service(app: Arc<App>) -> Service {
         .with_json_response(true)
         .with_max_request_body_bytes(MAX_BODY_BYTES)
         .with_cancellation_token(app.stop.clone())
-        // Hosts and origins are checked by `edge::admit`, by one rule for every endpoint.
+        // Hosts and origins are checked by `Visit::admit`, by one rule for every endpoint.
         .disable_allowed_hosts();
     let agent = Agent::new(app);
     StreamableHttpService::new(move || Ok(agent.clone()), Arc::default(), config)
@@ -71,31 +73,22 @@ pub(crate) async fn answer(
     app: &App,
     service: Service,
     mut request: Request<Incoming>,
+    peer: IpAddr,
 ) -> http::Response<BoxBody<bytes::Bytes, BoxError>> {
     use http_body_util::BodyExt;
-    let id = edge::new_request_id();
-    let origin = match edge::admit(app, request.headers(), &id) {
-        Ok(origin) => origin,
-        Err(refusal) => return refusal.map(|body| body.map_err(Into::into).boxed()),
-    };
+    let mut visit = Visit::begin(request.method(), PATH, Some(peer));
     let is_preflight = request.method() == http::Method::OPTIONS;
-    if !is_preflight {
-        match app.identify(request.headers()).await {
-            Ok(identity) => drop(request.extensions_mut().insert(identity)),
-            Err(fault) => {
-                log(&fault, "mcp", &id);
-                let mut refusal = reply::fault(&fault, &id);
-                edge::seal(refusal.headers_mut(), origin.as_deref(), &id);
-                return refusal.map(|body| body.map_err(Into::into).boxed());
-            }
+    let identity = visit.admit(app, request.headers()).await;
+    let own = |response: warp::reply::Response| response.map(|body| body.map_err(BoxError::from).boxed());
+    let mut response = match identity {
+        Ok(_) if is_preflight => own(visit.preflight(app, "POST, GET, DELETE, OPTIONS")),
+        Ok(Ok(identity)) => {
+            request.extensions_mut().insert(identity);
+            service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed())
         }
-    }
-    let mut response = if is_preflight {
-        edge::preflight("POST, GET, DELETE, OPTIONS").map(|body| body.map_err(BoxError::from).boxed())
-    } else {
-        service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed())
+        Ok(Err(fault)) | Err(fault) => own(visit.refuse(&fault)),
     };
-    edge::seal(response.headers_mut(), origin.as_deref(), &id);
+    visit.end(app, &mut response);
     response
 }
 
@@ -239,7 +232,7 @@ impl ServerHandler for Agent {
             Err(fault) => Err(fault),
         };
         outcome.map(Into::into).map_err(|fault| {
-            let id = edge::new_request_id();
+            let id = visit::new_id();
             log(&fault, &request.uri, &id);
             if reply::is_generic(fault.kind()) {
                 ErrorData::internal_error(reply::generic(&id), None)
@@ -254,7 +247,7 @@ impl ServerHandler for Agent {
 
 /// A fault as an agent sees it: a result it can read and act on, except our own failure.
 fn failure(fault: &Fault, tool: &str) -> Result<CallToolResponse, ErrorData> {
-    let id = edge::new_request_id();
+    let id = visit::new_id();
     log(fault, tool, &id);
     let is_generic = reply::is_generic(fault.kind());
     let mut text = if is_generic { reply::generic(&id) } else { fault.message().to_owned() };

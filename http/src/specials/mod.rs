@@ -50,6 +50,10 @@ impl Page {
             Self::Llms | Self::Raw | Self::Events | Self::Mcp => Guard::Needs(Scope::Read),
         }
     }
+    /// Whether what watches over the server asks there: that needs no credentials, is not counted and not told of (contract 4.2).
+    const fn is_watched(self) -> bool {
+        matches!(self, Self::Health | Self::Healthz | Self::Readyz | Self::Metrics)
+    }
     /// Who comes for it without credentials, where a space lets strangers in.
     pub(crate) fn stranger(self, space: &Space) -> Option<Identity> {
         match (self, space.visibility()) {
@@ -106,6 +110,16 @@ impl Special {
     pub const fn guard(&self) -> Guard {
         self.page.guard()
     }
+    /// Whether it can be refused with this status, beside what it answers itself.
+    pub(crate) fn may_refuse(&self, status: u16) -> bool {
+        let is_guarded = self.guard() != Guard::Open;
+        match status {
+            400 | 403 | 404 | 500 => true,
+            401 | 503 => is_guarded,
+            429 => !self.page.is_watched(),
+            _ => false,
+        }
+    }
     /// The method it is read by.
     pub fn method(&self) -> svcfs_knowledge::kernel::Method {
         use svcfs_knowledge::kernel::Method;
@@ -148,6 +162,11 @@ pub const SPECIAL: &[Special] = &[
         .answers(&[(200, "application/json"), (403, "application/json")])
         .at(Place::Elsewhere),
 ];
+
+/// Whether a path is one of those that watch over the server.
+pub(crate) fn is_watched(path: &str) -> bool {
+    SPECIAL.iter().any(|special| special.path == path && special.page.is_watched())
+}
 
 /// Answers a special page.
 ///

@@ -82,6 +82,7 @@ impl TestServer {
             query: query.to_owned(),
             headers: map,
             body,
+            peer: None,
         };
         self.app.answer(request).await
     }

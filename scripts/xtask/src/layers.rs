@@ -80,6 +80,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("git2", &["svcfs-store"]),
     ("hyper", &["svcfs-http", "svcfs", "svcfs-measure"]),
     ("hyper-util", &["svcfs-http", "svcfs", "svcfs-measure"]),
+    ("governor", &["svcfs-http"]),
     ("indicatif", &["svcfs"]),
     ("jsonwebtoken", &["svcfs-knowledge"]),
     ("libgit2-sys", &["svcfs-store"]),

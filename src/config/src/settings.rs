@@ -8,7 +8,7 @@ use crate::sections::auth::Secret;
 use crate::sections::space::OtherSpace;
 use crate::sections::{
     assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, janitor::JanitorSettings,
-    lint::LintSettings, memory::MemorySettings, search::Search, versioning::Versioning,
+    lint::LintSettings, memory::MemorySettings, search::Search, server::Server, versioning::Versioning,
 };
 use crate::{
     AuthType, Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings, SpaceSettings, Visibility,
@@ -94,12 +94,6 @@ impl Settings {
         let auth_is_read = is_read("auth.");
         let mut check = Check { lines, complaints };
 
-        let (key, text) = host.map_or(("server.host", server.host), |text| ("--host", text));
-        let host = check.value(key, Host::parse(&text));
-        let (key, text) =
-            public_url.map_or(("server.public_url", server.public_url), |text| ("--public-url", Some(text)));
-        let public_url =
-            text.filter(|text| !text.is_empty()).and_then(|text| check.value(key, PublicUrl::parse(&text)));
         for (key, fault) in versioning.faults().filter(|_| versioning_is_read) {
             if check.lines.contains_key(key) {
                 check.complain(key, fault);
@@ -111,7 +105,6 @@ impl Settings {
         for (index, fault) in files.faults() {
             check.complain(&format!("files.scratch[{index}]"), &fault);
         }
-        let space_parents = check.directories("server.space_parents", server.space_parents);
         let spaces = check.spaces(listed);
         let dataview = check.value("dataview.query_timeout", dataview.resolve());
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
@@ -123,13 +116,15 @@ impl Settings {
         let auth = if auth_is_read { auth.resolve(&mut |key, told| check.complain(key, told)) } else { None };
         let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 
+        let server = check.server(server, (host, port, public_url), auth.as_ref());
+
         let mut complaints = check.complaints;
-        match (host, dataview, memory, janitor, auth, log) {
-            (Some(host), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
+        match (server, dataview, memory, janitor, auth, log) {
+            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
                 if complaints.is_empty() =>
             {
                 Ok(Self {
-                    server: ServerSettings { host, port: port.unwrap_or(server.port), public_url, space_parents },
+                    server,
                     search,
                     dataview,
                     versioning,
@@ -162,6 +157,34 @@ impl Check {
     /// The value, or `None` and a complaint about `key`.
     fn value<T>(&mut self, key: &str, outcome: Result<T, &'static str>) -> Option<T> {
         outcome.map_err(|message| self.complain(key, message)).ok()
+    }
+
+    /// Where the server listens and who may ask it, beaten by flags; none with a complaint about where it listens.
+    fn server(
+        &mut self,
+        server: Server,
+        (host, port, public_url): (Option<String>, Option<u16>, Option<String>),
+        auth: Option<&AuthSettings>,
+    ) -> Option<ServerSettings> {
+        let (key, text) = host.map_or(("server.host", server.host), |text| ("--host", text));
+        let host = self.value(key, Host::parse(&text));
+        let (key, text) =
+            public_url.map_or(("server.public_url", server.public_url), |text| ("--public-url", Some(text)));
+        let public_url = text.filter(|text| !text.is_empty()).and_then(|text| self.value(key, PublicUrl::parse(&text)));
+        let space_parents = self.directories("server.space_parents", server.space_parents);
+        let cors_is_read = !self.complaints.iter().any(|complaint| complaint.key.starts_with("server.cors"));
+        let cors = server.cors.resolve(server.cors_origins, auth, &mut |key, told| {
+            if cors_is_read {
+                self.complain(key, told);
+            }
+        });
+        let rate_limit = server.rate_limit.resolve();
+        if rate_limit.is_none() && self.lines.contains_key("server.rate_limit.burst_size") {
+            let told = "has no effect without `server.rate_limit.requests_per_minute`";
+            self.complain("server.rate_limit.burst_size", told);
+        }
+        let port = port.unwrap_or(server.port);
+        Some(ServerSettings { host: host?, port, public_url, space_parents, cors, rate_limit })
     }
 
     /// Absolute paths of directories; a complaint about each that is none.

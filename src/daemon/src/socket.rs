@@ -42,7 +42,7 @@ pub fn named(overrides: Overrides, inherited: Option<&TcpListener>) -> Result<Ov
 /// # Errors
 /// `Failed` with what stands in the way.
 pub fn bind(server: &ServerSettings) -> Result<TcpListener, Failure> {
-    let ServerSettings { host, port, public_url: _, space_parents: _ } = server;
+    let ServerSettings { host, port, public_url: _, space_parents: _, cors: _, rate_limit: _ } = server;
     let bound = match host {
         Host::Address(address) => TcpListener::bind((*address, *port)),
         Host::Name(name) => TcpListener::bind((name.as_str(), *port)),

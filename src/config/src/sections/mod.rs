@@ -4,6 +4,7 @@
 
 pub(crate) mod assets;
 pub(crate) mod auth;
+pub(crate) mod cors;
 pub(crate) mod dataview;
 pub(crate) mod files;
 pub(crate) mod janitor;

@@ -2,11 +2,15 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::CorsSettings;
+use crate::sections::cors::Cors;
 
 /// Where the HTTP server listens and how it is known outside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,11 +28,58 @@ pub(crate) struct Server {
     /// Directories (absolute paths) below which `POST /api/spaces` may make new spaces; the directory beside the root that has the root's
     /// name and `.spaces` when there is none.
     pub space_parents: Vec<String>,
+    /// An older name of `server.cors.allowed_origins`.
+    pub cors_origins: Vec<String>,
+    pub cors: Cors,
+    pub rate_limit: RateLimit,
+}
+
+/// How often one caller may ask: whoever has credentials by these, everybody else by address. Health, readiness and metrics do not count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct RateLimit {
+    /// Requests in a minute, in the long run; 0 for as many as they like.
+    #[schemars(range(min = 0, max = 10_000_000))]
+    pub requests_per_minute: u32,
+    /// Requests that may come at once after a pause.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub burst_size: NonZeroU32,
+}
+
+impl Default for RateLimit {
+    fn default() -> Self {
+        Self { requests_per_minute: 0, burst_size: NonZeroU32::MIN.saturating_add(49) }
+    }
+}
+
+/// How often one caller may ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimitSettings {
+    /// Requests in a minute, in the long run.
+    pub requests_per_minute: NonZeroU32,
+    /// Requests that may come at once after a pause.
+    pub burst_size: NonZeroU32,
+}
+
+impl RateLimit {
+    /// What holds; none when there is no limit.
+    pub(crate) fn resolve(&self) -> Option<RateLimitSettings> {
+        let requests_per_minute = NonZeroU32::new(self.requests_per_minute)?;
+        Some(RateLimitSettings { requests_per_minute, burst_size: self.burst_size })
+    }
 }
 
 impl Default for Server {
     fn default() -> Self {
-        Self { host: "127.0.0.1".to_owned(), port: 3333, public_url: None, space_parents: Vec::new() }
+        Self {
+            host: "127.0.0.1".to_owned(),
+            port: 3333,
+            public_url: None,
+            space_parents: Vec::new(),
+            cors_origins: Vec::new(),
+            cors: Cors::default(),
+            rate_limit: RateLimit::default(),
+        }
     }
 }
 
@@ -43,6 +94,10 @@ pub struct ServerSettings {
     pub public_url: Option<PublicUrl>,
     /// Where new spaces may be made; empty for the default place.
     pub space_parents: Vec<PathBuf>,
+    /// What web pages of other origins may do.
+    pub cors: CorsSettings,
+    /// How often one caller may ask; none for as often as they like.
+    pub rate_limit: Option<RateLimitSettings>,
 }
 
 impl ServerSettings {

@@ -1,0 +1,155 @@
+//! How often one caller may ask (contract 8).
+//!
+//! One rule: whoever has credentials is counted by these, everybody else by address. A wrong key counts as none: else anybody could
+//! have a full bucket with every request, by making up a key for it.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use governor::clock::{Clock, DefaultClock, Reference};
+use governor::middleware::NoOpMiddleware;
+use governor::state::keyed::HashMapStateStore;
+use governor::{Quota, RateLimiter};
+use parking_lot::Mutex;
+use svcfs_base::{Fault, Kind};
+use svcfs_config::{KeyDigest, RateLimitSettings};
+
+use crate::reply::RETRY;
+
+/// What a caller is told to wait, in seconds (contract 7).
+const WAIT: u64 = 60;
+/// How often callers whose bucket is full again are forgotten.
+const SWEEP: Duration = Duration::from_secs(60);
+/// Callers that are remembered before they are looked through sooner.
+const MANY: usize = 65_536;
+/// How often that is done then.
+const SOON: Duration = Duration::from_secs(1);
+/// Bytes of a token's digest that tell callers apart.
+const TOKEN_BYTES: usize = 8;
+
+/// Whose requests are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Counted {
+    /// Those with this token, by the first bytes of its digest.
+    Token(String),
+    /// Those from this address.
+    Address(IpAddr),
+}
+
+/// A bucket of tokens for every caller; each request takes one.
+pub(crate) struct Limiter<C: Clock = DefaultClock> {
+    buckets: RateLimiter<Counted, HashMapStateStore<Counted>, C, NoOpMiddleware<C::Instant>>,
+    clock: C,
+    swept: Mutex<C::Instant>,
+}
+
+impl Limiter {
+    /// A limiter of these settings.
+    pub(crate) fn new(settings: RateLimitSettings) -> Self {
+        Self::with(settings, DefaultClock::default())
+    }
+}
+
+impl<C: Clock + Clone> Limiter<C> {
+    fn with(settings: RateLimitSettings, clock: C) -> Self {
+        let RateLimitSettings { requests_per_minute, burst_size } = settings;
+        let quota = Quota::per_minute(requests_per_minute).allow_burst(burst_size);
+        let buckets = RateLimiter::new(quota, HashMapStateStore::default(), clock.clone());
+        Self { buckets, swept: Mutex::new(clock.now()), clock }
+    }
+
+    /// Counts one request.
+    ///
+    /// # Errors
+    /// `RateLimited`, with the seconds to wait.
+    pub(crate) fn admit(&self, token: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
+        self.sweep();
+        let counted = match token {
+            Some(token) => Counted::Token(token.short(TOKEN_BYTES)),
+            None => Counted::Address(network(address)),
+        };
+        let refused = |_| Fault::new(Kind::RateLimited, "rate limit exceeded").with(RETRY, WAIT);
+        self.buckets.check_key(&counted).map_err(refused)
+    }
+
+    /// Forgets callers whose bucket is full again: it would be full for a new caller, too.
+    fn sweep(&self) {
+        let now = self.clock.now();
+        let Some(mut swept) = self.swept.try_lock() else { return };
+        let since: Duration = now.duration_since(*swept).into();
+        if since >= SWEEP || (since >= SOON && self.buckets.len() > MANY) {
+            *swept = now;
+            drop(swept);
+            self.buckets.retain_recent();
+            self.buckets.shrink_to_fit();
+        }
+    }
+}
+
+/// What one caller has: an address of IPv4, and the 2^64 that IPv6 gives to every network.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use governor::clock::FakeRelativeClock;
+
+    use super::*;
+
+    fn limiter(requests_per_minute: u32, burst_size: u32) -> (Limiter<FakeRelativeClock>, FakeRelativeClock) {
+        let number = |number| NonZeroU32::new(number).unwrap();
+        let clock = FakeRelativeClock::default();
+        let settings =
+            RateLimitSettings { requests_per_minute: number(requests_per_minute), burst_size: number(burst_size) };
+        (Limiter::with(settings, clock.clone()), clock)
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_caller_may_ask_so_often_at_once_and_then_at_the_rate() {
+        let (limiter, clock) = limiter(60, 3);
+        let ask = || limiter.admit(None, address("10.0.0.1"));
+        assert!((0..3).all(|_| ask().is_ok()));
+        let fault = ask().unwrap_err();
+        assert_eq!((fault.kind(), fault.message()), (Kind::RateLimited, "rate limit exceeded"));
+        clock.advance(Duration::from_secs(1));
+        assert!(ask().is_ok() && ask().is_err());
+        clock.advance(Duration::from_secs(600));
+        assert!((0..3).all(|_| ask().is_ok()) && ask().is_err(), "a bucket holds no more than the burst");
+    }
+
+    #[test]
+    fn callers_are_counted_by_their_token_else_by_address_and_each_for_itself() {
+        let (limiter, _) = limiter(1, 1);
+        let (one, other) = (KeyDigest::of("one"), KeyDigest::of("other"));
+        assert!(limiter.admit(Some(&one), address("10.0.0.1")).is_ok());
+        assert!(limiter.admit(Some(&one), address("10.0.0.2")).is_err(), "a key is one caller wherever it comes from");
+        assert!(limiter.admit(Some(&other), address("10.0.0.1")).is_ok());
+        assert!(limiter.admit(None, address("10.0.0.1")).is_ok());
+        assert!(limiter.admit(None, address("::ffff:10.0.0.1")).is_err(), "the same address, as IPv6 writes it");
+        assert!(limiter.admit(None, address("2001:db8::1")).is_ok());
+        assert!(limiter.admit(None, address("2001:db8::ffff:2")).is_err(), "one network is one caller");
+        assert!(limiter.admit(None, address("2001:db8:0:1::1")).is_ok());
+    }
+
+    #[test]
+    fn callers_that_rest_are_forgotten() {
+        let (limiter, clock) = limiter(60, 2);
+        for last in 0..=255_u8 {
+            assert!(limiter.admit(None, IpAddr::from([10, 0, 0, last])).is_ok());
+        }
+        assert_eq!(limiter.buckets.len(), 256);
+        clock.advance(SWEEP);
+        assert!(limiter.admit(None, address("10.1.0.0")).is_ok());
+        assert_eq!(limiter.buckets.len(), 1);
+    }
+}
