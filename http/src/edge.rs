@@ -23,7 +23,7 @@ use crate::bind::{self, Body, Parts};
 use crate::reply::{self, Cached};
 use crate::routes::{Address, Found, Operation, Target};
 use crate::specials;
-use crate::visit::Visit;
+use crate::visit::{Notes, Visit};
 
 /// A request taken apart.
 pub(crate) struct Request {
@@ -74,7 +74,7 @@ where
 impl App {
     /// Answers a request, whatever it is.
     pub(crate) async fn answer(self: &Arc<Self>, request: Request) -> Response {
-        let mut visit = Visit::begin(&request.method, &request.path, request.peer);
+        let mut visit = Visit::begin(&request.method, (&request.path, &request.query), request.peer);
         let is_head = request.method == Method::HEAD;
         let outcome = match visit.admit(self, &request.headers).await {
             Ok(identity) => {
@@ -105,6 +105,7 @@ impl App {
             Found::OtherMethods(allow) if request.method == Method::OPTIONS => Ok(visit.preflight(self, &allow)),
             Found::OtherMethods(allow) => Ok(reply::wrong_method(&allow)),
             Found::Target { target: Target::Special(page), address } => {
+                address.space(self, &request.headers).iter().for_each(|space| visit.notes.enters(space));
                 let (identity, space) = match page.guard() {
                     Guard::Open => (Identity::ANYBODY, address.space(self, &request.headers)?),
                     Guard::Needs(scope) => {
@@ -117,7 +118,7 @@ impl App {
                 specials::answer(*page, self, (space, &address), (&request.headers, &identity)).await
             }
             Found::Target { target: Target::Operation(operation), address } => {
-                self.operate(operation, address, (request, identity)).await
+                self.operate(operation, address, (request, identity), &visit.notes).await
             }
         }
     }
@@ -153,8 +154,11 @@ impl App {
         Operation { entry, route, inputs }: &Operation,
         address: Address,
         (request, identity): (Request, Result<Identity, Fault>),
+        notes: &Notes,
     ) -> Result<Response, Fault> {
         let headers = &request.headers;
+        notes.leads_to(entry.name);
+        address.space(self, headers).iter().for_each(|space| notes.enters(space));
         let stranger = |space: &Space| Identity::stranger(space.visibility(), entry, route.method);
         let (identity, space) = self.admit(identity, (headers, &address), stranger)?;
         if route.is_at_root && entry.is_admin {
@@ -162,11 +166,13 @@ impl App {
         }
         identity.reach.allow(entry.needs(), route.method.name())?;
         let caller = identity.vouch(bind::from_headers(headers, route.is_reading)?);
+        notes.is_of(caller.actor());
         let cached = Cached::of(headers)?;
         let texts =
             address.parameters.into_iter().chain(bind::pairs(&request.query)?).chain(bind::mark(route, headers));
         let content = bind::content(route, headers, request.body).await?;
         let arguments = bind::arguments(route, inputs, texts, content)?;
+        arguments.as_object().into_iter().for_each(|arguments| notes.asks(arguments));
         let output = self.call(entry, space, caller, arguments).await?;
         reply::output(route, output, &cached)
     }

@@ -1,6 +1,6 @@
 //! Content types, and what goes with them.
 
-use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderValue};
 use svcfs_base::TreePath;
 
 /// The type of pages.
@@ -35,13 +35,12 @@ fn of_path(path: &TreePath) -> Option<String> {
 pub(crate) fn describe(headers: &mut HeaderMap, mime: &str) {
     let value = HeaderValue::from_str(mime).unwrap_or(HeaderValue::from_static(BYTES));
     headers.insert(CONTENT_TYPE, value);
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let policy = match mime.split(';').next().unwrap_or_default() {
-        "image/svg+xml" => "default-src 'none'; style-src 'unsafe-inline'",
+        "image/svg+xml" => "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
         "text/html" | "application/xhtml+xml" | "text/xml" | "application/xml" => {
-            "sandbox; default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'"
+            "sandbox; default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; frame-ancestors 'self'"
         }
-        _ => return,
+        _ => "frame-ancestors 'self'",
     };
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
 }

@@ -275,7 +275,7 @@ fn parameters(entry: &Entry, route: &Route, schema: &Value) -> Vec<Value> {
         let is_in_path = in_path(route.path).any(|parameter| parameter == name);
         let is_in_query = match route.accepts {
             Accepts::Nothing => true,
-            Accepts::Raw(field) => name != field,
+            Accepts::Raw(field) | Accepts::Object(field) => name != field,
             Accepts::Json => route.in_query.contains(&name.as_str()),
             Accepts::Form => !is_of_file(name),
         };
@@ -377,6 +377,15 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 content[mime] = link;
             }
             let mut body = json!({ "required": true, "content": content });
+            if let Some(description) = description {
+                body["description"] = description;
+            }
+            Some(body)
+        }
+        Accepts::Object(field) => {
+            let mut schema = schema.pointer(&format!("/properties/{field}")).cloned().unwrap_or_default();
+            let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
+            let mut body = json!({ "required": true, "content": { media::JSON: { "schema": schema } } });
             if let Some(description) = description {
                 body["description"] = description;
             }

@@ -46,6 +46,13 @@ pub(crate) async fn content(route: &Route, headers: &HeaderMap, body: Body) -> R
             let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
             json_object(&bytes).map(Content::Json)
         }
+        Accepts::Object(_) => {
+            let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
+            if bytes.trim_ascii().is_empty() {
+                return Err(Fault::new(Kind::Invalid, "the body must be a JSON object"));
+            }
+            json_object(&bytes).map(Content::Json)
+        }
         Accepts::Raw(_) => read(body, MAX_PAGE_BYTES, "file").await.map(Content::Raw),
         Accepts::Form => {
             let bytes = read(body, MAX_BODY_BYTES, "the body").await?;
@@ -85,6 +92,7 @@ pub(crate) fn arguments(
     }
     match (content, route.accepts) {
         (Content::Nothing, _) => {}
+        (Content::Json(members), Accepts::Object(name)) => insert(&mut object, name, members.into())?,
         (Content::Json(members), _) => {
             inputs.check_names(&members, &[])?;
             for (name, value) in members {
@@ -106,7 +114,7 @@ pub(crate) fn arguments(
             insert(&mut object, form::NAME, name.into())?;
             insert(&mut object, form::FILE, raw(bytes, true)?)?;
         }
-        (Content::Raw(_), Accepts::Nothing | Accepts::Json | Accepts::Form) => {
+        (Content::Raw(_), Accepts::Nothing | Accepts::Json | Accepts::Object(_) | Accepts::Form) => {
             return Err(Fault::internal("a raw body was read for a route that accepts none"));
         }
     }
@@ -137,7 +145,7 @@ fn stands_in_query(route: &Route, name: &str) -> bool {
     let in_path = || route.path.split(['{', '}']).skip(1).step_by(2).any(|parameter| parameter == name);
     match route.accepts {
         Accepts::Nothing => true,
-        Accepts::Raw(field) => name != field,
+        Accepts::Raw(field) | Accepts::Object(field) => name != field,
         Accepts::Json => route.in_query.contains(&name) || in_path(),
         Accepts::Form => !form::is_of_file(name),
     }

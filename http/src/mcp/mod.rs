@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, log};
 use crate::bind::{MAX_BODY_BYTES, from_arguments, header};
 use crate::specials::VERSION;
-use crate::visit::{self, Visit};
+use crate::visit::{self, Notes, Visit};
 use crate::{Error, reply};
 use tools::{Known, Tools};
 
@@ -76,7 +76,7 @@ pub(crate) async fn answer(
     peer: IpAddr,
 ) -> http::Response<BoxBody<bytes::Bytes, BoxError>> {
     use http_body_util::BodyExt;
-    let mut visit = Visit::begin(request.method(), PATH, Some(peer));
+    let mut visit = Visit::begin(request.method(), (PATH, ""), Some(peer));
     let is_preflight = request.method() == http::Method::OPTIONS;
     let identity = visit.admit(app, request.headers()).await;
     let own = |response: warp::reply::Response| response.map(|body| body.map_err(BoxError::from).boxed());
@@ -84,6 +84,7 @@ pub(crate) async fn answer(
         Ok(_) if is_preflight => own(visit.preflight(app, "POST, GET, DELETE, OPTIONS")),
         Ok(Ok(identity)) => {
             request.extensions_mut().insert(identity);
+            request.extensions_mut().insert(visit.notes.clone());
             service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed())
         }
         Ok(Err(fault)) | Err(fault) => own(visit.refuse(&fault)),
@@ -143,6 +144,7 @@ impl Agent {
         let identity =
             identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "nobody looked at who sent this request"))?;
         let space = self.app.space(header(&parts.headers, "X-Svc-Space")?.as_deref())?;
+        notes(context).iter().for_each(|notes| notes.enters(&space));
         identity.enter(&space.name)?;
         Ok((identity, space))
     }
@@ -153,6 +155,8 @@ impl Agent {
         mut arguments: Map<String, Value>,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, Fault> {
+        let notes = notes(context);
+        notes.iter().for_each(|notes| notes.leads_to(tool.entry.name));
         let (identity, space) = self.origin(context)?;
         let inputs = &tool.inputs;
         let caller = if tool.entry.is_reading() {
@@ -161,6 +165,10 @@ impl Agent {
             from_arguments(&mut arguments, |name| inputs.get(name).is_some())?
         };
         let caller = identity.vouch(caller);
+        if let Some(notes) = notes {
+            notes.is_of(caller.actor());
+            notes.asks(&arguments);
+        }
         inputs.check_names(&arguments, &tool.attribution)?;
         if let Some(missing) = tool.missing(&arguments) {
             return Err(Fault::new(Kind::Invalid, format!("{missing} is required")));
@@ -202,7 +210,10 @@ impl ServerHandler for Agent {
         };
         match self.call(tool, arguments, &context).await {
             Ok(result) => Ok(result.into()),
-            Err(fault) => failure(&fault, &request.name),
+            Err(fault) => {
+                notes(&context).iter().for_each(|notes| notes.is_answered(fault.kind().http()));
+                failure(&fault, &request.name)
+            }
         }
     }
 
@@ -243,6 +254,11 @@ impl ServerHandler for Agent {
             }
         })
     }
+}
+
+/// What is noted of the request behind a message, when it came over HTTP.
+fn notes(context: &RequestContext<RoleServer>) -> Option<&Notes> {
+    context.extensions.get::<http::request::Parts>()?.extensions.get::<Notes>()
 }
 
 /// A fault as an agent sees it: a result it can read and act on, except our own failure.

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, LOCATION};
+use http::header::{CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, LOCATION};
 use svcfs_base::Fault;
 use utoipa_swagger_ui::Config;
 use warp::reply::Response;
 
 use crate::app::App;
 use crate::{media, reply};
+
+/// What the browser may do: run its own scripts, and ask this server.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The description of every endpoint.
 pub(super) fn openapi(app: &App) -> Response {
@@ -41,6 +45,7 @@ pub(super) fn file(name: &str) -> Result<Response, Fault> {
     if let Ok(mime) = HeaderValue::from_str(&part.content_type) {
         headers.insert(CONTENT_TYPE, mime);
     }
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     if part.gzpipped {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }

@@ -79,6 +79,16 @@ fn gathered(app: &App, audience: Audience) -> Result<String, Fault> {
         let of = |lane: Lane| ([("lane", lane.name())], ConstGauge::new(number(app.occupancy(lane))));
         registry.register(metric, told, labelled(Lane::ALL.map(of)));
     }
+    let keeping: Vec<_> =
+        app.server.spaces().open().iter().filter_map(|space| Some(space.audit.as_ref()?.keeping())).collect();
+    if !keeping.is_empty() {
+        let waiting: usize = keeping.iter().map(|keeping| keeping.waiting).sum();
+        let told = "Requests that wait to be written to the audit logs";
+        registry.register("svc_audit_waiting", told, ConstGauge::new(waiting as u64));
+        let lost: u64 = keeping.iter().map(|keeping| keeping.lost).sum();
+        let told = "Requests since the start that could not be kept in the audit logs";
+        registry.register("svc_audit_lost", told, ConstGauge::new(lost));
+    }
     let mut text = String::new();
     encode(&mut text, &registry).map_err(Fault::internal)?;
     Ok(text)

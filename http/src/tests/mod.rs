@@ -1,5 +1,6 @@
 mod admission;
 mod agents;
+mod audit;
 mod closed;
 mod connections;
 mod events;

@@ -32,6 +32,9 @@ async fn the_documentation_browser_is_complete_and_asks_nobody_else() {
         assert_eq!(redirect.header("location"), "/api/docs/index.html");
     }
     let index = server.get("/api/docs/index.html").await;
+    let policy = index.header("content-security-policy");
+    assert!(policy.contains("script-src 'self';") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert!(!index.text().contains("<script>"), "a script within the page does not run: {}", index.text());
     assert!(index.header("content-type").starts_with("text/html"));
     let parts = index.text().split(['"', '\'']).filter_map(|part| part.strip_prefix("./"));
     let mut found = 0;
@@ -46,20 +49,23 @@ async fn the_documentation_browser_is_complete_and_asks_nobody_else() {
     assert_eq!(server.get("/api/openapi.json").await.json()["openapi"], "3.1.0");
 }
 
+/// What holds of files that cannot run.
+const OWN: &str = "frame-ancestors 'self'";
+
 #[tokio::test]
 async fn raw_files_are_described_and_cannot_run() {
     let server = TestServer::new();
     for (path, mime, policy) in [
-        ("a.md", "text/markdown; charset=utf-8", ""),
-        ("d/b.txt", "text/plain; charset=utf-8", ""),
-        ("c.svg", "image/svg+xml", "default-src 'none'; style-src 'unsafe-inline'"),
+        ("a.md", "text/markdown; charset=utf-8", OWN),
+        ("d/b.txt", "text/plain; charset=utf-8", OWN),
+        ("c.svg", "image/svg+xml", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'"),
         (
             "e.html",
             "text/html; charset=utf-8",
-            "sandbox; default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'",
+            "sandbox; default-src 'none'; img-src 'self' data:; style-src 'unsafe-inline'; frame-ancestors 'self'",
         ),
-        ("f", "text/plain; charset=utf-8", ""),
-        ("é ü.md", "text/markdown; charset=utf-8", ""),
+        ("f", "text/plain; charset=utf-8", OWN),
+        ("é ü.md", "text/markdown; charset=utf-8", OWN),
     ] {
         let encoded = path.replace(' ', "%20");
         server.put(&encoded, "text\n").await;
@@ -88,4 +94,17 @@ async fn llms_txt_lists_every_page_by_folder() {
     assert!(lines.contains(&"- [Last one](/raw/z.md): About (it)"), "{}", answer.text());
     let first = lines.iter().find(|line| line.starts_with("- [First](/raw/notes/a%20b.md): word")).unwrap();
     assert!(first.ends_with('…') && first.chars().count() < 250, "{first}");
+}
+
+#[tokio::test]
+async fn every_answer_tells_browsers_to_keep_to_it() {
+    let server = TestServer::new();
+    server.put("a.md", "# A\n").await;
+    for uri in ["/health", "/api/svc/tree", "/api/svc/file?path=a.md", "/raw/a.md", "/api/docs/index.html", "/no/such"]
+    {
+        let answer = server.get(uri).await;
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{uri}");
+        assert_eq!(answer.header("referrer-policy"), "no-referrer", "{uri}");
+        assert!(answer.header("content-security-policy").contains("frame-ancestors"), "{uri}");
+    }
 }

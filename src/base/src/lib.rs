@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 mod actor;
+mod audit;
 mod change;
 mod clock;
 mod fault;
@@ -15,6 +16,7 @@ mod reach;
 mod version;
 
 pub use actor::{Actor, Caller, Door, Entrance, Provenance};
+pub use audit::AuditEntry;
 pub use change::{Announcement, Applied, Change, ChangeSet, DiskAttributes, Durability, Expect, FileKind, Settled};
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
 pub use fault::{Fault, Kind, Level, McpError};

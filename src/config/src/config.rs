@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sections::{
-    assets::Assets, auth::Auth, dataview::Dataview, files::Files, janitor::Janitor, lint::Lint, memory::Memory,
-    search::Search, server::Server, space::OtherSpace, space::Space, versioning::Versioning,
+    assets::Assets, audit::Audit, auth::Auth, dataview::Dataview, files::Files, janitor::Janitor, lint::Lint,
+    memory::Memory, search::Search, server::Server, space::OtherSpace, space::Space, ui::Ui, versioning::Versioning,
 };
 use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
 
@@ -35,12 +35,14 @@ pub struct Config {
     pub(crate) dataview: Dataview,
     pub(crate) versioning: Versioning,
     pub(crate) auth: Auth,
+    pub(crate) audit: Audit,
     pub(crate) lint: Lint,
     pub(crate) files: Files,
     pub(crate) assets: Assets,
     pub(crate) memory: Memory,
     pub(crate) janitor: Janitor,
     pub(crate) tracing: Tracing,
+    pub(crate) ui: Ui,
     pub(crate) space: Space,
     /// More spaces of the server, each with a root and settings of its own.
     pub(crate) spaces: Vec<OtherSpace>,

@@ -5,7 +5,6 @@
 /// A key stands for itself and for everything below it; `key=value` for one value of a key that is otherwise known.
 /// This list may only shrink: whoever builds a feature deletes its lines and adds the fields to the section's struct.
 pub const NOT_BUILT: &[&str] = &[
-    "audit.enabled",
     "backup.branch",
     "backup.interval",
     "backup.rebase_before_push",
@@ -44,7 +43,6 @@ pub const NOT_BUILT: &[&str] = &[
     "search.vector.enabled",
     "search.vector.store.provider",
     "search.vector.worker_count",
-    "ui.theme_locked",
     "webhooks.enabled",
     "webhooks.max_retries",
     "webhooks.max_workers",

@@ -11,7 +11,8 @@ use crate::sections::{
     lint::LintSettings, memory::MemorySettings, search::Search, server::Server, versioning::Versioning,
 };
 use crate::{
-    AuthType, Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings, SpaceSettings, Visibility,
+    AuditSettings, AuthType, Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings, SpaceSettings, Ui,
+    Visibility,
 };
 
 /// Everything the rest of the program needs to know, decided.
@@ -39,6 +40,10 @@ pub struct Settings {
     pub janitor: JanitorSettings,
     /// Where the log goes.
     pub log: LogOutput,
+    /// How much is kept of who asked for what; none for nothing.
+    pub audit: Option<AuditSettings>,
+    /// What interfaces may change.
+    pub ui: Ui,
     /// Who may read this space without credentials.
     pub visibility: Visibility,
     /// More spaces of the server.
@@ -82,6 +87,8 @@ impl Settings {
             memory,
             janitor,
             tracing,
+            audit,
+            ui,
             space,
             spaces: listed,
             origin,
@@ -109,6 +116,7 @@ impl Settings {
         let dataview = check.value("dataview.query_timeout", dataview.resolve());
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
         let janitor = check.value("janitor.interval", janitor.resolve());
+        let audit = check.value("audit.max_size", audit.resolve()).flatten();
         auth.kind = auth_type.unwrap_or(auth.kind);
         auth.api_key = api_key.map(Secret).or(auth.api_key);
         auth.oidc.issuer = oidc_issuer.unwrap_or(auth.oidc.issuer);
@@ -135,6 +143,8 @@ impl Settings {
                     memory,
                     janitor,
                     log,
+                    audit,
+                    ui,
                     visibility: space.visibility,
                     spaces,
                 })

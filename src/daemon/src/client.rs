@@ -179,6 +179,10 @@ async fn by_route(base: &Uri, route: &Route, question: Question) -> Result<Value
         Accepts::Json | Accepts::Form => {
             (Bytes::from(Value::from(std::mem::take(&mut rest)).to_string()), Some("application/json"))
         }
+        Accepts::Object(field) => {
+            let object = rest.remove(field).unwrap_or_default();
+            (Bytes::from(object.to_string()), Some("application/json"))
+        }
         Accepts::Raw(field) => (bytes_of(&rest.remove(field).unwrap_or_default())?, Some("text/plain; charset=utf-8")),
     };
     for (index, (name, value)) in rest.iter().enumerate() {

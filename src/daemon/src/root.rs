@@ -113,6 +113,7 @@ impl Root {
         if let Err(error) = self.space().usage.write(self.server.now()) {
             tracing::warn!(%error, "what was read and searched for could not be counted");
         }
+        self.space().finish_audit();
         self.space().vfs.close()?;
         others
     }

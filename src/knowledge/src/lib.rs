@@ -6,6 +6,8 @@
 
 pub mod access;
 pub mod activity;
+pub mod appearance;
+pub mod audit;
 pub mod files;
 pub mod graph;
 pub mod health;
@@ -40,5 +42,7 @@ pub const CATALOGUE: &[Area] = &[
     usage::AREA,
     memory::AREA,
     tasks::AREA,
+    appearance::AREA,
+    audit::AREA,
     spaces::AREA,
 ];

@@ -15,6 +15,7 @@ mod memory;
 mod paths;
 mod probe;
 mod spares;
+mod trail;
 mod tree;
 mod usage;
 
@@ -29,6 +30,7 @@ pub use log::{
     PathVersion, Record, Role, Selection, SetOf,
 };
 pub use memory::{Ledger, Memory, SNAPSHOT_DIRECTORY, Snapshots, State, Strategy, Tip};
-pub use paths::{STATE_DIRECTORY, StatePaths};
+pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
+pub use trail::{Keep, Trail};
 pub use tree::{Disk, Draft, Install, OpenFile, Placed, SetExtended, Special, SpecialKind, Stat, StatKind, WorkTree};
 pub use usage::{Bucket, Counted, PageViews, Searched, Span, Totals, Usage};

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 /// The state directory, relative to the knowledge root; ignored by git and invisible through every door (gaps.md D4).
 pub const STATE_DIRECTORY: &str = ".svc/state";
 
+/// Where the audit log lies, relative to the knowledge root; ignored by git and invisible through every door.
+pub const AUDIT_DIRECTORY: &str = ".svc/audit";
+
 /// The files below [`STATE_DIRECTORY`] of one root.
 #[derive(Debug, Clone)]
 pub struct StatePaths {

@@ -55,7 +55,7 @@ impl Places {
         match (parts.next(), parts.next()) {
             // git takes `.git` in any case for its own directory.
             (Some(first), _) if first.eq_ignore_ascii_case(".git") => return Place::Hidden,
-            (Some(SNAPSHOT_DIRECTORY), _) | (Some(".svc"), Some("state")) => return Place::Hidden,
+            (Some(SNAPSHOT_DIRECTORY), _) | (Some(".svc"), Some("state" | "audit")) => return Place::Hidden,
             (Some(".svc"), Some("rejected")) => return Place::Scratch,
             _ => {}
         }

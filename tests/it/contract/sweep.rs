@@ -58,6 +58,7 @@ fn ordinary(name: &str, schema: &Value) -> Value {
     match (name, schema["type"].as_str()) {
         ("path" | "from", _) => json!("a.md"),
         ("to", _) => json!("moved.md"),
+        ("theme", _) => json!({ "mode": "dark" }),
         ("files", _) => json!([{ "path": "a.md", "content": "# Other\n", "if_match": STALE }]),
         ("where", _) => json!("$.title = 'A'"),
         ("links", _) => json!(["b"]),
@@ -90,9 +91,10 @@ fn ask(client: &Client, entry: &Entry, route: &Route, inputs: &Map<String, Value
         }
         match route.accepts {
             Accepts::Raw(field) if field == name => raw = as_text(value).into_bytes(),
+            Accepts::Object(field) if field == name => raw = value.to_string().into_bytes(),
             Accepts::Json if !route.in_query.contains(&name.as_str()) => drop(body.insert(name.clone(), value.clone())),
             Accepts::Form => drop(body.insert(name.clone(), value.clone())),
-            Accepts::Json | Accepts::Raw(_) | Accepts::Nothing => {
+            Accepts::Json | Accepts::Raw(_) | Accepts::Object(_) | Accepts::Nothing => {
                 query.push(format!("{}={}", encoded(name), encoded(&as_text(value))));
             }
         }
@@ -100,7 +102,7 @@ fn ask(client: &Client, entry: &Entry, route: &Route, inputs: &Map<String, Value
     let target = if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) };
     let body = match route.accepts {
         Accepts::Json | Accepts::Form => Value::from(body).to_string().into_bytes(),
-        Accepts::Raw(_) => raw,
+        Accepts::Raw(_) | Accepts::Object(_) => raw,
         Accepts::Nothing => Vec::new(),
     };
     let mut headers = Vec::new();

@@ -3,6 +3,7 @@
 //! A section whose written form needs no further resolving is public as it is and used in both forms.
 
 pub(crate) mod assets;
+pub(crate) mod audit;
 pub(crate) mod auth;
 pub(crate) mod cors;
 pub(crate) mod dataview;
@@ -14,4 +15,5 @@ pub(crate) mod search;
 pub(crate) mod server;
 pub(crate) mod space;
 pub(crate) mod tracing;
+pub(crate) mod ui;
 pub(crate) mod versioning;

@@ -12,6 +12,7 @@ use svcfs_vfs::Vfs;
 use svcfs_work::{Reports, Status, Watermark};
 
 use crate::access::Access;
+use crate::audit::Recorder;
 use crate::graph::Newest;
 use crate::health;
 use crate::spaces::Spaces;
@@ -42,6 +43,8 @@ pub struct Space {
     pub health: health::Kept,
     /// What was worked out about the links between pages.
     pub graph: Newest,
+    /// Who asked for what; none where that is not kept.
+    pub audit: Option<Recorder>,
     /// Its settings.
     pub settings: Settings,
     /// How long its disk takes.
@@ -59,10 +62,12 @@ impl Space {
         usage: Usage,
         settings: Settings,
     ) -> Self {
+        let audit = settings.audit.as_ref().map(|audit| Recorder::of(vfs.root(), audit));
         Self {
             name: name.into(),
             flushes: Flushes::of(&vfs),
             tasks: OnceLock::new(),
+            audit,
             vfs,
             index,
             indexed: Watermark::new(indexed.0),
@@ -85,6 +90,25 @@ impl Space {
     /// Who may read it without credentials.
     pub fn visibility(&self) -> Visibility {
         *self.visibility.read()
+    }
+    /// Whether its disk takes what is written: pages, and who asked for what.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub fn storage(&self) -> Result<(), Fault> {
+        self.vfs.health()?;
+        match self.audit.as_ref().and_then(|audit| audit.keeping().trouble) {
+            Some(trouble) => Err(Fault::unavailable(format!("the audit log cannot be written: {trouble}"))),
+            None => Ok(()),
+        }
+    }
+    /// Writes what waits to be kept of who asked for what, at the end.
+    pub fn finish_audit(&self) {
+        let Some(audit) = &self.audit else { return };
+        if let Err(fault) = audit.write() {
+            let lost = audit.keeping().waiting;
+            tracing::error!(space = self.name, lost, error = ?fault, "the end of the audit log could not be written");
+        }
     }
     /// Lets others read it without credentials, or no longer.
     pub fn see(&self, visibility: Visibility) {

@@ -40,6 +40,8 @@ pub enum Accepts {
     Json,
     /// Text that becomes this one input; the others come from the query.
     Raw(&'static str),
+    /// A JSON object, whatever its members, that becomes this one input; the others come from the query.
+    Object(&'static str),
     /// A form (`multipart/form-data`) whose part `file` becomes the inputs `file` and `name`, and whose other parts become the inputs of
     /// their names, which may also stand in the query; or a JSON object with all inputs.
     Form,
@@ -129,6 +131,12 @@ impl Route {
     #[must_use]
     pub const fn raw(mut self, field: &'static str) -> Self {
         self.accepts = Accepts::Raw(field);
+        self
+    }
+    /// The body is a JSON object and becomes the input `field`, whole; all other inputs come from the query.
+    #[must_use]
+    pub const fn object(mut self, field: &'static str) -> Self {
+        self.accepts = Accepts::Object(field);
         self
     }
     /// The body is a form with a file.

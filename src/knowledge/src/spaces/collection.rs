@@ -332,6 +332,7 @@ fn close(live: Live) -> Result<(), Fault> {
     let Live { space, supervisor, kept } = live;
     // Who lingers is named in the log by the supervisor.
     supervisor.stop(TASK_PATIENCE);
+    space.finish_audit();
     let closed = space.vfs.close();
     drop(kept);
     closed

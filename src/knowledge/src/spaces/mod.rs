@@ -25,6 +25,7 @@ pub use collection::{Known, Live, Opener, Spaces};
 pub use operations::AREA;
 pub use planting::{Planted, plant};
 
+use crate::audit::Scribe;
 use crate::health::Janitor;
 use crate::kernel::{Cx, Space};
 use crate::lint::LintGate;
@@ -136,7 +137,8 @@ pub fn attend(
     let begun = supervisor
         .start(Janitor::new(Arc::clone(space), Arc::clone(&clock), settings.janitor.clone()), Signal::new())
         .and_then(|()| supervisor.start(refresher, changed(space)))
-        .and_then(|()| supervisor.start(Writer::new(Arc::clone(space), clock), Signal::new()));
+        .and_then(|()| supervisor.start(Writer::new(Arc::clone(space), clock), Signal::new()))
+        .and_then(|()| Scribe::of(space).map_or(Ok(()), |(scribe, wake)| supervisor.start(scribe, wake)));
     begun.map_err(|error| Fault::new(Kind::Internal, "a background task could not be started").caused_by(error))
 }
 

@@ -123,7 +123,7 @@ pub struct TaskReport {
 
 /// How the server is doing, asked about one of its spaces. Waits for the disk, and for protocol servers 200 ms each at most.
 pub fn report(server: &Server, space: &Space, audience: Audience) -> Report {
-    let storage = space.vfs.health();
+    let storage = space.storage();
     let protocols = server.vitals().protocols();
     let unhealthy = protocols.iter().find_map(|(name, protocol)| Some((name, protocol.error.as_ref()?)));
     let (status, error) = match (&storage, unhealthy) {
@@ -175,7 +175,7 @@ fn of_space(known: Known, sick: &mut Vec<Sick>) -> SpaceReport {
             };
         }
     };
-    let health = space.vfs.health();
+    let health = space.storage();
     if let Err(fault) = &health {
         complain("storage".to_owned(), fault.message().to_owned());
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use git2::Repository;
 
 use super::{Outcome, owner};
-use crate::{SNAPSHOT_DIRECTORY, STATE_DIRECTORY};
+use crate::{AUDIT_DIRECTORY, SNAPSHOT_DIRECTORY, STATE_DIRECTORY};
 
 const BEGIN: &[u8] = b"# svcfs: begin of what is never versioned";
 const END: &[u8] = b"# svcfs: end";
@@ -44,7 +44,10 @@ fn with_ours(present: &[u8], names: &[String]) -> Vec<u8> {
         wanted.push(b'\n');
     }
     wanted.extend_from_slice(BEGIN);
-    wanted.extend_from_slice(format!("\n/{STATE_DIRECTORY}/\n/{SNAPSHOT_DIRECTORY}/\n/.svc/rejected/\n").as_bytes());
+    wanted.push(b'\n');
+    for directory in [STATE_DIRECTORY, AUDIT_DIRECTORY, SNAPSHOT_DIRECTORY, ".svc/rejected"] {
+        wanted.extend_from_slice(format!("/{directory}/\n").as_bytes());
+    }
     for name in names {
         // A leading `#` or `!` means something else in this file.
         let escape = if name.starts_with(['#', '!']) { "\\" } else { "" };

@@ -33,6 +33,7 @@ pub use foreign::{ForeignCommit, ForeignEntry, Way, as_recorded, order_within};
 pub(crate) use inspection::set_aside;
 pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, mend_head};
 pub use others::OtherGit;
+pub(crate) use owner::{give_as_its_directory, give_below};
 pub use past::PastEntry;
 pub use read::unified_diff;
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 
 /// As the root user, gives a file to the owner of the directory it is in; a file that is gone is nobody's.
-pub(super) fn give_as_its_directory(file: &Path) -> io::Result<()> {
+pub(crate) fn give_as_its_directory(file: &Path) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
@@ -18,7 +18,7 @@ pub(super) fn give_as_its_directory(file: &Path) -> io::Result<()> {
 }
 
 /// As the root user, gives what is on the way from a directory to a file below it to the directory's owner.
-pub(super) fn give_below(directory: &Path, name: &str) -> io::Result<()> {
+pub(crate) fn give_below(directory: &Path, name: &str) -> io::Result<()> {
     let mut path = directory.to_owned();
     for part in Path::new(name) {
         path.push(part);

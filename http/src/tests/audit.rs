@@ -1,0 +1,115 @@
+//! What the audit log tells of requests.
+
+use serde_json::{Value, json};
+use svcfs_knowledge::CATALOGUE;
+
+use super::connections::Listening;
+use super::server::TestServer;
+
+const ON: &str = "[audit]\nenabled = true\n[auth]\ntype = \"perspace\"\n\
+    [[auth.api_keys]]\nkey = \"boss\"\nactor = \"ann\"\n\
+    [[auth.api_keys]]\nkey = \"writer\"\nactor = \"agent:scribe\"\nscope = \"write\"\n";
+
+async fn entries(server: &TestServer) -> Vec<Value> {
+    let answer = server.ask("GET /api/svc/audit", &[("Authorization", "Bearer boss")], "").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json().as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn every_request_is_kept_with_who_asked_what_and_the_answer_and_no_key() {
+    let server = TestServer::of(CATALOGUE, ON);
+    let written = [
+        ("Authorization", "Bearer writer"),
+        ("X-Actor", "mallory"),
+        ("X-Space", "claimed"),
+        ("X-Provenance", "run:249"),
+    ];
+    assert_eq!(server.ask("PUT /api/svc/file?path=a.md", &written, "# A\n").await.status, 200);
+    assert_eq!(server.ask("GET /api/svc/tree", &[("Authorization", "Bearer wrong-key")], "").await.status, 401);
+    assert_eq!(server.ask("GET /api/svc/other/tree", &[("Authorization", "Bearer writer")], "").await.status, 200);
+    assert_eq!(server.get("/no/such/place").await.status, 404);
+    for watched in ["/health", "/healthz", "/readyz", "/metrics"] {
+        server.get(watched).await;
+    }
+    let entries = entries(&server).await;
+    let [put, wrong, nowhere] = &entries[..] else { panic!("{entries:#?}") };
+    for (name, value) in [
+        ("method", json!("PUT")),
+        ("path", json!("/api/svc/file")),
+        ("query", json!("path=a.md")),
+        ("operation", json!("write")),
+        ("file", json!("a.md")),
+        ("space", json!("default")),
+        ("actor", json!("agent:scribe")),
+        ("token_hash", json!(svcfs_config::KeyDigest::of("writer").short(4))),
+        ("status", json!(200)),
+        ("x_space", json!("claimed")),
+        ("provenance", json!("run:249")),
+        ("door", json!("http")),
+    ] {
+        assert_eq!(put[name], value, "{name}");
+    }
+    assert!(put["ts"].is_string() && put["duration_ms"].is_u64() && put["request_id"].is_string(), "{put}");
+    assert_eq!((&wrong["status"], &wrong["actor"]), (&json!(401), &json!("anonymous")));
+    assert_eq!(wrong["token_hash"].as_str().map(str::len), Some(8), "who tries keys is seen to");
+    assert_eq!((&nowhere["status"], &nowhere["space"]), (&json!(404), &Value::Null));
+    let text = json!(entries).to_string();
+    assert!(!text.contains("wrong-key") && !text.contains("boss") && !text.contains("# A"), "{text}");
+}
+
+#[tokio::test]
+async fn the_log_is_for_admins() {
+    let server = TestServer::of(CATALOGUE, ON);
+    assert_eq!(server.get("/api/svc/audit").await.status, 401);
+    assert_eq!(server.ask("GET /api/svc/audit", &[("Authorization", "Bearer writer")], "").await.status, 403);
+    let elsewhere = server.ask("GET /api/svc/other/audit", &[("Authorization", "Bearer boss")], "").await;
+    assert_eq!(elsewhere.json(), json!([]), "each space has a log of its own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_are_kept_by_what_they_do() {
+    let door = Listening::on(TestServer::of(CATALOGUE, ON)).await;
+    let headers = [
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+        ("Authorization", "Bearer writer"),
+    ];
+    for (tool, path) in [("svc_write", "a.md"), ("svc_read", "none.md")] {
+        let content =
+            if tool == "svc_write" { json!({ "path": path, "content": "# A\n" }) } else { json!({ "path": path }) };
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+            "params": { "name": tool, "arguments": content } });
+        assert_eq!(door.post("/mcp", &headers, &body).await.0, 200);
+    }
+    let entries = entries(&door.server).await;
+    let told: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            json!([entry["door"], entry["operation"], entry["file"], entry["status"], entry["actor"], entry["ip"]])
+        })
+        .collect();
+    let of =
+        |operation: &str, file: &str, status: u16| json!(["mcp", operation, file, status, "agent:scribe", "127.0.0.1"]);
+    assert_eq!(told, [of("write", "a.md", 200), of("read", "none.md", 404)]);
+    assert!(door.stopped().await);
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_written_makes_the_server_unready() {
+    let server = TestServer::of(CATALOGUE, ON);
+    let audit = server.space().audit.as_ref().unwrap();
+    let place = server.space().vfs.root().join(".svc/audit");
+    std::os::unix::fs::symlink("/proc/no/such/place", &place).unwrap();
+    server.get("/api/svc/tree").await;
+    assert!(audit.write().is_err());
+    let unready = server.get("/readyz").await;
+    assert_eq!(unready.status, 503);
+    assert!(
+        unready.json()["error"].as_str().unwrap().starts_with("the audit log cannot be written"),
+        "{}",
+        unready.text()
+    );
+    let metrics = server.get("/metrics").await;
+    assert!(metrics.text().contains("svc_audit_waiting 1\n") && metrics.text().contains("svc_audit_lost 0\n"));
+}

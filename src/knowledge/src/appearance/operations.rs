@@ -1,0 +1,151 @@
+//! The wire shapes of theme and rules.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use svcfs_base::{ETag, Fault, TreePath};
+
+use super::rules::{Format, Wrapped, wrapped};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+
+/// The operations of this area.
+pub const AREA: Area = Area {
+    title: "Appearance and rules",
+    operations: &[
+        Entry::of::<GetTheme>(),
+        Entry::of::<SetTheme>(),
+        Entry::of::<UiConfig>(),
+        Entry::of::<GetRules>(),
+        Entry::of::<SetRules>(),
+    ],
+};
+
+/// Read how this space looks
+///
+/// Whatever an interface keeps there; `{}` when there is nothing.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetTheme {}
+
+impl Operation for GetTheme {
+    const NAME: &'static str = "get_theme";
+    const HTTP: &'static [Route] = &[Route::get("/theme")];
+    const WITHIN: Within = Within::Paths;
+    type Output = Map<String, Value>;
+    fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
+        super::theme(cx)
+    }
+}
+
+/// Say how this space looks
+///
+/// Names and values are the interface's own; they replace what was there. A version of `.svc/theme.json`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct SetTheme {
+    /// A JSON object of at most 64 KiB, such as `{"primary": "#8a2be2", "mode": "dark"}`
+    pub theme: Map<String, Value>,
+}
+
+impl Operation for SetTheme {
+    const NAME: &'static str = "set_theme";
+    const HTTP: &'static [Route] = &[Route::put("/theme").object("theme")];
+    const CONDITIONAL: bool = true;
+    type Output = Map<String, Value>;
+    fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
+        super::set_theme(cx, &self.theme)?;
+        Ok(self.theme)
+    }
+}
+
+/// Read what an interface must know of this space before it shows it
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct UiConfig {}
+
+/// What an interface must know.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Interface {
+    /// Whether the theme is fixed by the settings
+    pub theme_locked: bool,
+}
+
+impl Operation for UiConfig {
+    const NAME: &'static str = "ui_config";
+    const HTTP: &'static [Route] = &[Route::get("/ui-config")];
+    const WITHIN: Within = Within::Paths;
+    type Output = Interface;
+    fn run(self, cx: &Cx<'_>) -> Result<Interface, Fault> {
+        Ok(Interface { theme_locked: cx.settings().ui.theme_locked })
+    }
+}
+
+/// Read the rules for those who work here
+///
+/// As they were written, empty when there are none; or as a program reads them that helps to work here.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct GetRules {
+    /// For which program; as they were written when absent
+    #[serde(default)]
+    pub format: Option<Format>,
+}
+
+/// The rules.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Rules {
+    /// As a text
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// As settings, for `openclaw`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Value>,
+}
+
+impl Operation for GetRules {
+    const NAME: &'static str = "get_rules";
+    const HTTP: &'static [Route] =
+        &[Route::get("/rules").text("content", "text/markdown; charset=utf-8").or_json("settings")];
+    type Output = Rules;
+    fn run(self, cx: &Cx<'_>) -> Result<Rules, Fault> {
+        let text = super::rules(cx)?;
+        let shown = match self.format {
+            None => Wrapped::Text(text),
+            Some(format) => wrapped(format, &cx.space.name, &text),
+        };
+        Ok(match shown {
+            Wrapped::Text(text) => Rules { content: Some(text), settings: None },
+            Wrapped::Settings(settings) => Rules { content: None, settings: Some(settings) },
+        })
+    }
+}
+
+/// Write the rules for those who work here
+///
+/// A version of `.svc/rules.md`.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct SetRules {
+    /// Markdown, at most 262144 bytes
+    pub content: String,
+}
+
+/// Rules that are written.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RulesWritten {
+    /// Always `ok`
+    pub status: &'static str,
+    /// Where they lie
+    pub path: TreePath,
+    /// What they are now
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etag: Option<ETag>,
+}
+
+impl Operation for SetRules {
+    const NAME: &'static str = "set_rules";
+    const HTTP: &'static [Route] = &[Route::put("/rules").raw("content").etag()];
+    const CONDITIONAL: bool = true;
+    type Output = RulesWritten;
+    fn run(self, cx: &Cx<'_>) -> Result<RulesWritten, Fault> {
+        let applied = super::set_rules(cx, self.content)?;
+        let etag = applied.files.first().and_then(|file| file.etag);
+        Ok(RulesWritten { status: "ok", path: TreePath::parse(super::RULES)?, etag })
+    }
+}

@@ -1,0 +1,65 @@
+//! Rules as the programs read them that work here.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// A program that reads rules in a form of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// A rule file of Cursor, always applied.
+    Cursor,
+    /// A part of `CLAUDE.md`.
+    Claude,
+    /// A part of `AGENTS.md`.
+    Agents,
+    /// An entry in the settings of `OpenClaw`.
+    Openclaw,
+}
+
+/// Rules in a program's form.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Wrapped {
+    /// A text.
+    Text(String),
+    /// Settings.
+    Settings(Value),
+}
+
+/// The tools that are named where there is no room for all (gaps.md 4.17).
+const TOOLS: [(&str, &str); 5] = [
+    ("write", "write a page, creating it when absent"),
+    ("read", "read a page"),
+    ("search", "find pages by their words"),
+    ("tree", "look at a folder"),
+    ("context", "read the playbook, the schema and the index"),
+];
+
+const NONE: &str = "(no rules defined)";
+
+/// The rules of a space of this name, as `format` wants them.
+#[must_use]
+pub fn wrapped(format: Format, name: &str, rules: &str) -> Wrapped {
+    let rules = if rules.trim().is_empty() { NONE } else { rules.trim_end() };
+    let tools: String = TOOLS.iter().map(|(tool, what)| format!("- `svc_{tool}`: {what}\n")).collect();
+    let intro = format!(
+        "Knowledge is kept as markdown pages in the space `{name}` of svcfs. Read and change it with the tools of its MCP server, not with \
+         the files of this project:"
+    );
+    match format {
+        Format::Cursor => Wrapped::Text(format!(
+            "---\ndescription: How to work with the knowledge base `{name}`\nglobs: \"**/*\"\nalwaysApply: true\n---\n\n{intro}\n\n{tools}\n\
+             ## User rules\n\n{rules}\n"
+        )),
+        Format::Claude => {
+            Wrapped::Text(format!("## {name} Knowledge Base\n\n{intro}\n\n{tools}\n### Rules\n\n{rules}\n"))
+        }
+        Format::Agents => {
+            Wrapped::Text(format!("## {name} Knowledge Base\n\n{intro}\n\n{tools}\n### Agent Rules\n\n{rules}\n"))
+        }
+        Format::Openclaw => Wrapped::Settings(json!({
+            "svcfs": { "type": "mcp", "tools": TOOLS.map(|(tool, _)| tool), "rules": rules },
+        })),
+    }
+}

@@ -1,0 +1,110 @@
+#![expect(clippy::disallowed_methods, reason = "something stands in the way of the log")]
+
+use serde_json::{Value, json};
+use svcfs_base::{AuditEntry, Door, Timestamp};
+
+use super::{MAX_WAITING, Recorder};
+use crate::spaces::test_space::TestSpace;
+
+const ON: &str = "[audit]\nenabled = true\n";
+
+fn entry(path: &str, second: i64) -> AuditEntry {
+    AuditEntry {
+        ts: Timestamp::from_second(second).unwrap(),
+        door: Door::Http,
+        method: "GET".to_owned(),
+        path: path.to_owned(),
+        query: None,
+        operation: None,
+        file: None,
+        space: Some("default".to_owned()),
+        actor: "ann".to_owned(),
+        token_hash: None,
+        ip: None,
+        status: 200,
+        duration_ms: 1,
+        request_id: None,
+        x_space: None,
+        provenance: None,
+        lost_before: 0,
+    }
+}
+
+fn recorder(space: &TestSpace) -> &Recorder {
+    space.space().audit.as_ref().unwrap()
+}
+
+fn paths(answer: &Value) -> Vec<&str> {
+    answer.as_array().unwrap().iter().map(|entry| entry["path"].as_str().unwrap()).collect()
+}
+
+/// Before the first reading of the test's clock.
+const EARLIER: i64 = 1_767_225_000;
+
+#[test]
+fn entries_are_told_oldest_first_the_newest_of_a_day_or_all_from_a_moment_on() {
+    let space = TestSpace::with(ON, &[]);
+    for (path, second) in [("/old", EARLIER - 90_000), ("/a", EARLIER), ("/b", EARLIER + 1), ("/c", EARLIER + 2)] {
+        recorder(&space).record(entry(path, second));
+    }
+    assert_eq!(paths(&space.get("audit", json!({}))), ["/a", "/b", "/c"]);
+    assert_eq!(paths(&space.get("audit", json!({ "limit": 2 }))), ["/b", "/c"]);
+    let since = |text: &str, limit: u32| space.get("audit", json!({ "since": text, "limit": limit }));
+    assert_eq!(paths(&since("2025-12-30T00:00:00Z", 2)), ["/old", "/a"]);
+    assert_eq!(paths(&since("2025-12-31T23:50:01Z", 9)), ["/b", "/c"]);
+    assert_eq!(paths(&since("2036-01-01T00:00:00Z", 9)), [""; 0]);
+    for wrong in
+        [json!({ "since": "yesterday" }), json!({ "limit": 0 }), json!({ "limit": -1 }), json!({ "limit": "x" })]
+    {
+        assert_eq!(space.refusal("audit", wrong.clone()).0, 400, "{wrong}");
+    }
+    assert_eq!(space.get("audit", json!({ "limit": 10_000_000 })).as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn without_the_setting_there_is_no_log_and_that_is_said() {
+    let space = TestSpace::new();
+    let (status, told) = space.refusal("audit", json!({}));
+    assert!(status == 501 && told.contains("audit.enabled"), "{told}");
+}
+
+#[test]
+fn no_door_shows_the_log_and_no_version_holds_it() {
+    let space = TestSpace::with(ON, &[]);
+    recorder(&space).record(entry("/a", EARLIER));
+    space.get("audit", json!({}));
+    let root = space.space().vfs.root();
+    assert!(root.join(".svc/audit/2025-12-31.jsonl").is_file());
+    for path in [".svc/audit/2025-12-31.jsonl", ".svc/audit"] {
+        assert_eq!(space.refusal("read", json!({ "path": path })).0, 404, "{path}");
+        assert!(space.refusal("write", json!({ "path": format!("{path}/x.md"), "content": "x" })).0 >= 400);
+    }
+    let status =
+        std::process::Command::new("git").arg("-C").arg(root).args(["status", "--porcelain"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&status.stdout), "");
+}
+
+#[test]
+fn what_the_disk_refuses_waits_and_what_is_too_much_is_counted_and_told() {
+    let root = tempfile::tempdir().unwrap();
+    let settings = svcfs_config::AuditSettings { keep_days: 9, max_bytes: 1 << 30 };
+    let recorder = Recorder::of(root.path(), &settings);
+    let directory = root.path().join(".svc/audit");
+    std::fs::create_dir(root.path().join(".svc")).unwrap();
+    std::fs::write(&directory, "in the way").unwrap();
+    for second in 0..MAX_WAITING + 5 {
+        recorder.record(entry("/a", EARLIER + i64::try_from(second % 60).unwrap()));
+    }
+    assert!(recorder.write().is_err());
+    let keeping = recorder.keeping();
+    assert_eq!((keeping.waiting, keeping.lost), (MAX_WAITING, 5));
+    assert!(keeping.trouble.is_some());
+    std::fs::remove_file(&directory).unwrap();
+    recorder.write().unwrap();
+    recorder.record(entry("/after", EARLIER + 60));
+    let kept = recorder.entries(Timestamp::UNIX_EPOCH, MAX_WAITING * 2, false).unwrap();
+    assert_eq!(kept.len(), MAX_WAITING + 1);
+    let last = kept.last().unwrap();
+    assert_eq!((last.path.as_str(), last.lost_before), ("/after", 5));
+    assert_eq!((recorder.keeping().waiting, recorder.keeping().trouble), (0, None));
+}
