@@ -19,6 +19,8 @@ Environment:
   SVCFS_OTHERS_TIMES   Times as much that a person does with git in the root while agents write (default here: 10)
   SVCFS_POWER_ROUNDS   Loads whose disk loses its power at nine moments, and machines that do (default here: 50)
   SVCFS_STRESS_SECONDS Seconds for which stress-ng does to the mount what programs rarely do (default here: 120)
+  SVCFS_SLOW_CLIENTS   Clients that send a byte a second, while others are answered (default here: 1000)
+  SVCFS_SLOW_SECONDS   Seconds for which they do (default here: 90)
   SVCFS_MODEL_CASES    Random days of work held against the model (default here: 10000)
   PROPTEST_CASES       Random cases per property (default here: 20000)
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
@@ -36,6 +38,10 @@ export SVCFS_LINEAR_SECONDS="${SVCFS_LINEAR_SECONDS:-60}"
 export SVCFS_OTHERS_TIMES="${SVCFS_OTHERS_TIMES:-10}"
 export SVCFS_POWER_ROUNDS="${SVCFS_POWER_ROUNDS:-50}"
 export SVCFS_MODEL_CASES="${SVCFS_MODEL_CASES:-10000}"
+export SVCFS_SLOW_CLIENTS="${SVCFS_SLOW_CLIENTS:-1000}"
+export SVCFS_SLOW_SECONDS="${SVCFS_SLOW_SECONDS:-90}"
+# Both ends of those connections are of one process.
+ulimit -n "$(ulimit -Hn)"
 export PROPTEST_CASES="${PROPTEST_CASES:-20000}"
 scripts="$(dirname "${BASH_SOURCE[0]}")"
 "$scripts/test.sh" "$@"

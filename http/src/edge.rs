@@ -11,7 +11,7 @@ use futures_util::{Stream, StreamExt};
 use http::Method;
 use http::header::{self, HeaderMap};
 use hyper::body::Body as _;
-use svcfs_base::Fault;
+use svcfs_base::{Fault, Kind};
 use svcfs_knowledge::access::{Guard, Identity};
 use svcfs_knowledge::kernel::Space;
 use tracing::Instrument;
@@ -69,6 +69,47 @@ where
     Box::pin(
         stream.map(|part| part.map(|mut part| part.copy_to_bytes(part.remaining())).map_err(|error| error.to_string())),
     )
+}
+
+/// Checks what HTTP asks of the form of a request, where the parser below lets more pass than what stands behind a proxy should (RFC 9112 3.2,
+/// 6.3): whoever reads such a request differently than we do could be made to hide another one in it.
+///
+/// # Errors
+/// `Invalid`.
+pub(crate) fn check_form<B>(request: &http::Request<B>) -> Result<(), Fault> {
+    let invalid = |told: &str| Err(Fault::new(Kind::Invalid, told));
+    let headers = request.headers();
+    let hosts: Vec<_> = headers.get_all(header::HOST).iter().collect();
+    match hosts[..] {
+        [] if request.version() > http::Version::HTTP_10 => return invalid("the request has no `Host` header"),
+        [] | [_] => {}
+        [..] => return invalid("the request has several `Host` headers"),
+    }
+    let named = request.uri().authority().map(|authority| authority.as_str());
+    if named
+        .is_some_and(|named| hosts.first().is_some_and(|host| !host.as_bytes().eq_ignore_ascii_case(named.as_bytes())))
+    {
+        return invalid("the address and the `Host` header of the request name different hosts");
+    }
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        if headers.contains_key(header::CONTENT_LENGTH) {
+            return invalid("the request has both `Transfer-Encoding` and `Content-Length`");
+        }
+        if request.version() < http::Version::HTTP_11 {
+            return invalid("`Transfer-Encoding` is not of this version of HTTP");
+        }
+    }
+    Ok(())
+}
+
+/// The answer to a request of a form that is refused; the connection ends with it.
+pub(crate) fn misshapen<B>(app: &App, request: &http::Request<B>, (fault, peer): (&Fault, IpAddr)) -> Response {
+    let uri = request.uri();
+    let visit = Visit::begin(request.method(), (uri.path(), uri.query().unwrap_or_default()), Some(peer));
+    let mut response = visit.refuse(fault);
+    response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+    visit.end(app, &mut response);
+    response
 }
 
 impl App {

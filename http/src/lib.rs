@@ -7,6 +7,7 @@
 pub mod access;
 mod app;
 mod bind;
+mod crowd;
 mod edge;
 mod hosts;
 mod limiter;

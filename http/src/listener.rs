@@ -16,20 +16,21 @@ use hyper_util::server::graceful::GracefulShutdown;
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::Server;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use crate::app::App;
+use crate::crowd::{Crowd, Place};
 use crate::{Error, edge, mcp};
 
-/// Connections at once; more wait in the system's queue.
-const MAX_CONNECTIONS: usize = 1024;
 /// Longest head of a request (line and headers), in bytes; what is read in the same go as its last part may exceed it.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// How long a client may take to send a head, and how long a kept-alive connection may rest.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client may take none of an answer.
+const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long requests in progress may take once the server goes down.
 const GRACE: Duration = Duration::from_secs(15);
 /// The pause after the system refused to hand out a connection (out of file descriptors).
@@ -51,20 +52,24 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: Cancellatio
 
 /// The accept loop.
 pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let crowd = Crowd::new();
     let graceful = GracefulShutdown::new();
     let agents = mcp::service(Arc::clone(&app));
     let mut connections = JoinSet::new();
     loop {
         let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
+            let room = crowd.room().await;
+            (room, listener.accept().await)
         };
         tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            (place, accepted) = next => match (place, accepted) {
-                (Ok(place), Ok((stream, peer))) => {
+            (room, accepted) = next => match (room, accepted) {
+                (Some(room), Ok((stream, peer))) => {
+                    let Some(place) = crowd.place(room, peer.ip()) else {
+                        tracing::debug!(%peer, "a connection was closed: there are too many from its address");
+                        continue;
+                    };
                     let stream = (stream, peer.ip());
                     connections.spawn(converse(stream, Arc::clone(&app), agents.clone(), place, graceful.watcher()));
                 }
@@ -72,7 +77,7 @@ pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, stop: Cancellat
                     tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
-                (Err(_), Ok(_)) => break,
+                (None, Ok(_)) => break,
             },
         }
     }
@@ -88,7 +93,7 @@ async fn converse(
     (stream, peer): (TcpStream, IpAddr),
     app: Arc<App>,
     agents: mcp::Service,
-    place: OwnedSemaphorePermit,
+    place: Place,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
     let _held_to_the_end = place;
@@ -96,12 +101,16 @@ async fn converse(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_PATIENCE));
     let pages = warp::service(edge::filter(Arc::clone(&app), peer));
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (app, agents, mut pages) = (Arc::clone(&app), agents.clone(), pages.clone());
         async move {
             let (begun, method) = (Instant::now(), request.method().clone());
-            let response: Response = if request.uri().path() == mcp::PATH {
+            let response: Response = if let Err(fault) = edge::check_form(&request) {
+                edge::misshapen(&app, &request, (&fault, peer)).map(boxed)
+            } else if request.uri().path() == mcp::PATH {
                 mcp::answer(&app, agents, request, peer).await.map(boxed)
             } else {
                 Service::call(&mut pages, request).await?.map(boxed)
@@ -115,7 +124,7 @@ async fn converse(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
         .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%error, "a connection ended early");
     }

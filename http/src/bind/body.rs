@@ -8,12 +8,15 @@ use futures_util::{Stream, StreamExt};
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use svcfs_base::{Fault, Kind};
+use tokio::time::Instant;
 
 /// Longest body of any request, in bytes (gaps.md 4.1: 110 MB).
 pub(crate) const MAX_BODY_BYTES: usize = 110 << 20;
 
 /// How long a client may pause inside a body.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes a second that a body must have on the whole once it took longer than that: a byte now and then keeps no connection.
+const SLOWEST: usize = 4096;
 
 /// The parts of a body as they arrive; an error is the connection's.
 pub(crate) type Parts = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
@@ -41,16 +44,20 @@ impl Body {
 /// connection closes never sees the answer; one that asked first (`Expect: 100-continue`) is answered at once.
 ///
 /// # Errors
-/// `TooLarge`, naming `what`; `Invalid` when the body breaks off or pauses for 30 s.
+/// `TooLarge`, naming `what`; `Invalid` when the body breaks off, pauses for 30 s, or takes longer than 30 s and a second for every 4 KiB.
 pub(crate) async fn read(mut body: Body, limit: usize, what: &str) -> Result<Bytes, Fault> {
     if body.asks_first && body.declared.is_some_and(|length| length > limit) {
         return Err(Fault::too_large(what, limit));
     }
     let (mut kept, mut seen) = (BytesMut::new(), 0);
+    let begun = Instant::now();
     loop {
-        let part = tokio::time::timeout(PATIENCE, body.parts.next()).await.map_err(|_| {
-            let seconds = PATIENCE.as_secs();
-            Fault::new(Kind::Invalid, format!("{what} stopped arriving for {seconds} s after {seen} bytes"))
+        let end = begun + PATIENCE + Duration::from_secs((seen / SLOWEST) as u64);
+        let patience = PATIENCE.min(end.saturating_duration_since(Instant::now()));
+        let part = tokio::time::timeout(patience, body.parts.next()).await.map_err(|_| {
+            let seconds = begun.elapsed().as_secs();
+            let told = format!("{what} arrived too slowly, or not at all: {seen} bytes in {seconds} s");
+            Fault::new(Kind::Invalid, told)
         })?;
         match part {
             None => break,
@@ -74,4 +81,32 @@ pub(crate) async fn read(mut body: Body, limit: usize, what: &str) -> Result<Byt
         return Err(Fault::too_large(what, limit));
     }
     Ok(kept.freeze())
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    /// A body of parts of this many bytes, one after each pause.
+    fn body(parts: usize, bytes: usize, pause: Duration) -> Body {
+        let parts = stream::iter(0..parts).then(move |_| async move {
+            tokio::time::sleep(pause).await;
+            Ok(Bytes::from(vec![b'a'; bytes]))
+        });
+        Body::new(Box::pin(parts), &HeaderMap::new())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_of_a_byte_a_second_is_given_up_and_one_over_a_slow_line_is_not() {
+        let begun = Instant::now();
+        let fault = read(body(100_000, 1, Duration::from_secs(1)), 1 << 20, "the body").await.unwrap_err();
+        assert_eq!((fault.kind(), begun.elapsed().as_secs()), (Kind::Invalid, 30));
+        assert!(fault.message().starts_with("the body arrived too slowly"), "{fault}");
+        let slow = read(body(600, 8192, Duration::from_secs(1)), 8 << 20, "the body").await.unwrap();
+        assert_eq!(slow.len(), 600 * 8192);
+        let paused = read(body(2, 1 << 20, Duration::from_secs(31)), 8 << 20, "the body").await.unwrap_err();
+        assert_eq!(paused.kind(), Kind::Invalid);
+    }
 }

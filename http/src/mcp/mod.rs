@@ -9,8 +9,10 @@ mod tools;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::Request;
 use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InitializeResult,
@@ -31,7 +33,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, log};
-use crate::bind::{MAX_BODY_BYTES, from_arguments, header};
+use crate::bind::{Body, MAX_BODY_BYTES, from_arguments, header, read};
 use crate::specials::VERSION;
 use crate::visit::{self, Notes, Visit};
 use crate::{Error, reply};
@@ -72,25 +74,36 @@ pub(crate) fn service(app: Arc<App>) -> Service {
 pub(crate) async fn answer(
     app: &App,
     service: Service,
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
     peer: IpAddr,
-) -> http::Response<BoxBody<bytes::Bytes, BoxError>> {
-    use http_body_util::BodyExt;
+) -> http::Response<BoxBody<Bytes, BoxError>> {
     let mut visit = Visit::begin(request.method(), (PATH, ""), Some(peer));
     let is_preflight = request.method() == http::Method::OPTIONS;
     let identity = visit.admit(app, request.headers()).await;
     let own = |response: warp::reply::Response| response.map(|body| body.map_err(BoxError::from).boxed());
     let mut response = match identity {
         Ok(_) if is_preflight => own(visit.preflight(app, "POST, GET, DELETE, OPTIONS")),
-        Ok(Ok(identity)) => {
-            request.extensions_mut().insert(identity);
-            request.extensions_mut().insert(visit.notes.clone());
-            service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed())
-        }
+        Ok(Ok(identity)) => match read_whole(request).await {
+            Ok(mut request) => {
+                request.extensions_mut().insert(identity);
+                request.extensions_mut().insert(visit.notes.clone());
+                service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed())
+            }
+            Err(fault) => own(visit.refuse(&fault)),
+        },
         Ok(Err(fault)) | Err(fault) => own(visit.refuse(&fault)),
     };
     visit.end(app, &mut response);
     response
+}
+
+/// The same request with its body in memory: read as every body is, bounded in size and time.
+async fn read_whole(request: Request<Incoming>) -> Result<Request<Full<Bytes>>, Fault> {
+    use futures_util::TryStreamExt;
+    let (head, body) = request.into_parts();
+    let parts = TryStreamExt::map_err(body.into_data_stream(), |error| error.to_string());
+    let body = read(Body::new(Box::pin(parts), &head.headers), MAX_BODY_BYTES, "the body").await?;
+    Ok(Request::from_parts(head, Full::new(body)))
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -74,7 +74,7 @@ async fn a_page_is_served_over_a_connection() {
     let answer = door.send(get("/api/svc/file?path=a.md")).await;
     assert_eq!(answer.headers()["content-type"], "text/markdown; charset=utf-8");
     assert_eq!(answer.collect().await.unwrap().to_bytes(), "# A\n");
-    let head = Request::head("/api/svc/file?path=a.md").body(Full::default()).unwrap();
+    let head = Request::head("/api/svc/file?path=a.md").header("Host", "localhost").body(Full::default()).unwrap();
     let answer = door.send(head).await;
     assert_eq!((answer.status().as_u16(), &answer.headers()["content-length"]), (200, &"4".parse().unwrap()));
     assert!(door.stopped().await);

@@ -8,6 +8,7 @@ mod hostile;
 mod pages;
 mod published;
 mod server;
+mod slow;
 mod specials;
 mod uploads;
 mod vitals;

@@ -21,6 +21,7 @@ mod logging;
 mod manual;
 mod mounting;
 mod mounts;
+mod open_files;
 mod output;
 mod presence;
 mod progress;

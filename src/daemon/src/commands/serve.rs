@@ -24,7 +24,7 @@ use crate::presence::Mounted;
 use crate::root::{Root, is_new, settings, whoever};
 use crate::signals::{self, Listening};
 use crate::stop::{self, Http, Running};
-use crate::{control, logging, output, presence, socket};
+use crate::{control, logging, open_files, output, presence, socket};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -124,6 +124,7 @@ impl Serve {
         )?;
         let settings = settings(&root, config.as_deref(), overrides.clone())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
+        open_files::allow_many();
         let listening = signals::listen(until_stdin_closes)?;
         // Before the root is touched: what is taken is found out in a moment, adopting a large tree takes longer.
         let socket = inherited.map_or_else(|| socket::bind(&settings.server), Ok)?;
