@@ -48,6 +48,11 @@ const ROOMS: &[Room] = &[
     // 5: doors know nothing of each other
     Room { name: "svcfs-mount", may_use: Only(&["svcfs-base", "svcfs-net", "svcfs-vfs"]) },
     Room { name: "svcfs-http", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-knowledge"]) },
+    Room { name: "svcfs-listener", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config"]) },
+    Room {
+        name: "svcfs-webdav",
+        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-vfs", "svcfs-knowledge", "svcfs-listener"]),
+    },
     // It drives the built program from outside, as a user would.
     Room { name: "svcfs-measure", may_use: Only(&["svcfs-work"]) },
     // 6
@@ -76,11 +81,12 @@ const OWNED: &[(&str, &[&str])] = &[
     ("clap", &["svcfs", "svcfs-bench"]),
     ("clap_complete", &["svcfs"]),
     ("clap_mangen", &["svcfs"]),
+    ("dav-server", &["svcfs-webdav"]),
     ("fuser", &["svcfs-mount"]),
     ("git2", &["svcfs-store"]),
-    ("hyper", &["svcfs-http", "svcfs", "svcfs-measure"]),
-    ("hyper-util", &["svcfs-http", "svcfs", "svcfs-measure"]),
     ("governor", &["svcfs-http"]),
+    ("hyper", &["svcfs-http", "svcfs-listener", "svcfs-webdav", "svcfs", "svcfs-measure"]),
+    ("hyper-util", &["svcfs-http", "svcfs-listener", "svcfs", "svcfs-measure"]),
     ("indicatif", &["svcfs"]),
     ("jsonwebtoken", &["svcfs-knowledge"]),
     ("libgit2-sys", &["svcfs-store"]),

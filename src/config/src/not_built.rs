@@ -22,7 +22,6 @@ pub const NOT_BUILT: &[&str] = &[
     "links.update_on_rename",
     "lint.format_doors=nfs",
     "lint.format_doors=s3",
-    "lint.format_doors=webdav",
     "net.allow",
     "schema.enforce",
     "search.async_index",

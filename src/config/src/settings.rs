@@ -7,12 +7,13 @@ use crate::config::Origin;
 use crate::sections::auth::Secret;
 use crate::sections::space::OtherSpace;
 use crate::sections::{
-    assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, janitor::JanitorSettings,
-    lint::LintSettings, memory::MemorySettings, search::Search, server::Server, versioning::Versioning,
+    assets::Assets, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, files::Files,
+    janitor::JanitorSettings, lint::LintSettings, memory::MemorySettings, search::Search, server::Server,
+    versioning::Versioning,
 };
 use crate::{
-    AuditSettings, AuthType, Complaint, Config, Error, Host, LogOutput, PublicUrl, ServerSettings, SpaceSettings, Ui,
-    Visibility,
+    AuditSettings, AuthType, Complaint, Config, Error, Host, LogOutput, ProtocolFlags, ProtocolSettings, PublicUrl,
+    ServerSettings, SpaceSettings, Ui, Visibility,
 };
 
 /// Everything the rest of the program needs to know, decided.
@@ -46,6 +47,8 @@ pub struct Settings {
     pub ui: Ui,
     /// Who may read this space without credentials.
     pub visibility: Visibility,
+    /// Where WebDAV is served; none when it is not.
+    pub webdav: Option<ProtocolSettings>,
     /// More spaces of the server.
     pub spaces: Vec<SpaceSettings>,
 }
@@ -67,6 +70,8 @@ pub struct Overrides {
     pub oidc_issuer: Option<String>,
     /// `--oidc-client-id`
     pub oidc_client_id: Option<String>,
+    /// `--webdav` and `--webdav-port`
+    pub webdav: ProtocolFlags,
 }
 
 impl Settings {
@@ -89,11 +94,21 @@ impl Settings {
             tracing,
             audit,
             ui,
+            webdav,
             space,
             spaces: listed,
             origin,
         } = config;
-        let Overrides { host, port, public_url, auth: auth_type, api_key, oidc_issuer, oidc_client_id } = overrides;
+        let Overrides {
+            host,
+            port,
+            public_url,
+            auth: auth_type,
+            api_key,
+            oidc_issuer,
+            oidc_client_id,
+            webdav: webdav_flags,
+        } = overrides;
         let Origin { path, lines, complaints } = origin;
         // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
         let is_read = |section: &str| !complaints.iter().any(|complaint| complaint.key.starts_with(section));
@@ -101,17 +116,7 @@ impl Settings {
         let auth_is_read = is_read("auth.");
         let mut check = Check { lines, complaints };
 
-        for (key, fault) in versioning.faults().filter(|_| versioning_is_read) {
-            if check.lines.contains_key(key) {
-                check.complain(key, fault);
-            }
-        }
-        if let Some((key, fault)) = assets.fault() {
-            check.complain(key, fault);
-        }
-        for (index, fault) in files.faults() {
-            check.complain(&format!("files.scratch[{index}]"), &fault);
-        }
+        check.faults(Some(&versioning).filter(|_| versioning_is_read), &assets, &files);
         let spaces = check.spaces(listed);
         let dataview = check.value("dataview.query_timeout", dataview.resolve());
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
@@ -122,13 +127,14 @@ impl Settings {
         auth.oidc.issuer = oidc_issuer.unwrap_or(auth.oidc.issuer);
         auth.oidc.client_id = oidc_client_id.unwrap_or(auth.oidc.client_id);
         let auth = if auth_is_read { auth.resolve(&mut |key, told| check.complain(key, told)) } else { None };
+        let webdav = check.value("--webdav-port", webdav.resolve(&webdav_flags));
         let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (host, port, public_url), auth.as_ref());
 
         let mut complaints = check.complaints;
-        match (server, dataview, memory, janitor, auth, log) {
-            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
+        match (server, dataview, memory, janitor, auth, webdav, log) {
+            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(webdav), Some(log))
                 if complaints.is_empty() =>
             {
                 Ok(Self {
@@ -146,6 +152,7 @@ impl Settings {
                     audit,
                     ui,
                     visibility: space.visibility,
+                    webdav,
                     spaces,
                 })
             }
@@ -195,6 +202,21 @@ impl Check {
         }
         let port = port.unwrap_or(server.port);
         Some(ServerSettings { host: host?, port, public_url, space_parents, cors, rate_limit })
+    }
+
+    /// A complaint about each value that does not fit the others of its section.
+    fn faults(&mut self, versioning: Option<&Versioning>, assets: &Assets, files: &Files) {
+        for (key, fault) in versioning.into_iter().flat_map(Versioning::faults) {
+            if self.lines.contains_key(key) {
+                self.complain(key, fault);
+            }
+        }
+        if let Some((key, fault)) = assets.fault() {
+            self.complain(key, fault);
+        }
+        for (index, fault) in files.faults() {
+            self.complain(&format!("files.scratch[{index}]"), &fault);
+        }
     }
 
     /// Absolute paths of directories; a complaint about each that is none.

@@ -10,7 +10,9 @@ use crate::not_built::{self, Standing};
 use crate::sections::files::Files;
 use svcfs_base::Door;
 
-use crate::{Config, Error, Host, NOT_BUILT, Overrides, PublicUrl, Settings, environment, schema, templates};
+use crate::{
+    Config, Error, Host, NOT_BUILT, Overrides, ProtocolFlags, PublicUrl, Settings, environment, schema, templates,
+};
 
 /// The variables that are set in these tests.
 fn variables(name: &str) -> Option<String> {
@@ -125,6 +127,21 @@ fn flags_beat_the_file() {
     let settings = Settings::resolve(Config::parse(text, &variables), overrides).unwrap();
     assert_eq!(settings.server.authority(), "localhost:2");
     assert_eq!(settings.server.public_url.unwrap().as_str(), "https://flag.example.org");
+}
+
+#[test]
+fn webdav_is_served_when_the_file_or_the_flag_says_so_and_a_port_alone_is_a_slip() {
+    let resolved = |text: &str, enabled: bool, port: Option<u16>| {
+        let overrides = Overrides { webdav: ProtocolFlags { enabled, port }, ..Overrides::default() };
+        Settings::resolve(Config::parse(text, &variables), overrides)
+    };
+    let port = |text: &str, enabled, port| resolved(text, enabled, port).unwrap().webdav.map(|webdav| webdav.port);
+    assert_eq!(port("", false, None), None);
+    assert_eq!(port("", true, None), Some(3335));
+    assert_eq!(port("webdav = { enabled = true, port = 7 }", false, None), Some(7));
+    assert_eq!(port("webdav = { enabled = true, port = 7 }", false, Some(8)), Some(8));
+    let expected = ["`--webdav-port` has no effect unless the protocol is served: add `--webdav`"];
+    assert_eq!(complaints(resolved("", false, Some(8))), expected);
 }
 
 #[test]

@@ -25,6 +25,7 @@ mod open_files;
 mod output;
 mod presence;
 mod progress;
+mod protocols;
 mod remote;
 mod root;
 mod signals;

@@ -166,6 +166,7 @@ pub fn of_space(root: &Path) -> Result<Settings, Failure> {
         ("auth", settings.auth != plain.auth),
         ("server", settings.server != plain.server),
         ("tracing", settings.log != plain.log),
+        ("webdav", settings.webdav != plain.webdav),
         ("spaces", settings.spaces != plain.spaces),
     ];
     match sections.into_iter().find(|(_, differs)| *differs) {

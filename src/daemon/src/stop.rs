@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::control::Control;
 use crate::failure::Failure;
 use crate::mounts::Mounts;
+use crate::protocols::Protocol;
 use crate::root::Root;
 use crate::signals::Listening;
 
@@ -26,6 +27,8 @@ pub struct Running {
     pub mounts: Arc<Mounts>,
     /// The HTTP door, if there is one.
     pub http: Option<Http>,
+    /// The protocols beside it.
+    pub protocols: Vec<Protocol>,
     /// How others ask for mounts, if they can.
     pub control: Option<Control>,
 }
@@ -34,7 +37,7 @@ impl Running {
     /// A root without any doors, and where it may be mounted.
     pub fn with(root: Root, outside: Outside) -> Self {
         let mounts = Mounts::of(root.server(), outside);
-        Self { root, mounts, http: None, control: None }
+        Self { root, mounts, http: None, protocols: Vec::new(), control: None }
     }
 }
 
@@ -69,13 +72,14 @@ pub fn after(outcome: Result<(), Failure>, running: Running, listening: Listenin
 /// # Errors
 /// The first thing that did not end as it should; everything else is stopped all the same.
 fn stop(running: Running, listening: &Listening) -> Result<(), Failure> {
-    let Running { root, mounts, http, control } = running;
+    let Running { root, mounts, http, protocols, control } = running;
     let started = Instant::now();
     notify(&[NotifyState::Stopping, NotifyState::Status("finishing accepted writes")]);
     tracing::info!("stopping: finishing accepted writes; a second signal ends at once");
     drop(control);
     mounts.conceal();
     let accepting = http.map_or(Ok(()), |http| stop_http(http, listening)); // 1 no new requests, those in progress end
+    let leaving = protocols.into_iter().map(|protocol| protocol.stop(listening)).collect::<Vec<_>>();
     let unmounting = mounts.stop(); // 2 unmount; what is open is published
     if let Err(fault) = root.index_to_cursor(INDEX_PATIENCE, || {}) {
         // 3 the index reads to the end, so that the next start has nothing to catch up on
@@ -84,6 +88,7 @@ fn stop(running: Running, listening: &Listening) -> Result<(), Failure> {
     let closing = root.close(); // 4 tasks end, 5 handles publish, the committer drains, databases close
     tracing::info!(took_ms = started.elapsed().as_millis() as u64, "stopped");
     accepting?;
+    leaving.into_iter().collect::<Result<(), _>>()?;
     unmounting?;
     closing?;
     Ok(())

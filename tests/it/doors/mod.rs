@@ -5,6 +5,7 @@ mod asking;
 mod direct;
 pub mod kernel;
 mod rest;
+mod webdav;
 
 use svcfs_config::Strategy;
 
@@ -43,16 +44,17 @@ pub enum Kind {
     Http,
     Mcp,
     Fuse,
+    WebDav,
 }
 
 /// The vfs itself comes first: the story it leaves is what every other door's is compared with.
-pub const ALL: [Kind; 4] = [Kind::Direct, Kind::Http, Kind::Mcp, Kind::Fuse];
+pub const ALL: [Kind; 5] = [Kind::Direct, Kind::Http, Kind::Mcp, Kind::Fuse, Kind::WebDav];
 
 impl Kind {
     /// A new space to go into by this door; none, with the reason printed, where that is not possible.
     pub fn space(self, strategy: Strategy) -> Option<TestSpace> {
         match self {
-            Self::Direct | Self::Http | Self::Mcp => Some(TestSpace::keeping(strategy)),
+            Self::Direct | Self::Http | Self::Mcp | Self::WebDav => Some(TestSpace::keeping(strategy)),
             Self::Fuse => TestSpace::mounted_keeping(strategy),
         }
     }
@@ -72,6 +74,7 @@ impl Kind {
             Self::Http => Box::new(rest::Rest::new(space)),
             Self::Mcp => Box::new(agent::Agent::new(space)),
             Self::Fuse => Box::new(kernel::Kernel::new(space)),
+            Self::WebDav => Box::new(webdav::WebDav::new(space)),
         }
     }
 }

@@ -46,8 +46,9 @@ pub struct TestSpace {
     /// Answers HTTP; gone once the space is taken down.
     runtime: Option<Runtime>,
     stop: CancellationToken,
-    serving: Option<tokio::task::JoinHandle<()>>,
+    serving: Vec<tokio::task::JoinHandle<()>>,
     address: SocketAddr,
+    webdav: SocketAddr,
     mount: Option<Mount>,
     folder: TempDir,
     _turn: Option<MutexGuard<'static, ()>>,
@@ -123,19 +124,12 @@ impl TestSpace {
         let stop = CancellationToken::new();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
+        let webdav_listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let webdav = webdav_listener.local_addr().unwrap();
+        let webdav_served = svcfs_webdav::serve(webdav_listener, Arc::clone(&server), stop.clone());
         let served = svcfs_http::serve(listener, Arc::clone(&server), stop.clone());
-        let serving = runtime.spawn(async { served.await.unwrap() });
-        Self {
-            server,
-            supervisor,
-            runtime: Some(runtime),
-            stop,
-            serving: Some(serving),
-            address,
-            mount,
-            folder,
-            _turn: turn,
-        }
+        let serving = vec![runtime.spawn(async { served.await.unwrap() }), runtime.spawn(webdav_served)];
+        Self { server, supervisor, runtime: Some(runtime), stop, serving, address, webdav, mount, folder, _turn: turn }
     }
 
     /// The space itself.
@@ -146,6 +140,11 @@ impl TestSpace {
     /// One who asks over HTTP.
     pub fn client(&self) -> Client {
         Client::new(self.address)
+    }
+
+    /// One who asks over WebDAV.
+    pub fn webdav_client(&self) -> Client {
+        Client::new(self.webdav)
     }
 
     /// The knowledge root on the disk.
@@ -200,7 +199,7 @@ impl TestSpace {
     fn take_down(&mut self) -> Result<(), String> {
         let Some(runtime) = self.runtime.take() else { return Ok(()) };
         self.stop.cancel();
-        if let Some(serving) = self.serving.take() {
+        for serving in self.serving.drain(..) {
             runtime.block_on(serving).map_err(|error| format!("serving ended badly: {error}"))?;
         }
         if let Some(mount) = self.mount.take() {

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
 use svcfs_config::templates::{self, Template};
-use svcfs_config::{AuthSettings, AuthType, Overrides, ServerSettings, Settings};
+use svcfs_config::{AuthSettings, AuthType, Overrides, ProtocolFlags, ServerSettings, Settings};
 use svcfs_knowledge::spaces;
 use svcfs_mount::Outside;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use crate::failure::Failure;
 use crate::mounting::Manner;
 use crate::mounts::Mounts;
 use crate::presence::Mounted;
+use crate::protocols::Bound;
 use crate::root::{Root, is_new, settings, whoever};
 use crate::signals::{self, Listening};
 use crate::stop::{self, Http, Running};
@@ -32,6 +33,7 @@ Examples:
   svcfs serve -r notes --mount ~/notes        as a folder, too: an empty directory outside the root
   svcfs serve -r notes --mount notes          over the root itself: nothing else changes it
   svcfs serve -r notes --port 0               on any free port; the address is printed
+  svcfs serve -r notes --webdav               over WebDAV, too: http://127.0.0.1:3335
   svcfs serve -r notes --config ./notes.toml  with settings from elsewhere
   SVC_LOG=debug svcfs serve                   with everything in the log
 
@@ -80,6 +82,12 @@ pub struct Serve {
     /// Also serve this root, as a space of this name: at /api/svc/NAME, or with the header X-Svc-Space
     #[arg(long = "space", value_name = "NAME=DIR", value_parser = other_space)]
     spaces: Vec<(String, PathBuf)>,
+    /// Also serve every space over WebDAV
+    #[arg(long)]
+    webdav: bool,
+    /// Port of WebDAV, 0 for any that is free [default: 3335]
+    #[arg(long, value_name = "PORT")]
+    webdav_port: Option<u16>,
     /// Also mount it at this empty directory
     #[arg(short, long = "mount", value_name = "MOUNTPOINT")]
     mountpoint: Option<PathBuf>,
@@ -109,6 +117,8 @@ impl Serve {
             oidc_issuer,
             oidc_client_id,
             spaces,
+            webdav,
+            webdav_port,
             mountpoint,
             manner,
             config,
@@ -118,16 +128,16 @@ impl Serve {
         // Before there is any other thread.
         let outside = mountpoint.as_ref().map_or_else(|| Ok(Outside::default()), |at| Outside::of(&root, at))?;
         let inherited = socket::inherited()?;
-        let overrides = socket::named(
-            Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id },
-            inherited.as_ref(),
-        )?;
+        let webdav = ProtocolFlags { enabled: webdav, port: webdav_port };
+        let overrides = Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id, webdav };
+        let overrides = socket::named(overrides, inherited.as_ref())?;
         let settings = settings(&root, config.as_deref(), overrides.clone())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
         open_files::allow_many();
         let listening = signals::listen(until_stdin_closes)?;
         // Before the root is touched: what is taken is found out in a moment, adopting a large tree takes longer.
         let socket = inherited.map_or_else(|| socket::bind(&settings.server), Ok)?;
+        let protocols = Bound::all(&settings)?;
         let left = presence::bury(&root)?;
         if let Some(mountpoint) = &mountpoint {
             svcfs_mount::check_mountpoint(mountpoint, &root, &outside)?;
@@ -135,7 +145,7 @@ impl Serve {
         if settings.auth == AuthSettings::None {
             warn_when_open(&settings.server);
         }
-        let doors = Doors { socket, mountpoint, manner, left, begins: is_new(&root) };
+        let doors = Doors { socket, protocols, mountpoint, manner, left, begins: is_new(&root) };
         stop::notify(&[NotifyState::Status("opening the root")]);
         tracing::info!(root = %root.display(), "opening the root; a large tree that is new to svcfs takes a while");
         let advice = "stop it first, or serve another root";
@@ -218,6 +228,7 @@ async fn say_alive() -> Infallible {
 /// What is opened once the root is.
 struct Doors {
     socket: TcpListener,
+    protocols: Vec<Bound>,
     mountpoint: Option<PathBuf>,
     manner: Manner,
     /// What a killed server had mounted.
@@ -230,7 +241,7 @@ impl Doors {
     /// The reverse of the stop: template, mount, HTTP, announcement. What is open stands in `running` also when a later step
     /// fails. Gives the token that is cancelled when the HTTP door ends.
     fn open(self, running: &mut Running, listening: &Listening) -> Result<CancellationToken, Failure> {
-        let Self { socket, mountpoint, manner, left, begins } = self;
+        let Self { socket, protocols, mountpoint, manner, left, begins } = self;
         let space = Arc::clone(running.root.space());
         if begins && let Some(template) = Template::find(templates::DEFAULT) {
             let planted = spaces::plant(&space, template, &whoever(None))?;
@@ -245,6 +256,9 @@ impl Doors {
         let http = answer(socket, running, listening)?;
         let ended = http.stop.clone();
         running.http = Some(http);
+        for protocol in protocols {
+            running.protocols.push(protocol.open(running.root.server(), listening)?);
+        }
         running.control = Some(control::listen(&running.mounts, space.vfs.root(), &listening.runtime)?);
         running.mounts.announce(Some(url.clone()), running.root.key())?;
         tell(running, &url)?;
@@ -274,6 +288,9 @@ fn tell(running: &Running, url: &str) -> Result<(), Failure> {
     let mounted = running.mounts.places();
     tracing::info!(root = %root, url, mountpoints = ?mounted, "serving");
     let mut text = format!("svcfs serves {root}\n  http    {url}\n  docs    {url}/api/docs\n  agents  {url}/mcp\n");
+    for protocol in &running.protocols {
+        text.push_str(&format!("  {:<7} http://{}\n", protocol.name, protocol.address));
+    }
     for mounted in mounted {
         text.push_str(&format!("  folder  {}\n", mounted.display()));
     }

@@ -142,7 +142,8 @@ impl Running {
     pub fn serve(root: &str, more: &[&str]) -> Self {
         let mut command = program();
         command.args(["serve", "--root", root, "--port", "0"]).args(more);
-        Self::start(command, if more.contains(&"--mount") { "folder" } else { "agents" })
+        let last = [("--mount", "folder"), ("--webdav", "webdav")].into_iter().find(|(flag, _)| more.contains(flag));
+        Self::start(command, last.map_or("agents", |(_, line)| line))
     }
     pub fn url(&self) -> &str {
         let line = self.greeting.lines().find_map(|line| line.trim().strip_prefix("http "));

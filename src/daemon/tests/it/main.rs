@@ -16,6 +16,7 @@ mod mounting;
 mod oidc;
 mod package;
 mod program;
+mod protocols;
 mod refusals;
 mod remote;
 mod serve;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use svcfs_base::{
     Caller, Change, ChangeSet, DiskAttributes, Door, Durability, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES,
-    TreePath,
+    Settled, TreePath,
 };
 use svcfs_store::{Install, OpenFile};
 use tracing::{error, warn};
@@ -379,9 +379,38 @@ impl Vfs {
         }
     }
 
+    /// Puts a whole file as doors of files do that have no handles: what a gate refuses is kept where a person finds it (gaps.md D6), and
+    /// one too large to be recorded gives way.
+    ///
+    /// # Errors
+    /// As [`Vfs::apply`].
+    pub fn save(&self, caller: &Caller, path: TreePath, content: Bytes, expect: Expect) -> Result<Settled, Fault> {
+        let large = self.take_large(&path)?;
+        let change = Change::put(path.clone(), content.clone()).expecting(expect);
+        match self.apply(caller, change) {
+            Ok(applied) => {
+                self.forget_refused(&path);
+                applied.single()
+            }
+            Err(fault) => {
+                if let Some(mut large) = large {
+                    self.core.tree.put(&mut large, &path, DiskAttributes::default())?;
+                }
+                if fault.kind() == Kind::Rejected {
+                    self.keep_refused(&path, content, &fault);
+                }
+                Err(fault)
+            }
+        }
+    }
+
     /// An accepted save makes an earlier refusal of the same path void.
     pub(super) fn accepted_save(&self, shared: &mut Shared, path: &TreePath) {
         shared.refusal = None;
+        self.forget_refused(path);
+    }
+
+    fn forget_refused(&self, path: &TreePath) {
         let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else {
             return;
         };

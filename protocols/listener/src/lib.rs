@@ -1,0 +1,43 @@
+//! What the protocols that are spoken over HTTP share: connections, who they come from, and the way into blocking code.
+//!
+//! One rule: nothing of a protocol, and nothing of the tree. The REST door has an accept loop of its own, because warp and the agents' protocol
+//! stand behind it; its limits are the same.
+#![warn(missing_docs)]
+
+mod connections;
+mod login;
+mod names;
+
+pub use connections::serve;
+pub use login::Login;
+pub use names::Names;
+
+use svcfs_base::Fault;
+use svcfs_work::{Lane, LaneError, Lanes};
+
+/// Runs blocking work in a lane, inside the present tracing span.
+///
+/// # Errors
+/// The work's own; `Unavailable` when the lane stays full; `Internal` when it panicked.
+pub async fn blocking<T, W>(lanes: &Lanes, lane: Lane, work: W) -> Result<T, Fault>
+where
+    T: Send + 'static,
+    W: FnOnce() -> Result<T, Fault> + Send + 'static,
+{
+    let span = tracing::Span::current();
+    match lanes.run(lane, move || span.in_scope(work)).await {
+        Ok(outcome) => outcome,
+        Err(error @ (LaneError::Busy { .. } | LaneError::Stopped)) => Err(Fault::unavailable(error.to_string())),
+        Err(error @ LaneError::Panicked(_)) => Err(Fault::internal(error)),
+    }
+}
+
+/// Logs a fault once, at the edge, as loudly as its kind deserves; `what` is what was asked.
+pub fn log(fault: &Fault, what: &str) {
+    let kind = fault.kind();
+    match kind.level() {
+        svcfs_base::Level::Debug => tracing::debug!(kind = kind.name(), error = ?fault, "`{what}` found nothing"),
+        svcfs_base::Level::Info => tracing::info!(kind = kind.name(), error = ?fault, "`{what}` was refused"),
+        svcfs_base::Level::Error => tracing::error!(kind = kind.name(), error = ?fault, "`{what}` failed"),
+    }
+}

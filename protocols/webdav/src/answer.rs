@@ -1,0 +1,209 @@
+//! One request, from method and path to answer.
+
+use std::sync::Arc;
+
+use dav_server::body::Body;
+use dav_server::memls::MemLs;
+use dav_server::{DavHandler, DavMethod, DavMethodSet};
+use http::header::{self, HeaderValue};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use hyper::body::{Body as _, Incoming};
+use percent_encoding::percent_decode_str;
+use svcfs_base::{Actor, Caller, Fault, Kind, Scope};
+use svcfs_knowledge::access::Identity;
+use svcfs_knowledge::kernel::Space;
+use svcfs_listener::{Login, log};
+use svcfs_work::Lane;
+
+use crate::asked::{Asked, Question};
+use crate::body::Content;
+use crate::tree::Tree;
+use crate::{Door, body, upload};
+
+/// What begins the first part of the path of a space that is named: `/~team/notes.md`.
+const NAMED: char = '~';
+/// Bytes of a file handed to a connection at once.
+const PIECE: usize = 256 << 10;
+
+/// A space, and what its paths begin with.
+struct Place {
+    space: Arc<Space>,
+    prefix: String,
+}
+
+impl Door {
+    /// Answers a request, whatever it is.
+    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+        let what = format!("{} {}", request.method(), request.uri().path().escape_default());
+        let is_file = matches!(*request.method(), Method::GET | Method::HEAD);
+        let mut response = match self.route(request, &what).await {
+            Ok(response) => response,
+            Err(fault) => {
+                log(&fault, &what);
+                refusal(&fault)
+            }
+        };
+        if is_file {
+            // Files come from many hands, and a page among them would run with the rights of whoever looks.
+            let headers = response.headers_mut();
+            headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            let policy = HeaderValue::from_static("sandbox; default-src 'none'");
+            headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+        }
+        response
+    }
+
+    async fn route(self: &Arc<Self>, request: Request<Incoming>, what: &str) -> Result<Response<Body>, Fault> {
+        let (head, body) = request.into_parts();
+        self.names.check(&head.headers)?;
+        let (identity, user) = self.identify(&head.headers).await?;
+        let place = self.place(head.uri.path())?;
+        identity.enter(&place.space.name)?;
+        identity.reach.allow(needs(&head.method), head.method.as_str())?;
+        self.check_destination(&head.headers, &place)?;
+        let caller = Caller { actor: user.map(|user| Actor::new(&user)), ..Caller::new(svcfs_base::Door::WebDav) };
+        let caller = identity.vouch(caller);
+        let principal = caller.actor().to_string();
+        let is_propfind = head.method.as_str() == "PROPFIND";
+        let content = body::content(&head.method, body).await?;
+        let _room = match &content {
+            Content::Coming(incoming, _) => Some(upload::room(&self.room, incoming.size_hint().exact()).await?),
+            Content::Here(_) => None,
+        };
+        let question = Question::of(&head, &content, &place.prefix);
+        let asked = Asked::new(Arc::clone(self), Arc::clone(&place.space), caller, question);
+        let handler = self.handler(&place);
+        let request = Request::from_parts(head, content);
+        let mut response = handler.handle_guarded(request, principal, asked.clone()).await;
+        if let Some(fault) = asked.fault() {
+            log(&fault, what);
+            if let Some(told) = told_instead(&response, &fault) {
+                return Ok(told);
+            }
+        }
+        if is_propfind && response.status() == StatusCode::NOT_IMPLEMENTED {
+            // A listing of everything below (RFC 4918 9.1): dav-server's body says so, with the code of something else.
+            *response.status_mut() = StatusCode::FORBIDDEN;
+        }
+        Ok(response)
+    }
+
+    /// Who sent a request, and as whom they introduce themselves.
+    async fn identify(&self, headers: &HeaderMap) -> Result<(Identity, Option<String>), Fault> {
+        let access = self.server.access();
+        if access.is_open() {
+            // Where nothing is asked for, a header that other servers ask for does no harm.
+            let user = Login::of(headers).ok().and_then(|login| login.user);
+            return Ok((Identity::ANYBODY, user));
+        }
+        let Login { user, key } = Login::of(headers)?;
+        if key.as_deref().is_some_and(|key| access.must_prepare(key)) {
+            let server = Arc::clone(&self.server);
+            svcfs_listener::blocking(&self.lanes, Lane::Slow, move || server.access().prepare()).await?;
+        }
+        Ok((access.identify(key.as_deref())?, user))
+    }
+
+    /// The space that a path lies in: the first one, but below `/~NAME`, where there is a space of that name.
+    fn place(&self, path: &str) -> Result<Place, Fault> {
+        let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+        let first = percent_decode_str(first).decode_utf8_lossy();
+        let spaces = self.server.spaces();
+        match first.strip_prefix(NAMED).filter(|name| spaces.known(name).is_ok()) {
+            Some(name) => Ok(Place { space: spaces.find(name)?, prefix: format!("/{first}") }),
+            None => Ok(Place { space: Arc::clone(spaces.first()), prefix: String::new() }),
+        }
+    }
+
+    /// A copy or a move ends in the space it begins in.
+    fn check_destination(&self, headers: &HeaderMap, place: &Place) -> Result<(), Fault> {
+        let Some(destination) = headers.get("destination") else { return Ok(()) };
+        let uri = destination.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+        let uri = uri.ok_or_else(|| Fault::invalid("Destination", "must be the URL or the path of a file here"))?;
+        if self.place(uri.path())?.space.name == place.space.name {
+            return Ok(());
+        }
+        Err(Fault::new(Kind::Upstream, "`Destination` lies in another space; copy it there by reading and writing it"))
+    }
+
+    fn handler(&self, place: &Place) -> DavHandler<Asked> {
+        let locks = self.locks.lock().entry(place.space.name.clone()).or_insert_with(MemLs::new).clone();
+        let mut methods = DavMethodSet::all();
+        for method in [DavMethod::Report, DavMethod::MkCalendar, DavMethod::MkAddressbook] {
+            methods.remove(method);
+        }
+        DavHandler::builder()
+            .filesystem(Box::new(Tree))
+            .locksystem(locks)
+            .strip_prefix(place.prefix.clone())
+            .methods(methods)
+            .autoindex(false)
+            .hide_symlinks(false)
+            .read_buf_size(PIECE)
+            .build_handler()
+    }
+}
+
+/// What a method asks of a key.
+fn needs(method: &Method) -> Scope {
+    let reads = ["GET", "HEAD", "OPTIONS", "PROPFIND"];
+    if reads.contains(&method.as_str()) { Scope::Read } else { Scope::Write }
+}
+
+/// The answer where dav-server has no word for what happened: its errors have ten values, and no text.
+fn told_instead(response: &Response<Body>, fault: &Fault) -> Option<Response<Body>> {
+    let status = response.status();
+    let is_better = status.is_client_error() || status.is_server_error();
+    let is_ours = match fault.kind() {
+        // Which of 403, 404, 405, 409 and 412 it is hangs on the method, and dav-server knows.
+        Kind::NotFound | Kind::Exists | Kind::Stale => false,
+        Kind::Conflict
+        | Kind::PreconditionFailed
+        | Kind::Invalid
+        | Kind::Rejected
+        | Kind::Unauthenticated
+        | Kind::Forbidden
+        | Kind::ReadOnly
+        | Kind::NotDirectory
+        | Kind::IsDirectory
+        | Kind::NotEmpty
+        | Kind::NameTooLong
+        | Kind::TooLarge
+        | Kind::UnsupportedType
+        | Kind::RateLimited
+        | Kind::Disabled
+        | Kind::Unavailable
+        | Kind::Upstream
+        | Kind::NoSpace
+        | Kind::DiskFailed
+        | Kind::Internal => true,
+    };
+    (is_better && is_ours).then(|| refusal(fault))
+}
+
+/// An answer in words; what is wrong inside is for the log alone.
+fn refusal(fault: &Fault) -> Response<Body> {
+    let status = match fault.kind() {
+        // Conditions of this protocol fail with 412; a collection is written by none of them.
+        Kind::Conflict => StatusCode::PRECONDITION_FAILED,
+        Kind::IsDirectory => StatusCode::METHOD_NOT_ALLOWED,
+        Kind::NotDirectory => StatusCode::CONFLICT,
+        Kind::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
+        other => StatusCode::from_u16(other.http()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+    };
+    let told = match fault.kind() {
+        Kind::Internal | Kind::DiskFailed => "the server failed; its log says why",
+        _ => fault.message(),
+    };
+    let mut response = Response::new(Body::from(format!("{told}\n")));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    if status == StatusCode::UNAUTHORIZED {
+        let challenge = HeaderValue::from_static("Basic realm=\"svcfs\", charset=\"UTF-8\"");
+        headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    // What is left of a body that nobody reads would be taken for the next request.
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}

@@ -1,0 +1,182 @@
+//! One request, as the tree sees it: who asks, what for, and what went wrong.
+
+use std::sync::Arc;
+
+use dav_server::fs::{FsError, FsResult};
+use http::request::Parts;
+use http::{HeaderMap, Method};
+use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
+use svcfs_base::{Caller, ETag, Expect, Fault, Kind, TreePath};
+use svcfs_knowledge::kernel::Space;
+use svcfs_work::Lane;
+
+use crate::Door;
+use crate::body::Content;
+
+/// What a request is about, as far as dav-server does not tell.
+pub(crate) struct Question {
+    method: Method,
+    /// The path in its space; none for one that is none.
+    path: Option<TreePath>,
+    /// A folder without what is in it.
+    is_shallow: bool,
+    /// Whether hashes of files may be asked for.
+    wants_etags: bool,
+    /// Whether it is to be done only while things are as they were.
+    is_conditional: bool,
+}
+
+impl Question {
+    /// Of a request with this head and content, in the space whose paths begin with `prefix`.
+    pub(crate) fn of(head: &Parts, content: &Content, prefix: &str) -> Self {
+        let path = percent_decode_str(head.uri.path()).decode_utf8().ok();
+        let path = path.and_then(|path| TreePath::parse(path.strip_prefix(prefix)?).ok());
+        Self {
+            path,
+            is_shallow: head.headers.get("depth").is_some_and(|depth| depth == "0"),
+            wants_etags: head.method.as_str() != "PROPFIND" || may_name_etags(content.here()),
+            is_conditional: is_conditional(&head.headers),
+            method: head.method.clone(),
+        }
+    }
+}
+
+/// Whether the body of a PROPFIND may ask for hashes: everything is asked for by no body and by `allprop`.
+fn may_name_etags(body: &[u8]) -> bool {
+    let names = |name: &[u8]| body.windows(name.len()).any(|part| part == name);
+    body.is_empty() || names(b"getetag") || names(b"allprop")
+}
+
+fn is_conditional(headers: &HeaderMap) -> bool {
+    ["if", "if-match", "if-unmodified-since"].iter().any(|name| headers.contains_key(*name))
+}
+
+/// One request; handed to everything that dav-server asks of the tree.
+#[derive(Clone)]
+pub(crate) struct Asked(Arc<Inner>);
+
+struct Inner {
+    door: Arc<Door>,
+    space: Arc<Space>,
+    caller: Caller,
+    question: Question,
+    /// What went wrong last.
+    fault: Mutex<Option<Fault>>,
+    /// What a copy or move takes the place of. It is removed in the same change.
+    replaced: Mutex<Option<TreePath>>,
+    /// What stood at the request's path when its conditions were looked at.
+    seen: Mutex<Option<Option<ETag>>>,
+}
+
+impl Asked {
+    pub(crate) fn new(door: Arc<Door>, space: Arc<Space>, caller: Caller, question: Question) -> Self {
+        let (fault, replaced, seen) = Default::default();
+        Self(Arc::new(Inner { door, space, caller, question, fault, replaced, seen }))
+    }
+    pub(crate) fn door(&self) -> &Door {
+        &self.0.door
+    }
+    pub(crate) fn space(&self) -> &Space {
+        &self.0.space
+    }
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.0.caller
+    }
+    /// Whether hashes of files may be asked for.
+    pub(crate) fn wants_etags(&self) -> bool {
+        self.0.question.wants_etags
+    }
+    /// Whether an empty file is made for a lock.
+    pub(crate) fn is_lock(&self) -> bool {
+        self.0.question.method.as_str() == "LOCK"
+    }
+    /// Whether what is removed here is removed for what comes in its place.
+    pub(crate) fn is_replacing(&self) -> bool {
+        matches!(self.0.question.method.as_str(), "COPY" | "MOVE")
+    }
+    /// Whether whatever stands there itself, link or folder, is handled as one thing: it is removed or replaced as a whole.
+    pub(crate) fn takes_whole(&self) -> bool {
+        self.is_replacing() || self.0.question.method == Method::DELETE
+    }
+    /// Whether a folder is copied as one thing.
+    pub(crate) fn copies_whole(&self, path: &TreePath) -> bool {
+        let Question { method, path: source, is_shallow, .. } = &self.0.question;
+        method.as_str() == "COPY" && !is_shallow && source.as_ref() == Some(path)
+    }
+
+    /// Whether it is to be done only while things are as they were.
+    pub(crate) fn is_conditional(&self) -> bool {
+        self.0.question.is_conditional
+    }
+    /// Notes what stands at a path, if that is what the request's conditions are about.
+    pub(crate) fn saw(&self, path: &TreePath, etag: Option<ETag>) {
+        let Question { path: asked, is_conditional, .. } = &self.0.question;
+        if *is_conditional && asked.as_ref() == Some(path) {
+            self.0.seen.lock().get_or_insert(etag);
+        }
+    }
+    /// What must still be true of the request's path when it is written.
+    pub(crate) fn expect(&self) -> Expect {
+        match *self.0.seen.lock() {
+            None => Expect::Any,
+            Some(None) => Expect::Absent,
+            Some(Some(etag)) => Expect::OneOf(vec![etag]),
+        }
+    }
+    /// Notes what will be replaced.
+    pub(crate) fn replaces(&self, path: TreePath) {
+        *self.0.replaced.lock() = Some(path);
+    }
+    /// Whether a path is to be replaced; asked once, by whoever replaces it.
+    pub(crate) fn is_to_replace(&self, path: &TreePath) -> bool {
+        self.0.replaced.lock().take_if(|replaced| replaced == path).is_some()
+    }
+
+    /// What went wrong last, if anything did.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.0.fault.lock().take()
+    }
+    /// Notes what went wrong, and gives what dav-server understands of it.
+    pub(crate) fn refuse(&self, fault: Fault) -> FsError {
+        let word = word(fault.kind());
+        *self.0.fault.lock() = Some(fault);
+        word
+    }
+    /// Runs blocking work for this request.
+    pub(crate) async fn run<T, W>(&self, work: W) -> FsResult<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Self) -> Result<T, Fault> + Send + 'static,
+    {
+        let asked = self.clone();
+        let outcome = svcfs_listener::blocking(&self.0.door.lanes, Lane::Quick, move || work(&asked)).await;
+        outcome.map_err(|fault| self.refuse(fault))
+    }
+}
+
+/// dav-server's word for a kind of fault; where it has none, the answer is told in our own (`answer.rs`).
+fn word(kind: Kind) -> FsError {
+    match kind {
+        Kind::NotFound | Kind::Stale => FsError::NotFound,
+        Kind::Exists => FsError::Exists,
+        Kind::NameTooLong => FsError::PathTooLong,
+        Kind::TooLarge => FsError::TooLarge,
+        Kind::NoSpace => FsError::InsufficientStorage,
+        Kind::Disabled => FsError::NotImplemented,
+        Kind::Conflict
+        | Kind::PreconditionFailed
+        | Kind::Invalid
+        | Kind::Rejected
+        | Kind::Unauthenticated
+        | Kind::Forbidden
+        | Kind::ReadOnly
+        | Kind::NotDirectory
+        | Kind::IsDirectory
+        | Kind::NotEmpty
+        | Kind::UnsupportedType => FsError::Forbidden,
+        Kind::RateLimited | Kind::Unavailable | Kind::Upstream | Kind::DiskFailed | Kind::Internal => {
+            FsError::GeneralFailure
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What comes with a request: a file, which is read as it comes, or XML, which is looked at before anything else is.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use svcfs_base::Fault;
+use tokio::time::{Instant, Sleep, sleep};
+use xml::reader::{EventReader, XmlEvent};
+
+/// Bytes of XML that a request may bring.
+const MAX_XML_BYTES: usize = 64 << 10;
+/// How deep its elements may lie in each other. Whoever builds trees of them climbs them again by calling itself, and has one stack.
+const MAX_DEPTH: usize = 64;
+/// How long a client may send nothing in the middle of a file.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The body of a request.
+pub(crate) enum Content {
+    /// On its way, and until when more of it must come.
+    Coming(Incoming, Pin<Box<Sleep>>),
+    /// All of it.
+    Here(Option<Bytes>),
+}
+
+impl Content {
+    /// What is here.
+    pub(crate) fn here(&self) -> &[u8] {
+        match self {
+            Self::Here(Some(bytes)) => bytes,
+            Self::Here(None) | Self::Coming(..) => &[],
+        }
+    }
+}
+
+/// Why a body broke off.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    Lost(hyper::Error),
+    Stalled,
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Lost(error) => error.fmt(formatter),
+            Self::Stalled => write!(formatter, "nothing came for {} s", PATIENCE.as_secs()),
+        }
+    }
+}
+
+impl std::error::Error for Broken {}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match &mut *self {
+            Self::Coming(incoming, until) => match Pin::new(incoming).poll_frame(cx) {
+                Poll::Ready(frame) => {
+                    until.as_mut().reset(Instant::now() + PATIENCE);
+                    Poll::Ready(frame.map(|frame| frame.map_err(Broken::Lost)))
+                }
+                Poll::Pending => until.as_mut().poll(cx).map(|()| Some(Err(Broken::Stalled))),
+            },
+            Self::Here(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Coming(incoming, _) => incoming.size_hint(),
+            Self::Here(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+        }
+    }
+}
+
+/// The body of a request by this method.
+///
+/// # Errors
+/// `TooLarge`, and `Invalid` for one that breaks off or is no XML that anybody would send.
+pub(crate) async fn content(method: &Method, body: Incoming) -> Result<Content, Fault> {
+    if matches!(*method, Method::PUT | Method::PATCH) {
+        return Ok(Content::Coming(body, Box::pin(sleep(PATIENCE))));
+    }
+    let collected = Limited::new(body, MAX_XML_BYTES).collect().await;
+    let bytes = collected.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
+        true => Fault::too_large("request body", MAX_XML_BYTES),
+        false => Fault::invalid("body", format_args!("broke off: {error}")),
+    })?;
+    let bytes = bytes.to_bytes();
+    if ["PROPFIND", "PROPPATCH", "LOCK"].contains(&method.as_str()) {
+        check_depth(&bytes)?;
+    }
+    Ok(Content::Here(Some(bytes).filter(|bytes| !bytes.is_empty())))
+}
+
+/// Checks how deep elements lie in each other. What else is wrong is dav-server's to say.
+fn check_depth(bytes: &[u8]) -> Result<(), Fault> {
+    let mut depth = 0_usize;
+    for event in EventReader::new(bytes) {
+        match event {
+            Ok(XmlEvent::StartElement { .. }) => depth += 1,
+            Ok(XmlEvent::EndElement { .. }) => depth = depth.saturating_sub(1),
+            Ok(_) => {}
+            Err(_) => return Ok(()),
+        }
+        if depth > MAX_DEPTH {
+            let told = format_args!("elements lie more than {MAX_DEPTH} deep in each other");
+            return Err(Fault::invalid("body", told));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_lie_in_each_other_as_deep_as_anybody_needs() {
+        let nested = |depth| format!("{}{}", "<a>".repeat(depth), "</a>".repeat(depth));
+        assert!(check_depth(nested(MAX_DEPTH).as_bytes()).is_ok());
+        assert!(check_depth(nested(MAX_DEPTH + 1).as_bytes()).is_err());
+        assert!(check_depth("<a>".repeat(MAX_DEPTH + 1).as_bytes()).is_err());
+        assert!(check_depth(b"").is_ok());
+        assert!(check_depth(b"no xml").is_ok());
+    }
+}

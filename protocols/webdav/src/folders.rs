@@ -1,0 +1,251 @@
+//! What is removed, moved and copied as a whole: folders with everything in them, in one change set each.
+//!
+//! Why not leave it to dav-server, which asks for one file after the other? Because history would then have a commit for each, and a refusal in the
+//! middle would leave a half.
+
+use std::collections::BTreeMap;
+
+use svcfs_base::{Change, ChangeSet, DiskAttributes, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, TreePath};
+use svcfs_vfs::{Attributes, EntryKind};
+
+use crate::asked::Asked;
+use crate::found::{Found, is_large};
+use crate::properties;
+use crate::upload::Beside;
+
+/// Bytes of a large file copied at once.
+const PIECE: usize = 1 << 20;
+
+/// Everything in a folder.
+#[derive(Default)]
+struct Contents {
+    /// Files and links, in path order.
+    files: BTreeMap<TreePath, Attributes>,
+    /// Folders, each after the one it lies in.
+    folders: Vec<TreePath>,
+}
+
+impl Contents {
+    fn of(asked: &Asked, folder: &Found<'_>) -> Result<Self, Fault> {
+        let mut contents = Self { folders: vec![folder.path.clone()], ..Self::default() };
+        let mut next = 0;
+        while let Some(path) = contents.folders.get(next).cloned() {
+            next += 1;
+            for (path, attributes) in Found::itself(asked, &path)?.entries(asked)? {
+                match attributes.kind {
+                    EntryKind::Directory => contents.folders.push(path),
+                    EntryKind::File | EntryKind::Symlink => {
+                        contents.files.insert(path, attributes);
+                    }
+                    EntryKind::Special(_) => {}
+                }
+            }
+        }
+        Ok(contents)
+    }
+}
+
+/// Removes what stands at a path, and everything in it.
+///
+/// # Errors
+/// `NotFound`; `NotEmpty` when somebody puts something there meanwhile; those of the write path.
+pub(crate) fn remove(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    let (vfs, caller) = (&asked.space().vfs, asked.caller());
+    let found = Found::itself(asked, path)?;
+    if !found.is_folder() {
+        return remove_file(asked, &found);
+    }
+    // An empty one is gone by this; one that may not be removed is refused before anything in it is.
+    match vfs.apply(caller, Change::RemoveDir { path: path.clone() }) {
+        Ok(_) => return Ok(()),
+        Err(fault) if fault.kind() == Kind::NotEmpty => {}
+        Err(fault) => return Err(fault),
+    }
+    let contents = Contents::of(asked, &found)?;
+    let (large, recorded): (Vec<_>, Vec<_>) = contents.files.iter().partition(|(_, attributes)| is_large(attributes));
+    let changes: Vec<_> = recorded.into_iter().map(|(path, _)| Change::remove(path.clone())).collect();
+    if !changes.is_empty() {
+        let message = format!("delete: {path}");
+        vfs.apply(caller, ChangeSet::new(changes).message(message))?;
+    }
+    for (path, _) in large {
+        remove_file(asked, &Found::itself(asked, path)?)?;
+    }
+    for folder in contents.folders.into_iter().rev() {
+        vfs.apply(caller, Change::RemoveDir { path: folder })?;
+    }
+    Ok(())
+}
+
+fn remove_file(asked: &Asked, found: &Found<'_>) -> Result<(), Fault> {
+    let (vfs, caller) = (&asked.space().vfs, asked.caller());
+    if !found.is_large() {
+        let change = Change::remove(found.path.clone()).expecting(asked.expect());
+        match vfs.apply(caller, change) {
+            // Made through a mount, and not saved yet.
+            Err(fault) if fault.kind() == Kind::NotFound => {}
+            outcome => return outcome.map(drop),
+        }
+    }
+    let folder = Found::parent_of(asked, &found.path)?;
+    vfs.unlink(caller, folder.node, &found.name()?)?;
+    vfs.settled().map(drop)
+}
+
+/// Gives a file or folder another name; a folder in one change set.
+///
+/// # Errors
+/// `NotFound`, `Exists`; `Forbidden` for a place in itself or around it; those of the write path.
+pub(crate) fn rename(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    check_apart(from, to)?;
+    let (vfs, caller) = (&asked.space().vfs, asked.caller());
+    let source = Found::itself(asked, from)?;
+    asked.space().check_reach(&caller.reach, caller.door, to)?;
+    let (old, new) = (Found::parent_of(asked, from)?, Found::parent_of(asked, to)?);
+    let replaces = asked.is_to_replace(to);
+    if replaces && (source.is_folder() || Found::itself(asked, to)?.is_folder()) {
+        remove(asked, to)?;
+    }
+    let name = svcfs_base::Name::parse(to.name())?;
+    vfs.rename_node(caller, (old.node, &source.name()?), (new.node, &name), replaces)?;
+    vfs.settled().map(drop)
+}
+
+/// Copies a file, or a folder with everything in it.
+///
+/// # Errors
+/// As [`rename`].
+pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    check_apart(from, to)?;
+    let source = Found::at(asked, from)?;
+    asked.space().check_reach(&asked.caller().reach, asked.caller().door, to)?;
+    Found::parent_of(asked, to)?;
+    let mut copied = Contents::default();
+    if source.is_folder() {
+        copied = Contents::of(asked, &source)?;
+    } else {
+        copied.files.insert(source.path.clone(), source.attributes.clone());
+    }
+    let moved = |path: &TreePath| path.moved(&source.path, to).unwrap_or_else(|| to.clone());
+    let left = if asked.is_to_replace(to) { make_way(asked, to, &copied, &moved)? } else { Contents::default() };
+    put_all(asked, (&copied, &moved), &left, from, to)?;
+    let (vfs, caller) = (&asked.space().vfs, asked.caller());
+    for folder in left.folders.iter().rev().filter(|folder| !copied.folders.iter().any(|path| moved(path) == **folder))
+    {
+        vfs.apply(caller, Change::RemoveDir { path: folder.clone() })?;
+    }
+    for path in copied.folders.iter().chain(copied.files.keys()) {
+        properties::copy(asked, path, &moved(path))?;
+    }
+    Ok(())
+}
+
+/// What stands where a copy goes and is not written over by it: to be removed in the same change set. What cannot be is removed before: a
+/// folder where a file comes, a file where a folder does.
+fn make_way(
+    asked: &Asked,
+    to: &TreePath,
+    copied: &Contents,
+    moved: &dyn Fn(&TreePath) -> TreePath,
+) -> Result<Contents, Fault> {
+    let there = Found::itself(asked, to)?;
+    let is_file = copied.folders.is_empty();
+    if is_file == there.is_folder() {
+        remove(asked, to)?;
+        return Ok(Contents::default());
+    }
+    if is_file {
+        return Ok(Contents::default());
+    }
+    let mut left = Contents::of(asked, &there)?;
+    let is_in_the_way = copied.folders.iter().any(|path| left.files.contains_key(&moved(path)))
+        || copied.files.keys().any(|path| left.folders.contains(&moved(path)))
+        || left.files.values().any(is_large);
+    if is_in_the_way {
+        remove(asked, to)?;
+        return Ok(Contents::default());
+    }
+    for path in copied.files.keys() {
+        left.files.remove(&moved(path));
+    }
+    Ok(left)
+}
+
+/// Writes copies of all files, and removes what is left of what they replace: one change set for as much as one may hold.
+fn put_all(
+    asked: &Asked,
+    (copied, moved): (&Contents, &dyn Fn(&TreePath) -> TreePath),
+    left: &Contents,
+    from: &TreePath,
+    to: &TreePath,
+) -> Result<(), Fault> {
+    let (vfs, caller) = (&asked.space().vfs, asked.caller());
+    let message = format!("{}: copy {from} → {to}", caller.actor());
+    let mut changes: Vec<_> = left.files.keys().map(|path| Change::remove(path.clone())).collect();
+    let mut bytes = 0;
+    for (path, attributes) in copied.files.iter().filter(|(_, attributes)| !is_large(attributes)) {
+        let change = copy_of(asked, (path, attributes), moved(path))?;
+        if let Change::Put { content, .. } = &change {
+            bytes += content.len();
+        }
+        if bytes > MAX_FILE_BYTES && !changes.is_empty() {
+            vfs.apply(caller, ChangeSet::new(std::mem::take(&mut changes)).message(&message))?;
+            bytes = 0;
+        }
+        changes.push(change);
+    }
+    if !changes.is_empty() {
+        vfs.apply(caller, ChangeSet::new(changes).message(&message))?;
+    }
+    for folder in copied.folders.iter().map(moved) {
+        match vfs.apply(caller, Change::MakeDir { path: folder }) {
+            Err(fault) if fault.kind() == Kind::Exists => {}
+            outcome => drop(outcome?),
+        }
+    }
+    copied
+        .files
+        .iter()
+        .filter(|(_, attributes)| is_large(attributes))
+        .try_for_each(|(path, attributes)| copy_large(asked, path, attributes.size, &moved(path)))
+}
+
+/// The change that makes a copy of a file or link.
+fn copy_of(asked: &Asked, (from, attributes): (&TreePath, &Attributes), to: TreePath) -> Result<Change, Fault> {
+    let (vfs, door) = (&asked.space().vfs, asked.caller().door);
+    if attributes.kind == EntryKind::Symlink {
+        return Ok(Change::link(to, &vfs.read_link(door, from)?));
+    }
+    let content = match vfs.read(door, from) {
+        // Made through a mount, and not saved yet.
+        Err(fault) if fault.kind() == Kind::NotFound => bytes::Bytes::new(),
+        file => file?.content,
+    };
+    let is_executable = attributes.mode & 0o100 != 0;
+    let kind = Some(if is_executable { FileKind::Executable } else { FileKind::Regular });
+    Ok(Change::Put { path: to, content, expect: Expect::Any, kind, disk: DiskAttributes::default() })
+}
+
+fn copy_large(asked: &Asked, from: &TreePath, size: u64, to: &TreePath) -> Result<(), Fault> {
+    let found = Found::itself(asked, from)?;
+    let copy = Beside::new(asked, to)?;
+    let mut offset = 0;
+    while offset < size {
+        let piece = asked.space().vfs.read_node(found.node, offset, PIECE)?;
+        if piece.is_empty() {
+            break;
+        }
+        copy.write(offset, &piece)?;
+        offset += piece.len() as u64;
+    }
+    copy.into_place(asked, to)
+}
+
+/// Nothing is moved or copied into itself, or in place of what it lies in.
+fn check_apart(from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    if from.is_under(to) || to.is_under(from) {
+        let told = format!("`{from}` and `{to}` lie in each other; choose a place beside it");
+        return Err(Fault::new(Kind::Forbidden, told));
+    }
+    Ok(())
+}

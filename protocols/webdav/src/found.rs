@@ -1,0 +1,160 @@
+//! A path, looked up.
+//!
+//! Why nodes, where a path would do? Because files too large to be recorded have no other name, and what somebody is writing through a mount is
+//! seen by its nodes only.
+
+use svcfs_base::{ETag, Fault, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_vfs::{Attributes, EntryKind, NodeId, Vfs};
+
+use crate::asked::Asked;
+use crate::metadata::Metadata;
+
+/// Something that stands at a path.
+pub(crate) struct Found<'a> {
+    vfs: &'a Vfs,
+    /// Where it is, links followed.
+    pub(crate) path: TreePath,
+    pub(crate) node: NodeId,
+    pub(crate) attributes: Attributes,
+    /// Every node that was found on the way.
+    counted: Vec<NodeId>,
+}
+
+impl Drop for Found<'_> {
+    fn drop(&mut self) {
+        self.counted.iter().for_each(|node| self.vfs.forget(*node, 1));
+    }
+}
+
+impl<'a> Found<'a> {
+    /// What a path leads to, links followed.
+    ///
+    /// # Errors
+    /// `NotFound`, `Forbidden` beyond the caller's reach, `Invalid` for a link that leads out of the tree.
+    pub(crate) fn at(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
+        let Caller { vfs, door, reach } = Caller::of(asked);
+        asked.space().check_reach(reach, door, path)?;
+        Self::exactly(asked, vfs.leads_to(door, path)?)
+    }
+
+    /// What stands at a path itself.
+    ///
+    /// # Errors
+    /// As [`Found::at`].
+    pub(crate) fn itself(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
+        let Caller { door, reach, .. } = Caller::of(asked);
+        asked.space().check_reach(reach, door, path)?;
+        Self::exactly(asked, path.clone())
+    }
+
+    fn exactly(asked: &'a Asked, path: TreePath) -> Result<Self, Fault> {
+        let vfs = &*asked.space().vfs;
+        let node = NodeId::ROOT;
+        let mut found = Self { vfs, node, attributes: vfs.attributes(node)?, path, counted: Vec::new() };
+        for name in found.path.clone().components() {
+            let (node, attributes) = vfs.lookup(asked.caller(), found.node, &Name::parse(name)?)?;
+            found.counted.push(node);
+            (found.node, found.attributes) = (node, attributes);
+        }
+        Ok(found)
+    }
+
+    /// The folder that a path lies in.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none; `NotDirectory`.
+    pub(crate) fn parent_of(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
+        let parent = path.parent().ok_or_else(|| Fault::is_directory(path))?;
+        // With a key for one folder, that folder is the highest that may be looked at.
+        let found = if asked.caller().reach.covers(&parent) {
+            Self::at(asked, &parent)?
+        } else {
+            asked.caller().reach.check(path)?;
+            Self::exactly(asked, parent)?
+        };
+        if found.is_folder() { Ok(found) } else { Err(Fault::not_directory(&found.path)) }
+    }
+
+    pub(crate) fn is_folder(&self) -> bool {
+        self.attributes.kind == EntryKind::Directory
+    }
+    /// Whether no version has it.
+    pub(crate) fn is_large(&self) -> bool {
+        is_large(&self.attributes)
+    }
+    /// The name of the node that is found, for the vfs.
+    ///
+    /// # Errors
+    /// Of the root.
+    pub(crate) fn name(&self) -> Result<Name, Fault> {
+        Name::parse(self.path.name())
+    }
+    /// What dav-server wants to know of it.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub(crate) fn metadata(&self, asked: &Asked) -> Result<Metadata, Fault> {
+        metadata(asked, &self.path, self.attributes.clone())
+    }
+    /// The hash of its content.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub(crate) fn etag(&self, asked: &Asked) -> Result<ETag, Fault> {
+        etag(asked, &self.path, &self.attributes)
+    }
+    /// What is in this folder and may be seen, as it stands there; links are not followed.
+    ///
+    /// # Errors
+    /// `NotDirectory`.
+    pub(crate) fn entries(&self, asked: &Asked) -> Result<Vec<(TreePath, Attributes)>, Fault> {
+        let entries = self.vfs.entries(asked.caller(), self.node)?.into_iter();
+        let entries = entries.map(|(name, _, attributes)| (self.path.join(&name), attributes));
+        Ok(entries.filter(|(_, attributes)| !matches!(attributes.kind, EntryKind::Special(_))).collect())
+    }
+}
+
+/// Whether no version has a file with these attributes.
+pub(crate) const fn is_large(attributes: &Attributes) -> bool {
+    attributes.size > MAX_FILE_BYTES as u64
+}
+
+/// What dav-server wants to know of what stands at a path.
+///
+/// # Errors
+/// Those of reading it.
+pub(crate) fn metadata(asked: &Asked, path: &TreePath, attributes: Attributes) -> Result<Metadata, Fault> {
+    if attributes.kind != EntryKind::File || !asked.wants_etags() {
+        return Ok(Metadata::without_etag(attributes));
+    }
+    if is_large(&attributes) {
+        return Ok(Metadata::of_large(attributes));
+    }
+    let etag = etag(asked, path, &attributes)?;
+    Ok(Metadata::of(attributes, etag))
+}
+
+fn etag(asked: &Asked, path: &TreePath, attributes: &Attributes) -> Result<ETag, Fault> {
+    let space = asked.space();
+    let read = || match space.vfs.read(asked.caller().door, path) {
+        Ok(file) => Ok(file.etag),
+        // Made through a mount, and not saved yet: to all others it is an empty file.
+        Err(fault) if fault.kind() == svcfs_base::Kind::NotFound => Ok(ETag::of(b"")),
+        Err(fault) => Err(fault),
+    };
+    asked.door().etags.of((&space.name, path), attributes, read)
+}
+
+/// What looking up needs of a request.
+struct Caller<'a> {
+    vfs: &'a Vfs,
+    door: svcfs_base::Door,
+    reach: &'a svcfs_base::Reach,
+}
+
+impl<'a> Caller<'a> {
+    fn of(asked: &'a Asked) -> Self {
+        let caller = asked.caller();
+        Self { vfs: &asked.space().vfs, door: caller.door, reach: &caller.reach }
+    }
+}

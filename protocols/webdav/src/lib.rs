@@ -1,0 +1,68 @@
+//! The WebDAV door (RFC 4918, classes 1, 2 and 3): dav-server ↔ `Vfs`.
+//!
+//! One rule: this crate translates and decides nothing. What is written takes the one write path, what may be seen is the tree's to say, who may do
+//! what is `access`'s; the protocol's own words (conditions, locks, XML) are dav-server's.
+//!
+//! That crate walks folders itself and asks for one file after the other. Folders are therefore shown to it as if they were files where it would
+//! copy, move or remove them ([`asked`]), and are then copied, moved and removed whole ([`folders`]): one change set, one commit.
+#![warn(missing_docs)]
+
+mod answer;
+mod asked;
+mod body;
+mod etags;
+mod file;
+mod folders;
+mod found;
+mod metadata;
+mod properties;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod upload;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dav_server::memls::MemLs;
+use parking_lot::Mutex;
+use svcfs_knowledge::kernel::Server;
+use svcfs_listener::Names;
+use svcfs_work::Lanes;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use etags::ETags;
+
+/// What every request shares.
+struct Door {
+    server: Arc<Server>,
+    names: Names,
+    lanes: Lanes,
+    etags: ETags,
+    /// KiB of memory for files that are on their way here.
+    room: Semaphore,
+    /// One table of locks for each space.
+    locks: Mutex<HashMap<String, Box<MemLs>>>,
+    /// Held while properties of a file are changed: they are read, changed and written as one.
+    properties: Mutex<()>,
+}
+
+/// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
+pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) {
+    let door = Arc::new(Door {
+        names: Names::of(&server.settings().server),
+        server,
+        lanes: Lanes::default(),
+        etags: ETags::default(),
+        room: Semaphore::new(upload::ROOM),
+        locks: Mutex::default(),
+        properties: Mutex::default(),
+    });
+    svcfs_listener::serve(listener, stop, move |request| {
+        let door = Arc::clone(&door);
+        async move { door.answer(request).await }
+    })
+    .await;
+}

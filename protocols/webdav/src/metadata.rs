@@ -1,0 +1,79 @@
+//! What is known of a file or folder, as dav-server asks for it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use dav_server::fs::{DavDirEntry, DavMetaData, FsFuture, FsResult};
+use svcfs_base::ETag;
+use svcfs_vfs::{Attributes, EntryKind};
+
+/// What is known of a file or folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Metadata {
+    pub(crate) attributes: Attributes,
+    /// None where nobody asks for it, and for a folder.
+    pub(crate) etag: Option<String>,
+    /// A folder that is to be handled as one thing.
+    pub(crate) is_whole: bool,
+    /// A link that is to be handled itself.
+    pub(crate) is_link: bool,
+}
+
+impl Metadata {
+    /// Of a file with this content.
+    pub(crate) fn of(attributes: Attributes, etag: ETag) -> Self {
+        Self { attributes, etag: Some(etag.to_string()), is_whole: false, is_link: false }
+    }
+    /// Of a file that is too large to be recorded: no version has it, and size and time must do.
+    pub(crate) fn of_large(attributes: Attributes) -> Self {
+        let modified = attributes.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let etag = Some(format!("{:x}-{:x}", attributes.size, modified.as_nanos()));
+        Self { attributes, etag, is_whole: false, is_link: false }
+    }
+    /// Of something whose hash nobody asks for.
+    pub(crate) const fn without_etag(attributes: Attributes) -> Self {
+        Self { attributes, etag: None, is_whole: false, is_link: false }
+    }
+}
+
+impl DavMetaData for Metadata {
+    fn len(&self) -> u64 {
+        self.attributes.size
+    }
+    fn modified(&self) -> FsResult<SystemTime> {
+        Ok(self.attributes.modified)
+    }
+    fn is_dir(&self) -> bool {
+        self.attributes.kind == EntryKind::Directory && !self.is_whole
+    }
+    fn is_symlink(&self) -> bool {
+        self.is_link
+    }
+    fn etag(&self) -> Option<String> {
+        self.etag.clone()
+    }
+    fn accessed(&self) -> FsResult<SystemTime> {
+        Ok(self.attributes.accessed)
+    }
+    fn status_changed(&self) -> FsResult<SystemTime> {
+        Ok(self.attributes.changed)
+    }
+    fn executable(&self) -> FsResult<bool> {
+        Ok(self.attributes.kind == EntryKind::File && self.attributes.mode & 0o100 != 0)
+    }
+}
+
+/// One line of a listing.
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) metadata: Metadata,
+}
+
+impl DavDirEntry for Entry {
+    fn name(&self) -> Vec<u8> {
+        self.name.clone().into_bytes()
+    }
+    fn metadata(&self) -> FsFuture<'_, Box<dyn DavMetaData>> {
+        let metadata: Box<dyn DavMetaData> = Box::new(self.metadata.clone());
+        Box::pin(std::future::ready(Ok(metadata)))
+    }
+}

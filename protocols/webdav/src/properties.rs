@@ -1,0 +1,101 @@
+//! Properties that clients give files, and that mean nothing here (RFC 4918 4: dead properties).
+//!
+//! They are kept in an extended attribute of the file or folder, `user.webdav.properties`, as JSON: they go with it when it is renamed and stay when
+//! it is written over, by whatever door; no version has them.
+
+use dav_server::fs::DavProp;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_vfs::SetExtended;
+
+use crate::asked::Asked;
+use crate::found::Found;
+
+const ATTRIBUTE: &[u8] = b"user.webdav.properties";
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    namespace: Option<String>,
+    prefix: Option<String>,
+    name: String,
+    xml: String,
+}
+
+impl From<Kept> for DavProp {
+    fn from(kept: Kept) -> Self {
+        let Kept { namespace, prefix, name, xml } = kept;
+        Self { name, prefix, namespace, xml: Some(xml.into_bytes()) }
+    }
+}
+
+/// Whether two properties have one name.
+pub(crate) fn is_same(one: &DavProp, other: &DavProp) -> bool {
+    let namespace = |property: &DavProp| property.namespace.clone().unwrap_or_default();
+    one.name == other.name && namespace(one) == namespace(other)
+}
+
+/// The properties of what a path leads to.
+///
+/// # Errors
+/// `NotFound`; those of the disk.
+pub(crate) fn of(asked: &Asked, path: &TreePath) -> Result<Vec<DavProp>, Fault> {
+    let found = Found::at(asked, path)?;
+    let Some(value) = asked.space().vfs.extended(found.node, ATTRIBUTE)? else { return Ok(Vec::new()) };
+    // Whoever reaches the disk can write anything there: what is no list of properties is none.
+    let kept: Vec<Kept> = serde_json::from_slice(&value).unwrap_or_default();
+    Ok(kept.into_iter().map(DavProp::from).collect())
+}
+
+/// Sets and removes properties: all that are given, or none.
+///
+/// # Errors
+/// `NoSpace` when they are too many for the disk; those of [`of`].
+pub(crate) fn change(
+    asked: &Asked,
+    path: &TreePath,
+    patch: Vec<(bool, DavProp)>,
+) -> Result<Vec<(StatusCode, DavProp)>, Fault> {
+    let _alone = asked.door().properties.lock();
+    let mut all = of(asked, path)?;
+    let mut outcomes = Vec::with_capacity(patch.len());
+    for (is_set, property) in patch {
+        all.retain(|other| !is_same(other, &property));
+        outcomes.push((StatusCode::OK, DavProp { xml: None, ..property.clone() }));
+        if is_set {
+            all.push(property);
+        }
+    }
+    keep(asked, path, all)?;
+    Ok(outcomes)
+}
+
+/// Gives a copy the properties of what it was made from.
+///
+/// # Errors
+/// As [`change`].
+pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    let (all, before) = match (of(asked, from), of(asked, to)) {
+        (Ok(all), Ok(before)) => (all, before),
+        // A link that leads nowhere has none; nor has a disk without such attributes.
+        (Err(fault), _) | (_, Err(fault)) if !matches!(fault.kind(), Kind::Internal | Kind::DiskFailed) => {
+            return Ok(());
+        }
+        (Err(fault), _) | (_, Err(fault)) => return Err(fault),
+    };
+    if all.is_empty() && before.is_empty() { Ok(()) } else { keep(asked, to, all) }
+}
+
+fn keep(asked: &Asked, path: &TreePath, all: Vec<DavProp>) -> Result<(), Fault> {
+    let vfs = &asked.space().vfs;
+    let found = Found::at(asked, path)?;
+    if all.is_empty() {
+        return vfs.remove_extended(found.node, ATTRIBUTE).map(drop);
+    }
+    let kept = all.into_iter().map(|DavProp { name, prefix, namespace, xml }| {
+        let xml = String::from_utf8_lossy(&xml.unwrap_or_default()).into_owned();
+        Kept { namespace, prefix, name, xml }
+    });
+    let value = serde_json::to_vec(&kept.collect::<Vec<_>>()).map_err(Fault::internal)?;
+    vfs.set_extended(found.node, ATTRIBUTE, &value, SetExtended::Either).map(drop)
+}

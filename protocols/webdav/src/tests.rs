@@ -1,0 +1,414 @@
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use svcfs_base::{Door, ETag, MAX_FILE_BYTES, SystemClock, TreePath};
+use svcfs_config::{Config, Overrides, Settings};
+use svcfs_knowledge::access::Access;
+use svcfs_knowledge::kernel::{Server, Space};
+use svcfs_knowledge::spaces::{self, Live, Opening, Spaces};
+use svcfs_work::Supervisor;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+
+/// A server of two spaces, `default` and `team`, with nobody's background tasks.
+struct Served {
+    server: Arc<Server>,
+    runtime: Runtime,
+    stop: CancellationToken,
+    task: Option<tokio::task::JoinHandle<()>>,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+struct Reply {
+    status: u16,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Reply {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+fn open(folder: &Path, name: &str, config: &str) -> Arc<Space> {
+    let settings = Settings::resolve(Config::parse(config, &|_| None), Overrides::default()).unwrap();
+    let (name, root) = (name.to_owned(), folder.join(name));
+    spaces::open(Opening { name, root, clock: Arc::new(SystemClock), watch: false, progress: None }, &settings).unwrap()
+}
+
+impl Served {
+    fn new() -> Self {
+        Self::with("")
+    }
+
+    fn with(config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let spaces = Spaces::only(open(folder.path(), "default", config));
+        spaces.add(Live { space: open(folder.path(), "team", ""), supervisor: Supervisor::new(), kept: None });
+        let access = Access::new(spaces.first().settings.auth.clone(), None);
+        let server = Arc::new(Server::new(spaces, Arc::new(SystemClock), access));
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let task = runtime.spawn(crate::serve(listener, Arc::clone(&server), stop.clone()));
+        Self { server, runtime, stop, task: Some(task), address, folder }
+    }
+
+    fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
+        let mut request = Request::builder().method(method).uri(target);
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            request = request.header("host", self.address.to_string());
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(body.into())).unwrap();
+        self.runtime.block_on(async {
+            let stream = tokio::net::TcpStream::connect(self.address).await.unwrap();
+            let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+            tokio::spawn(connection);
+            let (head, body) = sender.send_request(request).await.unwrap().into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            Reply { status: head.status.as_u16(), headers: head.headers, body }
+        })
+    }
+
+    #[track_caller]
+    fn put(&self, target: &str, content: &str) {
+        let reply = self.send("PUT", target, &[], content.to_owned());
+        assert!(matches!(reply.status, 201 | 204), "{} {}", reply.status, reply.text());
+    }
+
+    fn get(&self, target: &str) -> Reply {
+        self.send("GET", target, &[], "")
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        let file = self.server.primary().vfs.read(Door::Internal, &TreePath::parse(path).unwrap()).ok()?;
+        Some(String::from_utf8_lossy(&file.content).into_owned())
+    }
+
+    /// Author and subject of every commit of the first space since the last question, oldest first.
+    fn commits(&self, seen: &mut usize) -> Vec<String> {
+        self.server.primary().vfs.committed().unwrap();
+        let mut git = Command::new("git");
+        git.arg("-C").arg(self.folder.path().join("default")).args(["log", "--reverse", "--format=%an: %s"]);
+        let log = String::from_utf8(git.output().unwrap().stdout).unwrap();
+        let all: Vec<_> = log.lines().map(str::to_owned).collect();
+        all[std::mem::replace(seen, all.len())..].to_vec()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(task) = self.task.take() {
+            self.runtime.block_on(task).unwrap();
+        }
+        self.server.spaces().close_others().unwrap();
+        self.server.primary().vfs.close().unwrap();
+    }
+}
+
+#[test]
+fn litmus_passes_whole() {
+    let served = Served::new();
+    let litmus = Command::new("timeout")
+        .args(["120", "litmus", "-k", &format!("http://{}/", served.address)])
+        .current_dir(served.folder.path())
+        .output();
+    let Ok(litmus) = litmus.map_err(|error| println!("skipped: {error}")) else { return };
+    let told = String::from_utf8_lossy(&litmus.stdout).into_owned();
+    if litmus.status.code() == Some(127) {
+        println!("skipped: `litmus` is not installed");
+        return;
+    }
+    assert!(litmus.status.success(), "{told}");
+    assert!(!told.contains("FAIL"), "{told}");
+    let passed: Vec<_> = told.lines().filter(|line| line.starts_with("<- summary")).collect();
+    assert_eq!(passed.len(), 5, "{told}");
+}
+
+#[test]
+fn a_file_is_one_commit_by_its_author_and_has_the_etag_of_every_other_door() {
+    let served = Served::new();
+    let mut seen = 0;
+    served.commits(&mut seen);
+    let ann = ("authorization", "Basic YW5uOg==");
+    let reply = served.send("PUT", "/a.md", &[ann], "# A  \n");
+    let etag = ETag::of(b"# A  \n");
+    assert_eq!((reply.status, reply.header("etag")), (201, format!("\"{etag}\"").as_str()));
+    assert_eq!(served.commits(&mut seen), ["ann: ann: a.md"]);
+    let reply = served.get("/a.md");
+    assert_eq!(
+        (reply.status, reply.text().as_str(), reply.header("etag")),
+        (200, "# A  \n", format!("\"{etag}\"").as_str())
+    );
+    assert_eq!(reply.header("x-content-type-options"), "nosniff");
+    let part = served.send("GET", "/a.md", &[("range", "bytes=2-2")], "");
+    assert_eq!((part.status, part.text().as_str(), part.header("content-range")), (206, "A", "bytes 2-2/6"));
+    assert_eq!(served.send("GET", "/a.md", &[("if-none-match", &format!("\"{etag}\""))], "").status, 304);
+    assert_eq!(served.send("DELETE", "/a.md", &[ann], "").status, 204);
+    assert_eq!(served.commits(&mut seen), ["ann: delete: a.md"]);
+    assert_eq!(served.get("/a.md").status, 404);
+}
+
+#[test]
+fn a_folder_is_copied_moved_and_removed_in_one_commit_each() {
+    let served = Served::new();
+    let mut seen = 0;
+    for folder in ["/a", "/a/b", "/a/empty"] {
+        assert_eq!(served.send("MKCOL", folder, &[], "").status, 201);
+    }
+    served.put("/a/1.md", "# One\n");
+    served.put("/a/b/2.md", "# Two\n");
+    served.commits(&mut seen);
+    assert_eq!(served.send("COPY", "/a", &[("destination", "/c")], "").status, 201);
+    assert_eq!(served.commits(&mut seen), ["webdav: webdav: copy a → c"]);
+    assert_eq!(served.text("c/b/2.md").unwrap(), "# Two\n");
+    assert!(served.folder.path().join("default/c/empty").is_dir());
+    assert_eq!(served.send("MOVE", "/c", &[("destination", "/d")], "").status, 201);
+    assert_eq!(served.commits(&mut seen), ["webdav: webdav: rename dir c → d"]);
+    // In place of another: what is left of that goes with the same commit.
+    served.put("/d/3.md", "# Three\n");
+    served.put("/a/1.md", "# Uno\n");
+    served.commits(&mut seen);
+    assert_eq!(served.send("COPY", "/a", &[("destination", "/d"), ("overwrite", "F")], "").status, 412);
+    assert_eq!(served.send("COPY", "/a", &[("destination", "/d")], "").status, 204);
+    assert_eq!(served.commits(&mut seen), ["webdav: webdav: copy a → d"]);
+    assert_eq!((served.text("d/1.md").unwrap().as_str(), served.text("d/3.md")), ("# Uno\n", None));
+    assert_eq!(served.send("DELETE", "/d", &[], "").status, 204);
+    assert_eq!(served.commits(&mut seen), ["webdav: delete: d"]);
+    assert!(!served.folder.path().join("default/d").exists());
+    // Nothing goes into itself or in place of what it lies in, and nothing is lost by trying.
+    for (from, to) in [("/a", "/a/b/c"), ("/a/b", "/a")] {
+        for method in ["COPY", "MOVE"] {
+            let status = served.send(method, from, &[("destination", to)], "").status;
+            assert!(matches!(status, 403 | 409), "{method} {from} {to}: {status}");
+        }
+    }
+    assert_eq!(served.text("a/b/2.md").unwrap(), "# Two\n");
+}
+
+#[test]
+fn a_page_that_lint_refuses_is_told_why_and_kept() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    let reply = served.send("PUT", "/a.md", &[], "---\na: [\n---\n");
+    assert_eq!(reply.status, 422, "{}", reply.text());
+    assert!(reply.text().contains("a.md") || reply.text().contains("frontmatter"), "{}", reply.text());
+    assert_eq!(served.text("a.md").unwrap(), "# A\n");
+    assert_eq!(served.get("/.svc/rejected/a.md").text(), "---\na: [\n---\n");
+    served.put("/a.md", "# B\n");
+    assert_eq!(served.get("/.svc/rejected/a.md").status, 404);
+}
+
+#[test]
+fn conditions_are_held_against_what_is_there_when_it_is_written() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    let stale = format!("\"{}\"", ETag::of(b"# older\n"));
+    assert_eq!(served.send("PUT", "/a.md", &[("if-match", &stale)], "# B\n").status, 412);
+    assert_eq!(served.send("DELETE", "/a.md", &[("if-match", &stale)], "").status, 412);
+    assert_eq!(served.send("PUT", "/a.md", &[("if-none-match", "*")], "# B\n").status, 412);
+    assert_eq!(served.text("a.md").unwrap(), "# A\n");
+    let fresh = format!("\"{}\"", ETag::of(b"# A\n"));
+    assert_eq!(served.send("PUT", "/a.md", &[("if-match", &fresh)], "# B\n").status, 204);
+    assert_eq!(served.send("PUT", "/b.md", &[("if-none-match", "*")], "# B\n").status, 201);
+    assert_eq!(served.send("PUT", "/no/such/folder.md", &[], "# B\n").status, 409);
+    assert_eq!(served.send("MKCOL", "/no/such", &[], "").status, 409);
+}
+
+#[test]
+fn an_upload_that_breaks_off_changes_nothing() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    let mut stream = TcpStream::connect(served.address).unwrap();
+    write!(stream, "PUT /a.md HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n# half").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut answer = String::new();
+    let _broken = stream.read_to_string(&mut answer);
+    assert!(!answer.starts_with("HTTP/1.1 2"), "{answer}");
+    assert_eq!(served.text("a.md").unwrap(), "# A\n");
+}
+
+#[test]
+fn a_file_too_large_for_history_goes_to_the_disk_and_comes_back_in_parts() {
+    let served = Served::new();
+    let size = MAX_FILE_BYTES + 100_000;
+    let content: Bytes = (0..size).map(|at| (at / 1000) as u8).collect::<Vec<_>>().into();
+    let reply = served.send("PUT", "/film.bin", &[], content.clone());
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    let reply = served.get("/film.bin");
+    assert_eq!((reply.status, reply.body == content), (200, true));
+    let range = format!("bytes={}-", size - 5);
+    assert_eq!(served.send("GET", "/film.bin", &[("range", &range)], "").body, content.slice(size - 5..));
+    assert_eq!(served.send("COPY", "/film.bin", &[("destination", "/copy.bin")], "").status, 201);
+    assert_eq!(served.send("MOVE", "/copy.bin", &[("destination", "/moved.bin")], "").status, 201);
+    let listed = served.send("PROPFIND", "/", &[("depth", "1")], "").text();
+    assert!(listed.contains("moved.bin") && !listed.contains("upload") && !listed.contains("copy.bin"), "{listed}");
+    assert_eq!(served.send("PUT", "/film.bin", &[], "small").status, 204);
+    assert_eq!(served.get("/film.bin").text(), "small");
+    assert_eq!(served.send("DELETE", "/moved.bin", &[], "").status, 204);
+    assert_eq!(served.get("/moved.bin").status, 404);
+}
+
+#[test]
+fn what_belongs_to_the_server_is_not_there_by_any_method() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    for path in [
+        "/.git/config",
+        "/.svc/state/log.db",
+        "/.svc/config.toml",
+        "/.svc/spaces.json",
+        "/%2egit/HEAD",
+        "/a/../.git/HEAD",
+    ] {
+        assert_eq!(served.get(path).status, 404, "{path}");
+        for (method, headers) in [
+            ("PUT", vec![]),
+            ("DELETE", vec![]),
+            ("MKCOL", vec![]),
+            ("PROPFIND", vec![("depth", "0")]),
+            ("COPY", vec![("destination", "/b.md")]),
+            ("MOVE", vec![("destination", "/b.md")]),
+        ] {
+            let status = served.send(method, path, &headers, "").status;
+            assert!((400..500).contains(&status), "{method} {path}: {status}");
+        }
+        let onto = served.send("COPY", "/a.md", &[("destination", path)], "").status;
+        assert!((400..500).contains(&onto), "COPY to {path}: {onto}");
+    }
+    for path in ["/../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/a%00b", "/a%0ab", "/%ff"] {
+        let status = served.get(path).status;
+        assert!((400..500).contains(&status), "{path}: {status}");
+    }
+    let long = format!("/{}", "x".repeat(300));
+    assert!((400..500).contains(&served.send("PUT", &long, &[], "x").status));
+    assert_eq!(served.send("DELETE", "/", &[], "").status, 400);
+    assert!((400..500).contains(&served.send("DELETE", "/.svc", &[], "").status));
+    assert_eq!(served.text("a.md").unwrap(), "# A\n");
+}
+
+#[test]
+fn without_the_right_key_nothing_is_told_and_with_one_no_more_than_it_opens() {
+    let served = Served::with(
+        "[auth]\ntype = \"perspace\"\n\
+         [[auth.api_keys]]\nkey = \"full\"\nactor = \"boss\"\n\
+         [[auth.api_keys]]\nkey = \"reader\"\nscope = \"read\"\n\
+         [[auth.api_keys]]\nkey = \"docs\"\nscope = \"write\"\nprefix = \"docs\"\n\
+         [[auth.api_keys]]\nkey = \"team\"\nspace = \"team\"\n",
+    );
+    let key = |key: &str| format!("Bearer {key}");
+    let asked = |method: &str, path: &str, key: &str| {
+        let depth = if method == "PROPFIND" { "1" } else { "infinity" };
+        served.send(method, path, &[("authorization", key), ("depth", depth)], "").status
+    };
+    let full = key("full");
+    assert_eq!(asked("MKCOL", "/docs", &full), 201);
+    for path in ["/docs/a.md", "/b.md"] {
+        assert_eq!(asked("PUT", path, &full), 201);
+    }
+    let none = served.send("OPTIONS", "/", &[], "");
+    assert_eq!((none.status, none.header("www-authenticate").starts_with("Basic")), (401, true));
+    for wrong in ["Bearer wrong", "Basic YW5uOndyb25n", "Bearer ", "Digest x"] {
+        assert_eq!(asked("GET", "/b.md", wrong), 401, "{wrong}");
+    }
+    // Basic: ann:reader
+    let reader = "Basic YW5uOnJlYWRlcg==";
+    assert_eq!(asked("GET", "/b.md", reader), 200);
+    for method in ["PUT", "DELETE", "MKCOL", "COPY", "MOVE", "PROPPATCH", "LOCK", "UNLOCK", "PATCH"] {
+        assert_eq!(asked(method, "/b.md", reader), 403, "{method}");
+    }
+    let docs = key("docs");
+    assert_eq!(asked("PROPFIND", "/docs", &docs), 207);
+    assert_eq!(asked("PUT", "/docs/new.md", &docs), 201);
+    for (method, path) in [("GET", "/b.md"), ("PROPFIND", "/"), ("PUT", "/c.md"), ("DELETE", "/b.md"), ("MKCOL", "/d")]
+    {
+        assert_eq!(asked(method, path, &docs), 403, "{method} {path}");
+    }
+    let headers = [("authorization", docs.as_str()), ("destination", "/stolen.md")];
+    assert_eq!(served.send("MOVE", "/docs/a.md", &headers, "").status, 403);
+    assert_eq!(asked("GET", "/b.md", &key("team")), 401);
+    assert_eq!(asked("PUT", "/~team/x.md", &key("team")), 201);
+}
+
+#[test]
+fn every_space_has_its_place_and_nothing_goes_from_one_to_another() {
+    let served = Served::new();
+    served.put("/a.md", "# first\n");
+    served.put("/~team/a.md", "# team\n");
+    assert_eq!(served.get("/~default/a.md").text(), "# first\n");
+    assert_eq!(served.get("/~team/a.md").text(), "# team\n");
+    assert!(served.send("PROPFIND", "/~team/", &[("depth", "1")], "").text().contains("/~team/a.md"));
+    for (from, to) in [("/a.md", "/~team/b.md"), ("/~team/a.md", "/b.md"), ("/a.md", "http://elsewhere:1/~team/b.md")] {
+        assert_eq!(served.send("COPY", from, &[("destination", to)], "").status, 502, "{from} {to}");
+    }
+    // No space of that name: a folder like any other.
+    assert_eq!(served.send("MKCOL", "/~own", &[], "").status, 201);
+    served.put("/~own/a.md", "# own\n");
+    assert_eq!(served.text("~own/a.md").unwrap(), "# own\n");
+}
+
+#[test]
+fn properties_stay_when_a_file_is_written_and_go_with_it_when_it_is_renamed() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    let set = "<propertyupdate xmlns='DAV:'><set><prop><mark xmlns='urn:x'>seven</mark></prop></set></propertyupdate>";
+    assert_eq!(served.send("PROPPATCH", "/a.md", &[], set).status, 207);
+    served.put("/a.md", "# B\n");
+    assert_eq!(served.send("MOVE", "/a.md", &[("destination", "/b.md")], "").status, 201);
+    assert_eq!(served.send("COPY", "/b.md", &[("destination", "/c.md")], "").status, 201);
+    for path in ["/b.md", "/c.md"] {
+        let told = served.send("PROPFIND", path, &[("depth", "0")], "").text();
+        assert!(told.contains("seven"), "{path}: {told}");
+    }
+}
+
+#[test]
+fn a_lock_keeps_others_out_until_it_is_given_back() {
+    let served = Served::new();
+    let lock = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    let reply = served.send("LOCK", "/new.md", &[("timeout", "Second-60")], lock);
+    assert_eq!((reply.status, served.text("new.md").unwrap().as_str()), (201, ""));
+    let token = reply.header("lock-token").to_owned();
+    assert_eq!(served.send("PUT", "/new.md", &[], "# other\n").status, 423);
+    let held = format!("({token})");
+    assert_eq!(served.send("PUT", "/new.md", &[("if", &held)], "# mine\n").status, 204);
+    assert_eq!(served.send("UNLOCK", "/new.md", &[("lock-token", &token)], "").status, 204);
+    served.put("/new.md", "# other\n");
+}
+
+#[test]
+fn what_no_client_sends_is_refused() {
+    let served = Served::new();
+    let nested = "<a>".repeat(20_000);
+    assert_eq!(served.send("PROPFIND", "/", &[("depth", "0")], nested).status, 400);
+    assert_eq!(served.send("PROPFIND", "/", &[("depth", "0")], vec![b' '; 70_000]).status, 413);
+    assert_eq!(served.send("PROPFIND", "/", &[("depth", "infinity")], "").status, 403);
+    for headers in [("origin", "http://evil.example"), ("host", "evil.example")] {
+        assert_eq!(served.send("GET", "/", &[headers], "").status, 403, "{headers:?}");
+    }
+    for method in ["REPORT", "MKCALENDAR", "TRACE", "BREW"] {
+        let status = served.send(method, "/", &[], "").status;
+        assert!(matches!(status, 405 | 501), "{method}: {status}");
+    }
+    assert_eq!(served.send("COPY", "/", &[], "").status, 400);
+}

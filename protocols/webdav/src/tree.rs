@@ -1,0 +1,223 @@
+//! The tree, as dav-server asks for it: convert in, one call, convert out.
+
+use std::io::SeekFrom;
+use std::pin::Pin;
+
+use dav_server::davpath::DavPath;
+use dav_server::fs::{
+    DavDirEntry, DavFile, DavMetaData, DavProp, FsError, FsFuture, FsResult, FsStream, GuardedFileSystem, OpenOptions,
+    ReadDirMeta,
+};
+use futures_util::stream;
+use http::StatusCode;
+use svcfs_base::{Change, Fault, Kind, TreePath};
+use svcfs_vfs::EntryKind;
+
+use crate::asked::Asked;
+use crate::file::Reading;
+use crate::folders;
+use crate::found::{self, Found};
+use crate::metadata::{Entry, Metadata};
+use crate::properties;
+use crate::upload::{Begin, Upload};
+
+/// The tree of whichever space a request is for.
+#[derive(Clone)]
+pub(crate) struct Tree;
+
+/// A path of a request, in its space.
+///
+/// # Errors
+/// `Invalid` for one that no tree has.
+fn path_of(path: &DavPath) -> Result<TreePath, Fault> {
+    let text = std::str::from_utf8(path.as_bytes()).map_err(|_| Fault::invalid("path", "must be UTF-8"))?;
+    TreePath::parse(text)
+}
+
+fn boxed(metadata: Metadata) -> Box<dyn DavMetaData> {
+    Box::new(metadata)
+}
+
+/// Runs blocking work about one path.
+async fn about<T, W>(asked: &Asked, path: &DavPath, work: W) -> FsResult<T>
+where
+    T: Send + 'static,
+    W: FnOnce(&Asked, TreePath) -> Result<T, Fault> + Send + 'static,
+{
+    let path = path_of(path).map_err(|fault| asked.refuse(fault))?;
+    asked.run(move |asked| work(asked, path)).await
+}
+
+impl GuardedFileSystem<Asked> for Tree {
+    fn open<'a>(&'a self, path: &'a DavPath, options: OpenOptions, asked: &'a Asked) -> FsFuture<'a, Box<dyn DavFile>> {
+        Box::pin(async move {
+            about(asked, path, move |asked, path| {
+                if options.write {
+                    let begin = Begin {
+                        keeps_content: !options.truncate,
+                        at_end: options.append,
+                        must_be_new: options.create_new,
+                        must_be_there: !options.create,
+                        length: options.size,
+                    };
+                    return Ok(Box::new(Upload::begin(asked, path, begin)?) as Box<dyn DavFile>);
+                }
+                Ok(Box::new(Reading::open(asked, &path)?) as Box<dyn DavFile>)
+            })
+            .await
+        })
+    }
+
+    fn read_dir<'a>(
+        &'a self,
+        path: &'a DavPath,
+        _: ReadDirMeta,
+        asked: &'a Asked,
+    ) -> FsFuture<'a, FsStream<Box<dyn DavDirEntry>>> {
+        Box::pin(async move {
+            let entries = about(asked, path, |asked, path| listing(asked, &path)).await?;
+            let entries = entries.into_iter().map(|entry| Ok(Box::new(entry) as Box<dyn DavDirEntry>));
+            Ok(Box::pin(stream::iter(entries)) as FsStream<Box<dyn DavDirEntry>>)
+        })
+    }
+
+    fn metadata<'a>(&'a self, path: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, Box<dyn DavMetaData>> {
+        Box::pin(about(asked, path, |asked, path| {
+            let found = match Found::at(asked, &path) {
+                Err(fault) if fault.kind() == Kind::NotFound => {
+                    asked.saw(&path, None);
+                    return Err(fault);
+                }
+                found => found?,
+            };
+            let metadata = found.metadata(asked)?;
+            see(asked, &path, &found)?;
+            Ok(boxed(Metadata { is_whole: asked.copies_whole(&path), ..metadata }))
+        }))
+    }
+
+    fn symlink_metadata<'a>(&'a self, path: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, Box<dyn DavMetaData>> {
+        Box::pin(about(asked, path, |asked, path| {
+            let found = Found::itself(asked, &path)?;
+            let is_link = found.attributes.kind == EntryKind::Symlink;
+            let metadata = found.metadata(asked)?;
+            see(asked, &path, &found)?;
+            Ok(boxed(Metadata { is_whole: asked.takes_whole(), is_link, ..metadata }))
+        }))
+    }
+
+    fn create_dir<'a>(&'a self, path: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, ()> {
+        Box::pin(about(asked, path, |asked, path| {
+            if asked.is_to_replace(&path) {
+                folders::remove(asked, &path)?;
+            }
+            Found::parent_of(asked, &path)?;
+            asked.space().vfs.apply(asked.caller(), Change::MakeDir { path }).map(drop)
+        }))
+    }
+
+    fn remove_dir<'a>(&'a self, path: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, ()> {
+        Box::pin(about(asked, path, |asked, path| folders::remove(asked, &path)))
+    }
+
+    fn remove_file<'a>(&'a self, path: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, ()> {
+        Box::pin(about(asked, path, |asked, path| {
+            if asked.is_replacing() {
+                asked.replaces(path);
+                return Ok(());
+            }
+            folders::remove(asked, &path)
+        }))
+    }
+
+    fn rename<'a>(&'a self, from: &'a DavPath, to: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, ()> {
+        Box::pin(async move {
+            let to = path_of(to).map_err(|fault| asked.refuse(fault))?;
+            about(asked, from, move |asked, from| folders::rename(asked, &from, &to)).await
+        })
+    }
+
+    fn copy<'a>(&'a self, from: &'a DavPath, to: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, ()> {
+        Box::pin(async move {
+            let to = path_of(to).map_err(|fault| asked.refuse(fault))?;
+            about(asked, from, move |asked, from| folders::copy(asked, &from, &to)).await
+        })
+    }
+
+    fn have_props<'a>(&'a self, _: &'a DavPath, _: &'a Asked) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
+        Box::pin(std::future::ready(true))
+    }
+
+    fn patch_props<'a>(
+        &'a self,
+        path: &'a DavPath,
+        patch: Vec<(bool, DavProp)>,
+        asked: &'a Asked,
+    ) -> FsFuture<'a, Vec<(StatusCode, DavProp)>> {
+        Box::pin(about(asked, path, move |asked, path| properties::change(asked, &path, patch)))
+    }
+
+    fn get_props<'a>(&'a self, path: &'a DavPath, with_content: bool, asked: &'a Asked) -> FsFuture<'a, Vec<DavProp>> {
+        Box::pin(async move {
+            let mut all = about(asked, path, |asked, path| properties::of(asked, &path)).await?;
+            if !with_content {
+                all.iter_mut().for_each(|property| property.xml = None);
+            }
+            Ok(all)
+        })
+    }
+
+    fn get_prop<'a>(&'a self, path: &'a DavPath, wanted: DavProp, asked: &'a Asked) -> FsFuture<'a, Vec<u8>> {
+        Box::pin(async move {
+            let all = about(asked, path, |asked, path| properties::of(asked, &path)).await?;
+            let found = all.into_iter().find(|property| properties::is_same(property, &wanted));
+            found.and_then(|property| property.xml).ok_or(FsError::NotFound)
+        })
+    }
+
+    fn get_quota<'a>(&'a self, asked: &'a Asked) -> FsFuture<'a, (u64, Option<u64>)> {
+        Box::pin(asked.run(|asked| {
+            let disk = asked.space().vfs.disk()?;
+            let block = u64::from(disk.block_size);
+            let used = disk.blocks.saturating_sub(disk.free).saturating_mul(block);
+            Ok((used, Some(used.saturating_add(disk.available.saturating_mul(block)))))
+        }))
+    }
+}
+
+/// Notes what a request's conditions are compared with.
+fn see(asked: &Asked, path: &TreePath, found: &Found<'_>) -> Result<(), Fault> {
+    if found.attributes.kind == EntryKind::File && !found.is_large() && asked.is_conditional() {
+        asked.saw(path, Some(found.etag(asked)?));
+    }
+    Ok(())
+}
+
+/// What a folder holds; links as what they lead to, and none that lead nowhere or out of what the caller may see.
+fn listing(asked: &Asked, path: &TreePath) -> Result<Vec<Entry>, Fault> {
+    let folder = Found::at(asked, path)?;
+    let mut listing = Vec::new();
+    for (place, attributes) in folder.entries(asked)? {
+        let metadata = if attributes.kind == EntryKind::Symlink {
+            Found::at(asked, &place).and_then(|found| found.metadata(asked))
+        } else {
+            found::metadata(asked, &place, attributes)
+        };
+        match metadata {
+            Ok(metadata) => listing.push(Entry { name: place.name().to_owned(), metadata }),
+            Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Stale | Kind::Forbidden | Kind::Invalid) => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(listing)
+}
+
+/// A place in a file of this length.
+pub(crate) fn sought(place: SeekFrom, now: u64, length: u64) -> FsResult<u64> {
+    let place = match place {
+        SeekFrom::Start(offset) => Some(offset),
+        SeekFrom::Current(offset) => now.checked_add_signed(offset),
+        SeekFrom::End(offset) => length.checked_add_signed(offset),
+    };
+    place.ok_or(FsError::GeneralFailure)
+}

@@ -1,0 +1,312 @@
+//! A file that is written: gathered as it comes, and put in place whole once all of it is there. One that breaks off changes nothing.
+
+use std::io::SeekFrom;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
+use svcfs_base::{Caller, Durability, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_vfs::{EntryKind, HandleId, NodeId, Vfs, WriteAt};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use uuid::Uuid;
+
+use crate::asked::Asked;
+use crate::found::Found;
+use crate::metadata::Metadata;
+use crate::tree::sought;
+
+/// KiB of memory that files on their way here may have together.
+pub(crate) const ROOM: usize = 512 << 10;
+/// How long one waits for room.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until there is room for a file of this length, or of any; it is given back with what is returned.
+///
+/// # Errors
+/// `Unavailable` after half a minute.
+pub(crate) async fn room(room: &Semaphore, length: Option<u64>) -> Result<SemaphorePermit<'_>, Fault> {
+    let most = MAX_FILE_BYTES as u64;
+    let kib = length.unwrap_or(most).min(most) / 1024 + 1;
+    let permit = tokio::time::timeout(PATIENCE, room.acquire_many(kib as u32)).await;
+    let permit =
+        permit.map_err(|_| Fault::unavailable("too many files are on their way here; try again in a moment"))?;
+    permit.map_err(Fault::internal)
+}
+
+/// How a file is opened.
+pub(crate) struct Begin {
+    /// A part of it is written, the rest stays.
+    pub(crate) keeps_content: bool,
+    /// That part comes at the end.
+    pub(crate) at_end: bool,
+    pub(crate) must_be_new: bool,
+    pub(crate) must_be_there: bool,
+    /// Bytes that were announced.
+    pub(crate) length: Option<u64>,
+}
+
+/// A file on its way.
+pub(crate) struct Upload {
+    asked: Asked,
+    path: TreePath,
+    expect: Expect,
+    announced: Option<u64>,
+    received: u64,
+    position: u64,
+    content: Content,
+    /// What became of it.
+    outcome: Option<Metadata>,
+}
+
+enum Content {
+    /// As much as a version can hold.
+    Here(Vec<u8>),
+    /// More: beside its place, under a name of its own.
+    Beside(Beside),
+}
+
+impl std::fmt::Debug for Upload {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} bytes for {}", self.received, self.path)
+    }
+}
+
+impl Upload {
+    /// Begins to write the file that a path leads to, or a new one.
+    ///
+    /// # Errors
+    /// `NotFound` without a folder to put it into, `IsDirectory`, `Exists`; `Forbidden` beyond the caller's reach.
+    pub(crate) fn begin(asked: &Asked, path: TreePath, begin: Begin) -> Result<Self, Fault> {
+        let Begin { keeps_content, at_end, must_be_new, must_be_there, length } = begin;
+        let mut upload = Self {
+            asked: asked.clone(),
+            expect: if must_be_new { Expect::Absent } else { asked.expect() },
+            announced: length,
+            received: 0,
+            position: 0,
+            content: Content::Here(Vec::new()),
+            outcome: None,
+            path,
+        };
+        match Found::at(asked, &upload.path) {
+            Ok(found) if found.attributes.kind != EntryKind::File => return Err(Fault::is_directory(&upload.path)),
+            Ok(_) if must_be_new => return Err(Fault::exists(&upload.path)),
+            Ok(found) => {
+                if keeps_content {
+                    if found.is_large() {
+                        return Err(Fault::too_large("file of which a part is written", MAX_FILE_BYTES));
+                    }
+                    let file = asked.space().vfs.read(asked.caller().door, &found.path)?;
+                    upload.expect = Expect::OneOf(vec![file.etag]);
+                    upload.position = if at_end { file.content.len() as u64 } else { 0 };
+                    upload.content = Content::Here(file.content.to_vec());
+                }
+                upload.path = found.path.clone();
+            }
+            Err(fault) if fault.kind() == Kind::NotFound && !must_be_there => {
+                Found::parent_of(asked, &upload.path)?;
+            }
+            Err(fault) => return Err(fault),
+        }
+        if asked.is_lock() {
+            // Nothing will be written: the lock is on an empty file (RFC 4918 7.3).
+            upload.expect = Expect::Absent;
+            upload.put(Bytes::new())?;
+        }
+        Ok(upload)
+    }
+
+    async fn write(&mut self, data: Bytes) -> FsResult<()> {
+        let end = self.position.saturating_add(data.len() as u64);
+        let length = data.len() as u64;
+        if let Content::Here(content) = &mut self.content {
+            if end <= MAX_FILE_BYTES as u64 {
+                let (begin, end) = (self.position as usize, end as usize);
+                if content.len() < end {
+                    content.resize(end, 0);
+                }
+                content[begin..end].copy_from_slice(&data);
+                self.position = end as u64;
+                self.received += length;
+                return Ok(());
+            }
+            let content = std::mem::take(content);
+            let path = self.path.clone();
+            let beside = self.asked.run(move |asked| {
+                let beside = Beside::new(asked, &path)?;
+                beside.write(0, &content)?;
+                Ok(beside)
+            });
+            self.content = Content::Beside(beside.await?);
+        }
+        if let Content::Beside(beside) = &self.content {
+            let (vfs, handle, position) = (Arc::clone(&beside.vfs), beside.handle, self.position);
+            self.asked.run(move |_| vfs.write_node(handle, WriteAt::Offset(position), &data).map(drop)).await?;
+        }
+        self.position = end;
+        self.received += length;
+        Ok(())
+    }
+
+    /// All of it is there.
+    fn finish(&mut self) -> Result<(), Fault> {
+        if let Some(announced) = self.announced.filter(|announced| *announced != self.received) {
+            let told = format_args!("has {} bytes, and {announced} were announced; nothing was written", self.received);
+            return Err(Fault::invalid("body", told));
+        }
+        match std::mem::replace(&mut self.content, Content::Here(Vec::new())) {
+            Content::Here(content) => self.put(content.into()),
+            Content::Beside(beside) => {
+                self.check()?;
+                beside.into_place(&self.asked, &self.path)?;
+                let found = Found::itself(&self.asked, &self.path)?;
+                self.outcome = Some(Metadata::of_large(found.attributes.clone()));
+                Ok(())
+            }
+        }
+    }
+
+    fn put(&mut self, content: Bytes) -> Result<(), Fault> {
+        let (vfs, caller) = (&self.asked.space().vfs, self.asked.caller());
+        let saved = vfs.save(caller, self.path.clone(), content, self.expect.clone())?;
+        let found = Found::itself(&self.asked, &self.path)?;
+        self.outcome = saved.etag.map(|etag| Metadata::of(found.attributes.clone(), etag));
+        Ok(())
+    }
+
+    /// What the write path checks itself where there is a version.
+    fn check(&self) -> Result<(), Fault> {
+        let there = match Found::itself(&self.asked, &self.path) {
+            Ok(found) if found.is_large() => return Ok(()),
+            Ok(found) => Some(found.etag(&self.asked)?),
+            Err(fault) if fault.kind() == Kind::NotFound => None,
+            Err(fault) => return Err(fault),
+        };
+        let holds = match (&self.expect, there) {
+            (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => true,
+            (Expect::OneOf(etags), Some(etag)) => etags.contains(&etag),
+            (Expect::Absent, Some(_)) | (Expect::Present | Expect::OneOf(_), None) => false,
+        };
+        if holds { Ok(()) } else { Err(Fault::modified(&self.path, there)) }
+    }
+}
+
+impl DavFile for Upload {
+    fn metadata(&mut self) -> FsFuture<'_, Box<dyn DavMetaData>> {
+        let metadata = self.outcome.clone().map(|metadata| Box::new(metadata) as Box<dyn DavMetaData>);
+        Box::pin(std::future::ready(metadata.ok_or(FsError::NotFound)))
+    }
+    fn write_buf(&mut self, mut data: Box<dyn Buf + Send>) -> FsFuture<'_, ()> {
+        let data = data.copy_to_bytes(data.remaining());
+        Box::pin(self.write(data))
+    }
+    fn write_bytes(&mut self, data: Bytes) -> FsFuture<'_, ()> {
+        Box::pin(self.write(data))
+    }
+    fn read_bytes(&mut self, _: usize) -> FsFuture<'_, Bytes> {
+        Box::pin(std::future::ready(Err(FsError::Forbidden)))
+    }
+    fn seek(&mut self, place: SeekFrom) -> FsFuture<'_, u64> {
+        // Behind the end of what can be recorded nothing is kept that could be written around.
+        let sought = sought(place, self.position, self.position)
+            .and_then(|place| if place <= MAX_FILE_BYTES as u64 { Ok(place) } else { Err(FsError::TooLarge) });
+        if let Ok(place) = sought {
+            self.position = place;
+        }
+        Box::pin(std::future::ready(sought))
+    }
+    fn flush(&mut self) -> FsFuture<'_, ()> {
+        Box::pin(async move {
+            let mut upload = Self {
+                asked: self.asked.clone(),
+                path: self.path.clone(),
+                expect: self.expect.clone(),
+                content: std::mem::replace(&mut self.content, Content::Here(Vec::new())),
+                outcome: None,
+                ..*self
+            };
+            let finish = move |_: &Asked| upload.finish().map(|()| upload.outcome);
+            self.outcome = self.asked.run(finish).await?;
+            Ok(())
+        })
+    }
+}
+
+/// A file of any length beside its place; gone when it is let go of.
+pub(crate) struct Beside {
+    vfs: Arc<Vfs>,
+    caller: Caller,
+    node: NodeId,
+    handle: HandleId,
+    /// Where it is; none once it is in its place.
+    path: Option<TreePath>,
+}
+
+impl Beside {
+    /// A new one, in the folder that `path` lies in.
+    ///
+    /// # Errors
+    /// `NotFound` when there is no such folder.
+    pub(crate) fn new(asked: &Asked, path: &TreePath) -> Result<Self, Fault> {
+        let (vfs, caller) = (Arc::clone(&asked.space().vfs), asked.caller().clone());
+        let folder = Found::parent_of(asked, path)?;
+        let name = Name::parse(&format!(".svc-upload-{}.part", Uuid::new_v4().simple()))?;
+        let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
+        let path = Some(folder.path.join(&name));
+        drop(folder);
+        Ok(Self { vfs, caller, node, handle, path })
+    }
+
+    /// Writes a part of it.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<(), Fault> {
+        self.vfs.write_node(self.handle, WriteAt::Offset(offset), data).map(drop)
+    }
+
+    /// Puts it in its place, instead of what stands there.
+    ///
+    /// # Errors
+    /// Those of the disk; nothing is there then but what was.
+    pub(crate) fn into_place(mut self, asked: &Asked, place: &TreePath) -> Result<(), Fault> {
+        let Some(path) = self.path.clone() else { return Ok(()) };
+        self.vfs.publish(&self.caller, self.node, Durability::Now)?;
+        let folder = Found::parent_of(asked, place)?;
+        let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
+        self.vfs.rename_node(&self.caller, (folder.node, &old), (folder.node, &new), true)?;
+        self.path = None;
+        self.vfs.settled().map(drop)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let mut outcome = Ok(());
+        if let Some(path) = self.path.take() {
+            outcome = self.remove(&path);
+        }
+        let released = self.vfs.release(&self.caller, self.handle);
+        self.vfs.forget(self.node, 1);
+        if let Err(fault) = outcome.and(released) {
+            tracing::warn!(error = ?fault, "what came of an upload that broke off could not be removed");
+        }
+    }
+}
+
+impl Beside {
+    fn remove(&self, path: &TreePath) -> Result<(), Fault> {
+        let mut folder = NodeId::ROOT;
+        let mut found = Vec::new();
+        let parent = path.parent().unwrap_or_else(TreePath::root);
+        let outcome = parent.components().try_for_each(|name| {
+            folder = self.vfs.lookup(&self.caller, folder, &Name::parse(name)?)?.0;
+            found.push(folder);
+            Ok(())
+        });
+        let outcome = outcome.and_then(|()| self.vfs.unlink(&self.caller, folder, &Name::parse(path.name())?));
+        found.into_iter().for_each(|node| self.vfs.forget(node, 1));
+        outcome
+    }
+}

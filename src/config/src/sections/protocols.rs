@@ -1,0 +1,51 @@
+//! `[webdav]`: the protocols beside HTTP that a server can speak. Who may ask is `[auth]`'s to say, for all of them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Whether the tree is served over WebDAV, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct WebDav {
+    /// Serve every space over WebDAV, on the address of `server.host`.
+    pub enabled: bool,
+    /// TCP port to listen on; 0 lets the system pick a free one.
+    pub port: u16,
+}
+
+impl Default for WebDav {
+    fn default() -> Self {
+        Self { enabled: false, port: 3335 }
+    }
+}
+
+/// A protocol that is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProtocolSettings {
+    /// TCP port; 0 lets the system pick a free one.
+    pub port: u16,
+}
+
+/// What the command line says of a protocol.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProtocolFlags {
+    /// It is to be served.
+    pub enabled: bool,
+    /// On this port.
+    pub port: Option<u16>,
+}
+
+impl WebDav {
+    /// What holds; none when it is not served.
+    ///
+    /// # Errors
+    /// What is wrong with the flags.
+    pub(crate) fn resolve(self, flags: &ProtocolFlags) -> Result<Option<ProtocolSettings>, &'static str> {
+        let Self { enabled, port } = self;
+        match (enabled || flags.enabled, flags.port) {
+            (true, told) => Ok(Some(ProtocolSettings { port: told.unwrap_or(port) })),
+            (false, None) => Ok(None),
+            (false, Some(_)) => Err("has no effect unless the protocol is served: add `--webdav`"),
+        }
+    }
+}
