@@ -71,8 +71,8 @@ where
     )
 }
 
-/// Checks what HTTP asks of the form of a request, where the parser below lets more pass than what stands behind a proxy should (RFC 9112 3.2,
-/// 6.3): whoever reads such a request differently than we do could be made to hide another one in it.
+/// Checks what HTTP asks of the form of a request, where the parser below lets more pass than what stands behind a proxy should (RFC 9112 3.2):
+/// whoever reads such a request differently than we do could be made to hide another one in it.
 ///
 /// # Errors
 /// `Invalid`.
@@ -90,14 +90,6 @@ pub(crate) fn check_form<B>(request: &http::Request<B>) -> Result<(), Fault> {
         .is_some_and(|named| hosts.first().is_some_and(|host| !host.as_bytes().eq_ignore_ascii_case(named.as_bytes())))
     {
         return invalid("the address and the `Host` header of the request name different hosts");
-    }
-    if headers.contains_key(header::TRANSFER_ENCODING) {
-        if headers.contains_key(header::CONTENT_LENGTH) {
-            return invalid("the request has both `Transfer-Encoding` and `Content-Length`");
-        }
-        if request.version() < http::Version::HTTP_11 {
-            return invalid("`Transfer-Encoding` is not of this version of HTTP");
-        }
     }
     Ok(())
 }

@@ -210,7 +210,7 @@ async fn a_page_of_33_mib_is_refused_in_the_contracts_words() {
 async fn a_body_that_stops_arriving_is_given_up() {
     let body = Body::new(Box::pin(stream::pending()), &HeaderMap::new());
     let fault = read(body, 5, "file").await.unwrap_err();
-    assert_eq!(fault.message(), "file stopped arriving for 30 s after 0 bytes");
+    assert_eq!(fault.message(), "file arrived too slowly, or not at all: 0 bytes in 30 s");
 }
 
 #[tokio::test]
