@@ -235,6 +235,20 @@ fn conditions_are_held_against_what_is_there_when_it_is_written() {
 }
 
 #[test]
+fn a_part_of_a_file_is_written_where_it_belongs_and_the_rest_stays() {
+    let served = Served::new();
+    served.put("/log.txt", "none\n");
+    let patch = |range: &str, text: &'static str| {
+        let headers = [("content-type", "application/x-sabredav-partialupdate"), ("x-update-range", range)];
+        served.send("PATCH", "/log.txt", &headers, text).status
+    };
+    assert_eq!((patch("append", "one\n"), patch("append", "two\n")), (204, 204));
+    assert_eq!(served.text("log.txt").unwrap(), "none\none\ntwo\n");
+    assert_eq!(patch("bytes=5-7", "ONE"), 204);
+    assert_eq!(served.text("log.txt").unwrap(), "none\nONE\ntwo\n");
+}
+
+#[test]
 fn an_upload_that_breaks_off_changes_nothing() {
     let served = Served::new();
     served.put("/a.md", "# A\n");

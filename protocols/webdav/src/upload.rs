@@ -54,6 +54,8 @@ pub(crate) struct Upload {
     announced: Option<u64>,
     received: u64,
     position: u64,
+    /// It is written at its end, wherever one seeks: dav-server seeks to the beginning of what it appends.
+    at_end: bool,
     content: Content,
     /// What became of it.
     outcome: Option<Metadata>,
@@ -85,6 +87,7 @@ impl Upload {
             announced: length,
             received: 0,
             position: 0,
+            at_end,
             content: Content::Here(Vec::new()),
             outcome: None,
             path,
@@ -208,6 +211,9 @@ impl DavFile for Upload {
         Box::pin(std::future::ready(Err(FsError::Forbidden)))
     }
     fn seek(&mut self, place: SeekFrom) -> FsFuture<'_, u64> {
+        if self.at_end {
+            return Box::pin(std::future::ready(Ok(self.position)));
+        }
         // Behind the end of what can be recorded nothing is kept that could be written around.
         let sought = sought(place, self.position, self.position)
             .and_then(|place| if place <= MAX_FILE_BYTES as u64 { Ok(place) } else { Err(FsError::TooLarge) });

@@ -85,6 +85,7 @@ fn text(cx: &Cx<'_>, place: &str) -> Result<Option<String>, Fault> {
 fn write(cx: &Cx<'_>, place: &str, text: String, message: &str) -> Result<Applied, Fault> {
     let actor = cx.caller.actor.clone().unwrap_or_else(|| Actor::new("svc"));
     let caller = Caller { actor: Some(actor), ..cx.caller.clone() };
-    let set = ChangeSet::from(Change::put(TreePath::parse(place)?, text)).message(message);
+    let change = Change::put(TreePath::parse(place)?, text).expecting(cx.caller.expect.clone());
+    let set = ChangeSet::from(change).message(message);
     cx.space.vfs.apply(&caller, set)
 }

@@ -29,7 +29,7 @@ pub struct GetTheme {}
 impl Operation for GetTheme {
     const NAME: &'static str = "get_theme";
     const HTTP: &'static [Route] = &[Route::get("/theme")];
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: Within = Within::Rows;
     type Output = Map<String, Value>;
     fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
         super::theme(cx)
@@ -71,7 +71,7 @@ pub struct Interface {
 impl Operation for UiConfig {
     const NAME: &'static str = "ui_config";
     const HTTP: &'static [Route] = &[Route::get("/ui-config")];
-    const WITHIN: Within = Within::Paths;
+    const WITHIN: Within = Within::Rows;
     type Output = Interface;
     fn run(self, cx: &Cx<'_>) -> Result<Interface, Fault> {
         Ok(Interface { theme_locked: cx.settings().ui.theme_locked })

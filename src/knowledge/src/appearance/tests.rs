@@ -1,7 +1,8 @@
 use serde_json::{Value, json};
+use svcfs_base::{Caller, Door, ETag, Expect};
 
 use super::rules::{Format, Wrapped, wrapped};
-use crate::spaces::test_space::TestSpace;
+use crate::spaces::test_space::{TestSpace, told};
 
 #[test]
 fn a_theme_is_kept_as_it_was_given_one_commit_at_a_time() {
@@ -26,6 +27,16 @@ fn what_is_no_theme_or_too_much_of_one_is_refused() {
     let broken = TestSpace::with("", &[(".svc/theme.json", "[1]")]);
     let (status, told) = broken.refusal("get_theme", json!({}));
     assert!(status == 400 && told.contains(".svc/theme.json") && told.contains("PUT /theme"), "{told}");
+}
+
+#[test]
+fn a_theme_and_rules_that_are_not_what_the_caller_knows_stay() {
+    let space = TestSpace::new();
+    let caller = Caller { expect: Expect::OneOf(vec![ETag::of(b"other")]), ..Caller::new(Door::Http) };
+    for (name, asked) in [("set_theme", json!({ "theme": {} })), ("set_rules", json!({ "content": "# Rules\n" }))] {
+        assert_eq!(told(space.ask_as(&caller, name, asked)).0, 409, "{name}");
+    }
+    assert_eq!(space.get("get_theme", json!({})), json!({}));
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub struct Audit {
     /// From this moment on (RFC 3339)
     #[serde(default)]
     pub since: Option<Timestamp>,
-    /// At most this many
+    /// At most this many; 100 when absent, lowered to 10000 when larger
     #[serde(default)]
     pub limit: Limit<100, 10_000>,
 }
