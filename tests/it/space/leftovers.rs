@@ -44,7 +44,7 @@ fn check_state(root: &Path) {
         let mut left: Vec<_> =
             fs::read_dir(root.join(".svc/state").join(name)).into_iter().flatten().flatten().collect();
         // Made before somebody needs them, and swept by the next opening.
-        left.retain(|file| !file.file_name().to_string_lossy().starts_with("blank-"));
+        left.retain(|file| !file.file_name().to_string_lossy().starts_with("room-"));
         assert!(left.is_empty(), "left in {name}: {left:?}");
     }
 }

@@ -1,20 +1,22 @@
 //! Empty files, made before somebody waits for them.
 //!
-//! A page is written into a new file that takes the old one's place. Making one costs ext4 a search for a free inode, which is the longest
-//! step of putting a page in place (measured: 50 µs of 150, and 400 µs where thousands of files were removed lately; see `spares`).
-//! A thread makes them while the log is flushed and while nobody writes.
+//! A page is written into a new file that takes the old one's place. Making one costs ext4 a search for a free inode, among those that lie
+//! where the directory does, and it looks at each that was removed there in the last minutes (`spares`): 7 µs where none were, 130 µs where some
+//! thousands were (measured). So a thread makes them while the log is flushed and while nobody writes, in rooms: directories that are left
+//! behind when they had their number of files, and that the disk is asked to put far from each other (`chattr +T`).
 //!
 //! One rule: a blank is worth nothing. Where there is none its user makes a file; those that are left are swept at the next opening.
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
-use rustix::fs::{self as sys, AtFlags, Mode, OFlags};
+use rustix::fs::{self as sys, AtFlags, IFlags, Mode, OFlags};
+use rustix::io::Errno;
 
 /// What their names begin with; other files of the directory are on their way into the tree.
 pub(crate) const PREFIX: &str = "blank-";
@@ -22,13 +24,15 @@ pub(crate) const PREFIX: &str = "blank-";
 const MANY: usize = 32;
 /// New ones are made when there are no more than these, so that a lone writer wakes the thread once in some writes.
 const FEW: usize = 16;
+/// So many are made in one room.
+const ROOM: u64 = 256;
 
 /// A thread that makes files.
 pub(super) struct Blanks {
     waiting: Arc<Mutex<VecDeque<String>>>,
     directory: Arc<OwnedFd>,
     call: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Rooms>>,
 }
 
 impl Blanks {
@@ -36,15 +40,18 @@ impl Blanks {
     pub(super) fn start(directory: OwnedFd) -> io::Result<Self> {
         let (call, called) = sync_channel(1);
         let (waiting, directory) = (Arc::default(), Arc::new(directory));
+        // Disks that know nothing of it put the rooms where they like.
+        let _ =
+            sys::ioctl_getflags(&directory).and_then(|flags| sys::ioctl_setflags(&directory, flags | IFlags::TOPDIR));
         let work = {
-            let (waiting, directory) = (Arc::clone(&waiting), Arc::clone(&directory));
-            move || fill(&called, &directory, &waiting)
+            let (waiting, rooms) = (Arc::clone(&waiting), Rooms::of(Arc::clone(&directory)));
+            move || fill(&called, rooms, &waiting)
         };
         let thread = thread::Builder::new().name("blanks".to_owned()).spawn(work)?;
         Ok(Self { waiting, directory, call: Some(call), thread: Some(thread) })
     }
 
-    /// The name of an empty file, which belongs to whoever takes it; none when there is none yet.
+    /// The name of an empty file, below the directory, which belongs to whoever takes it; none when there is none yet.
     pub(super) fn take(&self) -> Option<String> {
         let (taken, left) = {
             let mut waiting = self.waiting.lock();
@@ -63,28 +70,79 @@ impl Blanks {
 impl Drop for Blanks {
     fn drop(&mut self) {
         self.call = None;
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::warn!("the thread that makes files died");
-        }
+        let rooms = self.thread.take().map(JoinHandle::join);
+        // A leftover of these is swept at the next opening.
         for name in self.waiting.lock().drain(..) {
-            // A leftover is swept at the next opening.
             let _ = sys::unlinkat(&self.directory, name, AtFlags::empty());
+        }
+        match rooms {
+            Some(Ok(mut rooms)) => rooms.leave(),
+            Some(Err(_)) => tracing::warn!("the thread that makes files died"),
+            None => {}
         }
     }
 }
 
-fn fill(called: &Receiver<()>, directory: &OwnedFd, waiting: &Mutex<VecDeque<String>>) {
-    let mut serial = 0_u64;
+fn fill(called: &Receiver<()>, mut rooms: Rooms, waiting: &Mutex<VecDeque<String>>) -> Rooms {
     while called.recv().is_ok() {
         while waiting.lock().len() < MANY {
-            let name = format!("{PREFIX}{serial:x}");
-            serial += 1;
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            if sys::openat(directory, &*name, flags, Mode::from_raw_mode(0o600)).is_err() {
-                // The disk is full, or the directory is gone: whoever needs a file says so.
-                break;
-            }
+            // The disk is full, or the directory is gone: whoever needs a file says so.
+            let Ok(name) = rooms.make() else { break };
             waiting.lock().push_back(name);
         }
+    }
+    rooms
+}
+
+/// The directories in which files are made.
+struct Rooms {
+    directory: Arc<OwnedFd>,
+    serial: u64,
+    made: u64,
+    /// The newest last; the others are full, and removed once all that was made in them has gone.
+    names: Vec<String>,
+}
+
+impl Rooms {
+    const fn of(directory: Arc<OwnedFd>) -> Self {
+        Self { directory, serial: 0, made: 0, names: Vec::new() }
+    }
+
+    /// Makes an empty file; gives its name below the directory.
+    fn make(&mut self) -> rustix::io::Result<String> {
+        if self.made.is_multiple_of(ROOM) || self.names.is_empty() {
+            self.next()?;
+        }
+        let made = self.file();
+        // Somebody swept the directory.
+        if made == Err(Errno::NOENT) {
+            self.next()?;
+            return self.file();
+        }
+        made
+    }
+
+    fn file(&mut self) -> rustix::io::Result<String> {
+        let room = self.names.last().map_or("", String::as_str);
+        let name = format!("{room}/{PREFIX}{:x}", self.made);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        sys::openat(self.directory.as_fd(), &*name, flags, Mode::from_raw_mode(0o600))?;
+        self.made += 1;
+        Ok(name)
+    }
+
+    fn next(&mut self) -> rustix::io::Result<()> {
+        self.leave();
+        let name = format!("room-{:x}", self.serial);
+        self.serial += 1;
+        sys::mkdirat(self.directory.as_fd(), &*name, Mode::from_raw_mode(0o700))?;
+        self.names.push(name);
+        Ok(())
+    }
+
+    /// Removes the rooms that have nothing in them.
+    fn leave(&mut self) {
+        let directory = self.directory.as_fd();
+        self.names.retain(|room| sys::unlinkat(directory, &**room, AtFlags::REMOVEDIR) == Err(Errno::NOTEMPTY));
     }
 }

@@ -72,8 +72,9 @@ pub struct WorkTree {
     root: OwnedFd,
     temporary: Arc<OwnedFd>,
     counter: AtomicU64,
-    blanks: blanks::Blanks,
+    // Ends first: files wait in the rooms of blanks to be removed.
     disposal: Disposal,
+    blanks: blanks::Blanks,
     trust: flush::Trust,
     is_root_user: bool,
     fail: FailPoints,
@@ -363,8 +364,17 @@ impl WorkTree {
 fn sweep(temporary: &OwnedFd) -> Outcome<()> {
     for entry in Dir::read_from(temporary).map_err(io::Error::from)? {
         let entry = entry.map_err(io::Error::from)?;
-        if entry.file_name().to_bytes().iter().any(|byte| *byte != b'.') {
-            sys::unlinkat(temporary, entry.file_name(), AtFlags::empty()).map_err(io::Error::from)?;
+        let name = entry.file_name();
+        if name.to_bytes().iter().all(|byte| *byte == b'.') {
+            continue;
+        }
+        match sys::unlinkat(temporary, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                sweep(&sys::openat(temporary, name, flags, Mode::empty()).map_err(io::Error::from)?)?;
+                sys::unlinkat(temporary, name, AtFlags::REMOVEDIR).map_err(io::Error::from)?;
+            }
+            outcome => outcome.map_err(io::Error::from)?,
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use svcfs_base::{DiskAttributes, FileKind};
@@ -183,22 +184,52 @@ fn a_rename_that_must_not_replace_does_not() {
     assert_eq!(tree.read(&at("b")).unwrap().0, "a");
 }
 
+/// What is in the directory of files that are on their way into the tree.
+fn rooms(temporary: &Path) -> Vec<PathBuf> {
+    fs::read_dir(temporary).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
 #[test]
 fn empty_files_are_made_once_somebody_writes_and_go_with_the_tree() {
     let (directory, tree) = tree();
     let temporary = StatePaths::of(directory.path()).temporary();
-    let blanks = || fs::read_dir(&temporary).unwrap().count();
-    assert_eq!(blanks(), 0);
+    let blanks = || rooms(&temporary).iter().map(|room| fs::read_dir(room).unwrap().count()).sum::<usize>();
+    assert_eq!(rooms(&temporary), Vec::<PathBuf>::new());
     plain(&tree, "first.md", "x");
     wait_until(|| blanks() > 16);
-    for number in 0..100 {
-        plain(&tree, &format!("{number}.md"), &number.to_string());
+    for number in 0..1000 {
+        plain(&tree, &format!("{}.md", number % 100), &number.to_string());
     }
     for number in 0..100 {
-        assert_eq!(tree.read(&at(&format!("{number}.md"))).unwrap().0, number.to_string());
+        assert_eq!(tree.read(&at(&format!("{number}.md"))).unwrap().0, (900 + number).to_string());
     }
     drop(tree);
-    assert_eq!(blanks(), 0);
+    assert_eq!(rooms(&temporary), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn rooms_whose_files_are_gone_go_too() {
+    let (directory, tree) = tree();
+    let temporary = StatePaths::of(directory.path()).temporary();
+    for number in 0..5000 {
+        plain(&tree, "page.md", &number.to_string());
+    }
+    wait_until(|| rooms(&temporary).len() < 5);
+    assert_eq!(tree.read(&at("page.md")).unwrap().0, "4999");
+}
+
+#[test]
+fn what_a_killed_server_left_in_its_rooms_is_swept() {
+    let (directory, tree) = tree();
+    plain(&tree, "page.md", "x");
+    drop(tree);
+    let temporary = StatePaths::of(directory.path()).temporary();
+    fs::create_dir(temporary.join("room-3")).unwrap();
+    fs::write(temporary.join("room-3/blank-1"), "old").unwrap();
+    fs::write(temporary.join("7"), "half").unwrap();
+    let tree = WorkTree::open(directory.path()).unwrap();
+    assert_eq!(rooms(&temporary), Vec::<PathBuf>::new());
+    assert_eq!(tree.read(&at("page.md")).unwrap().0, "x");
 }
 
 #[test]
@@ -206,10 +237,8 @@ fn where_somebody_took_the_empty_files_away_new_ones_are_made() {
     let (directory, tree) = tree();
     let temporary = StatePaths::of(directory.path()).temporary();
     plain(&tree, "first.md", "x");
-    wait_until(|| fs::read_dir(&temporary).unwrap().count() > 16);
-    for entry in fs::read_dir(&temporary).unwrap() {
-        fs::remove_file(entry.unwrap().path()).unwrap();
-    }
+    wait_until(|| rooms(&temporary).iter().any(|room| fs::read_dir(room).unwrap().count() > 16));
+    rooms(&temporary).iter().for_each(|room| fs::remove_dir_all(room).unwrap());
     for number in 0..100 {
         plain(&tree, &format!("{number}.md"), "x");
         assert_eq!(tree.read(&at(&format!("{number}.md"))).unwrap().0, "x");
