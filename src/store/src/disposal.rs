@@ -2,17 +2,15 @@
 //!
 //! Whoever takes the last name or handle of a file waits until its blocks are free; on a disk that is told of every free block
 //! (`discard`, ext4(5)) that is a round trip to the device, several times as long as a rename: half of the time of a change of thousands of
-//! pages, as measured. Files that are replaced or removed while somebody waits are therefore given away, and removed by a thread of its own.
+//! pages, as measured. Files that are replaced or removed while somebody waits are therefore given to a helper.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
 
 use rustix::fs::{AtFlags, Mode, OFlags};
+use svcfs_work::Helper;
 
 /// So many files may wait to be closed; beyond that, they are closed at once. Each is an open descriptor.
 const MAX_HELD: usize = 64;
@@ -24,14 +22,14 @@ const MAX_NAMED_BYTES: u64 = 256 << 20;
 /// Holds a file without opening it.
 pub(crate) const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A thread that closes and unlinks files.
+/// Closes and unlinks files. What was removed is gone when this is.
+#[derive(Default)]
 pub(crate) struct Disposal {
-    sender: Option<Sender<Waiting>>,
     queue: Arc<Queue>,
-    thread: Option<JoinHandle<()>>,
+    helper: Helper,
 }
 
-/// What waits in front of the thread.
+/// What waits for the helper.
 #[derive(Default)]
 struct Queue {
     held: AtomicUsize,
@@ -39,16 +37,10 @@ struct Queue {
     named_bytes: AtomicU64,
 }
 
-enum Waiting {
-    Held(OwnedFd),
-    Named(Named),
-}
-
 /// A file with a name of our own, the last it has.
 struct Named {
     directory: Arc<OwnedFd>,
     name: String,
-    bytes: u64,
 }
 
 impl Named {
@@ -76,74 +68,34 @@ impl From<Option<OwnedFd>> for Held {
 }
 
 impl Disposal {
-    /// Starts the thread; it ends with this.
-    pub(crate) fn start() -> io::Result<Self> {
-        let (sender, files) = channel();
-        let queue = Arc::<Queue>::default();
-        let work = {
-            let queue = Arc::clone(&queue);
-            move || dispose(&files, &queue)
-        };
-        let thread = thread::Builder::new().name("disposal".to_owned()).spawn(work)?;
-        Ok(Self { sender: Some(sender), queue, thread: Some(thread) })
-    }
-
     /// Lets go of a file.
     pub(crate) fn of(&self, file: Held) {
         let Some(file) = file.0 else { return };
         if self.queue.held.load(Ordering::Relaxed) < MAX_HELD {
             self.queue.held.fetch_add(1, Ordering::Relaxed);
-            self.send(Waiting::Held(file));
+            let queue = Arc::clone(&self.queue);
+            self.helper.run(move || {
+                drop(file);
+                queue.held.fetch_sub(1, Ordering::Relaxed);
+            });
         }
         // Else closed here, by being dropped.
     }
 
     /// Takes away the name of a file of so many bytes that nobody holds open: the sooner, the more wait already.
     pub(crate) fn unlink(&self, directory: &Arc<OwnedFd>, name: String, bytes: u64) {
-        let named = Named { directory: Arc::clone(directory), name, bytes };
+        let named = Named { directory: Arc::clone(directory), name };
         let waiting = self.queue.named_bytes.load(Ordering::Relaxed).saturating_add(bytes);
         if self.queue.named.load(Ordering::Relaxed) >= MAX_NAMED || waiting > MAX_NAMED_BYTES {
             return named.unlink();
         }
         self.queue.named.fetch_add(1, Ordering::Relaxed);
         self.queue.named_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.send(Waiting::Named(named));
-    }
-
-    fn send(&self, waiting: Waiting) {
-        let Some(sender) = &self.sender else { return };
-        // Without its thread: here.
-        if let Err(refused) = sender.send(waiting)
-            && let Waiting::Named(named) = refused.0
-        {
+        let queue = Arc::clone(&self.queue);
+        self.helper.run(move || {
             named.unlink();
-        }
-    }
-}
-
-fn dispose(files: &Receiver<Waiting>, queue: &Queue) {
-    for file in files {
-        match file {
-            Waiting::Held(file) => {
-                drop(file);
-                queue.held.fetch_sub(1, Ordering::Relaxed);
-            }
-            Waiting::Named(named) => {
-                let bytes = named.bytes;
-                named.unlink();
-                queue.named.fetch_sub(1, Ordering::Relaxed);
-                queue.named_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            }
-        }
-    }
-}
-
-impl Drop for Disposal {
-    /// Waits: what was removed is gone when its owner is closed.
-    fn drop(&mut self) {
-        drop(self.sender.take());
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::warn!("the thread that lets go of files died");
-        }
+            queue.named.fetch_sub(1, Ordering::Relaxed);
+            queue.named_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        });
     }
 }

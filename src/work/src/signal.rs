@@ -1,13 +1,28 @@
 //! Wake-up calls between threads.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// "Look again": wakes the one task that waits. Calls made while nobody waits are remembered as one.
+/// "Look again": wakes the one task that listens. Calls made while it is at work are remembered as one.
 #[derive(Debug, Clone, Default)]
-pub struct Signal(Arc<Flag>);
+pub struct Signal(Arc<Call>);
+
+#[derive(Default)]
+struct Call {
+    is_raised: AtomicBool,
+    /// Whom it wakes.
+    listener: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Call").field("is_raised", &self.is_raised).finish_non_exhaustive()
+    }
+}
 
 #[derive(Debug, Default)]
 struct Flag {
@@ -20,26 +35,24 @@ impl Signal {
     pub fn new() -> Self {
         Self::default()
     }
-    /// Wakes the waiter, or lets the next one pass at once.
+    /// Wakes the listener, or lets it go on at once when it is about to wait.
     pub fn raise(&self) {
-        *self.0.raised.lock() = true;
-        self.0.changed.notify_all();
-    }
-    /// Waits until the signal is raised, at most this long (none: for ever), and takes it down; false when the time was up.
-    pub fn wait(&self, at_most: Option<Duration>) -> bool {
-        let deadline = at_most.and_then(|time| Instant::now().checked_add(time));
-        let mut raised = self.0.raised.lock();
-        while !*raised {
-            match deadline {
-                None => self.0.changed.wait(&mut raised),
-                Some(deadline) => {
-                    if self.0.changed.wait_until(&mut raised, deadline).timed_out() {
-                        break;
-                    }
-                }
-            }
+        self.0.is_raised.store(true, Ordering::SeqCst);
+        if let Some(listener) = self.0.listener.get() {
+            listener();
         }
-        std::mem::take(&mut *raised)
+    }
+    /// Whether it was raised since this was asked last.
+    pub(crate) fn take(&self) -> bool {
+        self.0.is_raised.swap(false, Ordering::SeqCst)
+    }
+    /// Whether the next [`Signal::take`] will find it raised.
+    pub(crate) fn is_raised(&self) -> bool {
+        self.0.is_raised.load(Ordering::SeqCst)
+    }
+    /// Calls this whenever it is raised. A signal has one listener: further ones are not called.
+    pub(crate) fn calls(&self, listener: impl Fn() + Send + Sync + 'static) {
+        let _ = self.0.listener.set(Box::new(listener));
     }
 }
 

@@ -1,13 +1,17 @@
 //! Background tasks: started, watched, stopped.
 
+use std::any::Any;
+use std::cell::Cell;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::lanes::panic_message;
+use crate::pool::{Due, TASKS};
 use crate::{Signal, Stop};
 
 /// Why a step failed.
@@ -97,7 +101,7 @@ pub struct Status {
     pub last_error: Option<String>,
 }
 
-/// Runs each task on a thread of its own and stops them all.
+/// Has tasks take their steps, on threads that all supervisors share, and stops them all.
 #[derive(Default)]
 pub struct Supervisor {
     stop: Stop,
@@ -109,7 +113,8 @@ pub struct Supervisor {
 struct Running {
     signal: Signal,
     record: Arc<Record>,
-    thread: std::thread::JoinHandle<()>,
+    /// Nobody else holds a task that waits.
+    _actor: Arc<dyn Any + Send + Sync>,
 }
 
 /// How the tasks of a supervisor are doing, for whoever does not own it.
@@ -146,16 +151,23 @@ impl Supervisor {
     /// What the operating system said when it had no thread left.
     pub fn start<T: Task>(&self, task: T, signal: Signal) -> std::io::Result<()> {
         let record = Arc::new(Record::new(T::NAME));
-        let runner = Runner {
-            task,
+        let actor = Arc::new(Actor {
+            task: Mutex::new(Some(task)),
+            phase: Mutex::new(Phase::Waiting(None)),
             signal: signal.clone(),
             stop: self.stop.clone(),
             backoff: self.backoff,
             record: Arc::clone(&record),
-        };
-        let thread = std::thread::Builder::new().name(T::NAME.to_owned()).spawn(move || runner.run())?;
+        });
+        let listener = Arc::downgrade(&actor);
+        signal.calls(move || {
+            if let Some(actor) = listener.upgrade() {
+                actor.wake();
+            }
+        });
+        Arc::clone(&actor).begin()?;
         self.reports.0.lock().push(Arc::clone(&record));
-        self.running.lock().push(Running { signal, record, thread });
+        self.running.lock().push(Running { signal, record, _actor: actor });
         Ok(())
     }
 
@@ -169,8 +181,8 @@ impl Supervisor {
         self.reports.clone()
     }
 
-    /// Asks every task to end, waits for them until `deadline` has passed, and names those who linger (their threads are
-    /// left alone; the process is about to end).
+    /// Asks every task to end, waits for them until `deadline` has passed, and names those who linger (they are left alone; the process is
+    /// about to end). A task that stops its own supervisor is not waited for: it ends after its step.
     pub fn stop(&self, deadline: Duration) -> Vec<&'static str> {
         let until = Instant::now() + deadline;
         self.stop.request();
@@ -180,14 +192,11 @@ impl Supervisor {
             task.signal.raise();
         }
         let mut lingering = Vec::new();
-        for Running { record, thread, .. } in running {
-            if !record.wait_for_end(until) {
+        for Running { record, .. } in running {
+            if STEPPING.get() != Arc::as_ptr(&record) && !record.wait_for_end(until) {
                 let name = record.status.lock().name;
                 tracing::warn!(task = name, "task `{name}` did not end in time");
                 lingering.push(name);
-            } else if thread.join().is_err() {
-                // The loop itself holds no user code outside `catch_unwind`; were it to panic, say so.
-                tracing::error!("a task's thread panicked outside its steps");
             }
         }
         lingering
@@ -221,50 +230,132 @@ impl Record {
     }
 }
 
-struct Runner<T> {
-    task: T,
+thread_local! {
+    /// Whose step this thread is taking.
+    static STEPPING: Cell<*const Record> = const { Cell::new(ptr::null()) };
+}
+
+/// A task between its steps, which a thread of the pool takes.
+struct Actor<T> {
+    /// None once it has ended.
+    task: Mutex<Option<T>>,
+    phase: Mutex<Phase>,
     signal: Signal,
     stop: Stop,
     backoff: Backoff,
     record: Arc<Record>,
 }
 
-impl<T: Task> Runner<T> {
-    fn run(mut self) {
-        let mut failures_in_a_row = 0;
-        while !self.stop.is_requested() {
-            self.record.enter(State::Busy);
-            match self.step() {
-                Ok(next) => {
-                    failures_in_a_row = 0;
-                    self.record.enter(State::Idle);
-                    match next {
-                        Next::Now => {}
-                        Next::WhenSignalled => drop(self.signal.wait(None)),
-                        Next::After(time) => drop(self.signal.wait(Some(time))),
-                    }
+/// What an actor is at.
+#[derive(Clone, Copy)]
+enum Phase {
+    /// It waits for its signal, or this.
+    Waiting(Option<Due>),
+    /// It waits for this after so many failures, whatever is signalled.
+    Pausing(Due, u32),
+    /// A thread has it, or will; after so many failures.
+    Stepping(u32),
+}
+
+impl<T: Task> Actor<T> {
+    /// Takes the first step.
+    fn begin(self: Arc<Self>) -> std::io::Result<()> {
+        *self.phase.lock() = Phase::Stepping(0);
+        let actor = Arc::clone(&self);
+        TASKS.submit(Box::new(move || actor.run()))
+    }
+
+    /// The signal was raised, or a wait is over.
+    fn wake(self: Arc<Self>) {
+        let due = {
+            let mut phase = self.phase.lock();
+            let (due, failures) = match *phase {
+                Phase::Waiting(due) => (due, 0),
+                Phase::Pausing(due, failures) if self.stop.is_requested() || due.0 <= Instant::now() => {
+                    (Some(due), failures)
                 }
-                Err(message) => {
-                    failures_in_a_row += 1;
-                    let pause = self.backoff.pause(failures_in_a_row);
-                    tracing::error!(
-                        task = T::NAME,
-                        error = message,
-                        retry_in_ms = pause.as_millis() as u64,
-                        "task `{}` failed",
-                        T::NAME
-                    );
-                    self.record.enter(State::BackingOff);
-                    self.stop.wait(pause);
-                }
-            }
+                Phase::Pausing(..) | Phase::Stepping(_) => return,
+            };
+            *phase = Phase::Stepping(failures);
+            due
+        };
+        if let Some(due) = due {
+            TASKS.cancel(due);
         }
+        let actor = Arc::clone(&self);
+        if TASKS.submit(Box::new(move || actor.run())).is_err() {
+            // No thread to be had: there will be one for the next call.
+            *self.phase.lock() = Phase::Waiting(None);
+        }
+    }
+
+    fn run(self: Arc<Self>) {
+        let Phase::Stepping(failures) = *self.phase.lock() else { return };
+        if self.stop.is_requested() {
+            return self.end();
+        }
+        let _ = self.signal.take();
+        self.record.enter(State::Busy);
+        match self.step() {
+            Ok(Next::Now) => self.go_on(),
+            Ok(Next::WhenSignalled) => self.rest(None),
+            Ok(Next::After(time)) => self.rest(Instant::now().checked_add(time)),
+            Err(message) => self.pause(failures + 1, &message),
+        }
+    }
+
+    /// Waits for the signal, or a moment.
+    fn rest(self: Arc<Self>, until: Option<Instant>) {
+        let mut phase = self.phase.lock();
+        self.record.enter(State::Idle);
+        if self.signal.is_raised() || self.stop.is_requested() {
+            drop(phase);
+            return self.go_on();
+        }
+        let again = Arc::clone(&self);
+        *phase = Phase::Waiting(until.map(|until| TASKS.submit_at(until, Box::new(move || again.wake()))));
+    }
+
+    fn pause(self: Arc<Self>, failures: u32, message: &str) {
+        let pause = self.backoff.pause(failures);
+        let (task, retry_in_ms) = (T::NAME, pause.as_millis() as u64);
+        tracing::error!(task, error = message, retry_in_ms, "task `{}` failed", T::NAME);
+        let mut phase = self.phase.lock();
+        self.record.enter(State::BackingOff);
+        if self.stop.is_requested() {
+            drop(phase);
+            return self.go_on();
+        }
+        let again = Arc::clone(&self);
+        *phase = Phase::Pausing(TASKS.submit_at(Instant::now() + pause, Box::new(move || again.wake())), failures);
+    }
+
+    /// Takes the next step after whatever else is ready.
+    fn go_on(self: Arc<Self>) {
+        *self.phase.lock() = Phase::Stepping(0);
+        let actor = Arc::clone(&self);
+        // There is a thread: this one.
+        if TASKS.submit(Box::new(move || actor.run())).is_err() {
+            tracing::error!(task = T::NAME, "no thread for a task");
+        }
+    }
+
+    fn end(&self) {
+        let task = self.task.lock().take();
+        // What it holds is let go of before anybody is told that it ended.
+        STEPPING.set(Arc::as_ptr(&self.record));
+        drop(task);
+        STEPPING.set(ptr::null());
         self.record.enter(State::Stopped);
     }
 
-    fn step(&mut self) -> Result<Next, String> {
+    fn step(&self) -> Result<Next, String> {
+        let mut task = self.task.lock();
+        let Some(task) = task.as_mut() else { return Ok(Next::WhenSignalled) };
+        STEPPING.set(Arc::as_ptr(&self.record));
         // A panic leaves at worst a half-done step behind, and steps are idempotent by the trait's contract.
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.task.step(&self.stop)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| task.step(&self.stop)));
+        STEPPING.set(ptr::null());
         let mut status = self.record.status.lock();
         let message = match outcome {
             Ok(Ok(next)) => {

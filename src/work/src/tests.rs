@@ -119,12 +119,12 @@ fn a_long_step_sees_the_stop() {
 }
 
 #[test]
-fn a_signal_raised_before_the_wait_is_not_lost_and_counts_once() {
+fn a_signal_raised_before_anybody_listens_is_not_lost_and_counts_once() {
     let signal = Signal::new();
     signal.raise();
     signal.raise();
-    assert!(signal.wait(None));
-    assert!(!signal.wait(Some(Duration::ZERO)));
+    assert!(signal.take());
+    assert!(!signal.take());
 }
 
 #[test]
@@ -228,4 +228,101 @@ async fn a_lane_tells_how_full_it_is() {
     busy.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
     assert_eq!(lanes.occupancy(Lane::Quick), Occupancy { places: 1, busy: 0, waiting: 0 });
+}
+
+#[test]
+fn two_hundred_tasks_share_a_few_threads_and_each_is_stepped_at_its_time() {
+    let (sender, steps) = mpsc::channel();
+    let supervisor = Supervisor::new();
+    for number in 0..200 {
+        let sender = sender.clone();
+        let task = Scripted(move |_: &Stop| {
+            sender.send((number, std::thread::current().id()))?;
+            Ok(Next::After(Duration::from_millis(5)))
+        });
+        supervisor.start(task, Signal::new()).unwrap();
+    }
+    let (mut turns, mut threads) = ([0; 200], std::collections::HashSet::new());
+    while turns.iter().any(|turns| *turns < 3) {
+        let (number, thread) = steps.recv_timeout(LONG).unwrap();
+        turns[number] += 1;
+        threads.insert(thread);
+    }
+    assert!(threads.len() <= 8, "{threads:?}");
+    assert_eq!(supervisor.stop(LONG), Vec::<&str>::new());
+}
+
+#[test]
+fn a_task_that_waits_for_its_time_is_woken_by_its_signal_before() {
+    let (sender, steps) = mpsc::channel();
+    let (supervisor, signal) = (Supervisor::new(), Signal::new());
+    let task = Scripted(move |_: &Stop| {
+        sender.send(())?;
+        Ok(Next::After(Duration::from_secs(3600)))
+    });
+    supervisor.start(task, signal.clone()).unwrap();
+    for _ in 0..3 {
+        steps.recv_timeout(LONG).unwrap();
+        signal.raise();
+    }
+    steps.recv_timeout(LONG).unwrap();
+    assert_eq!(supervisor.stop(LONG), Vec::<&str>::new());
+}
+
+#[test]
+fn a_task_that_stops_its_own_supervisor_ends_after_its_step() {
+    let (sender, ended) = mpsc::channel();
+    let supervisor = Arc::new(Supervisor::new());
+    let own = Arc::clone(&supervisor);
+    let task = Scripted(move |_: &Stop| {
+        sender.send(own.stop(LONG))?;
+        Ok(Next::Now)
+    });
+    supervisor.start(task, Signal::new()).unwrap();
+    assert_eq!(ended.recv_timeout(LONG).unwrap(), Vec::<&str>::new());
+    // The task was dropped, and what it held with it.
+    assert!(ended.recv_timeout(LONG).is_err());
+}
+
+#[test]
+fn a_task_that_pauses_after_a_failure_ends_when_stopped() {
+    let (sender, steps) = mpsc::channel();
+    let supervisor = Supervisor::backing_off(Backoff { first: LONG * 10, longest: LONG * 10 });
+    let task = Scripted(move |_: &Stop| {
+        sender.send(())?;
+        Err("no disk".into())
+    });
+    supervisor.start(task, Signal::new()).unwrap();
+    steps.recv_timeout(LONG).unwrap();
+    assert_eq!(supervisor.stop(LONG), Vec::<&str>::new());
+}
+
+#[test]
+fn a_helper_does_everything_in_order_and_is_waited_for() {
+    let (done, helper) = (Arc::new(parking_lot::Mutex::new(Vec::new())), Helper::new());
+    for number in 0..1000 {
+        let done = Arc::clone(&done);
+        helper.run(move || done.lock().push(number));
+    }
+    helper.rest();
+    assert_eq!(*done.lock(), (0..1000).collect::<Vec<_>>());
+    helper.run(|| panic!("a bug in what was given away"));
+    let last = Arc::clone(&done);
+    helper.run(move || last.lock().push(1000));
+    drop(helper);
+    assert_eq!(done.lock().last(), Some(&1000));
+}
+
+#[test]
+fn helpers_that_are_all_busy_do_not_keep_each_other_from_work_for_ever() {
+    let helpers: Vec<Helper> = (0..100).map(|_| Helper::new()).collect();
+    let count = Arc::new(AtomicUsize::new(0));
+    for helper in &helpers {
+        let count = Arc::clone(&count);
+        helper.run(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    drop(helpers);
+    assert_eq!(count.load(Ordering::Relaxed), 100);
 }

@@ -159,7 +159,7 @@ impl History {
             warn!(%error, "what a crash left of packs cannot be removed");
         }
         let spares = spare_directory(&repository);
-        let merger = pack::Merger::start(packs, fail.clone())?;
+        let merger = pack::Merger::of(packs, fail.clone());
         let writer = Mutex::new(Writer { repository, objects: object::Objects::default() });
         Ok((
             Self {
@@ -170,7 +170,7 @@ impl History {
                 readers: Mutex::default(),
                 indexing: Mutex::default(),
                 own_index: Mutex::default(),
-                disposal: Disposal::start()?,
+                disposal: Disposal::default(),
                 branches: Spares::named(spares.join("branch-")),
                 spares: Spares::named(spares.join("pack-")),
                 merger,

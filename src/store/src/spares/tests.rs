@@ -12,7 +12,7 @@ impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let spares = Spares::named(directory.path().join(".spare-"));
-        Self { directory, spares, disposal: Disposal::start().unwrap() }
+        Self { directory, spares, disposal: Disposal::default() }
     }
     fn at(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)

@@ -2,66 +2,66 @@
 //!
 //! A page is written into a new file that takes the old one's place. Making one costs ext4 a search for a free inode, among those that lie
 //! where the directory does, and it looks at each that was removed there in the last minutes (`spares`): 7 µs where none were, 130 µs where some
-//! thousands were (measured). So a thread makes them while the log is flushed and while nobody writes, in rooms: directories that are left
+//! thousands were (measured). So a helper makes them while the log is flushed and while nobody writes, in rooms: directories that are left
 //! behind when they had their number of files, and that the disk is asked to put far from each other (`chattr +T`).
 //!
 //! One rule: a blank is worth nothing. Where there is none its user makes a file; those that are left are swept at the next opening.
 
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rustix::fs::{self as sys, AtFlags, IFlags, Mode, OFlags};
 use rustix::io::Errno;
+use svcfs_work::Helper;
 
 /// What their names begin with; other files of the directory are on their way into the tree.
 pub(crate) const PREFIX: &str = "blank-";
 /// How many there are once somebody asked.
 const MANY: usize = 32;
-/// New ones are made when there are no more than these, so that a lone writer wakes the thread once in some writes.
+/// New ones are made when there are no more than these, so that a lone writer asks for them once in some writes.
 const FEW: usize = 16;
 /// So many are made in one room.
 const ROOM: u64 = 256;
 
-/// A thread that makes files.
+/// Has files made.
 pub(super) struct Blanks {
-    waiting: Arc<Mutex<VecDeque<String>>>,
+    stock: Arc<Stock>,
+    helper: Helper,
+}
+
+struct Stock {
     directory: Arc<OwnedFd>,
-    call: Option<SyncSender<()>>,
-    thread: Option<JoinHandle<Rooms>>,
+    waiting: Mutex<VecDeque<String>>,
+    rooms: Mutex<Rooms>,
+    is_called: AtomicBool,
 }
 
 impl Blanks {
-    /// Starts the thread; it ends with this. Nothing is made before somebody asks for the first.
-    pub(super) fn start(directory: OwnedFd) -> io::Result<Self> {
-        let (call, called) = sync_channel(1);
-        let (waiting, directory) = (Arc::default(), Arc::new(directory));
+    /// Nothing is made before somebody asks for the first.
+    pub(super) fn of(directory: &Arc<OwnedFd>) -> Self {
         // Disks that know nothing of it put the rooms where they like.
-        let _ =
-            sys::ioctl_getflags(&directory).and_then(|flags| sys::ioctl_setflags(&directory, flags | IFlags::TOPDIR));
-        let work = {
-            let (waiting, rooms) = (Arc::clone(&waiting), Rooms::of(Arc::clone(&directory)));
-            move || fill(&called, rooms, &waiting)
+        let _ = sys::ioctl_getflags(directory).and_then(|flags| sys::ioctl_setflags(directory, flags | IFlags::TOPDIR));
+        let stock = Stock {
+            directory: Arc::clone(directory),
+            waiting: Mutex::default(),
+            rooms: Mutex::new(Rooms::of(Arc::clone(directory))),
+            is_called: AtomicBool::new(false),
         };
-        let thread = thread::Builder::new().name("blanks".to_owned()).spawn(work)?;
-        Ok(Self { waiting, directory, call: Some(call), thread: Some(thread) })
+        Self { stock: Arc::new(stock), helper: Helper::new() }
     }
 
     /// The name of an empty file, below the directory, which belongs to whoever takes it; none when there is none yet.
     pub(super) fn take(&self) -> Option<String> {
         let (taken, left) = {
-            let mut waiting = self.waiting.lock();
+            let mut waiting = self.stock.waiting.lock();
             (waiting.pop_front(), waiting.len())
         };
-        if left <= FEW
-            && let Some(call) = &self.call
-        {
-            // Called already, or dead: then each makes their own.
-            let _ = call.try_send(());
+        if left <= FEW && !self.stock.is_called.swap(true, Ordering::Relaxed) {
+            let stock = Arc::clone(&self.stock);
+            self.helper.run(move || stock.fill());
         }
         taken
     }
@@ -69,29 +69,25 @@ impl Blanks {
 
 impl Drop for Blanks {
     fn drop(&mut self) {
-        self.call = None;
-        let rooms = self.thread.take().map(JoinHandle::join);
+        self.helper.rest();
         // A leftover of these is swept at the next opening.
-        for name in self.waiting.lock().drain(..) {
-            let _ = sys::unlinkat(&self.directory, name, AtFlags::empty());
+        for name in self.stock.waiting.lock().drain(..) {
+            let _ = sys::unlinkat(&self.stock.directory, name, AtFlags::empty());
         }
-        match rooms {
-            Some(Ok(mut rooms)) => rooms.leave(),
-            Some(Err(_)) => tracing::warn!("the thread that makes files died"),
-            None => {}
-        }
+        self.stock.rooms.lock().leave();
     }
 }
 
-fn fill(called: &Receiver<()>, mut rooms: Rooms, waiting: &Mutex<VecDeque<String>>) -> Rooms {
-    while called.recv().is_ok() {
-        while waiting.lock().len() < MANY {
+impl Stock {
+    fn fill(&self) {
+        self.is_called.store(false, Ordering::Relaxed);
+        let mut rooms = self.rooms.lock();
+        while self.waiting.lock().len() < MANY {
             // The disk is full, or the directory is gone: whoever needs a file says so.
             let Ok(name) = rooms.make() else { break };
-            waiting.lock().push_back(name);
+            self.waiting.lock().push_back(name);
         }
     }
-    rooms
 }
 
 /// The directories in which files are made.

@@ -97,14 +97,14 @@ impl WorkTree {
             sys::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from)
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let temporary = sys::open(paths.temporary(), flags, Mode::empty()).map_err(io::Error::from)?;
+        let temporary = Arc::new(sys::open(paths.temporary(), flags, Mode::empty()).map_err(io::Error::from)?);
         sweep(&temporary)?;
         Ok(Self {
             root: directory(root)?,
-            blanks: blanks::Blanks::start(temporary.try_clone()?)?,
-            temporary: Arc::new(temporary),
+            blanks: blanks::Blanks::of(&temporary),
+            temporary,
             counter: AtomicU64::new(0),
-            disposal: Disposal::start()?,
+            disposal: Disposal::default(),
             trust: flush::Trust::read(paths.unflushed()),
             is_root_user: rustix::process::geteuid().is_root(),
             fail,

@@ -237,7 +237,7 @@ fn where_somebody_took_the_empty_files_away_new_ones_are_made() {
     let (directory, tree) = tree();
     let temporary = StatePaths::of(directory.path()).temporary();
     plain(&tree, "first.md", "x");
-    wait_until(|| rooms(&temporary).iter().any(|room| fs::read_dir(room).unwrap().count() > 16));
+    wait_until(|| rooms(&temporary).iter().any(|room| fs::read_dir(room).unwrap().count() == 32));
     rooms(&temporary).iter().for_each(|room| fs::remove_dir_all(room).unwrap());
     for number in 0..100 {
         plain(&tree, &format!("{number}.md"), "x");

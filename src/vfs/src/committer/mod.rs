@@ -63,7 +63,7 @@ pub(crate) struct Committer {
     pub(crate) theirs: Vec<Record>,
     pub(crate) last_work: Instant,
     /// Writes packs while the log is flushed, once this runs.
-    ahead: Option<Ahead>,
+    ahead: Ahead,
 }
 
 /// A set with its record.
@@ -92,12 +92,11 @@ impl Committer {
             edited: BTreeSet::new(),
             theirs: Vec::new(),
             last_work: Instant::now(),
-            ahead: None,
+            ahead: Ahead::default(),
         }
     }
 
     pub(crate) fn run(mut self) {
-        self.ahead = Ahead::start(&self.core);
         loop {
             match self.core.queue.take(self.deadline()) {
                 Next::Batch(batch) => {

@@ -107,10 +107,7 @@ impl Committer {
             Ok(())
         };
         let has_commits = records.iter().any(|record| record.commit.is_some());
-        match &self.ahead {
-            Some(ahead) if has_commits && self.core.trouble.lock().is_none() => ahead.beside(append),
-            Some(_) | None => append(),
-        }
+        if has_commits && self.core.trouble.lock().is_none() { self.ahead.beside(&self.core, append) } else { append() }
     }
 
     /// One path that cannot be recorded does not keep the others of its batch from being recorded.

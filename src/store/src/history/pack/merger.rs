@@ -1,12 +1,12 @@
-//! Who merges packs: small ones that were not flushed, the committer by the way; all others, a thread that no writer waits for.
+//! Who merges packs: small ones that were not flushed, the committer by the way; all others, a helper that no writer waits for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use svcfs_work::Helper;
 use tracing::warn;
 
 use super::join::{Failure, Join};
@@ -22,16 +22,15 @@ const MAX_BY_THE_WAY: u64 = 2 << 20;
 /// What is merged still when the server stops, so that packs of many short lives are merged, too.
 const MAX_AT_THE_END: u64 = 32 << 20;
 
-/// The packs of a repository, and the thread that merges them.
+/// The packs of a repository, and who merges them.
 pub(in super::super) struct Merger {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    helper: Helper,
 }
 
 struct Shared {
     directory: PathBuf,
     state: Mutex<State>,
-    called: Condvar,
     /// Tells temporary names apart.
     serial: AtomicUsize,
     /// Packs that went since somebody asked.
@@ -42,7 +41,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     packs: Packs,
-    /// The thread has something to look at.
+    /// The helper was called.
     is_called: bool,
     /// Packs of earlier lives were looked for.
     has_looked: bool,
@@ -54,19 +53,16 @@ struct State {
 }
 
 impl Merger {
-    /// Starts the thread for a directory of packs.
-    pub(in super::super) fn start(directory: PathBuf, fail: FailPoints) -> Outcome<Self> {
+    /// For a directory of packs.
+    pub(in super::super) fn of(directory: PathBuf, fail: FailPoints) -> Self {
         let shared = Arc::new(Shared {
             directory,
             state: Mutex::default(),
-            called: Condvar::new(),
             serial: AtomicUsize::new(0),
             removed: AtomicUsize::new(0),
             fail,
         });
-        let worker = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("packs".to_owned()).spawn(move || worker.run())?;
-        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+        Self { shared, helper: Helper::new() }
     }
 
     pub(super) fn publish(&self, pack: Pack, keep: Option<PathBuf>) {
@@ -88,7 +84,7 @@ impl Merger {
         while let Some(parts) = self.shared.claim(small) {
             self.shared.merge(parts, Way::Along(reuse));
         }
-        self.shared.call(|_| {});
+        self.call(|_| {});
     }
 
     pub(super) fn flushing(&self) {
@@ -96,14 +92,23 @@ impl Merger {
     }
 
     pub(super) fn flushed(&self) {
-        self.shared.call(|state| (state.is_settled, state.is_refused) = (true, false));
+        self.call(|state| (state.is_settled, state.is_refused) = (true, false));
     }
 
-    /// Ends the thread: what is small is merged still, a large merge is given up.
+    /// Ends the work: what is small is merged still, a large merge is given up.
     pub(super) fn stop(&self) {
-        self.shared.call(|state| state.is_stopping = true);
-        if self.thread.lock().take().is_some_and(|thread| thread.join().is_err()) {
-            warn!("the thread that merges packs died");
+        if !self.shared.state.lock().is_stopping {
+            self.call(|state| state.is_stopping = true);
+        }
+        self.helper.rest();
+    }
+
+    fn call(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.shared.state.lock();
+        change(&mut state);
+        if !std::mem::replace(&mut state.is_called, true) {
+            let shared = Arc::clone(&self.shared);
+            self.helper.run(move || shared.look_and_merge());
         }
     }
 
@@ -123,35 +128,23 @@ impl Drop for Merger {
 enum Way<'a> {
     /// By the committer, of packs that the log has; their files are used again.
     Along(Reuse<'a>),
-    /// By the thread, flushed. Packs of lower classes than this, which came meanwhile, are merged first.
+    /// By the helper, flushed. Packs of lower classes than this, which came meanwhile, are merged first.
     Aside(u32),
 }
 
 impl Shared {
-    fn call(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.state.lock();
-        change(&mut state);
-        state.is_called = true;
-        self.called.notify_one();
-    }
-
-    fn run(&self) {
-        let mut is_stopping = false;
-        while !is_stopping {
+    fn look_and_merge(&self) {
+        let is_to_look = {
             let mut state = self.state.lock();
-            while !state.is_called {
-                self.called.wait(&mut state);
-            }
             state.is_called = false;
-            is_stopping = state.is_stopping;
             let is_to_look = state.is_settled && !state.has_looked;
             state.has_looked |= is_to_look;
-            drop(state);
-            if is_to_look && let Err(error) = self.look() {
-                warn!(%error, "packs of git from before the start could not be looked at; `git gc` merges them, too");
-            }
-            self.merge_below(u32::MAX);
+            is_to_look
+        };
+        if is_to_look && let Err(error) = self.look() {
+            warn!(%error, "packs of git from before the start could not be looked at; `git gc` merges them, too");
         }
+        self.merge_below(u32::MAX);
     }
 
     /// Looks for packs of earlier lives of the server.

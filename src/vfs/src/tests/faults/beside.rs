@@ -60,7 +60,7 @@ fn writers_do_not_wait_while_packs_are_merged() {
     for point in FailPoint::ALL.iter().copied().filter(|point| point.name().starts_with("merge.")) {
         let space = TestSpace::new();
         let points = FailPoints::of(space.directory.path());
-        let (came, go) = held_up(&points, "packs", point);
+        let (came, go) = held_up(&points, "helpers", point);
         packs_that_are_due(&space);
         came.recv_timeout(LIMIT).expect("packs are merged");
         for n in 0..40 {
@@ -79,7 +79,7 @@ fn writers_do_not_wait_while_packs_are_merged() {
 fn packs_that_were_flushed_stay_until_the_one_they_were_merged_into_is_flushed() {
     let space = TestSpace::new();
     let points = FailPoints::of(space.directory.path());
-    let (came, go) = held_up(&points, "packs", FailPoint::PackFlush);
+    let (came, go) = held_up(&points, "helpers", FailPoint::PackFlush);
     let flushed = packs_that_are_due(&space);
     came.recv_timeout(LIMIT).expect("packs are merged");
     // The power goes: of what was made since the checkpoint nothing reached the disk, and what was removed is gone.

@@ -1,0 +1,78 @@
+//! Work that somebody at work gives away.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::lanes::panic_message;
+use crate::pool::{HELPERS, Job};
+
+/// Does what it is given, one after the other, beside whoever gives it. Ends with this, once everything is done.
+#[derive(Default)]
+pub struct Helper(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    rested: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    is_at_work: bool,
+}
+
+impl Helper {
+    /// One that has nothing to do.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Has something done; here and now, when the system has no thread to give.
+    pub fn run(&self, job: impl FnOnce() + Send + 'static) {
+        let mut queue = self.0.queue.lock();
+        queue.jobs.push_back(Box::new(job));
+        if std::mem::replace(&mut queue.is_at_work, true) {
+            return;
+        }
+        drop(queue);
+        let shared = Arc::clone(&self.0);
+        if HELPERS.submit(Box::new(move || shared.work())).is_err() {
+            self.0.work();
+        }
+    }
+
+    /// Waits until everything is done that was given so far.
+    pub fn rest(&self) {
+        let mut queue = self.0.queue.lock();
+        while queue.is_at_work {
+            self.0.rested.wait(&mut queue);
+        }
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.rest();
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        loop {
+            let mut queue = self.queue.lock();
+            let Some(job) = queue.jobs.pop_front() else {
+                queue.is_at_work = false;
+                self.rested.notify_all();
+                return;
+            };
+            drop(queue);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
+                tracing::error!(panic = panic_message(&*panic), "what was given to a helper panicked");
+            }
+        }
+    }
+}
