@@ -11,6 +11,9 @@ use crate::{IndexError, schema};
 /// How many idle connections are kept; more are opened when more questions come at once, and closed after.
 const KEPT: usize = 4;
 
+/// Those that nobody needed for so long are closed when the index rests.
+const IDLE: Duration = Duration::from_secs(60);
+
 /// How long a question in somebody's own words may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -20,7 +23,8 @@ const STEPS: i32 = 10_000;
 /// Connections that cannot write (`query_only`).
 pub(crate) struct Readers {
     file: PathBuf,
-    idle: Mutex<Vec<Connection>>,
+    /// With the time of their last question, the newest last.
+    idle: Mutex<Vec<(Connection, Instant)>>,
 }
 
 impl Readers {
@@ -70,16 +74,21 @@ impl Readers {
         })
     }
 
+    /// Closes those that nobody needs.
+    pub(crate) fn rest(&self) {
+        self.idle.lock().retain(|(_, since)| since.elapsed() < IDLE);
+    }
+
     fn lend<T>(&self, use_it: impl FnOnce(&mut Connection) -> Result<T, IndexError>) -> Result<T, IndexError> {
         let idle = self.idle.lock().pop();
         let mut connection = match idle {
-            Some(connection) => connection,
+            Some((connection, _)) => connection,
             None => schema::open_reader(&self.file)?,
         };
         let answer = use_it(&mut connection);
         let mut idle = self.idle.lock();
         if idle.len() < KEPT {
-            idle.push(connection);
+            idle.push((connection, Instant::now()));
         }
         drop(idle);
         schema::noticed(&self.file, answer)

@@ -127,6 +127,12 @@ impl Index {
         self.readers.read(|connection| Ok(writer::cursor(connection)?))
     }
 
+    /// Gives memory back: what was read for the last pages that were taken in, and connections that nobody needed for a minute.
+    pub fn rest(&self) {
+        let _ = self.writer.lock().connection.release_memory();
+        self.readers.rest();
+    }
+
     /// Takes in changes and moves the cursor, all in one transaction; doing it again changes nothing.
     ///
     /// # Errors

@@ -8,7 +8,7 @@
 //! waits needs no thread: those of all spaces take their steps on a few that they share.
 #![warn(missing_docs)]
 
-mod helper;
+mod beside;
 mod lanes;
 mod pool;
 mod signal;
@@ -17,7 +17,7 @@ mod supervisor;
 mod tests;
 mod watermark;
 
-pub use helper::Helper;
+pub use beside::Helper;
 pub use lanes::{Lane, LaneError, Lanes, Occupancy};
 pub use signal::{Signal, Stop};
 pub use supervisor::{Backoff, Failure, Next, Reports, State, Status, Supervisor, Task};

@@ -7,6 +7,7 @@ mod bench;
 mod call;
 mod closed;
 mod covering;
+mod crowd;
 mod fstab;
 mod harness;
 mod health;

@@ -25,6 +25,9 @@ const MANY: usize = 500;
 /// waits for the disk has the processor meanwhile. A search waits for as long at most.
 const PACE: Duration = Duration::from_millis(10);
 
+/// When nothing was written for so long, memory is given back.
+const RESTED: Duration = Duration::from_secs(2);
+
 /// How long the indexer sleeps when nobody wakes it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -33,12 +36,14 @@ pub struct Indexer {
     space: Arc<Space>,
     /// Whether the whole tree was compared with an index that could not follow the feed from where it stood.
     is_caught_up: bool,
+    /// Whether something was taken in since it last rested.
+    is_warm: bool,
 }
 
 impl Indexer {
     /// The indexer of a space.
     pub const fn new(space: Arc<Space>) -> Self {
-        Self { space, is_caught_up: false }
+        Self { space, is_caught_up: false, is_warm: true }
     }
 
     /// Takes in the whole tree: an index that is new, or older than the feed reaches, or from another life of this root.
@@ -75,8 +80,13 @@ impl Task for Indexer {
         }
         self.is_caught_up = true;
         Ok(match follow(&self.space, cursor)? {
-            0 => Next::After(PATIENCE),
+            0 if std::mem::take(&mut self.is_warm) => Next::After(RESTED),
+            0 => {
+                self.space.index.rest();
+                Next::After(PATIENCE)
+            }
             events => {
+                self.is_warm = true;
                 if events < BATCH {
                     stop.wait(PACE);
                 }

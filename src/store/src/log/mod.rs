@@ -327,7 +327,17 @@ impl Log {
         self.fail.pass(FailPoint::CheckpointSettled);
         self.let_go(seq)?;
         self.sweep(|logged| logged <= seq)?;
-        self.shorten_journal()
+        self.shorten_journal()?;
+        self.rest();
+        Ok(())
+    }
+
+    /// Gives memory back that SQLite keeps of what was read and written: megabytes for each of many spaces.
+    fn rest(&self) {
+        let _ = self.writer.lock().release_memory();
+        for reader in self.readers.lock().iter() {
+            let _ = reader.release_memory();
+        }
     }
 
     /// Moves the journal's pages into the file once they are many, by a connection of its own: writers go on meanwhile.

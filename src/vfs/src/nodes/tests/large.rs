@@ -110,6 +110,8 @@ fn a_large_file_is_renamed_replaced_and_removed_as_any_other_and_lives_on_for_it
     assert!(!space.directory.path().join("b.bin").exists());
     let drafts = std::fs::read_dir(space.directory.path().join(".svc/state/tmp")).unwrap();
     // As large as they are; what else is there are files made in advance.
-    let left = drafts.filter(|draft| draft.as_ref().unwrap().metadata().is_ok_and(|file| file.is_file() && file.len() > 0)).count();
+    let left = drafts
+        .filter(|draft| draft.as_ref().unwrap().metadata().is_ok_and(|file| file.is_file() && file.len() > 0))
+        .count();
     assert_eq!(left, 0, "drafts are taken away");
 }
