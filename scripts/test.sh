@@ -35,4 +35,6 @@ need_rust
 export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
 need_tools "${TEST_TOOLS[@]}" "${PACKAGE_TOOLS[@]}"
 need_python_tools "${PYTHON_TOOLS[@]}"
+# A machine of its own, because only a kernel that is somebody else's can be asked to mount what is served.
+[[ $(uname -m) != x86_64 ]] || scripts/nfs/guest.sh
 exec cargo test --workspace --locked "$@"

@@ -50,6 +50,10 @@ const ROOMS: &[Room] = &[
     Room { name: "svcfs-http", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-knowledge"]) },
     Room { name: "svcfs-listener", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config"]) },
     Room {
+        name: "svcfs-nfs",
+        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-vfs", "svcfs-knowledge"]),
+    },
+    Room {
         name: "svcfs-webdav",
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-vfs", "svcfs-knowledge", "svcfs-listener"]),
     },
@@ -92,6 +96,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("libgit2-sys", &["svcfs-store"]),
     ("listenfd", &["svcfs"]),
     ("matchit", &["svcfs-http"]),
+    ("nfs3_types", &["svcfs-nfs"]),
     ("notify", &["svcfs-vfs"]),
     ("procfs", &["svcfs-knowledge"]),
     ("prometheus-client", &["svcfs-http", "svcfs-knowledge"]),

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::sections::{
     assets::Assets, audit::Audit, auth::Auth, dataview::Dataview, files::Files, janitor::Janitor, lint::Lint,
-    memory::Memory, protocols::WebDav, search::Search, server::Server, space::OtherSpace, space::Space, ui::Ui,
-    versioning::Versioning,
+    memory::Memory, nfs::Nfs, protocols::WebDav, search::Search, server::Server, space::OtherSpace, space::Space,
+    ui::Ui, versioning::Versioning,
 };
 use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
 
@@ -45,6 +45,7 @@ pub struct Config {
     pub(crate) tracing: Tracing,
     pub(crate) ui: Ui,
     pub(crate) webdav: WebDav,
+    pub(crate) nfs: Nfs,
     pub(crate) space: Space,
     /// More spaces of the server, each with a root and settings of its own.
     pub(crate) spaces: Vec<OtherSpace>,

@@ -45,6 +45,7 @@ pub use sections::dataview::DataviewSettings;
 pub use sections::janitor::JanitorSettings;
 pub use sections::lint::LintSettings;
 pub use sections::memory::MemorySettings;
+pub use sections::nfs::{NfsActors, NfsFlags, NfsSettings};
 pub use sections::protocols::{ProtocolFlags, ProtocolSettings};
 pub use sections::search::{Engine, Search};
 pub use sections::server::{Host, PublicUrl, RateLimitSettings, ServerSettings};

@@ -20,7 +20,6 @@ pub const NOT_BUILT: &[&str] = &[
     "import.prefer_external",
     "import.pull_policy",
     "links.update_on_rename",
-    "lint.format_doors=nfs",
     "lint.format_doors=s3",
     "net.allow",
     "schema.enforce",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::config::Origin;
-use crate::sections::auth::Secret;
+use crate::sections::auth::{Auth, Secret};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
     assets::Assets, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, files::Files,
@@ -12,8 +12,8 @@ use crate::sections::{
     versioning::Versioning,
 };
 use crate::{
-    AuditSettings, AuthType, Complaint, Config, Error, Host, LogOutput, ProtocolFlags, ProtocolSettings, PublicUrl,
-    ServerSettings, SpaceSettings, Ui, Visibility,
+    AuditSettings, AuthType, Complaint, Config, Error, Host, LogOutput, NfsFlags, NfsSettings, ProtocolFlags,
+    ProtocolSettings, PublicUrl, ServerSettings, SpaceSettings, Ui, Visibility,
 };
 
 /// Everything the rest of the program needs to know, decided.
@@ -49,6 +49,8 @@ pub struct Settings {
     pub visibility: Visibility,
     /// Where WebDAV is served; none when it is not.
     pub webdav: Option<ProtocolSettings>,
+    /// How NFS is served; none when it is not.
+    pub nfs: Option<NfsSettings>,
     /// More spaces of the server.
     pub spaces: Vec<SpaceSettings>,
 }
@@ -72,6 +74,8 @@ pub struct Overrides {
     pub oidc_client_id: Option<String>,
     /// `--webdav` and `--webdav-port`
     pub webdav: ProtocolFlags,
+    /// `--nfs`, `--nfs-port` and `--nfs-allow`
+    pub nfs: NfsFlags,
 }
 
 impl Settings {
@@ -95,6 +99,7 @@ impl Settings {
             audit,
             ui,
             webdav,
+            nfs,
             space,
             spaces: listed,
             origin,
@@ -108,6 +113,7 @@ impl Settings {
             oidc_issuer,
             oidc_client_id,
             webdav: webdav_flags,
+            nfs: nfs_flags,
         } = overrides;
         let Origin { path, lines, complaints } = origin;
         // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
@@ -122,12 +128,11 @@ impl Settings {
         let memory = check.value("memory.episodes_path_prefix", memory.resolve());
         let janitor = check.value("janitor.interval", janitor.resolve());
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
-        auth.kind = auth_type.unwrap_or(auth.kind);
-        auth.api_key = api_key.map(Secret).or(auth.api_key);
-        auth.oidc.issuer = oidc_issuer.unwrap_or(auth.oidc.issuer);
-        auth.oidc.client_id = oidc_client_id.unwrap_or(auth.oidc.client_id);
+        beat(&mut auth, (auth_type, api_key), (oidc_issuer, oidc_client_id));
         let auth = if auth_is_read { auth.resolve(&mut |key, told| check.complain(key, told)) } else { None };
         let webdav = check.value("--webdav-port", webdav.resolve(&webdav_flags));
+        let is_open = auth.as_ref().is_none_or(|auth| *auth == AuthSettings::None);
+        let nfs = nfs.resolve(&nfs_flags, is_open, &mut |key, told| check.complain(key, told));
         let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (host, port, public_url), auth.as_ref());
@@ -153,6 +158,7 @@ impl Settings {
                     ui,
                     visibility: space.visibility,
                     webdav,
+                    nfs,
                     spaces,
                 })
             }
@@ -161,6 +167,22 @@ impl Settings {
                 Err(Error::Refused { path, complaints })
             }
         }
+    }
+}
+
+/// What flags say of `[auth]` takes the place of what the file says.
+fn beat(
+    auth: &mut Auth,
+    (kind, api_key): (Option<AuthType>, Option<String>),
+    (issuer, client_id): (Option<String>, Option<String>),
+) {
+    auth.kind = kind.unwrap_or(auth.kind);
+    auth.api_key = api_key.map(Secret).or(auth.api_key.take());
+    if let Some(issuer) = issuer {
+        auth.oidc.issuer = issuer;
+    }
+    if let Some(client_id) = client_id {
+        auth.oidc.client_id = client_id;
     }
 }
 

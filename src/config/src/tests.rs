@@ -11,7 +11,8 @@ use crate::sections::files::Files;
 use svcfs_base::Door;
 
 use crate::{
-    Config, Error, Host, NOT_BUILT, Overrides, ProtocolFlags, PublicUrl, Settings, environment, schema, templates,
+    Config, Error, Host, NOT_BUILT, NfsFlags, Overrides, ProtocolFlags, PublicUrl, Settings, environment, schema,
+    templates,
 };
 
 /// The variables that are set in these tests.
@@ -142,6 +143,43 @@ fn webdav_is_served_when_the_file_or_the_flag_says_so_and_a_port_alone_is_a_slip
     assert_eq!(port("webdav = { enabled = true, port = 7 }", false, Some(8)), Some(8));
     let expected = ["`--webdav-port` has no effect unless the protocol is served: add `--webdav`"];
     assert_eq!(complaints(resolved("", false, Some(8))), expected);
+}
+
+#[test]
+fn nfs_is_served_to_those_who_are_named_else_to_this_machine() {
+    let resolved = |text: &str, flags: NfsFlags| {
+        let overrides = Overrides { nfs: flags, ..Overrides::default() };
+        Settings::resolve(Config::parse(text, &variables), overrides)
+    };
+    let enabled = || NfsFlags { enabled: true, ..NfsFlags::default() };
+    let address = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
+    assert_eq!(resolved("", NfsFlags::default()).unwrap().nfs, None);
+    let here = resolved("", enabled()).unwrap().nfs.unwrap();
+    assert!(here.port == 2049 && here.allows(address("127.0.0.1")) && here.allows(address("::1")));
+    assert!(here.allows(address("::ffff:127.0.0.1")) && !here.allows(address("10.0.0.1")));
+    let text = "[nfs]\nenabled = true\nallow = [\"10.0.0.0/24\", \"fd00::1\"]\nactors = { 7 = \"ann\", \"10.0.0.0/24\" = \"office\" }\n";
+    let office = resolved(text, NfsFlags::default()).unwrap().nfs.unwrap();
+    assert!(
+        office.allows(address("10.0.0.9")) && office.allows(address("fd00::1")) && !office.allows(address("127.0.0.1"))
+    );
+    assert_eq!(office.actors.name(Some(7), address("10.0.0.9")), Some("ann"));
+    assert_eq!(office.actors.name(Some(8), address("10.0.0.9")), Some("office"));
+    assert_eq!(office.actors.name(Some(8), address("10.0.1.9")), None);
+    let flagged = NfsFlags { allow: Some(vec!["10.0.0.7".to_owned()]), port: Some(1), enabled: true };
+    let flagged = resolved(text, flagged).unwrap().nfs.unwrap();
+    assert!(flagged.port == 1 && flagged.allows(address("10.0.0.7")) && !flagged.allows(address("10.0.0.9")));
+    let slip = resolved("nfs.allow = [\"nowhere\"]", NfsFlags { port: Some(8), ..NfsFlags::default() });
+    assert_eq!(
+        complaints(slip),
+        [
+            "`--nfs-port` has no effect unless the protocol is served: add `--nfs`",
+            "line 1: `nfs.allow[0]` is no address and no network, such as `10.0.0.5` or `10.0.0.0/24`: `nowhere`"
+        ]
+    );
+    let keyed = "auth = { type = \"apikey\", api_key = \"k\" }\n";
+    let told = complaints(resolved(keyed, enabled()));
+    assert!(told.len() == 1 && told[0].contains("`nfs.allow` must name somebody"), "{told:?}");
+    assert!(resolved(&format!("{keyed}nfs.allow = [\"127.0.0.1\"]\n"), enabled()).unwrap().nfs.unwrap().is_trusting);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use anyhow::Context;
-use svcfs_config::{Host, ProtocolSettings, Settings};
+use svcfs_config::{Host, Settings};
 use svcfs_knowledge::kernel::Server;
 use svcfs_knowledge::vitals::{Protocol as Told, Served};
 use tokio::task::JoinHandle;
@@ -36,12 +36,13 @@ impl Bound {
     /// # Errors
     /// `Failed` when one is taken, or not for this user.
     pub fn all(settings: &Settings) -> Result<Vec<Self>, Failure> {
-        let protocols = [("webdav", &settings.webdav)];
-        let served = protocols.into_iter().filter_map(|(name, settings)| Some((name, settings.as_ref()?)));
-        served.map(|(name, protocol)| Self::of(name, &settings.server.host, protocol)).collect()
+        let webdav = settings.webdav.as_ref().map(|webdav| webdav.port);
+        let nfs = settings.nfs.as_ref().map(|nfs| nfs.port);
+        let served = [("webdav", webdav), ("nfs", nfs)].into_iter().filter_map(|(name, port)| Some((name, port?)));
+        served.map(|(name, port)| Self::of(name, &settings.server.host, port)).collect()
     }
 
-    fn of(name: &'static str, host: &Host, &ProtocolSettings { port }: &ProtocolSettings) -> Result<Self, Failure> {
+    fn of(name: &'static str, host: &Host, port: u16) -> Result<Self, Failure> {
         let bound = match host {
             Host::Address(address) => TcpListener::bind((*address, port)),
             Host::Name(host) => TcpListener::bind((host.as_str(), port)),
@@ -67,7 +68,13 @@ impl Bound {
         let listener = listener.with_context(|| format!("the socket of {name} cannot be used"))?;
         server.vitals().serves(Told { name, served: Some(Served::at(reached(address))) });
         let stop = CancellationToken::new();
-        let task = listening.runtime.spawn(svcfs_webdav::serve(listener, Arc::clone(server), stop.clone()));
+        let (server, asked) = (Arc::clone(server), stop.clone());
+        let task = match server.settings().nfs.clone() {
+            Some(settings) if name == "nfs" => {
+                listening.runtime.spawn(svcfs_nfs::serve(listener, server, settings, asked))
+            }
+            _ => listening.runtime.spawn(svcfs_webdav::serve(listener, server, asked)),
+        };
         Ok(Protocol { name, address, task, stop })
     }
 }
@@ -83,6 +90,12 @@ fn reached(mut address: SocketAddr) -> SocketAddr {
 }
 
 impl Protocol {
+    /// Where clients find it.
+    pub fn url(&self) -> String {
+        let scheme = if self.name == "nfs" { "nfs" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
     /// Takes no new requests, and lets those in progress end.
     ///
     /// # Errors

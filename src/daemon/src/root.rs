@@ -167,6 +167,7 @@ pub fn of_space(root: &Path) -> Result<Settings, Failure> {
         ("server", settings.server != plain.server),
         ("tracing", settings.log != plain.log),
         ("webdav", settings.webdav != plain.webdav),
+        ("nfs", settings.nfs != plain.nfs),
         ("spaces", settings.spaces != plain.spaces),
     ];
     match sections.into_iter().find(|(_, differs)| *differs) {

@@ -12,6 +12,7 @@ mod fail;
 mod history;
 mod log;
 mod memory;
+mod numbers;
 mod paths;
 mod probe;
 mod spares;
@@ -30,6 +31,7 @@ pub use log::{
     PathVersion, Record, Role, Selection, SetOf,
 };
 pub use memory::{Ledger, Memory, SNAPSHOT_DIRECTORY, Snapshots, State, Strategy, Tip};
+pub use numbers::{Act, FileNumbers, Promise};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use trail::{Keep, Trail};
 pub use tree::{Disk, Draft, Install, OpenFile, Placed, SetExtended, Special, SpecialKind, Stat, StatKind, WorkTree};

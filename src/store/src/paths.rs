@@ -52,6 +52,10 @@ impl StatePaths {
     pub fn usage(&self) -> PathBuf {
         self.directory.join("usage.db")
     }
+    /// Numbers of files for NFS handles, and what was promised over NFS of files before they are in the tree.
+    pub fn numbers(&self) -> PathBuf {
+        self.directory.join("nfs.db")
+    }
     /// Held by the one server of this root; its text is that server's process id.
     pub fn lock(&self) -> PathBuf {
         self.directory.join("server.lock")

@@ -35,7 +35,10 @@ pub use past::{
     TimelineEvent, Version,
 };
 pub use progress::{OnProgress, Progress};
-pub use svcfs_store::{Activity, DayActivity, PageActivity, Selection, SetExtended, Special, SpecialKind, Strategy};
+pub use svcfs_store::{
+    Act, Activity, DayActivity, FileNumbers, PageActivity, Promise, Selection, SetExtended, Special, SpecialKind,
+    Strategy,
+};
 pub use view::{Attributes, DirectoryEntry, EntryKind, File};
 
 use std::fs::{self, TryLockError};
@@ -74,11 +77,16 @@ pub struct Options {
     pub progress: Option<OnProgress>,
 }
 
+/// Brings what a door holds back into the tree.
+type Settle = Arc<dyn Fn() + Send + Sync>;
+
 /// One space's tree: read it by path or by node, change it through [`Vfs::apply`].
 pub struct Vfs {
     core: Arc<Core>,
     gates: Vec<Box<dyn Gate>>,
     nodes: Nodes,
+    /// Called before a question about history is answered.
+    before_history: Mutex<Vec<Settle>>,
     committer: Mutex<Option<JoinHandle<()>>>,
     watcher: Mutex<Option<watch::Watcher>>,
     /// Held for as long as this root is ours.
@@ -158,6 +166,7 @@ impl Vfs {
             core,
             gates,
             nodes: Nodes::default(),
+            before_history: Mutex::default(),
             committer: Mutex::new(Some(thread)),
             watcher: Mutex::default(),
             lock: Mutex::new(Some(lock)),
@@ -222,6 +231,20 @@ impl Vfs {
     /// The change feed.
     pub fn feed(&self) -> &Feed {
         &self.core.feed
+    }
+
+    /// Numbers of files that outlive the server, for doors whose clients keep them. One at a time may be open.
+    ///
+    /// # Errors
+    /// What the disk says when they cannot be kept.
+    pub fn file_numbers(&self) -> Result<FileNumbers, Fault> {
+        Ok(FileNumbers::open(&StatePaths::of(&self.core.root).numbers())?)
+    }
+
+    /// Has `settle` called before each question about history is answered, for doors that hold writes back. It must not ask such a question
+    /// itself.
+    pub fn before_history(&self, settle: impl Fn() + Send + Sync + 'static) {
+        self.before_history.lock().push(Arc::new(settle));
     }
 
     /// A new entrance, for a door that has several: its events say which of them a change came through.

@@ -137,6 +137,8 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::settled`].
     pub fn committed(&self) -> Result<Seq, Fault> {
+        let held_back = self.before_history.lock().clone();
+        held_back.iter().for_each(|settle| settle());
         self.core.wait_committed(MAX_WAIT)?;
         Ok(self.core.feed.last())
     }

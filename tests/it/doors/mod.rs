@@ -4,6 +4,7 @@ mod agent;
 mod asking;
 mod direct;
 pub mod kernel;
+mod nfs;
 mod rest;
 mod webdav;
 
@@ -45,16 +46,17 @@ pub enum Kind {
     Mcp,
     Fuse,
     WebDav,
+    Nfs,
 }
 
 /// The vfs itself comes first: the story it leaves is what every other door's is compared with.
-pub const ALL: [Kind; 5] = [Kind::Direct, Kind::Http, Kind::Mcp, Kind::Fuse, Kind::WebDav];
+pub const ALL: [Kind; 6] = [Kind::Direct, Kind::Http, Kind::Mcp, Kind::Fuse, Kind::WebDav, Kind::Nfs];
 
 impl Kind {
     /// A new space to go into by this door; none, with the reason printed, where that is not possible.
     pub fn space(self, strategy: Strategy) -> Option<TestSpace> {
         match self {
-            Self::Direct | Self::Http | Self::Mcp | Self::WebDav => Some(TestSpace::keeping(strategy)),
+            Self::Direct | Self::Http | Self::Mcp | Self::WebDav | Self::Nfs => Some(TestSpace::keeping(strategy)),
             Self::Fuse => TestSpace::mounted_keeping(strategy),
         }
     }
@@ -75,6 +77,7 @@ impl Kind {
             Self::Mcp => Box::new(agent::Agent::new(space)),
             Self::Fuse => Box::new(kernel::Kernel::new(space)),
             Self::WebDav => Box::new(webdav::WebDav::new(space)),
+            Self::Nfs => Box::new(nfs::Nfs::new(space)),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use svcfs_base::{Door, SystemClock, TreePath};
-use svcfs_config::{Config, Overrides, Settings, Strategy};
+use svcfs_config::{Config, NfsFlags, Overrides, Settings, Strategy};
 use svcfs_knowledge::access::Access;
 use svcfs_knowledge::kernel::{Server, Space};
 use svcfs_knowledge::spaces::{self, Opening, Spaces};
@@ -49,6 +49,7 @@ pub struct TestSpace {
     serving: Vec<tokio::task::JoinHandle<()>>,
     address: SocketAddr,
     webdav: SocketAddr,
+    nfs: SocketAddr,
     mount: Option<Mount>,
     folder: TempDir,
     _turn: Option<MutexGuard<'static, ()>>,
@@ -127,9 +128,31 @@ impl TestSpace {
         let webdav_listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let webdav = webdav_listener.local_addr().unwrap();
         let webdav_served = svcfs_webdav::serve(webdav_listener, Arc::clone(&server), stop.clone());
+        let nfs_listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let nfs = nfs_listener.local_addr().unwrap();
+        let flags = NfsFlags { enabled: true, ..NfsFlags::default() };
+        let overrides = Overrides { nfs: flags, ..Overrides::default() };
+        let nfs_settings = Settings::resolve(Config::default(), overrides).unwrap().nfs.unwrap();
+        let nfs_served = svcfs_nfs::serve(nfs_listener, Arc::clone(&server), nfs_settings, stop.clone());
         let served = svcfs_http::serve(listener, Arc::clone(&server), stop.clone());
-        let serving = vec![runtime.spawn(async { served.await.unwrap() }), runtime.spawn(webdav_served)];
-        Self { server, supervisor, runtime: Some(runtime), stop, serving, address, webdav, mount, folder, _turn: turn }
+        let serving = vec![
+            runtime.spawn(async { served.await.unwrap() }),
+            runtime.spawn(webdav_served),
+            runtime.spawn(nfs_served),
+        ];
+        Self {
+            server,
+            supervisor,
+            runtime: Some(runtime),
+            stop,
+            serving,
+            address,
+            webdav,
+            nfs,
+            mount,
+            folder,
+            _turn: turn,
+        }
     }
 
     /// The space itself.
@@ -140,6 +163,11 @@ impl TestSpace {
     /// One who asks over HTTP.
     pub fn client(&self) -> Client {
         Client::new(self.address)
+    }
+
+    /// Where NFS is served.
+    pub fn nfs(&self) -> SocketAddr {
+        self.nfs
     }
 
     /// One who asks over WebDAV.

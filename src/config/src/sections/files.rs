@@ -38,6 +38,7 @@ const SCRATCH: &[&str] = &[
     "._*",
     "~$*",
     ".fuse_hidden*",
+    ".nfs[0-9a-f]*",
 ];
 
 impl Default for Files {

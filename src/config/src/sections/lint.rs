@@ -35,6 +35,8 @@ pub(crate) enum FormatDoor {
     Mcp,
     /// The mounted filesystem.
     Fuse,
+    /// NFS.
+    Nfs,
     /// WebDAV.
     WebDav,
 }
@@ -56,9 +58,10 @@ impl LintSettings {
             Door::Http | Door::Cli => FormatDoor::Http,
             Door::Mcp => FormatDoor::Mcp,
             Door::Fuse => FormatDoor::Fuse,
+            Door::Nfs => FormatDoor::Nfs,
             Door::WebDav => FormatDoor::WebDav,
             // Not built, already on disk, or made by svcfs itself in the form it wants.
-            Door::Nfs | Door::S3 | Door::Direct | Door::Internal => return false,
+            Door::S3 | Door::Direct | Door::Internal => return false,
         };
         self.format_doors.contains(&written_as)
     }

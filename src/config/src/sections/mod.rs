@@ -11,6 +11,7 @@ pub(crate) mod files;
 pub(crate) mod janitor;
 pub(crate) mod lint;
 pub(crate) mod memory;
+pub(crate) mod nfs;
 pub(crate) mod protocols;
 pub(crate) mod search;
 pub(crate) mod server;

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
 use svcfs_config::templates::{self, Template};
-use svcfs_config::{AuthSettings, AuthType, Overrides, ProtocolFlags, ServerSettings, Settings};
+use svcfs_config::{AuthSettings, AuthType, NfsFlags, Overrides, ProtocolFlags, ServerSettings, Settings};
 use svcfs_knowledge::spaces;
 use svcfs_mount::Outside;
 use tokio_util::sync::CancellationToken;
@@ -34,6 +34,7 @@ Examples:
   svcfs serve -r notes --mount notes          over the root itself: nothing else changes it
   svcfs serve -r notes --port 0               on any free port; the address is printed
   svcfs serve -r notes --webdav               over WebDAV, too: http://127.0.0.1:3335
+  svcfs serve -r notes --nfs                  over NFSv3, too: port 2049, this machine alone
   svcfs serve -r notes --config ./notes.toml  with settings from elsewhere
   SVC_LOG=debug svcfs serve                   with everything in the log
 
@@ -88,6 +89,15 @@ pub struct Serve {
     /// Port of WebDAV, 0 for any that is free [default: 3335]
     #[arg(long, value_name = "PORT")]
     webdav_port: Option<u16>,
+    /// Also serve every space over NFSv3
+    #[arg(long)]
+    nfs: bool,
+    /// Port of NFS and MOUNT, 0 for any that is free [default: 2049]
+    #[arg(long, value_name = "PORT")]
+    nfs_port: Option<u16>,
+    /// Addresses and networks that NFS serves, with commas between them [default: this machine]
+    #[arg(long, value_name = "NETWORKS", value_delimiter = ',')]
+    nfs_allow: Option<Vec<String>>,
     /// Also mount it at this empty directory
     #[arg(short, long = "mount", value_name = "MOUNTPOINT")]
     mountpoint: Option<PathBuf>,
@@ -119,6 +129,9 @@ impl Serve {
             spaces,
             webdav,
             webdav_port,
+            nfs,
+            nfs_port,
+            nfs_allow,
             mountpoint,
             manner,
             config,
@@ -129,7 +142,8 @@ impl Serve {
         let outside = mountpoint.as_ref().map_or_else(|| Ok(Outside::default()), |at| Outside::of(&root, at))?;
         let inherited = socket::inherited()?;
         let webdav = ProtocolFlags { enabled: webdav, port: webdav_port };
-        let overrides = Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id, webdav };
+        let nfs = NfsFlags { enabled: nfs, port: nfs_port, allow: nfs_allow };
+        let overrides = Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id, webdav, nfs };
         let overrides = socket::named(overrides, inherited.as_ref())?;
         let settings = settings(&root, config.as_deref(), overrides.clone())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;
@@ -289,7 +303,7 @@ fn tell(running: &Running, url: &str) -> Result<(), Failure> {
     tracing::info!(root = %root, url, mountpoints = ?mounted, "serving");
     let mut text = format!("svcfs serves {root}\n  http    {url}\n  docs    {url}/api/docs\n  agents  {url}/mcp\n");
     for protocol in &running.protocols {
-        text.push_str(&format!("  {:<7} http://{}\n", protocol.name, protocol.address));
+        text.push_str(&format!("  {:<7} {}\n", protocol.name, protocol.url()));
     }
     for mounted in mounted {
         text.push_str(&format!("  folder  {}\n", mounted.display()));

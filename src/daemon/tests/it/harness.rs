@@ -142,7 +142,9 @@ impl Running {
     pub fn serve(root: &str, more: &[&str]) -> Self {
         let mut command = program();
         command.args(["serve", "--root", root, "--port", "0"]).args(more);
-        let last = [("--mount", "folder"), ("--webdav", "webdav")].into_iter().find(|(flag, _)| more.contains(flag));
+        let last = [("--mount", "folder"), ("--nfs", "nfs"), ("--webdav", "webdav")]
+            .into_iter()
+            .find(|(flag, _)| more.contains(flag));
         Self::start(command, last.map_or("agents", |(_, line)| line))
     }
     pub fn url(&self) -> &str {

@@ -27,3 +27,80 @@ fn a_protocol_that_cannot_be_served_is_told_before_the_root_is_touched() {
     assert!(told.contains("`--webdav-port`") && told.contains("add `--webdav`"), "{told}");
     assert!(!place.has("kb"));
 }
+
+/// Runs one of libnfs's programs on a file of the first space; what it prints.
+fn libnfs(program: &str, port: &str, arguments: impl Fn(&dyn Fn(&str) -> String) -> Vec<String>) -> String {
+    let at = |path: &str| format!("nfs://127.0.0.1/default/{path}?nfsport={port}&mountport={port}");
+    let output = std::process::Command::new(program).args(arguments(&at)).output().unwrap();
+    assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_file_that_was_copied_over_nfs_is_seen_over_http_and_comes_back() {
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &["--nfs", "--nfs-port", "0"]);
+    let told = server.greeting.lines().find_map(|line| line.trim().strip_prefix("nfs ")).unwrap();
+    let port = told.rsplit(':').next().unwrap().trim().to_owned();
+    let (there, back) = (place.at("there.md"), place.at("back.md"));
+    std::fs::write(&there, "# There\n").unwrap();
+    libnfs("nfs-cp", &port, |at| vec![there.clone(), at("there.md")]);
+    assert!(request(server.url(), "GET", "/api/svc/file?path=there.md", "").1.contains("# There"));
+    assert!(libnfs("nfs-ls", &port, |at| vec![at("")]).contains("there.md"));
+    libnfs("nfs-cp", &port, |at| vec![at("there.md"), back.clone()]);
+    assert_eq!(std::fs::read_to_string(&back).unwrap(), "# There\n");
+    let ready = request(server.url(), "GET", "/readyz", "").1;
+    assert!(ready.contains(r#""nfs":{"enabled":true,"healthy":true"#), "{ready}");
+    server.stop();
+}
+
+#[test]
+fn nfs_is_not_served_without_a_word_about_who_may_where_others_need_keys() {
+    let place = Place::new();
+    let serve = ["serve", "--root", &place.at("kb"), "--port", "0", "--auth", "apikey", "--api-key", "k", "--nfs"];
+    let told = refusal(&serve, 2);
+    assert!(told.contains("nfs.allow") && told.contains("carries no keys"), "{told}");
+}
+
+/// Where `scripts/nfs/guest.sh` leaves what a small machine starts from; none, with the reason printed, where there is none.
+fn guest() -> Option<std::path::PathBuf> {
+    let cache = std::env::var_os("SVCFS_CACHE").map(std::path::PathBuf::from);
+    let cache = cache.or_else(|| Some(std::path::PathBuf::from(std::env::var_os("HOME")?).join(".cache/svcfs")))?;
+    let guest = cache.join("nfs");
+    let emulates = std::process::Command::new("qemu-system-x86_64").arg("--version").output().is_ok();
+    if !emulates || !guest.join("initramfs.gz").exists() {
+        println!("skipped: no machine can be emulated here; on amd64, scripts/nfs/guest.sh makes one");
+        return None;
+    }
+    Some(guest)
+}
+
+#[test]
+fn a_kernel_mounts_what_is_served_and_programs_work_there() {
+    let Some(guest) = guest() else { return };
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &["--nfs", "--nfs-port", "0"]);
+    let told = server.greeting.lines().find_map(|line| line.trim().strip_prefix("nfs ")).unwrap();
+    let port = told.rsplit(':').next().unwrap().trim();
+    let output = std::process::Command::new("timeout")
+        .args(["300", "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", "384", "-nographic", "-no-reboot"])
+        .args(["-monitor", "none", "-serial", "stdio", "-netdev", "user,id=net"])
+        .args(["-device", "virtio-net-pci,netdev=net,romfile=", "-kernel"])
+        .arg(guest.join("vmlinuz"))
+        .arg("-initrd")
+        .arg(guest.join("initramfs.gz"))
+        .arg("-append")
+        .arg(format!(
+            "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=unstable random.trust_cpu=on PORT={port}"
+        ))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("guest: all is well"), "{told}\n{}", server.errors());
+    let page = request(server.url(), "GET", "/api/svc/file?path=kernel.md", "").1;
+    assert!(page.contains("# From the kernel"), "{page}");
+    server.stop();
+    assert_eq!(place.git("kb", &["show", "HEAD:kernel.md"]), "# From the kernel\nmore");
+    let versions = place.git("kb", &["log", "--format=%s", "--", "big.bin"]);
+    assert!(versions.lines().count() <= 5, "not one for each write:\n{versions}");
+}

@@ -11,22 +11,29 @@ use crate::view::{Attributes, EntryKind};
 use crate::{Vfs, core::Present};
 
 impl Vfs {
-    /// Finds a name in a directory; the node lives until it is forgotten as often as it was found.
+    /// Finds a path; the node lives until it is forgotten as often as it was found.
     ///
     /// # Errors
-    /// `NotFound`, `NotDirectory`, `Stale`.
-    pub fn lookup(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(NodeId, Attributes), Fault> {
-        let path = self.nodes.path_of(parent)?.join(name);
+    /// `NotFound`.
+    pub fn find(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, Attributes), Fault> {
         loop {
-            let known = self.nodes.at(&path);
-            let attributes = self.attributes_at(caller, &path)?;
-            let node = self.nodes.find(&path, 1);
+            let known = self.nodes.at(path);
+            let attributes = self.attributes_at(caller, path)?;
+            let node = self.nodes.find(path, 1);
             if known.is_none_or(|known| known == node) {
                 return Ok((node, attributes));
             }
             // Another file took its place between the two looks.
             self.nodes.forget(node, 1);
         }
+    }
+
+    /// Finds a name in a directory; the node lives until it is forgotten as often as it was found.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, `Stale`.
+    pub fn lookup(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(NodeId, Attributes), Fault> {
+        self.find(caller, &self.nodes.path_of(parent)?.join(name))
     }
 
     /// Counts one more finding of a node that a listing gave; false when nobody knows it any more.

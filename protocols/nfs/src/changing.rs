@@ -1,0 +1,248 @@
+//! Procedures that change what is there: contents, attributes, names.
+
+use nfs3_types::nfs3::{
+    COMMIT3resfail, COMMIT3resok, LINK3resfail, LINK3resok, Nfs3Option, REMOVE3resfail, REMOVE3resok, RENAME3resfail,
+    RENAME3resok, RMDIR3resfail, RMDIR3resok, SETATTR3resfail, SETATTR3resok, WRITE3resfail, WRITE3resok, nfsstat3,
+    sattr3, sattrguard3, stable_how, wcc_data, writeverf3,
+};
+use svcfs_base::{Fault, Kind};
+use svcfs_vfs::{Act, EntryKind, WriteAt};
+
+use crate::Door;
+use crate::arguments::Garbage;
+use crate::attributes::{time, to_set};
+use crate::looking::TRANSFER;
+use crate::place::{Entry, name};
+use crate::procedures::Asked;
+use crate::refusal::Refusal;
+
+impl Door {
+    pub(crate) fn entry(&self, handle: &[u8]) -> Result<Entry, Refusal> {
+        self.place(handle)?.entry()
+    }
+
+    pub(crate) fn setattr(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let mut arguments = asked.arguments();
+        let handle = arguments.handle()?;
+        let (set, guard) = (arguments.value::<sattr3>()?, arguments.value::<sattrguard3>()?);
+        let mut obj_wcc = wcc_data::default();
+        let outcome = self.entry(handle).and_then(|entry| {
+            let before = entry.before(&asked.caller);
+            let outcome = self.set(asked, &entry, (&set, &guard));
+            obj_wcc = entry.changed(&asked.caller, before);
+            outcome
+        });
+        let (done, failed) = (|(), obj_wcc| SETATTR3resok { obj_wcc }, |obj_wcc| SETATTR3resfail { obj_wcc });
+        asked.answer_with("SETATTR", (outcome, obj_wcc), done, failed)
+    }
+
+    fn set(&self, asked: &Asked<'_>, entry: &Entry, (set, guard): (&sattr3, &sattrguard3)) -> Result<(), Refusal> {
+        let seen = entry.seen(&asked.caller)?;
+        if let Nfs3Option::Some(guard) = guard
+            && *guard != time(seen.attributes.changed)
+        {
+            return Err(nfsstat3::NFS3ERR_NOT_SYNC.into());
+        }
+        self.apply(asked, entry, &to_set(set, Some(&seen.attributes))?)
+    }
+
+    /// Sets attributes; a new length is a write.
+    pub(crate) fn apply(
+        &self,
+        asked: &Asked<'_>,
+        entry: &Entry,
+        set: &svcfs_vfs::SetAttributes,
+    ) -> Result<(), Refusal> {
+        let export = &entry.export;
+        if let Some(size) = set.size {
+            // Held open: what is emptied is filled in a moment, and nobody's version before.
+            let mut writer = export.writer(entry, &asked.caller)?;
+            export.vfs().set_attributes(&asked.caller, writer.node, *set)?;
+            export.wrote(&mut writer, 0);
+            export.promise(&mut writer, Act::Resized(size), false)?;
+            drop(writer);
+            self.written.notify_one();
+            return Ok(());
+        }
+        let seen = entry.seen(&asked.caller)?;
+        export.vfs().set_attributes(&asked.caller, seen.node, *set)?;
+        Ok(())
+    }
+
+    pub(crate) fn write(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let mut arguments = asked.arguments();
+        let (handle, offset) = (arguments.handle()?, arguments.value::<u64>()?);
+        let (count, stable) = (arguments.value::<u32>()?, arguments.value::<stable_how>()?);
+        let data = arguments.bytes(crate::records::LONGEST)?;
+        let done = self.entry(handle).and_then(|entry| {
+            let before = entry.before(&asked.caller);
+            let data = data.get(..count as usize).ok_or(nfsstat3::NFS3ERR_INVAL)?;
+            if count > TRANSFER {
+                return Err(nfsstat3::NFS3ERR_INVAL.into());
+            }
+            let committed = self.put(asked, &entry, (offset, data), stable)?;
+            let file_wcc = entry.changed(&asked.caller, before);
+            Ok(WRITE3resok { file_wcc, count, committed, verf: writeverf3(self.verifier) })
+        });
+        asked.answer("WRITE", done, WRITE3resfail::default)
+    }
+
+    /// Writes, and says how safe it is.
+    fn put(
+        &self,
+        asked: &Asked<'_>,
+        entry: &Entry,
+        (offset, data): (u64, &[u8]),
+        stable: stable_how,
+    ) -> Result<stable_how, Refusal> {
+        let export = &entry.export;
+        if let Some(status) = export.writers.refusal(entry.number) {
+            return Err(status.into());
+        }
+        let mut writer = export.writer(entry, &asked.caller)?;
+        export.vfs().write_node(writer.handle, WriteAt::Offset(offset), data)?;
+        export.wrote(&mut writer, data.len());
+        let committed = match stable {
+            stable_how::UNSTABLE => stable_how::UNSTABLE,
+            stable_how::DATA_SYNC | stable_how::FILE_SYNC => {
+                export.promise(&mut writer, Act::Written(offset, data.to_vec()), true)?;
+                stable_how::FILE_SYNC
+            }
+        };
+        drop(writer);
+        export.make_room();
+        self.written.notify_one();
+        Ok(committed)
+    }
+
+    pub(crate) fn commit(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let handle = asked.arguments().handle()?;
+        let mut file_wcc = wcc_data::default();
+        let outcome = self.entry(handle).and_then(|entry| {
+            let before = entry.before(&asked.caller);
+            let outcome = entry.export.settle(entry.number);
+            file_wcc = entry.changed(&asked.caller, before);
+            outcome?;
+            // What another question has saved may be on its way to the disk.
+            Ok(entry.export.vfs().settled().map(drop)?)
+        });
+        let done = |(), file_wcc| COMMIT3resok { file_wcc, verf: writeverf3(self.verifier) };
+        asked.answer_with("COMMIT", (outcome, file_wcc), done, |file_wcc| COMMIT3resfail { file_wcc })
+    }
+
+    pub(crate) fn remove(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let (handle, entry) = asked.arguments().entry()?;
+        let removed = self.removed(asked, (handle, entry), false);
+        let (done, failed) = (|(), dir_wcc| REMOVE3resok { dir_wcc }, |dir_wcc| REMOVE3resfail { dir_wcc });
+        asked.answer_with("REMOVE", removed, done, failed)
+    }
+
+    pub(crate) fn rmdir(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let (handle, entry) = asked.arguments().entry()?;
+        let removed = self.removed(asked, (handle, entry), true);
+        let (done, failed) = (|(), dir_wcc| RMDIR3resok { dir_wcc }, |dir_wcc| RMDIR3resfail { dir_wcc });
+        asked.answer_with("RMDIR", removed, done, failed)
+    }
+
+    fn removed(
+        &self,
+        asked: &Asked<'_>,
+        (handle, entry): (&[u8], &[u8]),
+        is_directory: bool,
+    ) -> (Result<(), Refusal>, wcc_data) {
+        let directory = match self.entry(handle) {
+            Ok(directory) => directory,
+            Err(refusal) => return (Err(refusal), wcc_data::default()),
+        };
+        let before = directory.before(&asked.caller);
+        let outcome = self.take_away(asked, &directory, entry, is_directory);
+        (outcome, directory.changed(&asked.caller, before))
+    }
+
+    fn take_away(&self, asked: &Asked<'_>, directory: &Entry, entry: &[u8], is_directory: bool) -> Result<(), Refusal> {
+        let caller = &asked.caller;
+        let (seen, name) = (directory.directory(caller)?, name(entry)?);
+        let vfs = directory.export.vfs();
+        let gone = self.there(asked, directory, &name)?;
+        let kind = gone.seen(caller)?.attributes.kind;
+        match (is_directory, kind) {
+            (true, EntryKind::Directory) => vfs.remove_directory(caller, seen.node, &name)?,
+            (true, _) => return Err(nfsstat3::NFS3ERR_NOTDIR.into()),
+            (false, EntryKind::Directory) => return Err(nfsstat3::NFS3ERR_ISDIR.into()),
+            (false, _) => vfs.unlink(caller, seen.node, &name)?,
+        }
+        directory.export.abandon(gone.number)?;
+        Ok(directory.export.numbers.removed(&gone.path).map_err(Fault::from)?)
+    }
+
+    /// What has a name in a directory, when something has.
+    fn there(&self, asked: &Asked<'_>, directory: &Entry, name: &svcfs_base::Name) -> Result<Entry, Refusal> {
+        self.child(&asked.caller, &crate::place::Place::Entry(directory.clone()), name)?.entry()
+    }
+
+    pub(crate) fn rename(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let mut arguments = asked.arguments();
+        let (from, to) = (arguments.entry()?, arguments.entry()?);
+        let (mut fromdir_wcc, mut todir_wcc) = (wcc_data::default(), wcc_data::default());
+        let outcome = self.entry(from.0).and_then(|old| {
+            let new = self.entry(to.0)?;
+            let (old_before, new_before) = (old.before(&asked.caller), new.before(&asked.caller));
+            let outcome = self.move_to(asked, (&old, from.1), (&new, to.1));
+            fromdir_wcc = old.changed(&asked.caller, old_before);
+            todir_wcc = new.changed(&asked.caller, new_before);
+            outcome
+        });
+        asked.answer_with(
+            "RENAME",
+            (outcome, (fromdir_wcc, todir_wcc)),
+            |(), (fromdir_wcc, todir_wcc)| RENAME3resok { fromdir_wcc, todir_wcc },
+            |(fromdir_wcc, todir_wcc)| RENAME3resfail { fromdir_wcc, todir_wcc },
+        )
+    }
+
+    fn move_to(
+        &self,
+        asked: &Asked<'_>,
+        (old, old_name): (&Entry, &[u8]),
+        (new, new_name): (&Entry, &[u8]),
+    ) -> Result<(), Refusal> {
+        let caller = &asked.caller;
+        if old.export.numbers.space() != new.export.numbers.space() {
+            return Err(nfsstat3::NFS3ERR_XDEV.into());
+        }
+        let export = &old.export;
+        let (old_seen, new_seen) = (old.directory(caller)?, new.directory(caller)?);
+        let (old_name, new_name) = (name(old_name)?, name(new_name)?);
+        let from = self.there(asked, old, &old_name)?;
+        let to = new.path.join(&new_name);
+        if from.path == to {
+            return Ok(());
+        }
+        // What is in it so far is a version of its old name.
+        export.settle(from.number)?;
+        let replaced = match self.there(asked, new, &new_name) {
+            Ok(replaced) => Some(replaced),
+            Err(refusal) if refusal.is_missing() => None,
+            Err(refusal) => return Err(refusal),
+        };
+        export.vfs().rename_node(caller, (old_seen.node, &old_name), (new_seen.node, &new_name), true)?;
+        if let Some(replaced) = replaced {
+            export.abandon(replaced.number)?;
+            export.numbers.kept(&[(replaced.number, i64::MAX)], false).map_err(Fault::from)?;
+        }
+        Ok(export.numbers.renamed(&from.path, &to).map_err(Fault::from)?)
+    }
+
+    /// A file has one name here.
+    pub(crate) fn link(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let mut arguments = asked.arguments();
+        arguments.handle()?;
+        arguments.entry()?;
+        let refused =
+            Err(Refusal::from(Fault::new(Kind::Disabled, "a file has one name here: hard links are not kept")));
+        asked.answer::<LINK3resok, _>("LINK", refused, || LINK3resfail {
+            file_attributes: Nfs3Option::None,
+            linkdir_wcc: wcc_data::default(),
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! Who asks: the address a connection comes from, the user whom its calls name, and the name that changes get by that.
+//!
+//! An attribution and no proof: whoever may connect can name any user.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use nix::unistd::{Uid, User};
+use parking_lot::Mutex;
+use svcfs_base::{Actor, Caller};
+use svcfs_config::NfsActors;
+
+/// So many users are remembered.
+const MOST_USERS: usize = 4096;
+
+/// One who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Client {
+    pub(crate) address: IpAddr,
+    pub(crate) user: Option<u32>,
+}
+
+/// The names of clients.
+pub(crate) struct Names {
+    settings: NfsActors,
+    /// A name is asked of the system once.
+    known: Mutex<HashMap<Client, Actor>>,
+}
+
+impl Names {
+    pub(crate) fn new(settings: NfsActors) -> Self {
+        Self { settings, known: Mutex::default() }
+    }
+
+    /// Who a client is to everybody else.
+    pub(crate) fn caller(&self, client: Client) -> Caller {
+        let known = self.known.lock().get(&client).cloned();
+        let actor = known.unwrap_or_else(|| {
+            // Asked without the lock: a directory service behind the user database may take its time.
+            let actor = self.name(client);
+            let mut known = self.known.lock();
+            if known.len() >= MOST_USERS {
+                known.clear();
+            }
+            known.insert(client, actor.clone());
+            actor
+        });
+        Caller::new(svcfs_base::Door::Nfs).named(actor)
+    }
+
+    /// As the settings say; a user of this machine by their name here, everybody else by number and address.
+    fn name(&self, Client { address, user }: Client) -> Actor {
+        if let Some(told) = self.settings.name(user, address) {
+            return Actor::new(told);
+        }
+        let here = address.to_canonical().is_loopback();
+        match user {
+            Some(user) if here => match User::from_uid(Uid::from_raw(user)) {
+                Ok(Some(known)) => Actor::new(&known.name),
+                Ok(None) | Err(_) => Actor::new(&format!("uid-{user}")),
+            },
+            Some(user) => Actor::new(&format!("uid-{user}@{address}")),
+            None if here => Actor::new("nfs"),
+            None => Actor::new(&format!("nfs@{address}")),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Connections: who may have one, how many there are, and what is on its way through them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use svcfs_work::{Lane, Lanes};
+use tokio::io::BufReader;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::Door;
+use crate::clients::Client;
+use crate::records::{self, LONGEST, kib};
+
+/// Connections at once; more wait in the system's queue.
+const MAX_CONNECTIONS: usize = 256;
+/// Questions of one connection that are answered at once.
+const MAX_ASKED: usize = 32;
+/// KiB of messages and answers at once, of all connections.
+const ROOM: usize = 128 << 10;
+/// How long questions in progress may take once the server goes down.
+const GRACE: Duration = Duration::from_secs(15);
+/// The pause after the system refused to hand out a connection (out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a question waits for a place to be answered in; a client asks again by itself after a minute.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where procedures run.
+pub(crate) fn lanes() -> Lanes {
+    Lanes::new(32, 4, PATIENCE)
+}
+
+/// What connections share.
+struct Shared {
+    door: Arc<Door>,
+    /// KiB for messages that come, and for answers that go.
+    room: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+/// Answers requests until `stop` is cancelled, then lets those in progress end and saves what is not in history yet.
+pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: CancellationToken) {
+    let begun = Arc::clone(&door);
+    // What a server that died had promised is done before anybody is heard.
+    let begun = door.lanes.run(Lane::Slow, move || begun.exports().map(drop)).await;
+    if let Ok(Err(fault)) = begun {
+        tracing::error!(error = ?fault, "a space cannot be served over NFS");
+    }
+    let settling = tokio::spawn(settle(Arc::clone(&door), stop.clone()));
+    let shared = Arc::new(Shared {
+        door: Arc::clone(&door),
+        room: Arc::new(Semaphore::new(ROOM)),
+        answers: Arc::new(Semaphore::new(ROOM)),
+        stop: stop.clone(),
+    });
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    let has_told = AtomicBool::new(false);
+    loop {
+        let next = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            (place, accepted) = next => match (place, accepted) {
+                (Ok(place), Ok((stream, from))) => {
+                    if door.settings.allows(from.ip()) {
+                        connections.spawn(converse(stream, from, Arc::clone(&shared), place));
+                    } else if !has_told.swap(true, Ordering::Relaxed) {
+                        tracing::warn!(%from, "a client that is not in `nfs.allow` was sent away; others will be without a word");
+                    }
+                }
+                (_, Err(error)) => {
+                    tracing::warn!(%error, "accepting a connection failed");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+                (Err(_), Ok(_)) => break,
+            },
+        }
+    }
+    drop(listener);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(GRACE, ended).await.is_err() {
+        tracing::warn!(connections = connections.len(), "requests still in progress were cut off");
+    }
+    connections.shutdown().await;
+    if settling.await.is_err() {
+        tracing::error!("the task that saves files written over NFS had died");
+    }
+    let last = Arc::clone(&door);
+    let settled = door.lanes.run(Lane::Slow, move || {
+        let exports = std::mem::take(&mut *last.exports.lock());
+        exports.iter().for_each(|export| export.settle_all());
+    });
+    if settled.await.is_err() {
+        tracing::error!("files written over NFS were not saved at the end");
+    }
+}
+
+/// Saves files when it is time.
+async fn settle(door: Arc<Door>, stop: CancellationToken) {
+    let mut next: Option<Instant> = None;
+    loop {
+        let due = async {
+            match next {
+                Some(due) => tokio::time::sleep_until(due.into()).await,
+                None => door.written.notified().await,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = due => {}
+        }
+        let settling = Arc::clone(&door);
+        let settled = Lanes::aside(move || {
+            let exports = settling.exports.lock().clone();
+            exports.iter().filter_map(|export| export.settle_due(Instant::now())).min()
+        });
+        next = settled.await.unwrap_or_default();
+    }
+}
+
+/// One connection, to its end.
+async fn converse(stream: TcpStream, from: SocketAddr, shared: Arc<Shared>, place: OwnedSemaphorePermit) {
+    let _held_to_the_end = place;
+    // Answers are written whole; waiting to fill a packet only delays them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY could not be set");
+    }
+    let (input, mut output) = stream.into_split();
+    let (send, mut receive) = mpsc::channel::<(Vec<u8>, OwnedSemaphorePermit)>(MAX_ASKED);
+    let ended = CancellationToken::new();
+    let reading = listen(BufReader::new(input), from, &shared, (send, ended.clone()));
+    let writing = async {
+        while let Some((answer, room)) = receive.recv().await {
+            if let Err(error) = records::write(&mut output, &answer).await {
+                tracing::debug!(%error, %from, "a client does not take its answers");
+                ended.cancel();
+                return;
+            }
+            drop(room);
+        }
+    };
+    tokio::join!(reading, writing);
+}
+
+/// Hears questions until the client or the server goes; answers go on being sent until the last one.
+async fn listen(
+    mut input: impl tokio::io::AsyncRead + Unpin,
+    from: SocketAddr,
+    shared: &Shared,
+    (send, ended): (mpsc::Sender<(Vec<u8>, OwnedSemaphorePermit)>, CancellationToken),
+) {
+    let asked = Arc::new(Semaphore::new(MAX_ASKED));
+    let client = Client { address: from.ip().to_canonical(), user: None };
+    loop {
+        let next = async {
+            let turn = Arc::clone(&asked).acquire_owned().await.ok()?;
+            match records::read(&mut input, &shared.room).await {
+                Ok(read) => read.map(|(record, room)| (record, room, turn)),
+                Err(error) => {
+                    tracing::debug!(%error, %from, "a connection ended early");
+                    None
+                }
+            }
+        };
+        let (record, room, turn) = tokio::select! {
+            () = shared.stop.cancelled() => return,
+            () = ended.cancelled() => return,
+            next = next => match next {
+                Some(next) => next,
+                None => return,
+            },
+        };
+        let answers = kib(if is_long(&record) { LONGEST / 2 } else { 4096 });
+        let Ok(answer_room) = Arc::clone(&shared.answers).acquire_many_owned(answers).await else { return };
+        let (door, send) = (Arc::clone(&shared.door), send.clone());
+        tokio::spawn(async move {
+            let answering = Arc::clone(&door);
+            let answer = door.lanes.run(Lane::Quick, move || answering.answer(client, &record)).await;
+            drop((turn, room));
+            match answer {
+                // Nobody waits for it any more when it cannot be sent.
+                Ok(Some(answer)) => drop(send.send((answer, answer_room)).await),
+                Ok(None) => {}
+                Err(error) => tracing::error!(%error, "a question over NFS was not answered"),
+            }
+        });
+    }
+}
+
+/// Whether a message is a question with a long answer: READ, READDIR or READDIRPLUS, by the place of the procedure's number.
+fn is_long(record: &[u8]) -> bool {
+    matches!(record.get(20..24), Some([0, 0, 0, 6 | 16 | 17]))
+}

@@ -1,0 +1,170 @@
+//! Procedures that make something.
+
+use nfs3_types::nfs3::{
+    CREATE3resfail, CREATE3resok, MKDIR3resfail, MKDIR3resok, MKNOD3resfail, MKNOD3resok, Nfs3Option, SYMLINK3resfail,
+    SYMLINK3resok, createhow3, mknoddata3, nfsstat3, post_op_attr, post_op_fh3, sattr3, wcc_data,
+};
+use svcfs_base::{Fault, Kind, Name};
+use svcfs_vfs::{Act, EntryKind, SetAttributes, Special, SpecialKind};
+
+use crate::Door;
+use crate::arguments::{Garbage, PATH};
+use crate::attributes::to_set;
+use crate::place::{Entry, Place, Seen, name};
+use crate::procedures::Asked;
+use crate::refusal::Refusal;
+
+/// Permission bits of what is made without any.
+const FILE: u32 = 0o644;
+const DIRECTORY: u32 = 0o755;
+
+/// Something new, with its handle and attributes, and how its directory was before and is now.
+type Made = (Result<(post_op_fh3, post_op_attr), Refusal>, wcc_data);
+
+impl Door {
+    /// Makes something in a directory.
+    fn make(
+        &self,
+        asked: &Asked<'_>,
+        (handle, entry): (&[u8], &[u8]),
+        make: impl FnOnce(&Entry, &Seen, &Name) -> Result<Entry, Refusal>,
+    ) -> Made {
+        let directory = match self.entry(handle) {
+            Ok(directory) => directory,
+            Err(refusal) => return (Err(refusal), wcc_data::default()),
+        };
+        let before = directory.before(&asked.caller);
+        let seen = directory.directory(&asked.caller);
+        let made = seen.and_then(|seen| make(&directory, &seen, &name(entry)?));
+        let made = made.map(|made| {
+            let made = Place::Entry(made);
+            (Nfs3Option::Some(made.handle()), made.after(self, &asked.caller))
+        });
+        (made, directory.changed(&asked.caller, before))
+    }
+
+    pub(crate) fn create(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let mut arguments = asked.arguments();
+        let (entry, how) = (arguments.entry()?, arguments.value::<createhow3>()?);
+        let made = self.make(asked, entry, |directory, seen, name| match &how {
+            createhow3::UNCHECKED(set) => match self.make_file(asked, (directory, seen), name, set) {
+                Err(Refusal::Fault(fault)) if fault.kind() == Kind::Exists => self.reuse(asked, directory, name, set),
+                made => made,
+            },
+            createhow3::GUARDED(set) => self.make_file(asked, (directory, seen), name, set),
+            createhow3::EXCLUSIVE(verifier) => {
+                match self.make_file(asked, (directory, seen), name, &sattr3::default()) {
+                    Ok(made) => {
+                        made.export.numbers.created_by(made.number, verifier.0).map_err(Fault::from)?;
+                        Ok(made)
+                    }
+                    // Asked for again, by one who did not hear that it was made.
+                    Err(Refusal::Fault(fault)) if fault.kind() == Kind::Exists => {
+                        let there = directory.child(name)?;
+                        match there.export.numbers.is_created_by(there.number, verifier.0).map_err(Fault::from)? {
+                            true => Ok(there),
+                            false => Err(fault.into()),
+                        }
+                    }
+                    made => made,
+                }
+            }
+        });
+        let done = |(obj, obj_attributes), dir_wcc| CREATE3resok { obj, obj_attributes, dir_wcc };
+        asked.answer_with("CREATE", made, done, |dir_wcc| CREATE3resfail { dir_wcc })
+    }
+
+    /// Makes a file. It is in the tree once it is saved, and is not lost before when this process dies.
+    fn make_file(
+        &self,
+        asked: &Asked<'_>,
+        (directory, seen): (&Entry, &Seen),
+        name: &Name,
+        set: &sattr3,
+    ) -> Result<Entry, Refusal> {
+        let (caller, export) = (&asked.caller, &directory.export);
+        let set = to_set(set, None)?;
+        let (node, _, handle) = export.vfs().create(caller, seen.node, name, set.mode.unwrap_or(FILE))?;
+        export.found(node);
+        let made = directory.child(name)?;
+        // What had this name before is gone, and another door may have taken it away.
+        export.abandon(made.number)?;
+        let Some(mut writer) = export.opened(made.number, (node, handle), caller) else {
+            export.vfs().release(caller, handle)?;
+            return Ok(made);
+        };
+        export.promise(&mut writer, Act::Resized(0), false)?;
+        drop(writer);
+        export.make_room();
+        self.written.notify_one();
+        let rest = SetAttributes { mode: None, size: set.size.filter(|size| *size > 0), ..set };
+        if rest.size.is_some() || rest.modified.is_some() || rest.accessed.is_some() {
+            self.apply(asked, &made, &rest)?;
+        }
+        Ok(made)
+    }
+
+    /// A file that is there already takes the place of one that is made.
+    fn reuse(&self, asked: &Asked<'_>, directory: &Entry, name: &Name, set: &sattr3) -> Result<Entry, Refusal> {
+        let there = directory.child(name)?;
+        let seen = there.seen(&asked.caller)?;
+        if seen.attributes.kind != EntryKind::File {
+            return Err(nfsstat3::NFS3ERR_EXIST.into());
+        }
+        let size = to_set(set, None)?.size;
+        if size.is_some() {
+            self.apply(asked, &there, &SetAttributes { size, ..SetAttributes::default() })?;
+        }
+        Ok(there)
+    }
+
+    pub(crate) fn mkdir(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let mut arguments = asked.arguments();
+        let (entry, set) = (arguments.entry()?, arguments.value::<sattr3>()?);
+        let made = self.make(asked, entry, |directory, seen, name| {
+            let mode = to_set(&set, None)?.mode.unwrap_or(DIRECTORY);
+            let (node, _) = directory.export.vfs().make_directory(&asked.caller, seen.node, name, mode)?;
+            directory.export.found(node);
+            directory.child(name)
+        });
+        let done = |(obj, obj_attributes), dir_wcc| MKDIR3resok { obj, obj_attributes, dir_wcc };
+        asked.answer_with("MKDIR", made, done, |dir_wcc| MKDIR3resfail { dir_wcc })
+    }
+
+    pub(crate) fn symlink(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let mut arguments = asked.arguments();
+        let entry = arguments.entry()?;
+        arguments.value::<sattr3>()?;
+        let target = arguments.bytes(PATH)?;
+        let made = self.make(asked, entry, |directory, seen, name| {
+            let target = std::str::from_utf8(target).map_err(|_| Refusal::Word(nfsstat3::NFS3ERR_INVAL))?;
+            let (node, _) = directory.export.vfs().make_link(&asked.caller, seen.node, name, target)?;
+            directory.export.found(node);
+            directory.child(name)
+        });
+        let done = |(obj, obj_attributes), dir_wcc| SYMLINK3resok { obj, obj_attributes, dir_wcc };
+        asked.answer_with("SYMLINK", made, done, |dir_wcc| SYMLINK3resfail { dir_wcc })
+    }
+
+    /// Pipes and sockets, which are for the programs of one machine, have their names here. Devices would be those of the server.
+    pub(crate) fn mknod(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let mut arguments = asked.arguments();
+        let (entry, what) = (arguments.entry()?, arguments.value::<mknoddata3>()?);
+        let made = self.make(asked, entry, |directory, seen, name| {
+            let (kind, set) = match &what {
+                mknoddata3::NF3FIFO(set) => (SpecialKind::Fifo, set),
+                mknoddata3::NF3SOCK(set) => (SpecialKind::Socket, set),
+                mknoddata3::NF3CHR(_) | mknoddata3::NF3BLK(_) => return Err(nfsstat3::NFS3ERR_NOTSUPP.into()),
+                mknoddata3::default => return Err(nfsstat3::NFS3ERR_BADTYPE.into()),
+            };
+            let mode = to_set(set, None)?.mode.unwrap_or(FILE);
+            let special = Special { kind, device: 0 };
+            let vfs = directory.export.vfs();
+            let (node, _) = vfs.make_special(&asked.caller, (seen.node, name), special, mode)?;
+            directory.export.found(node);
+            directory.child(name)
+        });
+        let done = |(obj, obj_attributes), dir_wcc| MKNOD3resok { obj, obj_attributes, dir_wcc };
+        asked.answer_with("MKNOD", made, done, |dir_wcc| MKNOD3resfail { dir_wcc })
+    }
+}

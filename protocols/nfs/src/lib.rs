@@ -1,0 +1,83 @@
+//! The NFS door (NFSv3 and MOUNT, RFC 1813, over TCP on one port): nfs3_types ↔ `Vfs`.
+//!
+//! One rule: this crate translates and decides nothing. What is written takes the one write path, what may be seen is the tree's to say.
+//!
+//! Why is it not built on nfs3_server, whose messages it speaks? Because that server hands its file system neither the client's address nor its
+//! user, takes one number for the generation of handles and for the write verifier (handles that survive a restart would make clients believe
+//! that unstable writes survived it, too), binds its socket itself, answers ACCESS, FSSTAT and PATHCONF without asking, has one procedure
+//! for REMOVE and RMDIR, and has room made for as many bytes as a client announces, in the head of a record and in every string.
+#![warn(missing_docs)]
+
+mod arguments;
+mod attributes;
+mod call;
+mod changing;
+mod clients;
+mod connections;
+mod creating;
+mod export;
+mod listing;
+mod looking;
+mod mounting;
+mod owed;
+mod place;
+mod procedures;
+mod records;
+mod refusal;
+mod replies;
+#[cfg(test)]
+mod tests;
+mod writers;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use svcfs_config::NfsSettings;
+use svcfs_knowledge::kernel::Server;
+use svcfs_work::Lanes;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use clients::Names;
+use export::Export;
+use replies::Replies;
+
+/// What every request shares.
+pub(crate) struct Door {
+    server: Arc<Server>,
+    settings: NfsSettings,
+    lanes: Lanes,
+    names: Names,
+    /// The spaces that were asked for, with what this protocol keeps of each.
+    exports: Mutex<Vec<Arc<Export>>>,
+    /// Of changes that must not be made twice when a client asks again.
+    replies: Replies,
+    /// Another one for each life of the server: unstable writes of another life are lost (RFC 1813 3.3.7).
+    verifier: [u8; 8],
+    /// Told when a file was written that will be due one day.
+    written: Arc<Notify>,
+}
+
+impl Door {
+    fn new(server: Arc<Server>, settings: NfsSettings) -> Arc<Self> {
+        let life = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        Arc::new(Self {
+            names: Names::new(settings.actors.clone()),
+            server,
+            settings,
+            lanes: connections::lanes(),
+            exports: Mutex::default(),
+            replies: Replies::default(),
+            verifier: u64::try_from(life).unwrap_or_default().to_be_bytes(),
+            written: Arc::default(),
+        })
+    }
+}
+
+/// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end and saves what is not in history yet.
+pub async fn serve(listener: TcpListener, server: Arc<Server>, settings: NfsSettings, stop: CancellationToken) {
+    let door = Door::new(server, settings);
+    connections::serve(listener, door, stop).await;
+}

@@ -1,0 +1,199 @@
+//! Reading directories.
+//!
+//! One rule: what follows an entry is what has a greater number. However a directory changes while it is read, whatever is there all the time is
+//! listed once, and a place in it is good for as long as anybody remembers it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nfs3_types::nfs3::{
+    Nfs3Option, READDIR3resfail, READDIR3resok, READDIRPLUS3resfail, READDIRPLUS3resok, cookieverf3, dirlist3,
+    dirlistplus3, entry3, entryplus3, filename3, nfsstat3,
+};
+use nfs3_types::xdr_codec::{List, Pack};
+use parking_lot::Mutex;
+use svcfs_base::{Caller, Name};
+
+use crate::Door;
+use crate::arguments::Garbage;
+use crate::place::{Entry, Place};
+use crate::procedures::Asked;
+use crate::refusal::Refusal;
+
+/// Most bytes of an answer.
+const LONGEST: u32 = 1 << 20;
+/// What is in an answer beside the entries, in bytes.
+const AROUND: usize = 128;
+/// So many listings are remembered for those who go on reading, each for so long.
+const MOST: usize = 32;
+const FRESH: Duration = Duration::from_secs(5);
+
+/// The names of a directory by their numbers.
+pub(crate) type Listed = Arc<Vec<(u64, Name)>>;
+
+/// What was listed lately, so that a long directory is not read anew for each part of it.
+#[derive(Default)]
+pub(crate) struct Listings(Mutex<HashMap<u64, (Instant, Listed)>>);
+
+impl Listings {
+    fn get(&self, directory: u64) -> Option<Listed> {
+        let listings = self.0.lock();
+        listings.get(&directory).filter(|(made, _)| made.elapsed() < FRESH).map(|(_, listed)| Arc::clone(listed))
+    }
+
+    fn add(&self, directory: u64, listed: &Listed) {
+        let mut listings = self.0.lock();
+        if listings.len() >= MOST {
+            listings.retain(|_, (made, _)| made.elapsed() < FRESH);
+        }
+        if listings.len() >= MOST {
+            listings.clear();
+        }
+        listings.insert(directory, (Instant::now(), Arc::clone(listed)));
+    }
+}
+
+/// One line of a listing.
+struct Line {
+    cookie: u64,
+    name: Vec<u8>,
+    place: Place,
+}
+
+impl Door {
+    /// The lines after a place in a directory.
+    fn lines(&self, caller: &Caller, directory: &Place, after: u64) -> Result<Vec<Line>, Refusal> {
+        let dots = [(1, &b"."[..], directory.clone()), (2, b"..", self.above(directory)?)];
+        let dots = dots.into_iter().map(|(cookie, name, place)| Line { cookie, name: name.to_vec(), place });
+        let lines: Vec<Line> = match directory {
+            Place::Top => {
+                let roots = self.exports()?.into_iter().map(|export| {
+                    let (cookie, name) = (export.numbers.space(), export.space.name.clone().into_bytes());
+                    Line { cookie, name, place: Place::Entry(Entry::root(export)) }
+                });
+                let mut roots: Vec<_> = roots.collect();
+                roots.sort_by_key(|line| line.cookie);
+                dots.chain(roots).filter(|line| line.cookie > after).collect()
+            }
+            Place::Entry(entry) => {
+                let listed = entry.listed(caller, after > 2)?;
+                let first = listed.partition_point(|(number, _)| *number <= after);
+                let rest = listed[first..].iter().map(|(number, name)| Line {
+                    cookie: *number,
+                    name: name.as_str().as_bytes().to_vec(),
+                    place: Place::Entry(Entry {
+                        export: Arc::clone(&entry.export),
+                        number: *number,
+                        path: entry.path.join(name),
+                    }),
+                });
+                dots.filter(|line| line.cookie > after).chain(rest).collect()
+            }
+        };
+        Ok(lines)
+    }
+
+    pub(crate) fn readdir(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let mut arguments = asked.arguments();
+        let (handle, after) = (arguments.handle()?, arguments.value::<u64>()?);
+        let (_, count) = (arguments.value::<cookieverf3>()?, arguments.value::<u32>()?);
+        let read = self.place(handle).and_then(|directory| {
+            let lines = self.lines(&asked.caller, &directory, after)?;
+            let all = lines.len();
+            let entries = lines.into_iter().map(|line| entry3 {
+                fileid: number_of(&line.place),
+                name: filename3::from(line.name),
+                cookie: line.cookie,
+            });
+            let entries = fitting(entries, count, u32::MAX, |_| 0)?;
+            let eof = entries.len() == all;
+            Ok(READDIR3resok {
+                dir_attributes: directory.after(self, &asked.caller),
+                cookieverf: cookieverf3::default(),
+                reply: dirlist3 { entries: List(entries), eof },
+            })
+        });
+        asked.answer("READDIR", read, READDIR3resfail::default)
+    }
+
+    pub(crate) fn readdirplus(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+        let mut arguments = asked.arguments();
+        let (handle, after) = (arguments.handle()?, arguments.value::<u64>()?);
+        arguments.value::<cookieverf3>()?;
+        let (names, count) = (arguments.value::<u32>()?, arguments.value::<u32>()?);
+        let read = self.place(handle).and_then(|directory| {
+            let lines = self.lines(&asked.caller, &directory, after)?;
+            let all = lines.len();
+            // Looked at one by one, and only those that fit: what is told of a file is true now.
+            let entries = lines.into_iter().map(|line| entryplus3 {
+                fileid: number_of(&line.place),
+                name: filename3::from(line.name),
+                cookie: line.cookie,
+                name_attributes: line.place.after(self, &asked.caller),
+                name_handle: Nfs3Option::Some(line.place.handle()),
+            });
+            let entries = fitting(entries, count, names, |entry| 24 + entry.name.packed_size())?;
+            let eof = entries.len() == all;
+            Ok(READDIRPLUS3resok {
+                dir_attributes: directory.after(self, &asked.caller),
+                cookieverf: cookieverf3::default(),
+                reply: dirlistplus3 { entries: List(entries), eof },
+            })
+        });
+        asked.answer("READDIRPLUS", read, READDIRPLUS3resfail::default)
+    }
+}
+
+impl Entry {
+    fn listed(&self, caller: &Caller, goes_on: bool) -> Result<Listed, Refusal> {
+        let seen = self.directory(caller)?;
+        if goes_on && let Some(listed) = self.export.listings.get(self.number) {
+            return Ok(listed);
+        }
+        let vfs = self.export.vfs();
+        let entries = vfs.entries(caller, seen.node)?;
+        let names: Vec<Name> = entries
+            .into_iter()
+            .map(|(name, node, _)| {
+                // Known to nobody but the listing.
+                vfs.forget(node, 0);
+                name
+            })
+            .collect();
+        let texts: Vec<&str> = names.iter().map(Name::as_str).collect();
+        let numbers = self.export.numbers(self.number, &texts)?;
+        let mut listed: Vec<(u64, Name)> = numbers.into_iter().zip(names).collect();
+        listed.sort_by_key(|(number, _)| *number);
+        let listed = Arc::new(listed);
+        self.export.listings.add(self.number, &listed);
+        Ok(listed)
+    }
+}
+
+fn number_of(place: &Place) -> u64 {
+    match place {
+        Place::Top => crate::place::TOP,
+        Place::Entry(entry) => entry.number,
+    }
+}
+
+/// The first entries that fit into an answer of `count` bytes, of which `names` may be names.
+fn fitting<T: Pack>(
+    entries: impl Iterator<Item = T>,
+    count: u32,
+    names: u32,
+    name_bytes: impl Fn(&T) -> usize,
+) -> Result<Vec<T>, Refusal> {
+    let room = (count.min(LONGEST) as usize).saturating_sub(AROUND);
+    let (mut used, mut named, mut fitting) = (0, 0, Vec::new());
+    for entry in entries {
+        used += entry.packed_size() + 4;
+        named += name_bytes(&entry);
+        if used > room || (named > names as usize && !fitting.is_empty()) {
+            return if fitting.is_empty() { Err(nfsstat3::NFS3ERR_TOOSMALL.into()) } else { Ok(fitting) };
+        }
+        fitting.push(entry);
+    }
+    Ok(fitting)
+}

@@ -1,0 +1,165 @@
+//! What a handle means: a space, and a file's number in it.
+
+use std::sync::Arc;
+
+use nfs3_types::nfs3::{Nfs3Option, fattr3, nfs_fh3, nfsstat3, post_op_attr, pre_op_attr, wcc_data};
+use nfs3_types::xdr_codec::Opaque;
+use svcfs_base::{Caller, Fault, Kind, Name, TreePath};
+use svcfs_vfs::{Attributes, EntryKind, FileNumbers, NodeId};
+
+use crate::Door;
+use crate::attributes::{before, of_top, told};
+use crate::export::Export;
+use crate::refusal::Refusal;
+
+/// The number of the folder that has all spaces in it: as a space and as a file.
+pub(crate) const TOP: u64 = 2;
+/// Handles begin with it, so that another layout can be told from this one.
+const LAYOUT: u8 = 1;
+
+/// What a handle stands for.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// The folder that has all spaces in it.
+    Top,
+    Entry(Entry),
+}
+
+/// Something in a space.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) export: Arc<Export>,
+    pub(crate) number: u64,
+    pub(crate) path: TreePath,
+}
+
+/// An entry that is there.
+pub(crate) struct Seen {
+    pub(crate) node: NodeId,
+    pub(crate) attributes: Attributes,
+    pub(crate) told: fattr3,
+}
+
+impl Place {
+    pub(crate) fn handle(&self) -> nfs_fh3 {
+        let (space, number) = match self {
+            Self::Top => (TOP, TOP),
+            Self::Entry(entry) => (entry.export.numbers.space(), entry.number),
+        };
+        let bytes = [&[LAYOUT][..], &space.to_be_bytes(), &number.to_be_bytes()].concat();
+        nfs_fh3 { data: Opaque::owned(bytes) }
+    }
+
+    /// The entry; the folder of all spaces can only be looked at.
+    pub(crate) fn entry(self) -> Result<Entry, Refusal> {
+        match self {
+            Self::Top => Err(nfsstat3::NFS3ERR_ROFS.into()),
+            Self::Entry(entry) => Ok(entry),
+        }
+    }
+
+    pub(crate) fn attributes(&self, door: &Door, caller: &Caller) -> Result<fattr3, Refusal> {
+        match self {
+            Self::Top => Ok(of_top(door.server.spaces().open().len())),
+            Self::Entry(entry) => Ok(entry.seen(caller)?.told),
+        }
+    }
+
+    /// The attributes for an answer that does not hang on them.
+    pub(crate) fn after(&self, door: &Door, caller: &Caller) -> post_op_attr {
+        self.attributes(door, caller).map_or(Nfs3Option::None, Nfs3Option::Some)
+    }
+}
+
+impl Entry {
+    /// The root of a space.
+    pub(crate) fn root(export: Arc<Export>) -> Self {
+        Self { export, number: FileNumbers::ROOT, path: TreePath::root() }
+    }
+
+    /// A name in this directory.
+    pub(crate) fn child(&self, name: &Name) -> Result<Self, Refusal> {
+        let path = self.path.join(name);
+        let number = self.export.numbers(self.number, &[name.as_str()])?[0];
+        Ok(Self { export: Arc::clone(&self.export), number, path })
+    }
+
+    /// What stands there. Of a file that is written, what will stand there.
+    ///
+    /// # Errors
+    /// `NFS3ERR_STALE` when nothing does.
+    pub(crate) fn seen(&self, caller: &Caller) -> Result<Seen, Refusal> {
+        let (node, attributes) = self.found(caller).map_err(|fault| match fault.kind() {
+            Kind::NotFound => Refusal::Word(nfsstat3::NFS3ERR_STALE),
+            _ => Refusal::Fault(fault),
+        })?;
+        let told = told(self.export.numbers.space(), self.number, &attributes);
+        Ok(Seen { node, attributes, told })
+    }
+
+    /// The same, without the attributes as the protocol tells them.
+    pub(crate) fn found(&self, caller: &Caller) -> Result<(NodeId, Attributes), Fault> {
+        let vfs = self.export.vfs();
+        if let Some(node) = self.export.writers.node(self.number)
+            && vfs.path_of(node).is_ok_and(|now| now == self.path)
+        {
+            return Ok((node, vfs.attributes(node)?));
+        }
+        let found = vfs.find(caller, &self.path)?;
+        self.export.found(found.0);
+        Ok(found)
+    }
+
+    /// The same, of a directory.
+    pub(crate) fn directory(&self, caller: &Caller) -> Result<Seen, Refusal> {
+        let seen = self.seen(caller)?;
+        match seen.attributes.kind {
+            EntryKind::Directory => Ok(seen),
+            EntryKind::File | EntryKind::Symlink | EntryKind::Special(_) => Err(nfsstat3::NFS3ERR_NOTDIR.into()),
+        }
+    }
+
+    /// What is compared with what comes after a change.
+    pub(crate) fn before(&self, caller: &Caller) -> pre_op_attr {
+        self.seen(caller).map_or(Nfs3Option::None, |seen| Nfs3Option::Some(before(&seen.told)))
+    }
+
+    /// The attributes before and after a change.
+    pub(crate) fn changed(&self, caller: &Caller, before: pre_op_attr) -> wcc_data {
+        wcc_data { before, after: self.seen(caller).map_or(Nfs3Option::None, |seen| Nfs3Option::Some(seen.told)) }
+    }
+}
+
+/// A name, as a client gives it.
+///
+/// # Errors
+/// `NFS3ERR_INVAL` for one that no tree has, `NFS3ERR_NAMETOOLONG`.
+pub(crate) fn name(bytes: &[u8]) -> Result<Name, Refusal> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Refusal::Word(nfsstat3::NFS3ERR_INVAL))?;
+    Ok(Name::parse(text)?)
+}
+
+impl Door {
+    /// What a handle stands for.
+    ///
+    /// # Errors
+    /// `NFS3ERR_BADHANDLE` for one that this server never gave, `NFS3ERR_STALE` for one whose file or space is gone.
+    pub(crate) fn place(&self, handle: &[u8]) -> Result<Place, Refusal> {
+        let bad = || Refusal::Word(nfsstat3::NFS3ERR_BADHANDLE);
+        let (layout, rest) = handle.split_first().ok_or_else(bad)?;
+        let (space, number) = rest.split_at_checked(8).ok_or_else(bad)?;
+        let number = <[u8; 8]>::try_from(number).map_err(|_| bad())?;
+        let space = <[u8; 8]>::try_from(space).map_err(|_| bad())?;
+        if *layout != LAYOUT {
+            return Err(bad());
+        }
+        let (space, number) = (u64::from_be_bytes(space), u64::from_be_bytes(number));
+        if (space, number) == (TOP, TOP) {
+            return Ok(Place::Top);
+        }
+        let stale = || Refusal::Word(nfsstat3::NFS3ERR_STALE);
+        let export = self.exports()?.into_iter().find(|export| export.numbers.space() == space).ok_or_else(stale)?;
+        let path = export.numbers.path(number).map_err(Fault::from)?.ok_or_else(stale)?;
+        Ok(Place::Entry(Entry { export, number, path }))
+    }
+}

@@ -1,0 +1,164 @@
+//! Which procedure answers a call.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use nfs3_types::mount;
+use nfs3_types::nfs3::{self, NFS_PROGRAM, Nfs3Result};
+use nfs3_types::rpc::accept_stat_data;
+use nfs3_types::xdr_codec::{Pack, Void};
+use svcfs_base::Caller;
+
+use crate::Door;
+use crate::arguments::{Arguments, Garbage};
+use crate::call::{Call, Unheard};
+use crate::clients::Client;
+use crate::refusal::Refusal;
+use crate::replies::Heard;
+
+/// A call, as procedures see it.
+pub(crate) struct Asked<'a> {
+    pub(crate) caller: Caller,
+    call: &'a Call<'a>,
+}
+
+/// The answer, or that the arguments are none.
+type Answered = Result<Vec<u8>, Garbage>;
+
+impl Asked<'_> {
+    pub(crate) fn arguments(&self) -> Arguments<'_> {
+        self.call.arguments
+    }
+
+    /// The answer to a procedure that went so; `failed` is what comes with a status that is no success.
+    pub(crate) fn answer<T: Pack, E: Pack>(
+        &self,
+        procedure: &'static str,
+        outcome: Result<T, Refusal>,
+        failed: impl FnOnce() -> E,
+    ) -> Answered {
+        Ok(self.call.answer(&match outcome {
+            Ok(done) => Nfs3Result::Ok(done),
+            Err(refusal) => Nfs3Result::Err((refusal.told(procedure), failed())),
+        }))
+    }
+
+    /// The answer to a change that went so; `with` is told in any case.
+    pub(crate) fn answer_with<V, C, T: Pack, E: Pack>(
+        &self,
+        procedure: &'static str,
+        (outcome, with): (Result<V, Refusal>, C),
+        done: impl FnOnce(V, C) -> T,
+        failed: impl FnOnce(C) -> E,
+    ) -> Answered {
+        Ok(self.call.answer(&match outcome {
+            Ok(value) => Nfs3Result::Ok(done(value, with)),
+            Err(refusal) => Nfs3Result::Err((refusal.told(procedure), failed(with))),
+        }))
+    }
+
+    pub(crate) fn plain(&self, body: &impl Pack) -> Answered {
+        Ok(self.call.answer(body))
+    }
+}
+
+/// Whether doing it twice is not doing it once.
+const fn is_once(procedure: NFS_PROGRAM) -> bool {
+    use NFS_PROGRAM as P;
+    matches!(
+        procedure,
+        P::NFSPROC3_SETATTR
+            | P::NFSPROC3_CREATE
+            | P::NFSPROC3_MKDIR
+            | P::NFSPROC3_SYMLINK
+            | P::NFSPROC3_MKNOD
+            | P::NFSPROC3_REMOVE
+            | P::NFSPROC3_RMDIR
+            | P::NFSPROC3_RENAME
+    )
+}
+
+impl Door {
+    /// Answers a message; none when there is nothing to answer, or it is being answered already.
+    pub(crate) fn answer(&self, client: Client, record: &[u8]) -> Option<Vec<u8>> {
+        let call = match Call::of(record) {
+            Ok(call) => call,
+            Err(Unheard::Told(answer)) => return Some(answer),
+            Err(Unheard::Nonsense) => return None,
+        };
+        // A server that asks for keys since it was started: this protocol carries none (gaps.md D12).
+        if !self.settings.is_trusting && !self.server.access().is_open() && call.procedure != 0 {
+            return Some(call.deny());
+        }
+        let client = Client { user: call.user, ..client };
+        let version = match call.program {
+            nfs3::PROGRAM => nfs3::VERSION,
+            mount::PROGRAM => mount::VERSION,
+            _ => return Some(call.refuse(accept_stat_data::PROG_UNAVAIL)),
+        };
+        if call.version != version {
+            return Some(call.refuse(accept_stat_data::PROG_MISMATCH { low: version, high: version }));
+        }
+        let asked = Asked { caller: self.names.caller(client), call: &call };
+        let answer = if call.program == mount::PROGRAM {
+            self.mounting(&asked, call.procedure)
+        } else {
+            let Ok(procedure) = NFS_PROGRAM::try_from(call.procedure) else {
+                return Some(call.refuse(accept_stat_data::PROC_UNAVAIL));
+            };
+            if is_once(procedure) {
+                return self.answer_once(client, &asked, (procedure, record));
+            }
+            self.ask(&asked, procedure)
+        };
+        Some(answer.unwrap_or_else(|Garbage| call.refuse(accept_stat_data::GARBAGE_ARGS)))
+    }
+
+    /// Answers what was answered before in the same words.
+    fn answer_once(
+        &self,
+        client: Client,
+        asked: &Asked<'_>,
+        (procedure, record): (NFS_PROGRAM, &[u8]),
+    ) -> Option<Vec<u8>> {
+        let mut hash = DefaultHasher::new();
+        record.hash(&mut hash);
+        let question = (client.address, asked.call.id, hash.finish());
+        match self.replies.hear(question) {
+            Heard::Before(answer) => return Some(answer),
+            Heard::Now => return None,
+            Heard::New => {}
+        }
+        let answer = self.ask(asked, procedure);
+        let answer = answer.unwrap_or_else(|Garbage| asked.call.refuse(accept_stat_data::GARBAGE_ARGS));
+        self.replies.answered(question, &answer);
+        Some(answer)
+    }
+
+    fn ask(&self, asked: &Asked<'_>, procedure: NFS_PROGRAM) -> Answered {
+        match procedure {
+            NFS_PROGRAM::NFSPROC3_NULL => asked.plain(&Void),
+            NFS_PROGRAM::NFSPROC3_GETATTR => self.getattr(asked),
+            NFS_PROGRAM::NFSPROC3_SETATTR => self.setattr(asked),
+            NFS_PROGRAM::NFSPROC3_LOOKUP => self.lookup(asked),
+            NFS_PROGRAM::NFSPROC3_ACCESS => self.access(asked),
+            NFS_PROGRAM::NFSPROC3_READLINK => self.readlink(asked),
+            NFS_PROGRAM::NFSPROC3_READ => self.read(asked),
+            NFS_PROGRAM::NFSPROC3_WRITE => self.write(asked),
+            NFS_PROGRAM::NFSPROC3_CREATE => self.create(asked),
+            NFS_PROGRAM::NFSPROC3_MKDIR => self.mkdir(asked),
+            NFS_PROGRAM::NFSPROC3_SYMLINK => self.symlink(asked),
+            NFS_PROGRAM::NFSPROC3_MKNOD => self.mknod(asked),
+            NFS_PROGRAM::NFSPROC3_REMOVE => self.remove(asked),
+            NFS_PROGRAM::NFSPROC3_RMDIR => self.rmdir(asked),
+            NFS_PROGRAM::NFSPROC3_RENAME => self.rename(asked),
+            NFS_PROGRAM::NFSPROC3_LINK => self.link(asked),
+            NFS_PROGRAM::NFSPROC3_READDIR => self.readdir(asked),
+            NFS_PROGRAM::NFSPROC3_READDIRPLUS => self.readdirplus(asked),
+            NFS_PROGRAM::NFSPROC3_FSSTAT => self.fsstat(asked),
+            NFS_PROGRAM::NFSPROC3_FSINFO => self.fsinfo(asked),
+            NFS_PROGRAM::NFSPROC3_PATHCONF => self.pathconf(asked),
+            NFS_PROGRAM::NFSPROC3_COMMIT => self.commit(asked),
+        }
+    }
+}

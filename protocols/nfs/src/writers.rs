@@ -1,0 +1,295 @@
+//! Files that are being written.
+//!
+//! The protocol knows no closing. A file is saved, which is one version, when nobody wrote to it for a while, when a client asks for it to be made
+//! durable (COMMIT, which clients send when a program closes or flushes a file), when its name changes, and when somebody asks about history.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nfs3_types::nfs3::nfsstat3;
+use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
+use svcfs_base::{Caller, Durability, ETag, Fault, Kind, MAX_FILE_BYTES};
+use svcfs_vfs::{Act, EntryKind, HandleId, NodeId, OpenMode, Promise};
+
+use crate::export::Export;
+use crate::place::Entry;
+use crate::refusal::{Refusal, status};
+
+/// A file is saved when nobody wrote to it for so long.
+const IDLE: Duration = Duration::from_secs(2);
+/// One that is written without a pause is saved once in so long.
+const LONGEST: Duration = Duration::from_secs(60);
+/// How long until a save is tried again that the disk refused.
+const AGAIN: Duration = Duration::from_secs(5);
+/// So many files may be written at once; beyond, the one that waited longest is saved.
+const MOST_FILES: usize = 512;
+/// So many bytes may wait to be saved in all the files of a space together.
+const MOST_BYTES: u64 = 256 << 20;
+/// So many refusals are remembered until the client asks.
+const MOST_REFUSED: usize = 4096;
+
+/// A file that is being written.
+pub(crate) struct Writer {
+    pub(crate) node: NodeId,
+    pub(crate) handle: HandleId,
+    number: u64,
+    /// Who wrote last.
+    caller: Caller,
+    /// What stood there when the first promise was made.
+    base: Option<Option<ETag>>,
+    began: Instant,
+    wrote: Instant,
+    /// When it is tried again, after the disk refused.
+    again: Option<Instant>,
+    bytes: u64,
+    /// Bytes of stable writes.
+    promised: u64,
+    /// The last promise.
+    position: Option<i64>,
+    is_over: bool,
+}
+
+/// A file that is being written, with its node.
+type Named = (NodeId, Arc<Mutex<Writer>>);
+/// The same, held.
+type Open = ArcMutexGuard<RawMutex, Writer>;
+
+/// The files of a space that are being written.
+#[derive(Default)]
+pub(crate) struct Writers {
+    open: Mutex<HashMap<u64, Named>>,
+    /// Why files were not saved, until somebody who wrote them asks.
+    refused: Mutex<HashMap<u64, nfsstat3>>,
+}
+
+impl Writers {
+    /// The node of a file that is being written.
+    pub(crate) fn node(&self, number: u64) -> Option<NodeId> {
+        self.open.lock().get(&number).map(|(node, _)| *node)
+    }
+
+    /// The file, held, if it is being written.
+    fn get(&self, number: u64) -> Option<Open> {
+        let writer = self.open.lock().get(&number).map(|(_, writer)| Arc::clone(writer))?;
+        let writer = Mutex::lock_arc(&writer);
+        (!writer.is_over).then_some(writer)
+    }
+
+    fn all(&self) -> Vec<Arc<Mutex<Writer>>> {
+        self.open.lock().values().map(|(_, writer)| Arc::clone(writer)).collect()
+    }
+
+    fn forget(&self, writer: &mut Writer) {
+        writer.is_over = true;
+        self.open.lock().remove(&writer.number);
+    }
+
+    /// Why a file was not saved, told once.
+    pub(crate) fn refusal(&self, number: u64) -> Option<nfsstat3> {
+        self.refused.lock().remove(&number)
+    }
+
+    fn refuse(&self, number: u64, fault: &Fault) {
+        let mut refused = self.refused.lock();
+        if refused.len() >= MOST_REFUSED {
+            refused.clear();
+        }
+        refused.insert(number, status(fault.kind()));
+    }
+}
+
+impl Writer {
+    fn due(&self) -> Instant {
+        self.again.unwrap_or_else(|| (self.wrote + IDLE).min(self.began + LONGEST))
+    }
+}
+
+impl Export {
+    /// Holds a file that `caller` is about to write, opened if it is not.
+    pub(crate) fn writer(&self, entry: &Entry, caller: &Caller) -> Result<Open, Refusal> {
+        loop {
+            if let Some(mut writer) = self.writers.get(entry.number) {
+                if self.vfs().path_of(writer.node).is_ok_and(|now| now == entry.path) {
+                    writer.caller = caller.clone();
+                    return Ok(writer);
+                }
+                // Another door took the name away, or put it elsewhere.
+                self.save(&mut writer).or_else(|fault| self.dropped(&mut writer, &fault))?;
+                continue;
+            }
+            let seen = entry.seen(caller)?;
+            match seen.attributes.kind {
+                EntryKind::File => {}
+                EntryKind::Directory => return Err(nfsstat3::NFS3ERR_ISDIR.into()),
+                EntryKind::Symlink | EntryKind::Special(_) => return Err(nfsstat3::NFS3ERR_INVAL.into()),
+            }
+            let handle = self.vfs().open_node(caller, seen.node, OpenMode { write: true, truncate: false })?;
+            if let Some(writer) = self.opened(entry.number, (seen.node, handle), caller) {
+                return Ok(writer);
+            }
+            self.vfs().release(caller, handle)?;
+        }
+    }
+
+    /// Remembers a file that was opened to be written; none when somebody was faster.
+    pub(crate) fn opened(&self, number: u64, (node, handle): (NodeId, HandleId), caller: &Caller) -> Option<Open> {
+        let now = Instant::now();
+        let writer = Writer {
+            node,
+            handle,
+            number,
+            caller: caller.clone(),
+            base: None,
+            began: now,
+            wrote: now,
+            again: None,
+            bytes: 0,
+            promised: 0,
+            position: None,
+            is_over: false,
+        };
+        let writer = Arc::new(Mutex::new(writer));
+        let held = Mutex::lock_arc(&writer);
+        let mut open = self.writers.open.lock();
+        if open.contains_key(&number) {
+            return None;
+        }
+        open.insert(number, (node, writer));
+        drop(open);
+        Some(held)
+    }
+
+    /// Notes that a file was written, and with `is_flushed` sees to it that this is not lost in a power cut; without, not when this process dies.
+    pub(crate) fn promise(&self, writer: &mut Writer, act: Act, is_flushed: bool) -> Result<(), Fault> {
+        let bytes = match &act {
+            Act::Resized(_) => 0,
+            Act::Written(_, data) => data.len() as u64,
+        };
+        if self.vfs().attributes(writer.node)?.size > MAX_FILE_BYTES as u64 {
+            // Such a file is on the disk and has no versions: it is flushed there.
+            return if is_flushed { self.vfs().publish(&writer.caller, writer.node, Durability::Now) } else { Ok(()) };
+        }
+        let base = *writer.base.get_or_insert_with(|| self.vfs().etag(writer.node).ok());
+        writer.position = Some(self.numbers.promise(&Promise { number: writer.number, base, act }, is_flushed)?);
+        writer.promised += bytes;
+        if writer.promised > MAX_FILE_BYTES as u64 { self.save(writer) } else { Ok(()) }
+    }
+
+    /// Notes that so many bytes were written.
+    pub(crate) fn wrote(&self, writer: &mut Writer, bytes: usize) {
+        writer.wrote = Instant::now();
+        writer.bytes += bytes as u64;
+    }
+
+    /// Saves the files that waited longest when there are too many, or too much in them. To be called while none is held.
+    pub(crate) fn make_room(&self) {
+        let open = self.writers.all();
+        let bytes: u64 = open.iter().filter_map(|writer| writer.try_lock().map(|held| held.bytes)).sum();
+        if open.len() <= MOST_FILES && bytes <= MOST_BYTES {
+            return;
+        }
+        let mut times: Vec<Instant> = open.iter().filter_map(|writer| Some(writer.try_lock()?.wrote)).collect();
+        times.sort();
+        // Half of them: they are one flush together.
+        if let Some(middle) = times.get(times.len() / 2).copied() {
+            self.settle_those(|writer| writer.wrote <= middle);
+        }
+    }
+
+    /// Saves a file, durably, and lets go of it.
+    ///
+    /// # Errors
+    /// Why it was not saved. What a gate or another's write forbids is kept where a person finds it; what the disk refused is tried again.
+    fn save(&self, writer: &mut Writer) -> Result<(), Fault> {
+        let outcome = self.publish(writer, Durability::Now);
+        if writer.is_over
+            && let Some(position) = writer.position.take()
+        {
+            self.numbers.kept(&[(writer.number, position)], writer.promised > 0)?;
+        }
+        outcome
+    }
+
+    fn publish(&self, writer: &mut Writer, durability: Durability) -> Result<(), Fault> {
+        if writer.is_over {
+            return Ok(());
+        }
+        let outcome = self.vfs().publish(&writer.caller, writer.node, durability);
+        match &outcome {
+            Err(fault) if !matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::TooLarge) => {
+                writer.again = Some(Instant::now() + AGAIN);
+                return outcome;
+            }
+            _ => {}
+        }
+        self.writers.forget(writer);
+        let released = self.vfs().release(&writer.caller, writer.handle);
+        outcome.and(released)
+    }
+
+    /// A file whose name is gone cannot be saved any more.
+    fn dropped(&self, writer: &mut Writer, fault: &Fault) -> Result<(), Fault> {
+        tracing::warn!(error = ?fault, "what was written over NFS to a file that is gone is not kept");
+        self.writers.forget(writer);
+        let _gone = self.vfs().release(&writer.caller, writer.handle);
+        Ok(self.numbers.kept(&[(writer.number, i64::MAX)], false)?)
+    }
+
+    /// Saves a file now, if it is being written.
+    ///
+    /// # Errors
+    /// Why it was not saved, now or since somebody asked last.
+    pub(crate) fn settle(&self, number: u64) -> Result<(), Refusal> {
+        if let Some(mut writer) = self.writers.get(number) {
+            self.save(&mut writer)?;
+        }
+        self.writers.refusal(number).map_or(Ok(()), |status| Err(status.into()))
+    }
+
+    /// Lets go of a file whose name was taken away.
+    pub(crate) fn abandon(&self, number: u64) -> Result<(), Fault> {
+        let Some(mut writer) = self.writers.get(number) else { return Ok(()) };
+        self.writers.forget(&mut writer);
+        self.vfs().release(&writer.caller, writer.handle)
+    }
+
+    /// Saves the files for which it is time, and says when it is time for the next.
+    pub(crate) fn settle_due(&self, now: Instant) -> Option<Instant> {
+        self.settle_those(|writer| writer.due() <= now)
+    }
+
+    /// Saves all files.
+    pub(crate) fn settle_all(&self) {
+        self.settle_those(|_| true);
+    }
+
+    /// Saves files, which is durable at the end for all of them at once.
+    fn settle_those(&self, is_due: impl Fn(&Writer) -> bool) -> Option<Instant> {
+        let (mut next, mut saved, mut is_flushed) = (None, Vec::new(), false);
+        for writer in self.writers.all() {
+            let mut writer = Mutex::lock_arc(&writer);
+            if is_due(&writer)
+                && let Err(fault) = self.publish(&mut writer, Durability::Soon)
+            {
+                tracing::warn!(kind = fault.kind().name(), error = ?fault, "a file that was written over NFS is not saved");
+                self.writers.refuse(writer.number, &fault);
+            }
+            if writer.is_over {
+                saved.extend(writer.position.take().map(|position| (writer.number, position)));
+                is_flushed |= writer.promised > 0;
+            } else {
+                let due = writer.due();
+                next = Some(next.map_or(due, |next: Instant| next.min(due)));
+            }
+        }
+        if !saved.is_empty() {
+            let kept = self.vfs().settled().and_then(|_| Ok(self.numbers.kept(&saved, is_flushed)?));
+            if let Err(fault) = kept {
+                // They are done again when the space is opened next, if they have to.
+                tracing::error!(error = ?fault, "files that were written over NFS are saved, and still remembered as if they were not");
+            }
+        }
+        next
+    }
+}

@@ -1,0 +1,57 @@
+#!/bin/busybox sh
+# shellcheck shell=dash
+# The first process of the guest of scripts/nfs/guest.sh: mounts what is served at PORT of its host, and works there as programs do.
+# The kernel hands over PORT.
+busybox=/bin/busybox
+export PATH=/bin
+$busybox --install -s /bin
+mkdir -p /proc /sys /dev /tmp
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /tmp
+while read -r module; do
+    insmod "$module" || echo "insmod $module failed"
+done </modules/order
+ip link set lo up
+ip link set eth0 up
+ip addr add 10.0.2.15/24 dev eth0
+
+fail() {
+    echo "guest: failed: $*"
+    poweroff -f
+}
+
+# Of what is said here, that is no whole sentence which a person should read, the test looks at the last line.
+mount.nfs 10.0.2.2:/ /mnt -o "vers=3,proto=tcp,mountproto=tcp,port=$PORT,mountport=$PORT,nolock,hard" || fail mount
+cd /mnt || fail cd
+echo "# From the kernel" >kernel.md || fail write
+echo more >>kernel.md || fail append
+[ "$(cat kernel.md)" = "# From the kernel
+more" ] || fail read
+mkdir -p deep/er && cp kernel.md deep/er/copy.md && mv deep/er/copy.md deep/moved.md || fail rename
+rmdir deep/er || fail rmdir
+ln -s kernel.md link.md && [ "$(readlink link.md)" = kernel.md ] && cmp link.md deep/moved.md || fail symlink
+dd if=/dev/urandom of=/tmp/big bs=1M count=8 2>/dev/null && cp /tmp/big big.bin && cmp /tmp/big big.bin || fail large
+truncate -s 5 big.bin && [ "$(wc -c <big.bin)" = 5 ] || fail truncate
+dd if=/tmp/big of=big.bin bs=1 seek=100 count=10 conv=notrunc 2>/dev/null && [ "$(wc -c <big.bin)" = 110 ] || fail hole
+mkdir many || fail mkdir
+number=0
+while [ $number -lt 200 ]; do
+    echo $number >many/$number.md || fail many
+    number=$((number + 1))
+done
+[ "$(ls many | wc -l)" = 200 ] || fail list
+rm -r many || fail "remove many"
+chmod 600 kernel.md && [ "$(stat -c %a kernel.md)" = 600 ] || fail chmod
+touch -d '2020-01-01 00:00:00' kernel.md && [ "$(stat -c %Y kernel.md)" = 1577836800 ] || fail touch
+exec 5<deep/moved.md
+rm deep/moved.md && read -r line <&5 && [ "$line" = "# From the kernel" ] || fail "a file that is open and removed"
+exec 5<&-
+rmdir deep || fail "an empty directory"
+[ "$(df . | tail -n 1 | awk '{ print $2 }')" -gt 0 ] || fail df
+mkdir .git 2>/dev/null && fail "what belongs to the server can be made"
+ls .git >/dev/null 2>&1 && fail "what belongs to the server is seen"
+cd / && umount /mnt || fail umount
+echo "guest: all is well"
+poweroff -f

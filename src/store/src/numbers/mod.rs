@@ -1,0 +1,361 @@
+//! `nfs.db`: numbers of files that outlive the server, and what was promised of files before they are in the tree.
+//!
+//! One rule: a number stands for a name, whatever bytes stand there. Every save puts another file of the disk in place, so that the disk's
+//! own numbers are no handles. Numbers are drawn, not counted: what a power cut takes away is never given to another file.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, OptionalExtension, params};
+use svcfs_base::{ETag, TreePath};
+
+use crate::StoreError;
+
+const SCHEMA: i32 = 1;
+/// So many names are kept in memory; the others are asked of the file.
+const MOST_KNOWN: usize = 65_536;
+/// Smaller numbers mean something else, to protocols and to us.
+const SMALLEST: u64 = 16;
+
+/// Something that was done to a file and must not be lost, although the file is not in the tree yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Promise {
+    /// The file.
+    pub number: u64,
+    /// What stood there when the first of these was made: none when the file was new.
+    pub base: Option<ETag>,
+    /// What was done.
+    pub act: Act,
+}
+
+/// What was done to a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// It got this length in bytes; a file that was not there was made.
+    Resized(u64),
+    /// These bytes were written at this offset.
+    Written(u64, Vec<u8>),
+}
+
+#[derive(Default)]
+struct Known {
+    names: HashMap<u64, (u64, Box<str>)>,
+    numbers: HashMap<(u64, Box<str>), u64>,
+}
+
+impl Known {
+    fn add(&mut self, number: u64, parent: u64, name: &str) {
+        if self.names.len() >= MOST_KNOWN {
+            self.clear();
+        }
+        self.names.insert(number, (parent, name.into()));
+        self.numbers.insert((parent, name.into()), number);
+    }
+
+    fn clear(&mut self) {
+        self.names.clear();
+        self.numbers.clear();
+    }
+}
+
+struct Inner {
+    connection: Connection,
+    known: Known,
+}
+
+/// The numbers of one space.
+pub struct FileNumbers {
+    space: u64,
+    inner: Mutex<Inner>,
+}
+
+impl FileNumbers {
+    /// The number of the root.
+    pub const ROOT: u64 = 3;
+
+    /// Opens the file, or makes a new one when it is absent, damaged or of another version: handles given before are stale then.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the file cannot be made or replaced.
+    pub fn open(file: &Path) -> Result<Self, StoreError> {
+        let connection = match open(file) {
+            Ok(connection) => connection,
+            Err(error) => {
+                tracing::error!(numbers.file = %file.display(), %error, "the numbers of files cannot be read; NFS clients must mount again");
+                for suffix in ["", "-wal", "-shm"] {
+                    let mut name = file.as_os_str().to_owned();
+                    name.push(suffix);
+                    match std::fs::remove_file(&name) {
+                        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                        Ok(()) | Err(_) => {}
+                    }
+                }
+                open(file)?
+            }
+        };
+        let space: i64 = connection.query_row("SELECT space FROM identity", [], |row| row.get(0))?;
+        let inner = Inner { connection, known: Known::default() };
+        Ok(Self { space: space.cast_unsigned(), inner: Mutex::new(inner) })
+    }
+
+    /// The number of the space itself, the same for as long as the file lives.
+    pub const fn space(&self) -> u64 {
+        self.space
+    }
+
+    /// The number of a path, given to it now if it has none.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn number(&self, path: &TreePath) -> Result<u64, StoreError> {
+        let mut inner = self.inner.lock();
+        path.components().try_fold(Self::ROOT, |parent, name| inner.number(parent, name))
+    }
+
+    /// The numbers of names in a directory, in the same order.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn numbers(&self, directory: u64, names: &[&str]) -> Result<Vec<u64>, StoreError> {
+        let mut inner = self.inner.lock();
+        inner.connection.execute_batch("BEGIN")?;
+        let found = names.iter().map(|name| inner.number(directory, name)).collect::<Result<Vec<_>, _>>();
+        inner.connection.execute_batch("COMMIT")?;
+        found
+    }
+
+    /// The path of a number; none for one that was never given, or whose name is gone.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn path(&self, number: u64) -> Result<Option<TreePath>, StoreError> {
+        let mut inner = self.inner.lock();
+        let mut parts = Vec::new();
+        let mut at = number;
+        while at != Self::ROOT {
+            // Deeper than any path can be: the file is damaged.
+            if parts.len() > 4096 {
+                return Ok(None);
+            }
+            let Some((parent, name)) = inner.name(at)? else { return Ok(None) };
+            parts.push(name);
+            at = parent;
+        }
+        parts.reverse();
+        Ok(TreePath::parse(&parts.join("/")).ok())
+    }
+
+    /// A file or directory has another name; what had that name is gone.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn renamed(&self, from: &TreePath, to: &TreePath) -> Result<(), StoreError> {
+        let (number, parent) = (self.number(from)?, self.number(&to.parent().unwrap_or_else(TreePath::root))?);
+        let mut inner = self.inner.lock();
+        inner.known.clear();
+        let parent = parent.cast_signed();
+        let transaction = inner.connection.transaction()?;
+        transaction.execute("DELETE FROM files WHERE parent = ?1 AND name = ?2", params![parent, to.name()])?;
+        let tail = "UPDATE files SET parent = ?2, name = ?3 WHERE number = ?1";
+        transaction.execute(tail, params![number.cast_signed(), parent, to.name()])?;
+        Ok(transaction.commit()?)
+    }
+
+    /// A name is gone, and what was promised of its file with it.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn removed(&self, path: &TreePath) -> Result<(), StoreError> {
+        let number = self.number(path)?.cast_signed();
+        let mut inner = self.inner.lock();
+        inner.known.clear();
+        let transaction = inner.connection.transaction()?;
+        transaction.execute("DELETE FROM promises WHERE number = ?1", [number])?;
+        transaction.execute("DELETE FROM files WHERE number = ?1", [number])?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Remembers whose exclusive creation made a file.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn created_by(&self, number: u64, verifier: [u8; 8]) -> Result<(), StoreError> {
+        let inner = self.inner.lock();
+        let tail = "UPDATE files SET verifier = ?2 WHERE number = ?1";
+        inner.connection.execute(tail, params![number.cast_signed(), &verifier[..]])?;
+        Ok(())
+    }
+
+    /// Whether this exclusive creation made a file.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn is_created_by(&self, number: u64, verifier: [u8; 8]) -> Result<bool, StoreError> {
+        let inner = self.inner.lock();
+        let tail = "SELECT verifier = ?2 FROM files WHERE number = ?1";
+        let found = inner.connection.query_row(tail, params![number.cast_signed(), &verifier[..]], |row| {
+            Ok(row.get::<_, Option<bool>>(0)?.unwrap_or(false))
+        });
+        Ok(found.optional()?.unwrap_or(false))
+    }
+
+    /// Notes what must not be lost; with `is_flushed` not in a power cut either, else not when this process dies. The position says which of a
+    /// file's promises it is: later ones have greater ones.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database; nothing is promised then.
+    pub fn promise(&self, promise: &Promise, is_flushed: bool) -> Result<i64, StoreError> {
+        let Promise { number, base, act } = promise;
+        let (place, data) = match act {
+            Act::Resized(size) => (size, None),
+            Act::Written(offset, data) => (offset, Some(data)),
+        };
+        let mut inner = self.inner.lock();
+        inner.flushing(is_flushed, |connection| {
+            let tail = "INSERT INTO promises (number, base, place, data) VALUES (?1, ?2, ?3, ?4)";
+            let mut statement = connection.prepare_cached(tail)?;
+            let base = base.map(|base| base.to_string());
+            statement.insert(params![number.cast_signed(), base, place.cast_signed(), data])
+        })
+    }
+
+    /// Files are in the tree with all that was promised of them up to a position, or gone.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn kept(&self, files: &[(u64, i64)], is_flushed: bool) -> Result<(), StoreError> {
+        let mut inner = self.inner.lock();
+        inner.flushing(is_flushed, |connection| {
+            let transaction = connection.transaction()?;
+            {
+                let tail = "DELETE FROM promises WHERE number = ?1 AND position <= ?2";
+                let mut statement = transaction.prepare_cached(tail)?;
+                for (number, position) in files {
+                    statement.execute(params![number.cast_signed(), position])?;
+                }
+            }
+            transaction.commit()
+        })
+    }
+
+    /// The files of which something is promised, the first promise first.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn owed(&self) -> Result<Vec<u64>, StoreError> {
+        let inner = self.inner.lock();
+        let mut statement =
+            inner.connection.prepare("SELECT number FROM promises GROUP BY number ORDER BY min(position)")?;
+        let found = statement.query_map([], |row| Ok(row.get::<_, i64>(0)?.cast_unsigned()))?;
+        Ok(found.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// What is promised of a file, in order, each handed to `take`.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database, `Damaged` for a hash that is none.
+    pub fn promised(&self, number: u64) -> Result<Vec<Promise>, StoreError> {
+        let inner = self.inner.lock();
+        let tail = "SELECT base, place, data FROM promises WHERE number = ?1 ORDER BY position";
+        let mut statement = inner.connection.prepare(tail)?;
+        let rows = statement.query_map([number.cast_signed()], |row| {
+            Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<Vec<u8>>>(2)?))
+        })?;
+        rows.map(|row| {
+            let (base, place, data) = row?;
+            let base = base.map(|base| ETag::parse("base", &base)).transpose();
+            let base = base.map_err(|_| StoreError::Damaged("nfs.db: a hash that is none".to_owned()))?;
+            let place = place.cast_unsigned();
+            let act = data.map_or(Act::Resized(place), |data| Act::Written(place, data));
+            Ok(Promise { number, base, act })
+        })
+        .collect()
+    }
+}
+
+impl Inner {
+    fn number(&mut self, parent: u64, name: &str) -> Result<u64, StoreError> {
+        if let Some(known) = self.known.numbers.get(&(parent, name.into())) {
+            return Ok(*known);
+        }
+        let place = params![parent.cast_signed(), name];
+        let mut statement =
+            self.connection.prepare_cached("SELECT number FROM files WHERE parent = ?1 AND name = ?2")?;
+        let found = statement.query_row(place, |row| Ok(row.get::<_, i64>(0)?.cast_unsigned())).optional()?;
+        let number = match found {
+            Some(number) => number,
+            None => {
+                let number = drawn()?;
+                let tail = "INSERT INTO files (number, parent, name) VALUES (?1, ?2, ?3)";
+                let mut statement = self.connection.prepare_cached(tail)?;
+                statement.execute(params![number.cast_signed(), parent.cast_signed(), name])?;
+                number
+            }
+        };
+        self.known.add(number, parent, name);
+        Ok(number)
+    }
+
+    fn name(&mut self, number: u64) -> Result<Option<(u64, Box<str>)>, StoreError> {
+        if let Some(known) = self.known.names.get(&number) {
+            return Ok(Some(known.clone()));
+        }
+        let mut statement = self.connection.prepare_cached("SELECT parent, name FROM files WHERE number = ?1")?;
+        let found = statement.query_row([number.cast_signed()], |row| {
+            Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, String>(1)?.into_boxed_str()))
+        });
+        let found = found.optional()?;
+        drop(statement);
+        if let Some((parent, name)) = &found {
+            self.known.add(number, *parent, name);
+        }
+        Ok(found)
+    }
+
+    fn flushing<T>(
+        &mut self,
+        is_flushed: bool,
+        act: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        if !is_flushed {
+            return Ok(act(&mut self.connection)?);
+        }
+        self.connection.pragma_update(None, "synchronous", "FULL")?;
+        let outcome = act(&mut self.connection);
+        self.connection.pragma_update(None, "synchronous", "NORMAL")?;
+        Ok(outcome?)
+    }
+}
+
+/// A number that no file has, in all likelihood; such that it is one of SQLite's, too.
+fn drawn() -> Result<u64, StoreError> {
+    let drawn = getrandom::u64().map_err(|error| StoreError::State(std::io::Error::other(error.to_string())))?;
+    Ok((drawn >> 1).max(SMALLEST))
+}
+
+fn open(file: &Path) -> Result<Connection, StoreError> {
+    let mut connection = Connection::open(file)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    let version: i32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    match version {
+        SCHEMA => {}
+        0 => {
+            let transaction = connection.transaction()?;
+            transaction.execute_batch(include_str!("schema.sql"))?;
+            transaction.execute("INSERT INTO identity VALUES (?1)", [drawn()?.cast_signed()])?;
+            transaction.pragma_update(None, "user_version", SCHEMA)?;
+            transaction.commit()?;
+        }
+        other => return Err(StoreError::Damaged(format!("nfs.db has version {other}, this program knows {SCHEMA}"))),
+    }
+    // What lay in directories whose names are gone.
+    let orphans = "DELETE FROM files WHERE parent <> ?1 AND parent NOT IN (SELECT number FROM files)";
+    while connection.execute(orphans, [FileNumbers::ROOT.cast_signed()])? > 0 {}
+    Ok(connection)
+}

@@ -1,0 +1,24 @@
+-- Numbers of files for NFS handles, and what was promised of files that are not in the tree yet.
+CREATE TABLE identity (
+    space INTEGER NOT NULL
+) STRICT;
+
+-- A name in a directory. A directory's new name is one row.
+CREATE TABLE files (
+    number INTEGER PRIMARY KEY,
+    parent INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    -- Of an exclusive creation (RFC 1813 3.3.8).
+    verifier BLOB,
+    UNIQUE (parent, name)
+) STRICT;
+
+-- In order. `data` none: the file got the length `place`; else these bytes were written there.
+CREATE TABLE promises (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    number INTEGER NOT NULL,
+    base TEXT,
+    place INTEGER NOT NULL,
+    data BLOB
+) STRICT;
+CREATE INDEX promises_of ON promises (number);

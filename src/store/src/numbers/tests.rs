@@ -1,0 +1,73 @@
+use super::*;
+
+fn path(text: &str) -> TreePath {
+    TreePath::parse(text).unwrap()
+}
+
+fn place() -> (tempfile::TempDir, FileNumbers) {
+    let folder = tempfile::tempdir().unwrap();
+    let numbers = FileNumbers::open(&folder.path().join("nfs.db")).unwrap();
+    (folder, numbers)
+}
+
+#[test]
+fn a_number_is_the_same_after_a_restart() {
+    let (folder, numbers) = place();
+    let (space, page) = (numbers.space(), numbers.number(&path("a/b.md")).unwrap());
+    drop(numbers);
+    let again = FileNumbers::open(&folder.path().join("nfs.db")).unwrap();
+    assert_eq!((again.space(), again.number(&path("a/b.md")).unwrap()), (space, page));
+    assert_eq!(again.path(page).unwrap(), Some(path("a/b.md")));
+    assert_eq!(again.path(FileNumbers::ROOT).unwrap(), Some(TreePath::root()));
+    assert_eq!(again.path(17).unwrap(), None);
+}
+
+#[test]
+fn what_lies_below_a_renamed_directory_keeps_its_number() {
+    let (_folder, numbers) = place();
+    let page = numbers.number(&path("old/deep/a.md")).unwrap();
+    let replaced = numbers.number(&path("new")).unwrap();
+    numbers.renamed(&path("old"), &path("new")).unwrap();
+    assert_eq!(numbers.path(page).unwrap(), Some(path("new/deep/a.md")));
+    assert_eq!(numbers.path(replaced).unwrap(), None);
+    assert_ne!(numbers.number(&path("old/deep/a.md")).unwrap(), page);
+}
+
+#[test]
+fn the_number_of_a_removed_name_means_nothing_and_is_not_given_again() {
+    let (_folder, numbers) = place();
+    let page = numbers.number(&path("a.md")).unwrap();
+    numbers.removed(&path("a.md")).unwrap();
+    assert_eq!(numbers.path(page).unwrap(), None);
+    assert_ne!(numbers.number(&path("a.md")).unwrap(), page);
+}
+
+#[test]
+fn promises_are_there_after_a_restart_in_order_until_they_are_kept() {
+    let (folder, numbers) = place();
+    let page = numbers.numbers(FileNumbers::ROOT, &["a.md", "b.md"]).unwrap()[0];
+    let base = Some(ETag::of(b"old"));
+    let acts = [Act::Resized(0), Act::Written(5, b"there".to_vec()), Act::Written(0, b"hello".to_vec())];
+    let promises = acts.map(|act| Promise { number: page, base, act });
+    let made = promises.iter().zip([false, true, true]);
+    let made: Vec<i64> = made.map(|(promise, is_flushed)| numbers.promise(promise, is_flushed).unwrap()).collect();
+    let last = made[1];
+    drop(numbers);
+    let again = FileNumbers::open(&folder.path().join("nfs.db")).unwrap();
+    assert_eq!(again.owed().unwrap(), [page]);
+    assert_eq!(again.promised(page).unwrap(), promises);
+    again.kept(&[(page, last)], true).unwrap();
+    assert_eq!(again.promised(page).unwrap(), promises[2..], "those that came later are not kept yet");
+    again.kept(&[(page, i64::MAX)], false).unwrap();
+    assert!(again.owed().unwrap().is_empty());
+}
+
+#[test]
+fn an_exclusive_creation_is_known_again() {
+    let (_folder, numbers) = place();
+    let page = numbers.number(&path("a.md")).unwrap();
+    assert!(!numbers.is_created_by(page, *b"12345678").unwrap());
+    numbers.created_by(page, *b"12345678").unwrap();
+    assert!(numbers.is_created_by(page, *b"12345678").unwrap());
+    assert!(!numbers.is_created_by(page, *b"87654321").unwrap());
+}
