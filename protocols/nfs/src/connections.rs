@@ -73,7 +73,8 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: Cancella
                 (Ok(place), Ok((stream, from))) => {
                     if door.settings.allows(from.ip()) {
                         connections.spawn(converse(stream, from, Arc::clone(&shared), place));
-                    } else if !has_told.swap(true, Ordering::Relaxed) {
+                    } else if !from.ip().to_canonical().is_loopback() && !has_told.swap(true, Ordering::Relaxed) {
+                        // Not of this machine, which looks whether somebody listens.
                         tracing::warn!(%from, "a client that is not in `nfs.allow` was sent away; others will be without a word");
                     }
                 }
