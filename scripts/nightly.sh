@@ -23,6 +23,7 @@ Environment:
   SVCFS_SLOW_SECONDS   Seconds for which they do (default here: 90)
   SVCFS_CROWD_SPACES   Spaces of one server whose threads and memory are counted (default here: 200)
   SVCFS_CROWD_PAGES    Pages in each of them (default here: 500)
+  SVCFS_SOAK_SECONDS   Seconds of load under which a server's memory must not grow (default here: 600)
   SVCFS_MODEL_CASES    Random days of work held against the model (default here: 10000)
   PROPTEST_CASES       Random cases per property (default here: 20000)
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
@@ -41,6 +42,7 @@ export SVCFS_OTHERS_TIMES="${SVCFS_OTHERS_TIMES:-10}"
 export SVCFS_POWER_ROUNDS="${SVCFS_POWER_ROUNDS:-50}"
 export SVCFS_CROWD_SPACES="${SVCFS_CROWD_SPACES:-200}"
 export SVCFS_CROWD_PAGES="${SVCFS_CROWD_PAGES:-500}"
+export SVCFS_SOAK_SECONDS="${SVCFS_SOAK_SECONDS:-600}"
 export SVCFS_MODEL_CASES="${SVCFS_MODEL_CASES:-10000}"
 export SVCFS_SLOW_CLIENTS="${SVCFS_SLOW_CLIENTS:-1000}"
 export SVCFS_SLOW_SECONDS="${SVCFS_SLOW_SECONDS:-90}"

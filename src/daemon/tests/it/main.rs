@@ -22,4 +22,5 @@ mod refusals;
 mod remote;
 mod serve;
 mod service;
+mod soak;
 mod units;
