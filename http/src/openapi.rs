@@ -191,12 +191,17 @@ impl Writer {
                     let mime = route.json_type.map_or(media::JSON, bare);
                     json!({ mime: { "schema": (entry.output)(&mut self.outputs) } })
                 }
-                Some((_, Media::Is(mime))) => json!({ bare(mime): { "schema": { "type": "string" } } }),
-                Some((_, Media::OfPath)) => json!({
-                    bare(media::MARKDOWN): { "schema": { "type": "string" } },
-                    "*/*": {},
-                    media::JSON: { "schema": (entry.output)(&mut self.outputs) },
-                }),
+                Some((field, kind)) => {
+                    let text = json!({ "schema": { "type": "string" } });
+                    let mut content = match kind {
+                        Media::Is(mime) => json!({ bare(mime): text }),
+                        Media::OfPath => json!({ bare(media::MARKDOWN): text, "*/*": {} }),
+                    };
+                    if let Some(schema) = self.instead_of_text(entry, route, field) {
+                        content[media::JSON] = json!({ "schema": schema });
+                    }
+                    content
+                }
             };
         }
         let headers = self.headers(entry, route);
@@ -214,6 +219,23 @@ impl Writer {
             }
         }
         responses.into()
+    }
+
+    /// What is answered as JSON when the output does not have the field that is text; nothing when it always has.
+    fn instead_of_text(&mut self, entry: &Entry, route: &Route, field: &str) -> Option<Value> {
+        let schema = (entry.output)(&mut self.outputs);
+        let name = schema.get("$ref").and_then(Value::as_str).and_then(|target| target.rsplit('/').next());
+        let definition = name.and_then(|name| self.outputs.definitions().get(name))?;
+        let required = definition.get("required").and_then(Value::as_array);
+        if required.is_some_and(|required| required.iter().any(|name| name == field)) {
+            return None;
+        }
+        let whole = route.or_json.and_then(|field| definition.pointer(&format!("/properties/{field}")));
+        let schema = Value::from(schema.clone());
+        Some(match whole {
+            Some(whole) => json!({ "anyOf": [schema, whole] }),
+            None => schema,
+        })
     }
 
     /// The headers of a success, each described as the output field it repeats.
