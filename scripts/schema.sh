@@ -64,6 +64,8 @@ serve() {
 
 # The event stream never ends, and the agent protocol has a description of its own.
 ask() {
+    # It leaves what it knows of failures where it is run.
+    cd "$work"
     "$SVCFS_TOOLS/python/bin/schemathesis" run "$url/api/openapi.json" --max-time "$seconds" --seed "${SVCFS_SCHEMA_SEED:-1}" \
         --exclude-path /api/svc/events --exclude-path /mcp --no-color --warnings off --request-timeout 30 \
         --checks "$1" "${@:2}"
