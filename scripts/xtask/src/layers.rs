@@ -52,6 +52,8 @@ const ROOMS: &[Room] = &[
     Room {
         name: "svcfs-nfs",
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-vfs", "svcfs-knowledge"]),
+        name: "svcfs-s3",
+        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-vfs", "svcfs-knowledge", "svcfs-listener"]),
     },
     Room {
         name: "svcfs-webdav",
@@ -89,7 +91,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("fuser", &["svcfs-mount"]),
     ("git2", &["svcfs-store"]),
     ("governor", &["svcfs-http"]),
-    ("hyper", &["svcfs-http", "svcfs-listener", "svcfs-webdav", "svcfs", "svcfs-measure"]),
+    ("hyper", &["svcfs-http", "svcfs-listener", "svcfs-s3", "svcfs-webdav", "svcfs", "svcfs-measure"]),
     ("hyper-util", &["svcfs-http", "svcfs-listener", "svcfs", "svcfs-measure"]),
     ("indicatif", &["svcfs"]),
     ("jsonwebtoken", &["svcfs-knowledge"]),
@@ -104,6 +106,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("rmcp", &["svcfs-http"]),
     ("rusqlite", &["svcfs-store", "svcfs-index", "svcfs-bench"]),
     ("rustls", &["svcfs-mount", "svcfs-net"]),
+    ("s3s", &["svcfs-s3"]),
     ("sd-notify", &["svcfs"]),
     ("serde-saphyr", &["svcfs-text"]),
     ("toml", &["svcfs-config"]),

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::sections::{
     assets::Assets, audit::Audit, auth::Auth, dataview::Dataview, files::Files, janitor::Janitor, lint::Lint,
     memory::Memory, nfs::Nfs, protocols::WebDav, search::Search, server::Server, space::OtherSpace, space::Space,
+    memory::Memory, protocols::S3, protocols::WebDav, search::Search, server::Server, space::OtherSpace, space::Space,
     ui::Ui, versioning::Versioning,
 };
 use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
@@ -44,6 +45,7 @@ pub struct Config {
     pub(crate) janitor: Janitor,
     pub(crate) tracing: Tracing,
     pub(crate) ui: Ui,
+    pub(crate) s3: S3,
     pub(crate) webdav: WebDav,
     pub(crate) nfs: Nfs,
     pub(crate) space: Space,

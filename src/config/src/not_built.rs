@@ -21,6 +21,7 @@ pub const NOT_BUILT: &[&str] = &[
     "import.pull_policy",
     "links.update_on_rename",
     "lint.format_doors=s3",
+    "lint.format_doors=nfs",
     "net.allow",
     "schema.enforce",
     "search.async_index",

@@ -47,6 +47,8 @@ pub struct Settings {
     pub ui: Ui,
     /// Who may read this space without credentials.
     pub visibility: Visibility,
+    /// Where S3 is served; none when it is not.
+    pub s3: Option<ProtocolSettings>,
     /// Where WebDAV is served; none when it is not.
     pub webdav: Option<ProtocolSettings>,
     /// How NFS is served; none when it is not.
@@ -72,6 +74,8 @@ pub struct Overrides {
     pub oidc_issuer: Option<String>,
     /// `--oidc-client-id`
     pub oidc_client_id: Option<String>,
+    /// `--s3` and `--s3-port`
+    pub s3: ProtocolFlags,
     /// `--webdav` and `--webdav-port`
     pub webdav: ProtocolFlags,
     /// `--nfs`, `--nfs-port` and `--nfs-allow`
@@ -98,6 +102,7 @@ impl Settings {
             tracing,
             audit,
             ui,
+            s3,
             webdav,
             nfs,
             space,
@@ -112,14 +117,14 @@ impl Settings {
             api_key,
             oidc_issuer,
             oidc_client_id,
+            s3: s3_flags,
             webdav: webdav_flags,
             nfs: nfs_flags,
         } = overrides;
         let Origin { path, lines, complaints } = origin;
         // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
         let is_read = |section: &str| !complaints.iter().any(|complaint| complaint.key.starts_with(section));
-        let (tracing_is_read, versioning_is_read) = (is_read("tracing."), is_read("versioning."));
-        let auth_is_read = is_read("auth.");
+        let [tracing_is_read, versioning_is_read, auth_is_read] = ["tracing.", "versioning.", "auth."].map(is_read);
         let mut check = Check { lines, complaints };
 
         check.faults(Some(&versioning).filter(|_| versioning_is_read), &assets, &files);
@@ -133,13 +138,15 @@ impl Settings {
         let webdav = check.value("--webdav-port", webdav.resolve(&webdav_flags));
         let is_open = auth.as_ref().is_none_or(|auth| *auth == AuthSettings::None);
         let nfs = nfs.resolve(&nfs_flags, is_open, &mut |key, told| check.complain(key, told));
+        let s3 = check.value("--s3-port", s3.resolve(&s3_flags)).flatten();
+        let webdav = check.value("--webdav-port", webdav.resolve(&webdav_flags)).flatten();
         let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (host, port, public_url), auth.as_ref());
 
         let mut complaints = check.complaints;
-        match (server, dataview, memory, janitor, auth, webdav, log) {
-            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(webdav), Some(log))
+        match (server, dataview, memory, janitor, auth, log) {
+            (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
                 if complaints.is_empty() =>
             {
                 Ok(Self {
@@ -157,6 +164,7 @@ impl Settings {
                     audit,
                     ui,
                     visibility: space.visibility,
+                    s3,
                     webdav,
                     nfs,
                     spaces,

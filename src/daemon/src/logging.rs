@@ -21,8 +21,7 @@ use crate::{output, progress};
 const VARIABLES: [&str; 2] = ["SVC_LOG", "RUST_LOG"];
 
 /// Crates whose own talk is of no use to whoever runs a server.
-const QUIET: &str =
-    "hyper=warn,hyper_util=warn,warp=warn,rmcp=warn,fuser=warn,notify=warn,mio=warn,rustls_platform_verifier=off";
+const QUIET: &str = "hyper=warn,hyper_util=warn,warp=warn,rmcp=warn,fuser=warn,notify=warn,mio=warn,rustls_platform_verifier=off,s3s=off";
 
 /// Keeps the log going; what is still in memory is written when it is dropped.
 #[must_use = "a log ends when this is dropped"]

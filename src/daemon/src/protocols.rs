@@ -40,6 +40,9 @@ impl Bound {
         let nfs = settings.nfs.as_ref().map(|nfs| nfs.port);
         let served = [("webdav", webdav), ("nfs", nfs)].into_iter().filter_map(|(name, port)| Some((name, port?)));
         served.map(|(name, port)| Self::of(name, &settings.server.host, port)).collect()
+        let protocols = [("s3", &settings.s3), ("webdav", &settings.webdav)];
+        let served = protocols.into_iter().filter_map(|(name, settings)| Some((name, settings.as_ref()?)));
+        served.map(|(name, protocol)| Self::of(name, &settings.server.host, protocol)).collect()
     }
 
     fn of(name: &'static str, host: &Host, port: u16) -> Result<Self, Failure> {
@@ -74,6 +77,10 @@ impl Bound {
                 listening.runtime.spawn(svcfs_nfs::serve(listener, server, settings, asked))
             }
             _ => listening.runtime.spawn(svcfs_webdav::serve(listener, server, asked)),
+        let (server, token) = (Arc::clone(server), stop.clone());
+        let task = match name {
+            "s3" => listening.runtime.spawn(svcfs_s3::serve(listener, server, token)),
+            _ => listening.runtime.spawn(svcfs_webdav::serve(listener, server, token)),
         };
         Ok(Protocol { name, address, task, stop })
     }

@@ -166,6 +166,7 @@ pub fn of_space(root: &Path) -> Result<Settings, Failure> {
         ("auth", settings.auth != plain.auth),
         ("server", settings.server != plain.server),
         ("tracing", settings.log != plain.log),
+        ("s3", settings.s3 != plain.s3),
         ("webdav", settings.webdav != plain.webdav),
         ("nfs", settings.nfs != plain.nfs),
         ("spaces", settings.spaces != plain.spaces),

@@ -37,6 +37,8 @@ pub(crate) enum FormatDoor {
     Fuse,
     /// NFS.
     Nfs,
+    /// S3.
+    S3,
     /// WebDAV.
     WebDav,
 }
@@ -62,6 +64,10 @@ impl LintSettings {
             Door::WebDav => FormatDoor::WebDav,
             // Not built, already on disk, or made by svcfs itself in the form it wants.
             Door::S3 | Door::Direct | Door::Internal => return false,
+            Door::S3 => FormatDoor::S3,
+            Door::WebDav => FormatDoor::WebDav,
+            // Not built, already on disk, or made by svcfs itself in the form it wants.
+            Door::Nfs | Door::Direct | Door::Internal => return false,
         };
         self.format_doors.contains(&written_as)
     }

@@ -1,4 +1,4 @@
-//! `[webdav]`: the protocols beside HTTP that a server can speak. Who may ask is `[auth]`'s to say, for all of them.
+//! `[webdav]` and `[s3]`: the protocols beside HTTP that a server can speak. Who may ask is `[auth]`'s to say, for all of them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,22 @@ impl Default for WebDav {
     }
 }
 
+/// Whether the tree is served over S3, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct S3 {
+    /// Serve every space over S3, on the address of `server.host`: a bucket of its name.
+    pub enabled: bool,
+    /// TCP port to listen on; 0 lets the system pick a free one.
+    pub port: u16,
+}
+
+impl Default for S3 {
+    fn default() -> Self {
+        Self { enabled: false, port: 3334 }
+    }
+}
+
 /// A protocol that is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtocolSettings {
@@ -35,17 +51,33 @@ pub struct ProtocolFlags {
     pub port: Option<u16>,
 }
 
+impl ProtocolFlags {
+    /// What holds, over what the file says; none when it is not served. `idle` is what is wrong with a port alone.
+    fn over(&self, enabled: bool, port: u16, idle: &'static str) -> Result<Option<ProtocolSettings>, &'static str> {
+        match (enabled || self.enabled, self.port) {
+            (true, told) => Ok(Some(ProtocolSettings { port: told.unwrap_or(port) })),
+            (false, None) => Ok(None),
+            (false, Some(_)) => Err(idle),
+        }
+    }
+}
+
 impl WebDav {
     /// What holds; none when it is not served.
     ///
     /// # Errors
     /// What is wrong with the flags.
     pub(crate) fn resolve(self, flags: &ProtocolFlags) -> Result<Option<ProtocolSettings>, &'static str> {
-        let Self { enabled, port } = self;
-        match (enabled || flags.enabled, flags.port) {
-            (true, told) => Ok(Some(ProtocolSettings { port: told.unwrap_or(port) })),
-            (false, None) => Ok(None),
-            (false, Some(_)) => Err("has no effect unless the protocol is served: add `--webdav`"),
-        }
+        flags.over(self.enabled, self.port, "has no effect unless the protocol is served: add `--webdav`")
+    }
+}
+
+impl S3 {
+    /// What holds; none when it is not served.
+    ///
+    /// # Errors
+    /// What is wrong with the flags.
+    pub(crate) fn resolve(self, flags: &ProtocolFlags) -> Result<Option<ProtocolSettings>, &'static str> {
+        flags.over(self.enabled, self.port, "has no effect unless the protocol is served: add `--s3`")
     }
 }

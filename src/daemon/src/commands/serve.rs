@@ -33,6 +33,7 @@ Examples:
   svcfs serve -r notes --mount ~/notes        as a folder, too: an empty directory outside the root
   svcfs serve -r notes --mount notes          over the root itself: nothing else changes it
   svcfs serve -r notes --port 0               on any free port; the address is printed
+  svcfs serve -r notes --s3                   over S3, too: http://127.0.0.1:3334
   svcfs serve -r notes --webdav               over WebDAV, too: http://127.0.0.1:3335
   svcfs serve -r notes --nfs                  over NFSv3, too: port 2049, this machine alone
   svcfs serve -r notes --config ./notes.toml  with settings from elsewhere
@@ -83,6 +84,12 @@ pub struct Serve {
     /// Also serve this root, as a space of this name: at /api/svc/NAME, or with the header X-Svc-Space
     #[arg(long = "space", value_name = "NAME=DIR", value_parser = other_space)]
     spaces: Vec<(String, PathBuf)>,
+    /// Also serve every space over S3, as a bucket of its name
+    #[arg(long)]
+    s3: bool,
+    /// Port of S3, 0 for any that is free [default: 3334]
+    #[arg(long, value_name = "PORT")]
+    s3_port: Option<u16>,
     /// Also serve every space over WebDAV
     #[arg(long)]
     webdav: bool,
@@ -127,6 +134,8 @@ impl Serve {
             oidc_issuer,
             oidc_client_id,
             spaces,
+            s3,
+            s3_port,
             webdav,
             webdav_port,
             nfs,
@@ -141,9 +150,11 @@ impl Serve {
         // Before there is any other thread.
         let outside = mountpoint.as_ref().map_or_else(|| Ok(Outside::default()), |at| Outside::of(&root, at))?;
         let inherited = socket::inherited()?;
+        let s3 = ProtocolFlags { enabled: s3, port: s3_port };
         let webdav = ProtocolFlags { enabled: webdav, port: webdav_port };
         let nfs = NfsFlags { enabled: nfs, port: nfs_port, allow: nfs_allow };
         let overrides = Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id, webdav, nfs };
+        let overrides = Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id, s3, webdav };
         let overrides = socket::named(overrides, inherited.as_ref())?;
         let settings = settings(&root, config.as_deref(), overrides.clone())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use svcfs_base::{Scope, TreePath};
 use svcfs_config::edit::{self, EditError, NewKey, WrittenKey};
 use svcfs_config::{KeyDigest, templates};
+use svcfs_knowledge::access::Signing;
 
 use crate::failure::{Exit, Failure};
 use crate::root::must_be_initialised;
@@ -20,6 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   svcfs token create --scope write --actor agent:scribe   a key that reads and writes
   svcfs token create --prefix docs --actor reviewer       one that reads the folder docs only
+  svcfs token create --scope write --s3                   one that clients of S3 can sign with
   svcfs token list                                        who has keys, not the keys
   svcfs token revoke 3f9a1c                               the key whose id begins so
 
@@ -40,6 +42,7 @@ pub struct Token {
 #[derive(Debug, Subcommand)]
 enum What {
     Create(Create),
+    S3(S3),
     List(List),
     Revoke(Revoke),
 }
@@ -61,6 +64,19 @@ struct Create {
     /// The folder beyond which it shows and changes nothing; the whole tree when absent
     #[arg(long, value_name = "FOLDER")]
     prefix: Option<String>,
+    /// Also print what clients of S3 sign with: the id of the key, and its secret
+    #[arg(long)]
+    s3: bool,
+}
+
+/// Print what clients of S3 sign with: the id of a key, and its secret
+#[derive(Debug, Args)]
+struct S3 {
+    #[command(flatten)]
+    of: Of,
+    /// The id of the key, as `svcfs token list` shows it, or the key itself
+    #[arg(value_name = "ID")]
+    id: String,
 }
 
 /// List the keys: who has one, and what each allows
@@ -118,6 +134,9 @@ impl Allowed {
     }
 }
 
+/// Digits of a whole id.
+const ID_DIGITS: usize = 12;
+
 /// Fewest digits by which a key is revoked, so that a slip does not revoke several.
 const FEWEST_DIGITS: usize = 6;
 
@@ -129,6 +148,7 @@ impl Token {
     pub fn run(self) -> Result<(), Failure> {
         match self.what {
             What::Create(create) => create.run(),
+            What::S3(s3) => s3.run(),
             What::List(list) => list.run(),
             What::Revoke(revoke) => revoke.run(),
         }
@@ -137,7 +157,7 @@ impl Token {
 
 impl Create {
     fn run(self) -> Result<(), Failure> {
-        let Self { of: Of { root, json }, scope, actor, space, prefix } = self;
+        let Self { of: Of { root, json }, scope, actor, space, prefix, s3 } = self;
         must_be_initialised(&root)?;
         if let Some(prefix) = &prefix {
             TreePath::parse(prefix).map_err(|fault| Failure::new(Exit::Usage, fault))?;
@@ -149,18 +169,55 @@ impl Create {
             NewKey { digest, space: space.as_deref(), actor: &actor, scope: scope.scope(), prefix: prefix.as_deref() };
         change(&root, |text| edit::add_key(text, &new).map(|text| (text, ())))?;
         let told = tell_server(&root);
+        let id = edit::id_of(&digest);
+        let secret = if s3 { Some(secret(&root, &id)?) } else { None };
         if json {
-            return output::json(
-                &json!({ "id": edit::id_of(&digest), "key": key, "actor": actor, "scope": scope.scope() }),
-            );
+            let mut made = json!({ "id": id, "key": key, "actor": actor, "scope": scope.scope() });
+            if let Some(secret) = secret {
+                made["s3"] = signing(&id, &secret);
+            }
+            return output::json(&made);
         }
         output::complain(&format!(
-            "svcfs: key {} of {actor} for {}, told this once: it is not kept.{told}",
-            edit::id_of(&digest),
+            "svcfs: key {id} of {actor} for {}, told this once: it is not kept.{told}",
             scope.scope()
         ));
-        output::say(&key)
+        output::say(&key)?;
+        secret.map_or(Ok(()), |secret| output::say(&lines(&id, &secret)))
     }
+}
+
+impl S3 {
+    fn run(self) -> Result<(), Failure> {
+        let Self { of: Of { root, json }, id } = self;
+        must_be_initialised(&root)?;
+        let id = match edit::keys(&read(&root)?).map_err(refused)?.into_iter().find(|key| key.id == id) {
+            Some(key) => key.id,
+            None if id.len() == ID_DIGITS => {
+                let told = format!("no key has the id `{id}`; `svcfs token list` shows them");
+                return Err(Failure::saying(Exit::Refused, told));
+            }
+            // The one key of `auth.type = "apikey"` is in no list.
+            None => edit::id_of(&KeyDigest::of(&id)),
+        };
+        let secret = secret(&root, &id)?;
+        if json { output::json(&signing(&id, &secret)) } else { output::say(&lines(&id, &secret)) }
+    }
+}
+
+/// The secret of a key, for clients that sign.
+fn secret(root: &Path, id: &str) -> Result<String, Failure> {
+    Ok(Signing::of(root)?.secret(id))
+}
+
+/// As clients of S3 call them.
+fn signing(id: &str, secret: &str) -> Value {
+    json!({ "access_key_id": id, "secret_access_key": secret })
+}
+
+/// As the environment of such a client has them.
+fn lines(id: &str, secret: &str) -> String {
+    format!("AWS_ACCESS_KEY_ID={id}\nAWS_SECRET_ACCESS_KEY={secret}")
 }
 
 impl List {

@@ -143,6 +143,7 @@ impl Running {
         let mut command = program();
         command.args(["serve", "--root", root, "--port", "0"]).args(more);
         let last = [("--mount", "folder"), ("--nfs", "nfs"), ("--webdav", "webdav")]
+        let last = [("--mount", "folder"), ("--webdav", "webdav"), ("--s3", "s3")]
             .into_iter()
             .find(|(flag, _)| more.contains(flag));
         Self::start(command, last.map_or("agents", |(_, line)| line))

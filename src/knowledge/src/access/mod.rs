@@ -8,6 +8,7 @@ mod issuer;
 #[cfg(test)]
 mod issuer_tests;
 mod policy;
+mod signing;
 #[cfg(test)]
 mod tests;
 
@@ -15,9 +16,11 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use svcfs_base::{Actor, Caller, Fault, Kind, Reach};
+use svcfs_config::edit::id_of;
 use svcfs_config::{AuthSettings, KeyDigest, KeySettings, Visibility};
 
 pub use policy::Guard;
+pub use signing::Signing;
 
 use crate::kernel::{Entry, Method};
 use issuer::Issuer;
@@ -187,6 +190,26 @@ impl Access {
             }
             Gate::Oidc(issuer) => Ok(Identity { actor: Some(issuer.identify(bearer)?), ..known }),
             Gate::ApiKey(_) | Gate::Open => Err(refused("invalid API key")),
+        }
+    }
+
+    /// Whose key has this name, as `svcfs token list` shows it. The name is no secret: who comes by it has proved by a signature to have the key's
+    /// ([`Signing`]).
+    ///
+    /// # Errors
+    /// `Unauthenticated` where no key is called so.
+    pub fn named(&self, id: &str) -> Result<Identity, Fault> {
+        let gate = Arc::clone(&self.gate.read());
+        let unknown = || refused("no key has this name");
+        match &*gate {
+            Gate::Open => Ok(Identity::ANYBODY),
+            Gate::ApiKey(key) if id_of(key) == id => Ok(Identity { token: Some(*key), ..Identity::ANYBODY }),
+            Gate::PerSpace(keys) => {
+                let found = keys.iter().find(|key| id_of(&key.digest) == id).ok_or_else(unknown)?;
+                let KeySettings { actor, space, reach, digest } = found.clone();
+                Ok(Identity { actor, space, reach, token: Some(digest) })
+            }
+            Gate::ApiKey(_) | Gate::Oidc(_) => Err(unknown()),
         }
     }
 

@@ -215,3 +215,17 @@ fn a_reading_key_changes_nothing_through_any_operation() {
         assert!(said.starts_with("read-only token cannot perform"), "`{}` said {said}", entry.name);
     }
 }
+
+#[test]
+fn who_signs_is_whoever_has_the_key_of_that_name() {
+    let ann = key("ann", Some("team"), Scope::Write);
+    let id = svcfs_config::edit::id_of(&ann.digest);
+    let access = Access::new(AuthSettings::PerSpace(vec![ann]), Some(KeyDigest::of("local")));
+    assert_eq!(access.named(&id).unwrap(), access.identify(Some("ann")).unwrap());
+    for wrong in ["", "ann", &id[..6], &svcfs_config::edit::id_of(&KeyDigest::of("local"))] {
+        assert_eq!(access.named(wrong).unwrap_err().kind(), Kind::Unauthenticated, "{wrong:?}");
+    }
+    let one = Access::new(AuthSettings::ApiKey(KeyDigest::of("right")), None);
+    assert!(one.named(&svcfs_config::edit::id_of(&KeyDigest::of("right"))).is_ok());
+    assert!(one.named(&id).is_err());
+}

@@ -1,0 +1,120 @@
+//! One request, from method and path to answer: what is s3s's, and what is ours around it.
+
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use s3s::config::{S3Config, StaticConfigProvider};
+use s3s::host::{S3Host, VirtualHost};
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::validation::NameValidation;
+use s3s::{Body, S3Error, S3Result, s3_error};
+use svcfs_base::Fault;
+use svcfs_knowledge::access::Signing;
+
+use crate::Door;
+use crate::body::Coming;
+use crate::credentials::{Signers, Strangers};
+use crate::operations::Operations;
+use crate::refusal::told;
+
+/// Bytes of XML that a request may bring: 10,000 parts of an upload with their checksums.
+const MAX_XML_BYTES: usize = 4 << 20;
+
+/// What answers requests.
+///
+/// # Errors
+/// Those of the file that secrets are worked out from.
+pub(crate) fn service(door: &Arc<Door>) -> Result<S3Service, Fault> {
+    let signing = Signing::of(door.server.primary().vfs.root())?;
+    let mut config = S3Config::default();
+    config.xml_max_body_size = MAX_XML_BYTES;
+    let mut builder = S3ServiceBuilder::new(Operations(Arc::clone(door)));
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
+    builder.set_auth(Signers { door: Arc::clone(door), signing });
+    builder.set_access(Strangers(Arc::clone(door)));
+    builder.set_host(Hosts(Arc::clone(door)));
+    builder.set_validation(AnyName);
+    Ok(builder.build())
+}
+
+/// Answers a request, whatever it is.
+pub(crate) async fn answer(door: &Door, service: &S3Service, request: Request<Incoming>) -> Response<Body> {
+    let what = format!("{} {}", request.method(), request.uri().path().escape_default());
+    let checked = door.names.check(request.headers()).map_err(|fault| told(&fault));
+    let checked = checked.and_then(|()| check(request.method(), request.headers()));
+    let outcome = match checked {
+        Ok(()) => {
+            let request = request.map(|body| Body::http_body_unsync(Coming::new(body)));
+            service.call(request).await.map_err(|error| s3_error!(InternalError, "{error:?}"))
+        }
+        Err(refused) => refused.to_http_response(),
+    };
+    let mut response = outcome.unwrap_or_else(|error: S3Error| {
+        tracing::error!(?error, "`{what}` could not be answered");
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        response
+    });
+    let status = response.status();
+    if status.is_client_error() || status.is_server_error() {
+        tracing::debug!(status = status.as_u16(), "`{what}` was refused");
+        // What is left of a body that nobody reads would be taken for the next request.
+        if status != StatusCode::NOT_FOUND {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+    }
+    response
+}
+
+/// What s3s would take, and should not.
+fn check(method: &Method, headers: &HeaderMap) -> S3Result<()> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_form = text(CONTENT_TYPE.as_str()).trim_start().to_ascii_lowercase().starts_with("multipart/form-data");
+    if *method == Method::POST && is_form {
+        return Err(s3_error!(NotImplemented, "forms of browsers are not taken; use PUT"));
+    }
+    // Only with a signature are the pieces of such a body put together; what is around them would be written, too.
+    let is_streamed =
+        text("x-amz-content-sha256").starts_with("STREAMING-") || text("content-encoding").contains("aws-chunked");
+    if is_streamed && !headers.contains_key(AUTHORIZATION) {
+        return Err(s3_error!(InvalidRequest, "a body in signed pieces (`aws-chunked`) needs `Authorization`"));
+    }
+    if !headers.contains_key(HOST) {
+        return Err(s3_error!(InvalidRequest, "the header `Host` is missing"));
+    }
+    Ok(())
+}
+
+/// Buckets have the names of spaces, which are fewer or more than AWS would take; the one that is not there is told so.
+struct AnyName;
+
+impl NameValidation for AnyName {
+    fn validate_bucket_name(&self, name: &str) -> bool {
+        !name.is_empty()
+    }
+}
+
+/// `team.example.org` is the space `team`, unless it is a name of this server itself.
+struct Hosts(Arc<Door>);
+
+impl S3Host for Hosts {
+    fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
+        let bare = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        let settings = &self.0.server.settings().server;
+        let is_own = |own: &str| own.eq_ignore_ascii_case(bare);
+        let is_ours = is_own("localhost")
+            || is_own(&settings.host.to_string())
+            || settings.public_url.as_ref().is_some_and(|url| is_own(url.host()));
+        let Some((first, rest)) = bare.split_once('.').filter(|_| !is_ours) else { return Ok(VirtualHost::new(host)) };
+        let spaces = self.0.server.spaces().all();
+        // Host names have no case.
+        let named =
+            spaces.iter().map(svcfs_knowledge::spaces::Known::name).find(|name| name.eq_ignore_ascii_case(first));
+        Ok(match named {
+            Some(name) => VirtualHost::new(rest).with_bucket(name.to_owned()),
+            None => VirtualHost::new(host),
+        })
+    }
+}

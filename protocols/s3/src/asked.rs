@@ -1,0 +1,110 @@
+//! One request, as the tree sees it: who asks, and in which space.
+
+use std::sync::Arc;
+
+use s3s::auth::Credentials;
+use s3s::{S3Error, S3Request, S3Result, s3_error};
+use svcfs_base::{Actor, Caller, Fault, Kind, Scope, TreePath};
+use svcfs_knowledge::access::Identity;
+use svcfs_knowledge::kernel::Space;
+use svcfs_work::Lane;
+
+use crate::Door;
+use crate::refusal::refuse;
+
+/// Who asks, and in which space.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    pub(crate) door: Arc<Door>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) caller: Caller,
+}
+
+impl Door {
+    /// Who signed a request.
+    pub(crate) fn identify(&self, credentials: Option<&Credentials>) -> Result<(Identity, Option<Actor>), Fault> {
+        let access = self.server.access();
+        let id = credentials.map(|credentials| credentials.access_key.as_str());
+        if access.is_open() {
+            // Where nobody is asked, the id is the caller's own word.
+            return Ok((Identity::ANYBODY, id.map(Actor::new)));
+        }
+        Ok((access.named(id.unwrap_or_default())?, None))
+    }
+
+    /// Who asks for something in a bucket, and whether they may.
+    ///
+    /// # Errors
+    /// `NoSuchBucket`; `AccessDenied` for a key of another space, or one that does not allow as much.
+    pub(crate) fn asked<T>(
+        self: &Arc<Self>,
+        request: &S3Request<T>,
+        bucket: &str,
+        (needs, what): (Scope, &str),
+    ) -> S3Result<Asked> {
+        let asked = || {
+            let (identity, actor) = self.identify(request.credentials.as_ref())?;
+            // Before it is looked for: who may not enter learns nothing of which spaces there are.
+            identity.enter(bucket)?;
+            identity.reach.allow(needs, what)?;
+            let caller = identity.vouch(Caller { actor, ..Caller::new(svcfs_base::Door::S3) });
+            Ok((self.server.spaces().find(bucket), caller))
+        };
+        let (space, caller) = asked().map_err(|fault| refuse(fault, what))?;
+        let space = space.map_err(|fault| match fault.kind() {
+            Kind::NotFound => s3_error!(NoSuchBucket, "there is no space `{}`", bucket.escape_default()),
+            _ => refuse(fault, what),
+        })?;
+        Ok(Asked { door: Arc::clone(self), space, caller })
+    }
+}
+
+impl Asked {
+    /// Runs blocking work for this request.
+    ///
+    /// # Errors
+    /// The work's own, in the protocol's words.
+    pub(crate) async fn run<T, W>(&self, what: &'static str, work: W) -> S3Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Self) -> Result<T, Refused> + Send + 'static,
+    {
+        let asked = self.clone();
+        // The lane knows faults only: what the protocol refuses by itself passes through it as an outcome.
+        let outcome = svcfs_listener::blocking(&self.door.lanes, Lane::Quick, move || match work(&asked) {
+            Ok(outcome) => Ok(Ok(outcome)),
+            Err(Refused::Told(error)) => Ok(Err(error)),
+            Err(Refused::Fault(fault)) => Err(fault),
+        });
+        outcome.await.map_err(|fault| refuse(fault, what))?
+    }
+
+    /// Checks that a path may be seen.
+    ///
+    /// # Errors
+    /// `Forbidden` beyond the caller's reach.
+    pub(crate) fn check(&self, path: &TreePath) -> Result<(), Fault> {
+        self.space.check_reach(&self.caller.reach, self.caller.door, path)
+    }
+}
+
+/// Why something was not done.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// By the tree.
+    Fault(Fault),
+    /// By a rule of the protocol.
+    Told(S3Error),
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<S3Error> for Refused {
+    fn from(error: S3Error) -> Self {
+        Self::Told(error)
+    }
+}

@@ -1,0 +1,121 @@
+//! A file of any length that is written beside its place, and then put there whole.
+
+use std::sync::Arc;
+
+use svcfs_base::{Caller, Change, Durability, Fault, FileKind, Kind, Name, TreePath};
+use svcfs_vfs::{HandleId, NodeId, Vfs, WriteAt};
+use uuid::Uuid;
+
+use crate::asked::Asked;
+use crate::found::Found;
+
+/// How the names of such files begin and end; they are no objects.
+const BEGIN: &str = ".svc-upload-";
+const END: &str = ".part";
+
+/// Whether a name is that of a file on its way.
+pub(crate) fn is_on_its_way(name: &str) -> bool {
+    name.starts_with(BEGIN) && name.ends_with(END)
+}
+
+/// Makes the folders above a path that are not there yet.
+///
+/// # Errors
+/// `NotDirectory` where a file stands in the way; those of the write path.
+pub(crate) fn make_way(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    let mut missing = Vec::new();
+    let mut folder = path.parent();
+    while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.reach.covers(path)) {
+        match Found::at(asked, &path) {
+            Ok(found) if found.is_folder() => break,
+            Ok(_) => return Err(Fault::not_directory(&path)),
+            Err(fault) if fault.kind() == Kind::NotFound => missing.push(path.clone()),
+            Err(fault) => return Err(fault),
+        }
+        folder = path.parent();
+    }
+    for path in missing.into_iter().rev() {
+        match asked.space.vfs.apply(&asked.caller, Change::MakeDir { path }) {
+            Err(fault) if fault.kind() == Kind::Exists => {}
+            outcome => drop(outcome?),
+        }
+    }
+    Ok(())
+}
+
+/// A file of any length beside its place; gone when it is let go of.
+pub(crate) struct Beside {
+    vfs: Arc<Vfs>,
+    caller: Caller,
+    node: NodeId,
+    handle: HandleId,
+    /// Where it is; none once it is in its place.
+    path: Option<TreePath>,
+    length: u64,
+}
+
+impl Beside {
+    /// A new one, in the folder that `path` lies in.
+    ///
+    /// # Errors
+    /// Those of making that folder and the file.
+    pub(crate) fn new(asked: &Asked, path: &TreePath) -> Result<Self, Fault> {
+        make_way(asked, path)?;
+        let (vfs, caller) = (Arc::clone(&asked.space.vfs), asked.caller.clone());
+        let folder = Found::parent_of(asked, path)?;
+        let name = Name::parse(&format!("{BEGIN}{}{END}", Uuid::new_v4().simple()))?;
+        let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
+        let path = Some(folder.path.join(&name));
+        drop(folder);
+        Ok(Self { vfs, caller, node, handle, path, length: 0 })
+    }
+
+    /// Writes more of it.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
+        self.vfs.write_node(self.handle, WriteAt::Offset(self.length), data)?;
+        self.length += data.len() as u64;
+        Ok(())
+    }
+
+    /// Puts it in its place, instead of what stands there.
+    ///
+    /// # Errors
+    /// Those of the disk; nothing is there then but what was.
+    pub(crate) fn into_place(mut self, asked: &Asked, place: &TreePath) -> Result<(), Fault> {
+        let Some(path) = self.path.clone() else { return Ok(()) };
+        self.vfs.publish(&self.caller, self.node, Durability::Now)?;
+        let folder = Found::parent_of(asked, place)?;
+        let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
+        self.vfs.rename_node(&self.caller, (folder.node, &old), (folder.node, &new), true)?;
+        self.path = None;
+        self.vfs.settled().map(drop)
+    }
+
+    fn remove(&self, path: &TreePath) -> Result<(), Fault> {
+        let mut folder = NodeId::ROOT;
+        let mut found = Vec::new();
+        let parent = path.parent().unwrap_or_else(TreePath::root);
+        let outcome = parent.components().try_for_each(|name| {
+            folder = self.vfs.lookup(&self.caller, folder, &Name::parse(name)?)?.0;
+            found.push(folder);
+            Ok(())
+        });
+        let outcome = outcome.and_then(|()| self.vfs.unlink(&self.caller, folder, &Name::parse(path.name())?));
+        found.into_iter().for_each(|node| self.vfs.forget(node, 1));
+        outcome
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let outcome = self.path.take().map_or(Ok(()), |path| self.remove(&path));
+        let released = self.vfs.release(&self.caller, self.handle);
+        self.vfs.forget(self.node, 1);
+        if let Err(fault) = outcome.and(released) {
+            tracing::warn!(error = ?fault, "what came of an upload that broke off could not be removed");
+        }
+    }
+}

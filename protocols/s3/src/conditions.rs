@@ -1,0 +1,108 @@
+//! Under which conditions something is read or written (RFC 9110 13, as S3 has it).
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use s3s::dto::{ETag as Tag, ETagCondition, Timestamp};
+use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
+use svcfs_base::{Expect, Fault};
+
+use crate::asked::{Asked, Refused};
+use crate::key::Key;
+use crate::object::Object;
+use crate::record::is_missing;
+
+/// The conditions of a request that reads.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) if_match: Option<ETagCondition>,
+    pub(crate) if_none_match: Option<ETagCondition>,
+    pub(crate) if_modified_since: Option<Timestamp>,
+    pub(crate) if_unmodified_since: Option<Timestamp>,
+}
+
+impl Reading {
+    /// Whether they hold for an object.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`, `NotModified`.
+    pub(crate) fn check(&self, object: &Object) -> S3Result<()> {
+        let is = |condition: &ETagCondition| condition.as_etag().is_none_or(|tag| tag.value() == object.etag);
+        match (&self.if_match, &self.if_unmodified_since) {
+            (Some(condition), _) if !is(condition) => return Err(failed()),
+            (None, Some(since)) if is_after(object.modified, since) => return Err(failed()),
+            _ => {}
+        }
+        match (&self.if_none_match, &self.if_modified_since) {
+            (Some(condition), _) if is(condition) => Err(S3Error::new(S3ErrorCode::NotModified)),
+            (None, Some(since)) if !is_after(object.modified, since) => Err(S3Error::new(S3ErrorCode::NotModified)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same for what is copied, where nothing is answered with `304`.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`.
+    pub(crate) fn check_source(&self, object: &Object) -> S3Result<()> {
+        self.check(object).map_err(|_| failed())
+    }
+}
+
+fn failed() -> S3Error {
+    s3_error!(PreconditionFailed, "the object is not, or no longer, the one that the request is about")
+}
+
+/// Whether a moment lies after another, in whole seconds: headers have no others.
+fn is_after(modified: SystemTime, since: &Timestamp) -> bool {
+    let seconds = modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let since = time_of(since).duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    seconds > since
+}
+
+/// A moment, as the standard library has it.
+fn time_of(moment: &Timestamp) -> SystemTime {
+    let mut text = Vec::new();
+    let format = s3s::dto::TimestampFormat::EpochSeconds;
+    // Whole seconds in decimal; what cannot be written is no moment that a file could have.
+    let seconds = moment.format(format, &mut text).ok().and_then(|()| String::from_utf8(text).ok());
+    let seconds = seconds.and_then(|text| text.parse::<f64>().ok()).filter(|seconds| (0.0..1e12).contains(seconds));
+    UNIX_EPOCH + std::time::Duration::from_secs(seconds.unwrap_or_default() as u64)
+}
+
+/// The conditions of a request that writes.
+#[derive(Debug, Default)]
+pub(crate) struct Writing {
+    pub(crate) if_match: Option<ETagCondition>,
+    pub(crate) if_none_match: Option<ETagCondition>,
+}
+
+impl Writing {
+    /// What must still be true when the object is written.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`; `NotFound` where something must be there and is not; `NotImplemented` for what S3 has not either.
+    pub(crate) fn expect(&self, asked: &Asked, key: &Key) -> Result<Expect, Refused> {
+        let there = || match Object::at(asked, key) {
+            Ok(object) => Ok(Some(object)),
+            Err(fault) if is_missing(&fault) => Ok(None),
+            Err(fault) => Err(fault),
+        };
+        match (&self.if_match, &self.if_none_match) {
+            (None, None) => Ok(Expect::Any),
+            (None, Some(condition)) if condition.is_any() => match there()? {
+                Some(_) => Err(failed().into()),
+                None => Ok(Expect::Absent),
+            },
+            (Some(condition), None) => {
+                let object = there()?.ok_or_else(|| Fault::file_not_found(key.path()))?;
+                if condition.as_etag().is_some_and(|tag: &Tag| tag.value() != object.etag) {
+                    return Err(failed().into());
+                }
+                Ok(object.blob.map_or(Expect::Present, |blob| Expect::OneOf(vec![blob])))
+            }
+            (_, Some(_)) => {
+                Err(s3_error!(NotImplemented, "to write, only `If-None-Match: *` is taken, and alone").into())
+            }
+        }
+    }
+}

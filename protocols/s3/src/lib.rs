@@ -1,0 +1,80 @@
+//! The S3 door: s3s ↔ `Vfs`. A space is a bucket, a file is an object, history are its versions.
+//!
+//! One rule: this crate translates and decides nothing. What is written takes the one write path, what may be seen is the tree's to say, who may do
+//! what is `access`'s; signatures, routes and XML are s3s's.
+#![warn(missing_docs)]
+
+mod answer;
+mod asked;
+mod beside;
+mod body;
+mod conditions;
+mod credentials;
+mod etags;
+mod found;
+mod key;
+mod listing;
+mod object;
+mod operations;
+mod parts;
+mod pending;
+mod reading;
+mod record;
+mod refusal;
+mod removing;
+mod sums;
+mod tagging;
+#[cfg(test)]
+mod tests;
+mod upload;
+mod uploads;
+mod versions;
+mod writing;
+
+use std::sync::Arc;
+
+use svcfs_knowledge::kernel::Server;
+use svcfs_listener::Names;
+use svcfs_work::Lanes;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use etags::ETags;
+
+/// What every request shares.
+struct Door {
+    server: Arc<Server>,
+    names: Names,
+    lanes: Lanes,
+    etags: ETags,
+    /// KiB of memory for files that are on their way here.
+    room: Semaphore,
+}
+
+/// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
+pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) {
+    let door = Arc::new(Door {
+        names: Names::of(&server.settings().server),
+        server,
+        lanes: Lanes::default(),
+        etags: ETags::default(),
+        room: Semaphore::new(upload::ROOM),
+    });
+    let service = match answer::service(&door) {
+        Ok(service) => Arc::new(service),
+        Err(fault) => {
+            tracing::error!(error = ?fault, "S3 cannot be served");
+            return;
+        }
+    };
+    let expiring = tokio::spawn(uploads::expire(Arc::clone(&door), stop.clone()));
+    svcfs_listener::serve(listener, stop, move |request| {
+        let (door, service) = (Arc::clone(&door), Arc::clone(&service));
+        async move { answer::answer(&door, &service, request).await }
+    })
+    .await;
+    if let Err(error) = expiring.await {
+        tracing::error!(%error, "the task that removes what is left of uploads died");
+    }
+}

@@ -1,0 +1,199 @@
+//! The keys of a bucket, in their order, from any of them on.
+//!
+//! Keys are ordered as bytes, and a folder's name counts with the `/` behind it: walked so, one folder after the other gives the keys as they follow, and
+//! a page that begins somewhere looks only at the folders on the way there. Nothing is remembered between two pages but the last key.
+
+use std::ops::ControlFlow;
+
+use svcfs_base::{Fault, TreePath};
+use svcfs_vfs::{Attributes, EntryKind};
+
+use crate::asked::Asked;
+use crate::beside::is_on_its_way;
+use crate::record::is_missing;
+
+/// Most keys of one answer.
+pub(crate) const MOST: usize = 1000;
+
+/// Which keys.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Listing {
+    /// Those that begin so.
+    pub(crate) prefix: String,
+    /// Those behind this one.
+    pub(crate) after: String,
+    /// What lies behind the next of these is told together.
+    pub(crate) delimiter: Option<String>,
+    /// As many.
+    pub(crate) most: usize,
+}
+
+/// One line of a listing.
+#[derive(Debug, Clone)]
+pub(crate) enum Line {
+    /// A file, and where it is, links followed; or an empty folder, of which no place is told.
+    Object { key: String, file: Option<TreePath>, attributes: Option<Box<Attributes>> },
+    /// What several keys begin with.
+    Prefix(String),
+}
+
+impl Line {
+    /// Its key, or what its keys begin with.
+    pub(crate) fn text(&self) -> &str {
+        match self {
+            Self::Object { key, .. } | Self::Prefix(key) => key,
+        }
+    }
+}
+
+/// Some lines, and whether there are more.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) lines: Vec<Line>,
+    pub(crate) is_truncated: bool,
+}
+
+impl Listing {
+    /// The lines of one page.
+    ///
+    /// # Errors
+    /// Those of reading folders.
+    pub(crate) fn page(&self, asked: &Asked) -> Result<Page, Fault> {
+        let mut walk = Walk { asked, listing: self, page: Page::default() };
+        // No key begins with what is no path.
+        let folder = self.prefix.rfind('/').map_or("", |slash| &self.prefix[..slash]);
+        let Ok(begin) = TreePath::parse(folder).and_then(|path| match path.as_str() == folder {
+            true => Ok(path),
+            false => Err(Fault::not_found("no path")),
+        }) else {
+            return Ok(walk.page);
+        };
+        if self.most > 0 && walk.may_look(&begin) {
+            // Broken off when the page is full.
+            let _full = walk.folder(&begin)?;
+        }
+        Ok(walk.page)
+    }
+
+    /// Whether a key lies behind what was told before. What was told together counts as told.
+    fn is_ahead(&self, key: &str) -> bool {
+        let told_together = || {
+            let delimiter = self.delimiter.as_deref()?;
+            (self.after.len() > self.prefix.len() && self.after.ends_with(delimiter)).then_some(())
+        };
+        key > self.after.as_str() && !(told_together().is_some() && key.starts_with(&self.after))
+    }
+
+    /// What a key is told together as, if it is.
+    fn together(&self, key: &str) -> Option<String> {
+        let delimiter = self.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
+        let rest = key.strip_prefix(&self.prefix)?;
+        let at = rest.find(delimiter)?;
+        Some(format!("{}{}{delimiter}", self.prefix, &rest[..at]))
+    }
+}
+
+struct Walk<'a> {
+    asked: &'a Asked,
+    listing: &'a Listing,
+    page: Page,
+}
+
+/// A name in a folder, as its key begins.
+struct Child {
+    key: String,
+    path: TreePath,
+    attributes: Attributes,
+    is_folder: bool,
+}
+
+impl Walk<'_> {
+    /// Whether something that the caller may see can lie in a folder.
+    fn may_look(&self, path: &TreePath) -> bool {
+        let folder = self.asked.caller.reach.folder.as_ref();
+        folder.is_none_or(|folder| path.is_under(folder) || folder.is_under(path))
+    }
+
+    fn folder(&mut self, path: &TreePath) -> Result<ControlFlow<()>, Fault> {
+        let (vfs, door) = (&self.asked.space.vfs, self.asked.caller.door);
+        let entries = match vfs.list(door, path) {
+            Ok(entries) => entries,
+            // Never there, or removed while we walk.
+            Err(fault) if is_missing(&fault) => return Ok(ControlFlow::Continue(())),
+            Err(fault) => return Err(fault),
+        };
+        let mut children: Vec<Child> = entries
+            .into_iter()
+            .filter(|entry| !is_on_its_way(entry.path.name()) && self.may_look(&entry.path))
+            .map(|entry| {
+                let is_folder = entry.attributes.kind == EntryKind::Directory;
+                let key = format!("{}{}", entry.path, if is_folder { "/" } else { "" });
+                Child { key, path: entry.path, attributes: entry.attributes, is_folder }
+            })
+            .collect();
+        if children.is_empty() && !path.is_root() && self.asked.caller.reach.covers(path) {
+            let key = format!("{path}/");
+            let folder = vfs.stat(door, path).ok();
+            return Ok(self.offer(&key, None, folder));
+        }
+        children.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        for child in children {
+            let next = if child.is_folder { self.below(&child)? } else { self.file(&child)? };
+            if next.is_break() {
+                return Ok(next);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn below(&mut self, Child { key, path, .. }: &Child) -> Result<ControlFlow<()>, Fault> {
+        let Listing { prefix, after, .. } = self.listing;
+        let is_sought = key.starts_with(prefix) || prefix.starts_with(key);
+        let is_told = after > key && !after.starts_with(key);
+        if !is_sought || is_told {
+            return Ok(ControlFlow::Continue(()));
+        }
+        // What is told together need not be looked into.
+        if let Some(together) = self.listing.together(key).filter(|together| key.starts_with(together)) {
+            return Ok(self.offer(&together, None, None));
+        }
+        self.folder(path)
+    }
+
+    fn file(&mut self, Child { key, path, attributes, .. }: &Child) -> Result<ControlFlow<()>, Fault> {
+        if !key.starts_with(&self.listing.prefix) || !self.listing.is_ahead(key) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let (vfs, door) = (&self.asked.space.vfs, self.asked.caller.door);
+        let (mut place, mut found) = (path.clone(), attributes.clone());
+        if attributes.kind == EntryKind::Symlink {
+            // Folders behind links are not walked into: links may lead in circles.
+            let led = self.asked.check(path).and_then(|()| vfs.leads_to(door, path));
+            let led = led.and_then(|path| Ok((vfs.stat(door, &path)?, path)));
+            match led {
+                Ok((attributes, path)) if attributes.kind == EntryKind::File => (place, found) = (path, attributes),
+                Ok(_) | Err(_) => return Ok(ControlFlow::Continue(())),
+            }
+        }
+        Ok(self.offer(key, Some(place), Some(found)))
+    }
+
+    fn offer(&mut self, key: &str, file: Option<TreePath>, attributes: Option<Attributes>) -> ControlFlow<()> {
+        if !key.starts_with(&self.listing.prefix) || !self.listing.is_ahead(key) {
+            return ControlFlow::Continue(());
+        }
+        let line = match self.listing.together(key) {
+            Some(together) => Line::Prefix(together),
+            None => Line::Object { key: key.to_owned(), file, attributes: attributes.map(Box::new) },
+        };
+        if matches!((&line, self.page.lines.last()), (Line::Prefix(one), Some(Line::Prefix(last))) if one == last) {
+            return ControlFlow::Continue(());
+        }
+        if self.page.lines.len() == self.listing.most {
+            self.page.is_truncated = true;
+            return ControlFlow::Break(());
+        }
+        self.page.lines.push(line);
+        ControlFlow::Continue(())
+    }
+}

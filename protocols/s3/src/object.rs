@@ -1,0 +1,177 @@
+//! An object: a file, or a folder that a key with a `/` at its end names.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use svcfs_base::{ETag, Fault, Kind, TreePath};
+use svcfs_vfs::{Attributes, NodeId, OpenMode};
+
+use crate::asked::Asked;
+use crate::etags::ETags;
+use crate::found::{Found, is_large};
+use crate::key::Key;
+use crate::record::Record;
+use crate::sums::etag_of;
+
+/// The content type where neither client nor name tell one.
+const ANYTHING: &str = "application/octet-stream";
+
+/// What is known of an object.
+pub(crate) struct Object {
+    /// Where it is, links followed.
+    pub(crate) path: TreePath,
+    pub(crate) size: u64,
+    pub(crate) modified: SystemTime,
+    /// Without quotes.
+    pub(crate) etag: String,
+    /// The hash of its content; none of a folder, and of a file that no version has.
+    pub(crate) blob: Option<ETag>,
+    pub(crate) record: Record,
+    pub(crate) content: Content,
+    /// None of a folder and of an earlier version.
+    pub(crate) attributes: Option<Attributes>,
+}
+
+/// Its bytes.
+pub(crate) enum Content {
+    Here(Bytes),
+    /// Too many for memory: read as they are.
+    OnDisk(Reading),
+}
+
+/// A handle that keeps its node alive.
+pub(crate) struct Reading {
+    asked: Asked,
+    node: NodeId,
+    handle: svcfs_vfs::HandleId,
+}
+
+impl Reading {
+    fn open(asked: &Asked, node: NodeId) -> Result<Self, Fault> {
+        let handle = asked.space.vfs.open_node(&asked.caller, node, OpenMode::default())?;
+        Ok(Self { asked: asked.clone(), node, handle })
+    }
+    /// A piece of it.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
+        self.asked.space.vfs.read_node(self.node, offset, length)
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        // Opened to be read: there is nothing to publish that could be refused.
+        if let Err(fault) = self.asked.space.vfs.release(&self.asked.caller, self.handle) {
+            tracing::debug!(error = ?fault, "a file that was read could not be closed");
+        }
+    }
+}
+
+impl Object {
+    /// The object of a key.
+    ///
+    /// # Errors
+    /// `NotFound`, also for a folder whose key has no `/` at its end; `Forbidden` beyond the caller's reach.
+    pub(crate) fn at(asked: &Asked, key: &Key) -> Result<Self, Fault> {
+        let missing = || Fault::file_not_found(key.path());
+        let found = match Found::at(asked, key.path()) {
+            Err(fault) if matches!(fault.kind(), Kind::NotDirectory | Kind::Stale) => return Err(missing()),
+            found => found?,
+        };
+        match key {
+            Key::Folder(_) if found.is_folder() => Self::folder(asked, &found),
+            Key::File(_) if found.is_file() => Self::file(asked, &found),
+            Key::Folder(_) | Key::File(_) => Err(missing()),
+        }
+    }
+
+    fn folder(asked: &Asked, found: &Found<'_>) -> Result<Self, Fault> {
+        Ok(Self {
+            path: found.path.clone(),
+            size: 0,
+            modified: found.attributes.modified,
+            etag: etag_of(b""),
+            blob: None,
+            record: Record::of(asked, found)?,
+            content: Content::Here(Bytes::new()),
+            attributes: None,
+        })
+    }
+
+    fn file(asked: &Asked, found: &Found<'_>) -> Result<Self, Fault> {
+        let record = Record::of(asked, found)?;
+        let path = found.path.clone();
+        if found.is_large() {
+            let attributes = found.attributes.clone();
+            let look = look_of(&attributes);
+            let etag = record.etag.clone().filter(|_| record.of == look).unwrap_or(look);
+            let content = Content::OnDisk(Reading::open(asked, found.node)?);
+            let (size, modified) = (attributes.size, attributes.modified);
+            return Ok(Self { path, size, modified, etag, blob: None, record, content, attributes: Some(attributes) });
+        }
+        let (content, blob, attributes) = match asked.space.vfs.read(asked.caller.door, &path) {
+            Ok(file) => (file.content, file.etag, file.attributes),
+            // Made through a mount, and not saved yet: to all others it is an empty file.
+            Err(fault) if fault.kind() == Kind::NotFound => (Bytes::new(), ETag::of(b""), found.attributes.clone()),
+            Err(fault) => return Err(fault),
+        };
+        let kept = record.etag.clone().filter(|_| record.of == blob.to_string());
+        let here = (asked.space.name.as_str(), &path);
+        let etags: &ETags = &asked.door.etags;
+        let etag = kept.or_else(|| etags.known(here, &attributes)).unwrap_or_else(|| etag_of(&content));
+        etags.remember(here, &attributes, &etag);
+        let (size, modified) = (content.len() as u64, attributes.modified);
+        let (content, attributes) = (Content::Here(content), Some(attributes));
+        Ok(Self { path, size, modified, etag, blob: Some(blob), record, content, attributes })
+    }
+
+    /// Whether what the record says of a content is said of this one.
+    pub(crate) fn is_of_record(&self) -> bool {
+        match (&self.blob, &self.attributes) {
+            (Some(blob), _) => self.record.of == blob.to_string(),
+            (None, Some(attributes)) => self.record.of == look_of(attributes),
+            (None, None) => false,
+        }
+    }
+
+    /// The content type: what the client said, else what the name tells.
+    pub(crate) fn content_type(&self) -> String {
+        self.record.headers.get("content-type").cloned().unwrap_or_else(|| guessed(&self.path))
+    }
+
+    /// Everything that a client said of it.
+    pub(crate) fn metadata(&self) -> BTreeMap<String, String> {
+        self.record.metadata.clone()
+    }
+}
+
+/// The ETag of a file that is listed.
+///
+/// # Errors
+/// Those of reading it.
+pub(crate) fn etag(asked: &Asked, path: &TreePath, attributes: &Attributes) -> Result<String, Fault> {
+    if !is_large(attributes)
+        && let Some(etag) = asked.door.etags.known((&asked.space.name, path), attributes)
+    {
+        return Ok(etag);
+    }
+    Object::at(asked, &Key::File(path.clone())).map(|object| object.etag)
+}
+
+/// What tells the contents of a file apart that no version has: its size and time.
+pub(crate) fn look_of(attributes: &Attributes) -> String {
+    let modified = attributes.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{:x}-{:x}", attributes.size, modified.as_nanos())
+}
+
+/// The content type that a name tells.
+pub(crate) fn guessed(path: &TreePath) -> String {
+    match mime_guess::from_path(path.as_str()).first_raw() {
+        Some("text/markdown") => "text/markdown; charset=utf-8".to_owned(),
+        Some(told) => told.to_owned(),
+        None => ANYTHING.to_owned(),
+    }
+}

@@ -1,0 +1,294 @@
+//! What of S3 is there; everything else answers `NotImplemented`, which is s3s's default.
+
+use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use s3s::dto::*;
+use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
+use svcfs_base::Scope;
+
+use crate::asked::Asked;
+use crate::listing::{Line, Listing, MOST, Page};
+use crate::refusal::refuse;
+use crate::sums::etag_of;
+use crate::{Door, object, pending, reading, removing, tagging, uploads, versions, writing};
+
+/// What is not encoded where keys are told as URLs have them.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// How keys are told: XML cannot carry all of them.
+#[derive(Clone, Copy)]
+pub(crate) enum Encoding {
+    Plain,
+    Url,
+}
+
+impl Encoding {
+    /// As a request wants it.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub(crate) fn of(asked: Option<&EncodingType>) -> S3Result<Self> {
+        match asked.map(EncodingType::as_str) {
+            None => Ok(Self::Plain),
+            Some(EncodingType::URL) => Ok(Self::Url),
+            Some(_) => Err(s3_error!(InvalidArgument, "`encoding-type` can only be `url`")),
+        }
+    }
+    pub(crate) fn text(self, text: &str) -> String {
+        match self {
+            Self::Plain => text.to_owned(),
+            Self::Url => utf8_percent_encode(text, PLAIN).to_string(),
+        }
+    }
+    pub(crate) fn prefixes(self, prefixes: Vec<String>) -> Vec<CommonPrefix> {
+        prefixes.into_iter().map(|prefix| CommonPrefix { prefix: Some(self.text(&prefix)) }).collect()
+    }
+}
+
+/// The operations, for every space.
+pub(crate) struct Operations(pub(crate) Arc<Door>);
+
+/// A page of a listing, as both versions of the operation tell it.
+struct Told {
+    objects: Vec<Object>,
+    prefixes: Vec<CommonPrefix>,
+    /// The last key, where there are more behind it.
+    next: Option<String>,
+}
+
+impl Operations {
+    async fn page(&self, asked: &Asked, listing: Listing, encoding: Encoding) -> S3Result<Told> {
+        asked
+            .run("ListObjects", move |asked| {
+                let Page { lines, is_truncated } = listing.page(asked)?;
+                let next = lines.last().filter(|_| is_truncated).map(|line| line.text().to_owned());
+                let mut told = Told { objects: Vec::new(), prefixes: Vec::new(), next };
+                for line in lines {
+                    match line {
+                        Line::Prefix(prefix) => told.prefixes.extend(encoding.prefixes(vec![prefix])),
+                        Line::Object { key, file, attributes } => {
+                            let key = encoding.text(&key);
+                            told.objects.extend(described(asked, key, file.as_ref(), attributes.as_deref())?);
+                        }
+                    }
+                }
+                Ok(told)
+            })
+            .await
+    }
+}
+
+/// One object of a listing; none when it is gone meanwhile.
+fn described(
+    asked: &Asked,
+    key: String,
+    file: Option<&svcfs_base::TreePath>,
+    attributes: Option<&svcfs_vfs::Attributes>,
+) -> Result<Option<Object>, svcfs_base::Fault> {
+    let (etag, size) = match (file, attributes) {
+        (Some(path), Some(attributes)) => match object::etag(asked, path, attributes) {
+            Err(fault) if crate::record::is_missing(&fault) => return Ok(None),
+            etag => (etag?, attributes.size),
+        },
+        (Some(_), None) | (None, _) => (etag_of(b""), 0),
+    };
+    let modified = attributes.map(|attributes| attributes.modified);
+    Ok(Some(Object {
+        e_tag: Some(ETag::Strong(etag)),
+        key: Some(key),
+        last_modified: modified.map(Timestamp::from),
+        size: i64::try_from(size).ok(),
+        storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
+        ..Object::default()
+    }))
+}
+
+/// As many as a request asks for, and no more than are told at once.
+fn most(asked: Option<i32>) -> S3Result<usize> {
+    match asked {
+        None => Ok(MOST),
+        Some(asked) => usize::try_from(asked)
+            .map(|asked| asked.min(MOST))
+            .map_err(|_| s3_error!(InvalidArgument, "`max-keys` must not be negative")),
+    }
+}
+
+#[async_trait::async_trait]
+impl S3 for Operations {
+    async fn list_buckets(&self, request: S3Request<ListBucketsInput>) -> S3Result<S3Response<ListBucketsOutput>> {
+        let (identity, _) =
+            self.0.identify(request.credentials.as_ref()).map_err(|fault| refuse(fault, "ListBuckets"))?;
+        let spaces = self.0.server.spaces().open().into_iter().filter(|space| identity.enter(&space.name).is_ok());
+        let created = Timestamp::from(std::time::SystemTime::from(self.0.server.started()));
+        let prefix = request.input.prefix.clone().unwrap_or_default();
+        let bucket =
+            |name: String| Bucket { name: Some(name), creation_date: Some(created.clone()), bucket_region: None };
+        let mut names: Vec<_> =
+            spaces.map(|space| space.name.clone()).filter(|name| name.starts_with(&prefix)).collect();
+        names.sort();
+        let buckets = Some(names.into_iter().map(bucket).collect());
+        Ok(S3Response::new(ListBucketsOutput { buckets, ..ListBucketsOutput::default() }))
+    }
+
+    async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> S3Result<S3Response<HeadBucketOutput>> {
+        self.0.asked(&request, &request.input.bucket, (Scope::Read, "HeadBucket"))?;
+        Ok(S3Response::new(HeadBucketOutput::default()))
+    }
+
+    async fn get_bucket_location(
+        &self,
+        request: S3Request<GetBucketLocationInput>,
+    ) -> S3Result<S3Response<GetBucketLocationOutput>> {
+        self.0.asked(&request, &request.input.bucket, (Scope::Read, "GetBucketLocation"))?;
+        Ok(S3Response::new(GetBucketLocationOutput::default()))
+    }
+
+    async fn get_bucket_versioning(
+        &self,
+        request: S3Request<GetBucketVersioningInput>,
+    ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
+        let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "GetBucketVersioning"))?;
+        let keeps = asked.space.settings.versioning.strategy != svcfs_config::Strategy::None;
+        let status = keeps.then(|| BucketVersioningStatus::from_static(BucketVersioningStatus::ENABLED));
+        Ok(S3Response::new(GetBucketVersioningOutput { mfa_delete: None, status }))
+    }
+
+    async fn list_objects(&self, request: S3Request<ListObjectsInput>) -> S3Result<S3Response<ListObjectsOutput>> {
+        let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "ListObjects"))?;
+        let input = request.input;
+        let (encoding, most) = (Encoding::of(input.encoding_type.as_ref())?, most(input.max_keys)?);
+        let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
+        let listing = Listing {
+            prefix: input.prefix.clone().unwrap_or_default(),
+            after: input.marker.clone().unwrap_or_default(),
+            delimiter,
+            most,
+        };
+        let told = self.page(&asked, listing, encoding).await?;
+        Ok(S3Response::new(ListObjectsOutput {
+            name: Some(input.bucket),
+            prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
+            marker: Some(encoding.text(&input.marker.unwrap_or_default())),
+            delimiter: input.delimiter.map(|text| encoding.text(&text)),
+            max_keys: Some(most as i32),
+            is_truncated: Some(told.next.is_some()),
+            next_marker: told.next.map(|text| encoding.text(&text)),
+            contents: Some(told.objects),
+            common_prefixes: Some(told.prefixes),
+            encoding_type: input.encoding_type,
+            ..ListObjectsOutput::default()
+        }))
+    }
+
+    async fn list_objects_v2(
+        &self,
+        request: S3Request<ListObjectsV2Input>,
+    ) -> S3Result<S3Response<ListObjectsV2Output>> {
+        let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "ListObjectsV2"))?;
+        let input = request.input;
+        let (encoding, most) = (Encoding::of(input.encoding_type.as_ref())?, most(input.max_keys)?);
+        // The token is the last key that was told: it means the same whatever changes meanwhile.
+        let after = input.continuation_token.clone().or_else(|| input.start_after.clone()).unwrap_or_default();
+        let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
+        let prefix = input.prefix.clone().unwrap_or_default();
+        let told = self.page(&asked, Listing { prefix, after, delimiter, most }, encoding).await?;
+        Ok(S3Response::new(ListObjectsV2Output {
+            name: Some(input.bucket),
+            prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
+            delimiter: input.delimiter.map(|text| encoding.text(&text)),
+            start_after: input.start_after.map(|text| encoding.text(&text)),
+            continuation_token: input.continuation_token,
+            max_keys: Some(most as i32),
+            key_count: Some((told.objects.len() + told.prefixes.len()) as i32),
+            is_truncated: Some(told.next.is_some()),
+            next_continuation_token: told.next,
+            contents: Some(told.objects),
+            common_prefixes: Some(told.prefixes),
+            encoding_type: input.encoding_type,
+            ..ListObjectsV2Output::default()
+        }))
+    }
+
+    async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
+        reading::get(&self.0, request).await
+    }
+    async fn head_object(&self, request: S3Request<HeadObjectInput>) -> S3Result<S3Response<HeadObjectOutput>> {
+        reading::head(&self.0, request).await
+    }
+    async fn put_object(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
+        writing::put(&self.0, request).await
+    }
+    async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> S3Result<S3Response<CopyObjectOutput>> {
+        writing::copy(&self.0, request).await
+    }
+    async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> S3Result<S3Response<DeleteObjectOutput>> {
+        removing::one(&self.0, request).await
+    }
+    async fn delete_objects(
+        &self,
+        request: S3Request<DeleteObjectsInput>,
+    ) -> S3Result<S3Response<DeleteObjectsOutput>> {
+        removing::many(&self.0, request).await
+    }
+    async fn list_object_versions(
+        &self,
+        request: S3Request<ListObjectVersionsInput>,
+    ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
+        versions::list(&self.0, request).await
+    }
+    async fn get_object_tagging(
+        &self,
+        request: S3Request<GetObjectTaggingInput>,
+    ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
+        tagging::get(&self.0, request).await
+    }
+    async fn put_object_tagging(
+        &self,
+        request: S3Request<PutObjectTaggingInput>,
+    ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
+        tagging::put(&self.0, request).await
+    }
+    async fn delete_object_tagging(
+        &self,
+        request: S3Request<DeleteObjectTaggingInput>,
+    ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
+        tagging::delete(&self.0, request).await
+    }
+    async fn create_multipart_upload(
+        &self,
+        request: S3Request<CreateMultipartUploadInput>,
+    ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
+        uploads::create(&self.0, request).await
+    }
+    async fn upload_part(&self, request: S3Request<UploadPartInput>) -> S3Result<S3Response<UploadPartOutput>> {
+        uploads::part(&self.0, request).await
+    }
+    async fn upload_part_copy(
+        &self,
+        request: S3Request<UploadPartCopyInput>,
+    ) -> S3Result<S3Response<UploadPartCopyOutput>> {
+        uploads::part_copy(&self.0, request).await
+    }
+    async fn complete_multipart_upload(
+        &self,
+        request: S3Request<CompleteMultipartUploadInput>,
+    ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+        uploads::complete(&self.0, request).await
+    }
+    async fn abort_multipart_upload(
+        &self,
+        request: S3Request<AbortMultipartUploadInput>,
+    ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
+        uploads::abort(&self.0, request).await
+    }
+    async fn list_parts(&self, request: S3Request<ListPartsInput>) -> S3Result<S3Response<ListPartsOutput>> {
+        pending::list_parts(&self.0, request).await
+    }
+    async fn list_multipart_uploads(
+        &self,
+        request: S3Request<ListMultipartUploadsInput>,
+    ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
+        pending::list(&self.0, request).await
+    }
+}

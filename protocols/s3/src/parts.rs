@@ -1,0 +1,261 @@
+//! Parts of uploads on the disk, below `.svc/state`: they survive the server, and no door shows them.
+//!
+//! A part is written under a name of its own, then named in one step by its description; one that is sent again replaces the one before.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use svcfs_base::{Fault, Kind};
+use uuid::Uuid;
+
+use crate::record::Record;
+use crate::sums::Sums;
+
+/// Where uploads are, below the root of their space.
+const FOLDER: &str = ".svc/state/s3";
+/// The description of an upload, in its folder.
+const UPLOAD: &str = "upload.json";
+/// How long an upload may take.
+pub(crate) const LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// An upload that has begun.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Upload {
+    /// Its name.
+    pub(crate) id: String,
+    /// What it will be.
+    pub(crate) key: String,
+    /// Whose it is.
+    pub(crate) actor: String,
+    pub(crate) began: SystemTime,
+    /// What the client said of the object.
+    pub(crate) record: Record,
+    /// Which checksum each part has.
+    pub(crate) algorithm: Option<String>,
+}
+
+/// A part of one.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Part {
+    pub(crate) number: i32,
+    /// Its file, beside this description.
+    file: String,
+    pub(crate) size: u64,
+    pub(crate) md5: [u8; 16],
+    pub(crate) sums: Sums,
+    pub(crate) modified: SystemTime,
+}
+
+/// A part that is being written; gone when it is let go of.
+pub(crate) struct Writing {
+    folder: PathBuf,
+    name: String,
+    file: File,
+    is_named: bool,
+}
+
+fn folder(root: &Path) -> PathBuf {
+    root.join(FOLDER)
+}
+
+fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> Fault + '_ {
+    move |error| match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            Fault::new(Kind::NoSpace, "no space left on the disk for a part").caused_by(error)
+        }
+        _ => Fault::internal(error).inside(format!("at `{}`", path.display())),
+    }
+}
+
+/// Reads a description; none when there is none, or it is half written.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Fault> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(path)(error)),
+    }
+}
+
+/// Writes a description: whole, or not at all.
+#[expect(clippy::disallowed_methods, reason = "the server's own state, which no door shows")]
+fn describe(path: &Path, description: &impl Serialize) -> Result<(), Fault> {
+    let bytes = serde_json::to_vec(description).map_err(Fault::internal)?;
+    let fresh = path.with_extension(format!("{}.new", Uuid::new_v4().simple()));
+    let written = || {
+        let mut file = File::create(&fresh)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&fresh, path)
+    };
+    written().map_err(failed(path))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the server's own state, which no door shows")]
+fn remove_file(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path) {
+        tracing::debug!(%error, path = %path.display(), "what is left of a part could not be removed");
+    }
+}
+
+impl Upload {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn begin(
+        root: &Path,
+        key: &str,
+        actor: &str,
+        record: Record,
+        algorithm: Option<String>,
+    ) -> Result<Self, Fault> {
+        let id = Uuid::new_v4().simple().to_string();
+        let (key, actor) = (key.to_owned(), actor.to_owned());
+        let upload = Self { id, key, actor, began: SystemTime::now(), record, algorithm };
+        let folder = folder(root).join(&upload.id);
+        std::fs::create_dir_all(&folder).map_err(failed(&folder))?;
+        describe(&folder.join(UPLOAD), &upload)?;
+        Ok(upload)
+    }
+
+    /// The one of this name; none when there is none any more.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn find(root: &Path, id: &str) -> Result<Option<Self>, Fault> {
+        // It becomes part of a path.
+        if Uuid::try_parse(id).is_err() || id.len() != 32 {
+            return Ok(None);
+        }
+        read(&folder(root).join(id).join(UPLOAD))
+    }
+
+    /// All of a space, in the order of their keys.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn all(root: &Path) -> Result<Vec<Self>, Fault> {
+        let folder = folder(root);
+        let names = match std::fs::read_dir(&folder) {
+            Ok(names) => names,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(&folder)(error)),
+        };
+        let mut all = Vec::new();
+        for name in names {
+            let name = name.map_err(failed(&folder))?.file_name();
+            all.extend(name.to_str().map(|id| Self::find(root, id)).transpose()?.flatten());
+        }
+        all.sort_by(|one, other| (&one.key, &one.id).cmp(&(&other.key, &other.id)));
+        Ok(all)
+    }
+
+    /// Whether it has taken too long.
+    pub(crate) fn is_over(&self) -> bool {
+        self.began.elapsed().is_ok_and(|age| age > LIFETIME)
+    }
+
+    /// Begins to write a part.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn part(&self, root: &Path, number: i32) -> Result<Writing, Fault> {
+        let folder = folder(root).join(&self.id);
+        let name = format!("{number:05}-{}.data", Uuid::new_v4().simple());
+        let path = folder.join(&name);
+        let file = File::options().write(true).create_new(true).open(&path).map_err(failed(&path))?;
+        Ok(Writing { folder, name, file, is_named: false })
+    }
+
+    /// Its parts, in their order.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn parts(&self, root: &Path) -> Result<Vec<Part>, Fault> {
+        let folder = folder(root).join(&self.id);
+        let mut parts: Vec<Part> = Vec::new();
+        for name in std::fs::read_dir(&folder).map_err(failed(&folder))? {
+            let path = name.map_err(failed(&folder))?.path();
+            let is_part = path.extension().is_some_and(|extension| extension == "json")
+                && path.file_name().is_some_and(|name| name != UPLOAD);
+            if is_part {
+                parts.extend(read(&path)?);
+            }
+        }
+        parts.sort_by_key(|part: &Part| part.number);
+        Ok(parts)
+    }
+
+    /// Hands the content of a part on, piece by piece.
+    ///
+    /// # Errors
+    /// Those of the disk and of `take`.
+    pub(crate) fn read(
+        &self,
+        root: &Path,
+        part: &Part,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let path = folder(root).join(&self.id).join(&part.file);
+        let mut file = File::open(&path).map_err(failed(&path))?;
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut piece).map_err(failed(&path))? {
+                0 => return Ok(()),
+                length => take(piece.get(..length).unwrap_or_default())?,
+            }
+        }
+    }
+
+    /// Removes it with its parts.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    #[expect(clippy::disallowed_methods, reason = "the server's own state, which no door shows")]
+    pub(crate) fn remove(&self, root: &Path) -> Result<(), Fault> {
+        let folder = folder(root).join(&self.id);
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&folder)(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Writing {
+    /// Adds to it.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
+        self.file.write_all(data).map_err(failed(&self.folder))
+    }
+
+    /// Makes it the part of its number, in place of the one before.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn finish(mut self, number: i32, size: u64, md5: [u8; 16], sums: Sums) -> Result<(), Fault> {
+        self.file.sync_all().map_err(failed(&self.folder))?;
+        let description = self.folder.join(format!("{number:05}.json"));
+        let before: Option<Part> = read(&description)?;
+        let part = Part { number, file: self.name.clone(), size, md5, sums, modified: SystemTime::now() };
+        describe(&description, &part)?;
+        self.is_named = true;
+        if let Some(before) = before {
+            remove_file(&self.folder.join(before.file));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        if !self.is_named {
+            remove_file(&self.folder.join(&self.name));
+        }
+    }
+}

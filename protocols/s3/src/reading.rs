@@ -1,0 +1,226 @@
+//! What reads one object: GetObject and HeadObject.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::HeaderValue;
+use http::header::{CONTENT_ENCODING, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS};
+use s3s::dto::{
+    ETag, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, Range, StreamingBlob, Timestamp,
+    TimestampFormat,
+};
+use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
+use svcfs_base::Scope;
+use svcfs_work::Lane;
+
+use crate::Door;
+use crate::asked::Asked;
+use crate::conditions::Reading as Conditions;
+use crate::key::Key;
+use crate::object::{Content, Object, Reading};
+use crate::sums::Sums;
+use crate::versions;
+
+/// Bytes of a large file handed to a connection at once.
+const PIECE: usize = 256 << 10;
+
+/// What is asked of an object.
+struct Question {
+    key: String,
+    version: Option<String>,
+    conditions: Conditions,
+    range: Option<Range>,
+    part: Option<i32>,
+}
+
+/// An object, and the part of it that was asked for.
+struct Answer {
+    object: Object,
+    range: Option<std::ops::Range<u64>>,
+}
+
+impl Answer {
+    async fn of(asked: &Asked, what: &'static str, question: Question) -> S3Result<Self> {
+        asked
+            .run(what, move |asked| {
+                let Question { key, version, conditions, range, part } = question;
+                let object = versions::object(asked, &Key::parse(&key)?, version.as_deref())?;
+                conditions.check(&object)?;
+                if part.is_some_and(|part| part != 1) {
+                    let told = "where the parts of an upload began is not kept; ask for a range instead";
+                    return Err(s3_error!(NotImplemented, "{}", told).into());
+                }
+                let range = range.map(|range| range.check(object.size)).transpose();
+                let range = range.map_err(|_| {
+                    s3_error!(InvalidRange, "the object has {} bytes, none of which lie in that range", object.size)
+                })?;
+                Ok(Self { object, range })
+            })
+            .await
+    }
+    fn length(&self) -> u64 {
+        self.range.as_ref().map_or(self.object.size, |range| range.end - range.start)
+    }
+    fn content_range(&self) -> Option<String> {
+        let range = self.range.as_ref()?;
+        Some(format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), self.object.size))
+    }
+    /// Checksums are of the whole, so they are told with the whole only, and to whom asks.
+    fn sums(&self, is_asked_for: bool) -> Sums {
+        let tells = is_asked_for && self.range.is_none() && self.object.is_of_record();
+        if tells { self.object.record.sums.clone() } else { Sums::default() }
+    }
+    fn header(&self, name: &str) -> Option<String> {
+        self.object.record.headers.get(name).cloned()
+    }
+    fn expires(&self) -> Option<Timestamp> {
+        Timestamp::parse(TimestampFormat::HttpDate, &self.header("expires")?).ok()
+    }
+}
+
+/// `GetObject`
+pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "GetObject"))?;
+    let input = request.input;
+    let is_asked_for = input.checksum_mode.is_some();
+    let question = Question {
+        key: input.key,
+        version: input.version_id.clone(),
+        conditions: Conditions {
+            if_match: input.if_match,
+            if_none_match: input.if_none_match,
+            if_modified_since: input.if_modified_since,
+            if_unmodified_since: input.if_unmodified_since,
+        },
+        range: input.range,
+        part: input.part_number,
+    };
+    let answer = Answer::of(&asked, "GetObject", question).await?;
+    let (length, content_range, sums) = (answer.length(), answer.content_range(), answer.sums(is_asked_for));
+    let is_part = content_range.is_some();
+    let tags = answer.object.record.tags.len();
+    let mut output = GetObjectOutput {
+        accept_ranges: Some("bytes".to_owned()),
+        content_length: i64::try_from(length).ok(),
+        content_range,
+        content_type: Some(answer.object.content_type()),
+        cache_control: answer.header("cache-control"),
+        content_disposition: answer.header("content-disposition"),
+        content_language: answer.header("content-language"),
+        content_encoding: answer.header(CONTENT_ENCODING.as_str()),
+        expires: answer.expires(),
+        e_tag: Some(ETag::Strong(answer.object.etag.clone())),
+        last_modified: Some(Timestamp::from(answer.object.modified)),
+        metadata: Some(answer.object.metadata().into_iter().collect()),
+        tag_count: i32::try_from(tags).ok().filter(|count| *count > 0),
+        version_id: input.version_id,
+        checksum_crc32: sums.crc32,
+        checksum_crc32c: sums.crc32c,
+        checksum_sha1: sums.sha1,
+        checksum_sha256: sums.sha256,
+        checksum_crc64nvme: sums.crc64nvme,
+        ..GetObjectOutput::default()
+    };
+    let from = answer.range.as_ref().map_or(0, |range| range.start);
+    output.body = Some(match answer.object.content {
+        Content::Here(content) => {
+            let begin = usize::try_from(from).unwrap_or(usize::MAX).min(content.len());
+            let end = begin.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(content.len());
+            StreamingBlob::from(Body::from(content.slice(begin..end)))
+        }
+        Content::OnDisk(reading) => streamed(&asked, reading, from, length),
+    });
+    let mut response = S3Response::new(output);
+    if is_part {
+        response.status = Some(http::StatusCode::PARTIAL_CONTENT);
+    }
+    // Files come from many hands, and a page among them would run with the rights of whoever looks.
+    response.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response.headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
+    Ok(response)
+}
+
+/// A large file, read piece by piece as the client takes it.
+fn streamed(asked: &Asked, reading: Reading, from: u64, length: u64) -> StreamingBlob {
+    let (door, reading) = (Arc::clone(&asked.door), Arc::new(reading));
+    let pieces = stream::unfold((from, length), move |(offset, left)| {
+        let (door, reading) = (Arc::clone(&door), Arc::clone(&reading));
+        async move {
+            if left == 0 {
+                return None;
+            }
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
+            let piece = svcfs_listener::blocking(&door.lanes, Lane::Quick, move || reading.read(offset, most)).await;
+            let piece: Result<Bytes, std::io::Error> = match piece {
+                Ok(piece) if !piece.is_empty() => Ok(piece),
+                // It became shorter meanwhile: the connection breaks off, and the client knows.
+                Ok(_) => Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Err(fault) => Err(std::io::Error::other(fault)),
+            };
+            let read = piece.as_ref().map_or(left, |piece| piece.len() as u64);
+            Some((piece, (offset + read, left - read)))
+        }
+    });
+    StreamingBlob::wrap(SyncStream(parking_lot::Mutex::new(Box::pin(pieces))))
+}
+
+/// A stream that only one thread polls at a time; s3s wants it to be shared, too.
+struct SyncStream<S: ?Sized>(parking_lot::Mutex<std::pin::Pin<Box<S>>>);
+
+impl<S: futures_util::Stream + ?Sized> futures_util::Stream for SyncStream<S> {
+    type Item = S::Item;
+
+    fn poll_next(
+        self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.get_mut().0.get_mut().as_mut().poll_next(cx)
+    }
+}
+
+/// `HeadObject`
+pub(crate) async fn head(
+    door: &Arc<Door>,
+    request: S3Request<HeadObjectInput>,
+) -> S3Result<S3Response<HeadObjectOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "HeadObject"))?;
+    let input = request.input;
+    let is_asked_for = input.checksum_mode.is_some();
+    let question = Question {
+        key: input.key,
+        version: input.version_id.clone(),
+        conditions: Conditions {
+            if_match: input.if_match,
+            if_none_match: input.if_none_match,
+            if_modified_since: input.if_modified_since,
+            if_unmodified_since: input.if_unmodified_since,
+        },
+        range: input.range,
+        part: input.part_number,
+    };
+    let answer = Answer::of(&asked, "HeadObject", question).await?;
+    let sums = answer.sums(is_asked_for);
+    let output = HeadObjectOutput {
+        accept_ranges: Some("bytes".to_owned()),
+        content_length: i64::try_from(answer.length()).ok(),
+        content_range: answer.content_range(),
+        content_type: Some(answer.object.content_type()),
+        cache_control: answer.header("cache-control"),
+        content_disposition: answer.header("content-disposition"),
+        content_language: answer.header("content-language"),
+        content_encoding: answer.header(CONTENT_ENCODING.as_str()),
+        expires: answer.expires(),
+        e_tag: Some(ETag::Strong(answer.object.etag.clone())),
+        last_modified: Some(Timestamp::from(answer.object.modified)),
+        metadata: Some(answer.object.metadata().into_iter().collect()),
+        version_id: input.version_id,
+        checksum_crc32: sums.crc32,
+        checksum_crc32c: sums.crc32c,
+        checksum_sha1: sums.sha1,
+        checksum_sha256: sums.sha256,
+        checksum_crc64nvme: sums.crc64nvme,
+        ..HeadObjectOutput::default()
+    };
+    Ok(S3Response::new(output))
+}

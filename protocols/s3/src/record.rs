@@ -1,0 +1,130 @@
+//! What clients say of an object, and what is to be remembered of it that its bytes do not tell.
+//!
+//! It is kept in an extended attribute of the file or folder, `user.s3.object`, as JSON: it goes with it when it is renamed and stays when it is
+//! written over by another door; no version has it.
+
+use std::collections::BTreeMap;
+
+use s3s::{S3Result, s3_error};
+use serde::{Deserialize, Serialize};
+use svcfs_base::{Fault, Kind};
+use svcfs_vfs::SetExtended;
+
+use crate::asked::Asked;
+use crate::found::Found;
+use crate::sums::Sums;
+
+const ATTRIBUTE: &[u8] = b"user.s3.object";
+
+/// Bytes of user metadata, names and values, as S3 limits them.
+const MAX_METADATA_BYTES: usize = 2048;
+/// Tags of one object, and characters of their names and values, as S3 limits them.
+const MAX_TAGS: usize = 10;
+const MAX_TAG_NAME: usize = 128;
+const MAX_TAG_VALUE: usize = 256;
+
+/// What is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Record {
+    /// Which content `etag` and `sums` are of; the rest holds for whatever the file has.
+    pub(crate) of: String,
+    /// The ETag, where it is not the MD5 of the content, or that would take long to find out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) etag: Option<String>,
+    #[serde(skip_serializing_if = "Sums::is_empty")]
+    pub(crate) sums: Sums,
+    /// Headers that are given back as they came: `content-type` and its like.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) headers: BTreeMap<String, String>,
+    /// `x-amz-meta-…`
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) metadata: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tags: Vec<(String, String)>,
+    /// A folder that is an object itself: it stays when it becomes empty.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_folder: bool,
+}
+
+impl Record {
+    /// What is kept of what was found; of what has nothing, nothing.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn of(asked: &Asked, found: &Found<'_>) -> Result<Self, Fault> {
+        let Some(value) = asked.space.vfs.extended(found.node, ATTRIBUTE)? else { return Ok(Self::default()) };
+        // Whoever reaches the disk can write anything there: what is no record is none.
+        Ok(serde_json::from_slice(&value).unwrap_or_default())
+    }
+
+    /// Keeps it.
+    ///
+    /// # Errors
+    /// `NoSpace` when it is too much for the disk; those of the disk.
+    pub(crate) fn keep(&self, asked: &Asked, found: &Found<'_>) -> Result<(), Fault> {
+        let vfs = &asked.space.vfs;
+        let is_empty = *self == Self { of: self.of.clone(), ..Self::default() };
+        if is_empty {
+            return match vfs.extended(found.node, ATTRIBUTE)? {
+                Some(_) => vfs.remove_extended(found.node, ATTRIBUTE).map(drop),
+                None => Ok(()),
+            };
+        }
+        let value = serde_json::to_vec(self).map_err(Fault::internal)?;
+        vfs.set_extended(found.node, ATTRIBUTE, &value, SetExtended::Either).map(drop)
+    }
+
+    /// Checks that the metadata is as little as S3 takes.
+    ///
+    /// # Errors
+    /// `MetadataTooLarge`.
+    pub(crate) fn check(&self) -> S3Result<()> {
+        let bytes: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if bytes > MAX_METADATA_BYTES {
+            return Err(s3_error!(
+                MetadataTooLarge,
+                "the metadata has {bytes} bytes, and {MAX_METADATA_BYTES} are taken"
+            ));
+        }
+        check_tags(&self.tags)
+    }
+}
+
+/// Checks that tags are as few and short as S3 takes.
+///
+/// # Errors
+/// `InvalidTag`.
+pub(crate) fn check_tags(tags: &[(String, String)]) -> S3Result<()> {
+    if tags.len() > MAX_TAGS {
+        return Err(s3_error!(InvalidTag, "an object has at most {MAX_TAGS} tags"));
+    }
+    for (at, (name, value)) in tags.iter().enumerate() {
+        if name.is_empty() || name.chars().count() > MAX_TAG_NAME || value.chars().count() > MAX_TAG_VALUE {
+            return Err(s3_error!(
+                InvalidTag,
+                "a tag has a name of 1 to {MAX_TAG_NAME} characters and a value of at most {MAX_TAG_VALUE}"
+            ));
+        }
+        if tags.iter().take(at).any(|(other, _)| other == name) {
+            return Err(s3_error!(InvalidTag, "two tags have one name"));
+        }
+    }
+    Ok(())
+}
+
+/// Tags as the header `x-amz-tagging` carries them: like the query of a URL.
+///
+/// # Errors
+/// `InvalidTag`.
+pub(crate) fn tags_of(header: Option<&str>) -> S3Result<Vec<(String, String)>> {
+    let tags = form_urlencoded::parse(header.unwrap_or_default().as_bytes());
+    let tags: Vec<_> = tags.map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+    check_tags(&tags)?;
+    Ok(tags)
+}
+
+/// Whether something is simply not there, any more or yet.
+pub(crate) fn is_missing(fault: &Fault) -> bool {
+    matches!(fault.kind(), Kind::NotFound | Kind::Stale | Kind::NotDirectory)
+}

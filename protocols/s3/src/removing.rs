@@ -1,0 +1,167 @@
+//! What removes objects: DeleteObject, and DeleteObjects in one change set.
+
+use std::sync::Arc;
+
+use s3s::dto::{DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error};
+use s3s::{S3Request, S3Response, S3Result, s3_error};
+use svcfs_base::{Change, ChangeSet, Expect, Fault, Kind, Name, Scope, TreePath};
+
+use crate::Door;
+use crate::asked::{Asked, Refused};
+use crate::conditions::Writing;
+use crate::found::Found;
+use crate::key::Key;
+use crate::record::{Record, is_missing};
+use crate::refusal::told;
+
+/// `DeleteObject`
+pub(crate) async fn one(
+    door: &Arc<Door>,
+    request: S3Request<DeleteObjectInput>,
+) -> S3Result<S3Response<DeleteObjectOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObject"))?;
+    let input = request.input;
+    if input.version_id.is_some() {
+        return Err(s3_error!(NotImplemented, "versions are not removed: they are the history of the tree"));
+    }
+    if input.if_match_last_modified_time.is_some() || input.if_match_size.is_some() {
+        return Err(s3_error!(NotImplemented, "of conditions, only `If-Match` is taken"));
+    }
+    let conditions = Writing { if_match: input.if_match, if_none_match: None };
+    let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
+    asked
+        .run("DeleteObject", move |asked| {
+            let expect = conditions.expect(asked, &key)?;
+            remove(asked, &[key], expect)
+        })
+        .await?;
+    Ok(S3Response::new(DeleteObjectOutput::default()))
+}
+
+/// `DeleteObjects`
+pub(crate) async fn many(
+    door: &Arc<Door>,
+    request: S3Request<DeleteObjectsInput>,
+) -> S3Result<S3Response<DeleteObjectsOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjects"))?;
+    let delete = request.input.delete;
+    let is_quiet = delete.quiet.unwrap_or_default();
+    let (mut keys, mut texts, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    for object in delete.objects {
+        let refused = if object.version_id.is_some() || object.e_tag.is_some() {
+            Some(s3_error!(NotImplemented, "objects are removed whatever they are, and versions are not"))
+        } else {
+            let reached = Key::parse(&object.key).and_then(|key| asked.caller.reach.check(key.path()).map(|()| key));
+            match reached {
+                Ok(key) => {
+                    keys.push(key);
+                    texts.push(object.key.clone());
+                    None
+                }
+                Err(fault) => Some(told(&fault)),
+            }
+        };
+        errors.extend(refused.map(|refused| error(object.key, &refused)));
+    }
+    let outcome = asked.run("DeleteObjects", move |asked| remove(asked, &keys, Expect::Any)).await;
+    let deleted = match outcome {
+        Ok(()) if is_quiet => Vec::new(),
+        Ok(()) => texts.into_iter().map(|key| DeletedObject { key: Some(key), ..DeletedObject::default() }).collect(),
+        Err(refused) => {
+            errors.extend(texts.into_iter().map(|key| error(key, &refused)));
+            Vec::new()
+        }
+    };
+    let (deleted, errors) = (Some(deleted), Some(errors));
+    Ok(S3Response::new(DeleteObjectsOutput { deleted, errors, ..DeleteObjectsOutput::default() }))
+}
+
+fn error(key: String, refused: &s3s::S3Error) -> Error {
+    Error {
+        code: Some(refused.code().as_str().to_owned()),
+        key: Some(key),
+        message: refused.message().map(str::to_owned),
+        version_id: None,
+    }
+}
+
+/// Removes what these keys name, files in one change set. What is not there is as good as removed.
+fn remove(asked: &Asked, keys: &[Key], expect: Expect) -> Result<(), Refused> {
+    let vfs = &asked.space.vfs;
+    let (mut changes, mut large, mut folders) = (Vec::new(), Vec::new(), Vec::new());
+    for key in keys {
+        let found = match Found::itself(asked, key.path()) {
+            Err(fault) if is_missing(&fault) => continue,
+            found => found?,
+        };
+        match key {
+            Key::Folder(path) if found.is_folder() => folders.push(path.clone()),
+            Key::File(path) if found.is_file() && found.is_large() => large.push(path.clone()),
+            Key::File(path) if !found.is_folder() && !changes.iter().any(|change: &Change| change.path() == path) => {
+                changes.push(Change::remove(path.clone()).expecting(expect.clone()));
+            }
+            Key::Folder(_) | Key::File(_) => {}
+        }
+    }
+    let mut left: Vec<TreePath> = changes.iter().map(|change| change.path().clone()).chain(large.clone()).collect();
+    if !changes.is_empty() {
+        vfs.apply(&asked.caller, ChangeSet::new(changes))?;
+    }
+    if !large.is_empty() {
+        for path in large {
+            let folder = Found::parent_of(asked, &path)?;
+            match vfs.unlink(&asked.caller, folder.node, &Name::parse(path.name())?) {
+                Err(fault) if is_missing(&fault) => {}
+                outcome => outcome?,
+            }
+        }
+        vfs.settled()?;
+    }
+    // The deepest first.
+    folders.sort_unstable_by(|one, other| other.cmp(one));
+    for path in folders {
+        let found = Found::itself(asked, &path)?;
+        let record = Record { is_folder: false, ..Record::of(asked, &found)? };
+        record.keep(asked, &found)?;
+        drop(found);
+        // With something in it, it is no object any more, and there all the same.
+        if remove_empty(asked, &path)? {
+            left.push(path);
+        }
+    }
+    left.sort_unstable();
+    left.iter().rev().try_for_each(|path| tidy_above(asked, path)).map_err(Refused::from)
+}
+
+/// Removes a folder unless something is in it; whether it is gone.
+fn remove_empty(asked: &Asked, path: &TreePath) -> Result<bool, Fault> {
+    match asked.space.vfs.apply(&asked.caller, Change::RemoveDir { path: path.clone() }) {
+        Ok(_) => Ok(true),
+        Err(fault) if fault.kind() == Kind::NotEmpty || is_missing(&fault) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Removes the folders above that are empty now, as a bucket has no folders; those that are objects themselves stay.
+fn tidy_above(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    let mut above = path.parent();
+    while let Some(folder) = above.filter(|folder| !folder.is_root() && folder.as_str() != ".svc") {
+        if !asked.caller.reach.covers(&folder) || asked.caller.reach.folder.as_ref() == Some(&folder) {
+            break;
+        }
+        let found = match Found::itself(asked, &folder) {
+            Ok(found) if found.is_folder() => found,
+            Ok(_) => break,
+            Err(fault) if is_missing(&fault) => break,
+            Err(fault) => return Err(fault),
+        };
+        let stays = Record::of(asked, &found)?.is_folder
+            || asked.space.vfs.list(asked.caller.door, &folder).map_or(true, |entries| !entries.is_empty());
+        drop(found);
+        if stays || !remove_empty(asked, &folder)? {
+            break;
+        }
+        above = folder.parent();
+    }
+    Ok(())
+}

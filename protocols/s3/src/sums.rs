@@ -1,0 +1,187 @@
+//! Checksums of contents: those that clients send are compared, those that they ask for are kept.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http::HeaderMap;
+use s3s::checksum::ChecksumHasher;
+use s3s::crypto::{Checksum as _, Md5};
+use s3s::{S3Result, s3_error};
+use serde::{Deserialize, Serialize};
+
+/// Checksums of one content, in base64.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Sums {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) crc32: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) crc32c: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sha1: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sha256: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) crc64nvme: Option<String>,
+}
+
+impl Sums {
+    /// Those that headers, also trailing ones, name.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let value = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
+        Self {
+            crc32: value("x-amz-checksum-crc32"),
+            crc32c: value("x-amz-checksum-crc32c"),
+            sha1: value("x-amz-checksum-sha1"),
+            sha256: value("x-amz-checksum-sha256"),
+            crc64nvme: value("x-amz-checksum-crc64nvme"),
+        }
+    }
+
+    /// Name and value of each, as headers have them.
+    fn each(&self) -> [(&'static str, &Option<String>); 5] {
+        [
+            ("crc32", &self.crc32),
+            ("crc32c", &self.crc32c),
+            ("sha1", &self.sha1),
+            ("sha256", &self.sha256),
+            ("crc64nvme", &self.crc64nvme),
+        ]
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Checks that what was announced is what was found.
+    ///
+    /// # Errors
+    /// `BadDigest` for one that differs.
+    pub(crate) fn check(&self, found: &Self) -> S3Result<()> {
+        for ((name, announced), (_, found)) in self.each().into_iter().zip(found.each()) {
+            if announced.is_some() && announced != found {
+                return Err(s3_error!(
+                    BadDigest,
+                    "the {name} of what came is not the one announced; nothing was written"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which checksums a request wants: those it sends, those it will send behind the body, and the one it names.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wanted([bool; 5]);
+
+impl Wanted {
+    /// As the headers of a request say; `algorithm` where the operation has such a field.
+    pub(crate) fn of(headers: &HeaderMap, algorithm: Option<&str>) -> Self {
+        let sent = Sums::of(headers);
+        let trailing = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let trailing = trailing.to_ascii_lowercase();
+        let names = |name: &str| {
+            trailing.split(',').any(|part| part.trim().strip_prefix("x-amz-checksum-") == Some(name))
+                || algorithm.is_some_and(|algorithm| algorithm.eq_ignore_ascii_case(name))
+        };
+        Self(sent.each().map(|(name, value)| value.is_some() || names(name)))
+    }
+}
+
+/// Sums up a content as it comes.
+pub(crate) struct Summing {
+    md5: Md5,
+    others: ChecksumHasher,
+}
+
+impl Summing {
+    pub(crate) fn new(Wanted([crc32, crc32c, sha1, sha256, crc64nvme]): Wanted) -> Self {
+        let others = ChecksumHasher {
+            crc32: crc32.then(s3s::crypto::Crc32::new),
+            crc32c: crc32c.then(s3s::crypto::Crc32c::new),
+            sha1: sha1.then(s3s::crypto::Sha1::new),
+            sha256: sha256.then(s3s::crypto::Sha256::new),
+            crc64nvme: crc64nvme.then(s3s::crypto::Crc64Nvme::new),
+        };
+        Self { md5: Md5::new(), others }
+    }
+    pub(crate) fn update(&mut self, data: &[u8]) {
+        self.md5.update(data);
+        self.others.update(data);
+    }
+    /// The MD5, and the sums that were wanted.
+    pub(crate) fn finish(self) -> ([u8; 16], Sums) {
+        let sums = self.others.finalize();
+        let sums = Sums {
+            crc32: sums.checksum_crc32,
+            crc32c: sums.checksum_crc32c,
+            sha1: sums.checksum_sha1,
+            sha256: sums.checksum_sha256,
+            crc64nvme: sums.checksum_crc64nvme,
+        };
+        (self.md5.finalize(), sums)
+    }
+}
+
+/// The MD5 of a content as ETags have it.
+pub(crate) fn etag_of(content: &[u8]) -> String {
+    hex(&Md5::checksum(content))
+}
+
+/// In hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Checks `Content-MD5`.
+///
+/// # Errors
+/// `InvalidDigest` for what is none, `BadDigest` for that of something else.
+pub(crate) fn check_md5(announced: Option<&str>, found: &[u8; 16]) -> S3Result<()> {
+    let Some(announced) = announced else { return Ok(()) };
+    match BASE64_STANDARD.decode(announced) {
+        Ok(digest) if digest == found => Ok(()),
+        Ok(digest) if digest.len() == found.len() => {
+            Err(s3_error!(BadDigest, "the MD5 of what came is not the one announced; nothing was written"))
+        }
+        Ok(_) | Err(_) => Err(s3_error!(InvalidDigest, "`Content-MD5` must be 16 bytes in base64")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn every_checksum_is_the_one_that_clients_compute() {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amz-trailer", HeaderValue::from_static("x-amz-checksum-crc32, x-amz-checksum-sha256"));
+        headers.insert("x-amz-checksum-crc32c", HeaderValue::from_static("4waSgw=="));
+        let mut summing = Summing::new(Wanted::of(&headers, Some("CRC64NVME")));
+        summing.update(b"1234");
+        summing.update(b"56789");
+        let (md5, sums) = summing.finish();
+        assert_eq!(hex(&md5), "25f9e794323b453885f5181f1b624d0b");
+        // The check values of the catalogue of parametrised CRC algorithms.
+        assert_eq!(sums.crc32.as_deref(), Some("y/Q5Jg=="));
+        assert_eq!(sums.crc32c.as_deref(), Some("4waSgw=="));
+        assert_eq!(sums.crc64nvme.as_deref(), Some("rosUhgp5mIg="));
+        assert_eq!(sums.sha1, None);
+        assert!(sums.sha256.is_some());
+        assert!(Sums::of(&headers).check(&sums).is_ok());
+        headers.insert("x-amz-checksum-crc32c", HeaderValue::from_static("AAAAAA=="));
+        assert!(Sums::of(&headers).check(&sums).is_err());
+    }
+
+    #[test]
+    fn an_md5_of_something_else_is_refused() {
+        let found = Md5::checksum(b"x");
+        assert!(check_md5(None, &found).is_ok());
+        assert!(check_md5(Some(&BASE64_STANDARD.encode(found)), &found).is_ok());
+        for wrong in ["", "!", "AAAAAAAAAAAAAAAAAAAAAA=="] {
+            assert!(check_md5(Some(wrong), &found).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Tags of objects.
+
+use std::sync::Arc;
+
+use s3s::dto::{
+    DeleteObjectTaggingInput, DeleteObjectTaggingOutput, GetObjectTaggingInput, GetObjectTaggingOutput,
+    PutObjectTaggingInput, PutObjectTaggingOutput, Tag,
+};
+use s3s::{S3Request, S3Response, S3Result, s3_error};
+use svcfs_base::{Fault, Scope};
+
+use crate::Door;
+use crate::asked::{Asked, Refused};
+use crate::found::Found;
+use crate::key::Key;
+use crate::record::{Record, check_tags, is_missing};
+
+/// What a key names, and what is kept of it.
+fn found<'a>(asked: &'a Asked, key: &str, version: Option<&str>) -> Result<(Found<'a>, Record), Refused> {
+    if version.is_some_and(|version| version != "null") {
+        return Err(s3_error!(NotImplemented, "tags are of the object, and not of its versions").into());
+    }
+    let key = Key::parse(key)?;
+    let missing = || Fault::file_not_found(key.path());
+    let found = match Found::at(asked, key.path()) {
+        Err(fault) if is_missing(&fault) => return Err(missing().into()),
+        found => found?,
+    };
+    if found.is_folder() != matches!(key, Key::Folder(_)) {
+        return Err(missing().into());
+    }
+    let record = Record::of(asked, &found)?;
+    Ok((found, record))
+}
+
+async fn change(
+    asked: &Asked,
+    what: &'static str,
+    (key, version): (String, Option<String>),
+    tags: Vec<(String, String)>,
+) -> S3Result<()> {
+    asked
+        .run(what, move |asked| {
+            let (found, record) = found(asked, &key, version.as_deref())?;
+            Record { tags, ..record }.keep(asked, &found).map_err(Refused::from)
+        })
+        .await
+}
+
+/// `GetObjectTagging`
+pub(crate) async fn get(
+    door: &Arc<Door>,
+    request: S3Request<GetObjectTaggingInput>,
+) -> S3Result<S3Response<GetObjectTaggingOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "GetObjectTagging"))?;
+    let GetObjectTaggingInput { key, version_id, .. } = request.input;
+    let record = asked.run("GetObjectTagging", move |asked| Ok(found(asked, &key, version_id.as_deref())?.1)).await?;
+    let tag = |(name, value): (String, String)| Tag { key: Some(name), value: Some(value) };
+    let tag_set = record.tags.into_iter().map(tag).collect();
+    Ok(S3Response::new(GetObjectTaggingOutput { tag_set, version_id: None }))
+}
+
+/// `PutObjectTagging`
+pub(crate) async fn put(
+    door: &Arc<Door>,
+    request: S3Request<PutObjectTaggingInput>,
+) -> S3Result<S3Response<PutObjectTaggingOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "PutObjectTagging"))?;
+    let PutObjectTaggingInput { key, version_id, tagging, .. } = request.input;
+    let tags =
+        tagging.tag_set.into_iter().map(|Tag { key, value }| (key.unwrap_or_default(), value.unwrap_or_default()));
+    let tags: Vec<_> = tags.collect();
+    check_tags(&tags)?;
+    change(&asked, "PutObjectTagging", (key, version_id), tags).await?;
+    Ok(S3Response::new(PutObjectTaggingOutput::default()))
+}
+
+/// `DeleteObjectTagging`
+pub(crate) async fn delete(
+    door: &Arc<Door>,
+    request: S3Request<DeleteObjectTaggingInput>,
+) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjectTagging"))?;
+    let DeleteObjectTaggingInput { key, version_id, .. } = request.input;
+    change(&asked, "DeleteObjectTagging", (key, version_id), Vec::new()).await?;
+    Ok(S3Response::new(DeleteObjectTaggingOutput::default()))
+}

@@ -1,0 +1,86 @@
+//! Versions, uploads in parts, and who is let in.
+
+use super::*;
+
+#[test]
+fn versions_are_those_of_history() {
+    let served = Served::new();
+    ["# 1\n", "# 22\n", "# 333\n"].iter().for_each(|text| served.put("v/a.md", text));
+    served.put("v/gone.md", "# gone\n");
+    served.send("DELETE", "/default/v/gone.md", &[], "");
+    let listed = served.get("/default?versions&prefix=v/");
+    let told = |block: &str, tag: &str| {
+        let inner = block.split(&format!("<{tag}>")).nth(1).unwrap();
+        inner.split(&format!("</{tag}>")).next().unwrap().to_owned()
+    };
+    let versions: Vec<_> =
+        listed.all("Version").iter().map(|version| (told(version, "Key"), told(version, "Size"))).collect();
+    let expected = [("v/a.md", "6"), ("v/a.md", "5"), ("v/a.md", "4"), ("v/gone.md", "7")];
+    assert_eq!(versions, expected.map(|(key, size)| (key.to_owned(), size.to_owned())), "{}", listed.text());
+    let markers: Vec<_> =
+        listed.all("DeleteMarker").iter().map(|marker| (told(marker, "Key"), told(marker, "IsLatest"))).collect();
+    assert_eq!(markers, [("v/gone.md".to_owned(), "true".to_owned())]);
+    let ids: Vec<_> = listed.all("Version").iter().map(|version| told(version, "VersionId")).collect();
+    assert_eq!(served.get(&format!("/default/v/a.md?versionId={}", ids[2])).text(), "# 1\n");
+    assert_eq!(served.get(&format!("/default/v/gone.md?versionId={}", ids[3])).text(), "# gone\n");
+    served.get("/default/v/a.md?versionId=00000000").is(404, "NoSuchVersion");
+    served.send("DELETE", &format!("/default/v/a.md?versionId={}", ids[2]), &[], "").is(501, "NotImplemented");
+    let page = served.get("/default?versions&prefix=v/a&max-keys=2");
+    let next = (page.all("NextKeyMarker").concat(), page.all("NextVersionIdMarker").concat());
+    let rest = served.get(&format!("/default?versions&prefix=v/a&key-marker={}&version-id-marker={}", next.0, next.1));
+    assert_eq!(rest.all("VersionId"), ids[2..3]);
+    assert_eq!(served.get("/default?versioning").all("Status"), ["Enabled"]);
+}
+
+#[test]
+fn an_upload_in_parts_survives_the_door_and_is_put_together() {
+    let served = Served::new();
+    let begun = served.send("POST", "/default/big.bin?uploads", &[("x-amz-meta-mood", "calm")], "");
+    let id = begun.all("UploadId").concat();
+    let first = vec![7_u8; 5 << 20];
+    let part = |number: u32, body: Vec<u8>| {
+        served.send("PUT", &format!("/default/big.bin?partNumber={number}&uploadId={id}"), &[], body)
+    };
+    part(0, vec![]).is(400, "InvalidArgument");
+    let one = part(1, first.clone()).header("etag").to_owned();
+    let old = part(2, b"not this".to_vec()).header("etag").to_owned();
+    let two = part(2, b"but this".to_vec()).header("etag").to_owned();
+    assert_eq!(served.get(&format!("/default/big.bin?uploadId={id}")).all("PartNumber"), ["1", "2"]);
+    assert_eq!(served.get("/default?uploads").all("UploadId"), std::slice::from_ref(&id));
+    served.get("/default/big.bin").is(404, "NoSuchKey");
+    let complete = |etags: &[(u32, &str)]| {
+        let parts: String = etags
+            .iter()
+            .map(|(number, etag)| format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>"))
+            .collect();
+        let body = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
+        served.send("POST", &format!("/default/big.bin?uploadId={id}"), &[], body)
+    };
+    complete(&[(1, &one), (2, &old)]).is(400, "InvalidPart");
+    complete(&[(2, &two), (1, &one)]).is(400, "InvalidPartOrder");
+    let done = complete(&[(1, &one), (2, &two)]);
+    assert_eq!(done.status, 200, "{}", done.text());
+    let head = served.send("HEAD", "/default/big.bin", &[], "");
+    assert!(head.header("etag").ends_with("-2\""), "{}", head.header("etag"));
+    assert_eq!((head.header("content-length"), head.header("x-amz-meta-mood")), ("5242888", "calm"));
+    assert_eq!(&served.get("/default/big.bin").body[5 << 20..], b"but this");
+    complete(&[(1, &one)]).is(404, "NoSuchUpload");
+    let other = served.send("POST", "/default/b.bin?uploads", &[], "").all("UploadId").concat();
+    assert_eq!(served.send("DELETE", &format!("/default/b.bin?uploadId={other}"), &[], "").status, 204);
+    served.send("PUT", &format!("/default/b.bin?partNumber=1&uploadId={other}"), &[], "x").is(404, "NoSuchUpload");
+    served.send("PUT", "/default/b.bin?partNumber=1&uploadId=../../../etc", &[], "x").is(404, "NoSuchUpload");
+}
+
+#[test]
+fn without_a_signature_of_a_key_nobody_is_let_in_where_there_are_keys() {
+    let served = Served::with("auth = { type = \"apikey\", api_key = \"right\" }");
+    served.get("/").is(403, "AccessDenied");
+    served.get("/default/a.md").is(403, "AccessDenied");
+    served.send("PUT", "/default/a.md", &[("authorization", "Bearer right")], "x").is(400, "InvalidRequest");
+    let signed = "AWS4-HMAC-SHA256 Credential=ffffffffffff/20261123/us-east-1/s3/aws4_request, \
+                  SignedHeaders=host;x-amz-date, Signature=00";
+    let headers =
+        [("authorization", signed), ("x-amz-date", "20261123T000000Z"), ("x-amz-content-sha256", "UNSIGNED-PAYLOAD")];
+    let refused = served.send("GET", "/default/a.md", &headers, "");
+    assert!(refused.status >= 400 && served.text("a.md").is_none(), "{}", refused.text());
+}

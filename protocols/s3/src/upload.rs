@@ -1,0 +1,156 @@
+//! A body on its way: gathered in memory as long as a version can hold it, beside its place when it is longer.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::HeaderMap;
+use s3s::dto::StreamingBlob;
+use s3s::{S3Result, TrailingHeaders, s3_error};
+use svcfs_base::{Fault, MAX_FILE_BYTES, TreePath};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::asked::Asked;
+use crate::beside::Beside;
+use crate::refusal::refuse;
+use crate::sums::{Summing, Sums, Wanted, check_md5};
+
+/// KiB of memory that files on their way here may have together.
+pub(crate) const ROOM: usize = 512 << 10;
+/// How long one waits for room.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes that are written beside the place at once.
+const PIECE: usize = 4 << 20;
+
+/// Waits until there is room for a body of this length, or of any; it is given back with what is returned.
+///
+/// # Errors
+/// `Unavailable` after half a minute.
+pub(crate) async fn room(room: &Semaphore, length: Option<u64>) -> Result<SemaphorePermit<'_>, Fault> {
+    let most = MAX_FILE_BYTES as u64;
+    let kib = length.unwrap_or(most).min(most) / 1024 + 1;
+    let permit = tokio::time::timeout(PATIENCE, room.acquire_many(kib as u32)).await;
+    let permit =
+        permit.map_err(|_| Fault::unavailable("too many files are on their way here; try again in a moment"))?;
+    permit.map_err(Fault::internal)
+}
+
+/// What a request says of its body.
+pub(crate) struct Announced {
+    pub(crate) length: Option<u64>,
+    pub(crate) md5: Option<String>,
+    pub(crate) sums: Sums,
+    pub(crate) wanted: Wanted,
+    pub(crate) trailing: Option<TrailingHeaders>,
+}
+
+impl Announced {
+    /// As headers and fields of the operation say.
+    pub(crate) fn of(
+        headers: &HeaderMap,
+        (length, md5): (Option<i64>, Option<String>),
+        algorithm: Option<&str>,
+        trailing: Option<TrailingHeaders>,
+    ) -> Self {
+        let length = length.and_then(|length| u64::try_from(length).ok());
+        Self { length, md5, sums: Sums::of(headers), wanted: Wanted::of(headers, algorithm), trailing }
+    }
+
+    /// Checks what came.
+    ///
+    /// # Errors
+    /// `IncompleteBody`, `BadDigest`.
+    pub(crate) fn check(&self, length: u64, md5: &[u8; 16], sums: &Sums) -> S3Result<()> {
+        if let Some(announced) = self.length.filter(|announced| *announced != length) {
+            return Err(s3_error!(
+                IncompleteBody,
+                "the body has {length} bytes, and {announced} were announced; nothing was written"
+            ));
+        }
+        check_md5(self.md5.as_deref(), md5)?;
+        self.sums.check(sums)?;
+        let trailing = self.trailing.as_ref().and_then(|trailing| trailing.read(Sums::of));
+        trailing.map_or(Ok(()), |trailing| trailing.check(sums))
+    }
+}
+
+/// All of a body.
+pub(crate) struct Gathered {
+    pub(crate) content: Content,
+    pub(crate) md5: [u8; 16],
+    pub(crate) sums: Sums,
+}
+
+/// Where it is.
+pub(crate) enum Content {
+    Here(Bytes),
+    Beside(Beside),
+}
+
+/// Gathers the body of a file, and checks it. One that breaks off changes nothing.
+///
+/// # Errors
+/// As [`Announced::check`]; those of the disk.
+pub(crate) async fn gather(
+    asked: &Asked,
+    path: &TreePath,
+    body: Option<StreamingBlob>,
+    announced: &Announced,
+) -> S3Result<Gathered> {
+    let mut summing = Summing::new(announced.wanted);
+    let mut here = Vec::new();
+    let mut beside: Option<Beside> = None;
+    let mut length = 0_u64;
+    let mut body = body;
+    while let Some(piece) = next(&mut body).await? {
+        length += piece.len() as u64;
+        if announced.length.is_some_and(|announced| length > announced) {
+            return Err(s3_error!(IncompleteBody, "the body has more bytes than were announced; nothing was written"));
+        }
+        summing.update(&piece);
+        here.extend_from_slice(&piece);
+        let limit = if beside.is_some() { PIECE } else { MAX_FILE_BYTES };
+        if here.len() > limit {
+            beside = Some(spill(asked, path, beside, std::mem::take(&mut here)).await?);
+        }
+    }
+    let (md5, sums) = summing.finish();
+    announced.check(length, &md5, &sums)?;
+    let content = match beside {
+        None => Content::Here(here.into()),
+        Some(beside) => Content::Beside(spill(asked, path, Some(beside), here).await?),
+    };
+    Ok(Gathered { content, md5, sums })
+}
+
+/// The next piece of a body.
+///
+/// # Errors
+/// `IncompleteBody` when it breaks off, and what s3s says of a signature that is wrong.
+pub(crate) async fn next(body: &mut Option<StreamingBlob>) -> S3Result<Option<Bytes>> {
+    let Some(body) = body else { return Ok(None) };
+    let broken = |error: s3s::StdError| match error.downcast::<s3s::S3Error>() {
+        Ok(error) => *error,
+        Err(error) => s3_error!(IncompleteBody, "the body broke off: {error}; nothing was written"),
+    };
+    body.next().await.transpose().map_err(broken)
+}
+
+async fn spill(asked: &Asked, path: &TreePath, beside: Option<Beside>, data: Vec<u8>) -> S3Result<Beside> {
+    let path = path.clone();
+    asked
+        .run("PutObject", move |asked| {
+            let mut beside = beside.map_or_else(|| Beside::new(asked, &path), Ok)?;
+            beside.append(&data)?;
+            Ok(beside)
+        })
+        .await
+}
+
+/// Waits for room, in the protocol's words.
+///
+/// # Errors
+/// `ServiceUnavailable`.
+pub(crate) async fn room_for(asked: &Asked, length: Option<u64>) -> S3Result<SemaphorePermit<'_>> {
+    room(&asked.door.room, length).await.map_err(|fault| refuse(fault, "PutObject"))
+}

@@ -1,0 +1,346 @@
+//! Uploads in parts, from their beginning to their end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use s3s::crypto::{Checksum as _, Md5};
+use s3s::dto::*;
+use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
+use svcfs_base::{Fault, MAX_FILE_BYTES, Scope};
+use svcfs_work::Lane;
+use tokio_util::sync::CancellationToken;
+
+use crate::Door;
+use crate::asked::{Asked, Refused};
+use crate::beside::Beside;
+use crate::conditions::{Reading, Writing as Conditions};
+use crate::key::Key;
+use crate::object::Content as Read;
+use crate::operations::Encoding;
+use crate::parts::{LIFETIME, Part as Kept, Upload, Writing};
+use crate::record::{Record, tags_of};
+use crate::refusal::told;
+use crate::sums::{Summing, Sums, Wanted, hex};
+use crate::upload::{Announced, Content, Gathered, next, room_for};
+use crate::writing::{begin as place_of, finish, kept_headers, refuse_encryption, source};
+
+/// Parts of one upload, at most (S3's own limit).
+const MAX_PARTS: i32 = 10_000;
+/// How small a part may be that is not the last, in bytes (S3's own limit).
+const LEAST: u64 = 5 << 20;
+/// Bytes of a part that are written at once.
+const PIECE: usize = 4 << 20;
+/// How often is looked for uploads that have taken too long.
+const ROUND: Duration = Duration::from_secs(60 * 60);
+fn unknown() -> S3Error {
+    s3_error!(NoSuchUpload, "there is no such upload, or it was completed, aborted or over a week old")
+}
+
+/// The upload of a request, if it is one of this key and within the caller's reach.
+pub(crate) fn found(asked: &Asked, id: &str, key: &str) -> Result<Upload, Refused> {
+    asked.caller.reach.check(Key::parse(key)?.path())?;
+    let upload = Upload::find(asked.space.vfs.root(), id)?;
+    upload.filter(|upload| upload.key == key && !upload.is_over()).ok_or_else(|| unknown().into())
+}
+
+/// `CreateMultipartUpload`
+pub(crate) async fn create(
+    door: &Arc<Door>,
+    request: S3Request<CreateMultipartUploadInput>,
+) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CreateMultipartUpload"))?;
+    let S3Request { input, headers, .. } = request;
+    refuse_encryption(input.sse_customer_algorithm.is_some() || input.ssekms_key_id.is_some())?;
+    if input.checksum_type.as_ref().is_some_and(|kind| kind.as_str() == ChecksumType::FULL_OBJECT) {
+        return Err(s3_error!(NotImplemented, "checksums of uploads in parts are made of those of the parts"));
+    }
+    let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
+    if matches!(key, Key::Folder(_)) {
+        return Err(s3_error!(InvalidArgument, "a key that ends with `/` is a folder, which has no content"));
+    }
+    let record = Record {
+        headers: kept_headers(&headers, key.path()),
+        metadata: input.metadata.clone().unwrap_or_default().into_iter().collect(),
+        tags: tags_of(input.tagging.as_deref())?,
+        ..Record::default()
+    };
+    record.check()?;
+    let text = input.key.clone();
+    let algorithm = input.checksum_algorithm.as_ref().map(|algorithm| algorithm.as_str().to_owned());
+    let upload = asked
+        .run("CreateMultipartUpload", move |asked| {
+            asked.caller.reach.check(key.path())?;
+            let actor = asked.caller.actor().to_string();
+            Ok(Upload::begin(asked.space.vfs.root(), &text, &actor, record, algorithm)?)
+        })
+        .await?;
+    Ok(S3Response::new(CreateMultipartUploadOutput {
+        bucket: Some(input.bucket),
+        key: Some(input.key),
+        upload_id: Some(upload.id),
+        abort_date: Some(Timestamp::from(upload.began + LIFETIME)),
+        checksum_algorithm: input.checksum_algorithm,
+        ..CreateMultipartUploadOutput::default()
+    }))
+}
+
+fn check_number(number: i32) -> S3Result<()> {
+    match number {
+        1..=MAX_PARTS => Ok(()),
+        _ => Err(s3_error!(InvalidArgument, "parts are numbered from 1 to {MAX_PARTS}")),
+    }
+}
+
+/// `UploadPart`
+pub(crate) async fn part(
+    door: &Arc<Door>,
+    request: S3Request<UploadPartInput>,
+) -> S3Result<S3Response<UploadPartOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "UploadPart"))?;
+    let S3Request { input, headers, trailing_headers, .. } = request;
+    check_number(input.part_number)?;
+    let number = input.part_number;
+    let (upload, mut writing) = asked
+        .run("UploadPart", move |asked| {
+            let upload = found(asked, &input.upload_id, &input.key)?;
+            let writing = upload.part(asked.space.vfs.root(), number)?;
+            Ok((upload, writing))
+        })
+        .await?;
+    let algorithm = input.checksum_algorithm.as_ref().map(|it| it.as_str().to_owned()).or(upload.algorithm);
+    let announced =
+        Announced::of(&headers, (input.content_length, input.content_md5), algorithm.as_deref(), trailing_headers);
+    let _room = room_for(&asked, Some(2 * PIECE as u64)).await?;
+    let mut summing = Summing::new(announced.wanted);
+    let (mut body, mut size, mut here) = (input.body, 0_u64, Vec::new());
+    while let Some(piece) = next(&mut body).await? {
+        size += piece.len() as u64;
+        if announced.length.is_some_and(|announced| size > announced) {
+            return Err(s3_error!(IncompleteBody, "the part has more bytes than were announced; it was not taken"));
+        }
+        summing.update(&piece);
+        here.extend_from_slice(&piece);
+        if here.len() >= PIECE {
+            writing = append(&asked, writing, std::mem::take(&mut here)).await?;
+        }
+    }
+    let (md5, sums) = summing.finish();
+    announced.check(size, &md5, &sums)?;
+    writing = append(&asked, writing, here).await?;
+    let kept = sums.clone();
+    asked.run("UploadPart", move |_| Ok(writing.finish(number, size, md5, kept)?)).await?;
+    Ok(S3Response::new(UploadPartOutput {
+        e_tag: Some(ETag::Strong(hex(&md5))),
+        checksum_crc32: sums.crc32,
+        checksum_crc32c: sums.crc32c,
+        checksum_sha1: sums.sha1,
+        checksum_sha256: sums.sha256,
+        checksum_crc64nvme: sums.crc64nvme,
+        ..UploadPartOutput::default()
+    }))
+}
+
+async fn append(asked: &Asked, mut writing: Writing, data: Vec<u8>) -> S3Result<Writing> {
+    asked
+        .run("UploadPart", move |_| {
+            writing.append(&data)?;
+            Ok(writing)
+        })
+        .await
+}
+
+/// `UploadPartCopy`
+pub(crate) async fn part_copy(
+    door: &Arc<Door>,
+    request: S3Request<UploadPartCopyInput>,
+) -> S3Result<S3Response<UploadPartCopyOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "UploadPartCopy"))?;
+    let input = &request.input;
+    check_number(input.part_number)?;
+    let conditions = Reading {
+        if_match: input.copy_source_if_match.clone(),
+        if_none_match: input.copy_source_if_none_match.clone(),
+        if_modified_since: input.copy_source_if_modified_since.clone(),
+        if_unmodified_since: input.copy_source_if_unmodified_since.clone(),
+    };
+    let range = input.copy_source_range.as_deref().map(Range::parse).transpose();
+    let range = range.map_err(|_| s3_error!(InvalidArgument, "write the range to copy like `bytes=0-1023`"))?;
+    let (_, object) = source(door, &request, &input.copy_source, conditions).await?;
+    let UploadPartCopyInput { upload_id, key, part_number, .. } = request.input;
+    let md5 = asked
+        .run("UploadPartCopy", move |asked| {
+            let root = asked.space.vfs.root();
+            let upload = found(asked, &upload_id, &key)?;
+            let range = range.map_or(Ok(0..object.size), |range| range.check(object.size));
+            let range = range.map_err(|_| s3_error!(InvalidRange, "the source has only {} bytes", object.size))?;
+            let mut summing = Summing::new(Wanted::of(&http::HeaderMap::new(), upload.algorithm.as_deref()));
+            let mut writing = upload.part(root, part_number)?;
+            let mut at = range.start;
+            while at < range.end {
+                let most = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(PIECE);
+                let piece = match &object.content {
+                    Read::Here(content) => {
+                        let begin = usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
+                        content.slice(begin..content.len().min(begin.saturating_add(most)))
+                    }
+                    Read::OnDisk(reading) => reading.read(at, most)?,
+                };
+                if piece.is_empty() {
+                    return Err(Fault::unavailable("the file became shorter while it was copied; try again").into());
+                }
+                summing.update(&piece);
+                writing.append(&piece)?;
+                at += piece.len() as u64;
+            }
+            let (md5, sums) = summing.finish();
+            writing.finish(part_number, range.end - range.start, md5, sums)?;
+            Ok(md5)
+        })
+        .await?;
+    let result = CopyPartResult {
+        e_tag: Some(ETag::Strong(hex(&md5))),
+        last_modified: Some(Timestamp::from(std::time::SystemTime::now())),
+        ..CopyPartResult::default()
+    };
+    Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() }))
+}
+
+/// The parts that a client names, as they are here.
+fn named(named: Option<CompletedMultipartUpload>, kept: &[Kept]) -> S3Result<Vec<Kept>> {
+    let named = named.and_then(|named| named.parts).unwrap_or_default();
+    if named.is_empty() {
+        return Err(s3_error!(MalformedXML, "an upload is completed with a list of its parts"));
+    }
+    let mut parts: Vec<Kept> = Vec::with_capacity(named.len());
+    for part in named {
+        let number = part.part_number.unwrap_or_default();
+        if parts.last().is_some_and(|last| last.number >= number) {
+            return Err(s3_error!(InvalidPartOrder, "parts are listed by their numbers, each once"));
+        }
+        let found = kept.iter().find(|kept| kept.number == number);
+        let is_same = |kept: &&Kept| part.e_tag.as_ref().is_none_or(|tag| tag.value() == hex(&kept.md5));
+        let Some(found) = found.filter(is_same) else {
+            return Err(s3_error!(InvalidPart, "part {number} did not come, or is not the one that came last"));
+        };
+        let announced = Sums {
+            crc32: part.checksum_crc32,
+            crc32c: part.checksum_crc32c,
+            sha1: part.checksum_sha1,
+            sha256: part.checksum_sha256,
+            crc64nvme: part.checksum_crc64nvme,
+        };
+        announced.check(&found.sums)?;
+        parts.push(found.clone());
+    }
+    let all_but_last = parts.split_last().map_or(&[][..], |(_, others)| others);
+    match all_but_last.iter().find(|part| part.size < LEAST) {
+        Some(part) => Err(s3_error!(
+            EntityTooSmall,
+            "part {} has {} bytes; all but the last have at least {LEAST}",
+            part.number,
+            part.size
+        )),
+        None => Ok(parts),
+    }
+}
+
+/// Puts parts together.
+fn joined(asked: &Asked, upload: &Upload, parts: &[Kept], place: &svcfs_base::TreePath) -> Result<Gathered, Fault> {
+    let root = asked.space.vfs.root();
+    let length: u64 = parts.iter().map(|part| part.size).sum();
+    let content = if length <= MAX_FILE_BYTES as u64 {
+        let mut here = Vec::with_capacity(length as usize);
+        let mut take = |piece: &[u8]| {
+            here.extend_from_slice(piece);
+            Ok(())
+        };
+        parts.iter().try_for_each(|part| upload.read(root, part, &mut take))?;
+        Content::Here(here.into())
+    } else {
+        let mut beside = Beside::new(asked, place)?;
+        parts.iter().try_for_each(|part| upload.read(root, part, &mut |piece| beside.append(piece)))?;
+        Content::Beside(beside)
+    };
+    let mut md5s = Md5::new();
+    parts.iter().for_each(|part| md5s.update(&part.md5));
+    Ok(Gathered { content, md5: md5s.finalize(), sums: Sums::default() })
+}
+
+/// `CompleteMultipartUpload`
+pub(crate) async fn complete(
+    door: &Arc<Door>,
+    request: S3Request<CompleteMultipartUploadInput>,
+) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CompleteMultipartUpload"))?;
+    let input = request.input;
+    let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
+    let conditions = Conditions { if_match: input.if_match, if_none_match: input.if_none_match };
+    let (id, text) = (input.upload_id, input.key.clone());
+    let (upload, parts) = asked
+        .run("CompleteMultipartUpload", move |asked| {
+            let upload = found(asked, &id, &text)?;
+            let parts = named(input.multipart_upload, &upload.parts(asked.space.vfs.root())?)?;
+            Ok((upload, parts))
+        })
+        .await?;
+    let length: u64 = parts.iter().map(|part| part.size).sum();
+    if let Some(announced) = input.mpu_object_size.filter(|announced| u64::try_from(*announced) != Ok(length)) {
+        return Err(s3_error!(
+            InvalidRequest,
+            "the parts have {length} bytes together, and {announced} were announced"
+        ));
+    }
+    let (expect, place) = place_of(&asked, &key, conditions).await?;
+    let _room = room_for(&asked, Some(length)).await?;
+    let (count, joining, at) = (parts.len(), upload.clone(), place.clone());
+    let gathered = asked.run("CompleteMultipartUpload", move |asked| Ok(joined(asked, &joining, &parts, &at)?)).await?;
+    let etag = format!("{}-{count}", hex(&gathered.md5));
+    let record = Record { etag: Some(etag), ..upload.record.clone() };
+    let written = finish(&asked, key, (place, expect), gathered, record).await?;
+    asked.run("CompleteMultipartUpload", move |asked| Ok(upload.remove(asked.space.vfs.root())?)).await?;
+    Ok(S3Response::new(CompleteMultipartUploadOutput {
+        location: Some(format!("/{}/{}", input.bucket, Encoding::Url.text(&input.key))),
+        bucket: Some(input.bucket),
+        key: Some(input.key),
+        e_tag: Some(ETag::Strong(written.etag)),
+        ..CompleteMultipartUploadOutput::default()
+    }))
+}
+
+/// `AbortMultipartUpload`
+pub(crate) async fn abort(
+    door: &Arc<Door>,
+    request: S3Request<AbortMultipartUploadInput>,
+) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "AbortMultipartUpload"))?;
+    let AbortMultipartUploadInput { upload_id, key, .. } = request.input;
+    asked
+        .run("AbortMultipartUpload", move |asked| Ok(found(asked, &upload_id, &key)?.remove(asked.space.vfs.root())?))
+        .await?;
+    Ok(S3Response::new(AbortMultipartUploadOutput::default()))
+}
+
+/// Removes uploads that have taken too long, every hour until the server stops.
+pub(crate) async fn expire(door: Arc<Door>, stop: CancellationToken) {
+    let mut round = tokio::time::interval(ROUND);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = round.tick() => {}
+        }
+        let spaces = door.server.spaces().open();
+        let outcome = svcfs_listener::blocking(&door.lanes, Lane::Slow, move || {
+            for space in spaces {
+                let root = space.vfs.root();
+                for upload in Upload::all(root)?.into_iter().filter(Upload::is_over) {
+                    upload.remove(root)?;
+                    tracing::info!(space = space.name, key = upload.key, "an upload that took over a week was removed");
+                }
+            }
+            Ok(())
+        });
+        if let Err(fault) = outcome.await {
+            tracing::warn!(error = ?fault, "what is left of uploads could not be removed");
+        }
+    }
+}

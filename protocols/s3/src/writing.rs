@@ -1,0 +1,314 @@
+//! What writes one object: PutObject, CopyObject, and the end of an upload in parts.
+
+use s3s::dto::{
+    CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, ETag, PutObjectInput, PutObjectOutput, Timestamp,
+};
+use s3s::{S3Request, S3Response, S3Result, s3_error};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use svcfs_base::{Change, Expect, Fault, Kind, Scope, TreePath};
+
+use crate::Door;
+use crate::asked::{Asked, Refused};
+use crate::beside::{Beside, make_way};
+use crate::conditions::{Reading, Writing};
+use crate::found::Found;
+use crate::key::Key;
+use crate::object::{self, Content as Read, Object, guessed, look_of};
+use crate::record::{Record, is_missing, tags_of};
+use crate::refusal::told;
+use crate::sums::{etag_of, hex};
+use crate::upload::{Announced, Content, Gathered, gather, room_for};
+use crate::versions;
+
+/// Bytes of a large file copied at once.
+const PIECE: usize = 4 << 20;
+
+/// An object that was written.
+pub(crate) struct Written {
+    pub(crate) etag: String,
+    pub(crate) modified: SystemTime,
+}
+
+/// `PutObject`
+pub(crate) async fn put(door: &Arc<Door>, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "PutObject"))?;
+    let S3Request { input, headers, trailing_headers, .. } = request;
+    refuse_what_is_not_there(input.website_redirect_location.is_some() || input.write_offset_bytes.is_some())?;
+    refuse_encryption(input.sse_customer_algorithm.is_some() || input.ssekms_key_id.is_some())?;
+    let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
+    let algorithm = input.checksum_algorithm.as_ref().map(s3s::dto::ChecksumAlgorithm::as_str);
+    let announced =
+        Announced::of(&headers, (input.content_length, input.content_md5.clone()), algorithm, trailing_headers);
+    let record = Record {
+        headers: kept_headers(&headers, key.path()),
+        metadata: input.metadata.clone().unwrap_or_default().into_iter().collect(),
+        tags: tags_of(input.tagging.as_deref())?,
+        ..Record::default()
+    };
+    record.check()?;
+    let conditions = Writing { if_match: input.if_match, if_none_match: input.if_none_match };
+    let (expect, place) = begin(&asked, &key, conditions).await?;
+    let room = room_for(&asked, announced.length).await?;
+    let gathered = gather(&asked, &place, input.body, &announced).await?;
+    let sums = gathered.sums.clone();
+    let written = finish(&asked, key, (place, expect), gathered, record).await?;
+    drop(room);
+    Ok(S3Response::new(PutObjectOutput {
+        e_tag: Some(ETag::Strong(written.etag)),
+        checksum_crc32: sums.crc32,
+        checksum_crc32c: sums.crc32c,
+        checksum_sha1: sums.sha1,
+        checksum_sha256: sums.sha256,
+        checksum_crc64nvme: sums.crc64nvme,
+        ..PutObjectOutput::default()
+    }))
+}
+
+fn refuse_what_is_not_there(is_asked_for: bool) -> S3Result<()> {
+    match is_asked_for {
+        true => Err(s3_error!(NotImplemented, "objects that redirect, and writing at an offset, are not there")),
+        false => Ok(()),
+    }
+}
+
+/// Refuses what would make somebody believe that it is encrypted.
+///
+/// # Errors
+/// `NotImplemented`.
+pub(crate) fn refuse_encryption(is_asked_for: bool) -> S3Result<()> {
+    match is_asked_for {
+        true => Err(s3_error!(NotImplemented, "files are kept as they are, and never encrypted with keys of clients")),
+        false => Ok(()),
+    }
+}
+
+/// Headers that are given back as they came; the content type only where the name does not tell it.
+pub(crate) fn kept_headers(headers: &http::HeaderMap, path: &TreePath) -> BTreeMap<String, String> {
+    let names =
+        ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"];
+    let value = |name: &str| {
+        let mut value = headers.get(name)?.to_str().ok()?.to_owned();
+        if name == "content-encoding" {
+            // How the body came, not what it is.
+            value = value.split(',').map(str::trim).filter(|part| *part != "aws-chunked").collect::<Vec<_>>().join(",");
+        }
+        let tells = !value.is_empty() && (name != "content-type" || value != guessed(path));
+        tells.then(|| (name.to_owned(), value))
+    };
+    names.into_iter().filter_map(value).collect()
+}
+
+/// What must be true when the object is written, and where it will be: where links lead to.
+///
+/// # Errors
+/// As [`Writing::expect`]; `InvalidArgument` where a folder stands.
+pub(crate) async fn begin(asked: &Asked, key: &Key, conditions: Writing) -> S3Result<(Expect, TreePath)> {
+    let key = key.clone();
+    asked
+        .run("PutObject", move |asked| {
+            let place = match Found::at(asked, key.path()) {
+                Ok(found) if found.is_folder() != matches!(key, Key::Folder(_)) => {
+                    let told = if found.is_folder() { Fault::is_directory } else { Fault::not_directory };
+                    return Err(told(key.path()).into());
+                }
+                Ok(found) => found.path.clone(),
+                Err(fault) if is_missing(&fault) => key.path().clone(),
+                Err(fault) => return Err(fault.into()),
+            };
+            Ok((conditions.expect(asked, &key)?, place))
+        })
+        .await
+}
+
+/// Puts a content in its place, and keeps what is to be remembered of it.
+///
+/// # Errors
+/// Those of the write path.
+pub(crate) async fn finish(
+    asked: &Asked,
+    key: Key,
+    (place, expect): (TreePath, Expect),
+    gathered: Gathered,
+    record: Record,
+) -> S3Result<Written> {
+    asked.run("PutObject", move |asked| put_in_place(asked, &key, (place, expect), gathered, record)).await
+}
+
+fn put_in_place(
+    asked: &Asked,
+    key: &Key,
+    (place, expect): (TreePath, Expect),
+    Gathered { content, md5, sums }: Gathered,
+    record: Record,
+) -> Result<Written, Refused> {
+    let vfs = &asked.space.vfs;
+    let mut record = Record { sums, ..record };
+    let mut etag = record.etag.clone().unwrap_or_else(|| hex(&md5));
+    match (key, content) {
+        (Key::Folder(_), Content::Here(content)) if content.is_empty() => {
+            make_way(asked, &place)?;
+            match vfs.apply(&asked.caller, Change::MakeDir { path: place.clone() }) {
+                Err(fault) if fault.kind() == Kind::Exists => {}
+                outcome => drop(outcome?),
+            }
+            record.is_folder = true;
+        }
+        (Key::Folder(_), _) => {
+            return Err(s3_error!(InvalidArgument, "a key that ends with `/` is a folder, which has no content").into());
+        }
+        (Key::File(_), Content::Here(content)) => {
+            let sent = svcfs_base::ETag::of(&content);
+            let stored = vfs.save(&asked.caller, place.clone(), content, expect)?.etag.unwrap_or(sent);
+            record.of = stored.to_string();
+            if stored != sent {
+                // A gate tidied it: what is there is not what came.
+                etag = etag_of(&vfs.read(asked.caller.door, &place)?.content);
+                (record.etag, record.sums) = Default::default();
+            }
+        }
+        (Key::File(_), Content::Beside(beside)) => {
+            check_still(asked, key, &expect)?;
+            beside.into_place(asked, &place)?;
+            record.of = look_of(&Found::itself(asked, &place)?.attributes);
+            record.etag = Some(etag.clone());
+        }
+    }
+    let found = Found::itself(asked, &place)?;
+    record.keep(asked, &found)?;
+    Ok(Written { etag, modified: found.attributes.modified })
+}
+
+/// What the write path checks itself where there is a version.
+fn check_still(asked: &Asked, key: &Key, expect: &Expect) -> Result<(), Fault> {
+    let there = match Object::at(asked, key) {
+        Ok(object) => Some(object.blob),
+        Err(fault) if is_missing(&fault) => None,
+        Err(fault) => return Err(fault),
+    };
+    let holds = match (expect, there) {
+        (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => true,
+        (Expect::OneOf(etags), Some(Some(etag))) => etags.contains(&etag),
+        (Expect::OneOf(_), Some(None)) | (Expect::Absent, Some(_)) | (Expect::Present | Expect::OneOf(_), None) => {
+            false
+        }
+    };
+    if holds { Ok(()) } else { Err(Fault::modified(key.path(), there.flatten())) }
+}
+
+/// The object that a copy is made of.
+///
+/// # Errors
+/// `NotImplemented` for access points; those of asking for it.
+pub(crate) async fn source<T>(
+    door: &Arc<Door>,
+    request: &S3Request<T>,
+    source: &CopySource,
+    conditions: Reading,
+) -> S3Result<(String, Object)> {
+    let CopySource::Bucket { bucket, key, version_id } = source else {
+        return Err(s3_error!(NotImplemented, "there are no access points; name the bucket"));
+    };
+    let asked = door.asked(request, bucket, (Scope::Read, "GetObject"))?;
+    let (text, version) = (key.to_string(), version_id.as_ref().map(ToString::to_string));
+    let object = asked
+        .run("CopyObject", move |asked| {
+            let object = versions::object(asked, &Key::parse(&text)?, version.as_deref())?;
+            conditions.check_source(&object)?;
+            Ok(object)
+        })
+        .await?;
+    Ok((asked.space.name.clone(), object))
+}
+
+/// `CopyObject`
+pub(crate) async fn copy(
+    door: &Arc<Door>,
+    request: S3Request<CopyObjectInput>,
+) -> S3Result<S3Response<CopyObjectOutput>> {
+    let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CopyObject"))?;
+    let input = &request.input;
+    refuse_encryption(input.sse_customer_algorithm.is_some() || input.ssekms_key_id.is_some())?;
+    let conditions = Reading {
+        if_match: input.copy_source_if_match.clone(),
+        if_none_match: input.copy_source_if_none_match.clone(),
+        if_modified_since: input.copy_source_if_modified_since.clone(),
+        if_unmodified_since: input.copy_source_if_unmodified_since.clone(),
+    };
+    let (space, object) = source(door, &request, &input.copy_source, conditions).await?;
+    let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
+    let replaces = |directive: Option<&str>| directive == Some("REPLACE");
+    let says_anew = replaces(input.metadata_directive.as_ref().map(s3s::dto::MetadataDirective::as_str));
+    let tags_anew = replaces(input.tagging_directive.as_ref().map(s3s::dto::TaggingDirective::as_str));
+    let is_itself = space == asked.space.name && object.path == *key.path() && object.attributes.is_some();
+    if is_itself && !says_anew && !tags_anew {
+        return Err(s3_error!(
+            InvalidRequest,
+            "an object is copied to itself only to say something else of it (`x-amz-metadata-directive: REPLACE`)"
+        ));
+    }
+    let mut record = object.record.clone();
+    if says_anew {
+        record.headers = kept_headers(&request.headers, key.path());
+        record.metadata = input.metadata.clone().unwrap_or_default().into_iter().collect();
+    }
+    if tags_anew {
+        record.tags = tags_of(input.tagging.as_deref())?;
+    }
+    (record.etag, record.is_folder) = (None, false);
+    record.check()?;
+    let (expect, place) = begin(&asked, &key, Writing::default()).await?;
+    let gathered = asked.run("CopyObject", move |asked| gathered_of(asked, object, key, place, expect, record)).await?;
+    let result = CopyObjectResult {
+        e_tag: Some(ETag::Strong(gathered.etag)),
+        last_modified: Some(Timestamp::from(gathered.modified)),
+        ..CopyObjectResult::default()
+    };
+    Ok(S3Response::new(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() }))
+}
+
+fn gathered_of(
+    asked: &Asked,
+    object: Object,
+    key: Key,
+    place: TreePath,
+    expect: Expect,
+    record: Record,
+) -> Result<Written, Refused> {
+    let sums = if object.is_of_record() { object.record.sums.clone() } else { Default::default() };
+    let (content, md5) = match object.content {
+        Read::Here(content) => {
+            let md5 = <s3s::crypto::Md5 as s3s::crypto::Checksum>::checksum(&content);
+            (Content::Here(content), md5)
+        }
+        Read::OnDisk(reading) => {
+            let (beside, md5) = copy_large(asked, &reading, object.size, &place)?;
+            (Content::Beside(beside), md5)
+        }
+    };
+    put_in_place(asked, &key, (place, expect), Gathered { content, md5, sums }, record)
+}
+
+fn copy_large(
+    asked: &Asked,
+    reading: &object::Reading,
+    size: u64,
+    place: &TreePath,
+) -> Result<(Beside, [u8; 16]), Fault> {
+    let mut beside = Beside::new(asked, place)?;
+    let mut summing = crate::sums::Summing::new(crate::sums::Wanted::default());
+    let mut offset = 0;
+    while offset < size {
+        let piece: Bytes = reading.read(offset, PIECE)?;
+        if piece.is_empty() {
+            return Err(Fault::unavailable("the file became shorter while it was copied; try again"));
+        }
+        summing.update(&piece);
+        beside.append(&piece)?;
+        offset += piece.len() as u64;
+    }
+    Ok((beside, summing.finish().0))
+}

@@ -1,0 +1,75 @@
+"""What boto3 asks of a server: address, id and secret of a key are its arguments."""
+
+import io
+import sys
+import urllib.request
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+url, key, secret = sys.argv[1:]
+
+
+def client(key=key, secret=secret, style="path"):
+    config = Config(signature_version="s3v4", s3={"addressing_style": style}, retries={"max_attempts": 0})
+    return boto3.client(
+        "s3", endpoint_url=url, aws_access_key_id=key, aws_secret_access_key=secret, region_name="us-east-1", config=config
+    )
+
+
+def refused(code, ask):
+    try:
+        ask()
+    except ClientError as error:
+        told = error.response["Error"]["Code"]
+        assert told == code, f"{told} instead of {code}"
+    else:
+        raise AssertionError(f"not refused with {code}")
+
+
+s3, here = client(), {"Bucket": "default"}
+assert [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]] == ["default"]
+name = "odd/é a+b & 日本%41.md"
+s3.put_object(**here, Key=name, Body=b"# Odd\n", Metadata={"mood": "calm"}, Tagging="a=1")
+got = s3.get_object(**here, Key=name)
+assert (got["Body"].read(), got["Metadata"], got["TagCount"]) == (b"# Odd\n", {"mood": "calm"}, 1), got
+assert [item["Key"] for item in s3.list_objects_v2(**here, Prefix="odd/")["Contents"]] == [name]
+
+for algorithm in ["CRC32", "SHA1", "SHA256"]:
+    s3.put_object(**here, Key="sum.bin", Body=b"x" * 300_000, ChecksumAlgorithm=algorithm)
+    assert s3.head_object(**here, Key="sum.bin", ChecksumMode="ENABLED")["Checksum" + algorithm]
+    assert s3.get_object(**here, Key="sum.bin")["Body"].read() == b"x" * 300_000
+
+signed = s3.generate_presigned_url("get_object", Params={**here, "Key": name}, ExpiresIn=60)
+assert urllib.request.urlopen(signed).read() == b"# Odd\n"
+signed = s3.generate_presigned_url("put_object", Params={**here, "Key": "signed.txt"}, ExpiresIn=60)
+urllib.request.urlopen(urllib.request.Request(signed, data=b"signed", method="PUT"))
+assert s3.get_object(**here, Key="signed.txt")["Body"].read() == b"signed"
+
+large = bytes(range(256)) * 80_000
+s3.upload_fileobj(io.BytesIO(large), "default", "large.bin")
+back = io.BytesIO()
+s3.download_fileobj("default", "large.bin", back)
+assert back.getvalue() == large
+assert s3.head_object(**here, Key="large.bin")["ETag"].endswith('-3"')
+
+s3.copy_object(**here, Key="copy.md", CopySource={**here, "Key": name})
+assert s3.head_object(**here, Key="copy.md")["Metadata"] == {"mood": "calm"}
+s3.put_object(**here, Key="copy.md", Body=b"# Anew\n")
+versions = s3.list_object_versions(**here, Prefix="copy.md")["Versions"]
+assert [version["IsLatest"] for version in versions] == [True, False], versions
+old = s3.get_object(**here, Key="copy.md", VersionId=versions[1]["VersionId"])
+assert old["Body"].read() == b"# Odd\n"
+gone = s3.delete_objects(**here, Delete={"Objects": [{"Key": "copy.md"}, {"Key": "never.md"}]})
+assert len(gone["Deleted"]) == 2, gone
+
+refused("SignatureDoesNotMatch", lambda: client(secret="wrong").list_buckets())
+refused("InvalidAccessKeyId", lambda: client(key="ffffffffffff").list_buckets())
+refused("NoSuchKey", lambda: s3.get_object(**here, Key="copy.md"))
+refused("NoSuchBucket", lambda: s3.list_objects_v2(Bucket="nowhere"))
+refused("InvalidArgument", lambda: s3.put_object(**here, Key="a/../../b", Body=b""))
+refused("KeyTooLongError", lambda: s3.put_object(**here, Key="x" * 300, Body=b""))
+refused("NoSuchKey", lambda: s3.get_object(**here, Key=".svc/state/s3.key"))
+refused("PreconditionFailed", lambda: s3.put_object(**here, Key=name, Body=b"", IfNoneMatch="*"))
+refused("NotImplemented", lambda: s3.get_bucket_acl(**here))
