@@ -23,6 +23,7 @@ Environment:
   SVCFS_SLOW_SECONDS   Seconds for which they do (default here: 90)
   SVCFS_CROWD_SPACES   Spaces of one server whose threads and memory are counted (default here: 200)
   SVCFS_CROWD_PAGES    Pages in each of them (default here: 500)
+  SVCFS_SCHEMA_SECONDS Seconds for which a server is held against its description, three times (default here: 300)
   SVCFS_SOAK_SECONDS   Seconds of load under which a server's memory must not grow (default here: 600)
   SVCFS_MODEL_CASES    Random days of work held against the model (default here: 10000)
   PROPTEST_CASES       Random cases per property (default here: 20000)
@@ -42,6 +43,7 @@ export SVCFS_OTHERS_TIMES="${SVCFS_OTHERS_TIMES:-10}"
 export SVCFS_POWER_ROUNDS="${SVCFS_POWER_ROUNDS:-50}"
 export SVCFS_CROWD_SPACES="${SVCFS_CROWD_SPACES:-200}"
 export SVCFS_CROWD_PAGES="${SVCFS_CROWD_PAGES:-500}"
+export SVCFS_SCHEMA_SECONDS="${SVCFS_SCHEMA_SECONDS:-300}"
 export SVCFS_SOAK_SECONDS="${SVCFS_SOAK_SECONDS:-600}"
 export SVCFS_MODEL_CASES="${SVCFS_MODEL_CASES:-10000}"
 export SVCFS_SLOW_CLIENTS="${SVCFS_SLOW_CLIENTS:-1000}"
@@ -53,6 +55,7 @@ scripts="$(dirname "${BASH_SOURCE[0]}")"
 "$scripts/test.sh" "$@"
 # A night for some tests by name is not one for the benchmark, nor for the machine.
 [[ $# -eq 0 ]] || exit 0
+"$scripts/schema.sh"
 "$scripts/bench.sh" --quick
 [[ $EUID -eq 0 && $(uname -m) == x86_64 ]] || exit 0
 exec "$scripts/power.sh"

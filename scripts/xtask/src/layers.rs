@@ -52,6 +52,8 @@ const ROOMS: &[Room] = &[
     Room {
         name: "svcfs-nfs",
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-vfs", "svcfs-knowledge"]),
+    },
+    Room {
         name: "svcfs-s3",
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-vfs", "svcfs-knowledge", "svcfs-listener"]),
     },

@@ -12,9 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::sections::{
     assets::Assets, audit::Audit, auth::Auth, dataview::Dataview, files::Files, janitor::Janitor, lint::Lint,
-    memory::Memory, nfs::Nfs, protocols::WebDav, search::Search, server::Server, space::OtherSpace, space::Space,
-    memory::Memory, protocols::S3, protocols::WebDav, search::Search, server::Server, space::OtherSpace, space::Space,
-    ui::Ui, versioning::Versioning,
+    memory::Memory, nfs::Nfs, protocols::S3, protocols::WebDav, search::Search, server::Server, space::OtherSpace,
+    space::Space, ui::Ui, versioning::Versioning,
 };
 use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
 

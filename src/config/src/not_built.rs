@@ -20,8 +20,6 @@ pub const NOT_BUILT: &[&str] = &[
     "import.prefer_external",
     "import.pull_policy",
     "links.update_on_rename",
-    "lint.format_doors=s3",
-    "lint.format_doors=nfs",
     "net.allow",
     "schema.enforce",
     "search.async_index",

@@ -135,7 +135,6 @@ impl Settings {
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
         beat(&mut auth, (auth_type, api_key), (oidc_issuer, oidc_client_id));
         let auth = if auth_is_read { auth.resolve(&mut |key, told| check.complain(key, told)) } else { None };
-        let webdav = check.value("--webdav-port", webdav.resolve(&webdav_flags));
         let is_open = auth.as_ref().is_none_or(|auth| *auth == AuthSettings::None);
         let nfs = nfs.resolve(&nfs_flags, is_open, &mut |key, told| check.complain(key, told));
         let s3 = check.value("--s3-port", s3.resolve(&s3_flags)).flatten();

@@ -180,6 +180,9 @@ fn nfs_is_served_to_those_who_are_named_else_to_this_machine() {
     let told = complaints(resolved(keyed, enabled()));
     assert!(told.len() == 1 && told[0].contains("`nfs.allow` must name somebody"), "{told:?}");
     assert!(resolved(&format!("{keyed}nfs.allow = [\"127.0.0.1\"]\n"), enabled()).unwrap().nfs.unwrap().is_trusting);
+}
+
+#[test]
 fn s3_is_served_when_the_file_or_the_flag_says_so_and_a_port_alone_is_a_slip() {
     let resolved = |text: &str, enabled: bool, port: Option<u16>| {
         let overrides = Overrides { s3: ProtocolFlags { enabled, port }, ..Overrides::default() };

@@ -36,13 +36,12 @@ impl Bound {
     /// # Errors
     /// `Failed` when one is taken, or not for this user.
     pub fn all(settings: &Settings) -> Result<Vec<Self>, Failure> {
+        let s3 = settings.s3.as_ref().map(|s3| s3.port);
         let webdav = settings.webdav.as_ref().map(|webdav| webdav.port);
         let nfs = settings.nfs.as_ref().map(|nfs| nfs.port);
-        let served = [("webdav", webdav), ("nfs", nfs)].into_iter().filter_map(|(name, port)| Some((name, port?)));
+        let protocols = [("s3", s3), ("webdav", webdav), ("nfs", nfs)];
+        let served = protocols.into_iter().filter_map(|(name, port)| Some((name, port?)));
         served.map(|(name, port)| Self::of(name, &settings.server.host, port)).collect()
-        let protocols = [("s3", &settings.s3), ("webdav", &settings.webdav)];
-        let served = protocols.into_iter().filter_map(|(name, settings)| Some((name, settings.as_ref()?)));
-        served.map(|(name, protocol)| Self::of(name, &settings.server.host, protocol)).collect()
     }
 
     fn of(name: &'static str, host: &Host, port: u16) -> Result<Self, Failure> {
@@ -76,11 +75,8 @@ impl Bound {
             Some(settings) if name == "nfs" => {
                 listening.runtime.spawn(svcfs_nfs::serve(listener, server, settings, asked))
             }
+            _ if name == "s3" => listening.runtime.spawn(svcfs_s3::serve(listener, server, asked)),
             _ => listening.runtime.spawn(svcfs_webdav::serve(listener, server, asked)),
-        let (server, token) = (Arc::clone(server), stop.clone());
-        let task = match name {
-            "s3" => listening.runtime.spawn(svcfs_s3::serve(listener, server, token)),
-            _ => listening.runtime.spawn(svcfs_webdav::serve(listener, server, token)),
         };
         Ok(Protocol { name, address, task, stop })
     }

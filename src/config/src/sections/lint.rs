@@ -62,12 +62,9 @@ impl LintSettings {
             Door::Fuse => FormatDoor::Fuse,
             Door::Nfs => FormatDoor::Nfs,
             Door::WebDav => FormatDoor::WebDav,
-            // Not built, already on disk, or made by svcfs itself in the form it wants.
-            Door::S3 | Door::Direct | Door::Internal => return false,
             Door::S3 => FormatDoor::S3,
-            Door::WebDav => FormatDoor::WebDav,
-            // Not built, already on disk, or made by svcfs itself in the form it wants.
-            Door::Nfs | Door::Direct | Door::Internal => return false,
+            // Already on disk, or made by svcfs itself in the form it wants.
+            Door::Direct | Door::Internal => return false,
         };
         self.format_doors.contains(&written_as)
     }

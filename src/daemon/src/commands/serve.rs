@@ -153,8 +153,8 @@ impl Serve {
         let s3 = ProtocolFlags { enabled: s3, port: s3_port };
         let webdav = ProtocolFlags { enabled: webdav, port: webdav_port };
         let nfs = NfsFlags { enabled: nfs, port: nfs_port, allow: nfs_allow };
-        let overrides = Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id, webdav, nfs };
-        let overrides = Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id, s3, webdav };
+        let overrides =
+            Overrides { host, port, public_url, auth, api_key, oidc_issuer, oidc_client_id, s3, webdav, nfs };
         let overrides = socket::named(overrides, inherited.as_ref())?;
         let settings = settings(&root, config.as_deref(), overrides.clone())?;
         let _logging = logging::start(&settings.log, LevelFilter::INFO)?;

@@ -142,8 +142,7 @@ impl Running {
     pub fn serve(root: &str, more: &[&str]) -> Self {
         let mut command = program();
         command.args(["serve", "--root", root, "--port", "0"]).args(more);
-        let last = [("--mount", "folder"), ("--nfs", "nfs"), ("--webdav", "webdav")]
-        let last = [("--mount", "folder"), ("--webdav", "webdav"), ("--s3", "s3")]
+        let last = [("--mount", "folder"), ("--nfs", "nfs"), ("--webdav", "webdav"), ("--s3", "s3")]
             .into_iter()
             .find(|(flag, _)| more.contains(flag));
         Self::start(command, last.map_or("agents", |(_, line)| line))
