@@ -1,5 +1,7 @@
 #!/bin/busybox sh
 # shellcheck shell=dash
+# What comes after `||` is to run whichever step fails, and ends everything.
+# shellcheck disable=SC2015
 # The first process of the guest of scripts/nfs/guest.sh: mounts what is served at PORT of its host, and works there as programs do.
 # The kernel hands over PORT.
 busybox=/bin/busybox
@@ -41,7 +43,7 @@ while [ $number -lt 200 ]; do
     echo $number >many/$number.md || fail many
     number=$((number + 1))
 done
-[ "$(ls many | wc -l)" = 200 ] || fail list
+[ "$(find many -type f | wc -l)" = 200 ] || fail list
 rm -r many || fail "remove many"
 chmod 600 kernel.md && [ "$(stat -c %a kernel.md)" = 600 ] || fail chmod
 touch -d '2020-01-01 00:00:00' kernel.md && [ "$(stat -c %Y kernel.md)" = 1577836800 ] || fail touch

@@ -8,7 +8,7 @@ use crate::sections::auth::{Auth, Secret};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
     assets::Assets, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, files::Files,
-    janitor::JanitorSettings, lint::LintSettings, memory::MemorySettings, search::Search, server::Server,
+    janitor::JanitorSettings, lint::LintSettings, memory::MemorySettings, nfs::Nfs, search::Search, server::Server,
     versioning::Versioning,
 };
 use crate::{
@@ -135,18 +135,16 @@ impl Settings {
         let audit = check.value("audit.max_size", audit.resolve()).flatten();
         beat(&mut auth, (auth_type, api_key), (oidc_issuer, oidc_client_id));
         let auth = if auth_is_read { auth.resolve(&mut |key, told| check.complain(key, told)) } else { None };
-        let is_open = auth.as_ref().is_none_or(|auth| *auth == AuthSettings::None);
-        let nfs = nfs.resolve(&nfs_flags, is_open, &mut |key, told| check.complain(key, told));
+        let nfs = check.nfs(nfs, &nfs_flags, auth.as_ref());
         let s3 = check.value("--s3-port", s3.resolve(&s3_flags)).flatten();
         let webdav = check.value("--webdav-port", webdav.resolve(&webdav_flags)).flatten();
         let log = if tracing_is_read { check.value("tracing.file", tracing.resolve()) } else { None };
 
         let server = check.server(server, (host, port, public_url), auth.as_ref());
 
-        let mut complaints = check.complaints;
         match (server, dataview, memory, janitor, auth, log) {
             (Some(server), Some(dataview), Some(memory), Some(janitor), Some(auth), Some(log))
-                if complaints.is_empty() =>
+                if check.complaints.is_empty() =>
             {
                 Ok(Self {
                     server,
@@ -169,10 +167,7 @@ impl Settings {
                     spaces,
                 })
             }
-            _ => {
-                complaints.sort();
-                Err(Error::Refused { path, complaints })
-            }
+            _ => Err(Error::Refused { path, complaints: check.in_order() }),
         }
     }
 }
@@ -200,6 +195,18 @@ struct Check {
 }
 
 impl Check {
+    fn nfs(&mut self, nfs: Nfs, flags: &NfsFlags, auth: Option<&AuthSettings>) -> Option<NfsSettings> {
+        let is_open = auth.is_none_or(|auth| *auth == AuthSettings::None);
+        nfs.resolve(flags, is_open, &mut |key, told| self.complain(key, told))
+    }
+
+    /// All complaints, as they come in the file.
+    fn in_order(self) -> Vec<Complaint> {
+        let mut complaints = self.complaints;
+        complaints.sort();
+        complaints
+    }
+
     /// The value, or `None` and a complaint about `key`.
     fn value<T>(&mut self, key: &str, outcome: Result<T, &'static str>) -> Option<T> {
         outcome.map_err(|message| self.complain(key, message)).ok()
