@@ -95,11 +95,11 @@ fn replace(history: &History, lock: &Path, file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a branch is in a file of its own and stands at a commit.
+/// Whether a branch is in a file of its own and stands at a commit. `git pack-refs` may take the file away at any moment.
 fn stands_at(file: &Path, commit: Oid) -> io::Result<bool> {
-    match fs::symlink_metadata(file) {
-        Ok(stat) if stat.is_file() => Ok(fs::read(file)?.trim_ascii_end() == commit.to_string().as_bytes()),
-        Ok(_) => Ok(false),
+    let text = fs::symlink_metadata(file).and_then(|stat| if stat.is_file() { fs::read(file) } else { Ok(Vec::new()) });
+    match text {
+        Ok(text) => Ok(text.trim_ascii_end() == commit.to_string().as_bytes()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
