@@ -310,8 +310,16 @@ impl Tree {
     /// `Conflict` when the server has another version than it was made from; `Rejected` by lint; `Upstream` when the server is away. The
     /// text is kept then.
     pub(super) fn publish(&self, author: &Author, inode: INodeNo) -> Result<(), Fault> {
+        self.publish_unless(author, inode, || false)
+    }
+
+    /// The same, unless something is so once nobody else opens or saves the file.
+    fn publish_unless(&self, author: &Author, inode: INodeNo, is_so: impl FnOnce() -> bool) -> Result<(), Fault> {
         let shared = self.nodes.shared(inode)?;
         let mut shared = shared.lock();
+        if is_so() {
+            return Ok(());
+        }
         let Some(unsaved) = shared.unsaved.take().filter(|unsaved| unsaved.is_changed) else { return Ok(()) };
         let path = match (self.nodes.path(inode), self.nodes.replaced(inode)) {
             (Ok(path), _) => path,
@@ -401,7 +409,8 @@ impl Tree {
     /// # Errors
     /// As [`Tree::publish`]; the handle is closed all the same.
     pub(super) fn release(&self, author: &Author, inode: INodeNo, handle: u64) -> Result<(), Fault> {
-        let outcome = if self.nodes.is_open(inode, Some(handle)) { Ok(()) } else { self.publish(author, inode) };
+        // Whoever opens it to write it anew has emptied it by then, and must not find that saved: updates were lost so.
+        let outcome = self.publish_unless(author, inode, || self.nodes.is_open(inode, Some(handle)));
         self.nodes.close(handle);
         outcome
     }
