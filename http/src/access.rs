@@ -48,7 +48,7 @@ fn line(entry: &Entry) -> String {
         Within::Tree => "refused".to_owned(),
         Within::Paths => "every path must lie there".to_owned(),
         Within::Folder(input) => format!("`{input}` must lie there, and is that folder when absent"),
-        Within::Rows => "only what lies there".to_owned(),
+        Within::Rows | Within::Own => "only what lies there".to_owned(),
     };
     format!("| `{}` | {routes} | {} | {within} |\n", entry.name, entry.needs())
 }

@@ -36,12 +36,14 @@ fn prefix_of(source: &Source) -> Option<&str> {
     }
 }
 
-fn nodes(parsed: &Parsed) -> impl Iterator<Item = &Node> {
+/// Every expression of a query.
+pub(super) fn nodes(parsed: &Parsed) -> impl Iterator<Item = &Node> {
     let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
     columns.chain(&parsed.conditions).chain(parsed.sort.iter().map(|(node, _)| node))
 }
 
-fn looks_at_links(node: &Node) -> bool {
+/// Whether it looks at the other ends of links.
+pub(super) fn looks_at_links(node: &Node) -> bool {
     let mut found = false;
     node.visit(&mut |node| {
         found |= match &node.kind {

@@ -71,6 +71,16 @@ impl CustomFields {
         };
         fields.into_iter().map(read).collect::<Result<_, _>>().map(Self)
     }
+
+    /// Whether one of them stands in an expression, and one of them, that it may be made of, looks at links.
+    fn look_at_links(&self, node: &Node) -> bool {
+        let mut is_used = false;
+        node.visit(&mut |node| {
+            is_used |= matches!(&node.kind, ast::Expression::Field(steps)
+                if matches!(steps.first(), Some(Step::Key(key)) if self.0.contains_key(key)));
+        });
+        is_used && self.0.values().any(checks::looks_at_links)
+    }
 }
 
 /// How far a query may go, and what it is asked with.
@@ -152,6 +162,23 @@ impl Query {
     #[must_use]
     pub fn prefix(&self) -> Option<&str> {
         checks::prefix(&self.parsed)
+    }
+
+    /// The same query about the pages below a folder alone.
+    #[must_use]
+    pub fn below(mut self, folder: &str) -> Self {
+        let there = ast::Source::Prefix(format!("{folder}/"));
+        self.parsed.source = Some(match self.parsed.source.take() {
+            Some(source) => ast::Source::All(vec![there, source]),
+            None => there,
+        });
+        self
+    }
+
+    /// Whether it looks, by itself or by such a field, at the pages that links lead to and come from: these may lie anywhere.
+    #[must_use]
+    pub fn looks_at_links(&self, custom_fields: &CustomFields) -> bool {
+        checks::nodes(&self.parsed).any(|node| checks::looks_at_links(node) || custom_fields.look_at_links(node))
     }
 
     /// The kind of list it makes.

@@ -153,7 +153,22 @@ fn no_operation_tells_a_key_of_one_folder_of_what_lies_elsewhere() {
         space.put("docs/a.md", "# Open\n\nSee [[hidden]] and [[b]]. Words: tide copper.\n");
         space.settle();
     }
-    for name in ["read", "write", "search", "tree", "peek", "backlinks", "timeline", "blame"] {
+    for name in [
+        "read",
+        "write",
+        "search",
+        "tree",
+        "peek",
+        "backlinks",
+        "timeline",
+        "blame",
+        "changes",
+        "feed",
+        "feed_xml",
+        "graph",
+        "graph_walk",
+        "graph_path",
+    ] {
         assert!(answered.contains(&name), "`{name}` answers nothing to such a key; {answered:?} do");
     }
     let todo = space.ask_as(&caller, "query_meta", json!({ "filters": ["$.status=todo"] })).unwrap();
@@ -162,12 +177,41 @@ fn no_operation_tells_a_key_of_one_folder_of_what_lies_elsewhere() {
 }
 
 #[test]
+fn a_key_of_one_folder_queries_that_folder_and_nothing_that_links_lead_to() {
+    let (space, caller) = two_halves();
+    let ask = |q: &str| space.ask_as(&caller, "query", json!({ "q": q }));
+    for (q, expected) in [
+        ("LIST", json!([["docs/a.md"], ["docs/b.md"]])),
+        ("LIST FROM \"secret/\"", json!([])),
+        ("LIST FROM \"\" OR #tide", json!([["docs/a.md"], ["docs/b.md"]])),
+        ("LIST FROM #tide", json!([["docs/b.md"]])),
+        ("COUNT WHERE status = \"todo\"", json!([[1]])),
+    ] {
+        let answer = ask(q).unwrap_or_else(|fault| panic!("{q}: {fault}"));
+        assert_eq!(answer["rows"], expected, "{q}: {answer}");
+    }
+    for q in ["LIST WHERE contains(outlinks(), \"x\")", "TABLE inlinks()", "LIST SORT _backlink_count"] {
+        assert_eq!(told(ask(q)).0, 403, "{q}");
+    }
+    let counted = json!({ "group": "status", "calc": ["count"], "where": "contains(inlinks(), \"secret/hidden.md\")" });
+    assert_eq!(told(space.ask_as(&caller, "aggregate", counted)).0, 403);
+    let graph = space.ask_as(&caller, "graph", json!({})).unwrap();
+    assert_eq!(graph["edges"], json!([{ "source": "docs/a.md", "target": "docs/b.md" }]));
+    let around = space.ask_as(&caller, "graph_walk", json!({ "path": "docs/a.md" })).unwrap();
+    assert_eq!((&around["links_out"], &around["in_degree"]), (&json!(["docs/b.md"]), &json!(0)));
+}
+
+#[test]
 fn no_operation_takes_a_path_that_lies_elsewhere_from_a_key_of_one_folder() {
     let (space, caller) = two_halves();
     for entry in CATALOGUE.iter().flat_map(|area| area.operations) {
         let asked = inputs(entry, "secret/hidden.md", true);
         if !asked.to_string().contains("secret/hidden.md") {
-            assert!(matches!(entry.within, Within::Tree | Within::Rows), "`{}` has no path to keep to", entry.name);
+            assert!(
+                matches!(entry.within, Within::Tree | Within::Rows | Within::Own),
+                "`{}` has no path to keep to",
+                entry.name
+            );
             continue;
         }
         let (status, said) = told(space.ask_as(&caller, entry.name, asked));

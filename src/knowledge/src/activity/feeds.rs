@@ -59,12 +59,13 @@ pub struct Author {
     pub name: Actor,
 }
 
-/// The newest events as a feed, at most `max`.
+/// The newest events that the caller may see as a feed, at most `max`.
 ///
 /// # Errors
 /// `Internal` when the log cannot be read.
 pub fn recent(cx: &Cx<'_>, max: usize) -> Result<Feed, Fault> {
-    let timeline = cx.space.vfs.timeline(&Selection::default(), 0, max)?;
+    let selection = Selection { below: cx.caller.reach.folder.clone(), ..Selection::default() };
+    let timeline = cx.space.vfs.timeline(&selection, 0, max)?;
     Ok(Feed {
         version: "https://jsonfeed.org/version/1.1",
         title: TITLE,
@@ -85,7 +86,7 @@ fn entry(cx: &Cx<'_>, event: TimelineEvent) -> Entry {
         id: format!("urn:svc:{id}:{}", utf8_percent_encode(path.as_str(), SEGMENT)),
         url,
         title: format!("{verb}: {path}"),
-        content_text: message,
+        content_text: cx.caller.reach.of_message(message),
         date_published: time,
         authors: vec![Author { name: actor }],
     }

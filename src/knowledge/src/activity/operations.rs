@@ -106,6 +106,7 @@ pub struct Feed {
 
 impl Operation for Feed {
     const NAME: &'static str = "feed";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/feed.json").json_as("application/feed+json; charset=utf-8")];
     const TOOL: bool = true;
     type Output = feeds::Feed;
@@ -128,6 +129,7 @@ pub struct Document {
 
 impl Operation for FeedXml {
     const NAME: &'static str = "feed_xml";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/feed.xml").text("xml", "application/atom+xml; charset=utf-8")];
     type Output = Document;
     fn run(self, cx: &Cx<'_>) -> Result<Document, Fault> {

@@ -1,6 +1,7 @@
 //! The wire shapes of the graph.
 
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -110,15 +111,17 @@ pub struct Edge {
 
 impl Operation for Graph {
     const NAME: &'static str = "graph";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/graph")];
     const LANE: Lane = Lane::Slow;
     type Output = Drawing;
     fn run(self, cx: &Cx<'_>) -> Result<Drawing, Fault> {
         let analysis = analysis(cx)?;
         let graph = analysis.graph();
-        let mut is_shown = vec![true; graph.len()];
+        let there = within(graph, cx);
+        let mut is_shown: Vec<bool> = graph.nodes().map(|node| there.contains(&node)).collect();
         if let Some(limit) = self.limit {
-            for node in analysis.by_rank().iter().skip(limit.get()) {
+            for node in analysis.by_rank().iter().filter(|node| there.contains(node)).skip(limit.get()) {
                 is_shown[*node as usize] = false;
             }
         }
@@ -354,13 +357,14 @@ pub struct Way {
 
 impl Operation for GraphPath {
     const NAME: &'static str = "graph_path";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/graph/path")];
     const TOOL: bool = true;
     type Output = Way;
     fn run(self, cx: &Cx<'_>) -> Result<Way, Fault> {
         let analysis = analysis(cx)?;
         let (from, to) = (node(&analysis, "from", &self.from)?, node(&analysis, "to", &self.to)?);
-        let way = paths::shortest(analysis.graph(), from, to)
+        let way = paths::shortest(analysis.graph(), (from, to), &within(analysis.graph(), cx))
             .ok_or_else(|| Fault::not_found(format!("no path of links leads from `{}` to `{}`", self.from, self.to)))?;
         Ok(Way { path: way.into_iter().map(|node| analysis.path(node)).collect() })
     }
@@ -405,29 +409,38 @@ pub struct Surroundings {
 
 impl Operation for GraphWalk {
     const NAME: &'static str = "graph_walk";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/graph/walk")];
     const TOOL: bool = true;
     type Output = Surroundings;
     fn run(self, cx: &Cx<'_>) -> Result<Surroundings, Fault> {
         let (analysis, limit) = (analysis(cx)?, self.limit.get());
         let (graph, node) = (analysis.graph(), node(&analysis, "path", &self.path)?);
-        let (out, into) = (graph.links_out(node), graph.links_in(node));
+        let there = within(graph, cx);
+        let seen = |nodes: &[Node]| nodes.iter().copied().filter(|node| there.contains(node)).collect::<Vec<_>>();
+        let (out, into) = (seen(graph.links_out(node)), seen(graph.links_in(node)));
         let listed = |nodes: &[Node]| nodes.iter().take(limit).map(|node| analysis.path(*node)).collect();
         let mut siblings = Vec::new();
         if self.include_siblings {
-            siblings.extend(walk::in_directory(graph, node).take(limit));
-            siblings.extend(walk::with_tags(graph, analysis.tags(), node).take(limit));
+            let is_seen = |sibling: &Sibling| cx.caller.reach.covers(&sibling.path);
+            siblings.extend(walk::in_directory(graph, node).filter(is_seen).take(limit));
+            siblings.extend(walk::with_tags(graph, analysis.tags(), node).filter(is_seen).take(limit));
         }
         Ok(Surroundings {
-            links_out: listed(out),
-            links_in: listed(into),
+            links_out: listed(&out),
+            links_in: listed(&into),
             siblings,
-            hub_score: walk::hub_score(graph, node),
+            hub_score: walk::hub_score((&out, &into), there.len()),
             in_degree: into.len(),
             out_degree: out.len(),
             path: self.path,
         })
     }
+}
+
+/// The pages that the caller may see: those of a folder stand together.
+fn within(graph: &svcfs_index::Graph, cx: &Cx<'_>) -> Range<Node> {
+    graph.below(&cx.caller.reach.folder.clone().unwrap_or_else(TreePath::root))
 }
 
 fn analysis(cx: &Cx<'_>) -> Result<Arc<Analysis>, Fault> {

@@ -71,10 +71,9 @@ pub(super) fn with_tags<'g>(graph: &'g Graph, tags: &'g Tags, node: Node) -> imp
     })
 }
 
-/// The share of all other pages that a page links to or is linked from, 0 to 1.
-pub(super) fn hub_score(graph: &Graph, node: Node) -> f64 {
-    let (to, from) = (graph.links_out(node), graph.links_in(node));
+/// The share of all other pages, of so many with itself, that a page links to or is linked from, 0 to 1.
+pub(super) fn hub_score((to, from): (&[Node], &[Node]), pages: usize) -> f64 {
     let both = to.iter().filter(|other| from.binary_search(other).is_ok()).count();
-    let others = graph.len().saturating_sub(1);
+    let others = pages.saturating_sub(1);
     if others == 0 { 0.0 } else { (to.len() + from.len() - both) as f64 / others as f64 }
 }

@@ -144,6 +144,7 @@ pub struct Changes {
 
 impl Operation for Changes {
     const NAME: &'static str = "changes";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/changes")];
     const TOOL: bool = true;
     type Output = svcfs_vfs::Changes;
@@ -151,7 +152,12 @@ impl Operation for Changes {
         // `last_seq` of a history without commits is empty, and comes back as it was told.
         let since = self.since.filter(|since| !since.is_empty());
         let mut page = cx.space.vfs.changes(since.as_deref(), self.limit.get())?;
-        page.changes.retain(|record| cx.space.vfs.is_visible(cx.caller.door, &record.path));
+        let reach = &cx.caller.reach;
+        // A page may be empty then; `last_seq` leads on all the same.
+        page.changes.retain(|record| {
+            let path = &record.path;
+            cx.space.vfs.is_visible(cx.caller.door, path) && reach.covers(path)
+        });
         Ok(page)
     }
 }

@@ -23,6 +23,8 @@ pub enum Within {
     Folder(&'static str),
     /// Beside the paths it is given it tells of pages in a list of objects with a `path`; those elsewhere are left out of it.
     Rows,
+    /// Beside the paths it is given it looks at the caller's folder alone, by itself.
+    Own,
 }
 
 /// Checks the inputs of a call, and adds the folder where it is not given.
@@ -48,7 +50,7 @@ pub(super) fn admit(entry: &Entry, mut arguments: Value, cx: &Cx<'_>) -> Result<
                 }
             }
         }
-        Within::Paths | Within::Rows => {}
+        Within::Paths | Within::Rows | Within::Own => {}
     }
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     let schema = (entry.input)(&mut generator).to_value();

@@ -7,9 +7,11 @@ mod render;
 #[cfg(test)]
 mod tests;
 
-use svcfs_base::{Fault, Timestamp};
+use svcfs_base::{Fault, Kind, Timestamp};
 use svcfs_config::DataviewSettings;
 use svcfs_index::{Answer, Asking, CustomFields, Index, Query};
+
+use crate::kernel::Cx;
 
 pub use operations::{AREA, Answered};
 pub use render::{Standing, Style, rendered};
@@ -21,6 +23,21 @@ pub use render::{Standing, Style, rendered};
 pub fn custom_fields(settings: &DataviewSettings) -> Result<CustomFields, Fault> {
     let fields = settings.custom_fields.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     CustomFields::read(fields).map_err(|(name, why)| Fault::invalid(&format!("dataview.custom_fields.{name}"), why))
+}
+
+/// The same query about what the caller may see.
+///
+/// # Errors
+/// `Forbidden` for one that looks beyond the caller's folder: links lead anywhere.
+fn within(query: Query, cx: &Cx<'_>) -> Result<Query, Fault> {
+    let Some(folder) = &cx.caller.reach.folder else { return Ok(query) };
+    if query.looks_at_links(&custom_fields(&cx.settings().dataview)?) {
+        let told = format!(
+            "path outside key scope: `inlinks()`, `outlinks()` and `_backlink_count` look at pages anywhere, and this key is limited to `{folder}`"
+        );
+        return Err(Fault::new(Kind::Forbidden, told));
+    }
+    Ok(query.below(folder.as_str()))
 }
 
 /// How much of an answer is wanted.

@@ -7,7 +7,7 @@ use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_index::{Answer, AnswerLimit};
 
 use super::render::{Standing, Style, rendered};
-use super::{Window, answer};
+use super::{Window, answer, within};
 use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
@@ -131,6 +131,7 @@ impl Answered {
 
 impl Operation for Query {
     const NAME: &'static str = "query";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/query").text("text", "text/plain; charset=utf-8")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("query", "q")];
@@ -139,7 +140,7 @@ impl Operation for Query {
         if self.q.trim().is_empty() {
             return Err(Fault::new(Kind::Invalid, "q is required"));
         }
-        let query = svcfs_index::Query::parse(&self.q)?;
+        let query = within(svcfs_index::Query::parse(&self.q)?, cx)?;
         let window = Window { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
         let answer = answer(cx.index(), &query, (&cx.settings().dataview, cx.now()), window)?;
         Ok(Answered::of(answer, self.format.style()))
@@ -180,6 +181,7 @@ impl Operation for Aggregate {
         let prefix = self.path_prefix.filter(|path| !path.is_root()).map(|path| path.to_string());
         let query =
             svcfs_index::Query::aggregate(&self.group, &self.calc, self.condition.as_deref(), prefix.as_deref())?;
+        let query = within(query, cx)?;
         let answer = answer(cx.index(), &query, (&cx.settings().dataview, cx.now()), Window::default())?;
         let object = |row: Vec<Value>| answer.headers.iter().cloned().zip(row).collect();
         Ok(answer.rows.into_iter().map(object).collect())
