@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use svcfs_base::{Door, Fault, Kind, Seq, Timestamp, TreePath};
 use svcfs_index::{OutLink, Surveyed};
 use svcfs_text::links::{LinkKind, candidates};
 use svcfs_vfs::EntryKind;
-use svcfs_work::Stop;
 
 use super::findings::{Finding, FindingKind};
 use super::{Review, disputes};
@@ -50,46 +48,77 @@ impl Survey {
     }
 }
 
-/// Looks through the tree of a space, slice by slice. None when `stop` was asked for before the end.
+/// A look through a tree that is under way.
+pub struct Looking {
+    at: Seq,
+    now: Timestamp,
+    review: Review,
+    stale_days: u32,
+    found: Found,
+    behind: TreePath,
+}
+
+impl Looking {
+    /// Begins to look through the tree of a space.
+    ///
+    /// # Errors
+    /// Those of the index.
+    pub fn begin(space: &Space, now: Timestamp, stale_days: u32) -> Result<Self, Fault> {
+        let (at, review) = (space.index.cursor()?, Review::at(now, stale_days));
+        Ok(Self { at, now, review, stale_days, found: Found::default(), behind: TreePath::root() })
+    }
+
+    /// Looks at the next pages; false when there are none.
+    ///
+    /// # Errors
+    /// Those of the index and of the tree.
+    pub fn slice(&mut self, space: &Space) -> Result<bool, Fault> {
+        let pages = space.index.survey(&self.behind, SLICE)?;
+        let Some(last) = pages.last() else { return Ok(false) };
+        self.behind = last.path.clone();
+        for page in pages {
+            let findings = of_text(space, &self.review, &page)?;
+            self.found.page(page, findings);
+        }
+        Ok(true)
+    }
+
+    /// What was found, with what only shows when every page was seen.
+    ///
+    /// # Errors
+    /// Those of the index.
+    pub fn end(mut self, space: &Space) -> Result<Survey, Fault> {
+        for dispute in disputes(&space.index)? {
+            for path in &dispute.pages {
+                let others = dispute.pages.iter().filter(|other| *other != path).cloned().collect();
+                let finding = Finding::new(path.clone(), FindingKind::Contradiction, dispute.details.clone());
+                self.found.findings.push(finding.about(others));
+            }
+        }
+        let Self { at, now: made, stale_days, found, .. } = self;
+        let found = found.finished();
+        let ill: HashSet<&TreePath> = found.findings.iter().map(|finding| &finding.path).collect();
+        Ok(Survey {
+            at,
+            made,
+            stale_days,
+            scanned: found.scanned,
+            healthy: found.scanned - ill.len(),
+            links: found.links,
+            broken_links: found.broken,
+            findings: found.findings,
+        })
+    }
+}
+
+/// Looks through the tree of a space, for somebody who waits for it.
 ///
 /// # Errors
 /// Those of the index and of the tree.
-pub fn survey(space: &Space, now: Timestamp, stale_days: u32, pace: Pace<'_>) -> Result<Option<Survey>, Fault> {
-    let index = &space.index;
-    let at = index.cursor()?;
-    let mut walk = Walk { space, review: Review::at(now, stale_days), found: Found::default() };
-    let mut behind = TreePath::root();
-    loop {
-        let begun = Instant::now();
-        let pages = index.survey(&behind, SLICE)?;
-        let Some(last) = pages.last() else { break };
-        behind = last.path.clone();
-        for page in pages {
-            walk.page(page)?;
-        }
-        if !pace.rest(begun.elapsed()) {
-            return Ok(None);
-        }
-    }
-    for dispute in disputes(index)? {
-        for path in &dispute.pages {
-            let others = dispute.pages.iter().filter(|other| *other != path).cloned().collect();
-            let finding = Finding::new(path.clone(), FindingKind::Contradiction, dispute.details.clone());
-            walk.found.findings.push(finding.about(others));
-        }
-    }
-    let found = walk.found.finished();
-    let ill: HashSet<&TreePath> = found.findings.iter().map(|finding| &finding.path).collect();
-    Ok(Some(Survey {
-        at,
-        made: now,
-        stale_days,
-        scanned: found.scanned,
-        healthy: found.scanned - ill.len(),
-        links: found.links,
-        broken_links: found.broken,
-        findings: found.findings,
-    }))
+fn survey(space: &Space, now: Timestamp, stale_days: u32) -> Result<Survey, Fault> {
+    let mut looking = Looking::begin(space, now, stale_days)?;
+    while looking.slice(space)? {}
+    looking.end(space)
 }
 
 /// The last look through a tree, kept until the tree is another one.
@@ -112,7 +141,7 @@ impl Kept {
     /// The last look if it saw the tree as it is now, on this day and by this rule; else a new one. Who asks meanwhile waits for it.
     ///
     /// # Errors
-    /// As [`survey()`].
+    /// Those of the index and of the tree.
     pub fn now(&self, space: &Space, now: Timestamp, stale_days: u32) -> Result<Arc<Survey>, Fault> {
         let _looking = self.looking.lock();
         let day = |moment: Timestamp| moment.as_second().div_euclid(86_400);
@@ -122,39 +151,10 @@ impl Kept {
         if let Some(known) = self.last.lock().as_ref().filter(|known| is_good(known)) {
             return Ok(Arc::clone(known));
         }
-        let made = survey(space, now, stale_days, Pace::AtOnce)?;
-        let made = Arc::new(made.ok_or_else(|| Fault::new(Kind::Internal, "a look nobody stops came to no end"))?);
+        let made = Arc::new(survey(space, now, stale_days)?);
         *self.last.lock() = Some(Arc::clone(&made));
         Ok(made)
     }
-}
-
-/// How a look through the tree takes its time.
-#[derive(Debug, Clone, Copy)]
-pub enum Pace<'a> {
-    /// Somebody waits for the answer.
-    AtOnce,
-    /// In the background: as long a rest after each slice as the slice took, until a stop is asked for.
-    Resting(&'a Stop),
-}
-
-impl Pace<'_> {
-    /// Rests after a slice that took so long; false when it is time to stop.
-    fn rest(self, slice: Duration) -> bool {
-        match self {
-            Self::AtOnce => true,
-            Self::Resting(stop) => {
-                stop.wait(slice);
-                !stop.is_requested()
-            }
-        }
-    }
-}
-
-struct Walk<'a> {
-    space: &'a Space,
-    review: Review,
-    found: Found,
 }
 
 #[derive(Default)]
@@ -168,22 +168,6 @@ struct Found {
     linked: HashSet<TreePath>,
     /// Titles in lower case, with the pages that have them.
     titles: BTreeMap<String, Vec<TreePath>>,
-}
-
-impl Walk<'_> {
-    fn page(&mut self, page: Surveyed) -> Result<(), Fault> {
-        let findings = of_text(self.space, &self.review, &page)?;
-        let Surveyed { path, title, metadata: _, word_count: _, modified: _, links } = page;
-        let found = &mut self.found;
-        found.scanned += 1;
-        found.links += links.len();
-        found.broken += findings.iter().filter(|finding| finding.kind == FindingKind::BrokenLink).count();
-        found.findings.extend(findings);
-        found.linked.extend(links.into_iter().filter_map(|link| link.resolved).filter(|target| *target != path));
-        found.titles.entry(title.to_lowercase()).or_default().push(path.clone());
-        found.paths.push(path);
-        Ok(())
-    }
 }
 
 /// What is wrong with a page by its own text and links, whatever other pages say.
@@ -229,6 +213,18 @@ fn leads_to_file(space: &Space, from: &TreePath, link: &OutLink) -> Result<bool,
 }
 
 impl Found {
+    /// Adds a page, and what is wrong with it by itself.
+    fn page(&mut self, page: Surveyed, findings: Vec<Finding>) {
+        let Surveyed { path, title, metadata: _, word_count: _, modified: _, links } = page;
+        self.scanned += 1;
+        self.links += links.len();
+        self.broken += findings.iter().filter(|finding| finding.kind == FindingKind::BrokenLink).count();
+        self.findings.extend(findings);
+        self.linked.extend(links.into_iter().filter_map(|link| link.resolved).filter(|target| *target != path));
+        self.titles.entry(title.to_lowercase()).or_default().push(path.clone());
+        self.paths.push(path);
+    }
+
     /// Adds what only shows when every page was seen.
     fn finished(mut self) -> Self {
         let cut_off = self.paths.iter().filter(|path| !self.linked.contains(*path)).filter_map(unlinked);
