@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use svcfs_base::{Caller, Fault, Kind};
-use svcfs_knowledge::access::Identity;
+use svcfs_knowledge::access::{Identity, RETRY};
 use svcfs_knowledge::kernel::{Answer, Area, Cx, Entry, Server, Space};
 use svcfs_work::{Lane, LaneError, Lanes, Occupancy};
 use tokio_util::sync::CancellationToken;
 
 use crate::bind::bearer;
 use crate::hosts::Hosts;
-use crate::limiter::Limiter;
-use crate::reply::RETRY;
 use crate::routes::Table;
 use crate::specials::events::Subscribers;
 use crate::{Error, openapi};
@@ -27,8 +25,6 @@ pub(crate) struct App {
     pub table: Table,
     /// Which hosts and origins may ask.
     pub hosts: Hosts,
-    /// How often one caller may ask; none for as often as they like.
-    pub limiter: Option<Limiter>,
     /// Who follows the event stream.
     pub subscribers: Subscribers,
     /// The OpenAPI document.
@@ -52,7 +48,6 @@ impl App {
             catalogue,
             table: Table::new(catalogue)?,
             hosts: Hosts::new(&server.settings().server),
-            limiter: server.settings().server.rate_limit.map(Limiter::new),
             subscribers: Subscribers::new(),
             openapi: openapi::document(catalogue).into(),
             stop,

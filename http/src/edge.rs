@@ -11,8 +11,9 @@ use futures_util::{Stream, StreamExt};
 use http::Method;
 use http::header::{self, HeaderMap};
 use hyper::body::Body as _;
-use svcfs_base::{Fault, Kind};
+use svcfs_base::Fault;
 use svcfs_knowledge::access::{Guard, Identity};
+use svcfs_knowledge::audit::Notes;
 use svcfs_knowledge::kernel::Space;
 use tracing::Instrument;
 use warp::Filter;
@@ -23,7 +24,7 @@ use crate::bind::{self, Body, Parts};
 use crate::reply::{self, Cached};
 use crate::routes::{Address, Found, Operation, Target};
 use crate::specials;
-use crate::visit::{Notes, Visit};
+use crate::visit::Visit;
 
 /// A request taken apart.
 pub(crate) struct Request {
@@ -69,29 +70,6 @@ where
     Box::pin(
         stream.map(|part| part.map(|mut part| part.copy_to_bytes(part.remaining())).map_err(|error| error.to_string())),
     )
-}
-
-/// Checks what HTTP asks of the form of a request, where the parser below lets more pass than what stands behind a proxy should (RFC 9112 3.2):
-/// whoever reads such a request differently than we do could be made to hide another one in it.
-///
-/// # Errors
-/// `Invalid`.
-pub(crate) fn check_form<B>(request: &http::Request<B>) -> Result<(), Fault> {
-    let invalid = |told: &str| Err(Fault::new(Kind::Invalid, told));
-    let headers = request.headers();
-    let hosts: Vec<_> = headers.get_all(header::HOST).iter().collect();
-    match hosts[..] {
-        [] if request.version() > http::Version::HTTP_10 => return invalid("the request has no `Host` header"),
-        [] | [_] => {}
-        [..] => return invalid("the request has several `Host` headers"),
-    }
-    let named = request.uri().authority().map(|authority| authority.as_str());
-    if named
-        .is_some_and(|named| hosts.first().is_some_and(|host| !host.as_bytes().eq_ignore_ascii_case(named.as_bytes())))
-    {
-        return invalid("the address and the `Host` header of the request name different hosts");
-    }
-    Ok(())
 }
 
 /// The answer to a request of a form that is refused; the connection ends with it.

@@ -7,10 +7,8 @@
 pub mod access;
 mod app;
 mod bind;
-mod crowd;
 mod edge;
 mod hosts;
-mod limiter;
 mod listener;
 pub mod mcp;
 mod media;

@@ -15,6 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::Server;
+use svcfs_listener::{Crowd, Place};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_io_timeout::TimeoutStream;
@@ -22,7 +23,6 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use crate::app::App;
-use crate::crowd::{Crowd, Place};
 use crate::{Error, edge, mcp};
 
 /// Longest head of a request (line and headers), in bytes; what is read in the same go as its last part may exceed it.
@@ -52,7 +52,7 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: Cancellatio
 
 /// The accept loop.
 pub(crate) async fn accept(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
-    let crowd = Crowd::new();
+    let crowd = Crowd::default();
     let graceful = GracefulShutdown::new();
     let agents = mcp::service(Arc::clone(&app));
     let mut connections = JoinSet::new();
@@ -108,7 +108,7 @@ async fn converse(
         let (app, agents, mut pages) = (Arc::clone(&app), agents.clone(), pages.clone());
         async move {
             let (begun, method) = (Instant::now(), request.method().clone());
-            let response: Response = if let Err(fault) = edge::check_form(&request) {
+            let response: Response = if let Err(fault) = svcfs_listener::check_form(&request) {
                 edge::misshapen(&app, &request, (&fault, peer)).map(boxed)
             } else if request.uri().path() == mcp::PATH {
                 mcp::answer(&app, agents, request, peer).await.map(boxed)

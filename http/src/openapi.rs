@@ -114,11 +114,12 @@ fn describe(special: &Special) -> Value {
     let mut responses = Map::new();
     for (status, mime) in special.answers {
         let reason = http::StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
-        let mut response = json!({ "description": reason.unwrap_or_default() });
+        // One status may come in several media types, as the client asks.
+        let response = responses.entry(status.to_string());
+        let response = response.or_insert_with(|| json!({ "description": reason.unwrap_or_default() }));
         if !mime.is_empty() {
-            response["content"] = json!({ *mime: {} });
+            response["content"][*mime] = json!({});
         }
-        responses.insert(status.to_string(), response);
     }
     for (status, name, _) in REFUSALS.iter().filter(|(status, ..)| special.may_refuse(*status)) {
         let told = || json!({ "$ref": format!("#/components/responses/{name}") });

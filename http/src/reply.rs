@@ -10,14 +10,12 @@ use http::header::{
 use http::{HeaderName, StatusCode};
 use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, Timestamp, TreePath};
+use svcfs_knowledge::access::RETRY;
 use svcfs_knowledge::kernel::{Media, Route};
 use warp::reply::Response;
 
 use crate::bind::header;
 use crate::media;
-
-/// Member of a fault's detail that becomes the `Retry-After` header, in seconds.
-pub(crate) const RETRY: &str = "retry_after";
 
 /// A JSON answer.
 pub(crate) fn json(status: StatusCode, body: &Value) -> Response {

@@ -16,7 +16,10 @@ fn compare(folder: &Path, speaker: &str, forgotten: &mut Vec<String>) {
         let name = entry.file_name().into_string().unwrap();
         let is_folder = entry.file_type().unwrap().is_dir();
         let module = if is_folder { Some(name.as_str()) } else { name.strip_suffix(".rs") };
-        let Some(module) = module.filter(|module| *module != "snapshots" && name != speaker) else { continue };
+        let Some(module) = module.filter(|module| !matches!(*module, "snapshots" | "corpora") && name != speaker)
+        else {
+            continue;
+        };
         if !listed.contains(module) {
             forgotten.push(entry.path().display().to_string());
         }

@@ -25,9 +25,10 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::tower::StreamableHttpServerConfig;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Map, Value, json};
-use svcfs_base::{Fault, Kind, McpError};
+use svcfs_base::{Door, Fault, Kind, McpError};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::access::Identity;
+use svcfs_knowledge::audit::{self, Head, Notes};
 use svcfs_knowledge::kernel::{Answer, Server, Space};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
@@ -35,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, log};
 use crate::bind::{Body, MAX_BODY_BYTES, from_arguments, header, read};
 use crate::specials::VERSION;
-use crate::visit::{self, Notes, Visit};
+use crate::visit::{self, Visit};
 use crate::{Error, reply};
 use tools::{Known, Tools};
 
@@ -149,15 +150,17 @@ impl Agent {
 
     /// Who sent a request, and the space it is for: `X-Svc-Space` when it came over HTTP with one. Whoever talks to this process on its
     /// standard input started it.
-    fn origin(&self, context: &RequestContext<RoleServer>) -> Result<(Identity, Arc<Space>), Fault> {
+    fn origin(&self, context: &RequestContext<RoleServer>, notes: &Notes) -> Result<(Identity, Arc<Space>), Fault> {
         let Some(parts) = context.extensions.get::<http::request::Parts>() else {
-            return Ok((Identity::ANYBODY, self.app.space(None)?));
+            let space = self.app.space(None)?;
+            notes.enters(&space);
+            return Ok((Identity::ANYBODY, space));
         };
         let identity = parts.extensions.get::<Identity>().cloned();
         let identity =
             identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "nobody looked at who sent this request"))?;
         let space = self.app.space(header(&parts.headers, "X-Svc-Space")?.as_deref())?;
-        notes(context).iter().for_each(|notes| notes.enters(&space));
+        notes.enters(&space);
         identity.enter(&space.name)?;
         Ok((identity, space))
     }
@@ -166,11 +169,10 @@ impl Agent {
         &self,
         tool: &Known,
         mut arguments: Map<String, Value>,
-        context: &RequestContext<RoleServer>,
+        (context, notes): (&RequestContext<RoleServer>, &Notes),
     ) -> Result<CallToolResult, Fault> {
-        let notes = notes(context);
-        notes.iter().for_each(|notes| notes.leads_to(tool.entry.name));
-        let (identity, space) = self.origin(context)?;
+        notes.leads_to(tool.entry.name);
+        let (identity, space) = self.origin(context, notes)?;
         let inputs = &tool.inputs;
         let caller = if tool.entry.is_reading() {
             svcfs_base::Caller::new(svcfs_base::Door::Mcp)
@@ -178,10 +180,8 @@ impl Agent {
             from_arguments(&mut arguments, |name| inputs.get(name).is_some())?
         };
         let caller = identity.vouch(caller);
-        if let Some(notes) = notes {
-            notes.is_of(caller.actor());
-            notes.asks(&arguments);
-        }
+        notes.is_of(caller.actor());
+        notes.asks(&arguments);
         inputs.check_names(&arguments, &tool.attribution)?;
         if let Some(missing) = tool.missing(&arguments) {
             return Err(Fault::new(Kind::Invalid, format!("{missing} is required")));
@@ -221,13 +221,10 @@ impl ServerHandler for Agent {
             let message = format!("there is no tool `{}`; tools/list names them all", request.name.escape_default());
             return Err(ErrorData::invalid_params(message, None));
         };
-        match self.call(tool, arguments, &context).await {
-            Ok(result) => Ok(result.into()),
-            Err(fault) => {
-                notes(&context).iter().for_each(|notes| notes.is_answered(fault.kind().http()));
-                failure(&fault, &request.name)
-            }
-        }
+        let told = Told::of(&context, "tools/call", &request.name);
+        let outcome = self.call(tool, arguments, (&context, told.notes())).await;
+        told.end(&self.app, outcome.as_ref().err());
+        outcome.map(Into::into).or_else(|fault| failure(&fault, &request.name))
     }
 
     async fn list_resources(
@@ -251,10 +248,13 @@ impl ServerHandler for Agent {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let outcome = match self.origin(&context) {
+        let told = Told::of(&context, "resources/read", &request.uri);
+        resources::named(&request.uri).iter().for_each(|file| told.notes().is_about(file));
+        let outcome = match self.origin(&context, told.notes()) {
             Ok((identity, space)) => resources::read(&self.app, space, (&request.uri, identity.reach)).await,
             Err(fault) => Err(fault),
         };
+        told.end(&self.app, outcome.as_ref().err());
         outcome.map(Into::into).map_err(|fault| {
             let id = visit::new_id();
             log(&fault, &request.uri, &id);
@@ -269,9 +269,49 @@ impl ServerHandler for Agent {
     }
 }
 
-/// What is noted of the request behind a message, when it came over HTTP.
-fn notes(context: &RequestContext<RoleServer>) -> Option<&Notes> {
-    context.extensions.get::<http::request::Parts>()?.extensions.get::<Notes>()
+/// Where it is told what became of a message.
+enum Told {
+    /// With the request that it came in.
+    Within(Notes),
+    /// Here: it came on standard input.
+    Here(audit::Request),
+}
+
+impl Told {
+    /// Of a message that asks for something.
+    fn of(context: &RequestContext<RoleServer>, method: &str, path: &str) -> Self {
+        let within = || context.extensions.get::<http::request::Parts>()?.extensions.get::<Notes>();
+        within().cloned().map_or_else(
+            || {
+                let (method, path) = (method.to_owned(), path.to_owned());
+                Self::Here(audit::Request::begin(Head {
+                    door: Door::Mcp,
+                    method,
+                    path,
+                    query: String::new(),
+                    peer: None,
+                    id: None,
+                }))
+            },
+            Self::Within,
+        )
+    }
+
+    fn notes(&self) -> &Notes {
+        match self {
+            Self::Within(notes) => notes,
+            Self::Here(request) => request.notes(),
+        }
+    }
+
+    /// It is answered, or refused for this.
+    fn end(self, app: &App, refusal: Option<&Fault>) {
+        let status = refusal.map_or(200, |fault| fault.kind().http());
+        match self {
+            Self::Within(notes) => notes.is_answered(status),
+            Self::Here(request) => request.end(&app.server, status),
+        }
+    }
 }
 
 /// A fault as an agent sees it: a result it can read and act on, except our own failure.

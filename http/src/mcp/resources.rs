@@ -45,6 +45,11 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
+/// The file that an address names, as it is written there.
+pub(super) fn named(uri: &str) -> Option<&str> {
+    uri.strip_prefix(FILE)
+}
+
 /// Reads a resource.
 ///
 /// # Errors

@@ -16,6 +16,7 @@ use http::header::{CACHE_CONTROL, HeaderValue};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use svcfs_base::{Announcement, Fault, Reach, Seq, TreePath};
+use svcfs_knowledge::access::RETRY;
 use svcfs_knowledge::kernel::{Event, EventChange, Space};
 use svcfs_work::Lane;
 use tokio::sync::watch;
@@ -25,7 +26,6 @@ use warp::sse;
 
 use crate::app::{App, log};
 use crate::bind;
-use crate::reply::RETRY;
 
 /// Subscribers at once, all spaces together.
 const MAX_SUBSCRIBERS: usize = 256;

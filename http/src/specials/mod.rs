@@ -57,6 +57,10 @@ impl Page {
     /// Who comes for it without credentials, where a space lets strangers in.
     pub(crate) fn stranger(self, space: &Space) -> Option<Identity> {
         match (self, space.visibility()) {
+            // Told of pages that say of themselves that they are public, and of no others (gaps.md 4.2).
+            (Self::Llms, Visibility::Private | Visibility::Unlisted) => {
+                Some(Identity { reach: Reach::READING, ..Identity::ANYBODY })
+            }
             (Self::Mcp, _) | (_, Visibility::Private | Visibility::Unlisted) => None,
             (_, Visibility::Public) => Some(Identity { reach: Reach::READING, ..Identity::ANYBODY }),
         }
@@ -135,8 +139,8 @@ pub const SPECIAL: &[Special] = &[
         .about("Tell whether writes can be accepted")
         .answers(&[(200, "application/json"), (503, "application/json")]),
     Special::root("/metrics", "metrics", Page::Metrics)
-        .about("Read metrics in the Prometheus text format")
-        .answers(&[(200, "text/plain")]),
+        .about("Read metrics, as OpenMetrics where `Accept` asks for it, else in the Prometheus text format")
+        .answers(&[(200, "text/plain"), (200, "application/openmetrics-text")]),
     Special::root("/api/openapi.json", "openapi", Page::OpenApi).about("Read this description"),
     Special::root("/api/docs", "docs", Page::Docs).about("Read this description in a browser").answers(&[(301, "")]),
     Special::root("/api/docs/", "docs_folder", Page::Docs)
@@ -188,7 +192,7 @@ pub(crate) async fn answer(
         Page::OpenApi => Ok(docs::openapi(app)),
         Page::Docs => Ok(docs::redirect()),
         Page::DocsFile => docs::file(parameter()),
-        Page::Llms => llms::index(app, space, reach()).await,
+        Page::Llms => llms::index(app, space, identity).await,
         Page::Raw => raw::raw(app, space, (parameter(), reach())).await,
         Page::Events => events::follow(app, space, (headers, reach())),
         // The listener answers it; in this table it stands for the lists only.

@@ -197,8 +197,8 @@ async fn foreign_hosts_and_origins_do_not_reach_the_tools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_on_standard_input_and_output_ends_when_the_other_side_leaves() {
-    let server = TestServer::new();
+async fn a_conversation_on_standard_input_and_output_is_kept_and_ends_when_the_other_side_leaves() {
+    let server = TestServer::of(svcfs_knowledge::CATALOGUE, "[audit]\nenabled = true\n");
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (input, output) = tokio::io::split(theirs);
     let talking = tokio::spawn(mcp::converse(Arc::clone(&server.app), input, output, server.stop.clone()));
@@ -215,8 +215,18 @@ async fn a_conversation_on_standard_input_and_output_ends_when_the_other_side_le
     say(json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params })).await;
     let written: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
     assert!(written["result"]["structuredContent"]["etag"].is_string(), "{written}");
+    let params = json!({ "uri": "svc://file/none.md" });
+    say(json!({ "jsonrpc": "2.0", "id": 3, "method": "resources/read", "params": params })).await;
+    lines.next_line().await.unwrap().unwrap();
     drop((lines, output));
     talking.await.unwrap().unwrap();
+    let kept = server.get("/api/svc/audit").await.json();
+    let told = |at: usize| {
+        let entry = &kept[at];
+        json!([entry["door"], entry["method"], entry["path"], entry["file"], entry["status"], entry["actor"]])
+    };
+    assert_eq!(told(0), json!(["mcp", "tools/call", "svc_write", "a.md", 200, "mcp-agent"]));
+    assert_eq!(told(1), json!(["mcp", "resources/read", "svc://file/none.md", "none.md", 404, "anonymous"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

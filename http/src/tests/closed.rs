@@ -8,6 +8,7 @@ use svcfs_knowledge::access::Guard;
 use svcfs_knowledge::kernel::{Entry, Route, Within};
 
 use super::connections::Listening;
+use super::issuer::Issuer;
 use super::server::{Answer, TestServer};
 use crate::specials::{Place, SPECIAL};
 
@@ -62,7 +63,16 @@ async fn every_operation_asks_for_what_the_table_says_whatever_the_mode_and_the_
     let open = TestServer::new();
     let one_key = TestServer::of(CATALOGUE, ONE_KEY);
     let keys = TestServer::of(CATALOGUE, KEYS);
+    let issuer = Issuer::new();
+    let provided = TestServer::of(CATALOGUE, &issuer.config());
+    let good = issuer.token(json!({}));
+    let bad = [issuer.forged(), issuer.token(json!({ "aud": "another" })), issuer.token(json!({ "exp": 1 }))];
     for (entry, line) in lines() {
+        for token in [None, Some("wrong"), Some("")].into_iter().chain(bad.iter().map(|token| Some(token.as_str()))) {
+            assert_eq!(status(&provided, &line, token).await, 401, "{line} with {token:?} where a provider is trusted");
+        }
+        let status_of_good = status(&provided, &line, Some(&good)).await;
+        assert!(!matches!(status_of_good, 401 | 403), "{line} with the provider's token: {status_of_good}");
         for token in [None, Some("anything")] {
             let status = status(&open, &line, token).await;
             assert!(!matches!(status, 401 | 403), "{line} without authentication: {status}");
@@ -89,6 +99,10 @@ async fn every_operation_asks_for_what_the_table_says_whatever_the_mode_and_the_
 #[tokio::test]
 async fn every_special_page_asks_for_what_the_table_says() {
     let keys = TestServer::of(CATALOGUE, KEYS);
+    let issuer = Issuer::new();
+    let provided = TestServer::of(CATALOGUE, &issuer.config());
+    let good = issuer.token(json!({}));
+    let (open, one_key) = (TestServer::new(), TestServer::of(CATALOGUE, ONE_KEY));
     for special in SPECIAL.iter().filter(|special| special.place != Place::Elsewhere) {
         let prefix = if special.place == Place::Space { "/api/svc" } else { "" };
         let path = special.path.replace("{*file}", "index.html").replace("{*path}", "a.md");
@@ -96,6 +110,16 @@ async fn every_special_page_asks_for_what_the_table_says() {
         let (none, reader) = (status(&keys, &line, None).await, status(&keys, &line, Some("reader")).await);
         assert_eq!(none == 401, special.guard() != Guard::Open, "{line} without credentials: {none}");
         assert!(!matches!(reader, 401 | 403), "{line} with a reading key: {reader}");
+        for (closed, right) in [(&one_key, "full"), (&provided, good.as_str())] {
+            for wrong in [None, Some("wrong")] {
+                let refused = status(closed, &line, wrong).await == 401;
+                assert_eq!(refused, special.guard() != Guard::Open, "{line} with {wrong:?}");
+            }
+            let let_in = status(closed, &line, Some(right)).await;
+            assert!(!matches!(let_in, 401 | 403), "{line} with the right key: {let_in}");
+        }
+        let anybody = status(&open, &line, None).await;
+        assert!(!matches!(anybody, 401 | 403), "{line} without authentication: {anybody}");
     }
 }
 

@@ -5,6 +5,7 @@ mod closed;
 mod connections;
 mod events;
 mod hostile;
+mod issuer;
 mod pages;
 mod published;
 mod server;

@@ -82,7 +82,7 @@ impl TestServer {
             query: query.to_owned(),
             headers: map,
             body,
-            peer: None,
+            peer: Some([127, 0, 0, 1].into()),
         };
         self.app.answer(request).await
     }

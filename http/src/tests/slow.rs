@@ -29,7 +29,8 @@ const NEXT: &str = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: clos
 #[tokio::test(flavor = "multi_thread")]
 async fn no_request_hides_another_one() {
     let door = Listening::on(TestServer::new()).await;
-    let requests: Vec<Misshapen> = serde_json::from_str(include_str!("smuggling.json")).unwrap();
+    let requests: Vec<Misshapen> =
+        serde_json::from_str(include_str!("../../../tests/it/corpora/requests.json")).unwrap();
     for Misshapen { name, send, answers, closes } in requests {
         let mut stream = TcpStream::connect(door.address).await.unwrap();
         // A server that has refused may close before it has read the rest.

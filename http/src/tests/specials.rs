@@ -97,6 +97,25 @@ async fn llms_txt_lists_every_page_by_folder() {
 }
 
 #[tokio::test]
+async fn llms_txt_tells_strangers_of_pages_that_are_public_by_their_own_word() {
+    let config = "[auth]\ntype = \"apikey\"\napi_key = \"full\"\n";
+    let server = TestServer::of(svcfs_knowledge::CATALOGUE, config);
+    let key = [("Authorization", "Bearer full")];
+    let put = async |path: &str, text: &'static str| {
+        assert_eq!(server.ask(&format!("PUT /api/svc/file?path={path}"), &key, text).await.status, 200);
+    };
+    put("hidden/a.md", "# Hidden\n").await;
+    assert_eq!(server.get("/llms.txt").await.error(401), "missing bearer token");
+    put("open.md", "---\nvisibility: public\n---\n\n# Open\n").await;
+    let told = server.get("/llms.txt").await;
+    assert!(told.text().contains("[Open](/raw/open.md)") && !told.text().contains("idden"), "{}", told.text());
+    let all = server.ask("GET /llms.txt", &key, "").await;
+    assert!(all.text().contains("[Open]") && all.text().contains("[Hidden]"), "{}", all.text());
+    assert_eq!(server.ask("GET /llms.txt", &[("X-Svc-Space", "other")], "").await.status, 401);
+    assert_eq!(server.ask("GET /llms.txt", &[("Authorization", "Bearer wrong")], "").await.status, 401);
+}
+
+#[tokio::test]
 async fn every_answer_tells_browsers_to_keep_to_it() {
     let server = TestServer::new();
     server.put("a.md", "# A\n").await;

@@ -1,14 +1,18 @@
 //! What the protocols that are spoken over HTTP share: connections, who they come from, and the way into blocking code.
 //!
 //! One rule: nothing of a protocol, and nothing of the tree. The REST door has an accept loop of its own, because warp and the agents' protocol
-//! stand behind it; its limits are the same.
+//! stand behind it; the limits of connections and the form of requests are these.
 #![warn(missing_docs)]
 
 mod connections;
+mod crowd;
+mod form;
 mod login;
 mod names;
 
 pub use connections::serve;
+pub use crowd::{Crowd, Place};
+pub use form::check_form;
 pub use login::Login;
 pub use names::Names;
 

@@ -45,7 +45,7 @@ impl Names {
             known.insert(client, actor.clone());
             actor
         });
-        Caller::new(svcfs_base::Door::Nfs).named(actor)
+        Caller { address: Some(client.address.to_canonical()), ..Caller::new(svcfs_base::Door::Nfs).named(actor) }
     }
 
     /// As the settings say; a user of this machine by their name here, everybody else by number and address.

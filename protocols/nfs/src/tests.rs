@@ -1,6 +1,7 @@
 //! Through the procedures, with the bytes that clients send; without a network where that tells nothing more.
 
 mod changes;
+mod hostile;
 mod looks;
 mod restarts;
 

@@ -1,5 +1,6 @@
 //! One request, from method and path to answer: what is s3s's, and what is ours around it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
@@ -12,12 +13,13 @@ use s3s::validation::NameValidation;
 use s3s::{Body, S3Error, S3Result, s3_error};
 use svcfs_base::Fault;
 use svcfs_knowledge::access::Signing;
+use svcfs_knowledge::audit::{Head, Request as Visit};
 
 use crate::Door;
 use crate::body::Coming;
 use crate::credentials::{Signers, Strangers};
 use crate::operations::Operations;
-use crate::refusal::told;
+use crate::refusal::{refuse, told};
 
 /// Bytes of XML that a request may bring: 10,000 parts of an upload with their checksums.
 const MAX_XML_BYTES: usize = 4 << 20;
@@ -40,9 +42,23 @@ pub(crate) fn service(door: &Arc<Door>) -> Result<S3Service, Fault> {
 }
 
 /// Answers a request, whatever it is.
-pub(crate) async fn answer(door: &Door, service: &S3Service, request: Request<Incoming>) -> Response<Body> {
+pub(crate) async fn answer(
+    door: &Door,
+    service: &S3Service,
+    (mut request, peer): (Request<Incoming>, IpAddr),
+) -> Response<Body> {
+    let visit = Arc::new(Visit::begin(Head {
+        door: svcfs_base::Door::S3,
+        method: request.method().as_str().to_owned(),
+        path: request.uri().path().to_owned(),
+        query: request.uri().query().map(unsigned).unwrap_or_default(),
+        peer: Some(peer),
+        id: None,
+    }));
+    request.extensions_mut().insert(Arc::clone(&visit));
     let what = format!("{} {}", request.method(), request.uri().path().escape_default());
-    let checked = door.names.check(request.headers()).map_err(|fault| told(&fault));
+    let checked = svcfs_listener::check_form(&request).and_then(|()| door.names.check(request.headers()));
+    let checked = checked.map_err(|fault| told(&fault));
     let checked = checked.and_then(|()| check(request.method(), request.headers()));
     let outcome = match checked {
         Ok(()) => {
@@ -51,6 +67,9 @@ pub(crate) async fn answer(door: &Door, service: &S3Service, request: Request<In
         }
         Err(refused) => refused.to_http_response(),
     };
+    // Whose signature is none, is counted with everybody else of the address.
+    let counted = if visit.is_admitted() { Ok(()) } else { visit.admit(&door.server, None, None) };
+    let outcome = counted.map_or_else(|fault| refuse(fault, &what).to_http_response(), |()| outcome);
     let mut response = outcome.unwrap_or_else(|error: S3Error| {
         tracing::error!(?error, "`{what}` could not be answered");
         let mut response = Response::new(Body::empty());
@@ -65,7 +84,17 @@ pub(crate) async fn answer(door: &Door, service: &S3Service, request: Request<In
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
     }
+    visit.end(&door.server, status.as_u16());
     response
+}
+
+/// A query as it may be kept: the signature of an address that was signed beforehand is as good as a key until it expires.
+fn unsigned(query: &str) -> String {
+    let is_told = |part: &&str| {
+        let name = part.split('=').next().unwrap_or_default().to_ascii_lowercase();
+        !matches!(name.as_str(), "x-amz-signature" | "signature" | "x-amz-security-token")
+    };
+    query.split('&').filter(is_told).collect::<Vec<_>>().join("&")
 }
 
 /// What s3s would take, and should not.

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::{S3Auth, SecretKey};
+use s3s::path::S3Path;
 use s3s::{S3Result, s3_error};
 use svcfs_knowledge::access::Signing;
+use svcfs_knowledge::audit::Request as Visit;
 
 use crate::Door;
+use crate::refusal::refuse;
 
 /// The secret of every name where nobody is asked who they are: clients sign all the same, most of them cannot but.
 const OPEN_SECRET: &str = "svcfs";
@@ -35,9 +38,38 @@ impl S3Auth for Signers {
 /// Who comes without a signature is let in only where nobody is asked who they are.
 pub(crate) struct Strangers(pub(crate) Arc<Door>);
 
+impl Strangers {
+    /// Notes what a request asks for: an operation, of a bucket, and of what in it.
+    fn note(&self, visit: &Visit, operation: &str, named: Option<(String, Option<String>)>) {
+        let notes = visit.notes();
+        notes.leads_to(operation);
+        let Some((bucket, key)) = named else { return };
+        if let Ok(space) = self.0.server.spaces().find(&bucket) {
+            notes.enters(&space);
+        }
+        key.iter().for_each(|key| notes.is_about(key));
+    }
+}
+
 #[async_trait::async_trait]
 impl S3Access for Strangers {
     async fn check(&self, cx: &mut S3AccessContext<'_>) -> S3Result<()> {
+        let operation = cx.s3_op().name().to_owned();
+        let named = match cx.s3_path() {
+            S3Path::Root => None,
+            S3Path::Bucket { bucket } => Some((bucket.to_string(), None)),
+            S3Path::Object { bucket, key } => Some((bucket.to_string(), Some(key.to_string()))),
+        };
+        let visit = cx.extensions_mut().get::<Arc<Visit>>().cloned();
+        let identity = self.0.identify(cx.credentials());
+        if let Some(visit) = visit {
+            self.note(&visit, &operation, named);
+            if let Ok((_, actor)) = &identity {
+                actor.iter().for_each(|actor| visit.notes().is_of(actor.clone()));
+            }
+            let identity = identity.as_ref().ok().map(|(identity, _)| identity);
+            visit.admit(&self.0.server, identity, None).map_err(|fault| refuse(fault, &operation))?;
+        }
         if cx.credentials().is_some() || self.0.server.access().is_open() {
             return Ok(());
         }

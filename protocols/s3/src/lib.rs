@@ -69,9 +69,9 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: Cancellatio
         }
     };
     let expiring = tokio::spawn(uploads::expire(Arc::clone(&door), stop.clone()));
-    svcfs_listener::serve(listener, stop, move |request| {
+    svcfs_listener::serve(listener, stop, move |request, peer| {
         let (door, service) = (Arc::clone(&door), Arc::clone(&service));
-        async move { answer::answer(&door, &service, request).await }
+        async move { answer::answer(&door, &service, (request, peer)).await }
     })
     .await;
     if let Err(error) = expiring.await {

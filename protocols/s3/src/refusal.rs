@@ -1,7 +1,10 @@
 //! Faults, in the protocol's words.
 
+use http::HeaderMap;
+use http::header::RETRY_AFTER;
 use s3s::{S3Error, S3ErrorCode};
 use svcfs_base::{Fault, Kind};
+use svcfs_knowledge::access::RETRY;
 
 /// The error for a fault. What is wrong inside is for the log alone.
 pub(crate) fn told(fault: &Fault) -> S3Error {
@@ -11,7 +14,11 @@ pub(crate) fn told(fault: &Fault) -> S3Error {
         _ => fault.message().to_owned(),
     };
     let code = S3ErrorCode::from_bytes(kind.s3().as_bytes()).unwrap_or(S3ErrorCode::InternalError);
-    S3Error::with_message(code, message)
+    let mut error = S3Error::with_message(code, message);
+    if let Some(seconds) = fault.detail().get(RETRY).and_then(serde_json::Value::as_u64) {
+        error.set_headers(HeaderMap::from_iter([(RETRY_AFTER, seconds.into())]));
+    }
+    error
 }
 
 /// Logs a fault, and gives the error for it.

@@ -1,3 +1,4 @@
+mod kept;
 mod later;
 
 use std::net::SocketAddr;

@@ -1,5 +1,6 @@
 //! One request, from method and path to answer.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use dav_server::body::Body;
@@ -10,7 +11,8 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use hyper::body::{Body as _, Incoming};
 use percent_encoding::percent_decode_str;
 use svcfs_base::{Actor, Caller, Fault, Kind, Scope};
-use svcfs_knowledge::access::Identity;
+use svcfs_knowledge::access::{Identity, RETRY};
+use svcfs_knowledge::audit::{Head, Request as Visit};
 use svcfs_knowledge::kernel::Space;
 use svcfs_listener::{Login, log};
 use svcfs_work::Lane;
@@ -33,10 +35,18 @@ struct Place {
 
 impl Door {
     /// Answers a request, whatever it is.
-    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>, peer: IpAddr) -> Response<Body> {
+        let visit = Visit::begin(Head {
+            door: svcfs_base::Door::WebDav,
+            method: request.method().as_str().to_owned(),
+            path: request.uri().path().to_owned(),
+            query: request.uri().query().unwrap_or_default().to_owned(),
+            peer: Some(peer),
+            id: None,
+        });
         let what = format!("{} {}", request.method(), request.uri().path().escape_default());
         let is_file = matches!(*request.method(), Method::GET | Method::HEAD);
-        let mut response = match self.route(request, &what).await {
+        let mut response = match self.route(request, &what, &visit).await {
             Ok(response) => response,
             Err(fault) => {
                 log(&fault, &what);
@@ -50,19 +60,32 @@ impl Door {
             let policy = HeaderValue::from_static("sandbox; default-src 'none'");
             headers.insert(header::CONTENT_SECURITY_POLICY, policy);
         }
+        visit.end(&self.server, response.status().as_u16());
         response
     }
 
-    async fn route(self: &Arc<Self>, request: Request<Incoming>, what: &str) -> Result<Response<Body>, Fault> {
+    async fn route(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        what: &str,
+        visit: &Visit,
+    ) -> Result<Response<Body>, Fault> {
+        svcfs_listener::check_form(&request)?;
         let (head, body) = request.into_parts();
         self.names.check(&head.headers)?;
-        let (identity, user) = self.identify(&head.headers).await?;
+        let Login { user, key } = Login::of(&head.headers).unwrap_or_default();
+        let identity = self.identify(&head.headers).await;
+        user.iter().for_each(|user| visit.notes().is_of(Actor::new(user)));
+        visit.admit(&self.server, identity.as_ref().ok(), key.as_deref())?;
+        let identity = identity?;
         let place = self.place(head.uri.path())?;
+        visit.notes().enters(&place.space);
         identity.enter(&place.space.name)?;
         identity.reach.allow(needs(&head.method), head.method.as_str())?;
         self.check_destination(&head.headers, &place)?;
         let caller = Caller { actor: user.map(|user| Actor::new(&user)), ..Caller::new(svcfs_base::Door::WebDav) };
         let caller = identity.vouch(caller);
+        visit.notes().is_of(caller.actor());
         let principal = caller.actor().to_string();
         let is_propfind = head.method.as_str() == "PROPFIND";
         let content = body::content(&head.method, body).await?;
@@ -71,6 +94,7 @@ impl Door {
             Content::Here(_) => None,
         };
         let question = Question::of(&head, &content, &place.prefix);
+        question.path().iter().for_each(|path| visit.notes().is_about(path.as_str()));
         let asked = Asked::new(Arc::clone(self), Arc::clone(&place.space), caller, question);
         let handler = self.handler(&place);
         let request = Request::from_parts(head, content);
@@ -88,20 +112,19 @@ impl Door {
         Ok(response)
     }
 
-    /// Who sent a request, and as whom they introduce themselves.
-    async fn identify(&self, headers: &HeaderMap) -> Result<(Identity, Option<String>), Fault> {
+    /// Who sent a request.
+    async fn identify(&self, headers: &HeaderMap) -> Result<Identity, Fault> {
         let access = self.server.access();
         if access.is_open() {
             // Where nothing is asked for, a header that other servers ask for does no harm.
-            let user = Login::of(headers).ok().and_then(|login| login.user);
-            return Ok((Identity::ANYBODY, user));
+            return Ok(Identity::ANYBODY);
         }
-        let Login { user, key } = Login::of(headers)?;
+        let Login { key, .. } = Login::of(headers)?;
         if key.as_deref().is_some_and(|key| access.must_prepare(key)) {
             let server = Arc::clone(&self.server);
             svcfs_listener::blocking(&self.lanes, Lane::Slow, move || server.access().prepare()).await?;
         }
-        Ok((access.identify(key.as_deref())?, user))
+        access.identify(key.as_deref())
     }
 
     /// The space that a path lies in: the first one, but below `/~NAME`, where there is a space of that name.
@@ -202,6 +225,9 @@ fn refusal(fault: &Fault) -> Response<Body> {
     if status == StatusCode::UNAUTHORIZED {
         let challenge = HeaderValue::from_static("Basic realm=\"svcfs\", charset=\"UTF-8\"");
         headers.insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    if let Some(seconds) = fault.detail().get(RETRY).and_then(serde_json::Value::as_u64) {
+        headers.insert(header::RETRY_AFTER, seconds.into());
     }
     // What is left of a body that nobody reads would be taken for the next request.
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -42,6 +42,13 @@ impl Question {
     }
 }
 
+impl Question {
+    /// The path in its space; none for one that is none.
+    pub(crate) const fn path(&self) -> Option<&TreePath> {
+        self.path.as_ref()
+    }
+}
+
 /// Whether the body of a PROPFIND may ask for hashes: everything is asked for by no body and by `allprop`.
 fn may_name_etags(body: &[u8]) -> bool {
     let names = |name: &[u8]| body.windows(name.len()).any(|part| part == name);

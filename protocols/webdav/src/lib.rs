@@ -60,9 +60,9 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: Cancellatio
         locks: Mutex::default(),
         properties: Mutex::default(),
     });
-    svcfs_listener::serve(listener, stop, move |request| {
+    svcfs_listener::serve(listener, stop, move |request, peer| {
         let door = Arc::clone(&door);
-        async move { door.answer(request).await }
+        async move { door.answer(request, peer).await }
     })
     .await;
 }

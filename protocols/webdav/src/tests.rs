@@ -1,3 +1,5 @@
+mod kept;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;

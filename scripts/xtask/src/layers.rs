@@ -47,7 +47,10 @@ const ROOMS: &[Room] = &[
     },
     // 5: doors know nothing of each other
     Room { name: "svcfs-mount", may_use: Only(&["svcfs-base", "svcfs-net", "svcfs-vfs"]) },
-    Room { name: "svcfs-http", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-knowledge"]) },
+    Room {
+        name: "svcfs-http",
+        may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-knowledge", "svcfs-listener"]),
+    },
     Room { name: "svcfs-listener", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config"]) },
     Room {
         name: "svcfs-nfs",
@@ -92,7 +95,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("dav-server", &["svcfs-webdav"]),
     ("fuser", &["svcfs-mount"]),
     ("git2", &["svcfs-store"]),
-    ("governor", &["svcfs-http"]),
+    ("governor", &["svcfs-knowledge"]),
     ("hyper", &["svcfs-http", "svcfs-listener", "svcfs-s3", "svcfs-webdav", "svcfs", "svcfs-measure"]),
     ("hyper-util", &["svcfs-http", "svcfs-listener", "svcfs", "svcfs-measure"]),
     ("indicatif", &["svcfs"]),

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -187,6 +188,8 @@ pub struct Caller {
     pub entrance: Option<Entrance>,
     /// The name given, if any.
     pub actor: Option<Actor>,
+    /// Where the caller comes from, where the protocol has nothing else to keep that with.
+    pub address: Option<IpAddr>,
     /// The origin given, if any.
     pub provenance: Option<Provenance>,
     /// What must be true of the page before it is written (`If-Match`, `If-None-Match`).
@@ -198,7 +201,15 @@ pub struct Caller {
 impl Caller {
     /// A caller without a name, origin or precondition, who may do everything.
     pub const fn new(door: Door) -> Self {
-        Self { door, entrance: None, actor: None, provenance: None, expect: Expect::Any, reach: Reach::FULL }
+        Self {
+            door,
+            entrance: None,
+            actor: None,
+            address: None,
+            provenance: None,
+            expect: Expect::Any,
+            reach: Reach::FULL,
+        }
     }
     /// The same caller under a name.
     #[must_use]

@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 mod actor;
+mod address;
 mod audit;
 mod change;
 mod clock;
@@ -16,6 +17,7 @@ mod reach;
 mod version;
 
 pub use actor::{Actor, Caller, Door, Entrance, Provenance};
+pub use address::network;
 pub use audit::AuditEntry;
 pub use change::{Announcement, Applied, Change, ChangeSet, DiskAttributes, Durability, Expect, FileKind, Settled};
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};

@@ -55,6 +55,8 @@ pub struct Settings {
     pub nfs: Option<NfsSettings>,
     /// More spaces of the server.
     pub spaces: Vec<SpaceSettings>,
+    /// The file they were read from, where it is not the root's own: `--config`.
+    pub elsewhere: Option<PathBuf>,
 }
 
 /// What the command line says; each field that is given beats the file.
@@ -165,6 +167,7 @@ impl Settings {
                     webdav,
                     nfs,
                     spaces,
+                    elsewhere: None,
                 })
             }
             _ => Err(Error::Refused { path, complaints: check.in_order() }),

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Map, Value};
-use svcfs_base::Caller;
+use svcfs_base::{Caller, Fault};
 use svcfs_config::{LogOutput, Overrides, Settings};
+use svcfs_knowledge::audit::{Head, Request};
 use svcfs_knowledge::kernel::{Cx, Entry, Space};
 use tracing::level_filters::LevelFilter;
 
@@ -25,7 +26,7 @@ const TURN_PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Which knowledge base is asked.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Whom {
     /// Ask the server at this address
     #[arg(long, value_name = "URL", conflicts_with = "root")]
@@ -61,7 +62,9 @@ impl Whom {
         }
         must_be_initialised(&path)?;
         let settings = settings(&path, None, Overrides::default())?;
-        let _logging = logging::start(&LogOutput::Stderr, LevelFilter::ERROR)?;
+        // A command may ask more than once.
+        let is_first = !tracing::dispatcher::has_been_set();
+        let _logging = is_first.then(|| logging::start(&LogOutput::Stderr, LevelFilter::ERROR)).transpose()?;
         match reach(&path, &settings)? {
             Reached::There(url, found) => {
                 let question = question(arguments, presence::key(&path));
@@ -70,7 +73,7 @@ impl Whom {
             Reached::Here(root) => {
                 let outcome = chosen(&root, space.as_deref()).and_then(|space| {
                     up_to_date(&root)?;
-                    Ok((entry.call)(arguments.into(), &Cx::new(root.server(), &space, &caller))?)
+                    Ok(told(&root, &space, (entry, &caller), arguments)?)
                 });
                 root.close()?;
                 outcome
@@ -113,6 +116,25 @@ fn reach(path: &Path, settings: &Settings) -> Result<Reached, Failure> {
             }
         }
     }
+}
+
+/// Asks an operation here, and keeps that it was asked.
+fn told(
+    root: &Root,
+    space: &Arc<Space>,
+    (entry, caller): (&'static Entry, &Caller),
+    arguments: Map<String, Value>,
+) -> Result<Value, Fault> {
+    let (method, path, query) = ("call".to_owned(), entry.name.to_owned(), String::new());
+    let request = Request::begin(Head { door: caller.door, method, path, query, peer: None, id: None });
+    let notes = request.notes();
+    notes.enters(space);
+    notes.leads_to(entry.name);
+    notes.is_of(caller.actor());
+    notes.asks(&arguments);
+    let outcome = (entry.call)(arguments.into(), &Cx::new(root.server(), space, caller));
+    request.end(root.server(), outcome.as_ref().map_or_else(|fault| fault.kind().http(), |_| 200));
+    outcome
 }
 
 /// The space of a name in this process.

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    analytics, bench, call, check_config, completions, doctor, init, janitor, man, mcp, mount, query, reindex, serve,
-    status, token, unmount,
+    analytics, bench, call, check_config, completions, doctor, init, janitor, man, mcp, mount, query, reindex, rules,
+    serve, status, token, unmount,
 };
 use crate::failure::EXIT_CODES;
 
@@ -48,6 +48,7 @@ pub enum Command {
     Call(call::Call),
     Janitor(janitor::Janitor),
     Analytics(analytics::Analytics),
+    Rules(rules::Rules),
     Token(token::Token),
     Mcp(mcp::Mcp),
     Bench(bench::Bench),

@@ -113,8 +113,10 @@ impl Root {
         if let Err(error) = self.space().usage.write(self.server.now()) {
             tracing::warn!(%error, "what was read and searched for could not be counted");
         }
+        // What is still open is saved now, by somebody.
+        let closed = self.space().vfs.close();
         self.space().finish_audit();
-        self.space().vfs.close()?;
+        closed?;
         others
     }
 }
@@ -198,11 +200,11 @@ pub fn settings(root: &Path, config: Option<&Path>, overrides: Overrides) -> Res
 /// Every complaint about the file and the flags at once.
 pub fn understood(root: &Path, config: Option<&Path>, overrides: Overrides) -> Result<Settings, ConfigError> {
     let environment = |name: &str| std::env::var(name).ok();
-    let config = match config {
+    let read = match config {
         Some(file) => Config::read_named(file, &environment),
         None => Config::read(&root.join(templates::CONFIG.path), &environment),
     }?;
-    Settings::resolve(config, overrides)
+    Ok(Settings { elsewhere: config.map(Path::to_owned), ..Settings::resolve(read, overrides)? })
 }
 
 /// Refuses what is not a knowledge root yet, so that a slip in a path does not make a repository of somebody's directory.

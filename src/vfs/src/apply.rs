@@ -43,6 +43,10 @@ impl Vfs {
 
     /// The same for whoever holds the nodes of what it takes away.
     pub(crate) fn apply_held(&self, caller: &Caller, set: ChangeSet) -> Result<Applied, Fault> {
+        self.core.telling(caller, set, |set| self.apply_untold(caller, set))
+    }
+
+    fn apply_untold(&self, caller: &Caller, set: ChangeSet) -> Result<Applied, Fault> {
         let set = self.through_links(caller, set)?;
         self.admit(caller, &set)?; // 1
         let waiting = if self.is_structural(&set) {

@@ -12,6 +12,7 @@ use svcfs_store::{FailPoints, History, Install, Log, Memory, Placed, StatKind, S
 use tracing::warn;
 
 use crate::committer::Commits;
+use crate::done::OnChange;
 use crate::feed::Feed;
 use crate::load::OnFlush;
 use crate::locks::Locks;
@@ -62,6 +63,8 @@ pub(crate) struct Core {
     pub(crate) unsettled_bytes: AtomicU64,
     /// Who is told how long the disk took.
     pub(crate) on_flush: OnceLock<OnFlush>,
+    /// Who is told of changes.
+    pub(crate) on_change: OnceLock<OnChange>,
 }
 
 pub(crate) type Doubter = Box<dyn Fn(Vec<TreePath>) + Send>;

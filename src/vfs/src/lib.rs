@@ -8,6 +8,7 @@ mod adopt;
 mod apply;
 mod committer;
 mod core;
+mod done;
 mod feed;
 mod gate;
 mod load;
@@ -26,6 +27,7 @@ mod view;
 mod watch;
 
 pub use committer::Commits;
+pub use done::{Changed, Done, OnChange};
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
 pub use load::{Flush, Load, OnFlush};
@@ -153,6 +155,7 @@ impl Vfs {
             doubter: Mutex::default(),
             unsettled_bytes: AtomicU64::new(0),
             on_flush: OnceLock::new(),
+            on_change: OnceLock::new(),
         });
         let committer =
             opening::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;

@@ -4,6 +4,7 @@ mod hostile;
 mod lists;
 mod published;
 mod sweep;
+mod wire;
 
 use svcfs_http::{Place, SPECIAL};
 use svcfs_knowledge::CATALOGUE;

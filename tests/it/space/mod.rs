@@ -160,6 +160,21 @@ impl TestSpace {
         self.server.primary()
     }
 
+    /// The server of it.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// Where HTTP is served.
+    pub fn http(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where WebDAV is served.
+    pub fn webdav(&self) -> SocketAddr {
+        self.webdav
+    }
+
     /// One who asks over HTTP.
     pub fn client(&self) -> Client {
         Client::new(self.address)

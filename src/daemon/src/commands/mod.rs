@@ -13,6 +13,7 @@ pub mod mcp;
 pub mod mount;
 pub mod query;
 pub mod reindex;
+pub mod rules;
 pub mod serve;
 pub mod status;
 pub mod token;
@@ -40,6 +41,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Call(command) => command.run(),
         Command::Janitor(command) => command.run(),
         Command::Analytics(command) => command.run(),
+        Command::Rules(command) => command.run(),
         Command::Token(command) => command.run(),
         Command::Mcp(command) => command.run(),
         Command::Bench(command) => command.run(),

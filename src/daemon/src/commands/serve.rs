@@ -12,6 +12,7 @@ use clap::Args;
 use sd_notify::NotifyState;
 use svcfs_config::templates::{self, Template};
 use svcfs_config::{AuthSettings, AuthType, NfsFlags, Overrides, ProtocolFlags, ServerSettings, Settings};
+use svcfs_knowledge::kernel::Server;
 use svcfs_knowledge::spaces;
 use svcfs_mount::Outside;
 use tokio_util::sync::CancellationToken;
@@ -181,14 +182,19 @@ impl Serve {
         opened.open_others(&url, spaces)?;
         let mut running = Running::with(opened, outside);
         let outcome = doors.open(&mut running, &listening);
-        let reload = || reload(&running.root, || crate::root::settings(&root, config.as_deref(), overrides.clone()));
-        let outcome = outcome.map(|http| wait(&http, (&running.mounts, &reload), &listening));
+        let (server, end) = (Arc::clone(running.root.server()), listening.end.clone());
+        let settings = move || crate::root::settings(&root, config.as_deref(), overrides.clone());
+        let reload = Arc::new(move || reload(&server, &settings, &end));
+        let outcome = outcome.map(|http| wait(&http, (&running.mounts, reload), &listening));
         stop::after(outcome, running, listening)
     }
 }
 
 /// Waits for a signal, or for a door that ends by itself.
-fn wait(http: &CancellationToken, (mounts, reload): (&Arc<Mounts>, &dyn Fn()), listening: &Listening) {
+fn wait<R>(http: &CancellationToken, (mounts, reload): (&Arc<Mounts>, Arc<R>), listening: &Listening)
+where
+    R: Fn() + Send + Sync + 'static,
+{
     let tidy_up = async {
         loop {
             // Without a mount it serves on.
@@ -198,7 +204,11 @@ fn wait(http: &CancellationToken, (mounts, reload): (&Arc<Mounts>, &dyn Fn()), l
     let reloading = async {
         loop {
             listening.hangup.notified().await;
-            reload();
+            let reload = Arc::clone(&reload);
+            // Elsewhere: an identity provider may take its time to answer, and the watchdog and an end that is asked for have none.
+            if let Err(error) = tokio::task::spawn_blocking(move || reload()).await {
+                tracing::error!(%error, "the settings could not be read again");
+            }
         }
     };
     listening.runtime.block_on(async {
@@ -214,11 +224,11 @@ fn wait(http: &CancellationToken, (mounts, reload): (&Arc<Mounts>, &dyn Fn()), l
 
 /// Takes up `[auth]` of the settings again, and nothing else of them (contract 5). What cannot be understood leaves everything as it
 /// was: a slip in the file neither opens the door nor locks everybody out.
-fn reload(root: &Root, settings: impl Fn() -> Result<Settings, Failure>) {
+fn reload(server: &Server, settings: &impl Fn() -> Result<Settings, Failure>, end: &CancellationToken) {
     stop::notify(&[NotifyState::Reloading, NotifyState::monotonic_usec_now().unwrap_or(NotifyState::Reloading)]);
     let taken_up = settings().map_err(|failure| failure.told(false)).and_then(|settings| {
         let is_open = settings.auth == AuthSettings::None;
-        root.server().access().exchange(settings.auth).map_err(|fault| fault.to_string())?;
+        server.access().exchange(settings.auth).map_err(|fault| fault.to_string())?;
         Ok(is_open)
     });
     match taken_up {
@@ -226,7 +236,9 @@ fn reload(root: &Root, settings: impl Fn() -> Result<Settings, Failure>) {
         Ok(false) => tracing::info!("the settings were read again: other credentials hold from now on"),
         Err(told) => tracing::error!("the settings are not taken up, those before hold on: {told}"),
     }
-    stop::notify(&[NotifyState::Ready]);
+    if !end.is_cancelled() {
+        stop::notify(&[NotifyState::Ready]);
+    }
 }
 
 /// What `--space` takes.

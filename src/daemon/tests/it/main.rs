@@ -20,6 +20,7 @@ mod program;
 mod protocols;
 mod refusals;
 mod remote;
+mod rules;
 mod s3;
 mod serve;
 mod service;

@@ -3,6 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -130,4 +131,23 @@ fn a_server_whose_provider_is_away_does_not_start_and_a_running_one_keeps_its_do
     let read = |key| request_with(server.url(), Some(key), "GET", "/api/svc/file?path=index.md", "").0;
     assert_eq!((read("right"), read("wrong")), (200, 401));
     server.stop();
+}
+
+#[test]
+fn while_a_provider_does_not_answer_the_server_goes_on_and_ends_when_it_is_told_to() {
+    let place = Place::with_root();
+    place.write("kb/.svc/config.toml", "[auth]\ntype = \"apikey\"\napi_key = \"right\"\n");
+    let server = Running::serve(&place.at("kb"), &[]);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let issuer = format!("http://{}", silent.local_addr().unwrap());
+    let elsewhere = format!("[auth]\ntype = \"oidc\"\noidc = {{ issuer = \"{issuer}\", client_id = \"svcfs\" }}\n");
+    place.write("kb/.svc/config.toml", &elsewhere);
+    server.signal(Signal::HUP);
+    let (_asked, _) = silent.accept().unwrap();
+    let read = |key| request_with(server.url(), Some(key), "GET", "/api/svc/file?path=index.md", "").0;
+    assert_eq!((read("right"), read("wrong")), (200, 401), "what held before holds on");
+    let begun = Instant::now();
+    server.stop();
+    // The provider is waited for ten seconds.
+    assert!(begun.elapsed() < Duration::from_secs(8), "it took {:?}", begun.elapsed());
 }

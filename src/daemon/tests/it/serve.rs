@@ -247,3 +247,16 @@ fn authentication_that_would_have_no_effect_keeps_a_space_from_being_served() {
     assert!(told.contains("`auth`") && told.contains("has no effect"), "{told}");
     server.stop();
 }
+
+#[test]
+fn settings_from_elsewhere_are_not_written_by_a_request_nor_are_those_of_the_root() {
+    let place = Place::with_root();
+    place.write("settings.toml", "[space]\nvisibility = \"private\"\n");
+    let before = place.read("kb/.svc/config.toml");
+    let server = Running::serve(&place.at("kb"), &["--config", &place.at("settings.toml")]);
+    let (status, told) = request(server.url(), "PUT", "/api/svc/space/visibility", "{\"visibility\": \"public\"}");
+    assert_eq!(status, 409, "{told}");
+    assert!(told.contains("settings.toml"), "{told}");
+    server.stop();
+    assert_eq!(place.read("kb/.svc/config.toml"), before);
+}

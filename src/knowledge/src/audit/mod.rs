@@ -4,7 +4,9 @@
 //! [`Recorder`] and go on; a task writes it within a tenth of a second. When the disk is too slow or full, entries wait in memory, at most
 //! [`MAX_WAITING`]; those beyond are counted, the count stands in the next entry that is kept, in the metrics, and makes the server unready.
 
+mod changes;
 mod operations;
+mod request;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +24,9 @@ use svcfs_store::{Keep, Trail};
 use svcfs_work::{Failure, Next, Signal, Stop, Task};
 
 use crate::kernel::Space;
+pub(crate) use changes::follow;
 pub use operations::AREA;
+pub use request::{Head, Notes, Request};
 
 /// Entries that wait for the disk.
 const MAX_WAITING: usize = 16_384;

@@ -15,8 +15,8 @@ const USUAL: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
 
 /// Read who asked for what
 ///
-/// Every request of this space but those for health, readiness and metrics, oldest first; requests that belong to no space are with the first
-/// one's. Without `since` the newest of the last 24 hours; with it the first ones from that moment on, so that who asks again with the last
+/// Every request of this space but those for health, readiness and metrics, and every change through the mount or NFS, oldest first; requests that
+/// belong to no space are with the first one's. Without `since` the newest of the last 24 hours; with it the first ones from that moment on, so that who asks again with the last
 /// `ts` misses none. 501 while `audit.enabled` is not set.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Audit {

@@ -1,10 +1,10 @@
 #![expect(clippy::disallowed_methods, reason = "something stands in the way of the log")]
 
 use serde_json::{Value, json};
-use svcfs_base::{AuditEntry, Door, Timestamp};
+use svcfs_base::{Actor, AuditEntry, Caller, Change, Door, Timestamp};
 
 use super::{MAX_WAITING, Recorder};
-use crate::spaces::test_space::TestSpace;
+use crate::spaces::test_space::{TestSpace, path};
 
 const ON: &str = "[audit]\nenabled = true\n";
 
@@ -107,4 +107,31 @@ fn what_the_disk_refuses_waits_and_what_is_too_much_is_counted_and_told() {
     let last = kept.last().unwrap();
     assert_eq!((last.path.as_str(), last.lost_before), ("/after", 5));
     assert_eq!((recorder.keeping().waiting, recorder.keeping().trouble), (0, None));
+}
+
+#[test]
+fn what_is_changed_through_a_folder_is_kept_and_other_doors_tell_of_their_requests() {
+    let space = TestSpace::with(ON, &[]);
+    let vfs = &space.space().vfs;
+    let ann = |door| Caller { address: Some([10, 0, 0, 7].into()), ..Caller::new(door).named(Actor::new("ann")) };
+    vfs.apply(&ann(Door::Nfs), Change::put(path("a.md"), "# A\n")).unwrap();
+    vfs.apply(&ann(Door::Fuse), Change::rename(path("a.md"), path("b.md"))).unwrap();
+    vfs.apply(&ann(Door::Fuse), Change::remove(path(".git/config"))).unwrap_err();
+    for door in [Door::Http, Door::WebDav, Door::S3, Door::Internal] {
+        vfs.apply(&ann(door), Change::put(path("c.md"), format!("# {door:?}\n"))).unwrap();
+    }
+    let kept = space.get("audit", json!({}));
+    let told = |entry: &Value| {
+        json!([entry["door"], entry["method"], entry["path"], entry["query"], entry["actor"], entry["status"]])
+    };
+    let told: Vec<Value> = kept.as_array().unwrap().iter().map(told).collect();
+    assert_eq!(
+        told,
+        [
+            json!(["nfs", "PUT", "a.md", null, "ann", 200]),
+            json!(["fuse", "MOVE", "a.md", "to=b.md", "ann", 200]),
+            json!(["fuse", "DELETE", ".git/config", null, "ann", 400]),
+        ]
+    );
+    assert_eq!((&kept[0]["ip"], &kept[0]["space"]), (&json!("10.0.0.7"), &json!("default")));
 }

@@ -1,18 +1,19 @@
 //! What an operation may touch.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::RwLock;
 use svcfs_base::{Applied, Caller, ChangeSet, Clock, Fault, Seq, Timestamp};
-use svcfs_config::{PublicUrl, Settings, Visibility};
+use svcfs_config::{KeyDigest, PublicUrl, Settings, Visibility};
 use svcfs_index::Index;
 use svcfs_store::Usage;
 use svcfs_vfs::Vfs;
 use svcfs_work::{Reports, Status, Watermark};
 
-use crate::access::Access;
-use crate::audit::Recorder;
+use crate::access::{Access, Limiter};
+use crate::audit::{self, Recorder};
 use crate::graph::Newest;
 use crate::health;
 use crate::spaces::Spaces;
@@ -44,7 +45,7 @@ pub struct Space {
     /// What was worked out about the links between pages.
     pub graph: Newest,
     /// Who asked for what; none where that is not kept.
-    pub audit: Option<Recorder>,
+    pub audit: Option<Arc<Recorder>>,
     /// Its settings.
     pub settings: Settings,
     /// How long its disk takes.
@@ -62,9 +63,11 @@ impl Space {
         usage: Usage,
         settings: Settings,
     ) -> Self {
-        let audit = settings.audit.as_ref().map(|audit| Recorder::of(vfs.root(), audit));
+        let audit = settings.audit.as_ref().map(|audit| Arc::new(Recorder::of(vfs.root(), audit)));
+        let name = name.into();
+        audit.iter().for_each(|audit| audit::follow(&vfs, audit, &name));
         Self {
-            name: name.into(),
+            name,
             flushes: Flushes::of(&vfs),
             tasks: OnceLock::new(),
             audit,
@@ -121,6 +124,8 @@ pub struct Server {
     spaces: Spaces,
     clock: Arc<dyn Clock>,
     access: Access,
+    /// None for as often as they like.
+    limiter: Option<Limiter>,
     started: Timestamp,
     vitals: Vitals,
 }
@@ -128,7 +133,8 @@ pub struct Server {
 impl Server {
     /// A server of these spaces, started now, for whom `access` lets in.
     pub fn new(spaces: Spaces, clock: Arc<dyn Clock>, access: Access) -> Self {
-        Self { spaces, started: clock.now(), clock, access, vitals: Vitals::default() }
+        let limiter = spaces.first().settings.server.rate_limit.map(Limiter::new);
+        Self { spaces, started: clock.now(), clock, access, limiter, vitals: Vitals::default() }
     }
     /// The space that answers when none is named.
     pub fn primary(&self) -> &Arc<Space> {
@@ -145,6 +151,13 @@ impl Server {
     /// Who may ask.
     pub fn access(&self) -> &Access {
         &self.access
+    }
+    /// Counts one request of whoever has this key, else of this address (contract 8).
+    ///
+    /// # Errors
+    /// `RateLimited`, with the seconds to wait.
+    pub fn count(&self, key: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
+        self.limiter.as_ref().map_or(Ok(()), |limiter| limiter.admit(key, address))
     }
     /// How it is doing.
     pub fn vitals(&self) -> &Vitals {

@@ -332,8 +332,9 @@ fn close(live: Live) -> Result<(), Fault> {
     let Live { space, supervisor, kept } = live;
     // Who lingers is named in the log by the supervisor.
     supervisor.stop(TASK_PATIENCE);
-    space.finish_audit();
+    // What is still open is saved now, by somebody.
     let closed = space.vfs.close();
+    space.finish_audit();
     drop(kept);
     closed
 }

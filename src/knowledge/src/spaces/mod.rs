@@ -231,8 +231,16 @@ pub fn check_name(name: &str) -> Result<(), Fault> {
 /// Changes the settings of a space where they are written, as a version of the tree.
 ///
 /// # Errors
-/// `Conflict` when the file cannot take the change; those of the write path.
+/// `Conflict` when the file cannot take the change, or the settings are in another one, which is not the server's to write; those of the write
+/// path.
 fn change_settings(cx: &Cx<'_>, edit: impl FnOnce(&str) -> Result<String, EditError>) -> Result<(), Fault> {
+    if let Some(file) = &cx.space.settings.elsewhere {
+        let told = format!(
+            "the settings are in `{}`, which this server was started with and does not write; change them there, and start it again",
+            file.display()
+        );
+        return Err(Fault::new(Kind::Conflict, told));
+    }
     let path = TreePath::parse(templates::CONFIG.path)?;
     let vfs = &cx.space.vfs;
     let old = match vfs.read(Door::Internal, &path) {

@@ -7,9 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use svcfs_base::network;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use crate::limiter::network;
 
 /// Connections at once; more wait in the system's queue.
 const AT_ONCE: usize = 4096;
@@ -20,35 +19,32 @@ const FROM_ONE: usize = 1024;
 type Counts = Arc<Mutex<HashMap<IpAddr, usize>>>;
 
 /// The connections there are.
-pub(crate) struct Crowd {
+#[derive(Debug)]
+pub struct Crowd {
     places: Arc<Semaphore>,
     from: Counts,
     from_one: usize,
 }
 
 /// A connection's place; given back when it is dropped.
-pub(crate) struct Place {
+#[derive(Debug)]
+pub struct Place {
     _held: OwnedSemaphorePermit,
     from: Option<(Counts, IpAddr)>,
 }
 
 impl Crowd {
-    /// Nobody yet.
-    pub(crate) fn new() -> Self {
-        Self::of(AT_ONCE, FROM_ONE)
-    }
-
     fn of(at_once: usize, from_one: usize) -> Self {
         Self { places: Arc::new(Semaphore::new(at_once)), from: Arc::default(), from_one }
     }
 
     /// Waits until there is room for one more.
-    pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+    pub async fn room(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).acquire_owned().await.ok()
     }
 
     /// A place for a connection from this address; none when it has too many.
-    pub(crate) fn place(&self, room: OwnedSemaphorePermit, address: IpAddr) -> Option<Place> {
+    pub fn place(&self, room: OwnedSemaphorePermit, address: IpAddr) -> Option<Place> {
         if address.to_canonical().is_loopback() {
             return Some(Place { _held: room, from: None });
         }
@@ -60,6 +56,13 @@ impl Crowd {
         }
         *count += 1;
         Some(Place { _held: room, from: Some((Arc::clone(&self.from), address)) })
+    }
+}
+
+impl Default for Crowd {
+    /// Nobody yet.
+    fn default() -> Self {
+        Self::of(AT_ONCE, FROM_ONE)
     }
 }
 

@@ -1,4 +1,4 @@
-//! How often one caller may ask (contract 8).
+//! How often one caller may ask, over whichever protocol that has requests (contract 8).
 //!
 //! One rule: whoever has credentials is counted by these, everybody else by address. A wrong key counts as none: else anybody could
 //! have a full bucket with every request, by making up a key for it.
@@ -11,11 +11,11 @@ use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use parking_lot::Mutex;
-use svcfs_base::{Fault, Kind};
+use svcfs_base::{Fault, Kind, network};
 use svcfs_config::{KeyDigest, RateLimitSettings};
 
-use crate::reply::RETRY;
-
+/// The member of a fault's detail with the seconds after which a caller may ask again.
+pub const RETRY: &str = "retry_after";
 /// What a caller is told to wait, in seconds (contract 7).
 const WAIT: u64 = 60;
 /// How often callers whose bucket is full again are forgotten.
@@ -37,7 +37,7 @@ enum Counted {
 }
 
 /// A bucket of tokens for every caller; each request takes one.
-pub(crate) struct Limiter<C: Clock = DefaultClock> {
+pub struct Limiter<C: Clock = DefaultClock> {
     buckets: RateLimiter<Counted, HashMapStateStore<Counted>, C, NoOpMiddleware<C::Instant>>,
     clock: C,
     swept: Mutex<C::Instant>,
@@ -45,7 +45,7 @@ pub(crate) struct Limiter<C: Clock = DefaultClock> {
 
 impl Limiter {
     /// A limiter of these settings.
-    pub(crate) fn new(settings: RateLimitSettings) -> Self {
+    pub fn new(settings: RateLimitSettings) -> Self {
         Self::with(settings, DefaultClock::default())
     }
 }
@@ -62,7 +62,7 @@ impl<C: Clock + Clone> Limiter<C> {
     ///
     /// # Errors
     /// `RateLimited`, with the seconds to wait.
-    pub(crate) fn admit(&self, token: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
+    pub fn admit(&self, token: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
         self.sweep();
         let counted = match token {
             Some(token) => Counted::Token(token.short(TOKEN_BYTES)),
@@ -83,14 +83,6 @@ impl<C: Clock + Clone> Limiter<C> {
             self.buckets.retain_recent();
             self.buckets.shrink_to_fit();
         }
-    }
-}
-
-/// What one caller has: an address of IPv4, and the 2^64 that IPv6 gives to every network.
-pub(crate) fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
-        address @ IpAddr::V4(_) => address,
     }
 }
 

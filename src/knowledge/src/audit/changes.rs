@@ -1,0 +1,58 @@
+//! What is changed through a folder, by programs that know nothing of requests.
+//!
+//! The kernel asks for what it does not remember, ahead of those who read, and hands files to programs without asking again: who read what cannot be
+//! told from that, and is not kept. What changes something always comes here.
+
+use std::sync::Arc;
+
+use svcfs_base::{AuditEntry, Door, Kind};
+use svcfs_vfs::{Changed, Done, Vfs};
+
+use super::Recorder;
+
+/// What is kept of a change that was not refused.
+const DONE: u16 = 200;
+
+/// Keeps what is changed in this tree through the kernel mount and over NFS. Other doors tell of their requests.
+pub(crate) fn follow(vfs: &Vfs, recorder: &Arc<Recorder>, space: &str) {
+    let (recorder, space) = (Arc::clone(recorder), space.to_owned());
+    vfs.on_change(Box::new(move |done| {
+        // A save that lost a race is tried again, and told of then.
+        if is_folder(done.caller.door) && done.refusal.is_none_or(|fault| fault.kind() != Kind::Stale) {
+            done.changes.iter().for_each(|change| recorder.record(entry(done, change, &space)));
+        }
+    }));
+}
+
+/// Whether what comes through a door are calls on a folder.
+const fn is_folder(door: Door) -> bool {
+    match door {
+        Door::Fuse | Door::Nfs => true,
+        Door::Http | Door::Mcp | Door::WebDav | Door::S3 | Door::Cli | Door::Direct | Door::Internal => false,
+    }
+}
+
+/// One change, in the words of requests.
+fn entry(done: &Done<'_>, change: &Changed, space: &str) -> AuditEntry {
+    let Done { caller, at, took, refusal, changes: _ } = done;
+    let Changed { method, path, to } = change;
+    AuditEntry {
+        ts: *at,
+        door: caller.door,
+        method: (*method).to_owned(),
+        path: path.to_string(),
+        query: to.as_ref().map(|to| format!("to={to}")),
+        operation: None,
+        file: Some(path.to_string()),
+        space: Some(space.to_owned()),
+        actor: caller.actor().as_str().to_owned(),
+        token_hash: None,
+        ip: caller.address,
+        status: refusal.map_or(DONE, |fault| fault.kind().http()),
+        duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        request_id: None,
+        x_space: None,
+        provenance: caller.provenance.as_ref().map(ToString::to_string),
+        lost_before: 0,
+    }
+}

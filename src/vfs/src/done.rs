@@ -1,0 +1,80 @@
+//! Who changed what, for whoever keeps that.
+
+use std::time::{Duration, Instant};
+
+use svcfs_base::{Applied, Caller, Change, ChangeSet, Fault, Timestamp, TreePath};
+
+use crate::Vfs;
+use crate::core::Core;
+
+/// One change that was asked for, without what it brings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// What it is: `PUT`, `DELETE`, `MOVE`, and of directories `MKCOL` and `RMCOL`.
+    pub method: &'static str,
+    /// The path it is about; of a move, the old name.
+    pub path: TreePath,
+    /// Of a move, the new name.
+    pub to: Option<TreePath>,
+}
+
+/// Changes that were asked for together, and what became of them.
+#[derive(Debug)]
+pub struct Done<'a> {
+    /// Who asked.
+    pub caller: &'a Caller,
+    /// In the order asked.
+    pub changes: &'a [Changed],
+    /// When they were answered.
+    pub at: Timestamp,
+    /// How long that took.
+    pub took: Duration,
+    /// Why nothing was changed, when nothing was.
+    pub refusal: Option<&'a Fault>,
+}
+
+/// Told of all changes that are asked for, done or refused; must not block.
+pub type OnChange = Box<dyn Fn(&Done<'_>) + Send + Sync>;
+
+impl Vfs {
+    /// Has somebody told of all changes that are asked for from here on; only the first who asks is.
+    pub fn on_change(&self, told: OnChange) {
+        let _only_the_first = self.core.on_change.set(told);
+    }
+}
+
+impl Core {
+    /// Does what is asked, and tells of it where somebody wants to know.
+    pub(crate) fn telling(
+        &self,
+        caller: &Caller,
+        set: ChangeSet,
+        apply: impl FnOnce(ChangeSet) -> Result<Applied, Fault>,
+    ) -> Result<Applied, Fault> {
+        let Some(told) = self.on_change.get() else { return apply(set) };
+        let changes: Vec<Changed> = set.changes.iter().map(Changed::of).collect();
+        let begun = Instant::now();
+        let outcome = apply(set);
+        told(&Done {
+            caller,
+            changes: &changes,
+            at: self.clock.now(),
+            took: begun.elapsed(),
+            refusal: outcome.as_ref().err(),
+        });
+        outcome
+    }
+}
+
+impl Changed {
+    fn of(change: &Change) -> Self {
+        let (method, to) = match change {
+            Change::Put { .. } => ("PUT", None),
+            Change::Remove { .. } => ("DELETE", None),
+            Change::Move { to, .. } => ("MOVE", Some(to.clone())),
+            Change::MakeDir { .. } => ("MKCOL", None),
+            Change::RemoveDir { .. } => ("RMCOL", None),
+        };
+        Self { method, path: change.path().clone(), to }
+    }
+}
