@@ -32,7 +32,7 @@ const HEADERS: [(&str, &str, &str); 7] = [
 ];
 
 /// Refusals by status, by their name under `components` (contract 7).
-const REFUSALS: [(u16, &str, &str); 13] = [
+const REFUSALS: [(u16, &str, &str); 14] = [
     (400, "Invalid", "The request is malformed, or a parameter is missing or unreadable"),
     (401, "Unauthenticated", "No credentials, or wrong ones, where `auth.type` asks for some"),
     (
@@ -47,6 +47,7 @@ const REFUSALS: [(u16, &str, &str); 13] = [
     (413, "TooLarge", "The body is over its limit"),
     (415, "UnsupportedType", "A kind of file that is not taken here (`assets.allowed_types`)"),
     (422, "Rejected", "Lint or a schema refused the content; `issues` says where"),
+    (423, "Locked", "A client of another protocol (WebDAV) has locked it; `error` says who, and until when"),
     (429, "RateLimited", "Too many requests; `Retry-After` says when to try again"),
     (500, "Internal", "The server's own failure; the log has the details under `request_id`"),
     (501, "Disabled", "A part that is switched off by the settings; `error` says by which"),
@@ -280,7 +281,7 @@ impl Writer {
 fn may_answer(route: &Route, status: u16) -> bool {
     let writes = !route.is_reading;
     match status {
-        409 | 412 | 422 => writes,
+        409 | 412 | 422 | 423 => writes,
         415 => route.accepts == Accepts::Form,
         413 => route.accepts != Accepts::Nothing,
         _ => true,

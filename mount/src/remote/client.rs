@@ -154,6 +154,7 @@ impl Answer {
             412 => Kind::PreconditionFailed,
             413 => Kind::TooLarge,
             422 => Kind::Rejected,
+            423 => Kind::Locked,
             _ => Kind::Upstream,
         };
         Fault::new(kind, told)

@@ -19,7 +19,10 @@ pub(crate) fn settle(vfs: &Vfs, numbers: &FileNumbers) -> Result<(), Fault> {
         {
             tracing::error!(page.path = %path, error = ?fault, "what was written over NFS before the server died could not be saved");
             // A disk that is full today may not be tomorrow.
-            if !matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::NotFound | Kind::NotDirectory) {
+            if !matches!(
+                fault.kind(),
+                Kind::Rejected | Kind::Conflict | Kind::Locked | Kind::NotFound | Kind::NotDirectory
+            ) {
                 continue;
             }
         }

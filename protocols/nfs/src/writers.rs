@@ -217,7 +217,7 @@ impl Export {
         }
         let outcome = self.vfs().publish(&writer.caller, writer.node, durability);
         match &outcome {
-            Err(fault) if !matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::TooLarge) => {
+            Err(fault) if !matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked | Kind::TooLarge) => {
                 writer.again = Some(Instant::now() + AGAIN);
                 return outcome;
             }

@@ -30,7 +30,7 @@ struct Served {
     stop: CancellationToken,
     task: Option<tokio::task::JoinHandle<()>>,
     address: SocketAddr,
-    folder: TempDir,
+    folder: Arc<TempDir>,
 }
 
 struct Reply {
@@ -70,7 +70,17 @@ impl Served {
     }
 
     fn with(config: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::of(Arc::new(tempfile::tempdir().unwrap()), config)
+    }
+
+    /// What is there, served by another server.
+    fn again(self) -> Self {
+        let folder = Arc::clone(&self.folder);
+        drop(self);
+        Self::of(folder, "")
+    }
+
+    fn of(folder: Arc<TempDir>, config: &str) -> Self {
         let spaces = Spaces::only(open(folder.path(), "default", config));
         spaces.add(Live { space: open(folder.path(), "team", ""), supervisor: Supervisor::new(), kept: None });
         let access = Access::new(spaces.first().settings.auth.clone(), None);

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dav_server::body::Body;
-use dav_server::memls::MemLs;
 use dav_server::{DavHandler, DavMethod, DavMethodSet};
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
@@ -19,6 +18,7 @@ use svcfs_work::Lane;
 
 use crate::asked::{Asked, Question};
 use crate::body::Content;
+use crate::locks::Locks;
 use crate::tree::Tree;
 use crate::{Door, body, upload};
 
@@ -96,7 +96,7 @@ impl Door {
         let question = Question::of(&head, &content, &place.prefix);
         question.path().iter().for_each(|path| visit.notes().is_about(path.as_str()));
         let asked = Asked::new(Arc::clone(self), Arc::clone(&place.space), caller, question);
-        let handler = self.handler(&place);
+        let handler = handler(place.prefix, &asked);
         let request = Request::from_parts(head, content);
         let mut response = handler.handle_guarded(request, principal, asked.clone()).await;
         if let Some(fault) = asked.fault() {
@@ -148,23 +148,22 @@ impl Door {
         }
         Err(Fault::new(Kind::Upstream, "`Destination` lies in another space; copy it there by reading and writing it"))
     }
+}
 
-    fn handler(&self, place: &Place) -> DavHandler<Asked> {
-        let locks = self.locks.lock().entry(place.space.name.clone()).or_insert_with(MemLs::new).clone();
-        let mut methods = DavMethodSet::all();
-        for method in [DavMethod::Report, DavMethod::MkCalendar, DavMethod::MkAddressbook] {
-            methods.remove(method);
-        }
-        DavHandler::builder()
-            .filesystem(Box::new(Tree))
-            .locksystem(locks)
-            .strip_prefix(place.prefix.clone())
-            .methods(methods)
-            .autoindex(false)
-            .hide_symlinks(false)
-            .read_buf_size(PIECE)
-            .build_handler()
+fn handler(prefix: String, asked: &Asked) -> DavHandler<Asked> {
+    let mut methods = DavMethodSet::all();
+    for method in [DavMethod::Report, DavMethod::MkCalendar, DavMethod::MkAddressbook] {
+        methods.remove(method);
     }
+    DavHandler::builder()
+        .filesystem(Box::new(Tree))
+        .locksystem(Box::new(Locks { asked: asked.clone(), prefix: prefix.clone() }))
+        .strip_prefix(prefix)
+        .methods(methods)
+        .autoindex(false)
+        .hide_symlinks(false)
+        .read_buf_size(PIECE)
+        .build_handler()
 }
 
 /// What a method asks of a key.
@@ -181,6 +180,7 @@ fn told_instead(response: &Response<Body>, fault: &Fault) -> Option<Response<Bod
         // Which of 403, 404, 405, 409 and 412 it is hangs on the method, and dav-server knows.
         Kind::NotFound | Kind::Exists | Kind::Stale => false,
         Kind::Conflict
+        | Kind::Locked
         | Kind::PreconditionFailed
         | Kind::Invalid
         | Kind::Rejected

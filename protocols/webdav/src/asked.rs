@@ -172,6 +172,7 @@ fn word(kind: Kind) -> FsError {
         Kind::NoSpace => FsError::InsufficientStorage,
         Kind::Disabled => FsError::NotImplemented,
         Kind::Conflict
+        | Kind::Locked
         | Kind::PreconditionFailed
         | Kind::Invalid
         | Kind::Rejected

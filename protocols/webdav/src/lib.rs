@@ -14,6 +14,7 @@ mod etags;
 mod file;
 mod folders;
 mod found;
+mod locks;
 mod metadata;
 mod properties;
 #[cfg(test)]
@@ -21,10 +22,8 @@ mod tests;
 mod tree;
 mod upload;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use dav_server::memls::MemLs;
 use parking_lot::Mutex;
 use svcfs_knowledge::kernel::Server;
 use svcfs_listener::Names;
@@ -43,8 +42,6 @@ struct Door {
     etags: ETags,
     /// KiB of memory for files that are on their way here.
     room: Semaphore,
-    /// One table of locks for each space.
-    locks: Mutex<HashMap<String, Box<MemLs>>>,
     /// Held while properties of a file are changed: they are read, changed and written as one.
     properties: Mutex<()>,
 }
@@ -57,7 +54,6 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: Cancellatio
         lanes: Lanes::default(),
         etags: ETags::default(),
         room: Semaphore::new(upload::ROOM),
-        locks: Mutex::default(),
         properties: Mutex::default(),
     });
     svcfs_listener::serve(listener, stop, move |request, peer| {

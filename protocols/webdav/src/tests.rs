@@ -1,4 +1,6 @@
+mod habits;
 mod kept;
+mod locks;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -29,7 +31,7 @@ struct Served {
     stop: CancellationToken,
     task: Option<tokio::task::JoinHandle<()>>,
     address: SocketAddr,
-    folder: TempDir,
+    folder: Arc<TempDir>,
 }
 
 struct Reply {
@@ -59,7 +61,17 @@ impl Served {
     }
 
     fn with(config: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::of(Arc::new(tempfile::tempdir().unwrap()), config)
+    }
+
+    /// What is there, served by another server.
+    fn again(self) -> Self {
+        let folder = Arc::clone(&self.folder);
+        drop(self);
+        Self::of(folder, "")
+    }
+
+    fn of(folder: Arc<TempDir>, config: &str) -> Self {
         let spaces = Spaces::only(open(folder.path(), "default", config));
         spaces.add(Live { space: open(folder.path(), "team", ""), supervisor: Supervisor::new(), kept: None });
         let access = Access::new(spaces.first().settings.auth.clone(), None);
@@ -396,20 +408,6 @@ fn properties_stay_when_a_file_is_written_and_go_with_it_when_it_is_renamed() {
         let told = served.send("PROPFIND", path, &[("depth", "0")], "").text();
         assert!(told.contains("seven"), "{path}: {told}");
     }
-}
-
-#[test]
-fn a_lock_keeps_others_out_until_it_is_given_back() {
-    let served = Served::new();
-    let lock = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
-    let reply = served.send("LOCK", "/new.md", &[("timeout", "Second-60")], lock);
-    assert_eq!((reply.status, served.text("new.md").unwrap().as_str()), (201, ""));
-    let token = reply.header("lock-token").to_owned();
-    assert_eq!(served.send("PUT", "/new.md", &[], "# other\n").status, 423);
-    let held = format!("({token})");
-    assert_eq!(served.send("PUT", "/new.md", &[("if", &held)], "# mine\n").status, 204);
-    assert_eq!(served.send("UNLOCK", "/new.md", &[("lock-token", &token)], "").status, 204);
-    served.put("/new.md", "# other\n");
 }
 
 #[test]

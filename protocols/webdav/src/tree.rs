@@ -29,7 +29,7 @@ pub(crate) struct Tree;
 ///
 /// # Errors
 /// `Invalid` for one that no tree has.
-fn path_of(path: &DavPath) -> Result<TreePath, Fault> {
+pub(crate) fn path_of(path: &DavPath) -> Result<TreePath, Fault> {
     let text = std::str::from_utf8(path.as_bytes()).map_err(|_| Fault::invalid("path", "must be UTF-8"))?;
     TreePath::parse(text)
 }

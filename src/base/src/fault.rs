@@ -64,6 +64,8 @@ faults! {
     Exists             409  17    17 "PreconditionFailed" Info  Tool
     /// Another writer was first: etag, merge, claim or transition.
     Conflict           409  16    13 "PreconditionFailed" Info  Tool
+    /// Somebody has it for themselves, for a while.
+    Locked             423  16    13 "OperationAborted"   Info  Tool
     /// `If-None-Match: *` on a path that exists (gaps.md D2).
     PreconditionFailed 412  17    17 "PreconditionFailed" Info  Tool
     /// The request itself is malformed.

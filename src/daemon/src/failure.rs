@@ -115,6 +115,7 @@ fn exit_of(kind: Kind) -> Exit {
         Kind::NotFound
         | Kind::Exists
         | Kind::Conflict
+        | Kind::Locked
         | Kind::PreconditionFailed
         | Kind::Invalid
         | Kind::Rejected

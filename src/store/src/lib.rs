@@ -10,6 +10,7 @@ mod disposal;
 mod error;
 mod fail;
 mod history;
+mod leases;
 mod log;
 mod memory;
 mod numbers;
@@ -26,6 +27,7 @@ pub use history::{
     Author, BadObject, BlameHunk, Edit, FileVersion, ForeignCommit, ForeignEntry, GitLock, History, Holder, Inspection,
     Objects, OtherGit, PastEntry, Staged, TreeState, Way, as_recorded, mend_head, order_within, unified_diff,
 };
+pub use leases::{Lease, LeaseFile};
 pub use log::{
     Activity, Against, ChangePage, DayActivity, Entry, Log, LogCheck, Occurrence, PageActivity, PathChange,
     PathVersion, Record, Role, Selection, SetOf,

@@ -56,6 +56,10 @@ impl StatePaths {
     pub fn numbers(&self) -> PathBuf {
         self.directory.join("nfs.db")
     }
+    /// What clients of one door have for themselves, and until when.
+    pub fn leases(&self) -> PathBuf {
+        self.directory.join("leases.db")
+    }
     /// Held by the one server of this root; its text is that server's process id.
     pub fn lock(&self) -> PathBuf {
         self.directory.join("server.lock")

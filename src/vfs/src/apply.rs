@@ -139,6 +139,7 @@ impl Vfs {
             // What the disk refused a moment ago it may take now: nothing is promised before it did.
             is_awaited = true;
         }
+        self.core.none_leased(caller, &set.changes)?;
         let (said, message) = match &set.message {
             Some(message) => (None, message.clone()),
             None => match self.core.messages.of(caller, &set.changes) {

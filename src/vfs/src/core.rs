@@ -14,6 +14,7 @@ use tracing::warn;
 use crate::committer::Commits;
 use crate::done::OnChange;
 use crate::feed::Feed;
+use crate::leases::Leases;
 use crate::load::OnFlush;
 use crate::locks::Locks;
 use crate::messages::Messages;
@@ -39,6 +40,8 @@ pub(crate) struct Core {
     /// When accepted changes become commits.
     pub(crate) commits: Commits,
     pub(crate) locks: Locks,
+    /// What clients of one door have for themselves.
+    pub(crate) leases: Leases,
     pub(crate) overlay: Overlay,
     pub(crate) uncommitted: Uncommitted,
     pub(crate) queue: Queue,

@@ -11,6 +11,7 @@ mod core;
 mod done;
 mod feed;
 mod gate;
+mod leases;
 mod load;
 mod locks;
 mod messages;
@@ -38,8 +39,8 @@ pub use past::{
 };
 pub use progress::{OnProgress, Progress};
 pub use svcfs_store::{
-    Act, Activity, DayActivity, FileNumbers, PageActivity, Promise, Selection, SetExtended, Special, SpecialKind,
-    Strategy,
+    Act, Activity, DayActivity, FileNumbers, Lease, PageActivity, Promise, Selection, SetExtended, Special,
+    SpecialKind, Strategy,
 };
 pub use view::{Attributes, DirectoryEntry, EntryKind, File};
 
@@ -131,7 +132,9 @@ impl Vfs {
             }
         }
         let feed = Feed::new(Arc::clone(&log), log.last()?);
+        let leases = leases::Leases::open(&StatePaths::of(&root))?;
         let core = Arc::new(Core {
+            leases,
             fail: FailPoints::of(&root),
             root,
             places,

@@ -17,6 +17,7 @@ mod edited;
 mod faults;
 mod gathered;
 mod hostile;
+mod leases;
 mod model;
 mod others;
 mod space;

@@ -174,6 +174,7 @@ fn is_about_the_file(kind: Kind) -> bool {
         | Kind::TooLarge => true,
         Kind::Exists
         | Kind::Conflict
+        | Kind::Locked
         | Kind::PreconditionFailed
         | Kind::Rejected
         | Kind::Unauthenticated

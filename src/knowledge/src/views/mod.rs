@@ -89,7 +89,10 @@ fn remove(cx: &Cx<'_>, name: &str) -> Result<(), Fault> {
 
 /// Whether a page was not refreshed because of what it is, and not because nothing can be written at all.
 const fn is_of_page(kind: Kind) -> bool {
-    matches!(kind, Kind::Invalid | Kind::Rejected | Kind::Conflict | Kind::PreconditionFailed | Kind::TooLarge)
+    matches!(
+        kind,
+        Kind::Invalid | Kind::Rejected | Kind::Conflict | Kind::Locked | Kind::PreconditionFailed | Kind::TooLarge
+    )
 }
 
 /// Writes the answer of a computed page anew, or of all, in the name of whoever asks.

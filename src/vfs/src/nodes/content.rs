@@ -19,6 +19,9 @@ use crate::view::{Attributes, EntryKind};
 
 impl Vfs {
     pub(super) fn resize(&self, caller: &Caller, node: NodeId, size: u64) -> Result<(), Fault> {
+        if let Ok(path) = self.nodes.path_of(node) {
+            self.core.not_leased(caller, &path, false)?;
+        }
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if shared.staging.is_none()
@@ -100,9 +103,13 @@ impl Vfs {
             return Err(Fault::is_directory(&self.nodes.path_of(node)?));
         }
         // One whose name is gone meanwhile is opened all the same.
-        let path = self.nodes.path_of(node);
-        if mode.write && path.is_ok_and(|path| !self.core.places.is_visible(caller.door, &path)) {
-            return Err(Fault::new(Kind::Forbidden, "this file belongs to the server"));
+        if mode.write
+            && let Ok(path) = self.nodes.path_of(node)
+        {
+            if !self.core.places.is_visible(caller.door, &path) {
+                return Err(Fault::new(Kind::Forbidden, "this file belongs to the server"));
+            }
+            self.core.not_leased(caller, &path, false)?;
         }
         let handle = self.nodes.open(node, mode.write)?;
         let opened = if mode.truncate && mode.write { self.empty(node) } else { self.open_held(node, &attributes) };
@@ -357,7 +364,7 @@ impl Vfs {
 
     fn after_refusal(&self, shared: &mut Shared, path: &TreePath, (staging, content): (Staging, Bytes), fault: &Fault) {
         match fault.kind() {
-            Kind::Rejected | Kind::Conflict => {
+            Kind::Rejected | Kind::Conflict | Kind::Locked => {
                 shared.refusal = Some(fault.message().to_owned());
                 self.keep_refused(path, content, fault);
             }

@@ -33,6 +33,7 @@ impl Vfs {
     ) -> Result<(), Fault> {
         let Some(staging) = &mut shared.staging else { return Ok(()) };
         let Body::Disk { draft, .. } = &mut staging.body else { return Ok(()) };
+        self.core.not_leased(caller, path, false)?;
         let mut attributes = DiskAttributes {
             mode: staging.mode,
             owner: Some((staging.uid, staging.gid)),

@@ -345,11 +345,11 @@ impl Vfs {
     /// The path of a name that this caller may write.
     pub(super) fn writable(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<TreePath, Fault> {
         let path = self.nodes.path_of(parent)?.join(name);
-        if self.core.places.is_visible(caller.door, &path) {
-            Ok(path)
-        } else {
-            Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")))
+        if !self.core.places.is_visible(caller.door, &path) {
+            return Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")));
         }
+        self.core.not_leased(caller, &path, true)?;
+        Ok(path)
     }
 
     /// Publishes those of the held nodes that lie at or below a path, before its name changes.

@@ -1,0 +1,199 @@
+//! Locks, as dav-server asks for them: leases of the tree, which bind other doors too and outlive the server.
+//!
+//! dav-server says what a lock means among its clients; how long one holds is what it allows a client (ten minutes, a day if it is shared), and
+//! never for ever: whoever is gone must not keep others out.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use dav_server::davpath::DavPath;
+use dav_server::ls::{DavLock, DavLockSystem, LsFuture};
+use svcfs_base::{Door, Fault, TreePath};
+use svcfs_vfs::Lease;
+use uuid::Uuid;
+use xmltree::{Element, EmitterConfig, Namespace};
+
+use crate::asked::Asked;
+use crate::tree::path_of;
+
+/// How long a lock holds whose client names no time, or asks for one without end.
+const USUAL: Duration = Duration::from_secs(600);
+
+/// The locks of the space that a request is for.
+#[derive(Clone)]
+pub(crate) struct Locks {
+    pub(crate) asked: Asked,
+    /// What begins the paths of its space.
+    pub(crate) prefix: String,
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "locks of `{}`", self.asked.space().name)
+    }
+}
+
+impl Locks {
+    fn ours(&self, leases: Vec<Lease>) -> impl Iterator<Item = Lease> {
+        leases.into_iter().filter(|lease| lease.door == Door::WebDav)
+    }
+
+    fn at(&self, path: &DavPath) -> Vec<Lease> {
+        let Ok(path) = path_of(path) else { return Vec::new() };
+        self.ours(self.asked.space().vfs.leases_at(&path)).collect()
+    }
+
+    /// A lease in dav-server's words, which somebody asked for who was `asked` about this path.
+    fn shown(&self, lease: &Lease, asked: &DavPath) -> DavLock {
+        let encoded: Vec<_> = lease.path.components().map(encoded).collect();
+        let whole = format!("{}/{}", self.prefix, encoded.join("/"));
+        let mut path = DavPath::new(&whole).unwrap_or_else(|_| asked.clone());
+        // A path without it is told as it is.
+        let _prefixed = path.set_prefix(&self.prefix);
+        DavLock {
+            token: lease.token.clone(),
+            path: Box::new(path),
+            principal: Some(lease.holder.clone()),
+            owner: Element::parse(lease.note.as_bytes()).ok().map(Box::new),
+            timeout_at: Some(lease.until),
+            timeout: Some(lease.until.duration_since(SystemTime::now()).unwrap_or_default()),
+            shared: lease.is_shared,
+            deep: lease.is_deep,
+        }
+    }
+
+    /// Does what waits for the disk; what went wrong is noted, and told instead of dav-server's word for it.
+    async fn run<T, W>(&self, work: W) -> Result<T, ()>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Asked) -> Result<T, Fault> + Send + 'static,
+    {
+        self.asked.run(work).await.map_err(drop)
+    }
+
+    async fn grant(&self, path: DavPath, wanted: Result<Lease, Fault>) -> Result<DavLock, DavLock> {
+        let shown = match &wanted {
+            Ok(lease) => self.shown(lease, &path),
+            Err(_) => self.shown(&nothing(), &path),
+        };
+        let granted = self.run(move |asked| {
+            let lease = wanted?;
+            asked.caller().reach.check(&lease.path)?;
+            asked.space().vfs.lease(lease)
+        });
+        match granted.await {
+            Ok(Ok(())) => Ok(shown),
+            Ok(Err(others)) => Err(others.first().map_or(shown, |lease| self.shown(lease, &path))),
+            Err(()) => Err(shown),
+        }
+    }
+}
+
+impl DavLockSystem for Locks {
+    fn lock(
+        &self,
+        path: &DavPath,
+        principal: Option<&str>,
+        owner: Option<&Element>,
+        timeout: Option<Duration>,
+        is_shared: bool,
+        is_deep: bool,
+    ) -> LsFuture<'_, Result<DavLock, DavLock>> {
+        let until = self.asked.space().vfs.lease_end(timeout.unwrap_or(USUAL));
+        let wanted = path_of(path).and_then(|path| {
+            Ok(Lease {
+                token: Uuid::new_v4().urn().to_string(),
+                path,
+                is_deep,
+                is_shared,
+                door: Door::WebDav,
+                holder: principal.unwrap_or_default().to_owned(),
+                note: owner.map(written).transpose()?.unwrap_or_default(),
+                until,
+            })
+        });
+        Box::pin(self.grant(path.clone(), wanted))
+    }
+
+    fn unlock(&self, path: &DavPath, token: &str) -> LsFuture<'_, Result<(), ()>> {
+        let (path, token) = (path_of(path), token.to_owned());
+        Box::pin(async move {
+            let ended = self.run(move |asked| asked.space().vfs.end_lease(&path?, &token)).await?;
+            if ended { Ok(()) } else { Err(()) }
+        })
+    }
+
+    fn refresh(&self, path: &DavPath, token: &str, timeout: Option<Duration>) -> LsFuture<'_, Result<DavLock, ()>> {
+        let until = self.asked.space().vfs.lease_end(timeout.unwrap_or(USUAL));
+        let (asked, path, token) = (path.clone(), path_of(path), token.to_owned());
+        Box::pin(async move {
+            let renewed = self.run(move |asked| asked.space().vfs.renew_lease(&path?, &token, until)).await?;
+            renewed.map(|lease| self.shown(&lease, &asked)).ok_or(())
+        })
+    }
+
+    fn check(
+        &self,
+        path: &DavPath,
+        principal: Option<&str>,
+        ignore_principal: bool,
+        deep: bool,
+        submitted_tokens: &[String],
+    ) -> LsFuture<'_, Result<(), DavLock>> {
+        let is_held = |lease: &Lease| {
+            submitted_tokens.contains(&lease.token) && (ignore_principal || principal == Some(&lease.holder))
+        };
+        let here = self.at(path);
+        let holds_one = here.iter().any(is_held);
+        let checked = if ignore_principal {
+            // A condition of the client: that a lock of this token is held here. One that has ended meanwhile is not.
+            if holds_one { Ok(()) } else { Err(self.shown(here.first().unwrap_or(&nothing()), path)) }
+        } else {
+            // Whoever holds one of several shared locks may write; of what lies below, nothing may be another's.
+            let mut others = here.iter().filter(|lease| !(is_held(lease) || lease.is_shared && holds_one));
+            let below = path_of(path).ok().filter(|_| deep).map(|path| self.asked.space().vfs.leases_below(&path));
+            let mut below = self.ours(below.unwrap_or_default()).filter(|lease| !is_held(lease));
+            others.next().cloned().or_else(|| below.next()).map_or(Ok(()), |lease| Err(self.shown(&lease, path)))
+        };
+        Box::pin(std::future::ready(checked))
+    }
+
+    fn discover(&self, path: &DavPath) -> LsFuture<'_, Vec<DavLock>> {
+        let shown = self.at(path).iter().map(|lease| self.shown(lease, path)).collect();
+        Box::pin(std::future::ready(shown))
+    }
+
+    fn delete(&self, path: &DavPath) -> LsFuture<'_, Result<(), ()>> {
+        let path = path_of(path);
+        Box::pin(async move { self.run(move |asked| asked.space().vfs.end_leases_below(&path?)).await })
+    }
+}
+
+/// A lock of nobody, where dav-server wants to be shown the one that stands in the way.
+fn nothing() -> Lease {
+    Lease {
+        token: String::new(),
+        path: TreePath::root(),
+        is_deep: false,
+        is_shared: false,
+        door: Door::WebDav,
+        holder: String::new(),
+        note: String::new(),
+        until: SystemTime::UNIX_EPOCH,
+    }
+}
+
+fn encoded(part: &str) -> String {
+    percent_encoding::utf8_percent_encode(part, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+/// What a client says of itself, as text.
+fn written(owner: &Element) -> Result<String, Fault> {
+    let mut text = Vec::new();
+    let config = EmitterConfig::new().write_document_declaration(false);
+    // dav-server gives it the prefix of its own answers, which stands for nothing outside of them.
+    let mut owner = owner.clone();
+    owner.namespaces.get_or_insert_with(Namespace::empty).force_put("D", "DAV:");
+    owner.write_with_config(&mut text, config).map_err(|error| Fault::invalid("owner", error))?;
+    String::from_utf8(text).map_err(Fault::internal)
+}

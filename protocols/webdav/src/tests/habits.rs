@@ -1,0 +1,102 @@
+//! What macOS Finder and Windows Explorer ask of a server, in the order in which they do.
+//!
+//! Written down from their documentation and from public traces of mod_dav and wsgidav servers: neither system is here to be asked. What is looked at is
+//! that each step is answered as they need it to go on, and what history has of it in the end.
+
+use super::*;
+
+const LOCK: &str = "<?xml version=\"1.0\" encoding=\"utf-8\" ?><D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:exclusive/></D:lockscope>\
+                    <D:locktype><D:write/></D:locktype><D:owner><D:href>DESKTOP\\ann</D:href></D:owner></D:lockinfo>";
+
+impl Served {
+    #[track_caller]
+    fn step(&self, status: u16, method: &str, target: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
+        let reply = self.send(method, target, headers, body);
+        assert_eq!(reply.status, status, "{method} {target}: {}", reply.text());
+        reply
+    }
+}
+
+#[test]
+fn explorer_makes_a_file_says_when_it_was_made_and_locks_it_meanwhile() {
+    let served = Served::new();
+    let agent = ("user-agent", "Microsoft-WebDAV-MiniRedir/10.0.22631");
+    let options = served.step(200, "OPTIONS", "/", &[agent, ("translate", "f")], "");
+    assert!(options.header("dav").contains('1') && options.header("dav").contains('2'), "{:?}", options.headers);
+    // Without it Explorer takes a server for one of its own kind, and speaks FrontPage.
+    assert_eq!(options.header("ms-author-via"), "DAV");
+    served.step(207, "PROPFIND", "/", &[agent, ("depth", "0"), ("translate", "f")], "");
+    let listed = served.step(207, "PROPFIND", "/", &[agent, ("depth", "1"), ("translate", "f")], "").text();
+    assert!(listed.contains("<D:collection"), "{listed}");
+    served.step(404, "PROPFIND", "/desktop.ini", &[agent, ("depth", "0")], "");
+    served.step(404, "PROPFIND", "/New%20Text%20Document.txt", &[agent, ("depth", "0")], "");
+    served.step(201, "PUT", "/New%20Text%20Document.txt", &[agent, ("translate", "f")], "");
+    let locked = served.step(200, "LOCK", "/New%20Text%20Document.txt", &[agent, ("timeout", "Second-3600")], LOCK);
+    let held = format!("({})", locked.header("lock-token"));
+    let times = "<?xml version=\"1.0\" encoding=\"utf-8\" ?><D:propertyupdate xmlns:D=\"DAV:\" \
+                 xmlns:Z=\"urn:schemas-microsoft-com:\"><D:set><D:prop>\
+                 <Z:Win32CreationTime>Mon, 23 Nov 2026 03:00:00 GMT</Z:Win32CreationTime>\
+                 <Z:Win32LastAccessTime>Mon, 23 Nov 2026 03:00:00 GMT</Z:Win32LastAccessTime>\
+                 <Z:Win32LastModifiedTime>Mon, 23 Nov 2026 03:00:00 GMT</Z:Win32LastModifiedTime>\
+                 <Z:Win32FileAttributes>00000020</Z:Win32FileAttributes></D:prop></D:set></D:propertyupdate>";
+    let told = served.step(207, "PROPPATCH", "/New%20Text%20Document.txt", &[agent, ("if", &held)], times).text();
+    assert!(told.contains("200 OK") && !told.contains("403"), "{told}");
+    served.step(204, "PUT", "/New%20Text%20Document.txt", &[agent, ("if", &held), ("translate", "f")], "words\r\n");
+    let head = served.step(200, "HEAD", "/New%20Text%20Document.txt", &[agent, ("translate", "f")], "");
+    assert_eq!(head.header("content-length"), "7");
+    let token = locked.header("lock-token").to_owned();
+    served.step(204, "UNLOCK", "/New%20Text%20Document.txt", &[agent, ("lock-token", &token)], "");
+    let target = format!("http://{}/caf%c3%a9%20%26%20co.txt", served.address);
+    let moved = [agent, ("destination", target.as_str()), ("overwrite", "F")];
+    served.step(201, "MOVE", "/New%20Text%20Document.txt", &moved, "");
+    assert_eq!(served.text("café & co.txt").as_deref(), Some("words\r\n"));
+    served.step(412, "MOVE", "/caf%C3%A9%20&%20co.txt", &moved, "");
+    served.step(204, "DELETE", "/caf%C3%A9%20&%20co.txt", &[agent], "");
+}
+
+#[test]
+fn finder_asks_for_room_leaves_its_own_files_unversioned_and_sends_without_a_length() {
+    let served = Served::new();
+    let agent = ("user-agent", "WebDAVFS/3.0.0 (03008000) Darwin/23.0.0 (x86_64)");
+    let options = served.step(200, "OPTIONS", "/", &[agent], "");
+    // With class 1 alone Finder mounts to read only.
+    assert!(options.header("dav").contains('2'), "{:?}", options.headers);
+    let quota = "<?xml version=\"1.0\" encoding=\"utf-8\"?><D:propfind xmlns:D=\"DAV:\"><D:prop><D:quota-available-bytes/>\
+                 <D:quota-used-bytes/><D:quota/><D:quotaused/></D:prop></D:propfind>";
+    let room = served.step(207, "PROPFIND", "/", &[agent, ("depth", "0")], quota).text();
+    assert!(room.contains("<D:quota-available-bytes>"), "{room}");
+    let mut seen = 0;
+    served.step(201, "MKCOL", "/untitled%20folder/", &[agent], "");
+    served.step(404, "PROPFIND", "/untitled%20folder/._note.md", &[agent, ("depth", "0")], "");
+    for (name, content) in [("._note.md", "resource"), (".DS_Store", "view")] {
+        let target = format!("/untitled%20folder/{name}");
+        served.step(201, "PUT", &target, &[agent], "");
+        let locked = served.step(200, "LOCK", &target, &[agent, ("timeout", "Second-600"), ("depth", "0")], LOCK);
+        let (held, token) = (format!("({})", locked.header("lock-token")), locked.header("lock-token").to_owned());
+        served.step(204, "PUT", &target, &[agent, ("if", &held)], content);
+        served.step(204, "UNLOCK", &target, &[agent, ("lock-token", &token)], "");
+        assert_eq!(served.get(&target).text(), content);
+    }
+    assert_eq!(served.commits(&mut seen), Vec::<String>::new(), "its own files are nobody's versions");
+    // Finder names letters with their marks apart, as its disk does, and so they stay.
+    let target = "/untitled%20folder/cafe%CC%81.md";
+    served.step(201, "PUT", target, &[agent], "");
+    let locked = served.step(200, "LOCK", target, &[agent, ("timeout", "Second-600"), ("depth", "0")], LOCK);
+    let (held, token) = (format!("({})", locked.header("lock-token")), locked.header("lock-token").to_owned());
+    let mut stream = TcpStream::connect(served.address).unwrap();
+    write!(
+        stream,
+        "PUT {target} HTTP/1.1\r\nHost: {}\r\nIf: {held}\r\nX-Expected-Entity-Length: 7\r\nTransfer-Encoding: chunked\r\n\
+         Connection: close\r\n\r\n3\r\n# c\r\n4\r\naf\u{e9}\r\n0\r\n\r\n",
+        served.address
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+    served.step(204, "UNLOCK", target, &[agent, ("lock-token", &token)], "");
+    assert_eq!(served.text("untitled folder/cafe\u{301}.md").as_deref(), Some("# caf\u{e9}"));
+    let part = served.step(206, "GET", target, &[agent, ("range", "bytes=2-")], "");
+    assert_eq!(part.text(), "caf\u{e9}");
+    served.step(204, "DELETE", "/untitled%20folder/", &[agent], "");
+}

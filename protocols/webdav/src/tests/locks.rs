@@ -1,0 +1,92 @@
+//! Locks, among clients and before other doors.
+
+use svcfs_base::{Actor, Caller, Change, Kind};
+
+use super::*;
+
+const EXCLUSIVE: &str = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype>\
+                         <owner><href>mailto:ann@example.org</href></owner></lockinfo>";
+
+impl Served {
+    /// Locks something; the token, between angle brackets.
+    #[track_caller]
+    fn lock(&self, target: &str, headers: &[(&str, &str)]) -> String {
+        let reply = self.send("LOCK", target, headers, EXCLUSIVE);
+        assert!(matches!(reply.status, 200 | 201), "{} {}", reply.status, reply.text());
+        reply.header("lock-token").to_owned()
+    }
+
+    /// What HTTP is told that puts a page.
+    fn put_over_http(&self, path: &str) -> Result<(), Kind> {
+        let caller = Caller::new(Door::Http).named(Actor::new("eve"));
+        let change = Change::put(TreePath::parse(path).unwrap(), "# http\n");
+        self.server.primary().vfs.apply(&caller, change).map(drop).map_err(|fault| fault.kind())
+    }
+}
+
+#[test]
+fn a_lock_keeps_others_out_until_it_is_given_back() {
+    let served = Served::new();
+    let lock = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    let reply = served.send("LOCK", "/new.md", &[("timeout", "Second-60")], lock);
+    assert_eq!((reply.status, served.text("new.md").unwrap().as_str()), (201, ""));
+    let token = reply.header("lock-token").to_owned();
+    assert_eq!(served.send("PUT", "/new.md", &[], "# other\n").status, 423);
+    let held = format!("({token})");
+    assert_eq!(served.send("PUT", "/new.md", &[("if", &held)], "# mine\n").status, 204);
+    assert_eq!(served.send("UNLOCK", "/new.md", &[("lock-token", &token)], "").status, 204);
+    served.put("/new.md", "# other\n");
+}
+
+#[test]
+fn a_lock_binds_other_doors_outlives_the_server_and_is_told_to_whoever_asks() {
+    let served = Served::new();
+    served.put("/odd%20n%C3%A4me.md", "# one\n");
+    let token = served.lock("/odd%20n%C3%A4me.md", &[("authorization", "Basic YW5uOg==")]);
+    assert_eq!(served.put_over_http("odd näme.md"), Err(Kind::Locked));
+    let served = served.again();
+    assert_eq!(served.put_over_http("odd näme.md"), Err(Kind::Locked));
+    let told = served.send("PROPFIND", "/~default/odd%20n%C3%A4me.md", &[("depth", "0")], "").text();
+    let bare = token.trim_matches(['<', '>']);
+    for part in [bare, "mailto:ann@example.org", "/~default/odd%20n%C3%A4me.md</D:href></D:lockroot>", "Second-"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let ann = ("authorization", "Basic YW5uOg==");
+    let held = format!("({token})");
+    assert_eq!(served.send("PUT", "/odd%20n%C3%A4me.md", &[("if", &held)], "# eve\n").status, 423, "it is not theirs");
+    assert_eq!(served.send("PUT", "/odd%20n%C3%A4me.md", &[ann, ("if", &held)], "# two\n").status, 204);
+    let renewed = served.send("LOCK", "/odd%20n%C3%A4me.md", &[ann, ("if", &held), ("timeout", "Infinite")], "");
+    assert!(renewed.status == 200 && renewed.text().contains("Second-"), "no lock is for ever: {}", renewed.text());
+    assert_eq!(served.send("UNLOCK", "/odd%20n%C3%A4me.md", &[("lock-token", &token)], "").status, 204);
+    assert_eq!(served.put_over_http("odd näme.md"), Ok(()));
+}
+
+#[test]
+fn a_lock_of_a_folder_is_for_all_in_it_and_goes_with_it() {
+    let served = Served::new();
+    served.send("MKCOL", "/folder", &[], "");
+    served.put("/folder/a.md", "# one\n");
+    let token = served.lock("/folder/", &[("depth", "infinity")]);
+    assert_eq!(served.send("PUT", "/folder/a.md", &[], "# other\n").status, 423);
+    assert_eq!(served.put_over_http("folder/new.md"), Err(Kind::Locked));
+    let held = format!("<http://{}/folder/> ({token})", served.address);
+    assert_eq!(served.send("PUT", "/folder/a.md", &[("if", &held)], "# mine\n").status, 204);
+    assert_eq!(served.send("LOCK", "/folder/a.md", &[], EXCLUSIVE).status, 423);
+    let target = format!("http://{}/moved/", served.address);
+    assert_eq!(served.send("MOVE", "/folder/", &[("if", &held), ("destination", &target)], "").status, 201);
+    assert_eq!(served.put_over_http("moved/a.md"), Ok(()), "a lock stays with an address (RFC 4918 7.6)");
+}
+
+#[test]
+fn what_was_locked_is_not_written_under_a_lock_that_has_ended() {
+    let served = Served::new();
+    served.put("/a.md", "# one\n");
+    let token = served.lock("/a.md", &[]);
+    assert_eq!(served.send("UNLOCK", "/a.md", &[("lock-token", &token)], "").status, 204);
+    assert_eq!(served.send("UNLOCK", "/a.md", &[("lock-token", &token)], "").status, 409);
+    served.put("/a.md", "# somebody else\n");
+    let held = format!("({token})");
+    assert_eq!(served.send("PUT", "/a.md", &[("if", &held)], "# mine\n").status, 412);
+    let long = EXCLUSIVE.replace("mailto:", &"x".repeat(5000));
+    assert_eq!(served.send("LOCK", "/a.md", &[], long).status, 413);
+}

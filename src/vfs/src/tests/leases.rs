@@ -1,0 +1,137 @@
+//! What clients of one door have for themselves.
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn lease(space: &TestSpace, path: &str) -> Lease {
+    Lease {
+        token: format!("token of {path}"),
+        path: at(path),
+        is_deep: true,
+        is_shared: false,
+        door: Door::WebDav,
+        holder: "ann".to_owned(),
+        note: String::new(),
+        until: space.vfs.lease_end(LONG),
+    }
+}
+
+fn dav() -> Caller {
+    Caller { door: Door::WebDav, ..eve() }
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(outcome: Result<T, Fault>) -> String {
+    let fault = outcome.unwrap_err();
+    assert_eq!(fault.kind(), Kind::Locked, "{fault}");
+    fault.message().to_owned()
+}
+
+#[test]
+fn what_is_leased_at_one_door_is_left_alone_by_every_other() {
+    let space = TestSpace::new();
+    space.put("a.md", "one\n");
+    space.vfs.lease(lease(&space, "a.md")).unwrap().unwrap();
+    for door in [Door::Http, Door::Mcp, Door::Fuse, Door::Nfs, Door::S3, Door::Cli] {
+        let caller = Caller { door, ..eve() };
+        let told = refused(space.vfs.apply(&caller, Change::put(at("a.md"), "two\n")));
+        assert!(told.starts_with("`a.md` is locked by `ann` over webdav until 20"), "{told}");
+        refused(space.vfs.apply(&caller, Change::remove(at("a.md"))));
+        refused(space.vfs.apply(&caller, Change::rename(at("a.md"), at("b.md"))));
+        refused(space.vfs.save(&caller, at("a.md"), "two\n".into(), Expect::Any));
+    }
+    space.put("b.md", "one\n");
+    refused(space.vfs.apply(&eve(), Change::rename(at("b.md"), at("a.md"))));
+    space.vfs.apply(&dav(), Change::put(at("a.md"), "two\n")).unwrap();
+    assert_eq!(space.text("a.md"), "two\n");
+    assert!(space.vfs.end_lease(&at("a.md"), "token of a.md").unwrap());
+    space.put("a.md", "three\n");
+}
+
+#[test]
+fn through_a_mount_the_leased_file_is_read_and_neither_opened_to_write_nor_cut() {
+    let space = TestSpace::new();
+    space.put("a.md", "one\n");
+    let caller = Caller { door: Door::Fuse, ..eve() };
+    let (node, _) = space.vfs.find(&caller, &at("a.md")).unwrap();
+    let before = space.vfs.open_node(&caller, node, OpenMode { write: true, truncate: false }).unwrap();
+    space.vfs.write_node(before, WriteAt::Offset(0), b"mine").unwrap();
+    space.vfs.lease(lease(&space, "a.md")).unwrap().unwrap();
+    refused(space.vfs.open_node(&caller, node, OpenMode { write: true, truncate: true }));
+    refused(space.vfs.set_attributes(&caller, node, SetAttributes { size: Some(0), ..SetAttributes::default() }));
+    // Whoever had begun to write is refused when it is saved, and finds the text again.
+    refused(space.vfs.publish(&caller, node, Durability::Now));
+    space.vfs.release(&caller, before).unwrap();
+    assert_eq!(space.text("a.md"), "one\n");
+    assert_eq!(space.text(".svc/rejected/a.md"), "mine");
+}
+
+#[test]
+fn a_leased_folder_keeps_all_below_it_and_one_that_is_not_deep_its_names() {
+    let space = TestSpace::new();
+    for path in ["deep/in/a.md", "names/a.md", "names/in/a.md"] {
+        space.put(path, "one\n");
+    }
+    space.vfs.lease(lease(&space, "deep")).unwrap().unwrap();
+    let shallow = Lease { is_deep: false, ..lease(&space, "names") };
+    space.vfs.lease(shallow).unwrap().unwrap();
+    let put = |path: &str| space.vfs.apply(&eve(), Change::put(at(path), "two\n"));
+    for path in ["deep/in/a.md", "deep/in/new.md", "names/new.md"] {
+        refused(put(path));
+    }
+    for path in ["names/a.md", "names/in/a.md", "names/in/new.md"] {
+        put(path).unwrap();
+    }
+    refused(space.vfs.apply(&eve(), Change::MakeDir { path: at("names/folder") }));
+    refused(space.vfs.apply(&eve(), Change::remove(at("names/a.md"))));
+    refused(space.vfs.apply(&eve(), Change::rename(at("deep"), at("other"))));
+    space.vfs.lease(lease(&space, "names/in/a.md")).unwrap().unwrap();
+    refused(space.vfs.apply(&eve(), Change::rename(at("names/in"), at("elsewhere"))));
+}
+
+#[test]
+fn one_has_it_or_several_who_share_it_until_it_ends() {
+    let space = TestSpace::new();
+    space.put("f/a.md", "one\n");
+    let shared = |token: &str| Lease { is_shared: true, token: token.to_owned(), ..lease(&space, "f") };
+    space.vfs.lease(shared("one")).unwrap().unwrap();
+    space.vfs.lease(shared("two")).unwrap().unwrap();
+    let others = space.vfs.lease(lease(&space, "f/a.md")).unwrap().unwrap_err();
+    assert_eq!(others.len(), 2);
+    assert_eq!(space.vfs.lease(lease(&space, "")).unwrap().unwrap_err().len(), 2);
+    for token in ["one", "two"] {
+        let past = space.vfs.lease_end(Duration::ZERO);
+        assert!(space.vfs.renew_lease(&at("f/a.md"), token, past).unwrap().is_some());
+    }
+    space.put("f/a.md", "two\n");
+    space.vfs.lease(lease(&space, "f/a.md")).unwrap().unwrap();
+    assert!(space.vfs.renew_lease(&at("f/a.md"), "one", space.vfs.lease_end(LONG)).unwrap().is_none());
+}
+
+#[test]
+fn leases_outlive_the_server() {
+    let mut space = TestSpace::new();
+    space.put("a.md", "one\n");
+    space.vfs.lease(lease(&space, "a.md")).unwrap().unwrap();
+    let over = Lease { until: space.vfs.lease_end(Duration::ZERO), ..lease(&space, "b.md") };
+    space.vfs.lease(over).unwrap().unwrap();
+    space.reopen();
+    refused(space.vfs.apply(&eve(), Change::put(at("a.md"), "two\n")));
+    space.put("b.md", "two\n");
+    assert!(space.vfs.end_lease(&at("a.md"), "token of a.md").unwrap());
+    space.reopen();
+    space.put("a.md", "two\n");
+}
+
+#[test]
+fn no_client_has_everything_for_itself() {
+    let space = TestSpace::new();
+    for count in 0..4096 {
+        space.vfs.lease(lease(&space, &format!("{count}.md"))).unwrap().unwrap();
+    }
+    let fault = space.vfs.lease(lease(&space, "more.md")).unwrap_err();
+    assert!(fault.message().starts_with("4096 files are locked"), "{fault}");
+    let long = Lease { note: "x".repeat(5000), ..lease(&space, "long.md") };
+    assert_eq!(space.vfs.lease(long).unwrap_err().kind(), Kind::TooLarge);
+}
