@@ -6,6 +6,7 @@ mod direct;
 pub mod kernel;
 mod nfs;
 mod rest;
+mod s3;
 mod webdav;
 
 use svcfs_config::Strategy;
@@ -47,18 +48,25 @@ pub enum Kind {
     Fuse,
     WebDav,
     Nfs,
+    S3,
 }
 
 /// The vfs itself comes first: the story it leaves is what every other door's is compared with.
-pub const ALL: [Kind; 6] = [Kind::Direct, Kind::Http, Kind::Mcp, Kind::Fuse, Kind::WebDav, Kind::Nfs];
+pub const ALL: [Kind; 7] = [Kind::Direct, Kind::Http, Kind::Mcp, Kind::Fuse, Kind::WebDav, Kind::Nfs, Kind::S3];
 
 impl Kind {
     /// A new space to go into by this door; none, with the reason printed, where that is not possible.
     pub fn space(self, strategy: Strategy) -> Option<TestSpace> {
         match self {
-            Self::Direct | Self::Http | Self::Mcp | Self::WebDav | Self::Nfs => Some(TestSpace::keeping(strategy)),
+            Self::Direct | Self::Http | Self::Mcp | Self::WebDav | Self::Nfs | Self::S3 => {
+                Some(TestSpace::keeping(strategy))
+            }
             Self::Fuse => TestSpace::mounted_keeping(strategy),
         }
+    }
+    /// Whether a file gets another name here by being copied and removed: two changes, each with its commit.
+    pub fn renames_in_two(self) -> bool {
+        self == Self::S3
     }
     /// A new space to go into by this door whose commits are made later than its writers are answered.
     pub fn gathering_space(self) -> Option<TestSpace> {
@@ -78,6 +86,7 @@ impl Kind {
             Self::Fuse => Box::new(kernel::Kernel::new(space)),
             Self::WebDav => Box::new(webdav::WebDav::new(space)),
             Self::Nfs => Box::new(nfs::Nfs::new(space)),
+            Self::S3 => Box::new(s3::S3::new(space)),
         }
     }
 }

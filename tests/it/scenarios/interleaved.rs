@@ -77,6 +77,33 @@ fn appends_of_all_doors_at_once_are_all_kept() {
 }
 
 #[test]
+fn what_doors_of_three_protocols_write_to_one_page_at_once_is_all_in_history() {
+    const ROUNDS: usize = 15;
+    let space = TestSpace::new();
+    let kinds = [Kind::WebDav, Kind::Nfs, Kind::S3];
+    Kind::Http.of(&space).write("a.md", b"# First\n").unwrap();
+    let text = |kind: Kind, round: usize| format!("# {kind:?} {round}\n");
+    let start = std::sync::Barrier::new(kinds.len());
+    std::thread::scope(|scope| {
+        for kind in kinds {
+            let (door, start) = (kind.of(&space), &start);
+            scope.spawn(move || {
+                start.wait();
+                (0..ROUNDS).for_each(|round| door.write("a.md", text(kind, round).as_bytes()).unwrap());
+            });
+        }
+    });
+    space.settle();
+    let versions = git::contents(&space.root(), "a.md");
+    for kind in kinds {
+        let of_kind = versions.iter().filter(|version| version.starts_with(&format!("# {kind:?} ")));
+        let written: Vec<_> = (0..ROUNDS).map(|round| text(kind, round)).collect();
+        assert!(of_kind.eq(&written), "each write is a version of its own, in order: {versions:?}");
+    }
+    assert_eq!(Some(&space.text("a.md")), versions.last());
+}
+
+#[test]
 fn saves_without_fsync_do_not_make_other_writers_wait() {
     let Some(space) = TestSpace::mounted() else { return };
     let (http, page) = (Kind::Http.of(&space), space.mountpoint().join("busy.md"));

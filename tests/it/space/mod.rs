@@ -50,6 +50,7 @@ pub struct TestSpace {
     address: SocketAddr,
     webdav: SocketAddr,
     nfs: SocketAddr,
+    s3: SocketAddr,
     mount: Option<Mount>,
     folder: TempDir,
     _turn: Option<MutexGuard<'static, ()>>,
@@ -128,6 +129,9 @@ impl TestSpace {
         let webdav_listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let webdav = webdav_listener.local_addr().unwrap();
         let webdav_served = svcfs_webdav::serve(webdav_listener, Arc::clone(&server), stop.clone());
+        let s3_listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let s3 = s3_listener.local_addr().unwrap();
+        let s3_served = svcfs_s3::serve(s3_listener, Arc::clone(&server), stop.clone());
         let nfs_listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let nfs = nfs_listener.local_addr().unwrap();
         let flags = NfsFlags { enabled: true, ..NfsFlags::default() };
@@ -139,6 +143,7 @@ impl TestSpace {
             runtime.spawn(async { served.await.unwrap() }),
             runtime.spawn(webdav_served),
             runtime.spawn(nfs_served),
+            runtime.spawn(s3_served),
         ];
         Self {
             server,
@@ -149,6 +154,7 @@ impl TestSpace {
             address,
             webdav,
             nfs,
+            s3,
             mount,
             folder,
             _turn: turn,
@@ -188,6 +194,11 @@ impl TestSpace {
     /// One who asks over WebDAV.
     pub fn webdav_client(&self) -> Client {
         Client::new(self.webdav)
+    }
+
+    /// One who asks over S3, and the name of the host that is signed.
+    pub fn s3_client(&self) -> (Client, String) {
+        (Client::new(self.s3), self.s3.to_string())
     }
 
     /// The knowledge root on the disk.

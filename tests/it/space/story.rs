@@ -12,8 +12,11 @@ use super::git::{self, Commit};
 use super::{TestSpace, me, tree};
 use crate::doors::GUEST;
 
+/// What the message of a commit says that gives a file another name.
+const RENAMED: &str = ": rename ";
+
 /// What the tree holds, how it came about, and what search knows of it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Story {
     /// Every file on the disk with its hash; of empty directories nobody tells.
     pub tree: BTreeMap<String, String>,
@@ -82,6 +85,31 @@ fn kept(mut tree: BTreeMap<String, String>) -> BTreeMap<String, String> {
 }
 
 impl Story {
+    /// Whether a file got another name in it.
+    pub fn has_renames(&self) -> bool {
+        self.log.iter().any(|commit| commit.subject.contains(RENAMED))
+    }
+
+    /// What it is where a file is copied and removed to give it another name.
+    pub fn with_renames_in_two(&self) -> Self {
+        let mut told = self.clone();
+        told.log = Vec::new();
+        for commit in &self.log {
+            let renamed =
+                commit.subject.split_once(RENAMED).and_then(|(who, names)| Some((who, names.split_once(" → ")?)));
+            let Some((who, (from, to))) = renamed else {
+                told.log.push(commit.clone());
+                continue;
+            };
+            let of = |what: &str| commit.files.iter().filter(|file| file.0 == what).cloned().collect();
+            told.log.push(Commit { subject: format!("{who}: {to}"), files: of("A"), ..commit.clone() });
+            // A message ends with no space.
+            let removal = format!("delete: {from}").trim_end().to_owned();
+            told.log.push(Commit { subject: removal, files: of("D"), ..commit.clone() });
+        }
+        told
+    }
+
     /// The story as a snapshot keeps it: without hashes and dates, and the same whoever runs the tests.
     pub fn told(&self) -> String {
         let Self { tree, log, index: _, pages } = self;

@@ -26,3 +26,4 @@ mod serve;
 mod service;
 mod soak;
 mod units;
+mod webdav;
