@@ -53,10 +53,11 @@ use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use svcfs_base::{Clock, Entrance, Fault, Kind, Seq};
-use svcfs_store::{FailPoints, History, Log, Memory, StatePaths, WorkTree};
+use svcfs_store::{FailPoints, History, Memory, StatePaths};
 
 use crate::core::Core;
 use crate::nodes::Nodes;
+use crate::opening::Stores;
 use crate::place::Places;
 use crate::progress::Reporter;
 
@@ -105,15 +106,13 @@ impl Vfs {
     /// `ReadOnly`, `NoSpace`, `Forbidden` when state cannot be kept below it; `Internal` when log or git are damaged.
     pub fn open(options: Options) -> Result<Arc<Self>, Fault> {
         let root = prepare_root(&options.root)?;
-        let lock = complete_under_another_strategy(&options, &root, take_lock(&root)?)?;
+        let Stores { tree, log, is_new_log, lock } = Stores::open(&options, &root)?;
+        let (tree, log) = (Arc::new(tree), Arc::new(log));
         let Options { root: _, clock, gates, strategy, scratch, commits, watch, progress } = options;
         // There is nothing to be gathered where there are no commits.
         let commits = if strategy == Strategy::Git { commits } else { Commits::Each };
         let mut reporter = Reporter::new(progress);
         let places = Places::new(&scratch)?;
-        let tree = Arc::new(WorkTree::open(&root).map_err(|error| at_root(&root, error))?);
-        let (log, is_new_log) = Log::open(&StatePaths::of(&root)).map_err(|error| at_root(&root, error))?;
-        let log = Arc::new(log);
         if strategy == Strategy::Git && log.settled()?.1.is_some() {
             // Another one in its place would stand in the way of whoever puts the lost one back.
             History::must_be_there(&root)?;
@@ -306,30 +305,6 @@ impl Held {
     pub fn take(root: &Path) -> Result<Self, Fault> {
         Ok(Self { _lock: take_lock(root)? })
     }
-}
-
-/// Brings what was accepted under another strategy to its end under that one; the lock of the root, given back meanwhile.
-fn complete_under_another_strategy(options: &Options, root: &Path, lock: RootLock) -> Result<RootLock, Fault> {
-    let to_be_completed = || opening::to_be_completed(root, options.strategy).map_err(|error| at_root(root, error));
-    let Some(before) = to_be_completed()? else { return Ok(lock) };
-    tracing::info!(strategy = before.name(), "completing what was accepted under another strategy of versioning");
-    drop(lock);
-    let Options { clock, scratch, .. } = options;
-    let (root_again, clock, scratch) = (root.to_owned(), Arc::clone(clock), scratch.clone());
-    let (gates, watch, progress) = (Vec::new(), false, None);
-    let commits = Commits::Each;
-    Vfs::open(Options { root: root_again, clock, gates, strategy: before, scratch, commits, watch, progress })?
-        .close()?;
-    let lock = take_lock(root)?;
-    if to_be_completed()?.is_some() {
-        let text = format!(
-            "root `{}`: what was accepted with `versioning.strategy = \"{}\"` cannot be completed; put the setting back until it is",
-            root.display(),
-            before.name()
-        );
-        return Err(Fault::unavailable(text));
-    }
-    Ok(lock)
 }
 
 fn prepare_root(root: &Path) -> Result<PathBuf, Fault> {

@@ -26,7 +26,7 @@ use crate::protocols::Bound;
 use crate::root::{Root, is_new, settings, whoever};
 use crate::signals::{self, Listening};
 use crate::stop::{self, Http, Running};
-use crate::{control, logging, open_files, output, presence, socket};
+use crate::{allocator, control, logging, open_files, output, presence, socket};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -216,6 +216,7 @@ where
             () = listening.end.cancelled() => {}
             () = http.cancelled() => tracing::error!("the HTTP server ended by itself"),
             never = say_alive() => match never {},
+            never = allocator::give_back() => match never {},
             never = reloading => match never {},
             () = tidy_up => {}
         }

@@ -1,6 +1,6 @@
 //! The files of the log's unsettled end, put in place again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use svcfs_base::{DiskAttributes, ETag, Fault, TreePath};
 use svcfs_store::{Entry, Record, StatKind, State, StoreError, Tip};
@@ -14,16 +14,33 @@ use crate::progress::{Progress, Reporter};
 /// The least a disk writes at once, in bytes.
 const BLOCK: usize = 512;
 
-/// Puts the last logged state of each path in place, unless somebody edited the file after it was logged.
-pub(super) fn complete(core: &Core, settled: Tip, logged: &Logged<'_>, reporter: &mut Reporter) -> Result<(), Fault> {
+/// The paths at which the tree has what was logged last: after a kill nearly all. Nothing is changed, and what is found not to be in
+/// place is looked at once more when its turn comes.
+pub(super) fn in_place<'r>(core: &Core, logged: &Logged<'r>) -> HashSet<&'r TreePath> {
+    let is_in_place = |path: &TreePath, entries: &[&Entry]| {
+        let newest = entries.last().map(|newest| newest.new.map(|blob| (blob, newest.kind)));
+        let standing = core.standing(path).map(|standing| standing.map(|leaf| (leaf.etag, leaf.kind)));
+        standing.is_ok_and(|standing| newest == Some(standing))
+    };
+    logged.by_path().iter().filter(|(path, entries)| is_in_place(path, entries)).map(|(path, _)| *path).collect()
+}
+
+/// Puts the last logged state of each path in place that is not [`in_place`] yet, unless somebody edited the file after it was logged.
+pub(super) fn complete(
+    core: &Core,
+    settled: Tip,
+    (logged, in_place): (&Logged<'_>, &HashSet<&TreePath>),
+    reporter: &mut Reporter,
+) -> Result<(), Fault> {
     rename_directories(core, logged.records)?;
-    let paths: Vec<_> = logged.by_path().keys().copied().collect();
+    let left: Vec<_> = logged.by_path().iter().filter(|(path, _)| !in_place.contains(*path)).collect();
+    let paths: Vec<_> = left.iter().map(|(path, _)| **path).collect();
     let recorded = core.memory.settled(settled, &paths)?;
     let brought = brought(logged.records);
     let total = paths.len();
     let mut changed = Vec::new();
     reporter.tell(Progress::Restoring { files: 0, total });
-    for (at, ((path, entries), recorded)) in logged.by_path().iter().zip(recorded).enumerate() {
+    for (at, ((path, entries), recorded)) in left.into_iter().zip(recorded).enumerate() {
         reporter.pass(Progress::Restoring { files: at, total });
         let Some(newest) = entries.last() else { continue };
         let present = match core.standing(path) {

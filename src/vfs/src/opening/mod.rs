@@ -11,6 +11,7 @@ mod strategy;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::thread;
 
 use svcfs_base::{CommitId, Fault};
 use svcfs_store::{FailPoint, ForeignCommit, History, Memory, Record, Role, Tip, Way};
@@ -20,7 +21,7 @@ use crate::committer::{Committer, Window, foreign_record, keep, numbered};
 use crate::core::Core;
 use crate::progress::{Progress, Reporter};
 use logged::Logged;
-pub(crate) use strategy::{begin, to_be_completed};
+pub(crate) use strategy::{Stores, begin};
 
 /// How many commits of others are read and logged at once.
 const COMMITS_AT_ONCE: usize = 1_000;
@@ -61,7 +62,7 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
 
 /// Brings the tree to what the log says, where there are no commits.
 fn complete_files(core: &Core, settled: Tip, logged: &Logged<'_>, reporter: &mut Reporter) -> Result<(), Fault> {
-    files::complete(core, settled, logged, reporter)?;
+    files::complete(core, settled, (logged, &files::in_place(core, logged)), reporter)?;
     if core.tree.is_doubted() && !logged.records.is_empty() {
         renew(core, None, logged)?;
     }
@@ -90,13 +91,15 @@ fn complete_history(
         warn!(objects = torn, "objects of git without their bytes are taken away; what the log has is written anew");
     }
     if !is_settled {
-        let completed = commits::complete(&core, settled.commit, logged, reporter)?;
+        let (completed, in_place) =
+            beside(|| files::in_place(&core, logged), || commits::complete(&core, settled.commit, logged, reporter));
+        let completed = completed?;
         core.fail.pass(FailPoint::OpenCommits);
         committer.head = completed.newest;
         known = completed.known;
         // What others committed they put in place themselves, and may have committed more since.
         if ours().next().is_some() {
-            files::complete(&core, settled, logged, reporter)?;
+            files::complete(&core, settled, (logged, &in_place), reporter)?;
         }
         if core.tree.is_doubted() {
             renew(&core, settled.commit, logged)?;
@@ -109,6 +112,17 @@ fn complete_history(
         warn!("`.git/index` was lost in a crash; it is made anew");
     }
     Ok(known)
+}
+
+/// Does one thing while another thread does the other, or after it where the system has no thread to give.
+fn beside<O: Default + Send, T>(other: impl Fn() -> O + Sync, deed: impl FnOnce() -> T) -> (T, O) {
+    let other = &other;
+    thread::scope(|scope| {
+        let begun = thread::Builder::new().name("opening".to_owned()).spawn_scoped(scope, other);
+        let done = deed();
+        // Whoever panicked found nothing.
+        (done, begun.map_or_else(|_| other(), |begun| begun.join().unwrap_or_default()))
+    })
 }
 
 /// Sets that had no commit yet get it as the committer's first work.

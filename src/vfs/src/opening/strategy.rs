@@ -3,27 +3,77 @@
 //! One rule: what was accepted under a strategy is completed under it; the other begins with a settled log.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use svcfs_base::Fault;
-use svcfs_store::{Log, Memory, StatePaths, StoreError, Strategy};
+use svcfs_store::{Log, Memory, StatePaths, StoreError, Strategy, WorkTree};
 use tracing::info;
 
 use crate::core::Core;
+use crate::{Commits, Options, RootLock, Vfs, at_root, take_lock};
 
-/// The strategy under which a root must be opened once more before another begins; none when it need not.
-pub(crate) fn to_be_completed(root: &Path, wanted: Strategy) -> Result<Option<Strategy>, StoreError> {
-    let paths = StatePaths::of(root);
-    if !paths.log().exists() {
-        return Ok(None);
+/// Tree and log of a root, with nothing in the log that another strategy must complete.
+pub(crate) struct Stores {
+    pub(crate) tree: WorkTree,
+    pub(crate) log: Log,
+    /// The log was made now.
+    pub(crate) is_new_log: bool,
+    /// The lock of the root, given back for a moment when something was to be completed.
+    pub(crate) lock: RootLock,
+}
+
+impl Stores {
+    /// Opens them; what was accepted under another strategy is brought to its end under that one.
+    ///
+    /// # Errors
+    /// What the disk or the log say, with the root; `Unavailable` when it cannot be completed.
+    pub(crate) fn open(options: &Options, root: &Path) -> Result<Self, Fault> {
+        let stores = Self::taken(root)?;
+        // Read once: after a crash each opening of the log reads its journal through, and each closing moves it into the file.
+        let Some(before) = stores.to_be_completed(root, options.strategy)? else { return Ok(stores) };
+        info!(strategy = before.name(), "completing what was accepted under another strategy of versioning");
+        drop(stores);
+        complete(options, root, before)?;
+        let stores = Self::taken(root)?;
+        if stores.to_be_completed(root, options.strategy)?.is_some() {
+            let text = format!(
+                "root `{}`: what was accepted with `versioning.strategy = \"{}\"` cannot be completed; put the setting back until it is",
+                root.display(),
+                before.name()
+            );
+            return Err(Fault::unavailable(text));
+        }
+        Ok(stores)
     }
-    let (log, _) = Log::open(&paths)?;
-    let name = log.strategy()?;
-    let is_settled = log.settled()?.0 == log.last()?;
-    if name == wanted.name() || is_settled {
-        return Ok(None);
+
+    fn taken(root: &Path) -> Result<Self, Fault> {
+        let lock = take_lock(root)?;
+        let tree = WorkTree::open(root).map_err(|error| at_root(root, error))?;
+        let (log, is_new_log) = Log::open(&StatePaths::of(root)).map_err(|error| at_root(root, error))?;
+        Ok(Self { tree, log, is_new_log, lock })
     }
-    let unknown = || StoreError::Damaged(format!("the log was written under the strategy `{name}`, which is unknown"));
-    Strategy::named(&name).ok_or_else(unknown).map(Some)
+
+    /// The strategy under which a root must be opened once more before another begins; none when it need not.
+    fn to_be_completed(&self, root: &Path, wanted: Strategy) -> Result<Option<Strategy>, Fault> {
+        let found = || -> Result<_, StoreError> {
+            let name = self.log.strategy()?;
+            if name == wanted.name() || self.log.settled()?.0 == self.log.last()? {
+                return Ok(None);
+            }
+            let unknown =
+                || StoreError::Damaged(format!("the log was written under the strategy `{name}`, which is unknown"));
+            Strategy::named(&name).ok_or_else(unknown).map(Some)
+        };
+        found().map_err(|error| at_root(root, error))
+    }
+}
+
+/// Opens a root under the strategy of before, and closes it again.
+fn complete(options: &Options, root: &Path, strategy: Strategy) -> Result<(), Fault> {
+    let Options { clock, scratch, .. } = options;
+    let (root, clock, scratch) = (root.to_owned(), Arc::clone(clock), scratch.clone());
+    let (gates, commits, watch, progress) = (Vec::new(), Commits::Each, false, None);
+    Vfs::open(Options { root, clock, gates, strategy, scratch, commits, watch, progress })?.close()
 }
 
 /// Notes under which strategy the log goes on, once nothing of the other is left to be done.

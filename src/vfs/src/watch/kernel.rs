@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use notify::event::{EventKind, Flag};
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{Event, EventKindMask, RecommendedWatcher, RecursiveMode, Watcher as _};
 use parking_lot::{Mutex, RwLock};
 use tracing::warn;
 
@@ -82,7 +82,10 @@ impl Hub {
         }
         let roots = Arc::<Roots>::default();
         let told = Arc::clone(&roots);
-        let notifier = RecommendedWatcher::new(move |event| tell(&told, event), notify::Config::default())?;
+        // Not of what is only read: every `grep` in a root, and every look of ours, would wake somebody for each file.
+        let changes = EventKindMask::CORE.union(EventKindMask::ACCESS_CLOSE);
+        let config = notify::Config::default().with_event_kinds(changes);
+        let notifier = RecommendedWatcher::new(move |event| tell(&told, event), config)?;
         let hub = Arc::new(Self { roots, notifier: Mutex::new(notifier) });
         *shared = Arc::downgrade(&hub);
         Ok(hub)
