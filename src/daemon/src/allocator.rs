@@ -9,6 +9,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 #[cfg(target_env = "gnu")]
+use svcfs_knowledge::vitals::Process;
+#[cfg(target_env = "gnu")]
 use tokio::time::MissedTickBehavior;
 
 /// So many arenas for all threads together.
@@ -54,18 +56,11 @@ pub async fn give_back() -> Infallible {
 fn give_back_now() {
     // SAFETY: the one gives numbers, the other lets go of pages in which nothing is; neither takes a pointer.
     let used = unsafe { libc::mallinfo2() };
-    let in_memory = memory_of_its_own().unwrap_or_default();
+    let in_memory = Process::own_memory().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or_default();
     if in_memory.saturating_sub(used.uordblks + used.hblkhd) >= MUCH {
         // SAFETY: as above.
         unsafe { libc::malloc_trim(0) };
     }
-}
-
-/// What of this process is in memory and in no file, in bytes.
-#[cfg(target_env = "gnu")]
-fn memory_of_its_own() -> Option<usize> {
-    let status = procfs::process::Process::myself().ok()?.status().ok()?;
-    usize::try_from(status.rssanon? * 1024).ok()
 }
 
 /// Other C libraries do so by themselves, or never.

@@ -1,7 +1,7 @@
 //! What macOS Finder and Windows Explorer ask of a server, in the order in which they do.
 //!
-//! Written down from their documentation and from public traces of mod_dav and wsgidav servers: neither system is here to be asked. What is looked at is
-//! that each step is answered as they need it to go on, and what history has of it in the end.
+//! Written down from what is publicly known of them, not recorded: neither system is here to be asked. What is looked at is that each
+//! step is answered as they need it to go on, and what history has of it in the end.
 
 use super::*;
 

@@ -18,6 +18,12 @@ pub struct Process {
 }
 
 impl Process {
+    /// What of this process is in memory and in no file, in bytes; none where `/proc` cannot be read.
+    pub fn own_memory() -> Option<u64> {
+        let status = procfs::process::Process::myself().ok()?.status().ok()?;
+        Some(status.rssanon? * 1024)
+    }
+
     /// This process; none where `/proc` cannot be read.
     pub fn now() -> Option<Self> {
         let process = procfs::process::Process::myself().ok()?;
