@@ -20,11 +20,11 @@ pub enum Progress {
         /// All that were not settled.
         total: usize,
     },
-    /// The files of those records are put in place again where they are missing.
+    /// The files of those records that were not found in place are put there again.
     Restoring {
-        /// Files that were looked at.
+        /// Files that are in place by now.
         files: usize,
-        /// All that the records changed.
+        /// All that were not.
         total: usize,
     },
     /// Commits that others made on the branch are read; how many there are is not known.
