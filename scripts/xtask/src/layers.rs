@@ -45,13 +45,13 @@ const ROOMS: &[Room] = &[
             "svcfs-vfs",
         ]),
     },
-    // 5: doors know nothing of each other
+    // 5: what the doors that listen have in common, then the doors, which know nothing of each other
+    Room { name: "svcfs-listener", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config"]) },
     Room { name: "svcfs-mount", may_use: Only(&["svcfs-base", "svcfs-net", "svcfs-vfs"]) },
     Room {
         name: "svcfs-http",
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-knowledge", "svcfs-listener"]),
     },
-    Room { name: "svcfs-listener", may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config"]) },
     Room {
         name: "svcfs-nfs",
         may_use: Only(&["svcfs-base", "svcfs-work", "svcfs-config", "svcfs-vfs", "svcfs-knowledge"]),

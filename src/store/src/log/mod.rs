@@ -28,9 +28,9 @@ use crate::{FailPoint, FailPoints, StatePaths, StoreError, probe};
 
 /// Contents above this many bytes go to a spool file of their own instead of the database.
 const SPOOL_ABOVE: usize = 1 << 20;
-const SCHEMA_NUMBER: i64 = 5;
+const SCHEMA_NUMBER: i64 = 6;
 /// What makes a log of each form one of the next, from the first on.
-const UPGRADES: [&str; 4] = [
+const UPGRADES: [&str; 5] = [
     // It did not say which commits of others came from another branch.
     "ALTER TABLE sets ADD COLUMN against INTEGER NOT NULL DEFAULT 0;
      UPDATE sets SET against = 2 WHERE is_foreign; CREATE INDEX jumps ON sets (seq) WHERE against = 2;",
@@ -42,8 +42,12 @@ const UPGRADES: [&str; 4] = [
     // Versions were kept by git and by nothing else.
     "CREATE INDEX moments ON sets (time) WHERE commit_id IS NULL;
      ALTER TABLE settled ADD COLUMN strategy TEXT NOT NULL DEFAULT 'git';",
+    // The versions of a page were read from as many places of the file again as there are.
+    "DROP INDEX changes_by_path; CREATE INDEX changes_by_path ON changes (path, seq, old, new);",
 ];
 const MAX_IDLE_READERS: usize = 8;
+/// What a reader keeps of the file until the next checkpoint, in KiB: 1,000 versions of a page lie in as many pages of 4 KiB.
+const READER_CACHE: i64 = 8 << 10;
 /// So many records' contents are let go of at once.
 const PART: i64 = 500;
 /// At so many pages of 4 KiB a writer itself moves the journal into the file.
@@ -446,6 +450,7 @@ impl Log {
                 let connection = Connection::open_with_flags(&self.file, flags)?;
                 connection.busy_timeout(std::time::Duration::from_secs(10))?;
                 connection.pragma_update(None, "query_only", true)?;
+                connection.pragma_update(None, "cache_size", -READER_CACHE)?;
                 connection
             }
         };

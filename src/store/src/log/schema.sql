@@ -23,7 +23,7 @@ CREATE TABLE changes (
     modified INTEGER,               -- nanoseconds since 1970
     PRIMARY KEY (seq, ordinal)
 ) WITHOUT ROWID;
-CREATE INDEX changes_by_path ON changes (path, seq);
+CREATE INDEX changes_by_path ON changes (path, seq, old, new);  -- all that the versions of a path are told from, but their sets
 CREATE TABLE moves (
     seq INTEGER NOT NULL REFERENCES sets (seq),
     ordinal INTEGER NOT NULL,

@@ -166,7 +166,8 @@ fn a_stretch_of_changes_tells_when_it_ends_within_a_commit() {
 }
 
 /// What undoes the upgrades to the newest form, each to the form of its number.
-const DOWNGRADES: [(i64, &str); 4] = [
+const DOWNGRADES: [(i64, &str); 5] = [
+    (5, "DROP INDEX changes_by_path; CREATE INDEX changes_by_path ON changes (path, seq);"),
     (4, "DROP INDEX moments; ALTER TABLE settled DROP COLUMN strategy;"),
     (
         3,
