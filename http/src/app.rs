@@ -147,6 +147,19 @@ impl App {
         let span = tracing::Span::current();
         told(self.lanes.run(lane, move || span.in_scope(work)).await)
     }
+
+    /// The same, for whoever gives it up when it takes too long.
+    ///
+    /// # Errors
+    /// As of [`App::blocking`].
+    pub(crate) async fn watched<T, W>(&self, lane: Lane, work: W) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> Result<T, Fault> + Send + 'static,
+    {
+        let span = tracing::Span::current();
+        told(self.lanes.watched(lane, move || span.in_scope(work)).await)
+    }
 }
 
 /// What became of blocking work, for whoever asked for it.

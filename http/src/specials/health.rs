@@ -37,7 +37,7 @@ pub(super) fn healthz(app: &App) -> Response {
 /// told of every space and of each part that is sick.
 pub(super) async fn readyz(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMap) -> Response {
     let (asked, audience) = (Arc::clone(app), audience(app, headers));
-    let probe = app.blocking(Lane::Quick, move || Ok(report(&asked.server, &space, audience)));
+    let probe = app.watched(Lane::Quick, move || Ok(report(&asked.server, &space, audience)));
     let error = match tokio::time::timeout(PATIENCE, probe).await {
         Ok(Ok(report)) => {
             let status = match report.status {

@@ -19,6 +19,9 @@ const MAX_NAMED: usize = 8192;
 /// So much of the disk they may keep from others.
 const MAX_NAMED_BYTES: u64 = 256 << 20;
 
+/// So few wait for the helper without its being woken.
+const FEW: usize = 8;
+
 /// Holds a file without opening it.
 pub(crate) const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -27,6 +30,19 @@ pub(crate) const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlag
 pub(crate) struct Disposal {
     queue: Arc<Queue>,
     helper: Helper,
+    /// So many are in a hurry.
+    hurried: AtomicUsize,
+}
+
+/// While this lives, files are let go of once it does not, or there are many.
+#[must_use = "it is over when this is dropped"]
+pub struct Hurry<'d>(&'d Disposal);
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        self.0.hurried.fetch_sub(1, Ordering::Relaxed);
+        self.0.helper.go_on();
+    }
 }
 
 /// What waits for the helper.
@@ -68,13 +84,29 @@ impl From<Option<OwnedFd>> for Held {
 }
 
 impl Disposal {
+    /// For somebody who has others waiting: the helper is not woken meanwhile, which takes as long as a rename.
+    pub(crate) fn hurry(&self) -> Hurry<'_> {
+        self.hurried.fetch_add(1, Ordering::Relaxed);
+        Hurry(self)
+    }
+
+    /// Gives something to the helper that so many wait for already.
+    fn give(&self, waiting: usize, job: impl FnOnce() + Send + 'static) {
+        if self.hurried.load(Ordering::Relaxed) > 0 && waiting < FEW {
+            self.helper.leave(job);
+        } else {
+            self.helper.run(job);
+        }
+    }
+
     /// Lets go of a file.
     pub(crate) fn of(&self, file: Held) {
         let Some(file) = file.0 else { return };
-        if self.queue.held.load(Ordering::Relaxed) < MAX_HELD {
+        let held = self.queue.held.load(Ordering::Relaxed);
+        if held < MAX_HELD {
             self.queue.held.fetch_add(1, Ordering::Relaxed);
             let queue = Arc::clone(&self.queue);
-            self.helper.run(move || {
+            self.give(held, move || {
                 drop(file);
                 queue.held.fetch_sub(1, Ordering::Relaxed);
             });
@@ -86,13 +118,14 @@ impl Disposal {
     pub(crate) fn unlink(&self, directory: &Arc<OwnedFd>, name: String, bytes: u64) {
         let named = Named { directory: Arc::clone(directory), name };
         let waiting = self.queue.named_bytes.load(Ordering::Relaxed).saturating_add(bytes);
-        if self.queue.named.load(Ordering::Relaxed) >= MAX_NAMED || waiting > MAX_NAMED_BYTES {
+        let count = self.queue.named.fetch_add(1, Ordering::Relaxed);
+        if count >= MAX_NAMED || waiting > MAX_NAMED_BYTES {
+            self.queue.named.fetch_sub(1, Ordering::Relaxed);
             return named.unlink();
         }
-        self.queue.named.fetch_add(1, Ordering::Relaxed);
         self.queue.named_bytes.fetch_add(bytes, Ordering::Relaxed);
         let queue = Arc::clone(&self.queue);
-        self.helper.run(move || {
+        self.give(count, move || {
             named.unlink();
             queue.named.fetch_sub(1, Ordering::Relaxed);
             queue.named_bytes.fetch_sub(bytes, Ordering::Relaxed);

@@ -21,6 +21,7 @@ mod trail;
 mod tree;
 mod usage;
 
+pub use disposal::Hurry;
 pub use error::StoreError;
 pub use fail::{FailPoint, FailPoints, Nature};
 pub use history::{

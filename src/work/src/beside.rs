@@ -39,14 +39,28 @@ impl Helper {
             return;
         }
         drop(queue);
-        let shared = Arc::clone(&self.0);
-        if HELPERS.submit(Box::new(move || shared.work())).is_err() {
-            self.0.work();
+        self.0.begin();
+    }
+
+    /// Has something done after what is given next, or once [`Helper::go_on`] says so: for whoever is in a hurry, since to wake somebody takes
+    /// longer than to leave word.
+    pub fn leave(&self, job: impl FnOnce() + Send + 'static) {
+        self.0.queue.lock().jobs.push_back(Box::new(job));
+    }
+
+    /// Begins with what was left, if anything was.
+    pub fn go_on(&self) {
+        let mut queue = self.0.queue.lock();
+        if queue.jobs.is_empty() || std::mem::replace(&mut queue.is_at_work, true) {
+            return;
         }
+        drop(queue);
+        self.0.begin();
     }
 
     /// Waits until everything is done that was given so far.
     pub fn rest(&self) {
+        self.go_on();
         let mut queue = self.0.queue.lock();
         while queue.is_at_work {
             self.0.rested.wait(&mut queue);
@@ -61,6 +75,13 @@ impl Drop for Helper {
 }
 
 impl Shared {
+    fn begin(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        if HELPERS.submit(Box::new(move || shared.work())).is_err() {
+            self.work();
+        }
+    }
+
     fn work(&self) {
         loop {
             let mut queue = self.queue.lock();

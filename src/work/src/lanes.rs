@@ -1,11 +1,13 @@
 //! The way from an async door into blocking code.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 const QUICK_PLACES: usize = 64;
 const SLOW_PLACES: usize = 4;
@@ -139,6 +141,9 @@ impl Lanes {
     /// Runs blocking `work` once a place is free. Work that has begun runs to its end, and keeps its place, even when the
     /// returned future is dropped (a client that went away must not leave half a write).
     ///
+    /// What is quick is done by the thread that asks: to wake another and to be woken by it takes longer than most of it. The
+    /// caller's task does nothing else meanwhile, so that whoever watches the time asks [`Lanes::watched`].
+    ///
     /// # Errors
     /// [`LaneError`]; only for `Panicked` can the work have had an effect.
     pub async fn run<T, W>(&self, lane: Lane, work: W) -> Result<T, LaneError>
@@ -146,18 +151,40 @@ impl Lanes {
         T: Send + 'static,
         W: FnOnce() -> T + Send + 'static,
     {
-        let places = self.places(lane);
-        let waiting = Waiting::at(places);
-        let place = tokio::time::timeout(self.patience, Arc::clone(&places.free).acquire_owned())
-            .await
-            .map_err(|_| LaneError::Busy { lane, retry_after: self.patience.max(Duration::from_secs(1)) })?
-            .map_err(|_| LaneError::Stopped)?;
-        drop(waiting);
+        // Only there can others of the runtime go on without this thread.
+        let has_others = || Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        if lane == Lane::Slow || !has_others() {
+            return self.watched(lane, work).await;
+        }
+        let _held_to_the_end = self.place(lane).await?;
+        tokio::task::block_in_place(|| catch_unwind(AssertUnwindSafe(work)))
+            .map_err(|panic| LaneError::Panicked(panic_message(&*panic)))
+    }
+
+    /// The same, always by another thread: the returned future can be given up while the work runs.
+    ///
+    /// # Errors
+    /// As [`Lanes::run`].
+    pub async fn watched<T, W>(&self, lane: Lane, work: W) -> Result<T, LaneError>
+    where
+        T: Send + 'static,
+        W: FnOnce() -> T + Send + 'static,
+    {
+        let place = self.place(lane).await?;
         Self::aside(move || {
             let _held_to_the_end = place;
             work()
         })
         .await
+    }
+
+    async fn place(&self, lane: Lane) -> Result<OwnedSemaphorePermit, LaneError> {
+        let places = self.places(lane);
+        let _waiting = Waiting::at(places);
+        tokio::time::timeout(self.patience, Arc::clone(&places.free).acquire_owned())
+            .await
+            .map_err(|_| LaneError::Busy { lane, retry_after: self.patience.max(Duration::from_secs(1)) })?
+            .map_err(|_| LaneError::Stopped)
     }
 
     /// Runs blocking `work` beside the lanes. For what is short and must not wait for them, such as telling how full they are.

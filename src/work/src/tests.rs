@@ -166,13 +166,84 @@ async fn a_full_lane_turns_callers_away_and_the_other_lane_stays_open() {
     assert_eq!(lanes.run(Lane::Slow, || 8).await, Ok(8));
 }
 
-#[tokio::test]
-async fn a_panic_in_a_lane_is_told_and_frees_its_place() {
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn quick_work_is_done_by_the_thread_that_asks_and_others_go_on_meanwhile() {
+    let lanes = Arc::new(Lanes::new(1, 1, LONG));
+    let (release, blocked) = mpsc::channel::<()>();
+    let (started, running) = tokio::sync::oneshot::channel();
+    let asking = tokio::spawn(async move {
+        let asker = std::thread::current().id();
+        let work = move || {
+            started.send(()).unwrap();
+            blocked.recv_timeout(LONG).unwrap();
+            std::thread::current().id()
+        };
+        (asker, lanes.run(Lane::Quick, work).await.unwrap())
+    });
+    // The only thread of the runtime is in there.
+    tokio::spawn(async move {
+        running.await.unwrap();
+        release.send(()).unwrap();
+    });
+    let (asker, worker) = asking.await.unwrap();
+    assert_eq!(asker, worker);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_is_watched_can_be_given_up_and_keeps_its_place_to_the_end() {
+    let lanes = Lanes::new(1, 1, LONG);
+    let (release, blocked) = mpsc::channel::<()>();
+    let (started, running) = tokio::sync::oneshot::channel();
+    let work = move || {
+        started.send(()).unwrap();
+        blocked.recv_timeout(LONG).unwrap();
+    };
+    tokio::select! {
+        _ = lanes.watched(Lane::Quick, work) => panic!("it is not over"),
+        begun = running => begun.unwrap(),
+    }
+    assert_eq!(lanes.occupancy(Lane::Quick).busy, 1);
+    release.send(()).unwrap();
+    assert_eq!(lanes.run(Lane::Quick, || 7).await, Ok(7));
+}
+
+async fn panics_are_told() {
     let lanes = Lanes::new(1, 1, Duration::from_millis(1));
     for _ in 0..2 {
         let outcome = lanes.run(Lane::Quick, || -> u8 { panic!("a bug") }).await;
         assert_eq!(outcome, Err(LaneError::Panicked("a bug".into())));
     }
+}
+
+#[tokio::test]
+async fn a_panic_in_a_lane_is_told_and_frees_its_place() {
+    panics_are_told().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_of_the_thread_that_asked_is_told_and_frees_its_place() {
+    panics_are_told().await;
+}
+
+#[test]
+fn what_is_left_to_a_helper_is_done_with_what_follows_when_it_is_told_and_before_it_rests() {
+    let helper = Helper::new();
+    let (sender, done) = mpsc::channel();
+    let tell = |number: u8| {
+        let sender = sender.clone();
+        move || sender.send(number).unwrap()
+    };
+    helper.leave(tell(1));
+    helper.run(tell(2));
+    assert_eq!([1, 2].map(|_| done.recv_timeout(LONG).unwrap()), [1, 2]);
+    helper.rest();
+    helper.leave(tell(3));
+    helper.go_on();
+    assert_eq!(done.recv_timeout(LONG), Ok(3));
+    helper.rest();
+    helper.leave(tell(4));
+    helper.rest();
+    assert_eq!(done.try_recv(), Ok(4));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,8 @@
 //! as everything else of a single write together.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use git2::{Oid, Repository};
@@ -31,7 +32,7 @@ pub(super) fn moved(
     (from, to): (Oid, Oid),
 ) -> io::Result<bool> {
     let file = repository.commondir().join(name);
-    if !name.starts_with("refs/heads/") || !stands_at(&file, from)? {
+    if !name.starts_with("refs/heads/") {
         return Ok(false);
     }
     let mut lock = file.clone().into_os_string();
@@ -39,15 +40,21 @@ pub(super) fn moved(
     let lock = Path::new(&lock);
     let Some(mut held) = locked(history, lock)? else { return Ok(false) };
     let outcome = (|| {
-        // Once more: nobody moves it from here on.
+        // Nobody moves it from here on.
         if !stands_at(&file, from)? {
             return Ok(false);
         }
         owner::give_as_its_directory(lock)?;
         let line = format!("{to}\n");
-        reserve(&held, line.len())?;
+        let length = line.len() as u64;
+        let before = held.metadata()?.len();
+        if before < length {
+            reserve(&held, line.len())?;
+        }
         held.write_all(line.as_bytes())?;
-        held.set_len(line.len() as u64)?;
+        if before > length {
+            held.set_len(length)?;
+        }
         let seconds = Timestamp::now().as_second().max(0);
         let entry = format!("{from} {to} {MOVER} <{EMAIL}> {seconds} +0000\t{MOVER}\n");
         note(&repository.commondir().join("logs").join(name), &entry)?;
@@ -78,7 +85,8 @@ fn locked(history: &History, lock: &Path) -> io::Result<Option<File>> {
         None => new(),
     };
     match taken {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+        // Somebody has it; or the branch is in no file, and its directory is not there.
+        Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => Ok(None),
         taken => taken.map(Some),
     }
 }
@@ -97,10 +105,15 @@ fn replace(history: &History, lock: &Path, file: &Path) -> io::Result<()> {
 
 /// Whether a branch is in a file of its own and stands at a commit. `git pack-refs` may take the file away at any moment.
 fn stands_at(file: &Path, commit: Oid) -> io::Result<bool> {
-    let text = fs::symlink_metadata(file).and_then(|stat| if stat.is_file() { fs::read(file) } else { Ok(Vec::new()) });
-    match text {
-        Ok(text) => Ok(text.trim_ascii_end() == commit.to_string().as_bytes()),
+    // One more than a hash and its line end: what is longer is something else.
+    let mut text = [0; 42];
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let read = OpenOptions::new().read(true).custom_flags(flags).open(file).and_then(|mut file| file.read(&mut text));
+    match read {
+        Ok(length) => Ok(text[..length].trim_ascii_end() == commit.to_string().as_bytes()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        // A link, or a directory of branches whose names go on.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EISDIR)) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -34,7 +34,7 @@ pub use place::{Install, Placed};
 pub use stat::{Special, SpecialKind, Stat, StatKind};
 
 use self::stat::to_stat;
-use crate::disposal::Disposal;
+use crate::disposal::{Disposal, Hurry};
 use crate::{FailPoint, FailPoints, StatePaths, StoreError};
 
 /// Size and free space of the disk below a root.
@@ -109,6 +109,11 @@ impl WorkTree {
             is_root_user: rustix::process::geteuid().is_root(),
             fail,
         })
+    }
+
+    /// For whoever changes files while somebody waits: what is left of those that were there is taken away when this is dropped.
+    pub fn hurry(&self) -> Hurry<'_> {
+        self.disposal.hurry()
     }
 
     /// What stands at a path; a link at its end is not followed.

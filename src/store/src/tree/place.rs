@@ -89,8 +89,7 @@ impl WorkTree {
     /// # Errors
     /// `Disk` with what the system said; the old file is then still there, whole.
     pub fn install(&self, install: &Install<'_>) -> Outcome<()> {
-        self.make_parents(install.path)?;
-        let spot = self.spot(install.path)?;
+        let spot = self.room(install.path)?;
         let done = self.written(install, &spot).and_then(|mut new| new.rename(&spot, RenameFlags::empty()));
         self.let_go(spot);
         done.map_err(|error| disk(install.path, error))
@@ -101,9 +100,8 @@ impl WorkTree {
     /// # Errors
     /// As [`WorkTree::install`].
     pub fn replace(&self, install: &Install<'_>, known: &[ETag]) -> Outcome<Placed> {
-        self.make_parents(install.path)?;
         for _ in 0..MAX_ATTEMPTS {
-            let mut spot = self.spot(install.path)?;
+            let mut spot = self.room(install.path)?;
             let is_over_nothing = spot.file.is_none();
             let done = match self.is_one_of(&spot, known) {
                 Ok(true) => self.written(install, &spot).and_then(|mut new| match spot.before() {
@@ -190,6 +188,17 @@ impl WorkTree {
             Err(error) => return Err(disk(path, error)),
         };
         Ok(Spot { parent, name, file })
+    }
+
+    /// The same, with the directories above it made where they are missing.
+    fn room<'a>(&self, path: &'a TreePath) -> Outcome<Spot<'a>> {
+        match self.spot(path) {
+            Err(error) if error.is_missing() || error.is_in_the_way() => {
+                self.make_parents(path)?;
+                self.spot(path)
+            }
+            found => found,
+        }
     }
 
     fn let_go(&self, spot: Spot<'_>) {

@@ -31,8 +31,11 @@ impl Committer {
         }
         let mut is_closing = false;
         let patient_until = Instant::now() + PATIENCE;
+        let core = Arc::clone(&self.core);
+        let mut hurry;
         loop {
             self.give_way();
+            hurry = Some(core.tree.hurry());
             match self.try_settle(&mut planned) {
                 Ok(()) => break,
                 // A person's git moves the branch in this moment.
@@ -67,6 +70,7 @@ impl Committer {
                 let _ = answer.send(Ok(Receipt { seq: record.seq, commit: record.commit }));
             }
         }
+        drop(hurry);
         self.core.fail.pass(FailPoint::FeedAnswered);
         if let Some(history) = self.core.memory.git() {
             history.release();
