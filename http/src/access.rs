@@ -19,7 +19,11 @@ With `auth.type = \"oidc\"` KEY is a token of the identity provider `auth.oidc.i
 The provider is asked for its keys at the start, every hour, and when a token names one that is new; without them nobody is let in, and the server does not start.
 
 A key may be limited to a folder. It then reads, finds, lists and changes what lies there and nothing else, by whatever link or rename;
-what cannot be answered from one folder alone is refused. Messages of commits, which may name other files, are left out.
+what cannot be answered from one folder alone is refused. Messages of commits, which may name other files, are left out. To such a key there is
+nothing else: a link that leads elsewhere leads nowhere, and nothing links from there; PageRank, groups and bridges are those of the folder's own pages
+and links; `/context` tells the `playbook.md`, `SCHEMA.md` and `index.md` of the folder itself. Refused are saved views, templates and rules, which are files
+elsewhere (`query` asks what a view would), `janitor` and the `analytics`, which count the whole tree and all its readers (`health_check`, `stale`,
+`contradictions`, `graph_analytics` and `velocity` tell of the folder), and what is about the server.
 
 Spaces are administered with a key that is for no single space. Strangers read what `space.visibility` lets them: all that is read by `GET` in a `public`
 space, `/file`, `/peek` and `/section` in an `unlisted` one, nothing in a `private` one.

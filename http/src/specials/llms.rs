@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use svcfs_base::{Caller, Door, Fault, Kind, TreePath};
 use svcfs_config::Visibility;
 use svcfs_knowledge::access::Identity;
@@ -31,42 +31,27 @@ Pages are read at the links below; `GET /api/svc/search?q=…` finds them by con
 endpoint, and `/mcp` offers the same as agent tools.
 ";
 
-/// The index: a section for each top folder, a line for each page.
+/// The index: a section for each top folder, a line for each page that the caller may read where its link leads.
 ///
 /// # Errors
-/// What the index refuses; `Unauthenticated` for a stranger, where there is nothing for one.
+/// What the index refuses; `Unauthenticated` for a stranger, unless the space is public.
 pub(super) async fn index(app: &Arc<App>, space: Arc<Space>, identity: &Identity) -> Result<Response, Fault> {
     let server = Arc::clone(&app.server);
     let reach = identity.reach.clone();
     let is_stranger = identity.token.is_none() && !server.access().is_open();
-    let listed = if is_stranger && space.visibility() != Visibility::Public { Listed::Public } else { Listed::All };
+    if is_stranger && space.visibility() != Visibility::Public {
+        // The pages themselves are refused, and as everywhere: who has no key learns not even which spaces there are.
+        return Err(Fault::new(Kind::Unauthenticated, "missing bearer token"));
+    }
     let work = move || {
         let caller = Caller { reach, ..Caller::new(Door::Http) };
-        write_index(&Cx::new(&server, &space, &caller), listed)
+        write_index(&Cx::new(&server, &space, &caller))
     };
     let text = app.blocking(Lane::Slow, work).await?;
     Ok(reply::text(media::PLAIN, text))
 }
 
-/// Which pages are listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Listed {
-    /// All that the caller may read.
-    All,
-    /// Those with `visibility: public`.
-    Public,
-}
-
-impl Listed {
-    fn has(self, frontmatter: &Map<String, Value>) -> bool {
-        match self {
-            Self::All => true,
-            Self::Public => frontmatter.get("visibility").is_some_and(|visibility| visibility == "public"),
-        }
-    }
-}
-
-fn write_index(cx: &Cx<'_>, listed: Listed) -> Result<String, Fault> {
+fn write_index(cx: &Cx<'_>) -> Result<String, Fault> {
     let index = cx.index();
     let mut sections = BTreeMap::<String, Vec<TreePath>>::new();
     let folder = cx.caller.reach.folder.clone().unwrap_or_else(TreePath::root);
@@ -76,23 +61,17 @@ fn write_index(cx: &Cx<'_>, listed: Listed) -> Result<String, Fault> {
     }
     let base = cx.public_url().map_or("", |url| url.as_str());
     let mut text = HEAD.to_owned();
-    let (mut found, mut left_out) = (0_usize, 0_usize);
+    let mut left_out = 0_usize;
     for (title, paths) in sections {
         let head = format!("\n## {title}\n\n");
         let mut lines = head.clone();
         for path in paths {
-            let is_full = text.len() + lines.len() > MAX_BYTES;
-            if is_full && listed == Listed::All {
+            if text.len() + lines.len() > MAX_BYTES {
                 left_out += 1;
                 continue;
             }
             // A page may have gone since the list was made.
-            let Some(page) = index.page(&path)?.filter(|page| listed.has(&page.frontmatter)) else { continue };
-            found += 1;
-            if is_full {
-                left_out += 1;
-                continue;
-            }
+            let Some(page) = index.page(&path)? else { continue };
             let description = page.frontmatter.get("description").and_then(Value::as_str);
             let (title, summary) = (one_line(&page.title), shortened(description.unwrap_or(&page.excerpt)));
             let link = utf8_percent_encode(path.as_str(), IN_LINK);
@@ -102,10 +81,6 @@ fn write_index(cx: &Cx<'_>, listed: Listed) -> Result<String, Fault> {
         if lines.len() > head.len() {
             text.push_str(&lines);
         }
-    }
-    if found == 0 && listed == Listed::Public {
-        // As everywhere: who has no key learns not even which spaces there are.
-        return Err(Fault::new(Kind::Unauthenticated, "missing bearer token"));
     }
     if left_out > 0 {
         writeln!(text, "\n<!-- {left_out} more pages are left out -->").map_err(Fault::internal)?;

@@ -193,7 +193,7 @@ pub(crate) async fn answer(
         Page::Docs => Ok(docs::redirect()),
         Page::DocsFile => docs::file(parameter()),
         Page::Llms => llms::index(app, space, identity).await,
-        Page::Raw => raw::raw(app, space, (parameter(), reach())).await,
+        Page::Raw => raw::raw(app, space, (parameter(), identity)).await,
         Page::Events => events::follow(app, space, (headers, reach())),
         // The listener answers it; in this table it stands for the lists only.
         Page::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),

@@ -97,22 +97,40 @@ async fn llms_txt_lists_every_page_by_folder() {
 }
 
 #[tokio::test]
-async fn llms_txt_tells_strangers_of_pages_that_are_public_by_their_own_word() {
-    let config = "[auth]\ntype = \"apikey\"\napi_key = \"full\"\n";
-    let server = TestServer::of(svcfs_knowledge::CATALOGUE, config);
-    let key = [("Authorization", "Bearer full")];
-    let put = async |path: &str, text: &'static str| {
-        assert_eq!(server.ask(&format!("PUT /api/svc/file?path={path}"), &key, text).await.status, 200);
-    };
-    put("hidden/a.md", "# Hidden\n").await;
-    assert_eq!(server.get("/llms.txt").await.error(401), "missing bearer token");
-    put("open.md", "---\nvisibility: public\n---\n\n# Open\n").await;
-    let told = server.get("/llms.txt").await;
-    assert!(told.text().contains("[Open](/raw/open.md)") && !told.text().contains("idden"), "{}", told.text());
-    let all = server.ask("GET /llms.txt", &key, "").await;
-    assert!(all.text().contains("[Open]") && all.text().contains("[Hidden]"), "{}", all.text());
-    assert_eq!(server.ask("GET /llms.txt", &[("X-Svc-Space", "other")], "").await.status, 401);
-    assert_eq!(server.ask("GET /llms.txt", &[("Authorization", "Bearer wrong")], "").await.status, 401);
+async fn llms_txt_lists_what_its_reader_may_read_at_the_links_and_nothing_else() {
+    let keys = "\n[auth]\ntype = \"perspace\"\n\
+        [[auth.api_keys]]\nkey = \"full\"\nactor = \"a\"\nscope = \"admin\"\n\
+        [[auth.api_keys]]\nkey = \"part\"\nactor = \"b\"\nscope = \"read\"\nprefix = \"notes\"\n";
+    for (visibility, is_told) in [("private", false), ("unlisted", false), ("public", true)] {
+        let config = format!("[space]\nvisibility = \"{visibility}\"\n{keys}");
+        let server = TestServer::of(svcfs_knowledge::CATALOGUE, &config);
+        let full = [("Authorization", "Bearer full")];
+        for path in ["notes/a.md", "other/b.md"] {
+            let text = "---\nvisibility: public\n---\n\n# Page\n";
+            assert_eq!(server.ask(&format!("PUT /api/svc/file?path={path}"), &full, text).await.status, 200);
+        }
+        for (key, listed) in [
+            (Some("Bearer full"), &["notes/a.md", "other/b.md"][..]),
+            (Some("Bearer part"), &["notes/a.md"]),
+            (None, if is_told { &["notes/a.md", "other/b.md"] } else { &[] }),
+            (Some("Bearer wrong"), &[]),
+        ] {
+            let headers: Vec<(&str, &str)> = key.map(|key| ("Authorization", key)).into_iter().collect();
+            let told = server.ask("GET /llms.txt", &headers, "").await;
+            assert_eq!(told.status, if listed.is_empty() { 401 } else { 200 }, "{visibility}, {key:?}");
+            let links: Vec<&str> =
+                told.text().split("](/raw/").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+            assert_eq!(links, *listed, "{visibility}, {key:?}");
+            for link in links {
+                let page = server.ask(&format!("GET /raw/{link}"), &headers, "").await;
+                assert_eq!(page.status, 200, "{link}");
+                let caching = if key.is_some() { "private, no-cache" } else { "public, max-age=3600, must-revalidate" };
+                assert_eq!(page.header("cache-control"), caching, "what a key opens is for no cache that others share");
+            }
+        }
+        let unknown = server.ask("GET /llms.txt", &[("X-Svc-Space", "none")], "").await.status;
+        assert_eq!(unknown, 401, "strangers do not learn which spaces there are");
+    }
 }
 
 #[tokio::test]

@@ -53,6 +53,10 @@ impl Reach {
     /// Reading, everywhere: who comes to a public space without credentials.
     pub const READING: Self = Self { scope: Scope::Read, folder: None };
 
+    /// The directory that everything that may be seen lies below: the folder, else the root of the tree.
+    pub fn top(&self) -> TreePath {
+        self.folder.clone().unwrap_or_else(TreePath::root)
+    }
     /// Whether a path may be seen at all.
     pub fn covers(&self, path: &TreePath) -> bool {
         self.folder.as_ref().is_none_or(|folder| path.is_under(folder))

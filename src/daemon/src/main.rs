@@ -27,6 +27,7 @@ mod presence;
 mod progress;
 mod protocols;
 mod remote;
+mod replacing;
 mod root;
 mod signals;
 mod socket;

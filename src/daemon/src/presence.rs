@@ -3,9 +3,8 @@
 //! The lock of the root says that somebody has it; this file says how to reach them. It is believed only when it names the
 //! process that holds the lock, so one left behind by a killed server does no harm.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -19,6 +18,7 @@ use svcfs_store::StatePaths;
 
 use crate::failure::{Exit, Failure};
 use crate::mounting::Manner;
+use crate::replacing::{Rights, replace};
 
 const FILE: &str = "server.json";
 
@@ -78,7 +78,8 @@ pub fn announce(
     let space = Some(space).filter(|space| *space != FIRST).map(str::to_owned);
     let served = Served { pid: std::process::id(), url, space, mounts };
     let announced = Announced { path: path(root), key: key_path(root), served };
-    replace(&announced.key, key.as_bytes()).with_context(|| format!("cannot write `{}`", announced.key.display()))?;
+    replace(&announced.key, key.as_bytes(), Rights::Mode(0o600))
+        .with_context(|| format!("cannot write `{}`", announced.key.display()))?;
     announced.write()?;
     Ok(announced)
 }
@@ -95,21 +96,10 @@ impl Announced {
 
     fn write(&self) -> Result<(), Failure> {
         let text = serde_json::to_vec(&self.served).map_err(anyhow::Error::new)?;
-        replace(&self.path, &text).with_context(|| format!("cannot write `{}`", self.path.display()))?;
+        replace(&self.path, &text, Rights::Mode(0o644))
+            .with_context(|| format!("cannot write `{}`", self.path.display()))?;
         Ok(())
     }
-}
-
-/// Whole or not at all: a reader never sees half of it.
-#[expect(clippy::disallowed_methods, reason = "state of this process, no part of the tree")]
-fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let fresh = path.with_added_extension("new");
-    // What is left of a killed server may be readable by others.
-    let _ = fs::remove_file(&fresh);
-    let mut options = File::options();
-    options.write(true).create_new(true).mode(if path.ends_with(KEY) { 0o600 } else { 0o644 });
-    options.open(&fresh)?.write_all(text)?;
-    fs::rename(fresh, path)
 }
 
 impl Drop for Announced {

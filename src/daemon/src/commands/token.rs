@@ -1,11 +1,11 @@
 //! `svcfs token`
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use svcfs_base::{Scope, TreePath};
 use svcfs_config::edit::{self, EditError, NewKey, WrittenKey};
@@ -13,6 +13,7 @@ use svcfs_config::{KeyDigest, templates};
 use svcfs_knowledge::access::Signing;
 
 use crate::failure::{Exit, Failure};
+use crate::replacing::{Rights, replace};
 use crate::root::must_be_initialised;
 use crate::table::table;
 use crate::{credentials, output, presence};
@@ -53,8 +54,8 @@ struct Create {
     #[command(flatten)]
     of: Of,
     /// What it allows
-    #[arg(long, value_enum, default_value_t = Allowed::Read)]
-    scope: Allowed,
+    #[arg(long, value_parser = scopes(), default_value_t = Scope::Read)]
+    scope: Scope,
     /// Name its changes are attributed to [default: the scope and `-token`]
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
@@ -106,31 +107,25 @@ struct Of {
     json: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Allowed {
-    /// Read, search and ask
-    Read,
-    /// Also change pages
-    Write,
-    /// Also change the server
-    Admin,
+/// What a scope may be, with what each allows.
+fn scopes() -> impl TypedValueParser<Value = Scope> {
+    let value = |(scope, help): (Scope, &'static str)| PossibleValue::new(scope.name()).help(help);
+    let known = [
+        (Scope::Read, "Read, search and ask"),
+        (Scope::Write, "Also change pages"),
+        (Scope::Admin, "Also change the server"),
+    ];
+    PossibleValuesParser::new(known.map(value)).try_map(move |name| {
+        known.into_iter().map(|(scope, _)| scope).find(|scope| scope.name() == name).ok_or("there is no such scope")
+    })
 }
 
-impl Allowed {
-    const fn scope(self) -> Scope {
-        match self {
-            Self::Read => Scope::Read,
-            Self::Write => Scope::Write,
-            Self::Admin => Scope::Admin,
-        }
-    }
-    /// What its keys begin with, so that one that turns up somewhere is known for what it is.
-    const fn lead(self) -> &'static str {
-        match self {
-            Self::Read => "svc_ro_",
-            Self::Write => "svc_rw_",
-            Self::Admin => "svc_adm_",
-        }
+/// What keys of a scope begin with, so that one that turns up somewhere is known for what it is.
+const fn lead(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Read => "svc_ro_",
+        Scope::Write => "svc_rw_",
+        Scope::Admin => "svc_adm_",
     }
 }
 
@@ -162,26 +157,22 @@ impl Create {
         if let Some(prefix) = &prefix {
             TreePath::parse(prefix).map_err(|fault| Failure::new(Exit::Usage, fault))?;
         }
-        let key = credentials::fresh(scope.lead())?;
+        let key = credentials::fresh(lead(scope))?;
         let digest = KeyDigest::of(&key);
-        let actor = actor.unwrap_or_else(|| format!("{}-token", scope.scope()));
-        let new =
-            NewKey { digest, space: space.as_deref(), actor: &actor, scope: scope.scope(), prefix: prefix.as_deref() };
+        let actor = actor.unwrap_or_else(|| format!("{scope}-token"));
+        let new = NewKey { digest, space: space.as_deref(), actor: &actor, scope, prefix: prefix.as_deref() };
         change(&root, |text| edit::add_key(text, &new).map(|text| (text, ())))?;
         let told = tell_server(&root);
         let id = edit::id_of(&digest);
         let secret = if s3 { Some(secret(&root, &id)?) } else { None };
         if json {
-            let mut made = json!({ "id": id, "key": key, "actor": actor, "scope": scope.scope() });
+            let mut made = json!({ "id": id, "key": key, "actor": actor, "scope": scope });
             if let Some(secret) = secret {
                 made["s3"] = signing(&id, &secret);
             }
             return output::json(&made);
         }
-        output::complain(&format!(
-            "svcfs: key {id} of {actor} for {}, told this once: it is not kept.{told}",
-            scope.scope()
-        ));
+        output::complain(&format!("svcfs: key {id} of {actor} for {}, told this once: it is not kept.{told}", scope));
         output::say(&key)?;
         secret.map_or(Ok(()), |secret| output::say(&lines(&id, &secret)))
     }
@@ -277,22 +268,11 @@ fn read(root: &Path) -> Result<String, Failure> {
     }
 }
 
-/// Changes the root's settings: whole or not at all, with the permissions they had.
-#[expect(clippy::disallowed_methods, reason = "the settings, which no door shows and only their owner changes")]
+/// Changes the root's settings: whole or not at all.
 fn change<T>(root: &Path, edit: impl FnOnce(&str) -> Result<(String, T), EditError>) -> Result<T, Failure> {
     let path = root.join(templates::CONFIG.path);
     let (text, answer) = edit(&read(root)?).map_err(refused)?;
-    let fresh = path.with_extension("toml.tmp");
-    let written = || {
-        let mut file = File::create(&fresh)?;
-        if let Ok(there) = fs::metadata(&path) {
-            file.set_permissions(there.permissions())?;
-        }
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&fresh, &path)
-    };
-    written().with_context(|| format!("cannot write `{}`", path.display()))?;
+    replace(&path, text.as_bytes(), Rights::Kept).with_context(|| format!("cannot write `{}`", path.display()))?;
     Ok(answer)
 }
 

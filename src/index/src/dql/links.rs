@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use svcfs_base::TreePath;
 
 use crate::links::{Names, each_link};
 use crate::pages::tree_path;
@@ -10,23 +11,29 @@ use crate::{Graph, Index, IndexError};
 
 /// The pages on the other ends of links, for one query about many pages: names that were looked up once are kept, and what links to
 /// a page is asked of the link graph, which is had when the first page needs it. The graph may have seen writes that came after
-/// the query began.
+/// the query began. Only pages at or below one path are known: the others are on no end of a link.
 pub(crate) struct Links<'c> {
     index: &'c Index,
+    below: Option<&'c TreePath>,
     names: Names<'c>,
     graph: Option<Arc<Graph>>,
 }
 
 impl<'c> Links<'c> {
-    pub(crate) fn new(index: &'c Index, connection: &'c Connection) -> Self {
-        Self { index, names: Names::new(connection), graph: None }
+    pub(crate) fn new(index: &'c Index, connection: &'c Connection, below: Option<&'c TreePath>) -> Self {
+        Self { index, below, names: Names::new(connection), graph: None }
     }
 
     /// The pages that a page links to, each once, in the order of its links.
     pub(crate) fn targets(&mut self, path: &str) -> Result<Vec<String>, IndexError> {
         let mut found: Vec<String> = Vec::new();
+        let below = self.below;
         each_link(&mut self.names, path, |_, target| {
-            found.extend(target.filter(|target| !found.iter().any(|known| known == target)).map(str::to_owned));
+            if let Some(target) = target.filter(|target| !found.iter().any(|known| known == target))
+                && is_seen(&tree_path(target)?, below)
+            {
+                found.push(target.to_owned());
+            }
             Ok(())
         })?;
         Ok(found)
@@ -34,14 +41,15 @@ impl<'c> Links<'c> {
 
     /// The other pages that link to a page, in path order, each once.
     pub(crate) fn sources(&mut self, path: &str) -> Result<Vec<String>, IndexError> {
-        let path = tree_path(path)?;
-        Ok(self.graph()?.sources(&path).map(ToString::to_string).collect())
+        let (path, below) = (tree_path(path)?, self.below);
+        let sources = self.graph()?.sources(&path).filter(|source| is_seen(source, below));
+        Ok(sources.map(ToString::to_string).collect())
     }
 
     /// How many other pages link to a page.
     pub(crate) fn count_sources(&mut self, path: &str) -> Result<usize, IndexError> {
-        let path = tree_path(path)?;
-        Ok(self.graph()?.sources(&path).len())
+        let (path, below) = (tree_path(path)?, self.below);
+        Ok(self.graph()?.sources(&path).filter(|source| is_seen(source, below)).count())
     }
 
     fn graph(&mut self) -> Result<&Graph, IndexError> {
@@ -51,4 +59,8 @@ impl<'c> Links<'c> {
         };
         Ok(self.graph.insert(graph))
     }
+}
+
+fn is_seen(path: &TreePath, below: Option<&TreePath>) -> bool {
+    below.is_none_or(|below| path.is_under(below))
 }

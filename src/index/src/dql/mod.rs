@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value as Json;
-use svcfs_base::Timestamp;
+use svcfs_base::{Timestamp, TreePath};
 
 use crate::{Index, IndexError};
 use ast::{Node, Parsed};
@@ -71,16 +71,6 @@ impl CustomFields {
         };
         fields.into_iter().map(read).collect::<Result<_, _>>().map(Self)
     }
-
-    /// Whether one of them stands in an expression, and one of them, that it may be made of, looks at links.
-    fn look_at_links(&self, node: &Node) -> bool {
-        let mut is_used = false;
-        node.visit(&mut |node| {
-            is_used |= matches!(&node.kind, ast::Expression::Field(steps)
-                if matches!(steps.first(), Some(Step::Key(key)) if self.0.contains_key(key)));
-        });
-        is_used && self.0.values().any(checks::looks_at_links)
-    }
 }
 
 /// How far a query may go, and what it is asked with.
@@ -98,6 +88,8 @@ pub struct Asking<'a> {
     pub computed_fields: bool,
     /// `dataview.custom_fields`.
     pub custom_fields: &'a CustomFields,
+    /// Below which directory pages lie that the answer may tell of or depend on, whichever way links lead; none for the whole tree.
+    pub below: Option<&'a TreePath>,
     /// Rows of the answer; beats the query's LIMIT.
     pub limit: Option<usize>,
     /// Rows to leave out; beats the query's OFFSET when above 0.
@@ -165,20 +157,14 @@ impl Query {
     }
 
     /// The same query about the pages below a folder alone.
-    #[must_use]
-    pub fn below(mut self, folder: &str) -> Self {
+    fn below(&self, folder: &TreePath) -> Self {
         let there = ast::Source::Prefix(format!("{folder}/"));
-        self.parsed.source = Some(match self.parsed.source.take() {
+        let mut narrowed = self.clone();
+        narrowed.parsed.source = Some(match narrowed.parsed.source.take() {
             Some(source) => ast::Source::All(vec![there, source]),
             None => there,
         });
-        self
-    }
-
-    /// Whether it looks, by itself or by such a field, at the pages that links lead to and come from: these may lie anywhere.
-    #[must_use]
-    pub fn looks_at_links(&self, custom_fields: &CustomFields) -> bool {
-        checks::nodes(&self.parsed).any(|node| checks::looks_at_links(node) || custom_fields.look_at_links(node))
+        narrowed
     }
 
     /// The kind of list it makes.
@@ -195,6 +181,9 @@ impl Index {
     /// [`IndexError::Invalid`] on `q` when it would look at more pages or take longer than allowed, or asks for a computed field
     /// while those are off; [`IndexError::Database`].
     pub fn query(&self, query: &Query, asking: &Asking<'_>) -> Result<Answer, IndexError> {
-        run::answer(self, &query.parsed, asking)
+        match asking.below.filter(|below| !below.is_root()) {
+            Some(below) => run::answer(self, &query.below(below).parsed, asking),
+            None => run::answer(self, &query.parsed, asking),
+        }
     }
 }

@@ -64,7 +64,8 @@ pub(crate) fn plan(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Resul
     let needs = Needs::of(parsed, asking)?;
     index.readers.read(|connection| {
         let Needs { keys, facts } = needs;
-        let context = Context::new(Links::new(index, connection), keys, asking.now, &asking.custom_fields.0);
+        let context =
+            Context::new(Links::new(index, connection, asking.below), keys, asking.now, &asking.custom_fields.0);
         let run = Run { parsed, asking, context, facts, begun: Instant::now() };
         let (statement, _) = run.narrowed(connection)?;
         let mut prepared = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.text))?;
@@ -78,7 +79,8 @@ fn attempt(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Outcom
     let needs = Needs::of(parsed, asking)?;
     index.readers.answer_within(asking.timeout, "q", |connection| {
         let Needs { keys, facts } = needs;
-        let context = Context::new(Links::new(index, connection), keys, asking.now, &asking.custom_fields.0);
+        let context =
+            Context::new(Links::new(index, connection, asking.below), keys, asking.now, &asking.custom_fields.0);
         let run = Run { parsed, asking, context, facts, begun: Instant::now() };
         let frame = Frame::of(parsed, asking);
         if let Some(answer) = run.by_paths_alone(connection, &frame)? {

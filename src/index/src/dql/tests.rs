@@ -63,6 +63,7 @@ pub(crate) fn asking(custom_fields: &CustomFields) -> Asking<'_> {
         auto_indexes: 20,
         computed_fields: true,
         custom_fields,
+        below: None,
         limit: None,
         offset: 0,
     }

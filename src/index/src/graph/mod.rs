@@ -82,6 +82,21 @@ impl Graph {
         let first = |end: &str| node_of(self.pages.partition_point(|page| page.path.as_str() < end));
         first(&from)..first(&to)
     }
+    /// The graph of the pages below a directory and of the links between them, as if there were no others.
+    #[must_use]
+    pub fn part(&self, directory: &TreePath) -> Self {
+        let there = self.below(directory);
+        let (first, end) = (there.start as usize, there.end as usize);
+        let most = self.links_out.starts[end] - self.links_out.starts[first];
+        let mut links_out = Neighbours::with_capacity(there.len(), most as usize);
+        let mut others = Vec::new();
+        for node in there.clone() {
+            let kept = self.links_out(node).iter().filter(|to| there.contains(to));
+            others.extend(kept.map(|to| to - there.start));
+            links_out.push(&mut others);
+        }
+        Self::new(self.pages[first..end].to_vec(), links_out)
+    }
     /// The pages that a page links to.
     pub fn links_out(&self, node: Node) -> &[Node] {
         self.links_out.of(node)

@@ -77,17 +77,19 @@ pub(crate) const SOURCES: &str = "
     SELECT DISTINCT pages.path FROM link_keys JOIN pages ON pages.id = link_keys.page WHERE link_keys.folded = ?1";
 
 impl Index {
-    /// The other pages with a link that leads to this page, in path order, each once, the first `most` of them. None for an unknown
-    /// page.
+    /// The other pages at or below a path with a link that leads to this page, in path order, each once, the first `most` of them. None
+    /// for an unknown page.
     ///
     /// # Errors
     /// [`IndexError::Database`].
-    pub fn backlinks(&self, path: &TreePath, most: usize) -> Result<Vec<Backlink>, IndexError> {
+    pub fn backlinks(&self, path: &TreePath, below: &TreePath, most: usize) -> Result<Vec<Backlink>, IndexError> {
         self.readers.read(|connection| {
             let mut found = Vec::new();
-            each_backlink(&mut Names::new(connection), path.as_str(), most, |from, row| {
-                found.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
-                Ok(())
+            each_backlink(&mut Names::new(connection), path.as_str(), |from, row| {
+                if found.len() < most && from.is_under(below) {
+                    found.push(Backlink { path: from, title: row.get(2)?, context: row.get(5)? });
+                }
+                Ok(found.len() < most)
             })?;
             Ok(found)
         })
@@ -106,9 +108,9 @@ impl Index {
         }
         self.readers.read(|connection| {
             let mut found = Vec::new();
-            each_backlink(&mut Names::new(connection), path.as_str(), usize::MAX, |from, _| {
+            each_backlink(&mut Names::new(connection), path.as_str(), |from, _| {
                 found.push(from);
-                Ok(())
+                Ok(true)
             })?;
             Ok(found)
         })
@@ -175,27 +177,26 @@ pub(crate) fn each_link(
 }
 
 /// Shows the other pages with a link that leads to this one, in path order, each once with the row of [`BACKLINKS`] of its first such
-/// link, the first `most` of them.
+/// link, until `look` has seen enough.
 fn each_backlink(
     names: &mut Names<'_>,
     path: &str,
-    most: usize,
-    mut look: impl FnMut(TreePath, &Row<'_>) -> Result<(), IndexError>,
+    mut look: impl FnMut(TreePath, &Row<'_>) -> Result<bool, IndexError>,
 ) -> Result<(), IndexError> {
     let mut statement = names.connection().prepare_cached(BACKLINKS)?;
     let mut rows = statement.query([path])?;
-    let (mut shown, mut last) = (0, String::new());
-    while shown < most
-        && let Some(row) = rows.next()?
-    {
+    let mut last = String::new();
+    while let Some(row) = rows.next()? {
         let from: String = row.get(0)?;
         if from == last {
             continue;
         }
         let wanted = candidates(&from, kind_of(row.get(3)?), &row.get::<_, String>(4)?);
         if names.lead_to(&from, &wanted)? == Some(path) {
-            look(tree_path(&from)?, row)?;
-            (shown, last) = (shown + 1, from);
+            if !look(tree_path(&from)?, row)? {
+                break;
+            }
+            last = from;
         }
     }
     Ok(())

@@ -1,7 +1,15 @@
+use svcfs_base::TreePath;
+
 use crate::tests::{Space, at};
 
 fn backlinks(space: &Space, path: &str) -> Vec<String> {
-    space.index.backlinks(&at(path), usize::MAX).unwrap().into_iter().map(|link| link.path.to_string()).collect()
+    space
+        .index
+        .backlinks(&at(path), &TreePath::root(), usize::MAX)
+        .unwrap()
+        .into_iter()
+        .map(|link| link.path.to_string())
+        .collect()
 }
 
 fn resolved(space: &Space, from: &str, target: &str) -> Option<String> {
@@ -84,9 +92,13 @@ fn backlinks_show_the_other_pages_once_with_the_line_around() {
         ("d/elsewhere.md", "[x](target.md) [[targets]] <https://target.md>"),
     ]);
     assert_eq!(backlinks(&space, "target.md"), ["d/embed.md", "d/markdown.md", "d/wiki.md"]);
-    let links = space.index.backlinks(&at("target.md"), 3).unwrap();
+    let links = space.index.backlinks(&at("target.md"), &TreePath::root(), 3).unwrap();
     assert_eq!((links[2].title.as_str(), links[2].context.as_str()), ("Wiki", "first [[Target#Part|label]] here"));
     assert_eq!(backlinks(&space, "unknown.md"), [""; 0]);
+    space.put(&[("b.md", "[[target]]")]);
+    let below = space.index.backlinks(&at("target.md"), &at("d"), 2).unwrap();
+    assert_eq!(below.iter().map(|link| link.path.as_str()).collect::<Vec<_>>(), ["d/embed.md", "d/markdown.md"]);
+    assert_eq!(space.index.backlinks(&at("target.md"), &at("d"), 0).unwrap(), []);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use rusqlite::{Row, params_from_iter};
 use serde_json::Value;
 use svcfs_base::TreePath;
 
-use crate::pages::{json, tree_path};
+use crate::pages::{json, range_below, tree_path};
 use crate::{AnswerLimit, Index, IndexError};
 use condition::Field;
 use sql::Statement;
@@ -55,6 +55,8 @@ pub struct MetaQuery {
     pub conditions: Vec<Condition>,
     /// And one of these, when there are any.
     pub any: Vec<Condition>,
+    /// Only pages below this directory.
+    pub below: Option<TreePath>,
     /// What to sort by before the path; pages without it come last, whichever way the list runs.
     pub sort: Option<SortKey>,
     /// Which way `sort` runs.
@@ -115,6 +117,10 @@ fn compile(query: &MetaQuery) -> Statement {
     let any: Vec<String> = query.any.iter().map(|condition| statement.condition(condition)).collect();
     if !any.is_empty() {
         tests.push(format!("({})", any.join(" OR ")));
+    }
+    if let Some(below) = query.below.as_ref().filter(|below| !below.is_root()) {
+        let (from, to) = range_below(below);
+        tests.push(format!("path > {} AND path < {}", statement.bind(from), statement.bind(to)));
     }
     let filter = if tests.is_empty() { "1".to_owned() } else { tests.join(" AND ") };
     let direction = match query.order {

@@ -13,7 +13,7 @@ use super::query::{Question, Word};
 use super::{SearchQuery, score};
 use crate::IndexError;
 use crate::field_words;
-use crate::pages::range_below;
+use crate::pages::{range_below, tree_path};
 
 /// Most pages that are weighed for one question, of each of the places that are looked at.
 pub(super) const WEIGHED: usize = 400;
@@ -158,11 +158,10 @@ fn admitted(connection: &Connection, query: &SearchQuery, mut ids: Vec<i64>) -> 
     let mut admitted = Vec::with_capacity(ids.len());
     for id in ids {
         let (path, modified): (String, i64) = statement.query_row([id], |row| row.try_into())?;
-        let is_below = query.below.as_ref().is_none_or(|below| {
-            let (from, to) = range_below(below);
-            path == below.as_str() || (path > from && path < to)
-        });
-        if is_below && query.modified_after.is_none_or(|after| modified > after.as_microsecond()) {
+        let path = tree_path(&path)?;
+        if query.below.as_ref().is_none_or(|below| path.is_under(below))
+            && query.modified_after.is_none_or(|after| modified > after.as_microsecond())
+        {
             admitted.push(id);
         }
     }

@@ -283,7 +283,7 @@ fn damage_met_by_a_question_is_healed_at_the_next_start() {
     std::fs::write(&file, bytes).unwrap();
     let space = Space { index: Index::open(&file).unwrap(), file, directory };
     assert_eq!(space.found("apples"), ["b.md"]);
-    let fault = Fault::from(space.index.backlinks(&at("b.md"), 9).unwrap_err());
+    let fault = Fault::from(space.index.backlinks(&at("b.md"), &TreePath::root(), 9).unwrap_err());
     assert_eq!((fault.kind(), fault.message()), (Kind::Unavailable, "search index not available"));
     let space = space.reopen();
     assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(0), 0));

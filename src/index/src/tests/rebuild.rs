@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use svcfs_base::Seq;
+use svcfs_base::{Seq, TreePath};
 
 use super::{Space, at, page};
 use crate::{Difference, Divergence, Entry, IndexError, SearchQuery};
@@ -114,7 +114,7 @@ fn questions_are_answered_throughout_a_rebuild() {
             while !done.load(Ordering::Acquire) {
                 let hits = space.index.search(&SearchQuery::new("common word")).unwrap().hits;
                 assert_eq!((hits.len(), space.index.count().unwrap()), (50, 2_000));
-                assert_eq!(space.index.backlinks(&at("d3/p3.md"), 9).unwrap().len(), 2);
+                assert_eq!(space.index.backlinks(&at("d3/p3.md"), &TreePath::root(), 9).unwrap().len(), 2);
                 asked += 1;
             }
             asked

@@ -94,21 +94,43 @@ impl Analysis {
     }
 }
 
-/// The newest analysis of one space.
+/// Folders whose part of the newest graph is kept; each takes as much memory as its pages have links.
+const MOST_PARTS: usize = 8;
+
+/// The newest analyses of one space.
 #[derive(Default)]
-pub struct Newest(Mutex<Option<Arc<Analysis>>>);
+pub struct Newest(Mutex<Option<Analyses>>);
+
+/// The analysis of a whole graph, and those of folders that were asked for, the latest last.
+struct Analyses {
+    whole: Arc<Analysis>,
+    parts: Vec<(TreePath, Arc<Analysis>)>,
+}
 
 impl Newest {
-    /// The analysis of everything the index has taken in.
+    /// The analysis of everything the index has taken in; with a folder, of the pages below it and the links between them, as if there
+    /// were no others.
     ///
     /// # Errors
     /// Those of [`Index::graph`].
-    pub fn of(&self, index: &Index) -> Result<Arc<Analysis>, Fault> {
+    pub fn of(&self, index: &Index, folder: Option<&TreePath>) -> Result<Arc<Analysis>, Fault> {
         let graph = index.graph()?;
         let mut newest = self.0.lock();
-        match &*newest {
-            Some(analysis) if Arc::ptr_eq(&analysis.graph, &graph) => Ok(Arc::clone(analysis)),
-            Some(_) | None => Ok(Arc::clone(newest.insert(Arc::new(Analysis::of(graph))))),
+        let is_newest = newest.as_ref().is_some_and(|analyses| Arc::ptr_eq(&analyses.whole.graph, &graph));
+        if !is_newest {
+            *newest = None;
         }
+        let fresh = || Analyses { whole: Arc::new(Analysis::of(graph)), parts: Vec::new() };
+        let Analyses { whole, parts } = newest.get_or_insert_with(fresh);
+        let Some(folder) = folder else { return Ok(Arc::clone(whole)) };
+        let part = match parts.iter().position(|(known, _)| known == folder) {
+            Some(at) => parts.remove(at).1,
+            None => Arc::new(Analysis::of(Arc::new(whole.graph.part(folder)))),
+        };
+        if parts.len() >= MOST_PARTS {
+            parts.remove(0);
+        }
+        parts.push((folder.clone(), Arc::clone(&part)));
+        Ok(part)
     }
 }

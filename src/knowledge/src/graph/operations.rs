@@ -1,7 +1,6 @@
 //! The wire shapes of the graph.
 
 use std::num::NonZeroUsize;
-use std::ops::Range;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -58,12 +57,12 @@ pub struct Backlink {
 
 impl Operation for Backlinks {
     const NAME: &'static str = "backlinks";
-    const WITHIN: Within = Within::Rows;
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/backlinks")];
     const TOOL: bool = true;
     type Output = Vec<Backlink>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Backlink>, Fault> {
-        let found = cx.index().backlinks(&self.path, self.limit.get())?;
+        let found = cx.index().backlinks(&self.path, &cx.caller.reach.top(), self.limit.get())?;
         let shown = |svcfs_index::Backlink { path, title, context }| Backlink { path, title, context };
         Ok(found.into_iter().map(shown).collect())
     }
@@ -118,10 +117,9 @@ impl Operation for Graph {
     fn run(self, cx: &Cx<'_>) -> Result<Drawing, Fault> {
         let analysis = analysis(cx)?;
         let graph = analysis.graph();
-        let there = within(graph, cx);
-        let mut is_shown: Vec<bool> = graph.nodes().map(|node| there.contains(&node)).collect();
+        let mut is_shown = vec![true; graph.len()];
         if let Some(limit) = self.limit {
-            for node in analysis.by_rank().iter().filter(|node| there.contains(node)).skip(limit.get()) {
+            for node in analysis.by_rank().iter().skip(limit.get()) {
                 is_shown[*node as usize] = false;
             }
         }
@@ -212,6 +210,7 @@ pub struct Bridge {
 
 impl Operation for GraphAnalytics {
     const NAME: &'static str = "graph_analytics";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/graph/analytics")];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
@@ -282,6 +281,7 @@ pub struct Central {
 
 impl Operation for GraphCentrality {
     const NAME: &'static str = "graph_centrality";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/graph/centrality")];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
@@ -326,6 +326,7 @@ pub struct Community {
 
 impl Operation for GraphCommunities {
     const NAME: &'static str = "graph_communities";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/graph/communities")];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
@@ -364,7 +365,7 @@ impl Operation for GraphPath {
     fn run(self, cx: &Cx<'_>) -> Result<Way, Fault> {
         let analysis = analysis(cx)?;
         let (from, to) = (node(&analysis, "from", &self.from)?, node(&analysis, "to", &self.to)?);
-        let way = paths::shortest(analysis.graph(), (from, to), &within(analysis.graph(), cx))
+        let way = paths::shortest(analysis.graph(), (from, to))
             .ok_or_else(|| Fault::not_found(format!("no path of links leads from `{}` to `{}`", self.from, self.to)))?;
         Ok(Way { path: way.into_iter().map(|node| analysis.path(node)).collect() })
     }
@@ -416,21 +417,18 @@ impl Operation for GraphWalk {
     fn run(self, cx: &Cx<'_>) -> Result<Surroundings, Fault> {
         let (analysis, limit) = (analysis(cx)?, self.limit.get());
         let (graph, node) = (analysis.graph(), node(&analysis, "path", &self.path)?);
-        let there = within(graph, cx);
-        let seen = |nodes: &[Node]| nodes.iter().copied().filter(|node| there.contains(node)).collect::<Vec<_>>();
-        let (out, into) = (seen(graph.links_out(node)), seen(graph.links_in(node)));
+        let (out, into) = (graph.links_out(node), graph.links_in(node));
         let listed = |nodes: &[Node]| nodes.iter().take(limit).map(|node| analysis.path(*node)).collect();
         let mut siblings = Vec::new();
         if self.include_siblings {
-            let is_seen = |sibling: &Sibling| cx.caller.reach.covers(&sibling.path);
-            siblings.extend(walk::in_directory(graph, node).filter(is_seen).take(limit));
-            siblings.extend(walk::with_tags(graph, analysis.tags(), node).filter(is_seen).take(limit));
+            siblings.extend(walk::in_directory(graph, node).take(limit));
+            siblings.extend(walk::with_tags(graph, analysis.tags(), node).take(limit));
         }
         Ok(Surroundings {
-            links_out: listed(&out),
-            links_in: listed(&into),
+            links_out: listed(out),
+            links_in: listed(into),
             siblings,
-            hub_score: walk::hub_score((&out, &into), there.len()),
+            hub_score: walk::hub_score((out, into), graph.len()),
             in_degree: into.len(),
             out_degree: out.len(),
             path: self.path,
@@ -438,13 +436,9 @@ impl Operation for GraphWalk {
     }
 }
 
-/// The pages that the caller may see: those of a folder stand together.
-fn within(graph: &svcfs_index::Graph, cx: &Cx<'_>) -> Range<Node> {
-    graph.below(&cx.caller.reach.folder.clone().unwrap_or_else(TreePath::root))
-}
-
+/// What the links between the pages that the caller may see say: to a key of a folder there are no others.
 fn analysis(cx: &Cx<'_>) -> Result<Arc<Analysis>, Fault> {
-    cx.space.graph.of(cx.index())
+    cx.space.graph.of(cx.index(), cx.caller.reach.folder.as_ref())
 }
 
 /// The node of a page that the caller named.

@@ -1,14 +1,11 @@
 //! The shortest way from one page to another along links.
 
-use std::ops::Range;
-
 use svcfs_index::{Graph, Node};
 
-/// The nodes of a shortest way, both ends included, over none but those that are `there`; none when no such way leads there. Of several, always
-/// the same one.
+/// The nodes of a shortest way, both ends included; none when no way leads there. Of several, always the same one.
 ///
 /// Looked for from both ends, the end with fewer nodes at its border first: of a large graph only a small part is seen.
-pub(super) fn shortest(graph: &Graph, (from, to): (Node, Node), there: &Range<Node>) -> Option<Vec<Node>> {
+pub(super) fn shortest(graph: &Graph, (from, to): (Node, Node)) -> Option<Vec<Node>> {
     let mut ahead = Side::at(graph, from);
     let mut back = Side::at(graph, to);
     let mut meeting = (from == to).then_some(from);
@@ -17,9 +14,9 @@ pub(super) fn shortest(graph: &Graph, (from, to): (Node, Node), there: &Range<No
             return None;
         }
         meeting = if ahead.border.len() <= back.border.len() {
-            ahead.step(|node| graph.links_out(node), &back, there)
+            ahead.step(|node| graph.links_out(node), &back)
         } else {
-            back.step(|node| graph.links_in(node), &ahead, there)
+            back.step(|node| graph.links_in(node), &ahead)
         };
     }
     let meeting = meeting?;
@@ -47,11 +44,11 @@ impl Side {
 
     /// One step further; gives a node that the other side has reached too. The first such is on a shortest way: were there a shorter
     /// one, the two would have met a step before.
-    fn step<'g>(&mut self, links: impl Fn(Node) -> &'g [Node], other: &Self, there: &Range<Node>) -> Option<Node> {
+    fn step<'g>(&mut self, links: impl Fn(Node) -> &'g [Node], other: &Self) -> Option<Node> {
         let mut border = Vec::new();
         for node in std::mem::take(&mut self.border) {
             for next in links(node) {
-                if self.reached_from[*next as usize] != UNSEEN || !there.contains(next) {
+                if self.reached_from[*next as usize] != UNSEEN {
                     continue;
                 }
                 self.reached_from[*next as usize] = node;

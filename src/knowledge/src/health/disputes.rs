@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use svcfs_base::{Fault, TreePath};
+use svcfs_base::{Fault, Reach, TreePath};
 use svcfs_index::{Index, MetaRow};
 use svcfs_text::frontmatter::Frontmatter;
 
@@ -26,14 +26,15 @@ const KEYS: [&str; 2] = ["source-of-truth", "contradicts"];
 const GIVEN_UP: [&str; 4] = ["archived", "deprecated", "outdated", "superseded"];
 
 /// The disputes of a tree: pages that name each other in `contradicts`, and pages that say of the same tag that they are its
-/// `source-of-truth`. Pages whose status says that they hold no more dispute nothing.
+/// `source-of-truth`. Pages whose status says that they hold no more dispute nothing, nor do those that the caller may not see.
 ///
 /// # Errors
 /// Those of the index.
-pub fn disputes(index: &Index) -> Result<Vec<Dispute>, Fault> {
+pub fn disputes(index: &Index, reach: &Reach) -> Result<Vec<Dispute>, Fault> {
     let mut pages = index.having(&KEYS)?;
-    pages.retain(|page| !is_given_up(page));
+    pages.retain(|page| !is_given_up(page) && reach.covers(&page.path));
     let mut found = named(index, &pages)?;
+    found.retain(|dispute| dispute.pages.iter().all(|page| reach.covers(page)));
     found.extend(same_truth(&pages));
     Ok(found)
 }

@@ -10,7 +10,7 @@ use super::findings::{Finding, FindingKind};
 use super::page::PageHealth;
 use super::review::{Overdue, Review};
 use super::survey::Survey;
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
 pub const AREA: Area = Area {
@@ -50,6 +50,7 @@ pub struct HealthCheck {
 
 impl Operation for HealthCheck {
     const NAME: &'static str = "health_check";
+    const WITHIN: Within = Within::Paths;
     const HTTP: &'static [Route] = &[Route::get("/health-check")];
     const TOOL: bool = true;
     type Output = PageHealth;
@@ -71,6 +72,7 @@ pub struct Stale {
 
 impl Operation for Stale {
     const NAME: &'static str = "stale";
+    const WITHIN: Within = Within::Rows;
     const HTTP: &'static [Route] = &[Route::get("/stale")];
     type Output = Vec<Overdue>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Overdue>, Fault> {
@@ -92,10 +94,11 @@ pub struct Contradictions {
 
 impl Operation for Contradictions {
     const NAME: &'static str = "contradictions";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/contradictions")];
     type Output = Vec<Dispute>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Dispute>, Fault> {
-        let mut found = super::disputes(cx.index())?;
+        let mut found = super::disputes(cx.index(), &cx.caller.reach)?;
         if let Some(path) = self.path {
             found.retain(|dispute| dispute.pages.contains(&path));
         }

@@ -52,13 +52,14 @@ pub fn page_health(cx: &Cx<'_>, path: TreePath) -> Result<PageHealth, Fault> {
         links: index.links_out(&path)?,
         path,
     };
-    let backlinks = index.sources(&page.path)?.len();
+    let reach = &cx.caller.reach;
+    let backlinks = index.sources(&page.path)?.iter().filter(|source| reach.covers(source)).count();
     let review = Review::at(cx.now(), cx.settings().janitor.stale_days);
-    let mut findings = survey::of_text(cx.space, &review, &page)?;
+    let mut findings = survey::of_text(cx.space, &review, &page, reach)?;
     if backlinks == 0 {
         findings.extend(survey::unlinked(&page.path));
     }
-    for dispute in disputes(index)?.into_iter().filter(|dispute| dispute.pages.contains(&page.path)) {
+    for dispute in disputes(index, reach)?.into_iter().filter(|dispute| dispute.pages.contains(&page.path)) {
         findings.push(Finding::new(page.path.clone(), FindingKind::Contradiction, dispute.details));
     }
     findings.sort_by_key(|finding| finding.kind);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use svcfs_base::{Door, Fault, Kind, Seq, Timestamp, TreePath};
+use svcfs_base::{Door, Fault, Kind, Reach, Seq, Timestamp, TreePath};
 use svcfs_index::{OutLink, Surveyed};
 use svcfs_text::links::{LinkKind, candidates};
 use svcfs_vfs::EntryKind;
@@ -77,7 +77,7 @@ impl Looking {
         let Some(last) = pages.last() else { return Ok(false) };
         self.behind = last.path.clone();
         for page in pages {
-            let findings = of_text(space, &self.review, &page)?;
+            let findings = of_text(space, &self.review, &page, &Reach::FULL)?;
             self.found.page(page, findings);
         }
         Ok(true)
@@ -88,7 +88,7 @@ impl Looking {
     /// # Errors
     /// Those of the index.
     pub fn end(mut self, space: &Space) -> Result<Survey, Fault> {
-        for dispute in disputes(&space.index)? {
+        for dispute in disputes(&space.index, &Reach::FULL)? {
             for path in &dispute.pages {
                 let others = dispute.pages.iter().filter(|other| *other != path).cloned().collect();
                 let finding = Finding::new(path.clone(), FindingKind::Contradiction, dispute.details.clone());
@@ -170,15 +170,16 @@ struct Found {
     titles: BTreeMap<String, Vec<TreePath>>,
 }
 
-/// What is wrong with a page by its own text and links, whatever other pages say.
-pub(super) fn of_text(space: &Space, review: &Review, page: &Surveyed) -> Result<Vec<Finding>, Fault> {
+/// What is wrong with a page by its own text and links, whatever other pages say. What the caller may not see is not there.
+pub(super) fn of_text(space: &Space, review: &Review, page: &Surveyed, reach: &Reach) -> Result<Vec<Finding>, Fault> {
     let mut findings = Vec::new();
     let mut find = |kind, message: String| findings.push(Finding::new(page.path.clone(), kind, message));
     if let Some((due, days)) = review.overdue(&page.metadata) {
         find(FindingKind::Stale, format!("was to be looked at again by {due}, {days} days ago"));
     }
     for link in &page.links {
-        if link.resolved.is_none() && !leads_to_file(space, &page.path, link)? {
+        let leads_to_page = link.resolved.as_ref().is_some_and(|target| reach.covers(target));
+        if !leads_to_page && !leads_to_file(space, &page.path, link, reach)? {
             find(FindingKind::BrokenLink, format!("links to `{}`, which is not there", link.target));
         }
     }
@@ -198,12 +199,11 @@ pub(super) fn unlinked(path: &TreePath) -> Option<Finding> {
 }
 
 /// Whether a link that leads to no page gives the address of another file of the tree, such as a picture.
-fn leads_to_file(space: &Space, from: &TreePath, link: &OutLink) -> Result<bool, Fault> {
+fn leads_to_file(space: &Space, from: &TreePath, link: &OutLink, reach: &Reach) -> Result<bool, Fault> {
     let kind = if link.is_wiki { LinkKind::Wiki } else { LinkKind::Markdown };
     let address = candidates(from.as_str(), kind, &link.target).into_iter().next();
-    let Some(path) = address.and_then(|address| TreePath::parse(&address.text).ok()) else {
-        return Ok(false);
-    };
+    let path = address.and_then(|address| TreePath::parse(&address.text).ok());
+    let Some(path) = path.filter(|path| reach.covers(path)) else { return Ok(false) };
     match space.vfs.stat(Door::Internal, &path) {
         // A markdown link to a folder opens its listing; a wiki link means a page.
         Ok(attributes) => Ok(attributes.kind != EntryKind::Directory || !link.is_wiki),

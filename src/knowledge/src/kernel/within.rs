@@ -37,7 +37,8 @@ pub(super) fn admit(entry: &Entry, mut arguments: Value, cx: &Cx<'_>) -> Result<
     match entry.within {
         Within::Tree => {
             let told = format!(
-                "path outside key scope: `{}` looks at the whole tree, and this key is limited to `{folder}`",
+                "path outside key scope: `{}` looks at the whole tree, and this key is limited to `{folder}`; \
+                 docs/access.md lists what such a key may ask, a key without a folder may ask everything of its scope",
                 entry.name
             );
             return Err(Fault::new(Kind::Forbidden, told));

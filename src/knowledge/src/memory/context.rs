@@ -18,7 +18,7 @@ pub struct Context {
     pub index: String,
 }
 
-/// Reads them: each from `.svc/`, else from the root (gaps.md D19).
+/// Reads them: each from `.svc/`, else from the root (gaps.md D19); for a caller who sees a folder only, from that folder.
 ///
 /// # Errors
 /// Those of reading a file that is there.
@@ -27,8 +27,14 @@ pub fn context(cx: &Cx<'_>) -> Result<Context, Fault> {
 }
 
 fn page(cx: &Cx<'_>, name: &str) -> Result<String, Fault> {
-    for place in [format!(".svc/{name}"), name.to_owned()] {
-        match files::file(cx, &TreePath::parse(&place)?) {
+    let reach = &cx.caller.reach;
+    let places = match &reach.folder {
+        Some(folder) => vec![TreePath::parse(&format!("{folder}/{name}"))?],
+        None => vec![TreePath::parse(&format!(".svc/{name}"))?, TreePath::parse(name)?],
+    };
+    for place in places {
+        cx.space.check_reach(reach, cx.caller.door, &place)?;
+        match files::file(cx, &place) {
             Err(fault) if fault.kind() == Kind::NotFound => {}
             file => return Ok(String::from_utf8_lossy(&file?.content).into_owned()),
         }

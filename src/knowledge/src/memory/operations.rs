@@ -6,19 +6,21 @@ use svcfs_base::{Fault, TreePath};
 
 use super::context::Context as Pages;
 use super::report::Report;
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
 pub const AREA: Area = Area { title: "Memory", operations: &[Entry::of::<Context>(), Entry::of::<MemoryReport>()] };
 
 /// Read what an agent should know before it works here
 ///
-/// The playbook, the schema and the index page, each from `.svc/` or else from the root; empty where there is none.
+/// The playbook, the schema and the index page, each from `.svc/` or else from the root; empty where there is none. A key that is limited
+/// to a folder is told those that lie in that folder itself.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Context {}
 
 impl Operation for Context {
     const NAME: &'static str = "context";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/context")];
     const TOOL: bool = true;
     type Output = Pages;
@@ -40,6 +42,7 @@ pub struct MemoryReport {
 
 impl Operation for MemoryReport {
     const NAME: &'static str = "memory_report";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/memory/report")];
     const TOOL: bool = true;
     type Output = Report;
@@ -48,6 +51,6 @@ impl Operation for MemoryReport {
         if prefix.is_root() {
             return Err(Fault::invalid("episodes_prefix", "names the whole tree; name a folder such as `episodes`"));
         }
-        super::report(cx.index(), &prefix)
+        super::report(cx.index(), &prefix, &cx.caller.reach)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use svcfs_base::{Fault, TreePath};
+use svcfs_base::{Fault, Reach, TreePath};
 use svcfs_index::{Index, MetaRow};
 
 /// The kinds of a `merged-from` entry that speak of an episode by its id (gaps.md 4.16).
@@ -39,14 +39,15 @@ pub struct Episode {
     pub memory_kind: Option<String>,
 }
 
-/// Looks at the whole tree.
+/// Looks at the pages that the caller may see.
 ///
 /// An episode says `memory_kind: episodic`, or lies below `prefix` and says neither `semantic` nor `consolidation`.
 ///
 /// # Errors
 /// Those of the index.
-pub fn report(index: &Index, prefix: &TreePath) -> Result<Report, Fault> {
-    let told = index.having(&["memory_kind", "episode_id", "id", "merged-from"])?;
+pub fn report(index: &Index, prefix: &TreePath, reach: &Reach) -> Result<Report, Fault> {
+    let mut told = index.having(&["memory_kind", "episode_id", "id", "merged-from"])?;
+    told.retain(|page| reach.covers(&page.path));
     let mut merged = Merged::default();
     for page in &told {
         merged.add(page);
@@ -54,7 +55,7 @@ pub fn report(index: &Index, prefix: &TreePath) -> Result<Report, Fault> {
     let mut episodes: Vec<Episode> = told.iter().filter(|page| is_episodic(page, prefix)).map(episode).collect();
     // Pages below the prefix that say nothing of themselves are episodes, too.
     let known: HashSet<&TreePath> = told.iter().map(|page| &page.path).collect();
-    let silent = index.paths(prefix)?.into_iter().filter(|path| !known.contains(path));
+    let silent = index.paths(prefix)?.into_iter().filter(|path| !known.contains(path) && reach.covers(path));
     let silent: Vec<Episode> = silent.map(|path| Episode { path, episode_id: None, memory_kind: None }).collect();
     episodes.extend(silent);
     episodes.sort_unstable_by(|one, other| one.path.cmp(&other.path));

@@ -145,6 +145,7 @@ pub struct ResolvedLink {
 
 impl Operation for ResolveLinks {
     const NAME: &'static str = "resolve_links";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::post("/resolve-links").reading()];
     type Output = ResolvedLinks;
     fn run(self, cx: &Cx<'_>) -> Result<ResolvedLinks, Fault> {
@@ -152,7 +153,8 @@ impl Operation for ResolveLinks {
             let why = format!("{} are too many; at most {MAX_LINKS} are resolved at once", self.links.len());
             return Err(Fault::invalid("links", why));
         }
-        let from = self.from.unwrap_or_else(TreePath::root);
+        let reach = &cx.caller.reach;
+        let from = self.from.unwrap_or_else(|| reach.top());
         let index = cx.index();
         let mut answer = ResolvedLinks { resolved: BTreeMap::new(), unresolved: Vec::new() };
         let mut seen = HashSet::with_capacity(self.links.len());
@@ -164,7 +166,7 @@ impl Operation for ResolveLinks {
                 Some(link) => index.resolve(&from, &link.target)?,
                 None => None,
             };
-            match found {
+            match found.filter(|found| reach.covers(&found.path)) {
                 Some(svcfs_index::Resolved { path, title }) => {
                     answer.resolved.insert(written, ResolvedLink { path, title });
                 }

@@ -52,11 +52,10 @@ pub fn glance(cx: &Cx<'_>, path: TreePath) -> Result<Glance, Fault> {
     let (mut links_out, mut links_broken) = (Vec::new(), Vec::new());
     let (mut paths, mut targets) = (BTreeSet::new(), BTreeSet::new());
     for link in page.links {
-        match files::target_of(cx, index, &path, &link)? {
-            // Where links lead that lead elsewhere is not told to a key that is limited to a folder.
-            Some(target) if target.is_page() && cx.caller.reach.covers(&target) && paths.insert(target.clone()) => {
-                links_out.push(target);
-            }
+        // To a key of a folder what leads elsewhere leads nowhere: that something is there is not told either.
+        let target = files::target_of(cx, index, &path, &link)?.filter(|target| cx.caller.reach.covers(target));
+        match target {
+            Some(target) if target.is_page() && paths.insert(target.clone()) => links_out.push(target),
             None if targets.insert(link.target.clone()) => links_broken.push(link.target),
             Some(_) | None => {}
         }

@@ -7,7 +7,7 @@ mod render;
 #[cfg(test)]
 mod tests;
 
-use svcfs_base::{Fault, Kind, Timestamp};
+use svcfs_base::{Fault, Timestamp, TreePath};
 use svcfs_config::DataviewSettings;
 use svcfs_index::{Answer, Asking, CustomFields, Index, Query};
 
@@ -25,21 +25,6 @@ pub fn custom_fields(settings: &DataviewSettings) -> Result<CustomFields, Fault>
     CustomFields::read(fields).map_err(|(name, why)| Fault::invalid(&format!("dataview.custom_fields.{name}"), why))
 }
 
-/// The same query about what the caller may see.
-///
-/// # Errors
-/// `Forbidden` for one that looks beyond the caller's folder: links lead anywhere.
-fn within(query: Query, cx: &Cx<'_>) -> Result<Query, Fault> {
-    let Some(folder) = &cx.caller.reach.folder else { return Ok(query) };
-    if query.looks_at_links(&custom_fields(&cx.settings().dataview)?) {
-        let told = format!(
-            "path outside key scope: `inlinks()`, `outlinks()` and `_backlink_count` look at pages anywhere, and this key is limited to `{folder}`"
-        );
-        return Err(Fault::new(Kind::Forbidden, told));
-    }
-    Ok(query.below(folder.as_str()))
-}
-
 /// How much of an answer is wanted.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Window {
@@ -49,14 +34,23 @@ pub struct Window {
     pub offset: usize,
 }
 
-/// Answers a query within the bounds of the configuration.
+/// Answers a query of the caller's: about the pages they may see, as if there were no others.
+///
+/// # Errors
+/// As [`answer_below`].
+pub fn answer(cx: &Cx<'_>, query: &Query, window: Window) -> Result<Answer, Fault> {
+    let below = cx.caller.reach.folder.as_ref();
+    answer_below(cx.index(), query, (&cx.settings().dataview, cx.now(), below), window)
+}
+
+/// Answers a query within the bounds of the configuration; about the pages below a directory alone, where one is given.
 ///
 /// # Errors
 /// `Invalid` when it goes beyond them; those of the index.
-pub fn answer(
+pub fn answer_below(
     index: &Index,
     query: &Query,
-    (settings, now): (&DataviewSettings, Timestamp),
+    (settings, now, below): (&DataviewSettings, Timestamp, Option<&TreePath>),
     window: Window,
 ) -> Result<Answer, Fault> {
     let custom_fields = custom_fields(settings)?;
@@ -67,6 +61,7 @@ pub fn answer(
         auto_indexes: settings.max_auto_indexes,
         computed_fields: settings.computed_fields,
         custom_fields: &custom_fields,
+        below,
         limit: window.limit,
         offset: window.offset,
     };

@@ -7,7 +7,7 @@ use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_index::{Answer, AnswerLimit};
 
 use super::render::{Standing, Style, rendered};
-use super::{Window, answer, within};
+use super::{Window, answer};
 use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
@@ -140,9 +140,9 @@ impl Operation for Query {
         if self.q.trim().is_empty() {
             return Err(Fault::new(Kind::Invalid, "q is required"));
         }
-        let query = within(svcfs_index::Query::parse(&self.q)?, cx)?;
+        let query = svcfs_index::Query::parse(&self.q)?;
         let window = Window { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
-        let answer = answer(cx.index(), &query, (&cx.settings().dataview, cx.now()), window)?;
+        let answer = answer(cx, &query, window)?;
         Ok(Answered::of(answer, self.format.style()))
     }
     fn words(output: &Answered) -> Option<String> {
@@ -181,8 +181,7 @@ impl Operation for Aggregate {
         let prefix = self.path_prefix.filter(|path| !path.is_root()).map(|path| path.to_string());
         let query =
             svcfs_index::Query::aggregate(&self.group, &self.calc, self.condition.as_deref(), prefix.as_deref())?;
-        let query = within(query, cx)?;
-        let answer = answer(cx.index(), &query, (&cx.settings().dataview, cx.now()), Window::default())?;
+        let answer = answer(cx, &query, Window::default())?;
         let object = |row: Vec<Value>| answer.headers.iter().cloned().zip(row).collect();
         Ok(answer.rows.into_iter().map(object).collect())
     }

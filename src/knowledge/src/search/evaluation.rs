@@ -60,11 +60,11 @@ pub struct Ranked {
     pub semantic_rank: Option<usize>,
 }
 
-/// Asks every question.
+/// Asks every question, of the pages below a directory where one is given.
 ///
 /// # Errors
 /// [`svcfs_base::Kind::Invalid`] for a list that is empty or too long and for a question nothing is expected of; those of the index.
-pub fn evaluate(index: &Index, questions: &[ExpectedAnswer]) -> Result<Evaluation, Fault> {
+pub fn evaluate(index: &Index, questions: &[ExpectedAnswer], below: Option<&TreePath>) -> Result<Evaluation, Fault> {
     if questions.is_empty() || questions.len() > MOST_QUESTIONS {
         let why = format!("has {} questions; 1 to {MOST_QUESTIONS} are asked at once", questions.len());
         return Err(Fault::invalid("queries", why));
@@ -80,8 +80,13 @@ pub fn evaluate(index: &Index, questions: &[ExpectedAnswer]) -> Result<Evaluatio
         if question.trim().is_empty() {
             return Err(refuse("question", "is empty; write what somebody would ask".to_owned()));
         }
-        let query =
-            SearchQuery { q: question.clone(), limit: AnswerLimit::default(), or_some: true, ..SearchQuery::default() };
+        let query = SearchQuery {
+            q: question.clone(),
+            limit: AnswerLimit::default(),
+            below: below.cloned(),
+            or_some: true,
+            ..SearchQuery::default()
+        };
         let found: Vec<TreePath> = index.search(&query)?.hits.into_iter().map(|hit| hit.path).collect();
         let rank = found.iter().position(|path| expected_paths.contains(path)).map_or(0, |place| place + 1);
         let right = found.iter().take(HIT).filter(|path| expected_paths.contains(path)).count();

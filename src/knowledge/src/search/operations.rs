@@ -283,6 +283,7 @@ impl ExpectedAnswer {
 
 impl Operation for Eval {
     const NAME: &'static str = "eval";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::post("/eval").reading()];
     const TOOL: bool = true;
     const LANE: svcfs_work::Lane = svcfs_work::Lane::Slow;
@@ -291,7 +292,7 @@ impl Operation for Eval {
         if cx.settings().search.engine == Engine::Grep {
             return Err(needs_index("an evaluation"));
         }
-        evaluation::evaluate(cx.index(), &self.queries)
+        evaluation::evaluate(cx.index(), &self.queries, cx.caller.reach.folder.as_ref())
     }
 }
 
@@ -381,7 +382,7 @@ pub struct FoundMeta {
 
 impl Operation for QueryMeta {
     const NAME: &'static str = "query_meta";
-    const WITHIN: Within = Within::Rows;
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/meta")];
     const TOOL: bool = true;
     const ALIASES: &'static [(&'static str, &'static str)] = &[("filters", "where")];
@@ -390,6 +391,7 @@ impl Operation for QueryMeta {
         let query = MetaQuery {
             conditions: self.conditions.conditions()?,
             any: self.or.map_or(Ok(Vec::new()), |any| any.conditions())?,
+            below: cx.caller.reach.folder.clone(),
             sort: self.sort.as_deref().map(SortKey::parse).transpose()?,
             order: match self.order {
                 Order::Asc => svcfs_index::Order::Ascending,

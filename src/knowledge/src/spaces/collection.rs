@@ -147,8 +147,8 @@ impl Spaces {
     pub fn open_listed(&self, listed: Vec<(String, PathBuf)>) -> Result<(), Fault> {
         let _changing = self.changing.lock();
         for (name, root) in listed {
-            super::check_name(&name)?;
-            self.check_free(&name, &root)?;
+            self.check_name(&name)?;
+            self.check_root(&root)?;
             self.open_place(name, root)?;
         }
         let saved = self.saved().unwrap_or_else(|fault| {
@@ -157,7 +157,7 @@ impl Spaces {
         });
         for (name, root) in saved {
             // The settings have it by now.
-            if self.check_free(&name, &root).is_ok() {
+            if self.check_name(&name).and_then(|()| self.check_root(&root)).is_ok() {
                 self.open_place(name, root)?;
             }
         }
@@ -184,12 +184,9 @@ impl Spaces {
     /// opening.
     pub fn create(&self, name: &str, root: Option<&str>) -> Result<Arc<Space>, Fault> {
         let _changing = self.changing.lock();
-        super::check_name(name)?;
-        if self.all().iter().any(|known| known.name() == name) {
-            return Err(Fault::new(Kind::Exists, format!("there is a space `{name}` already")));
-        }
+        self.check_name(name)?;
         let root = self.place_of(root.unwrap_or(name))?;
-        self.check_free(name, &root)?;
+        self.check_root(&root)?;
         let live = self.opener()?(name, &root)?;
         let space = Arc::clone(&live.space);
         let mut saved = self.saved()?;
@@ -277,16 +274,21 @@ impl Spaces {
         Err(Fault::new(Kind::Forbidden, told))
     }
 
-    /// Checks that nobody has the name, and that the root neither contains another one nor lies in it.
-    fn check_free(&self, name: &str, root: &Path) -> Result<(), Fault> {
-        let overlaps = |other: &Path| root.starts_with(other) || other.starts_with(root);
+    /// Checks that a name can be one, and that no space has it.
+    fn check_name(&self, name: &str) -> Result<(), Fault> {
+        super::check_name(name)?;
+        match self.known(name) {
+            Ok(_) => Err(Fault::new(Kind::Exists, format!("there is a space `{name}` already"))),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Checks that a root neither contains that of a space nor lies in it.
+    fn check_root(&self, root: &Path) -> Result<(), Fault> {
         let others = self.others.read();
         let taken = others.iter().map(|place| (place.name(), place.root()));
         for (other, place) in std::iter::once((self.first.name.as_str(), self.first.vfs.root())).chain(taken) {
-            if other == name {
-                return Err(Fault::new(Kind::Exists, format!("there is a space `{name}` already")));
-            }
-            if overlaps(place) {
+            if root.starts_with(place) || place.starts_with(root) {
                 let told =
                     format!("`root`: the space `{other}` has `{}`, and one cannot lie in the other", place.display());
                 return Err(Fault::new(Kind::Exists, told));

@@ -13,7 +13,7 @@ use svcfs_text::frontmatter::{Block, split};
 
 use crate::kernel::Space;
 use crate::lint;
-use crate::query::{Answered, Standing, Style, Window, answer, rendered};
+use crate::query::{Answered, Standing, Style, Window, answer_below, rendered};
 
 /// The key that makes a page a computed one when it is `true`.
 pub(super) const FLAG: &str = "svc-view";
@@ -88,7 +88,9 @@ impl Asked {
 
     /// The answer as the lines between [`BEGIN`] and [`END`], as a formatted page has them.
     fn answered(&self, index: &Index, asking: (&DataviewSettings, Timestamp)) -> Result<String, Fault> {
-        let answer = answer(index, &self.query, asking, Window::default())?;
+        let (settings, now) = asking;
+        // For whom the page may be answered was looked at when its query was written (`gate`).
+        let answer = answer_below(index, &self.query, (settings, now, None), Window::default())?;
         let text = match self.form {
             Form::Markdown(style) => rendered(&answer, style, Standing::InPage),
             Form::Json => {

@@ -109,7 +109,7 @@ fn refresh(cx: &Cx<'_>, path: Option<TreePath>) -> Result<Refreshed, Fault> {
         answer.status = Some(computed::refresh(cx.space, Some(&author), asking, &path)?);
         (answer.path, answer.refreshed) = (Some(path), 1);
     } else {
-        let pages = index.having(&[computed::FLAG])?.into_iter();
+        let pages = index.having(&[computed::FLAG])?.into_iter().filter(|page| cx.caller.reach.covers(&page.path));
         for page in pages.filter(|page| page.metadata.as_object().is_some_and(computed::is_computed)) {
             match computed::refresh(cx.space, Some(&author), asking, &page.path) {
                 Ok(_) => answer.refreshed += 1,

@@ -8,7 +8,7 @@ use svcfs_index::AnswerLimit;
 use svcfs_work::Lane;
 
 use super::computed::Outcome;
-use crate::kernel::{Area, Cx, Entry, Operation, Route};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 use crate::query::{Answered, Window, answer};
 
 /// The operations of this area.
@@ -273,7 +273,7 @@ impl Operation for ViewsExecute {
     fn run(self, cx: &Cx<'_>) -> Result<Answered, Fault> {
         let query = super::query(&super::view(cx, &self.name)?)?;
         let window = Window { limit: Some(self.limit.get()), offset: self.offset as usize };
-        let answer = answer(cx.index(), &query, (&cx.settings().dataview, cx.now()), window)?;
+        let answer = answer(cx, &query, window)?;
         Ok(Answered::of(answer, None))
     }
 }
@@ -321,6 +321,7 @@ pub struct Failed {
 
 impl Operation for ViewRefresh {
     const NAME: &'static str = "view_refresh";
+    const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::post("/view/refresh").query(&["path"])];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
