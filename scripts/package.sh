@@ -59,6 +59,13 @@ gzip -9 --no-name "$stage"/man/*.1
 "$program" completions zsh >"$stage/completions/_svcfs"
 "$program" completions fish >"$stage/completions/svcfs.fish"
 ln -s ../bin/svcfs "$stage/mount.fuse.svcfs"
+ln -s ../man1/svcfs-mount.1.gz "$stage/mount.fuse.svcfs.8.gz"
+# What changed is told by the changelog of the program; Debian wants one of its own, with the version of the package.
+version="$("$program" --version)"
+{
+    printf 'svcfs (%s-1) unstable; urgency=medium\n\n  * What changed is in changelog.gz.\n\n' "${version##* }"
+    printf ' -- svcfs developers <svcfs@localhost>  %s\n' "$(date --rfc-email --date="@${SOURCE_DATE_EPOCH:-$(stat -c %Y CHANGELOG.md)}")"
+} | gzip -9 --no-name >"$stage/changelog.Debian.gz"
 
 # What is only tried is not worth a minute of packing tightly.
 [[ $built == release ]] && fast=() || fast=(--fast)
