@@ -9,7 +9,8 @@ Measure svcfs beside git and beside the bare filesystem, and print the tables of
 Usage: scripts/bench.sh [OPTIONS]
 
 Options:
-  --only PARTS  Only these, with commas between: writing, reading, committer, scale, large, mounted, files, pauses, history, ranking, searching
+  --only PARTS  Only these, with commas between: writing, reading, committer, scale, large, mounted, files, doors,
+                pauses, history, ranking, searching
   --large       Also a tree of a million pages, which takes minutes more and 24 GiB of disk
   --quick       Less than a minute with small trees, to see that it works; the figures are worth little
   --write       Also replace the tables in docs/benchmarks.md
@@ -20,9 +21,23 @@ Without /dev/fuse the rows of the mount are left out. What a run makes is remove
 
 Environment:
   SVCFS_BENCH_DIR      Directory on the disk to measure (default: ~/.cache/svcfs/bench)
+  SVCFS_TOOLS          Where WsgiDAV is installed, which is measured beside (default: ~/.cache/svcfs/tools)
   SVCFS_CORPORA        Directory with tldr.tar.xz (default: ../shared/corpora); without it a generated tree is searched
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
 TEXT
+}
+
+# nginx, beside what is installed: a package would begin to serve on port 80.
+need_nginx() {
+    command -v nginx >/dev/null || [[ -x $SVCFS_TOOLS/nginx/usr/sbin/nginx ]] && return
+    local folder
+    folder="$(mktemp -d)"
+    # As the user apt downloads as.
+    chmod a+rwx "$folder"
+    (cd "$folder" && apt-get -qq download nginx && dpkg -x nginx_*.deb "$SVCFS_TOOLS/nginx")
+    local outcome=$?
+    rm -rf "$folder"
+    return "$outcome"
 }
 
 options=()
@@ -43,7 +58,11 @@ source scripts/prerequisites.sh
 
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$HOME/.cache/svcfs/target}"
 export SVCFS_CORPORA="${SVCFS_CORPORA:-../shared/corpora}"
-need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}" bindfs xz-utils
+export SVCFS_TOOLS="${SVCFS_TOOLS:-$HOME/.cache/svcfs/tools}"
+need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}" bindfs xz-utils rclone python3-venv
 need_rust
+# Whatever cannot be had is not measured beside, and the table says so.
+(need_python_tools "${RIVAL_PYTHON_TOOLS[@]}") || say "WsgiDAV is left out"
+need_nginx || say "nginx cannot be downloaded; it is left out"
 cargo build --release --locked -p svcfs -p svcfs-bench
 exec "$CARGO_TARGET_DIR/release/svcfs-bench" --dir "${SVCFS_BENCH_DIR:-$HOME/.cache/svcfs/bench}" "${options[@]}"

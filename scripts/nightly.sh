@@ -19,7 +19,8 @@ Environment:
   SVCFS_OTHERS_TIMES   Times as much that a person does with git in the root while agents write (default here: 10)
   SVCFS_POWER_ROUNDS   Loads whose disk loses its power at nine moments, and machines that do (default here: 50)
   SVCFS_STRESS_SECONDS Seconds for which stress-ng does to the mount what programs rarely do (default here: 120)
-  SVCFS_DOOR_FILES     Small files that go up and down over WebDAV (default here: 10000)
+  SVCFS_DOOR_FILES     Small files that go up and down over WebDAV, S3 and NFS (default here: 10000)
+  SVCFS_DOOR_MIB       MiB of a file that goes up and down through every door, in little memory (default here: 2048)
   SVCFS_SLOW_CLIENTS   Clients that send a byte a second, while others are answered (default here: 1000)
   SVCFS_SLOW_SECONDS   Seconds for which they do (default here: 90)
   SVCFS_CROWD_SPACES   Spaces of one server whose threads and memory are counted (default here: 200)
@@ -48,6 +49,7 @@ export SVCFS_SCHEMA_SECONDS="${SVCFS_SCHEMA_SECONDS:-300}"
 export SVCFS_SOAK_SECONDS="${SVCFS_SOAK_SECONDS:-600}"
 export SVCFS_MODEL_CASES="${SVCFS_MODEL_CASES:-10000}"
 export SVCFS_DOOR_FILES="${SVCFS_DOOR_FILES:-10000}"
+export SVCFS_DOOR_MIB="${SVCFS_DOOR_MIB:-2048}"
 export SVCFS_SLOW_CLIENTS="${SVCFS_SLOW_CLIENTS:-1000}"
 export SVCFS_SLOW_SECONDS="${SVCFS_SLOW_SECONDS:-90}"
 # Both ends of those connections are of one process.

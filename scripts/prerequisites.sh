@@ -11,6 +11,10 @@ readonly TEST_PACKAGES=(vim nano emacs-nox rsync sqlite3 attr fio stress-ng pyth
 readonly PYTHON_TOOLS=(oidc-provider-mock==0.3.4 awscli==1.46.3 boto3==1.44.5 s3cmd==2.4.0)
 # The suites that no Debian package has, each with the one version whose outcomes are known (tests/it/posix).
 readonly TEST_TOOLS=(pjdfstest@0.2.2 fsx@0.3.2)
+# What the small machine is made of whose kernel mounts NFS (scripts/nfs/guest.sh).
+readonly GUEST_PACKAGES=(busybox-static cpio kmod libtirpc3 qemu-system-x86)
+# What the doors are measured beside (tests/bench, the part `doors`), beside rclone, which is among those above, and nginx.
+readonly RIVAL_PYTHON_TOOLS=(wsgidav==4.4.0 cheroot==11.1.2)
 # What makes a Debian package.
 readonly PACKAGE_TOOLS=(cargo-deb@3.7.0)
 

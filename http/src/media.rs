@@ -20,6 +20,11 @@ pub(crate) fn of(path: &TreePath, content: &[u8]) -> String {
     of_path(path).unwrap_or_else(of_content)
 }
 
+/// The content type of a file that is too large to be looked at: by its extension alone.
+pub(crate) fn of_large(path: &TreePath) -> String {
+    of_path(path).unwrap_or_else(|| BYTES.to_owned())
+}
+
 /// The content type that goes with a path's extension; none when the extension is unknown or missing.
 fn of_path(path: &TreePath) -> Option<String> {
     if path.is_page() {

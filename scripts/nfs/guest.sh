@@ -29,7 +29,7 @@ source scripts/prerequisites.sh
 readonly GUEST="${SVCFS_CACHE:-$HOME/.cache/svcfs}/nfs"
 [[ $GUEST/initramfs.gz -nt scripts/nfs/init.sh && $GUEST/initramfs.gz -nt scripts/nfs/guest.sh ]] && exit
 
-need_packages busybox-static cpio kmod libtirpc3 qemu-system-x86
+need_packages "${GUEST_PACKAGES[@]}"
 build="$(mktemp -d)"
 trap 'rm -rf "$build"' EXIT
 kernel="$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends: linux-image-/ { print $2; exit }')"

@@ -3,7 +3,7 @@
 # What comes after `||` is to run whichever step fails, and ends everything.
 # shellcheck disable=SC2015
 # The first process of the guest of scripts/nfs/guest.sh: mounts what is served at PORT of its host, and works there as programs do.
-# The kernel hands over PORT.
+# The kernel hands over PORT, and WORK where it is other work than usual.
 busybox=/bin/busybox
 export PATH=/bin
 $busybox --install -s /bin
@@ -23,6 +23,34 @@ fail() {
     echo "guest: failed: $*"
     poweroff -f
 }
+
+# A server that is killed in the middle of a file: what was written and not committed is sent again to the next, and nobody here notices.
+if [ "$WORK" = restart ]; then
+    # Looks at the server each time, and sends what is written soon: some of it before the server dies.
+    options="vers=3,proto=tcp,mountproto=tcp,port=$PORT,mountport=$PORT,nolock,hard,actimeo=0,lookupcache=none"
+    mount.nfs 10.0.2.2:/ /mnt -o "$options" || fail mount
+    echo 65536 >/proc/sys/vm/dirty_background_bytes
+    echo 20 >/proc/sys/vm/dirty_writeback_centisecs
+    cd /mnt || fail cd
+    dd if=/dev/urandom of=/tmp/big bs=64k count=64 2>/dev/null
+    echo "# Before" >before.md || fail before
+    exec 4>half.bin
+    dd if=/tmp/big bs=64k count=32 >&4 2>/dev/null || fail "the first half"
+    exec 5<before.md
+    echo "guest: kill the server"
+    until [ -e after.md ]; do sleep 1; done
+    dd if=/tmp/big bs=64k skip=32 count=32 >&4 2>/dev/null || fail "the second half"
+    # Closing waits until all of it is safe.
+    exec 4>&- || fail close
+    read -r line <&5 && [ "$line" = "# Before" ] || fail "a file that was open"
+    exec 5<&-
+    echo 3 >/proc/sys/vm/drop_caches
+    cmp /tmp/big half.bin || fail "what was written before the server died"
+    echo more >>before.md || fail "append after"
+    cd / && umount /mnt || fail umount
+    echo "guest: all is well"
+    poweroff -f
+fi
 
 # Of what is said here, that is no whole sentence which a person should read, the test looks at the last line.
 mount.nfs 10.0.2.2:/ /mnt -o "vers=3,proto=tcp,mountproto=tcp,port=$PORT,mountport=$PORT,nolock,hard" || fail mount

@@ -82,6 +82,24 @@ async fn raw_files_are_described_and_cannot_run() {
 }
 
 #[tokio::test]
+async fn a_raw_file_too_large_for_memory_comes_piece_by_piece() {
+    let server = TestServer::new();
+    let (path, length) = (server.space().vfs.root().join("large.bin"), (64 << 20) + 5);
+    let mut content = vec![7; length];
+    content[length - 3..].copy_from_slice(b"end");
+    write(&path, &content);
+    let answer = server.get("/raw/large.bin").await;
+    assert_eq!((answer.status, answer.header("content-length")), (200, length.to_string().as_str()));
+    assert_eq!((answer.header("content-type"), answer.body == content), ("application/octet-stream", true));
+    assert!(answer.header("last-modified").ends_with("GMT") && !answer.header("cache-control").is_empty());
+}
+
+#[expect(clippy::disallowed_methods, reason = "put there behind the server")]
+fn write(path: &std::path::Path, content: &[u8]) {
+    std::fs::write(path, content).unwrap();
+}
+
+#[tokio::test]
 async fn llms_txt_lists_every_page_by_folder() {
     let server = TestServer::new();
     let long = "word ".repeat(100);

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Kind, TreePath};
-use svcfs_vfs::{Attributes, NodeId, OpenMode};
+use svcfs_vfs::{Attributes, Reader};
 
 use crate::asked::Asked;
 use crate::etags::ETags;
@@ -37,37 +37,7 @@ pub(crate) struct Object {
 pub(crate) enum Content {
     Here(Bytes),
     /// Too many for memory: read as they are.
-    OnDisk(Reading),
-}
-
-/// A handle that keeps its node alive.
-pub(crate) struct Reading {
-    asked: Asked,
-    node: NodeId,
-    handle: svcfs_vfs::HandleId,
-}
-
-impl Reading {
-    fn open(asked: &Asked, node: NodeId) -> Result<Self, Fault> {
-        let handle = asked.space.vfs.open_node(&asked.caller, node, OpenMode::default())?;
-        Ok(Self { asked: asked.clone(), node, handle })
-    }
-    /// A piece of it.
-    ///
-    /// # Errors
-    /// Those of the disk.
-    pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
-        self.asked.space.vfs.read_node(self.node, offset, length)
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        // Opened to be read: there is nothing to publish that could be refused.
-        if let Err(fault) = self.asked.space.vfs.release(&self.asked.caller, self.handle) {
-            tracing::debug!(error = ?fault, "a file that was read could not be closed");
-        }
-    }
+    OnDisk(Reader),
 }
 
 impl Object {
@@ -108,7 +78,7 @@ impl Object {
             let attributes = found.attributes.clone();
             let look = look_of(&attributes);
             let etag = record.etag.clone().filter(|_| record.of == look).unwrap_or(look);
-            let content = Content::OnDisk(Reading::open(asked, found.node)?);
+            let content = Content::OnDisk(Reader::open(&asked.space.vfs, &asked.caller, found.node)?);
             let (size, modified) = (attributes.size, attributes.modified);
             return Ok(Self { path, size, modified, etag, blob: None, record, content, attributes: Some(attributes) });
         }

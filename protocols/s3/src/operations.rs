@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto::*;
-use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
+use s3s::{S3, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
 
 use crate::asked::Asked;
@@ -142,6 +142,18 @@ impl S3 for Operations {
     ) -> S3Result<S3Response<GetBucketLocationOutput>> {
         self.0.asked(&request, &request.input.bucket, (Scope::Read, "GetBucketLocation"))?;
         Ok(S3Response::new(GetBucketLocationOutput::default()))
+    }
+
+    /// Clients make sure that a bucket is there by making it.
+    async fn create_bucket(&self, request: S3Request<CreateBucketInput>) -> S3Result<S3Response<CreateBucketOutput>> {
+        match self.0.asked(&request, &request.input.bucket, (Scope::Write, "CreateBucket")) {
+            Ok(_) => Err(s3_error!(BucketAlreadyOwnedByYou, "there is a space of this name already")),
+            Err(error) if *error.code() == S3ErrorCode::NoSuchBucket => Err(s3_error!(
+                NotImplemented,
+                "spaces are not made here, but with `svcfs serve --space` or `POST /api/spaces`"
+            )),
+            Err(error) => Err(error),
+        }
     }
 
     async fn get_bucket_versioning(

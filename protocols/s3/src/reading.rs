@@ -12,13 +12,14 @@ use s3s::dto::{
 };
 use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
+use svcfs_vfs::Reader;
 use svcfs_work::Lane;
 
 use crate::Door;
 use crate::asked::Asked;
 use crate::conditions::Reading as Conditions;
 use crate::key::Key;
-use crate::object::{Content, Object, Reading};
+use crate::object::{Content, Object};
 use crate::sums::Sums;
 use crate::versions;
 
@@ -129,7 +130,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
             let end = begin.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(content.len());
             StreamingBlob::from(Body::from(content.slice(begin..end)))
         }
-        Content::OnDisk(reading) => streamed(&asked, reading, from, length),
+        Content::OnDisk(reader) => streamed(&asked, reader, from, length),
     });
     let mut response = S3Response::new(output);
     if is_part {
@@ -142,16 +143,19 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
 }
 
 /// A large file, read piece by piece as the client takes it.
-fn streamed(asked: &Asked, reading: Reading, from: u64, length: u64) -> StreamingBlob {
-    let (door, reading) = (Arc::clone(&asked.door), Arc::new(reading));
+fn streamed(asked: &Asked, reader: Reader, from: u64, length: u64) -> StreamingBlob {
+    let (door, reader) = (Arc::clone(&asked.door), Arc::new(reader));
     let pieces = stream::unfold((from, length), move |(offset, left)| {
-        let (door, reading) = (Arc::clone(&door), Arc::clone(&reading));
+        let (door, reader) = (Arc::clone(&door), Arc::clone(&reader));
         async move {
             if left == 0 {
                 return None;
             }
             let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
-            let piece = svcfs_listener::blocking(&door.lanes, Lane::Quick, move || reading.read(offset, most)).await;
+            let piece = match reader.read_now(offset, most) {
+                Some(piece) => Ok(piece),
+                None => svcfs_listener::blocking(&door.lanes, Lane::Quick, move || reader.read(offset, most)).await,
+            };
             let piece: Result<Bytes, std::io::Error> = match piece {
                 Ok(piece) if !piece.is_empty() => Ok(piece),
                 // It became shorter meanwhile: the connection breaks off, and the client knows.

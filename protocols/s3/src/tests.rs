@@ -184,6 +184,7 @@ fn spaces_are_buckets_by_path_and_by_name_of_the_host() {
     served.get("/nowhere/a.md").is(404, "NoSuchBucket");
     served.get("/nowhere?list-type=2").is(404, "NoSuchBucket");
     served.send("PUT", "/fresh", &[], "").is(501, "NotImplemented");
+    served.send("PUT", "/team", &[], "").is(409, "BucketAlreadyOwnedByYou");
     served.send("DELETE", "/team", &[], "").is(501, "NotImplemented");
     served.send("GET", "/a.md", &[("host", "evil.example")], "").is(403, "AccessDenied");
 }

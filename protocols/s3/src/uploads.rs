@@ -303,6 +303,7 @@ pub(crate) async fn complete(
         bucket: Some(input.bucket),
         key: Some(input.key),
         e_tag: Some(ETag::Strong(written.etag)),
+        version_id: written.version,
         ..CompleteMultipartUploadOutput::default()
     }))
 }

@@ -1,7 +1,7 @@
 //! Versions of objects: our history, under the names that history has for them.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -125,11 +125,19 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
     let there = listing.page(asked)?;
     let last = there.lines.last().filter(|_| there.is_truncated).map(|line| line.text().to_owned());
     keys.extend(there.lines);
-    for path in removed.keys().filter(|path| is_ahead(path.as_str())) {
-        let is_there = keys.iter().any(|line| line.text() == path.as_str());
-        let is_on_page = last.as_ref().is_none_or(|last| path.as_str() < last.as_str());
-        if !is_there && is_on_page && listing.delimiter.is_none() {
-            keys.push(Line::Object { key: path.to_string(), file: None, attributes: None });
+    let mut known: BTreeSet<String> = keys.iter().map(|line| line.text().to_owned()).collect();
+    for path in removed.keys() {
+        let folded = folded(listing, path.as_str());
+        let line = match &folded {
+            // Behind a marker lies what is greater; what is told together with it was told with it.
+            Some(prefix) if *prefix <= listing.after => continue,
+            Some(prefix) => Line::Prefix(prefix.clone()),
+            None if !is_ahead(path.as_str()) => continue,
+            None => Line::Object { key: path.to_string(), file: None, attributes: None },
+        };
+        let is_on_page = last.as_ref().is_none_or(|last| line.text() < last.as_str());
+        if is_on_page && known.insert(line.text().to_owned()) {
+            keys.push(line);
         }
     }
     keys.sort_by(|one, other| one.text().cmp(other.text()));
@@ -169,6 +177,14 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
     }
     page.next = last.map(|last| (last, None));
     Ok(page)
+}
+
+/// What a key is told together with: all that is like it up to the delimiter behind the prefix.
+fn folded(listing: &Listing, key: &str) -> Option<String> {
+    let delimiter = listing.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
+    let rest = key.strip_prefix(listing.prefix.as_str())?;
+    let end = rest.find(delimiter)? + delimiter.len();
+    Some(format!("{}{}", listing.prefix, rest.get(..end)?))
 }
 
 /// `ListObjectVersions`

@@ -17,7 +17,7 @@ use crate::beside::{Beside, make_way};
 use crate::conditions::{Reading, Writing};
 use crate::found::Found;
 use crate::key::Key;
-use crate::object::{self, Content as Read, Object, guessed, look_of};
+use crate::object::{Content as Read, Object, guessed, look_of};
 use crate::record::{Record, is_missing, tags_of};
 use crate::refusal::told;
 use crate::sums::{etag_of, hex};
@@ -31,6 +31,8 @@ const PIECE: usize = 4 << 20;
 pub(crate) struct Written {
     pub(crate) etag: String,
     pub(crate) modified: SystemTime,
+    /// Its version, where it has one already: commits may be made later.
+    pub(crate) version: Option<String>,
 }
 
 /// `PutObject`
@@ -58,6 +60,7 @@ pub(crate) async fn put(door: &Arc<Door>, request: S3Request<PutObjectInput>) ->
     let written = finish(&asked, key, (place, expect), gathered, record).await?;
     drop(room);
     Ok(S3Response::new(PutObjectOutput {
+        version_id: written.version,
         e_tag: Some(ETag::Strong(written.etag)),
         checksum_crc32: sums.crc32,
         checksum_crc32c: sums.crc32c,
@@ -148,6 +151,7 @@ fn put_in_place(
     let vfs = &asked.space.vfs;
     let mut record = Record { sums, ..record };
     let mut etag = record.etag.clone().unwrap_or_else(|| hex(&md5));
+    let mut version = None;
     match (key, content) {
         (Key::Folder(_), Content::Here(content)) if content.is_empty() => {
             make_way(asked, &place)?;
@@ -164,6 +168,9 @@ fn put_in_place(
             let sent = svcfs_base::ETag::of(&content);
             let stored = vfs.save(&asked.caller, place.clone(), content, expect)?.etag.unwrap_or(sent);
             record.of = stored.to_string();
+            // Somebody else may have written it since: that is another one.
+            let newest = vfs.known_version(&place)?.filter(|newest| newest.etag == stored);
+            version = newest.map(|newest| newest.version.hash.to_string());
             if stored != sent {
                 // A gate tidied it: what is there is not what came.
                 etag = etag_of(&vfs.read(asked.caller.door, &place)?.content);
@@ -179,7 +186,7 @@ fn put_in_place(
     }
     let found = Found::itself(asked, &place)?;
     record.keep(asked, &found)?;
-    Ok(Written { etag, modified: found.attributes.modified })
+    Ok(Written { etag, modified: found.attributes.modified, version })
 }
 
 /// What the write path checks itself where there is a version.
@@ -267,7 +274,11 @@ pub(crate) async fn copy(
         last_modified: Some(Timestamp::from(gathered.modified)),
         ..CopyObjectResult::default()
     };
-    Ok(S3Response::new(CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() }))
+    Ok(S3Response::new(CopyObjectOutput {
+        copy_object_result: Some(result),
+        version_id: gathered.version,
+        ..CopyObjectOutput::default()
+    }))
 }
 
 fn gathered_of(
@@ -284,8 +295,8 @@ fn gathered_of(
             let md5 = <s3s::crypto::Md5 as s3s::crypto::Checksum>::checksum(&content);
             (Content::Here(content), md5)
         }
-        Read::OnDisk(reading) => {
-            let (beside, md5) = copy_large(asked, &reading, object.size, &place)?;
+        Read::OnDisk(reader) => {
+            let (beside, md5) = copy_large(asked, &reader, object.size, &place)?;
             (Content::Beside(beside), md5)
         }
     };
@@ -294,7 +305,7 @@ fn gathered_of(
 
 fn copy_large(
     asked: &Asked,
-    reading: &object::Reading,
+    reader: &svcfs_vfs::Reader,
     size: u64,
     place: &TreePath,
 ) -> Result<(Beside, [u8; 16]), Fault> {
@@ -302,7 +313,7 @@ fn copy_large(
     let mut summing = crate::sums::Summing::new(crate::sums::Wanted::default());
     let mut offset = 0;
     while offset < size {
-        let piece: Bytes = reading.read(offset, PIECE)?;
+        let piece: Bytes = reader.read(offset, PIECE)?;
         if piece.is_empty() {
             return Err(Fault::unavailable("the file became shorter while it was copied; try again"));
         }

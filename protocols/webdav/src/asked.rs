@@ -13,6 +13,7 @@ use svcfs_work::Lane;
 
 use crate::Door;
 use crate::body::Content;
+use crate::file::Reading;
 
 /// What a request is about, as far as dav-server does not tell.
 pub(crate) struct Question {
@@ -74,12 +75,14 @@ struct Inner {
     replaced: Mutex<Option<TreePath>>,
     /// What stood at the request's path when its conditions were looked at.
     seen: Mutex<Option<Option<ETag>>>,
+    /// The file that is asked for, open.
+    reading: Mutex<Option<Reading>>,
 }
 
 impl Asked {
     pub(crate) fn new(door: Arc<Door>, space: Arc<Space>, caller: Caller, question: Question) -> Self {
-        let (fault, replaced, seen) = Default::default();
-        Self(Arc::new(Inner { door, space, caller, question, fault, replaced, seen }))
+        let (fault, replaced, seen, reading) = Default::default();
+        Self(Arc::new(Inner { door, space, caller, question, fault, replaced, seen, reading }))
     }
     pub(crate) fn door(&self) -> &Door {
         &self.0.door
@@ -110,6 +113,20 @@ impl Asked {
     pub(crate) fn copies_whole(&self, path: &TreePath) -> bool {
         let Question { method, path: source, is_shallow, .. } = &self.0.question;
         method.as_str() == "COPY" && !is_shallow && source.as_ref() == Some(path)
+    }
+
+    /// Whether it reads the file at a path, and no more.
+    pub(crate) fn is_reading(&self, path: &TreePath) -> bool {
+        let Question { method, path: asked, .. } = &self.0.question;
+        matches!(*method, Method::GET | Method::HEAD) && asked.as_ref() == Some(path)
+    }
+    /// Keeps that file until it is opened.
+    pub(crate) fn keep(&self, reading: Reading) {
+        *self.0.reading.lock() = Some(reading);
+    }
+    /// The file that was kept, once.
+    pub(crate) fn kept(&self) -> Option<Reading> {
+        self.0.reading.lock().take()
     }
 
     /// Whether it is to be done only while things are as they were.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture};
-use svcfs_base::{Caller, Fault, Kind, TreePath};
-use svcfs_vfs::{EntryKind, HandleId, NodeId, OpenMode, Vfs};
+use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_vfs::{EntryKind, Reader};
 
 use crate::asked::Asked;
 use crate::found::Found;
@@ -23,31 +23,14 @@ pub(crate) struct Reading {
 
 enum Content {
     Here(Bytes),
-    OnDisk(Handle, Asked),
+    OnDisk(Arc<Reader>, Asked),
 }
 
 impl std::fmt::Debug for Content {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Here(bytes) => write!(formatter, "{} bytes", bytes.len()),
-            Self::OnDisk(handle, _) => write!(formatter, "{:?}", handle.handle),
-        }
-    }
-}
-
-/// A handle that keeps its node alive.
-struct Handle {
-    vfs: Arc<Vfs>,
-    caller: Caller,
-    node: NodeId,
-    handle: HandleId,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // Opened to be read: there is nothing to publish that could be refused.
-        if let Err(fault) = self.vfs.release(&self.caller, self.handle) {
-            tracing::debug!(error = ?fault, "a file that was read could not be closed");
+            Self::OnDisk(reader, _) => reader.fmt(formatter),
         }
     }
 }
@@ -58,27 +41,37 @@ impl Reading {
     /// # Errors
     /// `NotFound`, `IsDirectory`; those of reading it.
     pub(crate) fn open(asked: &Asked, path: &TreePath) -> Result<Self, Fault> {
+        let (space, caller) = (asked.space(), asked.caller());
+        space.check_reach(&caller.reach, caller.door, path)?;
+        // Nearly everything that is read has a version, and then there is no more to know.
+        if let Ok(file) = space.vfs.read(caller.door, path) {
+            return Ok(Self::here(Metadata::of(file.attributes, file.etag), file.content));
+        }
         let found = Found::at(asked, path)?;
         if found.attributes.kind != EntryKind::File {
             return Err(Fault::is_directory(path));
         }
-        let (vfs, caller) = (&asked.space().vfs, asked.caller());
         if found.is_large() {
-            let handle = vfs.open_node(caller, found.node, OpenMode::default())?;
-            let (vfs, caller) = (Arc::clone(vfs), caller.clone());
-            let handle = Handle { vfs, caller, node: found.node, handle };
+            let reader = Arc::new(Reader::open(&space.vfs, caller, found.node)?);
             let metadata = Metadata::of_large(found.attributes.clone());
-            return Ok(Self { metadata, position: 0, content: Content::OnDisk(handle, asked.clone()) });
+            return Ok(Self { metadata, position: 0, content: Content::OnDisk(reader, asked.clone()) });
         }
-        let (metadata, content) = match vfs.read(caller.door, &found.path) {
-            Ok(file) => (Metadata::of(file.attributes, file.etag), file.content),
+        match space.vfs.read(caller.door, &found.path) {
+            Ok(file) => Ok(Self::here(Metadata::of(file.attributes, file.etag), file.content)),
             // Made through a mount, and not saved yet.
-            Err(fault) if fault.kind() == Kind::NotFound => (found.metadata(asked)?, Bytes::new()),
-            Err(fault) => return Err(fault),
-        };
-        let mut metadata = metadata;
+            Err(fault) if fault.kind() == Kind::NotFound => Ok(Self::here(found.metadata(asked)?, Bytes::new())),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn here(mut metadata: Metadata, content: Bytes) -> Self {
         metadata.attributes.size = content.len() as u64;
-        Ok(Self { metadata, position: 0, content: Content::Here(content) })
+        Self { metadata, position: 0, content: Content::Here(content) }
+    }
+
+    /// What is known of it.
+    pub(crate) fn metadata(&self) -> Metadata {
+        self.metadata.clone()
     }
 }
 
@@ -100,10 +93,13 @@ impl DavFile for Reading {
                     let begin = usize::try_from(self.position).unwrap_or(usize::MAX).min(content.len());
                     content.slice(begin..content.len().min(begin.saturating_add(count)))
                 }
-                Content::OnDisk(Handle { vfs, node, .. }, asked) => {
-                    let (vfs, node, position) = (Arc::clone(vfs), *node, self.position);
-                    asked.run(move |_| vfs.read_node(node, position, count)).await?
-                }
+                Content::OnDisk(reader, asked) => match reader.read_now(self.position, count) {
+                    Some(read) => read,
+                    None => {
+                        let (reader, position) = (Arc::clone(reader), self.position);
+                        asked.run(move |_| reader.read(position, count)).await?
+                    }
+                },
             };
             if read.is_empty() && self.position < self.metadata.attributes.size {
                 // It became shorter meanwhile; dav-server would send zeros in place of what is gone.

@@ -16,13 +16,11 @@ pub(crate) struct Found<'a> {
     pub(crate) path: TreePath,
     pub(crate) node: NodeId,
     pub(crate) attributes: Attributes,
-    /// Every node that was found on the way.
-    counted: Vec<NodeId>,
 }
 
 impl Drop for Found<'_> {
     fn drop(&mut self) {
-        self.counted.iter().for_each(|node| self.vfs.forget(*node, 1));
+        self.vfs.forget(self.node, 1);
     }
 }
 
@@ -49,14 +47,8 @@ impl<'a> Found<'a> {
 
     fn exactly(asked: &'a Asked, path: TreePath) -> Result<Self, Fault> {
         let vfs = &*asked.space().vfs;
-        let node = NodeId::ROOT;
-        let mut found = Self { vfs, node, attributes: vfs.attributes(node)?, path, counted: Vec::new() };
-        for name in found.path.clone().components() {
-            let (node, attributes) = vfs.lookup(asked.caller(), found.node, &Name::parse(name)?)?;
-            found.counted.push(node);
-            (found.node, found.attributes) = (node, attributes);
-        }
-        Ok(found)
+        let (node, attributes) = vfs.find(asked.caller(), &path)?;
+        Ok(Self { vfs, node, attributes, path })
     }
 
     /// The folder that a path lies in.

@@ -18,6 +18,8 @@ use crate::tree::sought;
 
 /// KiB of memory that files on their way here may have together.
 pub(crate) const ROOM: usize = 512 << 10;
+/// Bytes that are written beside the place at once.
+const PIECE: usize = 4 << 20;
 /// How long one waits for room.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -57,8 +59,17 @@ pub(crate) struct Upload {
     /// It is written at its end, wherever one seeks: dav-server seeks to the beginning of what it appends.
     at_end: bool,
     content: Content,
+    /// What comes next beside its place: as it comes, it would be a call of the disk for every few KiB.
+    ahead: Ahead,
     /// What became of it.
     outcome: Option<Metadata>,
+}
+
+/// Bytes to be written, and where.
+#[derive(Default)]
+struct Ahead {
+    at: u64,
+    bytes: Vec<u8>,
 }
 
 enum Content {
@@ -89,6 +100,7 @@ impl Upload {
             position: 0,
             at_end,
             content: Content::Here(Vec::new()),
+            ahead: Ahead::default(),
             outcome: None,
             path,
         };
@@ -143,12 +155,32 @@ impl Upload {
             });
             self.content = Content::Beside(beside.await?);
         }
-        if let Content::Beside(beside) = &self.content {
-            let (vfs, handle, position) = (Arc::clone(&beside.vfs), beside.handle, self.position);
-            self.asked.run(move |_| vfs.write_node(handle, WriteAt::Offset(position), &data).map(drop)).await?;
+        if self.ahead.at + self.ahead.bytes.len() as u64 != self.position || self.ahead.bytes.len() >= PIECE {
+            self.write_ahead().await?;
         }
+        self.ahead.bytes.extend_from_slice(&data);
         self.position = end;
         self.received += length;
+        Ok(())
+    }
+
+    /// Writes what was gathered for it beside its place.
+    async fn write_ahead(&mut self) -> FsResult<()> {
+        let next = Ahead { at: self.position, bytes: Vec::new() };
+        let Ahead { at, bytes } = std::mem::replace(&mut self.ahead, next);
+        let Content::Beside(beside) = &self.content else { return Ok(()) };
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let (vfs, handle) = (Arc::clone(&beside.vfs), beside.handle);
+        self.ahead.bytes = self
+            .asked
+            .run(move |_| {
+                vfs.write_node(handle, WriteAt::Offset(at), &bytes)?;
+                Ok(bytes)
+            })
+            .await?;
+        self.ahead.bytes.clear();
         Ok(())
     }
 
@@ -224,11 +256,13 @@ impl DavFile for Upload {
     }
     fn flush(&mut self) -> FsFuture<'_, ()> {
         Box::pin(async move {
+            self.write_ahead().await?;
             let mut upload = Self {
                 asked: self.asked.clone(),
                 path: self.path.clone(),
                 expect: self.expect.clone(),
                 content: std::mem::replace(&mut self.content, Content::Here(Vec::new())),
+                ahead: Ahead::default(),
                 outcome: None,
                 ..*self
             };

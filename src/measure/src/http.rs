@@ -86,6 +86,14 @@ impl Client {
         self.runtime.block_on(self.connection.send("POST", target, "application/json", body))
     }
 
+    /// Puts a file where a protocol of files has it; the body of the answer.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn put(&mut self, target: &str, content: impl Into<Bytes>) -> Result<Bytes> {
+        self.runtime.block_on(self.connection.send("PUT", target, "application/octet-stream", content.into()))
+    }
+
     /// Paths of the pages that a search finds, best first, at most this many.
     ///
     /// # Errors

@@ -55,13 +55,24 @@ impl Server {
     /// # Errors
     /// When it ends instead or is not ready in time, with the end of its log; when the run is to end.
     pub fn start(run: &Run, place: Place<'_>) -> Result<Self> {
+        Self::start_with(run, place, &[])
+    }
+
+    /// The same, with more arguments.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_with(run: &Run, place: Place<'_>, more: &[&str]) -> Result<Self> {
         run.check()?;
         let Place { root, mountpoint, log, rest } = place;
         let mut command = Command::new(run.program());
         // A signal from the terminal is for this process, which then ends the server in good order.
         command.process_group(0);
         // Nor does it outlive this process, however that ends: its input closes then.
-        command.args(["serve", "--until-stdin-closes", "--host", "127.0.0.1", "--port", "0", "--root"]).arg(root);
+        command
+            .args(["serve", "--until-stdin-closes", "--host", "127.0.0.1", "--port", "0", "--root"])
+            .arg(root)
+            .args(more);
         if let Some(mountpoint) = mountpoint {
             command.arg("--mount").arg(mountpoint);
         }

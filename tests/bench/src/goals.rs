@@ -37,6 +37,7 @@ pub fn table(measured: &Measured) -> Table {
         large,
         mounted,
         files,
+        doors: _,
         pauses,
         past,
         links,

@@ -5,6 +5,7 @@
 
 mod committer;
 mod document;
+mod doors;
 mod files;
 mod goals;
 mod links;
@@ -32,6 +33,7 @@ use svcfs_measure::writing::{self, Writing};
 use svcfs_work::Stop;
 
 use crate::committer::Committer;
+use crate::doors::Doors;
 use crate::files::Files;
 use crate::links::Links;
 use crate::mounted::Mounted;
@@ -86,6 +88,8 @@ enum Part {
     Mounted,
     /// Files on the mount, beside the disk and a mount that passes everything on
     Files,
+    /// Files over WebDAV and S3, beside rclone, WsgiDAV and nginx
+    Doors,
     /// The longest waits of a single writer
     Pauses,
     /// Questions about history, beside git
@@ -108,6 +112,7 @@ struct Measured {
     large: Option<scale::Measured>,
     mounted: Option<Mounted>,
     files: Option<Files>,
+    doors: Option<Doors>,
     pauses: Option<Pauses>,
     past: Option<Past>,
     links: Option<Links>,
@@ -173,6 +178,7 @@ impl Measured {
             }
             Part::Mounted => self.mounted = Some(mounted::measure(&run, extent)?),
             Part::Files => self.files = Some(files::measure(&run, extent)?),
+            Part::Doors => self.doors = Some(doors::measure(&run, extent)?),
             Part::Pauses => self.pauses = Some(pauses::measure(&run, extent)?),
             Part::History => self.past = Some(past::measure(&run, extent)?),
             Part::Links => self.links = Some(links::measure(&run, extent)?),
@@ -189,8 +195,21 @@ impl Measured {
 fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     let mut text: String = facts.iter().map(|(name, fact)| format!("- {name}: {fact}\n")).collect();
     text.push('\n');
-    let Measured { writing, reading, committer, scale, large, mounted, files, pauses, past, links, ranking, searching } =
-        measured;
+    let Measured {
+        writing,
+        reading,
+        committer,
+        scale,
+        large,
+        mounted,
+        files,
+        doors,
+        pauses,
+        past,
+        links,
+        ranking,
+        searching,
+    } = measured;
     let mut tables = vec![goals::table(measured)];
     tables.extend(writing.iter().flat_map(Writing::tables));
     tables.extend(committer.iter().map(Committer::table));
@@ -201,6 +220,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     }
     tables.extend(mounted.iter().map(Mounted::table));
     tables.extend(files.iter().map(Files::table));
+    tables.extend(doors.iter().map(Doors::table));
     tables.extend(pauses.iter().map(Pauses::table));
     tables.extend(reading.iter().flat_map(Reading::tables));
     tables.extend(past.iter().map(Past::table));

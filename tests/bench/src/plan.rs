@@ -7,6 +7,8 @@ use svcfs_measure::pages::Pages;
 use svcfs_measure::plan::Plan;
 use svcfs_measure::series::{Bound, bound};
 
+use crate::doors::Amount;
+
 /// The extent of the long benchmark.
 #[derive(Debug)]
 pub struct Extent {
@@ -30,6 +32,8 @@ pub struct Extent {
     pub renames: Bound,
     /// A tree of large pages, and how long one client writes them.
     pub heavy: (Pages, Bound),
+    /// Files over WebDAV and S3.
+    pub doors: Amount,
     /// Commits of the history that is asked about.
     pub commits: usize,
     /// Where the corpora are.
@@ -67,6 +71,7 @@ impl Extent {
             copied: 10_000,
             renames: bound(3, 30),
             heavy: (heavy(1_000), bound(100_000, 20)),
+            doors: Amount { files: 1_000, reading: bound(1_000_000, 3), large: 256 },
             commits: 100_000,
             corpora: corpora.to_owned(),
             questions: 150,
@@ -100,6 +105,7 @@ impl Extent {
             copied: 500,
             renames: bound(2, 5),
             heavy: (heavy(100), bound(100, 1)),
+            doors: Amount { files: 100, reading: bound(100_000, 1), large: 72 },
             commits: 2_000,
             corpora: corpora.to_owned(),
             questions: 20,

@@ -33,6 +33,85 @@ fn versions_are_those_of_history() {
 }
 
 #[test]
+fn a_write_tells_its_version_and_what_was_removed_is_told_behind_a_delimiter_too() {
+    let served = Served::new();
+    let put = |key: &str, text: &'static str| {
+        let reply = served.send("PUT", &format!("/default/{key}"), &[], text);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.header("x-amz-version-id").to_owned()
+    };
+    let (one, two) = (put("v/a.md", "# 1\n"), put("v/a.md", "# 2\n"));
+    let copy = served.send("PUT", "/default/v/b.md", &[("x-amz-copy-source", "/default/v/a.md")], "");
+    assert_eq!(copy.header("x-amz-version-id"), served.get("/default?versions&prefix=v/b").all("VersionId").concat());
+    assert_eq!(served.get("/default?versions&prefix=v/a").all("VersionId"), [two, one.clone()]);
+    assert_eq!(served.get(&format!("/default/v/a.md?versionId={one}")).text(), "# 1\n");
+    ["v/gone/c.md", "v/gone.md", "v/kept/d.md", "v/kept/e.md"].iter().for_each(|key| drop(put(key, "# X\n")));
+    ["v/gone/c.md", "v/gone.md", "v/kept/e.md"].iter().for_each(|key| {
+        assert_eq!(served.send("DELETE", &format!("/default/{key}"), &[], "").status, 204);
+    });
+    let page = served.get("/default?versions&prefix=v/&delimiter=/");
+    assert_eq!(page.all("DeleteMarker").len(), 1, "{}", page.text());
+    assert!(page.all("DeleteMarker")[0].contains("<Key>v/gone.md</Key>"), "{}", page.text());
+    assert_eq!(page.all("CommonPrefixes"), ["<Prefix>v/gone/</Prefix>", "<Prefix>v/kept/</Prefix>"]);
+    let behind = served.get("/default?versions&prefix=v/&delimiter=/&key-marker=v/gone/");
+    assert_eq!(behind.all("CommonPrefixes").len(), 1, "{}", behind.text());
+}
+
+#[test]
+fn an_upload_that_took_over_a_week_is_over() {
+    let served = Served::new();
+    let id = served.send("POST", "/default/big.bin?uploads", &[], "").all("UploadId").concat();
+    let part = format!("/default/big.bin?partNumber=1&uploadId={id}");
+    assert_eq!(served.send("PUT", &part, &[], "part").status, 200);
+    let folder = served.folder.path().join("default/.svc/state/s3").join(&id);
+    let mut upload: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.join("upload.json")).unwrap()).unwrap();
+    let began = upload["began"]["secs_since_epoch"].as_u64().unwrap();
+    upload["began"]["secs_since_epoch"] = (began - 7 * 24 * 60 * 60 - 1).into();
+    rewrite(&folder.join("upload.json"), &upload.to_string());
+    served.send("PUT", &part, &[], "part").is(404, "NoSuchUpload");
+    assert!(folder.exists());
+    // A server looks for such when it starts, and every hour.
+    let _served = served.again();
+    let begun = std::time::Instant::now();
+    while folder.exists() {
+        assert!(begun.elapsed().as_secs() < 60, "in vain: its parts are removed");
+        std::thread::yield_now();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "as if it had been written a week ago")]
+fn rewrite(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+}
+
+#[test]
+fn parts_are_copied_from_ranges_of_other_objects() {
+    let served = Served::new();
+    let content: String = (0..400_000).map(|number| format!("{number:015}\n")).collect();
+    assert_eq!(served.send("PUT", "/team/source.txt", &[], content.clone()).status, 200);
+    let id = served.send("POST", "/default/copy.txt?uploads", &[], "").all("UploadId").concat();
+    let copy = |number: u32, range: &str| {
+        let target = format!("/default/copy.txt?partNumber={number}&uploadId={id}");
+        let headers = [("x-amz-copy-source", "/team/source.txt"), ("x-amz-copy-source-range", range)];
+        served.send("PUT", &target, &headers, "")
+    };
+    let first = 5 << 20;
+    copy(1, "bytes=6400000-6400001").is(416, "InvalidRange");
+    copy(1, "lines=1-2").is(400, "InvalidArgument");
+    for (number, range) in [(1, format!("bytes=0-{}", first - 1)), (2, format!("bytes={first}-6399999"))] {
+        let reply = copy(number, &range);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        assert!(number == 2 || reply.text().contains(&etag_of(&content.as_bytes()[..first])), "{}", reply.text());
+    }
+    let parts = "<Part><PartNumber>1</PartNumber></Part><Part><PartNumber>2</PartNumber></Part>";
+    let body = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
+    let done = served.send("POST", &format!("/default/copy.txt?uploadId={id}"), &[], body);
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert!(served.get("/default/copy.txt").text() == content);
+}
+
+#[test]
 fn an_upload_in_parts_survives_the_server_and_is_put_together() {
     let served = Served::new();
     let begun = served.send("POST", "/default/big.bin?uploads", &[("x-amz-meta-mood", "calm")], "");

@@ -8,6 +8,7 @@ mod call;
 mod closed;
 mod covering;
 mod crowd;
+mod doors;
 mod fstab;
 mod harness;
 mod health;

@@ -1,5 +1,7 @@
 //! Protocols beside HTTP: `svcfs serve --webdav`.
 
+use std::io::{BufRead, BufReader};
+
 use crate::harness::{Place, Running, refusal, request};
 
 #[test]
@@ -75,14 +77,10 @@ fn guest() -> Option<std::path::PathBuf> {
     Some(guest)
 }
 
-#[test]
-fn a_kernel_mounts_what_is_served_and_programs_work_there() {
-    let Some(guest) = guest() else { return };
-    let place = Place::with_root();
-    let server = Running::serve(&place.at("kb"), &["--nfs", "--nfs-port", "0"]);
-    let told = server.greeting.lines().find_map(|line| line.trim().strip_prefix("nfs ")).unwrap();
-    let port = told.rsplit(':').next().unwrap().trim();
-    let output = std::process::Command::new("timeout")
+/// The small machine, which finds the server at a port of its host; `more` is for its first process.
+fn machine(guest: &std::path::Path, port: &str, more: &str) -> std::process::Command {
+    let mut command = std::process::Command::new("timeout");
+    command
         .args(["300", "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", "384", "-nographic", "-no-reboot"])
         .args(["-monitor", "none", "-serial", "stdio", "-netdev", "user,id=net"])
         .args(["-device", "virtio-net-pci,netdev=net,romfile=", "-kernel"])
@@ -91,10 +89,20 @@ fn a_kernel_mounts_what_is_served_and_programs_work_there() {
         .arg(guest.join("initramfs.gz"))
         .arg("-append")
         .arg(format!(
-            "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=unstable random.trust_cpu=on PORT={port}"
+            "console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=unstable random.trust_cpu=on PORT={port} {more}"
         ))
-        .output()
-        .unwrap();
+        .stdin(std::process::Stdio::null());
+    command
+}
+
+#[test]
+fn a_kernel_mounts_what_is_served_and_programs_work_there() {
+    let Some(guest) = guest() else { return };
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &["--nfs", "--nfs-port", "0"]);
+    let told = server.greeting.lines().find_map(|line| line.trim().strip_prefix("nfs ")).unwrap();
+    let port = told.rsplit(':').next().unwrap().trim();
+    let output = machine(&guest, port, "").output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(told.contains("guest: all is well"), "{told}\n{}", server.errors());
     let page = request(server.url(), "GET", "/api/svc/file?path=kernel.md", "").1;
@@ -103,4 +111,29 @@ fn a_kernel_mounts_what_is_served_and_programs_work_there() {
     assert_eq!(place.git("kb", &["show", "HEAD:kernel.md"]), "# From the kernel\nmore");
     let versions = place.git("kb", &["log", "--format=%s", "--", "big.bin"]);
     assert!(versions.lines().count() <= 5, "not one for each write:\n{versions}");
+}
+
+#[test]
+fn a_kernel_that_writes_a_file_while_the_server_is_killed_loses_nothing() {
+    let Some(guest) = guest() else { return };
+    let place = Place::with_root();
+    let mut server = Running::serve(&place.at("kb"), &["--nfs", "--nfs-port", "0"]);
+    let told = server.greeting.lines().find_map(|line| line.trim().strip_prefix("nfs ")).unwrap();
+    let port = told.rsplit(':').next().unwrap().trim().to_owned();
+    let mut running = machine(&guest, &port, "WORK=restart").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(running.stdout.take().unwrap()).split(b'\n');
+    let mut says =
+        |what: &str| lines.by_ref().map_while(Result::ok).any(|line| String::from_utf8_lossy(&line).contains(what));
+    let is_there = says("guest: kill the server");
+    assert!(is_there, "is the machine of today? scripts/nfs/guest.sh makes it anew\n{}", server.errors());
+    server.signal(rustix::process::Signal::KILL);
+    server.ended();
+    let server = Running::serve(&place.at("kb"), &["--nfs", "--nfs-port", &port]);
+    assert_eq!(request(server.url(), "PUT", "/api/svc/file?path=after.md", "# After\n").0, 200);
+    assert!(says("guest: all is well"), "{}", server.errors());
+    assert!(running.wait().unwrap().success());
+    // What is safe and not saved yet is saved now.
+    server.stop();
+    assert_eq!(place.read("kb/before.md"), "# Before\nmore\n");
+    assert_eq!(std::fs::metadata(place.path("kb/half.bin")).unwrap().len(), 4 << 20);
 }

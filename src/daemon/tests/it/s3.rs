@@ -19,10 +19,15 @@ struct Served {
 
 impl Served {
     fn new() -> Self {
+        Self::limited(&[])
+    }
+
+    /// With a key that is for less than all.
+    fn limited(limits: &[&str]) -> Self {
         let place = Place::with_root();
         let root = place.at("kb");
-        let made =
-            json_of(&["token", "create", "--json", "--s3", "--scope", "write", "--actor", "ann", "--root", &root]);
+        let create = ["token", "create", "--json", "--s3", "--scope", "write", "--actor", "ann", "--root", &root];
+        let made = json_of(&[&create[..], limits].concat());
         let text = |name: &str| made["s3"][name].as_str().unwrap().to_owned();
         let (id, secret) = (text("access_key_id"), text("secret_access_key"));
         let told = json_of(&["token", "s3", &id, "--json", "--root", &root]);
@@ -35,14 +40,27 @@ impl Served {
     /// What a client says, when it succeeds.
     #[track_caller]
     fn says(&self, command: &mut Command) -> String {
+        let (succeeded, told) = self.runs(command);
+        assert!(succeeded, "{command:?}: {told}\n{}", self.server.errors());
+        told
+    }
+
+    /// What a client says, when it is refused.
+    #[track_caller]
+    fn refuses(&self, command: &mut Command) -> String {
+        let (succeeded, told) = self.runs(command);
+        assert!(!succeeded, "{command:?}: {told}");
+        told
+    }
+
+    fn runs(&self, command: &mut Command) -> (bool, String) {
         let signing = [("AWS_ACCESS_KEY_ID", self.id.as_str()), ("AWS_SECRET_ACCESS_KEY", self.secret.as_str())];
         command.envs(signing).env("AWS_ENDPOINT_URL", &self.url).env("AWS_DEFAULT_REGION", "us-east-1");
         // rclone cannot do with what others are told of certificates.
         command.env_remove("AWS_CA_BUNDLE");
         let ended = command.current_dir(self.place.at(".")).output().unwrap();
         let told = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned();
-        assert!(ended.status.success(), "{command:?}: {told}\n{}", self.server.errors());
-        told
+        (ended.status.success(), told)
     }
 
     /// A folder of pages and one file that is sent in parts.
@@ -99,6 +117,37 @@ fn a_folder_that_awscli_has_synchronised_is_not_sent_again() {
     served.same("up", "down");
     served.says(tool("aws").unwrap().args(["s3", "rm", "--recursive", "s3://default/up"]));
     assert!(!served.place.has("kb/up"));
+}
+
+#[test]
+fn a_key_of_one_folder_reaches_that_folder_alone() {
+    let Some(mut aws) = tool("aws") else { return };
+    let served = Served::limited(&["--prefix", "notes"]);
+    served.place.write("a.md", "# A\n");
+    for folder in ["notes", "other"] {
+        served.place.write(&format!("kb/{folder}/there.md"), "# There\n");
+    }
+    let at = |key: &str| ["s3", "cp", "--no-progress", "a.md", &format!("s3://default/{key}")].map(str::to_owned);
+    served.says(aws.args(at("notes/deep/a.md")));
+    let told = served.refuses(tool("aws").unwrap().args(at("other/a.md")));
+    assert!(told.contains("AccessDenied"), "{told}");
+    let told = served.refuses(tool("aws").unwrap().args(["s3", "cp", "s3://default/other/there.md", "back.md"]));
+    assert!(told.contains("Forbidden"), "{told}");
+    let listed = served.says(tool("aws").unwrap().args(["s3", "ls", "--recursive", "s3://default/notes/"]));
+    assert!(listed.contains("notes/there.md") && !listed.contains("other"), "{listed}");
+    let (_, all) = served.runs(tool("aws").unwrap().args(["s3", "ls", "--recursive", "s3://default"]));
+    assert!(!all.contains("other"), "what is beyond it is not even told of: {all}");
+    assert!(!served.place.has("kb/other/a.md"));
+}
+
+#[test]
+fn a_key_of_one_space_opens_no_other_bucket() {
+    let Some(mut aws) = tool("aws") else { return };
+    let served = Served::limited(&["--space", "team"]);
+    let told = served.refuses(aws.args(["s3", "ls", "s3://default"]));
+    assert!(told.contains("AccessDenied"), "{told}");
+    let told = served.refuses(tool("aws").unwrap().args(["s3", "ls", "s3://none"]));
+    assert!(told.contains("AccessDenied"), "nobody learns which spaces there are: {told}");
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Served {
 }
 
 /// Whether a program is there; says so when it is not.
-fn has(program: &str) -> bool {
+pub fn has(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap().status.success();
     if !found {
         assert!(std::env::var_os("SVCFS_TOOLS").is_none(), "`{program}` is missing; scripts/test.sh installs it");
@@ -63,7 +63,7 @@ fn has(program: &str) -> bool {
 }
 
 /// How many small files go up and down.
-fn many() -> usize {
+pub fn many() -> usize {
     std::env::var("SVCFS_DOOR_FILES").ok().and_then(|count| count.parse().ok()).unwrap_or(300)
 }
 

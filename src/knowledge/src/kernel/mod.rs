@@ -22,4 +22,4 @@ pub use route::{Accepts, Media, Method, PREFIX, Route};
 pub use within::Within;
 
 /// What [`Space::vfs`] answers doors with.
-pub use svcfs_vfs::{EntryKind, Event, EventChange};
+pub use svcfs_vfs::{EntryKind, Event, EventChange, Reader};

@@ -80,7 +80,7 @@ impl Vfs {
         if part.is_zeroed {
             let shared = self.nodes.shared(handle.node)?;
             let mut shared = shared.lock();
-            if !shared.zero_large(part)? {
+            if !self.zero_large(handle, &mut shared, part)? {
                 self.stage_held(handle.node, &mut shared, true, |staging, now| {
                     staging.body.zero(part.offset, part.length)?;
                     staging.is_changed = true;
@@ -111,7 +111,7 @@ impl Vfs {
             }
             self.core.not_leased(caller, &path, false)?;
         }
-        let handle = self.nodes.open(node, mode.write)?;
+        let handle = self.nodes.open(node, caller.door, mode.write)?;
         let opened = if mode.truncate && mode.write { self.empty(node) } else { self.open_held(node, &attributes) };
         if let Err(fault) = opened {
             self.nodes.close(handle);
@@ -216,7 +216,7 @@ impl Vfs {
         }
         let shared = self.nodes.shared(handle.node)?;
         let mut shared = shared.lock();
-        if shared.write_large(at, data)? {
+        if self.write_large(handle, &mut shared, (at, data))? {
             return Ok(data.len());
         }
         self.stage_held(handle.node, &mut shared, true, |staging, now| {

@@ -7,7 +7,7 @@ use svcfs_base::{Caller, Change, ChangeSet, DiskAttributes, Durability, Expect, 
 use svcfs_store::{Draft, OpenFile};
 
 use super::body::{Body, RECORDED};
-use super::table::{Shared, Staging, Told};
+use super::table::{Handle, Shared, Staging, Told};
 use super::{Allocation, NodeId, WriteAt};
 use crate::Vfs;
 use crate::core::Present;
@@ -114,30 +114,48 @@ impl Vfs {
             (Some(_) | None, _) => Ok(Some(if to_hole { size } else { offset })),
         }
     }
-}
 
-impl Shared {
     /// Writes into a large file where it is; false when none is open here, or its bytes are about to be replaced.
-    pub(super) fn write_large(&mut self, at: WriteAt, data: &[u8]) -> Result<bool, Fault> {
-        let (None, Some(large)) = (&self.staging, &self.large) else { return Ok(false) };
-        let offset = match at {
-            WriteAt::Offset(offset) => offset,
-            WriteAt::End => large.stat()?.size,
-        };
-        if offset.checked_add(data.len() as u64).is_none_or(|end| i64::try_from(end).is_err()) {
-            return Err(Fault::new(Kind::TooLarge, "no file is as long as that"));
-        }
-        large.write_at(offset, data)?;
-        self.told = None;
-        Ok(true)
+    pub(super) fn write_large(
+        &self,
+        handle: Handle,
+        shared: &mut Shared,
+        (at, data): (WriteAt, &[u8]),
+    ) -> Result<bool, Fault> {
+        self.change_large(handle, shared, |large| {
+            let offset = match at {
+                WriteAt::Offset(offset) => offset,
+                WriteAt::End => large.stat()?.size,
+            };
+            if offset.checked_add(data.len() as u64).is_none_or(|end| i64::try_from(end).is_err()) {
+                return Err(Fault::new(Kind::TooLarge, "no file is as long as that"));
+            }
+            Ok(large.write_at(offset, data)?)
+        })
     }
 
-    /// Makes a part of a large file zeros where it is; false as in [`Shared::write_large`].
-    pub(super) fn zero_large(&mut self, part: Allocation) -> Result<bool, Fault> {
-        let (None, Some(large)) = (&self.staging, &self.large) else { return Ok(false) };
-        let end = part.offset.saturating_add(part.length).min(large.stat()?.size);
-        large.zero(part.offset, end.saturating_sub(part.offset))?;
-        self.told = None;
+    /// Makes a part of a large file zeros where it is; false as in [`Vfs::write_large`].
+    pub(super) fn zero_large(&self, handle: Handle, shared: &mut Shared, part: Allocation) -> Result<bool, Fault> {
+        self.change_large(handle, shared, |large| {
+            let end = part.offset.saturating_add(part.length).min(large.stat()?.size);
+            Ok(large.zero(part.offset, end.saturating_sub(part.offset))?)
+        })
+    }
+
+    fn change_large(
+        &self,
+        handle: Handle,
+        shared: &mut Shared,
+        change: impl FnOnce(&OpenFile) -> Result<(), Fault>,
+    ) -> Result<bool, Fault> {
+        let (None, Some(large)) = (&shared.staging, &shared.large) else { return Ok(false) };
+        // Nothing is saved later that could be refused. What has no name any more is nobody's.
+        let path = self.nodes.path_of(handle.node).ok();
+        // Whoever wants it for themselves in this moment waits until this is written.
+        let _held = path.clone().map(|path| self.core.locks.hold([path].into()));
+        path.map_or(Ok(()), |path| self.core.not_leased(&Caller::new(handle.door), &path, false))?;
+        change(large)?;
+        shared.told = None;
         Ok(true)
     }
 }

@@ -10,6 +10,7 @@ mod extended;
 mod kept;
 mod large;
 mod names;
+mod reading;
 mod settled;
 mod special;
 mod table;
@@ -18,6 +19,7 @@ use std::time::SystemTime;
 
 use svcfs_base::Fault;
 
+pub use reading::Reader;
 pub(crate) use table::Nodes;
 
 use crate::Vfs;

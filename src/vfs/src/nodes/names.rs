@@ -103,7 +103,7 @@ impl Vfs {
         // A name that was taken before may have left a node that still has handles.
         self.nodes.remove(&path);
         let node = self.nodes.find(&path, 1);
-        let handle = self.nodes.open(node, true)?;
+        let handle = self.nodes.open(node, caller.door, true)?;
         self.nodes.shared(node)?.lock().staging = Some(Staging {
             is_changed: true,
             is_new: true,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
-use svcfs_base::{ETag, Fault, Kind, TreePath};
+use svcfs_base::{Door, ETag, Fault, Kind, TreePath};
 use svcfs_store::OpenFile;
 
 use super::body::Body;
@@ -127,6 +127,8 @@ struct Node {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Handle {
     pub(crate) node: NodeId,
+    /// Which door it was opened at.
+    pub(crate) door: Door,
     pub(crate) is_writing: bool,
 }
 
@@ -229,12 +231,12 @@ impl Nodes {
             .collect()
     }
 
-    pub(crate) fn open(&self, id: NodeId, is_writing: bool) -> Result<HandleId, Fault> {
+    pub(crate) fn open(&self, id: NodeId, door: Door, is_writing: bool) -> Result<HandleId, Fault> {
         let mut table = self.table();
         table.nodes.get_mut(&id).ok_or_else(stale)?.open += 1;
         let handle = HandleId(table.next_handle);
         table.next_handle += 1;
-        table.handles.insert(handle, Handle { node: id, is_writing });
+        table.handles.insert(handle, Handle { node: id, door, is_writing });
         Ok(handle)
     }
 

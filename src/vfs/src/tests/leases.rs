@@ -68,6 +68,27 @@ fn through_a_mount_the_leased_file_is_read_and_neither_opened_to_write_nor_cut()
 }
 
 #[test]
+fn a_large_file_that_was_open_before_is_not_written_where_it_is() {
+    let space = TestSpace::new();
+    let caller = Caller { door: Door::Fuse, ..eve() };
+    let name = svcfs_base::Name::parse("a.bin").unwrap();
+    let (node, _, handle) = space.vfs.create(&caller, NodeId::ROOT, &name, 0o644).unwrap();
+    let end = svcfs_base::MAX_FILE_BYTES as u64;
+    space.vfs.write_node(handle, WriteAt::Offset(end), b"end").unwrap();
+    space.vfs.publish(&caller, node, Durability::Now).unwrap();
+    space.vfs.write_node(handle, WriteAt::Offset(0), b"mine").unwrap();
+    space.vfs.lease(lease(&space, "a.bin")).unwrap().unwrap();
+    refused(space.vfs.write_node(handle, WriteAt::Offset(0), b"more"));
+    let part = Allocation { offset: 0, length: 4, is_zeroed: true, grows: false };
+    refused(space.vfs.allocate(&caller, handle, part));
+    assert_eq!(space.vfs.read_node(node, 0, 4).unwrap(), "mine");
+    assert!(space.vfs.end_lease(&at("a.bin"), "token of a.bin").unwrap());
+    space.vfs.write_node(handle, WriteAt::Offset(0), b"more").unwrap();
+    space.vfs.release(&caller, handle).unwrap();
+    assert_eq!(space.vfs.read_node(node, 0, 4).unwrap(), "more");
+}
+
+#[test]
 fn a_leased_folder_keeps_all_below_it_and_one_that_is_not_deep_its_names() {
     let space = TestSpace::new();
     for path in ["deep/in/a.md", "names/a.md", "names/in/a.md"] {

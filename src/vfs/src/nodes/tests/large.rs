@@ -115,3 +115,29 @@ fn a_large_file_is_renamed_replaced_and_removed_as_any_other_and_lives_on_for_it
         .count();
     assert_eq!(left, 0, "drafts are taken away");
 }
+
+#[test]
+fn a_reader_has_a_large_file_at_once_where_it_is_in_memory_and_keeps_it_when_another_takes_its_place() {
+    let space = TestSpace::new();
+    let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o644).unwrap();
+    space.vfs.write_node(handle, WriteAt::Offset(LARGE), b"end").unwrap();
+    space.vfs.publish(&ann(), node, Durability::Now).unwrap();
+    space.vfs.release(&ann(), handle).unwrap();
+    space.vfs.make_link(&ann(), NodeId::ROOT, &name("link"), "a.bin").unwrap();
+    let (reader, attributes) = Reader::at(&space.vfs, &ann(), &at("link")).unwrap();
+    assert_eq!(attributes.size, LARGE + 3);
+    assert_eq!(reader.read(LARGE, 100).unwrap(), "end");
+    // Where a disk cannot tell what is in memory, one waits.
+    if let Some(at_once) = reader.read_now(LARGE, 100) {
+        assert_eq!(at_once, "end");
+        assert_eq!(reader.read_now(LARGE + 3, 100), None, "the end is told by who waits");
+    }
+    space.put("b.md", "text\n");
+    space.vfs.rename_node(&ann(), (NodeId::ROOT, &name("b.md")), (NodeId::ROOT, &name("a.bin")), true).unwrap();
+    assert_eq!(reader.read(LARGE, 100).unwrap(), "end");
+    drop(reader);
+    let (reader, _) = Reader::at(&space.vfs, &ann(), &at("a.bin")).unwrap();
+    assert_eq!((reader.read_now(0, 5), reader.read(0, 5).unwrap()), (None, "text\n".into()));
+    assert_eq!(Reader::at(&space.vfs, &ann(), &at("none")).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(Reader::at(&space.vfs, &ann(), &at(".svc")).unwrap_err().kind(), Kind::IsDirectory);
+}

@@ -1,0 +1,185 @@
+//! The servers that svcfs is measured beside.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use svcfs_measure::machine;
+use svcfs_measure::run::Run;
+
+/// How long one may take to answer.
+const STARTING: Duration = Duration::from_secs(20);
+
+/// A server that somebody else wrote; ends with this.
+pub(super) struct Rival {
+    pub(super) name: &'static str,
+    pub(super) key: &'static str,
+    pub(super) address: SocketAddr,
+    /// What its paths begin with.
+    pub(super) prefix: &'static str,
+    /// Where it keeps its files.
+    pub(super) folder: PathBuf,
+    pub(super) can_write: bool,
+    child: Child,
+}
+
+/// How one is started.
+struct Recipe {
+    name: &'static str,
+    key: &'static str,
+    prefix: &'static str,
+    can_write: bool,
+    /// The command that serves this folder at this port; why there is none.
+    command: fn(&Run, &Path, u16) -> Result<Command, String>,
+}
+
+const RECIPES: [Recipe; 4] = [
+    Recipe {
+        name: "rclone, WebDAV",
+        key: "rclone_webdav",
+        prefix: "/",
+        can_write: true,
+        command: |_, folder, port| rclone("webdav", folder, port),
+    },
+    Recipe {
+        name: "rclone, S3",
+        key: "rclone_s3",
+        // A bucket is a folder.
+        prefix: "/default/",
+        can_write: true,
+        command: |_, folder, port| {
+            let above = folder.parent().unwrap_or(folder);
+            rclone("s3", above, port)
+        },
+    },
+    Recipe {
+        name: "WsgiDAV",
+        key: "wsgidav",
+        prefix: "/",
+        can_write: true,
+        command: |_, folder, port| wsgidav(folder, port),
+    },
+    Recipe { name: "nginx", key: "nginx", prefix: "/", can_write: false, command: nginx },
+];
+
+/// A port that is free now.
+///
+/// # Errors
+/// When the system has none.
+pub(super) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn rclone(protocol: &str, folder: &Path, port: u16) -> Result<Command, String> {
+    if !machine::is_installed("rclone") {
+        return Err("`rclone` is not installed".to_owned());
+    }
+    let served = machine::run(Command::new("rclone").args(["serve", "--help"])).unwrap_or_default();
+    if !served.lines().any(|line| line.trim_start().starts_with(&format!("{protocol} "))) {
+        return Err(format!("this version of `rclone` does not serve {protocol}"));
+    }
+    let mut command = Command::new("rclone");
+    command.env("RCLONE_CONFIG", "/dev/null").args(["serve", protocol, "--addr", &format!("127.0.0.1:{port}")]);
+    command.arg(folder);
+    Ok(command)
+}
+
+/// Where scripts/bench.sh installs what no package has.
+fn tools() -> PathBuf {
+    std::env::var_os("SVCFS_TOOLS").map(PathBuf::from).unwrap_or_default()
+}
+
+fn wsgidav(folder: &Path, port: u16) -> Result<Command, String> {
+    let program = tools().join("python/bin/wsgidav");
+    if !program.is_file() {
+        return Err("WsgiDAV is not installed; scripts/bench.sh installs it".to_owned());
+    }
+    let mut command = Command::new(program);
+    command.args([
+        "--host",
+        "127.0.0.1",
+        "--auth",
+        "anonymous",
+        "--server",
+        "cheroot",
+        "-q",
+        "--port",
+        &port.to_string(),
+    ]);
+    command.arg("--root").arg(folder);
+    Ok(command)
+}
+
+fn nginx(run: &Run, folder: &Path, port: u16) -> Result<Command, String> {
+    // Debian keeps it where only root looks; scripts/bench.sh, beside what is installed.
+    let places = [PathBuf::from("/usr/sbin/nginx"), tools().join("nginx/usr/sbin/nginx")];
+    let program = places.into_iter().find(|place| place.is_file());
+    let program = program.ok_or("nginx is not installed; scripts/bench.sh downloads it")?;
+    let at = run.at("nginx-itself");
+    let told = |error: std::io::Error| format!("nginx cannot be set up: {error}");
+    fs::create_dir(&at).map_err(told)?;
+    let paths: String =
+        ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {name};\n")).concat();
+    let config = format!(
+        "daemon off;\npid pid;\nerror_log log;\nworker_processes auto;\nevents {{ worker_connections 256; }}\n\
+         http {{\naccess_log off;\nsendfile on;\nkeepalive_requests 1000000;\n{paths}\
+         server {{ listen 127.0.0.1:{port}; root {}; }}\n}}\n",
+        folder.display()
+    );
+    fs::write(at.join("conf"), config).map_err(told)?;
+    let mut command = Command::new(program);
+    command.arg("-p").arg(&at).args(["-c", "conf", "-e", "log"]);
+    Ok(command)
+}
+
+impl Rival {
+    /// Starts all that are installed; why the others are not there.
+    ///
+    /// # Errors
+    /// When one does not answer in time, or when the run is to end.
+    pub(super) fn start_all(run: &Run) -> Result<(Vec<Self>, Vec<String>)> {
+        let (mut rivals, mut missing) = (Vec::new(), Vec::new());
+        for recipe in &RECIPES {
+            let (folder, port) = (run.at(recipe.key).join("default"), free_port()?);
+            fs::create_dir_all(&folder)?;
+            match (recipe.command)(run, &folder, port) {
+                Ok(command) => rivals.push(Self::start(run, recipe, command, (folder, port))?),
+                Err(reason) => missing.push(reason),
+            }
+        }
+        Ok((rivals, missing))
+    }
+
+    fn start(run: &Run, recipe: &Recipe, mut command: Command, (folder, port): (PathBuf, u16)) -> Result<Self> {
+        let Recipe { name, key, prefix, can_write, .. } = *recipe;
+        let log = File::create(run.at(&format!("{key}.log")))?;
+        command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        // From here on a failure ends it, too.
+        let mut rival = Self { name, key, address, prefix, folder, can_write, child };
+        run.until(&format!("{name} answers"), STARTING, || {
+            let ended = rival.child.try_wait()?;
+            anyhow::ensure!(ended.is_none(), "{name} ended at once; its log is `{key}.log`");
+            Ok(TcpStream::connect(address).is_ok())
+        })?;
+        Ok(rival)
+    }
+}
+
+impl Drop for Rival {
+    fn drop(&mut self) {
+        // Its workers, where it has some, end with it when it is asked to.
+        let asked = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let asked =
+            asked.is_some_and(|process| rustix::process::kill_process(process, rustix::process::Signal::TERM).is_ok());
+        if !asked {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
