@@ -59,7 +59,8 @@ impl History {
     }
 
     /// Brings `.git/index` up to date for paths whose file on disk is what the newest commit has. Left alone is what a person put
-    /// there and `is_version` knows for no version of its path, and what a merge left to a person to decide.
+    /// there, and what a merge left to a person to decide: a text that `is_version` knows for no version of its path, or one that the file
+    /// has now and the newest commit has not.
     ///
     /// # Errors
     /// `Git` when the index cannot be written; with code `Locked` while a person's `git` is at it.
@@ -82,7 +83,7 @@ impl History {
             let hash = present.as_ref().map(|entry| entry.id);
             let is_staged = match &present {
                 Some(entry) if Some(entry.id) == newest.map(|(id, _)| id) || is_announced_only(entry) => false,
-                Some(entry) => !is_version(path, etag(entry.id))?,
+                Some(entry) => !is_version(path, etag(entry.id))? || self.has_now(path, entry)?,
                 None => false,
             };
             if is_staged || conflicts.contains(path.as_str().as_bytes()) {
@@ -128,6 +129,12 @@ impl History {
         let written = draft.take(repository)?;
         *self.own_index.lock() = written;
         Ok(())
+    }
+
+    /// Whether a file is what an entry of the index says. An entry that is behind tells of a file that was there.
+    fn has_now(&self, path: &TreePath, entry: &IndexEntry) -> Outcome<bool> {
+        let Ok(mode) = i32::try_from(entry.mode) else { return Ok(false) };
+        Ok(self.index_entry(path, entry.id, mode)?.is_some())
     }
 
     fn index_entry(&self, path: &TreePath, blob: Oid, mode: i32) -> Outcome<Option<IndexEntry>> {

@@ -5,7 +5,7 @@ use svcfs_base::{CommitId, ETag};
 
 use super::super::tests::{Fixture, at, fixture, write};
 use super::*;
-use crate::History;
+use crate::{Edit, History};
 
 /// Pages that history, tree and index have.
 fn indexed(pages: &[(&str, &str)]) -> (Fixture, CommitId) {
@@ -58,6 +58,21 @@ fn what_a_person_staged_stays_and_what_changed_beside_it_is_refreshed() {
     assert_eq!(fixture.git(&["diff", "--cached", "--name-status"]), "M\tb.md\nD\tc.md\n");
     assert_eq!(fixture.git(&["show", ":b.md"]), "staged by hand");
     assert!(is_clear(&folder(&fixture)));
+}
+
+#[test]
+fn an_earlier_text_that_a_person_put_back_and_staged_stays_staged() {
+    let (fixture, head) = indexed(&[("a.md", "one"), ("b.md", "one")]);
+    let head = changed(&fixture, Some(head), &[("a.md", "two")]);
+    // An agent removes one of them; before the index hears of that, a person has both as they were once.
+    fixture.commit(Some(head), &[Edit::Remove { path: &at("b.md") }]);
+    for page in ["a.md", "b.md"] {
+        fs::write(fixture.directory.path().join(page), "one").unwrap();
+        fixture.git(&["add", page]);
+    }
+    fixture.history.refresh_index([at("a.md"), at("b.md")].iter(), |_, _| Ok(true)).unwrap();
+    assert_eq!(fixture.git(&["diff", "--cached", "--name-status"]), "M\ta.md\nA\tb.md\n");
+    fixture.git(&["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-qm", "by hand", "--", "a.md", "b.md"]);
 }
 
 #[test]
