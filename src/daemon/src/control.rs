@@ -181,8 +181,11 @@ async fn answer(request: Request<Incoming>, mounts: Arc<Mounts>) -> Result<Respo
     if !mountpoint.is_absolute() {
         return told(StatusCode::BAD_REQUEST, "`mountpoint` must begin with `/`");
     }
-    match tokio::task::spawn_blocking(move || mounts.add(&mountpoint, manner)).await {
+    let asked = Arc::clone(&mounts);
+    match tokio::task::spawn_blocking(move || asked.add(&mountpoint, manner)).await {
         Ok(Ok(mountpoint)) => json(StatusCode::OK, &Made { mountpoint }),
+        // Whoever asked waits for the end.
+        Ok(Err(_)) if mounts.is_stopping() => told(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
         Ok(Err(failure)) if failure.exit() == Exit::Refused => {
             told(StatusCode::CONFLICT, failure.told(false).trim_start_matches("svcfs: "))
         }
@@ -207,7 +210,7 @@ pub fn is_there(root: &Path) -> bool {
     short(&path).and_then(|(_directory, short)| std::os::unix::net::UnixStream::connect(short)).is_ok()
 }
 
-/// Asks the server that has `root` to mount it; where it is mounted then, without links. None when no server answers.
+/// Asks the server that has `root` to mount it; where it is mounted then, without links. None when no server answers, or it is ending.
 ///
 /// # Errors
 /// `Refused` or `Failed` in the server's own words; `Refused` when this user may not ask.
@@ -241,6 +244,9 @@ pub fn ask(root: &Path, mountpoint: &Path, manner: &Manner) -> Result<Option<Pat
             Request::post(MOUNTS).body(Full::new(Bytes::from(body))).context("the request cannot be written")?;
         let asked = client::converse(stream, "svcfs", request).await;
         let (status, body) = asked.context("the server broke off the conversation")?;
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            return Ok(None);
+        }
         if !status.is_success() {
             return Err(client::refusal(status, &body));
         }
@@ -252,4 +258,27 @@ pub fn ask(root: &Path, mountpoint: &Path, manner: &Manner) -> Result<Option<Pat
 async fn connect(path: &Path) -> io::Result<UnixStream> {
     let (_directory, short) = short(path)?;
     UnixStream::connect(short).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use svcfs_config::Overrides;
+
+    use crate::root::{Root, settings};
+
+    #[test]
+    fn who_asks_for_a_mount_when_the_last_one_is_over_waits_for_the_end() {
+        let root = tempfile::tempdir().unwrap();
+        let served = Root::open(root.path(), settings(root.path(), None, Overrides::default()).unwrap(), false);
+        let served = served.unwrap();
+        let mounts = Mounts::of(served.server(), Outside::default());
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let control = listen(&mounts, root.path(), &runtime).unwrap();
+        assert!(mounts.conceal_if_none(), "nothing is mounted");
+        let place = root.path().join("mountpoint");
+        assert_eq!(ask(root.path(), &place, &Manner::default()).unwrap(), None);
+        drop(control);
+        served.close().unwrap();
+    }
 }

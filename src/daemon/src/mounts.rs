@@ -47,6 +47,12 @@ impl Held {
         self.announced.as_mut().map_or(Ok(()), |announced| announced.mounted(mounted))
     }
 
+    /// Takes no mounts any more, and the announcement back.
+    fn conceal(&mut self) {
+        self.is_stopping = true;
+        drop(self.announced.take());
+    }
+
     fn mounted(&self) -> Vec<Mounted> {
         let mounted = |(mount, manner): &(Mount, Manner)| Mounted {
             mountpoint: mount.mountpoint().to_owned(),
@@ -168,11 +174,24 @@ impl Mounts {
         held.mounts.len()
     }
 
-    /// Takes the announcement back.
+    /// Takes no mounts any more, and the announcement back.
     pub fn conceal(&self) {
+        self.held.lock().conceal();
+    }
+
+    /// The same if nothing is mounted; whether it is so. Somebody may ask for a mount in the moment in which the last one is over.
+    pub fn conceal_if_none(&self) -> bool {
         let mut held = self.held.lock();
-        held.is_stopping = true;
-        drop(held.announced.take());
+        let is_none = held.mounts.is_empty();
+        if is_none {
+            held.conceal();
+        }
+        is_none
+    }
+
+    /// Whether no mounts are taken any more.
+    pub fn is_stopping(&self) -> bool {
+        self.held.lock().is_stopping
     }
 
     /// Takes every mount away; what is open is saved.

@@ -104,10 +104,18 @@ impl Mount {
         });
         if outcome.is_ok() {
             let mounts = Arc::clone(&running.mounts);
+            let all_over = async {
+                loop {
+                    mounts.all_over().await;
+                    if mounts.conceal_if_none() {
+                        return;
+                    }
+                }
+            };
             listening.runtime.block_on(async {
                 tokio::select! {
                     () = listening.end.cancelled() => {}
-                    () = mounts.all_over() => tracing::info!("nothing is mounted any more"),
+                    () = all_over => tracing::info!("nothing is mounted any more"),
                 }
             });
         }
