@@ -262,9 +262,9 @@ async fn connect(path: &Path) -> io::Result<UnixStream> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use svcfs_config::Overrides;
 
+    use super::*;
     use crate::root::{Root, settings};
 
     #[test]
