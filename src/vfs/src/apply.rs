@@ -55,12 +55,12 @@ impl Vfs {
             self.core.wait_committed(MAX_WAIT)?;
             let accepted = self.accept(caller, set, true)?;
             // A directory rename shows in the tree only once it is done: nobody may look in between.
-            return accepted.wait(&self.core, true);
+            return accepted.wait(self, true);
         } else {
             let _held = self.core.locks.hold(paths_of(&set)); // 2
             self.accept(caller, set, false)?
         };
-        waiting.wait(&self.core, false)
+        waiting.wait(self, false)
     }
 
     /// Who reads a page through a link writes it through the link, too; doors of file protocols follow links themselves.
@@ -216,13 +216,15 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn wait(self, core: &Core, must: bool) -> Result<Applied, Fault> {
+    fn wait(self, vfs: &Vfs, must: bool) -> Result<Applied, Fault> {
+        let core = &vfs.core;
         let Some(answer) = self.answer else {
             if must && self.was_needed {
                 core.wait_settled(MAX_WAIT)?;
             }
             return Ok(Applied { seq: core.feed.last(), commit: None, files: self.files });
         };
+        vfs.seat.attend(core);
         let outcome = core.answer(&answer)?;
         if outcome.is_err() {
             // Refused: what was made for it goes, unless somebody has put something there meanwhile.

@@ -187,6 +187,11 @@ impl Core {
         }
     }
 
+    /// Writes a file that is about to be put in place over one of known content, under a name of our own: its time has not come.
+    pub(crate) fn prepare(&self, path: &TreePath, leaf: &Leaf) {
+        self.tree.prepare(&installing(path, leaf));
+    }
+
     /// Puts a file in place, whatever stands there.
     pub(crate) fn install(&self, path: &TreePath, leaf: &Leaf) -> Result<(), StoreError> {
         self.tree.install(&installing(path, leaf))

@@ -87,6 +87,7 @@ type Settle = Arc<dyn Fn() + Send + Sync>;
 /// One space's tree: read it by path or by node, change it through [`Vfs::apply`].
 pub struct Vfs {
     core: Arc<Core>,
+    seat: Arc<committer::Seat>,
     gates: Vec<Box<dyn Gate>>,
     nodes: Nodes,
     /// Called before a question about history is answered.
@@ -163,12 +164,15 @@ impl Vfs {
             opening::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;
         opening::begin(&core, strategy).map_err(|fault| at_root(&core.root, fault))?;
         core.feed.restart(committer.last);
+        let seat = Arc::new(committer::Seat::new(committer));
+        let own = Arc::clone(&seat);
         let thread = std::thread::Builder::new()
             .name("committer".to_owned())
-            .spawn(move || committer.run())
+            .spawn(move || own.run())
             .map_err(Fault::internal)?;
         let vfs = Arc::new(Self {
             core,
+            seat,
             gates,
             nodes: Nodes::default(),
             before_history: Mutex::default(),

@@ -132,9 +132,10 @@ impl Prepared {
 }
 
 /// What the committer is told to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Settle these.
-    Batch(Vec<Prepared>),
+    /// Take a batch and settle it.
+    Batch,
     /// Nothing came before the deadline.
     Idle,
     /// Nothing is queued and nothing will be.
@@ -183,7 +184,8 @@ struct State {
 }
 
 impl Queue {
-    /// Appends a set, and calls `accepted` while its place in the order is certain.
+    /// Appends a set, and calls `accepted` while its place in the order is certain. The committer's thread hears of one that nobody
+    /// waits for; whoever waits sees to it that somebody works (`Seat::attend`).
     pub(crate) fn push(&self, prepared: Prepared, accepted: impl FnOnce(&Prepared)) -> Result<(), Fault> {
         let size = prepared.size();
         let deadline = Instant::now() + self.patience;
@@ -205,14 +207,22 @@ impl Queue {
         state.is_urgent |= prepared.durability == Durability::Now;
         state.bytes += size;
         state.accepted += 1;
+        let is_awaited = prepared.answer.is_some();
         state.waiting.push_back((Instant::now(), prepared));
         drop(state);
-        self.arrived.notify_one();
+        if !is_awaited {
+            self.call();
+        }
         Ok(())
     }
 
-    /// The next batch: at once when somebody waits for it, else when its oldest set is 50 ms old.
-    pub(crate) fn take(&self, deadline: Option<Instant>) -> Next {
+    /// Wakes the committer's thread, which looks whether there is anything to do.
+    pub(crate) fn call(&self) {
+        self.arrived.notify_one();
+    }
+
+    /// Waits until there is a batch: at once when somebody waits for it, else when its oldest set is 50 ms old.
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Next {
         let mut state = self.state.lock();
         loop {
             let due = state.waiting.front().map(|(since, _)| *since + SOON);
@@ -220,7 +230,7 @@ impl Queue {
             let is_ready =
                 state.is_urgent || state.is_closed || is_full || due.is_some_and(|due| due <= Instant::now());
             if !state.waiting.is_empty() && is_ready {
-                return Next::Batch(Self::drain(&mut state));
+                return Next::Batch;
             }
             if state.is_closed {
                 return Next::Closed;
@@ -237,6 +247,11 @@ impl Queue {
                 None => self.arrived.wait(&mut state),
             }
         }
+    }
+
+    /// Whether nothing is queued.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().waiting.is_empty()
     }
 
     /// Sets and bytes that wait, and sets that are accepted and neither settled nor refused.
@@ -259,7 +274,10 @@ impl Queue {
         state.waiting.drain(..).map(|(_, prepared)| prepared).collect()
     }
 
-    fn drain(state: &mut State) -> Vec<Prepared> {
+    /// The next batch; empty when nothing is queued. Only whoever holds the committer's seat may take it: sets are settled in their
+    /// order.
+    pub(crate) fn drain(&self) -> Vec<Prepared> {
+        let mut state = self.state.lock();
         let mut batch = Vec::new();
         let mut bytes = 0;
         while batch.len() < MAX_BATCH_SETS && bytes < MAX_BATCH_BYTES {

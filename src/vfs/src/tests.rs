@@ -20,6 +20,7 @@ mod hostile;
 mod leases;
 mod model;
 mod others;
+mod seat;
 mod space;
 mod stop;
 mod strategies;

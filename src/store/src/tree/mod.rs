@@ -9,6 +9,7 @@ mod extended;
 mod flush;
 mod large;
 mod place;
+mod ready;
 mod special;
 mod stat;
 
@@ -74,6 +75,8 @@ pub struct WorkTree {
     counter: AtomicU64,
     // Ends first: files wait in the rooms of blanks to be removed.
     disposal: Disposal,
+    // Before the rooms of blanks, in one of which it lies.
+    ready: ready::Ready,
     blanks: blanks::Blanks,
     trust: flush::Trust,
     is_root_user: bool,
@@ -101,6 +104,7 @@ impl WorkTree {
         sweep(&temporary)?;
         Ok(Self {
             root: directory(root)?,
+            ready: ready::Ready::of(&temporary),
             blanks: blanks::Blanks::of(&temporary),
             temporary,
             counter: AtomicU64::new(0),

@@ -48,15 +48,15 @@ pub enum Placed {
 }
 
 /// A name in a directory that is open, and the file that has it.
-struct Spot<'a> {
-    parent: OwnedFd,
+pub(super) struct Spot<'a> {
+    pub(super) parent: OwnedFd,
     name: &'a str,
     file: Option<(OwnedFd, sys::Stat)>,
 }
 
 impl Spot<'_> {
     /// What the file was when it was looked at.
-    fn before(&self) -> Option<sys::Stat> {
+    pub(super) fn before(&self) -> Option<sys::Stat> {
         self.file.as_ref().map(|(_, stat)| *stat)
     }
     /// Holds the file no longer, while it has a name yet: whoever comes later frees its blocks.
@@ -66,10 +66,10 @@ impl Spot<'_> {
 }
 
 /// A file in our hands, under a name of our own; taken away when this is dropped.
-struct Temporary<'t> {
+pub(super) struct Temporary<'t> {
     tree: &'t WorkTree,
-    name: String,
-    has_name: bool,
+    pub(super) name: String,
+    pub(super) has_name: bool,
     /// About as many bytes of the disk are free again without it.
     bytes: u64,
 }
@@ -112,6 +112,9 @@ impl WorkTree {
                 Err(error) => Err(error),
             };
             self.let_go(spot);
+            if matches!(done, Ok(Placed::Edited)) {
+                self.ready.forget();
+            }
             match done {
                 // Made, or taken away, since it was looked at.
                 Err(Errno::EXIST) if is_over_nothing => {}
@@ -177,7 +180,7 @@ impl WorkTree {
         }
     }
 
-    fn spot<'a>(&self, path: &'a TreePath) -> Outcome<Spot<'a>> {
+    pub(super) fn spot<'a>(&self, path: &'a TreePath) -> Outcome<Spot<'a>> {
         let (parent, name) = self.parent_of(path)?;
         let file = match sys::openat(&parent, name, HOLD, Mode::empty()) {
             Ok(file) => {
@@ -217,9 +220,18 @@ impl WorkTree {
         format!("{:x}", self.counter.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Writes a file under a name of our own.
+    /// A file under a name of our own, written now if it was not before.
     fn written(&self, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<Temporary<'_>> {
         self.fails_at(FailPoint::TreeWrite)?;
+        let new = match self.ready.take(install, spot) {
+            Some(name) => self.own(name),
+            None => self.made(install, spot)?,
+        };
+        self.fails_at(FailPoint::TreeRename)?;
+        Ok(new)
+    }
+
+    pub(super) fn made(&self, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<Temporary<'_>> {
         let new = if install.kind == FileKind::Symlink {
             let link = self.own(self.temporary_name());
             sys::symlinkat(OsStr::from_bytes(install.content), &self.temporary, &*link.name)?;
@@ -237,7 +249,6 @@ impl WorkTree {
         if self.is_root_user {
             self.set_new_owner(&new, install, spot)?;
         }
-        self.fails_at(FailPoint::TreeRename)?;
         Ok(new)
     }
 

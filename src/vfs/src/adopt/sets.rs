@@ -139,5 +139,7 @@ impl<'v> Sets<'v> {
 pub(super) fn submit(core: &Core, effects: Vec<Effect>) -> Result<Answer, Fault> {
     let (sender, answer) = mpsc::sync_channel(1);
     core.queue.push(adopted(core, effects, Some(sender)), |_| {})?;
+    // Whoever waits has more to look at first.
+    core.queue.call();
     Ok(answer)
 }

@@ -11,6 +11,7 @@ mod foreign;
 mod gather;
 mod index;
 mod record;
+mod seat;
 mod settle;
 mod window;
 
@@ -25,12 +26,13 @@ use tracing::{error, info, warn};
 
 use ahead::Ahead;
 pub(crate) use foreign::{foreign_record, keep, numbered};
+pub(crate) use seat::Seat;
 pub use window::Commits;
 pub(crate) use window::Window;
 
 use crate::adopt::adopted;
 use crate::core::{Core, Departure};
-use crate::queue::{After, Before, Effect, Next, Prepared};
+use crate::queue::{After, Before, Effect, Prepared};
 
 /// A checkpoint comes after this long without writes, or when this much waits in the log.
 const IDLE: Duration = Duration::from_secs(1);
@@ -64,6 +66,26 @@ pub(crate) struct Committer {
     pub(crate) last_work: Instant,
     /// Writes packs while the log is flushed, once this runs.
     ahead: Ahead,
+    /// Whether writers come one at a time, by the newest batch.
+    is_calm: bool,
+    /// Whether a writer is at work here, who has no time for a disk that refuses.
+    is_guest: bool,
+    /// What a guest could not bring to its end: logged sets, and how many sets they were made of.
+    unfinished: Option<(Vec<Planned>, usize)>,
+    /// Batches that guests settled and whose packs are not released yet.
+    unreleased: usize,
+    /// Until when the thread rests, as it last said.
+    rests_until: Option<Instant>,
+}
+
+/// How the settling of logged sets ended.
+enum Ending {
+    /// They are in place, remembered and announced.
+    Settled,
+    /// They are left to the next opening.
+    Left,
+    /// The disk refused, and whoever was at work had no time to wait for it.
+    Unfinished(Vec<Planned>),
 }
 
 /// A set with its record.
@@ -93,29 +115,40 @@ impl Committer {
             theirs: Vec::new(),
             last_work: Instant::now(),
             ahead: Ahead::default(),
+            is_calm: true,
+            is_guest: false,
+            unfinished: None,
+            unreleased: 0,
+            rests_until: None,
         }
     }
 
-    pub(crate) fn run(mut self) {
-        loop {
-            match self.core.queue.take(self.deadline()) {
-                Next::Batch(batch) => {
-                    let mut sets = std::mem::take(&mut self.held);
-                    sets.extend(batch);
-                    self.process(sets);
-                }
-                Next::Idle => self.idle(),
-                Next::Closed => return self.finish(),
-            }
-            // A disk that is slower than its writers stops them before the log grows without end.
-            let is_full = self.unsettled_bytes > MAX_UNSETTLED_BYTES;
-            self.end_checkpoint(is_full && self.underway.as_ref().is_some_and(checkpoint::Underway::is_flush));
-            if is_full {
-                self.checkpoint();
-            }
-            self.refresh_index_when_due();
-            self.core.unsettled_bytes.store(self.unsettled_bytes as u64, Ordering::Relaxed);
+    /// One batch; none when another was at work on it in the moment before.
+    fn work(&mut self) {
+        let batch = self.core.queue.drain();
+        if batch.is_empty() {
+            return;
         }
+        self.is_calm = batch.len() == 1;
+        let mut sets = std::mem::take(&mut self.held);
+        sets.extend(batch);
+        self.process(sets);
+    }
+
+    /// What is looked after between batches.
+    fn look_after(&mut self) {
+        // A disk that is slower than its writers stops them before the log grows without end.
+        let is_full = self.unsettled_bytes > MAX_UNSETTLED_BYTES;
+        self.end_checkpoint(is_full && self.underway.as_ref().is_some_and(checkpoint::Underway::is_flush));
+        if is_full {
+            self.checkpoint();
+        }
+        self.refresh_index_when_due();
+        self.tell_unsettled();
+    }
+
+    fn tell_unsettled(&self) {
+        self.core.unsettled_bytes.store(self.unsettled_bytes as u64, Ordering::Relaxed);
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -166,7 +199,7 @@ impl Committer {
         }
     }
 
-    fn finish(mut self) {
+    fn finish(&mut self) {
         self.record_departures(Instant::now() + crate::core::DEPARTURE * 2);
         let held = std::mem::take(&mut self.held);
         if !held.is_empty() {
@@ -235,29 +268,40 @@ impl Committer {
 
     fn process(&mut self, sets: Vec<Prepared>) {
         let count = sets.len();
-        let mut kept = 0;
         self.last_work = Instant::now();
         self.give_way();
         match self.log_all(sets) {
-            Ok(planned) => {
-                if planned.is_empty() || self.settle(planned) {
-                    *self.core.trouble.lock() = None;
-                }
-            }
+            Ok(planned) => self.bring_about(planned, count),
             Err((sets, fault)) => {
                 let held = self.held.len();
                 self.refuse(sets, &fault);
-                kept = self.held.len() - held;
+                // Held sets are still pending: they are counted when they leave.
+                self.done(count - (self.held.len() - held));
             }
         }
-        // Held sets are still pending: they are counted when they leave.
-        let done = count - kept;
+    }
+
+    /// Steps 7 to 9 of what is logged, made of so many sets.
+    fn bring_about(&mut self, planned: Vec<Planned>, count: usize) {
+        match self.settle(planned) {
+            Ending::Settled => *self.core.trouble.lock() = None,
+            Ending::Left => {}
+            Ending::Unfinished(planned) => {
+                self.unfinished = Some((planned, count));
+                return;
+            }
+        }
+        self.done(count);
+    }
+
+    /// Counts sets that are settled or refused.
+    fn done(&mut self, count: usize) {
         // Before these are: who waits until all is settled waits for the edits on top, too.
         if let Some(edits) = self.edits() {
             self.core.queue.count(1);
             self.process(vec![edits]);
         }
-        self.core.queue.done(done, !self.window.is_open());
+        self.core.queue.done(count, !self.window.is_open());
     }
 
     /// What is recorded of a path, or will be once the window is closed.

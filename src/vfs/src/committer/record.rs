@@ -82,7 +82,7 @@ impl Committer {
         }
         let records: Vec<Record> = planned.iter().map(|planned| planned.record.clone()).collect();
         if !records.is_empty()
-            && let Err(error) = self.append(&records)
+            && let Err(error) = self.append(&records, &planned)
         {
             return Err((asked(planned).collect(), error));
         }
@@ -98,8 +98,8 @@ impl Committer {
         Ok(planned)
     }
 
-    /// Step 6, with the pack of step 8 beside it. Not while the disk refuses: what is not logged then would fill it with packs.
-    fn append(&self, records: &[Record]) -> Result<(), StoreError> {
+    /// Step 6, with what the steps behind it need made beside it. Not while the disk refuses: what is not logged then would fill it.
+    fn append(&self, records: &[Record], planned: &[Planned]) -> Result<(), StoreError> {
         let append = || {
             let begun = Instant::now();
             self.core.log.append(records)?;
@@ -107,7 +107,14 @@ impl Committer {
             Ok(())
         };
         let has_commits = records.iter().any(|record| record.commit.is_some());
-        if has_commits && self.core.trouble.lock().is_none() { self.ahead.beside(&self.core, append) } else { append() }
+        if !has_commits || self.core.trouble.lock().is_some() {
+            return append();
+        }
+        let appended = self.ahead.beside(&self.core, planned, append);
+        if appended.is_err() {
+            self.core.tree.unprepare();
+        }
+        appended
     }
 
     /// One path that cannot be recorded does not keep the others of its batch from being recorded.

@@ -10,24 +10,27 @@ use tracing::{debug, error, warn};
 
 use super::foreign::{LOOK, PATIENCE, foreign_records, no_branch};
 use super::record::edit_of;
-use super::{Committer, Planned, RETRY};
+use super::{Committer, Ending, Planned, RETRY};
 use crate::core::{is_of_disk, kept_if_in_the_way, recorded_only};
 use crate::feed::Event;
 use crate::queue::{After, Effect, Receipt};
 
 impl Committer {
-    /// Steps 7 to 9, tried until they are done: what is logged will happen. False when that is left to the next opening.
-    pub(super) fn settle(&mut self, planned: Vec<Planned>) -> bool {
-        let is_done = self.settle_in_time(planned);
+    /// Steps 7 to 9, tried until they are done: what is logged will happen.
+    pub(super) fn settle(&mut self, planned: Vec<Planned>) -> Ending {
+        if planned.is_empty() {
+            return Ending::Settled;
+        }
+        let ending = self.settle_in_time(planned);
         *self.core.stuck.lock() = None;
-        is_done
+        ending
     }
 
-    fn settle_in_time(&mut self, mut planned: Vec<Planned>) -> bool {
+    fn settle_in_time(&mut self, mut planned: Vec<Planned>) -> Ending {
         if self.left.is_some() {
             // Nothing overtakes what is left.
             self.leave(&planned);
-            return false;
+            return Ending::Left;
         }
         let mut is_closing = false;
         let patient_until = Instant::now() + PATIENCE;
@@ -38,6 +41,10 @@ impl Committer {
             hurry = Some(core.tree.hurry());
             match self.try_settle(&mut planned) {
                 Ok(()) => break,
+                Err(error) if self.is_guest => {
+                    debug!(%error, "logged changes are not in place yet; the committer's thread goes on with them");
+                    return Ending::Unfinished(planned);
+                }
                 // A person's git moves the branch in this moment.
                 Err(error) if error.is_held() && Instant::now() < patient_until && !is_closing => {
                     is_closing = self.core.queue.pause(LOOK);
@@ -46,7 +53,7 @@ impl Committer {
                     // The log has it; the next opening completes it.
                     error!(%error, "logged changes are not in place yet; they will be when the space is opened again");
                     self.leave(&planned);
-                    return false;
+                    return Ending::Left;
                 }
                 Err(error) => {
                     // Said once: it may last for hours, five times a second.
@@ -72,11 +79,21 @@ impl Committer {
         }
         drop(hurry);
         self.core.fail.pass(FailPoint::FeedAnswered);
-        if let Some(history) = self.core.memory.git() {
-            history.release();
+        self.unreleased += 1;
+        if !self.is_guest {
+            self.release();
         }
         self.last_work = Instant::now();
-        true
+        Ending::Settled
+    }
+
+    /// Lets packs that the branch shows be merged, which may take a moment: nobody waits for it.
+    pub(super) fn release(&mut self) {
+        if std::mem::take(&mut self.unreleased) > 0
+            && let Some(history) = self.core.memory.git()
+        {
+            history.release();
+        }
     }
 
     /// Says that logged changes wait. A lock of somebody's git is over in a moment, and others wait behind it; a disk that refuses may

@@ -42,7 +42,8 @@ fn a_full_queue_keeps_writers_waiting_and_then_sends_them_away_with_a_time_to_co
         let refused = queue.push(set(durability, content.clone()), |_| panic!("accepted")).unwrap_err();
         assert!(began.elapsed() >= queue.patience, "it was not waited for room");
         assert_eq!((refused.kind(), &refused.detail()["retry_after"]), (Kind::Unavailable, &COME_AGAIN.into()));
-        assert!(matches!(queue.take(None), Next::Batch(batch) if !batch.is_empty()));
+        assert_eq!(queue.wait(None), Next::Batch);
+        assert!(!queue.drain().is_empty());
         queue.push(set(durability, content), |_| {}).unwrap();
     }
 }
@@ -55,8 +56,8 @@ fn whoever_waits_for_room_goes_on_when_there_is_some() {
     }
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| queue.push(set(Durability::Soon, Bytes::new()), |_| {}));
-        let Next::Batch(batch) = queue.take(None) else { panic!("a full queue is urgent") };
-        queue.done(batch.len(), true);
+        assert_eq!(queue.wait(None), Next::Batch, "a full queue is urgent");
+        queue.done(queue.drain().len(), true);
         waiting.join().unwrap().unwrap();
     });
 }

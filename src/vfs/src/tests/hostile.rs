@@ -3,6 +3,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 
+use svcfs_store::{FailPoint, FailPoints};
+
 use super::*;
 use crate::opening::tests::{crashed, reopened};
 
@@ -315,36 +317,22 @@ fn a_set_refused_for_a_file_in_the_way_writes_no_scratch_file_either() {
     assert_eq!(space.vfs.stat(Door::Http, &at("d/c~")).unwrap_err().kind(), Kind::NotFound);
 }
 
-/// Lets a person commit at the moment a set is being built, between the look at the branch and its advance.
-struct Interrupted {
-    root: std::path::PathBuf,
-    is_armed: Arc<std::sync::atomic::AtomicBool>,
-}
-
-impl Clock for Interrupted {
-    fn now(&self) -> Timestamp {
-        let is_committer = std::thread::current().name() == Some("committer");
-        if is_committer && self.is_armed.swap(false, std::sync::atomic::Ordering::SeqCst) {
-            let git = ["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "--allow-empty", "-m", "by hand"];
-            assert!(Command::new("git").arg("-C").arg(&self.root).args(git).status().unwrap().success());
-        }
-        Timestamp::now()
-    }
-}
-
 #[test]
 fn a_commit_made_while_ours_is_built_lies_below_it_in_the_feed_in_git_and_after_a_crash() {
-    let directory = tempfile::tempdir().unwrap();
-    let is_armed = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let clock = Interrupted { root: directory.path().to_owned(), is_armed: Arc::clone(&is_armed) };
-    let mut opened = options(directory.path(), false);
-    opened.clock = Arc::new(clock);
-    let vfs = Vfs::open(opened).unwrap();
-    let space = TestSpace { directory, vfs };
+    let space = TestSpace::new();
     space.put("a.md", "one");
     space.wait_until("a checkpoint is made", |space| space.vfs.core.log.settled().unwrap().0 == space.vfs.last_seq());
-    is_armed.store(true, std::sync::atomic::Ordering::SeqCst);
+    // Between the look at the branch and its advance.
+    let points = FailPoints::of(space.directory.path());
+    let (root, is_done) = (space.directory.path().to_owned(), std::sync::atomic::AtomicBool::new(false));
+    points.call(FailPoint::StageCommit, move || {
+        if !is_done.swap(true, std::sync::atomic::Ordering::SeqCst) {
+            let by = ["-c", "user.name=Ann", "-c", "user.email=a@x"];
+            git_in(&root, &[&by[..], &["commit", "-q", "--allow-empty", "-m", "by hand"]].concat());
+        }
+    });
     let applied = space.put("b.md", "two");
+    points.clear(FailPoint::StageCommit);
     space.put("c.md", "three");
     assert_eq!(space.log(), ["eve|eve: c.md", "eve|eve: b.md", "Ann|by hand", "eve|eve: a.md"]);
     assert_eq!(applied.commit.unwrap().to_string(), space.git(&["rev-parse", "HEAD^"]).trim());

@@ -1,0 +1,95 @@
+//! Who does the committer's work.
+
+use std::sync::mpsc;
+use std::thread::{self, ThreadId};
+
+use parking_lot::Mutex;
+use svcfs_store::{FailPoint, FailPoints};
+
+use super::*;
+
+/// Who flushes the log from here on.
+fn flushers(space: &TestSpace) -> Arc<Mutex<Vec<ThreadId>>> {
+    let seen: Arc<Mutex<Vec<ThreadId>>> = Arc::default();
+    let told = Arc::clone(&seen);
+    space.vfs.on_flush(Box::new(move |what, _| {
+        if what == Flush::Log {
+            told.lock().push(thread::current().id());
+        }
+    }));
+    seen
+}
+
+#[test]
+fn a_lone_writer_who_waits_does_the_work_itself_and_nobody_else_s_save_does() {
+    let space = TestSpace::new();
+    let flushers = flushers(&space);
+    space.put("a.md", "one\n");
+    space.put("a.md", "two\n");
+    assert_eq!(*flushers.lock(), vec![thread::current().id(); 2]);
+    space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("b.md"), "soon\n")).soon()).unwrap();
+    space.vfs.settled().unwrap();
+    let all = flushers.lock().clone();
+    assert_ne!(all[2..], [] as [ThreadId; 0]);
+    assert!(!all[2..].contains(&thread::current().id()), "who does not wait does not work either");
+    assert_eq!(space.log().len(), 3);
+}
+
+#[test]
+fn what_a_writer_at_work_cannot_bring_to_its_end_the_thread_does_once_the_disk_lets_it() {
+    let space = TestSpace::new();
+    space.put("a.md", "one\n");
+    let points = FailPoints::of(space.directory.path());
+    for point in [FailPoint::TreeWrite, FailPoint::TreeRename, FailPoint::PackRename, FailPoint::BranchRename] {
+        points.refuse(point, 5);
+        thread::scope(|scope| {
+            let (sender, done) = mpsc::channel();
+            let vfs = &space.vfs;
+            scope.spawn(move || sender.send(vfs.apply(&eve(), Change::put(at("a.md"), point.name()))).unwrap());
+            space.wait_until("the disk is said to refuse", |space| space.vfs.health().is_err());
+            points.clear(point);
+            done.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+        });
+        assert_eq!(space.text("a.md"), point.name());
+        space.wait_until("the trouble is over", |space| space.vfs.health().is_ok());
+        assert_eq!(space.git(&["show", "HEAD:a.md"]), point.name());
+    }
+    assert_eq!(space.log().len(), 5);
+}
+
+#[test]
+fn git_status_is_clean_a_moment_after_a_lone_writer_s_last_write() {
+    let space = TestSpace::new();
+    for number in 0..20 {
+        space.put("a.md", &format!("{number}\n"));
+    }
+    let last = Instant::now();
+    space.wait_until("git's index has it", |space| space.git(&["status", "--porcelain"]).is_empty());
+    assert!(last.elapsed() < Duration::from_millis(900), "{:?}", last.elapsed());
+}
+
+#[test]
+fn a_page_that_changes_while_its_next_version_is_flushed_is_not_covered_by_what_was_written_ahead() {
+    use std::os::unix::fs::PermissionsExt;
+    let space = TestSpace::new();
+    space.put("a.md", "one\n");
+    let path = space.directory.path().join("a.md");
+    let points = FailPoints::of(space.directory.path());
+    let changed = path.clone();
+    // The log has it: what was written ahead is there, too.
+    points.call(FailPoint::LogCommitted, move || {
+        fs::set_permissions(&changed, fs::Permissions::from_mode(0o600)).unwrap();
+    });
+    space.put("a.md", "two\n");
+    points.clear(FailPoint::LogCommitted);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let edited = path.clone();
+    points.call(FailPoint::LogCommitted, move || fs::write(&edited, "by hand\n").unwrap());
+    space.put("a.md", "three\n");
+    points.clear(FailPoint::LogCommitted);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "by hand\n");
+    space.vfs.settled().unwrap();
+    assert_eq!(space.git(&["log", "--format=%s", "-2"]).lines().count(), 2);
+    assert_eq!(space.git(&["show", "HEAD:a.md"]), "by hand\n");
+    assert_eq!(space.git(&["show", "HEAD~:a.md"]), "three\n");
+}
