@@ -13,6 +13,7 @@ use crate::links::Links;
 use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
+use crate::questions::Questions;
 use crate::ranking::{Engine, Ranking};
 use crate::scale::{self, Scale};
 use crate::searching::{Judged, Searching};
@@ -41,6 +42,7 @@ pub fn table(measured: &Measured) -> Table {
         pauses,
         past,
         links,
+        questions,
         ranking,
         searching,
     } = measured;
@@ -54,6 +56,7 @@ pub fn table(measured: &Measured) -> Table {
     pauses.iter().for_each(|pauses| goals.pauses(pauses));
     past.iter().for_each(|past| goals.past(past));
     links.iter().for_each(|links| goals.links(links));
+    questions.iter().for_each(|questions| goals.questions(questions));
     ranking.iter().for_each(|ranking| goals.ranking(ranking));
     searching.iter().for_each(|searching| goals.searching(searching));
     goals.0
@@ -202,6 +205,15 @@ impl Goals {
         let what = format!("search with snippets in {pages} pages, after a change");
         self.within(&format!("{what}: slowest p50"), Duration::from_millis(2), p50);
         self.within(&format!("{what}: slowest p99"), Duration::from_millis(15), p99);
+    }
+
+    fn questions(&mut self, questions: &Questions) {
+        let Some(judged) = questions.judged() else { return };
+        let pages = judged.pages;
+        let what = format!("`TABLE … WHERE` a field without an index among {pages} pages, the slowest");
+        self.within(&what, Duration::from_millis(150), judged.unindexed);
+        let what = format!("the same with the index of the field among {pages} pages, p99");
+        self.within(&what, Duration::from_millis(10), judged.indexed);
     }
 
     fn links(&mut self, links: &Links) {

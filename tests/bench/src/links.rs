@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use svcfs_measure::http::{Client, encoded};
 use svcfs_measure::pages::Pages;
 use svcfs_measure::run::Run;
-use svcfs_measure::series::{Bound, Round, Series, bound};
+use svcfs_measure::series::{Round, Series, bound};
 use svcfs_measure::server::{Place, Server};
-use svcfs_measure::table::{Cell, Table, column, text};
+use svcfs_measure::table::{Cell, Table};
 
+use crate::asked::{self, Asked, measured};
 use crate::plan::Extent;
 
 /// Links of each page to others.
@@ -38,16 +39,6 @@ pub struct Tree {
     pub asked: Vec<Asked>,
     /// Memory of the server before anybody asked for the graph, and the most it had then.
     pub memory: (u64, u64),
-}
-
-/// A question or a deed.
-pub struct Asked {
-    /// For people.
-    pub name: &'static str,
-    /// The first time.
-    pub first: Duration,
-    /// From the second time on.
-    pub later: Series,
 }
 
 /// Measures trees of all sizes, one after the other.
@@ -171,22 +162,9 @@ fn questions(pages: Pages, at_hub: usize) -> Vec<Question> {
     ]
 }
 
-fn measured(
-    run: &Run,
-    name: &'static str,
-    bound_of: Bound,
-    work: &mut dyn FnMut(usize) -> Result<()>,
-) -> Result<Asked> {
-    run.tell(&format!("links: {name}"));
-    let once = run.timed(bound(1, 60), &mut *work)?;
-    let mut later = Series::default();
-    later.add(run.timed(bound_of, |number| work(number + 1))?);
-    Ok(Asked { name, first: once.elapsed, later })
-}
-
-/// The same for what is followed by work that nobody waits for: each time once that is done.
+/// [`measured`] for what is followed by work that nobody waits for: each time once that is done.
 fn apart(run: &Run, server: &Server, name: &'static str, work: &mut dyn FnMut(usize) -> Result<()>) -> Result<Asked> {
-    run.tell(&format!("links: {name}"));
+    run.tell(name);
     let mut once = |number: usize| -> Result<Round> {
         server.until_quiet(run)?;
         run.timed(bound(1, 60), |_| work(number))
@@ -248,23 +226,8 @@ impl Links {
 
     /// The table.
     pub fn table(&self) -> Table {
-        let mut columns = vec![column("links: 5 a page, and those to a hub", "question")];
-        for tree in &self.trees {
-            columns.push(column(format!("{} pages: first", tree.pages), "first_us"));
-            columns.push(column("p50", "p50_us"));
-            columns.push(column("p99", "p99_us"));
-        }
-        let mut table = Table::new("links", columns);
-        let rows = self.trees.first().map_or(0, |tree| tree.asked.len());
-        for row in 0..rows {
-            let asked: Vec<&Asked> = self.trees.iter().filter_map(|tree| tree.asked.get(row)).collect();
-            let cells = asked.iter().flat_map(|asked| {
-                let percentile = |share| Cell::Time(asked.later.percentile(share));
-                [Cell::Time(Some(asked.first)), percentile(0.5), percentile(0.99)]
-            });
-            let name = asked.first().map_or("", |asked| asked.name);
-            table.row([text(name)].into_iter().chain(cells));
-        }
+        let trees: Vec<(usize, &[Asked])> = self.trees.iter().map(|tree| (tree.pages, &*tree.asked)).collect();
+        let mut table = asked::table("links", "links: 5 a page, and those to a hub", &trees);
         for tree in &self.trees {
             let (before, most) = tree.memory;
             table.notes.push(format!(

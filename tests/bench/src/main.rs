@@ -3,6 +3,7 @@
 //! One rule: every row measures and checks itself; a run in which history lacks one commit ends without a table.
 #![expect(clippy::disallowed_methods, reason = "it writes beside svcfs, and measures the disk without it")]
 
+mod asked;
 mod committer;
 mod document;
 mod doors;
@@ -14,6 +15,7 @@ mod passthrough;
 mod past;
 mod pauses;
 mod plan;
+mod questions;
 mod ranking;
 mod scale;
 mod searching;
@@ -40,6 +42,7 @@ use crate::mounted::Mounted;
 use crate::past::Past;
 use crate::pauses::Pauses;
 use crate::plan::Extent;
+use crate::questions::Questions;
 use crate::ranking::Ranking;
 use crate::scale::Scale;
 use crate::searching::Searching;
@@ -96,6 +99,8 @@ enum Part {
     History,
     /// Questions about links, and renames
     Links,
+    /// Queries over frontmatter, and how a tree is doing
+    Questions,
     /// How often search finds the page that answers a question, beside plain full-text search and grep
     Ranking,
     /// What search and indexing cost in trees of different sizes, beside plain full-text search and `git grep`
@@ -116,6 +121,7 @@ struct Measured {
     pauses: Option<Pauses>,
     past: Option<Past>,
     links: Option<Links>,
+    questions: Option<Questions>,
     ranking: Option<Ranking>,
     searching: Option<Searching>,
 }
@@ -182,6 +188,7 @@ impl Measured {
             Part::Pauses => self.pauses = Some(pauses::measure(&run, extent)?),
             Part::History => self.past = Some(past::measure(&run, extent)?),
             Part::Links => self.links = Some(links::measure(&run, extent)?),
+            Part::Questions => self.questions = Some(questions::measure(&run, extent)?),
             Part::Ranking => self.ranking = Some(ranking::measure(&run, extent)?),
             Part::Searching => self.searching = Some(searching::measure(&run, extent)?),
         }
@@ -207,6 +214,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
         pauses,
         past,
         links,
+        questions,
         ranking,
         searching,
     } = measured;
@@ -225,6 +233,7 @@ fn told(facts: &[(&str, String)], measured: &Measured) -> String {
     tables.extend(reading.iter().flat_map(Reading::tables));
     tables.extend(past.iter().map(Past::table));
     tables.extend(links.iter().map(Links::table));
+    tables.extend(questions.iter().map(Questions::table));
     tables.extend(ranking.iter().map(Ranking::table));
     tables.extend(searching.iter().flat_map(Searching::tables));
     text.extend(tables.iter().filter(|table| !table.rows.is_empty()).map(Table::markdown));
