@@ -4,7 +4,7 @@
 //! names, and every other file has the names it had.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_index::{Following, Index};
@@ -51,6 +51,8 @@ pub(super) struct Moved<'a> {
     before: Names,
     /// The names of all, after.
     after: Names,
+    /// Every name by which a link may have meant one of them, in lower case.
+    meant_by: HashSet<String>,
 }
 
 /// Names and the files that have them, by the name in lower case.
@@ -79,10 +81,13 @@ impl<'a> Moved<'a> {
         files: &[TreePath],
         of_text: Vec<(TreePath, Key)>,
     ) -> Self {
-        let (mut before, mut after) = (Names::default(), Names::default());
+        let (mut before, mut after, mut meant_by) = (Names::default(), Names::default(), HashSet::new());
         for file in files {
-            for key in keys_of(file.as_str(), None, &[]).into_iter().filter(|_| !file.is_page()) {
-                before.add(key, file.clone());
+            for key in keys_of(file.as_str(), None, &[]) {
+                meant_by.insert(key.folded.clone());
+                if !file.is_page() {
+                    before.add(key, file.clone());
+                }
             }
             if let Some(path) = file.moved(from, to) {
                 for key in keys_of(path.as_str(), None, &[]) {
@@ -91,11 +96,12 @@ impl<'a> Moved<'a> {
             }
         }
         for (file, key) in of_text {
+            meant_by.insert(key.folded.clone());
             if let Some(path) = file.moved(from, to) {
                 after.add(key, path);
             }
         }
-        Self { from, to, before, after }
+        Self { from, to, before, after, meant_by }
     }
 
     /// The names a link may find a moved file by afterwards. Who named it by its path or file name means these, even when the title
@@ -164,10 +170,14 @@ impl<'a, 'f, 'c> View<'a, 'f, 'c> {
 
     /// What a link of the page leads to before the rename.
     fn target_before(&self, link: &Link) -> Result<Option<String>, Fault> {
+        let wanted = candidates(self.before.as_str(), link.kind, &link.target);
+        // In a page that stays, only links to what moves are led elsewhere: most lead to something else, and the index is not asked.
+        if *self.before == self.after && !wanted.iter().any(|key| self.moved.meant_by.contains(&key.folded)) {
+            return Ok(None);
+        }
         if let Some(page) = self.links.borrow_mut().page_of(self.before, link)? {
             return Ok(Some(page.as_str().to_owned()));
         }
-        let wanted = candidates(self.before.as_str(), link.kind, &link.target);
         if let Some(file) = choose(self.before.as_str(), &wanted, self.moved.before.of(&wanted)) {
             return Ok(Some(file.to_owned()));
         }

@@ -1,12 +1,15 @@
 //! A file under another name, and the links that follow it (contract 4.3; gaps.md 2.1, D17).
 
+use std::collections::BTreeSet;
+use std::sync::mpsc::sync_channel;
+use std::thread;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Change, ChangeSet, ETag, Expect, Fault, Kind, TreePath};
+use svcfs_base::{Change, ChangeSet, Door, ETag, Expect, Fault, Kind, TreePath};
 use svcfs_index::Following;
-use svcfs_vfs::EntryKind;
+use svcfs_vfs::{EntryKind, File, Vfs};
 
 use super::follow::{Moved, View};
 use crate::kernel::Cx;
@@ -17,6 +20,9 @@ const ATTEMPTS: usize = 8;
 /// How long a rename waits for the index to know every link. One that is asked for right behind another, of a page that ten thousand
 /// link to, waits some seconds.
 const INDEX_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Pages that are read before the thread that rewrites them is told.
+const READ_AT_ONCE: usize = 64;
 
 /// A file under its new name.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -166,22 +172,18 @@ impl Rewriting {
             // What is there gives way.
             pages.remove(to);
             let mut rewriting = Self::default();
-            Ok(pages.iter().try_for_each(|page| rewriting.add(cx, &moved, links, page)).map(|()| rewriting))
+            let add = |page: &TreePath, file: File| rewriting.add(cx, &moved, links, (page, &file));
+            Ok(each_read(cx, &pages, add).map(|()| rewriting))
         })?
     }
 
-    fn add(&mut self, cx: &Cx<'_>, moved: &Moved<'_>, links: &mut Following<'_>, page: &TreePath) -> Result<(), Fault> {
-        let (vfs, door) = (&cx.space.vfs, cx.caller.door);
-        let file = match vfs.stat(door, page).and_then(|there| match there.kind {
-            EntryKind::File => vfs.read(door, page).map(Some),
-            EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
-        }) {
-            Ok(Some(file)) => file,
-            Ok(None) => return Ok(()),
-            // Removed since the index read it: it links to nothing any more.
-            Err(fault) if fault.kind() == Kind::NotFound => return Ok(()),
-            Err(fault) => return Err(fault),
-        };
+    fn add(
+        &mut self,
+        cx: &Cx<'_>,
+        moved: &Moved<'_>,
+        links: &mut Following<'_>,
+        (page, file): (&TreePath, &File),
+    ) -> Result<(), Fault> {
         let Ok(old) = std::str::from_utf8(&file.content) else {
             return Ok(());
         };
@@ -207,6 +209,47 @@ impl Rewriting {
             changes.push(Change::put(path, text).expecting(Expect::OneOf(vec![etag])));
         }
         ChangeSet { message, ..ChangeSet::new(changes) }
+    }
+}
+
+/// Hands over what stands at each of these paths, as far as it is a file. The next ones are read by another thread meanwhile, when they
+/// are many: reading ten thousand takes as long as rewriting them.
+fn each_read(
+    cx: &Cx<'_>,
+    pages: &BTreeSet<TreePath>,
+    mut work: impl FnMut(&TreePath, File) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let (vfs, door) = (&*cx.space.vfs, cx.caller.door);
+    let mut take = |page: &TreePath, read: Result<Option<File>, Fault>| read?.map_or(Ok(()), |file| work(page, file));
+    if pages.len() <= READ_AT_ONCE {
+        return pages.iter().try_for_each(|page| take(page, read(vfs, door, page)));
+    }
+    let all: Vec<&TreePath> = pages.iter().collect();
+    thread::scope(|scope| {
+        let (hand_over, handed) = sync_channel(1);
+        scope.spawn(move || {
+            for some in all.chunks(READ_AT_ONCE) {
+                let files: Vec<_> = some.iter().map(|page| (*page, read(vfs, door, page))).collect();
+                if hand_over.send(files).is_err() {
+                    // One of those before was refused, which is told below.
+                    return;
+                }
+            }
+        });
+        handed.into_iter().flatten().try_for_each(|(page, file)| take(page, file))
+    })
+}
+
+/// The file at a path; none when something else stands there.
+fn read(vfs: &Vfs, door: Door, page: &TreePath) -> Result<Option<File>, Fault> {
+    let read = vfs.stat(door, page).and_then(|there| match there.kind {
+        EntryKind::File => vfs.read(door, page).map(Some),
+        EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
+    });
+    match read {
+        // Removed since the index read it: it links to nothing any more.
+        Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
+        outcome => outcome,
     }
 }
 

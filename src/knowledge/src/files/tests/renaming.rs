@@ -34,6 +34,29 @@ fn rename_rewrites_links_in_the_same_commit() {
 }
 
 #[test]
+fn a_page_that_very_many_link_to_is_renamed_in_one_commit_and_nothing_else_of_them_changes() {
+    let space = TestSpace::new();
+    space.put("hub.md", "---\naliases: [Mitte]\n---\n# Hub\n");
+    space.put("other.md", "# Other\n");
+    let path = |number: usize| format!("pages/{number:03}.md");
+    // More than are read at once, of every form, beside links that lead elsewhere or nowhere.
+    for number in 0..150 {
+        let text = format!("Page {number}: [[hub]]  [[other]], [[mitte]] [x](../hub.md#y)\n[[nothing]] `[[hub]]`\n");
+        space.put(&path(number), &text);
+    }
+    let renamed = space.get("rename", json!({ "from": "hub.md", "to": "deep/center.md" }));
+    assert_eq!(renamed["updated_links"], 300);
+    let commit = space.newest("deep/center.md").0;
+    for number in 0..150 {
+        let text = format!(
+            "Page {number}: [[center]]  [[other]], [[mitte]] [x](../deep/center.md#y)\n[[nothing]] `[[hub]]`\n"
+        );
+        assert_eq!(space.text(&path(number)), text);
+        assert_eq!(space.newest(&path(number)).0, commit);
+    }
+}
+
+#[test]
 fn a_name_that_would_lead_elsewhere_gets_as_much_path_as_it_needs() {
     let space = TestSpace::new();
     space.put("a/draft.md", "# Draft\n");
