@@ -124,8 +124,9 @@ fn nginx(run: &Run, folder: &Path, port: u16) -> Result<Command, String> {
     fs::create_dir(&at).map_err(told)?;
     let paths: String =
         ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {name};\n")).concat();
+    // As root, or its workers are somebody who may not look below `/root`; for other users the line says nothing.
     let config = format!(
-        "daemon off;\npid pid;\nerror_log log;\nworker_processes auto;\nevents {{ worker_connections 256; }}\n\
+        "daemon off;\nuser root;\npid pid;\nerror_log log;\nworker_processes auto;\nevents {{ worker_connections 256; }}\n\
          http {{\naccess_log off;\nsendfile on;\nkeepalive_requests 1000000;\n{paths}\
          server {{ listen 127.0.0.1:{port}; root {}; }}\n}}\n",
         folder.display()
