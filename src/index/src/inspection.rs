@@ -14,7 +14,7 @@ pub enum Inspected {
     Absent,
     /// It is damaged, in SQLite's words.
     Damaged(String),
-    /// It is of another version of svcfs.
+    /// It is of another version of svcfs, or was not filled to its end.
     Outdated,
     /// It is whole: up to which position of the log it reflects the tree, and what is in it.
     Whole(Seq, Box<Fingerprint>),

@@ -10,6 +10,7 @@
 //! A change to the schema, or to what `svcfs-text` reads from a page, raises the schema number in `schema.rs`.
 #![warn(missing_docs)]
 
+mod bulk;
 mod connections;
 mod document;
 mod dql;
@@ -154,7 +155,7 @@ impl Index {
         batches: impl Iterator<Item = Result<Vec<Entry>, E>>,
         cursor: Seq,
     ) -> Result<(), IndexError> {
-        let outcome = pipeline::run(batches, |batch| self.take_in(batch, cursor), |_| ());
+        let outcome = self.filling(|| pipeline::run(batches, |batch| self.take_in(batch, cursor), |_| ()));
         schema::noticed(self.readers.file(), outcome)
     }
 

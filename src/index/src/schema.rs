@@ -13,7 +13,13 @@ use crate::IndexError;
 use crate::moments;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is thrown away.
-pub(crate) const SCHEMA: i32 = 7;
+pub(crate) const SCHEMA: i32 = 8;
+
+/// How much of the file each connection keeps in memory, as SQLite wants to be told: KiB, negative.
+pub(crate) const CACHE: i32 = -16_384;
+
+/// The same for the one that writes, while a whole tree is read in: names and links of pages fall all over their tables.
+pub(crate) const FILLING_CACHE: i32 = -65_536;
 
 /// Which set of tables a statement works on; `@` in the statement is replaced by its suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,7 +196,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.set_prepared_statement_cache_capacity(64);
     connection.pragma_update(None, "synchronous", "NORMAL")?;
-    connection.pragma_update(None, "cache_size", -16_384)?;
+    connection.pragma_update(None, "cache_size", CACHE)?;
     moments::register(connection)
 }
 

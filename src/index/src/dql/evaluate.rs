@@ -222,7 +222,33 @@ impl<'c> Context<'c> {
                 return if value.is_null() { self.value(&arguments[1], scope) } else { Ok(value) };
             }
             Function::Now => return Ok(Value::Instant(self.now)),
-            _ => {}
+            Function::Average
+            | Function::Contains
+            | Function::Count
+            | Function::Date
+            | Function::DateFormat
+            | Function::DaysAgo
+            | Function::DaysSince
+            | Function::EndsWith
+            | Function::Join
+            | Function::Length
+            | Function::Lower
+            | Function::Matches
+            | Function::Max
+            | Function::Min
+            | Function::NonNull
+            | Function::Number
+            | Function::RegexReplace
+            | Function::RegexTest
+            | Function::Replace
+            | Function::Round
+            | Function::StartsWith
+            | Function::String
+            | Function::Substring
+            | Function::Sum
+            | Function::Today
+            | Function::TypeOf
+            | Function::Upper => {}
         }
         let mut values = Vec::with_capacity(arguments.len());
         for node in arguments {

@@ -139,7 +139,7 @@ impl Finder<'_, '_> {
             Expression::Compare(comparison, one, two) => match (self.field(one), self.field(two)) {
                 (Some(field), None) => (Some(field), self.compared(*comparison, two)?),
                 (None, Some(field)) => (Some(field), self.compared(turned(*comparison), one)?),
-                _ => (None, None),
+                (Some(_), Some(_)) | (None, None) => (None, None),
             },
             Expression::Between(one, ends, Sense::Plain) => {
                 let (low, high) = (self.constant(&ends.0)?, self.constant(&ends.1)?);
@@ -162,9 +162,20 @@ impl Finder<'_, '_> {
                     let range = self.constant(value)?.and_then(|value| Range::equal(&value, true));
                     (self.field(list), range.map(|range| vec![range]))
                 }
-                _ => (None, None),
+                [] | [_] | [_, _, _, ..] => (None, None),
             },
-            _ => (None, None),
+            Expression::Literal(_)
+            | Expression::Field(_)
+            | Expression::Call(..)
+            | Expression::Not(_)
+            | Expression::Negative(_)
+            | Expression::All(_)
+            | Expression::Any(_)
+            | Expression::Chain(..)
+            | Expression::Like(..)
+            | Expression::In(_, _, Sense::Negated)
+            | Expression::Between(_, _, Sense::Negated)
+            | Expression::IsNull(..) => (None, None),
         };
         if let (Some(field), Some(ranges)) = (field, ranges) {
             found.push(Lookup { field, ranges });

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::anchors::Anchors;
 use super::query::Word;
 use crate::IndexError;
-use crate::words::{Forward, Number, Section};
+use crate::words::{Forward, Number, Section, Spellings};
 
 /// What one use of a word counts for, and how many words a part has when its length is neither praised nor blamed.
 const SECTIONS: [(Section, f64, f64); 5] = [
@@ -82,15 +82,16 @@ impl Scale {
 
     /// How well a page fits; more is better.
     pub(super) fn score(&self, page: Forward<'_>, anchors: Option<&Anchors>, scratch: &mut Scratch) -> f64 {
-        let Scratch { found, places } = scratch;
+        let Scratch { known, found, places } = scratch;
         places.clear();
         let mut sum = 0.0;
         let mut in_title = 0.0;
         let mut of_title = 0;
         for (at, word) in self.words.iter().enumerate() {
             let mut uses = anchors.map_or(0.0, |anchors| ANCHOR * f64::from(anchors.uses(at)).ln_1p());
-            for (section, weight, length) in SECTIONS {
-                find(page, section, &word.spellings, found);
+            page.known(&word.spellings, known);
+            for (section, weight, length) in SECTIONS.into_iter().filter(|_| !known.is_empty()) {
+                find(page, section, known, found);
                 if found.is_empty() {
                     continue;
                 }
@@ -98,7 +99,7 @@ impl Scale {
                     in_title += word.rarity;
                     of_title += found.iter().map(|place| place.words).max().unwrap_or_default();
                 }
-                let long = page.words(section).len() as f64 / length;
+                let long = page.len(section) as f64 / length;
                 uses += weight * found.len() as f64 / (1.0 - BY_LENGTH + BY_LENGTH * long);
                 if section == Section::Body && self.words.len() > 1 {
                     places.extend(found.iter().map(|place| (place.at, at)));
@@ -110,7 +111,7 @@ impl Scale {
             }
             sum += word.rarity * uses * (SATURATED + 1.0) / (uses + SATURATED);
         }
-        let title = page.words(Section::Title).len().max(1) as f64;
+        let title = page.len(Section::Title).max(1) as f64;
         let whole = in_title / self.total * (of_title as f64 / title).min(1.0);
         let is_called_so = anchors.is_some_and(Anchors::is_whole);
         let close = match self.words.len() {
@@ -153,6 +154,7 @@ impl Scale {
 /// What one page after the other is weighed with.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
+    known: Spellings,
     found: Vec<Place>,
     /// Places of the body, and which word of the question stands there.
     places: Vec<(usize, usize)>,
@@ -168,19 +170,12 @@ pub(super) struct Place {
 }
 
 /// Where a part of a page has a word, in any of its spellings; `found` holds nothing else afterwards.
-pub(super) fn find(page: Forward<'_>, section: Section, spellings: &[Vec<Number>], found: &mut Vec<Place>) {
+pub(super) fn find(page: Forward<'_>, section: Section, spellings: &Spellings, found: &mut Vec<Place>) {
     found.clear();
-    let words = page.words(section);
-    for spelling in spellings {
-        let Some((first, rest)) = spelling.split_first() else { continue };
-        for (at, word) in words.iter().enumerate() {
-            if word == first && words[at + 1..].starts_with(rest) {
-                found.push(Place { at, words: spelling.len() });
-            }
-        }
-        if rest.is_empty() {
-            let others = page.extras(section).filter(|extra| extra.number == *first);
-            found.extend(others.map(|extra| Place { at: extra.place, words: 1 }));
+    for spelling in spellings.each() {
+        page.places(section, spelling, |at| found.push(Place { at, words: spelling.len() }));
+        if let [word] = spelling {
+            page.other_places(section, *word, |at| found.push(Place { at, words: 1 }));
         }
     }
     if spellings.len() > 1 {

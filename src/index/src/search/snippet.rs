@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::query::Word;
 use super::score::find;
-use crate::words::{Forward, Section, Span, spans};
+use crate::words::{Forward, Section, Span, Spellings, spans};
 
 /// About how many words a snippet shows.
 const WORDS: usize = 24;
@@ -40,9 +40,10 @@ pub(super) fn of(body: &str, frontmatter: &str, page: Forward<'_>, words: &[Word
 
 fn matches(text: &str, page: Forward<'_>, section: Section, words: &[Word]) -> Vec<Match> {
     let mut found = Vec::new();
-    let mut places = Vec::new();
+    let (mut known, mut places) = (Spellings::default(), Vec::new());
     for (number_of_word, word) in words.iter().enumerate() {
-        find(page, section, &word.numbers(), &mut places);
+        page.known(&word.numbers(), &mut known);
+        find(page, section, &known, &mut places);
         found.extend(places.iter().map(|place| Match { at: place.at, words: place.words, word: number_of_word }));
         if word.is_prefix {
             found.extend(going_on(text, word).map(|(at, words)| Match { at, words, word: number_of_word }));

@@ -103,6 +103,48 @@ fn a_file_of_another_version_gives_way_to_a_new_one() {
 }
 
 #[test]
+fn an_index_that_was_not_filled_to_its_end_gives_way_to_a_new_one() {
+    let Space { index, file, directory: _directory } = Space::new();
+    let version = || -> i32 {
+        let connection = rusqlite::Connection::open(&file).unwrap();
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+    };
+    let whole = version();
+    let batches = [vec![page("a.md", "apples")], vec![page("b.md", "pears")]].into_iter().enumerate();
+    let filled = index.ingest_all(
+        batches.map(|(number, batch)| {
+            if number == 1 {
+                // What a process that ends here leaves behind.
+                assert_ne!(version(), whole);
+                std::fs::copy(&file, file.with_extension("left")).unwrap();
+            }
+            Ok::<_, std::convert::Infallible>(batch)
+        }),
+        Seq(3),
+    );
+    filled.unwrap();
+    assert_eq!(version(), whole);
+    let left = Index::open(&file.with_extension("left")).unwrap();
+    assert_eq!((left.cursor().unwrap(), left.count().unwrap()), (Seq(0), 0));
+    drop(index);
+    let again = Index::open(&file).unwrap();
+    assert_eq!((again.cursor().unwrap(), again.count().unwrap()), (Seq(3), 2));
+}
+
+#[test]
+fn what_was_taken_in_before_a_source_failed_stays_and_the_rest_is_added() {
+    let space = Space::new();
+    let failing = [Ok(vec![page("a.md", "apples")]), Err("the disk is gone")];
+    assert!(matches!(space.index.ingest_all(failing.into_iter(), Seq(0)), Err(IndexError::Source(_))));
+    let space = space.reopen();
+    assert_eq!(space.found("apples"), ["a.md"]);
+    let rest = [Ok::<_, std::convert::Infallible>(vec![page("b.md", "pears")])];
+    space.index.ingest_all(rest.into_iter(), Seq(2)).unwrap();
+    let space = space.reopen();
+    assert_eq!((space.found("pears"), space.index.cursor().unwrap()), (vec!["b.md".to_owned()], Seq(2)));
+}
+
+#[test]
 fn a_file_that_is_no_database_gives_way_to_a_new_one() {
     for damage in [&b"not a database at all, but long enough to be looked at as one".repeat(100)[..], b"short"] {
         let Space { index, file, directory: _directory } = Space::of(&[("a.md", "apples")]);

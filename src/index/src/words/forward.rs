@@ -1,10 +1,14 @@
 //! The words of one page in the order in which they stand there, as numbers: what scores and snippets are made from without
 //! reading the text again.
+//!
+//! A question looks at hundreds of pages, so a row is short and is looked into without being unpacked. It begins with each word of the page
+//! once, by its number; behind that a word is its place among those, which is one byte in a page of up to 256 different words. A page that
+//! lacks a word is known after a look at the first list.
 
 use super::{Number, Words};
 
 /// Most words of one part of a page that count for its score; all of them are found.
-const MOST_WORDS: usize = 65_536;
+const MOST_WORDS: usize = u16::MAX as usize;
 
 /// A part of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,64 +29,209 @@ pub(crate) enum Section {
 /// How many sections there are.
 pub(crate) const SECTIONS: usize = 5;
 
-/// Another way to write a place of a section.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Extra {
-    /// The word.
-    pub(crate) number: Number,
-    /// The place in the stream of its section that is written so.
-    pub(crate) place: usize,
-}
-
-/// The words of a page as its row has them. A question looks at hundreds of rows: none of them is copied.
+/// The words of a page as its row has them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Forward<'r> {
-    sections: [&'r [Number]; SECTIONS],
-    extras: [&'r [[Number; 2]]; SECTIONS],
+    /// Each word once, in the order of the numbers.
+    known: &'r [Number],
+    sections: [Stream<'r>; SECTIONS],
+    /// Other ways to write a place of the section, and which place.
+    extras: [(Stream<'r>, &'r [[u8; 2]]); SECTIONS],
+}
+
+/// Words one behind the other, each as its place among those that the page has.
+#[derive(Debug, Clone, Copy)]
+enum Stream<'r> {
+    Narrow(&'r [u8]),
+    Wide(&'r [[u8; 2]]),
+    Wider(&'r [[u8; 3]]),
+}
+
+impl Default for Stream<'_> {
+    fn default() -> Self {
+        Self::Narrow(&[])
+    }
+}
+
+impl<'r> Stream<'r> {
+    fn decode(bytes: &'r [u8], width: usize) -> Option<Self> {
+        match width {
+            1 => Some(Self::Narrow(bytes)),
+            2 => Some(Self::Wide(bytes.as_chunks().0)),
+            3 => Some(Self::Wider(bytes.as_chunks().0)),
+            _ => None,
+        }
+    }
+
+    const fn len(self) -> usize {
+        match self {
+            Self::Narrow(words) => words.len(),
+            Self::Wide(words) => words.len(),
+            Self::Wider(words) => words.len(),
+        }
+    }
+
+    /// Tells each place at which these words follow each other.
+    fn places(self, spelling: &[u32], found: impl FnMut(usize)) {
+        match self {
+            Self::Narrow(words) => following(words, spelling, |word| u32::from(*word), found),
+            Self::Wide(words) => following(words, spelling, |word| u32::from(u16::from_le_bytes(*word)), found),
+            Self::Wider(words) => {
+                following(words, spelling, |[low, middle, high]| u32::from_le_bytes([*low, *middle, *high, 0]), found);
+            }
+        }
+    }
+}
+
+fn following<T>(words: &[T], spelling: &[u32], number: impl Fn(&T) -> u32, mut found: impl FnMut(usize)) {
+    let Some((first, rest)) = spelling.split_first() else { return };
+    for (at, word) in words.iter().enumerate() {
+        if number(word) == *first {
+            let behind = words[at + 1..].iter().map(&number);
+            if rest.is_empty()
+                || words.len() - at > rest.len() && behind.zip(rest).all(|(word, wanted)| word == *wanted)
+            {
+                found(at);
+            }
+        }
+    }
+}
+
+/// The spellings of a word that a page may have, in the page's own numbers: those all of whose words it has somewhere.
+#[derive(Debug, Default)]
+pub(crate) struct Spellings {
+    words: Vec<u32>,
+    /// Where each ends among the words.
+    ends: Vec<usize>,
+}
+
+impl Spellings {
+    /// Whether the page has none of them.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Each as its words.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &[u32]> {
+        let starts = [0].into_iter().chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.words[start..*end])
+    }
 }
 
 impl<'r> Forward<'r> {
-    /// The words of a section, in order.
-    pub(crate) fn words(&self, section: Section) -> &'r [Number] {
-        self.sections[section as usize]
+    /// How many words a section has.
+    pub(crate) const fn len(&self, section: Section) -> usize {
+        self.sections[section as usize].len()
     }
-    /// The extras of a section.
-    pub(crate) fn extras(&self, section: Section) -> impl Iterator<Item = Extra> + 'r {
-        let extras = self.extras[section as usize];
-        extras.iter().map(|[number, place]| Extra { number: *number, place: u32::from_le_bytes(*place) as usize })
+
+    /// The spellings that the page may have; `known` holds nothing else afterwards.
+    pub(crate) fn known(&self, spellings: &[Vec<Number>], known: &mut Spellings) {
+        known.words.clear();
+        known.ends.clear();
+        for spelling in spellings.iter().filter(|spelling| !spelling.is_empty()) {
+            let before = known.words.len();
+            known.words.extend(spelling.iter().map_while(|word| {
+                let place = self.known.binary_search(word).ok()?;
+                u32::try_from(place).ok()
+            }));
+            if known.words.len() == before + spelling.len() {
+                known.ends.push(known.words.len());
+            } else {
+                known.words.truncate(before);
+            }
+        }
+    }
+
+    /// Tells each place at which the words of a section follow each other so.
+    pub(crate) fn places(&self, section: Section, spelling: &[u32], found: impl FnMut(usize)) {
+        self.sections[section as usize].places(spelling, found);
+    }
+
+    /// Tells each place of a section that is also written so.
+    pub(crate) fn other_places(&self, section: Section, word: u32, mut found: impl FnMut(usize)) {
+        let (words, places) = self.extras[section as usize];
+        words.places(&[word], |at| found(places.get(at).map_or(0, |place| u16::from_le_bytes(*place).into())));
     }
 
     /// Reads a row; none when it is none of ours.
     pub(crate) fn decode(row: &'r [u8]) -> Option<Self> {
-        let (numbers, []) = row.as_chunks::<4>() else { return None };
-        let (lengths, mut rest) = numbers.split_at_checked(2 * SECTIONS)?;
-        let mut forward = Self::default();
-        for (section, [words, extras]) in lengths.as_chunks::<2>().0.iter().enumerate() {
-            let (stream, others) = rest.split_at_checked(u32::from_le_bytes(*words) as usize)?;
-            let (others, after) = others.split_at_checked(2 * u32::from_le_bytes(*extras) as usize)?;
-            forward.sections[section] = stream;
-            forward.extras[section] = others.as_chunks::<2>().0;
+        let (width, row) = row.split_first()?;
+        let width = usize::from(*width);
+        let (count, row) = row.split_first_chunk::<4>()?;
+        let (lengths, row) = row.split_first_chunk::<{ 4 * SECTIONS }>()?;
+        let (known, mut rest) =
+            row.split_at_checked(usize::try_from(u32::from_le_bytes(*count)).ok()?.checked_mul(4)?)?;
+        let mut forward = Self { known: known.as_chunks().0, ..Self::default() };
+        for (section, [low, high, other_low, other_high]) in lengths.as_chunks::<4>().0.iter().enumerate() {
+            let words = usize::from(u16::from_le_bytes([*low, *high]));
+            let others = usize::from(u16::from_le_bytes([*other_low, *other_high]));
+            let (stream, after) = rest.split_at_checked(width * words)?;
+            let (extras, after) = after.split_at_checked(width * others)?;
+            let (places, after) = after.split_at_checked(2 * others)?;
+            forward.sections[section] = Stream::decode(stream, width)?;
+            forward.extras[section] = (Stream::decode(extras, width)?, places.as_chunks().0);
             rest = after;
         }
         rest.is_empty().then_some(forward)
     }
+
+    /// The words of a section as they are numbered everywhere.
+    #[cfg(test)]
+    pub(crate) fn numbers(&self, section: Section) -> Vec<Number> {
+        let mut numbers = vec![Number::default(); self.len(section)];
+        for (place, number) in self.known.iter().enumerate() {
+            self.places(section, &[u32::try_from(place).unwrap()], |at| numbers[at] = *number);
+        }
+        numbers
+    }
 }
 
-/// The row of a page: for each section the number of words and of extras, then the words, then the extras.
+/// The row of a page: how many bytes a word is, how many different words there are; for each section the number of words and of extras;
+/// the different words; then for each section its words, its extras, and their places.
 pub(crate) fn encode(sections: [&Words; SECTIONS]) -> Vec<u8> {
-    let short = |length: usize| u32::try_from(length.min(MOST_WORDS)).unwrap_or(0);
-    let length: usize = sections.iter().map(|words| 2 + words.stream.len() + 2 * words.extras.len()).sum();
-    let mut row = Vec::with_capacity(4 * length);
+    let mut known: Vec<Number> = sections
+        .iter()
+        .flat_map(|words| {
+            let extras = extras_of(words).map(|(word, _)| word);
+            words.stream.iter().take(MOST_WORDS).map(|word| word.number).chain(extras)
+        })
+        .collect();
+    let words = known.len();
+    known.sort_unstable();
+    known.dedup();
+    let width = match known.len() {
+        0..=0x100 => 1,
+        0x101..=0x1_0000 => 2,
+        _ => 3,
+    };
+    let mut row = Vec::with_capacity(25 + 4 * known.len() + (width + 2) * words);
+    row.extend(u8::try_from(width));
+    row.extend(u32::try_from(known.len()).unwrap_or_default().to_le_bytes());
+    let short = |length: usize| u16::try_from(length.min(MOST_WORDS)).unwrap_or(u16::MAX).to_le_bytes();
     for words in sections {
-        row.extend(short(words.stream.len()).to_le_bytes());
-        row.extend(short(words.extras.len()).to_le_bytes());
+        row.extend(short(words.stream.len()));
+        row.extend(short(extras_of(words).count()));
     }
+    row.extend_from_slice(known.as_flattened());
+    let put = |word: &Number, row: &mut Vec<u8>| {
+        let place = known.binary_search(word).unwrap_or_default();
+        row.extend_from_slice(&place.to_le_bytes()[..width]);
+    };
     for words in sections {
-        words.stream.iter().take(MOST_WORDS).for_each(|word| row.extend(word.number));
-        for (word, place) in words.extras.iter().take(MOST_WORDS) {
-            row.extend(word.number);
-            row.extend(u32::try_from(*place).unwrap_or(u32::MAX).to_le_bytes());
-        }
+        words.stream.iter().take(MOST_WORDS).for_each(|word| put(&word.number, &mut row));
+        extras_of(words).for_each(|(word, _)| put(&word, &mut row));
+        extras_of(words).for_each(|(_, place)| row.extend(place.to_le_bytes()));
     }
     row
+}
+
+/// The extras of words that are in the row.
+fn extras_of(words: &Words) -> impl Iterator<Item = (Number, u16)> {
+    let extras = words.extras.iter().filter_map(|(word, place)| Some((word.number, u16::try_from(*place).ok()?)));
+    extras.take(MOST_WORDS)
 }

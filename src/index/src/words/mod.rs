@@ -20,9 +20,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 pub(crate) use fold::{folded, parts, term};
-#[cfg(test)]
-pub(crate) use forward::Extra;
-pub(crate) use forward::{Forward, Section, encode};
+pub(crate) use forward::{Forward, Section, Spellings, encode};
 pub(crate) use spans::{Span, Written, spans};
 
 /// Most parts of a compound that are also found as one word.

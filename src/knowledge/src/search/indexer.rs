@@ -15,11 +15,15 @@ use svcfs_work::{Failure, Next, Stop, Task};
 use crate::files;
 use crate::kernel::Space;
 
-/// Changes in one transaction (gaps.md 8, index batch).
-const BATCH: usize = 100;
+/// Changes that are looked at together: each time waits until the disk has what was read, as long as a writer waits, and a page that was
+/// written twice is read once. Whoever looks for a page behind a flood of others waits for as many at most.
+const BATCH: usize = 1_000;
 
-/// Pages of a whole tree that are taken in at once: a writer's page waits for as many at most, some tens of milliseconds.
-const MANY: usize = 500;
+/// Pages that are taken in at once …
+const MANY: usize = 1_000;
+
+/// … unless they have this many bytes of text: several times as much is in memory meanwhile.
+const MANY_BYTES: usize = 4 << 20;
 
 /// Changes that come closer together than this share a transaction: one of many costs little more than one of one, and a writer who
 /// waits for the disk has the processor meanwhile. A search waits for as long at most.
@@ -58,8 +62,7 @@ impl Indexer {
             gone.remove(path);
         }
         let pages: Vec<TreePath> = pages.into_iter().chain(gone).collect();
-        let batches = pages.chunks(MANY).take_while(|_| !stop.is_requested()).map(|batch| entries(vfs, batch));
-        index.ingest_all(batches, kept)?;
+        index.ingest_all(Batches::of(vfs, &pages).take_while(|_| !stop.is_requested()), kept)?;
         if stop.is_requested() {
             return Ok(());
         }
@@ -109,10 +112,9 @@ fn follow(space: &Space, cursor: Seq) -> Result<usize, Fault> {
         .filter(|change| change.path.is_page() && !change.path.is_dotted() && seen.insert(&change.path))
         .map(|change| change.path.clone())
         .collect();
-    let mut batches = paths.chunks(BATCH).peekable();
+    let mut batches = Batches::of(vfs, &paths);
     while let Some(batch) = batches.next() {
-        let reached = if batches.peek().is_some() { cursor } else { last };
-        index.ingest(&entries(vfs, batch)?, reached)?;
+        index.ingest(&batch?, if batches.is_over() { last } else { cursor })?;
     }
     if paths.is_empty() {
         index.ingest(&[], last)?;
@@ -128,12 +130,43 @@ fn pages(vfs: &Vfs) -> Result<Vec<TreePath>, Fault> {
     Ok(pages.map(|file| file.path).collect())
 }
 
-/// What stands at these paths. It is durable before it is indexed: a page may stand there newer than the events tell, and were
-/// that save lost with the power, the index would keep its words for ever.
-fn entries(vfs: &Vfs, paths: &[TreePath]) -> Result<Vec<Entry>, Fault> {
-    let entries = paths.iter().map(|path| entry(vfs, path)).collect::<Result<_, _>>()?;
-    vfs.settled()?;
-    Ok(entries)
+/// What stands at some paths, as much of it as is taken in at once. It is durable before it is indexed: a page may stand there newer than
+/// the events tell, and were that save lost with the power, the index would keep its words for ever.
+struct Batches<'v> {
+    vfs: &'v Vfs,
+    paths: std::slice::Iter<'v, TreePath>,
+}
+
+impl<'v> Batches<'v> {
+    fn of(vfs: &'v Vfs, paths: &'v [TreePath]) -> Self {
+        Self { vfs, paths: paths.iter() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.paths.as_slice().is_empty()
+    }
+
+    fn read(&mut self) -> Result<Vec<Entry>, Fault> {
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < MANY && bytes < MANY_BYTES {
+            let Some(path) = self.paths.next() else { break };
+            let entry = entry(self.vfs, path)?;
+            bytes += match &entry {
+                Entry::Page { text, .. } => text.len(),
+                Entry::Gone(_) => 0,
+            };
+            batch.push(entry);
+        }
+        self.vfs.settled()?;
+        Ok(batch)
+    }
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Result<Vec<Entry>, Fault>;
+    fn next(&mut self) -> Option<Self::Item> {
+        (!self.is_over()).then(|| self.read())
+    }
 }
 
 /// What stands at a path now, as the index is told of it. Links are not pages: their text is indexed where it stands.
