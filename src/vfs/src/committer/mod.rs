@@ -191,12 +191,13 @@ impl Committer {
         }
     }
 
-    /// The trouble is over once the disk takes writes again: nobody need dare one to find out.
+    /// The trouble is over once the disk takes writes again: nobody need dare one to find out. What it is may change meanwhile.
     fn look_again(&mut self) {
-        if self.follow_head().and_then(|()| self.core.log.probe()).is_ok() {
-            *self.core.trouble.lock() = None;
+        let trouble = self.follow_head().and_then(|()| self.core.log.probe()).err();
+        if trouble.is_none() {
             info!("the disk takes writes again");
         }
+        *self.core.trouble.lock() = trouble.map(Fault::from);
     }
 
     fn finish(&mut self) {

@@ -21,6 +21,22 @@ fn a_persons_commit_is_announced_though_nobody_writes() {
 }
 
 #[test]
+fn what_keeps_writes_from_being_taken_is_told_as_it_is_now_not_as_it_was_first() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    let head = space.directory.path().join(".git/HEAD");
+    let whole = fs::read(&head).unwrap();
+    let told = |space: &TestSpace| space.vfs.health().map_or_else(|trouble| trouble.to_string(), |()| String::new());
+    fs::remove_file(&head).unwrap();
+    space.wait_until("it is missing", |space| told(space).contains("put `.git` back"));
+    fs::write(&head, "rubbish").unwrap();
+    space.wait_until("it is damaged", |space| told(space).contains("`HEAD` or the branch it names cannot be read"));
+    fs::write(&head, whole).unwrap();
+    space.wait_until("it is right", |space| told(space).is_empty());
+    space.put("a.md", "two");
+}
+
+#[test]
 fn a_page_that_a_persons_index_had_an_older_version_of_is_brought_back() {
     let space = watched();
     space.put("a.md", "one");

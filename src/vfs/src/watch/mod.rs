@@ -119,6 +119,7 @@ impl Watcher {
             last: Instant::now(),
             rescan_due: Instant::now() + RESCAN,
             other: None,
+            is_failing: false,
         };
         let supervisor = Supervisor::new();
         supervisor.start(follower, called).map_err(Fault::internal)?;
@@ -169,6 +170,8 @@ struct Follower {
     rescan_due: Instant,
     /// A git command that we wait for, and since when.
     other: Option<(OtherGit, Instant)>,
+    /// Whether the last look failed: said once, however often it is tried.
+    is_failing: bool,
 }
 
 impl Task for Follower {
@@ -274,11 +277,14 @@ impl Follower {
         } else {
             vfs.adopt(&paths)
         };
+        self.is_failing &= outcome.is_err();
         match outcome {
             Ok(0) => debug!(paths = paths.len(), "nothing to adopt: own writes"),
             Ok(count) => info!(files = count, "edits made behind the server were recorded"),
             Err(fault) => {
-                warn!(error = ?fault, "edits made behind the server could not be recorded; trying again");
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    warn!(error = ?fault, "edits made behind the server could not be recorded; trying again until they are");
+                }
                 self.seen.extend(paths);
                 self.last = Instant::now();
             }
