@@ -216,9 +216,27 @@ impl History {
     /// # Errors
     /// `Unrecordable` for a path git refuses; `Git` when the parent cannot be read.
     pub fn stage(&self, parent: Option<CommitId>, edits: &[Edit<'_>], author: &Author<'_>) -> Outcome<Staged> {
+        self.staged(parent, (edits, author), false)
+    }
+
+    /// The same for a commit that a branch showed before a crash: objects that git has, and they are whole, are not made again.
+    ///
+    /// # Errors
+    /// As [`History::stage`].
+    pub fn stage_shown(&self, parent: Option<CommitId>, edits: &[Edit<'_>], author: &Author<'_>) -> Outcome<Staged> {
+        self.staged(parent, (edits, author), true)
+    }
+
+    fn staged(
+        &self,
+        parent: Option<CommitId>,
+        (edits, author): (&[Edit<'_>], &Author<'_>),
+        is_shown: bool,
+    ) -> Outcome<Staged> {
         self.fail.at(FailPoint::StageCommit)?;
         let mut writer = self.writer.lock();
         let Writer { repository, objects, .. } = &mut *writer;
+        objects.is_shown = is_shown;
         let count = objects.fresh().len();
         let staged = staged(objects, repository, oid_of(parent)?, (edits, author));
         if !matches!(staged, Ok(Staged { is_new: true, .. })) {
@@ -356,7 +374,7 @@ fn staged(
     let mut branch = tree::Branch::default();
     for edit in edits {
         let blob = match edit {
-            Edit::Write { kind, content, .. } => Some((*kind, objects.blob(content)?)),
+            Edit::Write { kind, content, .. } => Some((*kind, objects.blob(repository, content)?)),
             Edit::Place { kind, blob, .. } => Some((*kind, Oid::from_bytes(blob.as_bytes())?)),
             Edit::Remove { .. } => None,
         };
@@ -368,12 +386,12 @@ fn staged(
     };
     let tree = match tree::grown(objects, repository, parent_tree, &branch)? {
         Some(tree) => tree,
-        None => objects.tree(Vec::new())?,
+        None => objects.tree(repository, Vec::new())?,
     };
     if let Some(parent) = parent.filter(|_| Some(tree) == parent_tree) {
         return Ok(Staged { commit: commit_id(parent), is_new: false });
     }
-    let commit = objects.commit(tree, commit_text(tree, parent, author).as_bytes())?;
+    let commit = objects.commit(repository, tree, commit_text(tree, parent, author).as_bytes())?;
     Ok(Staged { commit: commit_id(commit), is_new: true })
 }
 

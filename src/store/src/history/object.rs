@@ -8,7 +8,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use flate2::read::ZlibDecoder;
-use git2::{ObjectType, Oid, Repository};
+use git2::{ObjectType, OdbLookupFlags, Oid, Repository};
 use sha1::{Digest, Sha1};
 
 use super::Outcome;
@@ -36,28 +36,30 @@ pub(super) struct Objects {
     kept_bytes: usize,
     /// Trees of recent commits.
     commits: HashMap<Oid, Oid>,
+    /// Objects that git has are not made again: a branch shows them.
+    pub(super) is_shown: bool,
 }
 
 impl Objects {
     /// Adds a blob. Also one that git has: no reference may show it, and somebody's `git gc` is about to take it away.
-    pub(super) fn blob(&mut self, content: &[u8]) -> Outcome<Oid> {
+    pub(super) fn blob(&mut self, repository: &Repository, content: &[u8]) -> Outcome<Oid> {
         let id = hash(ObjectType::Blob, content);
-        self.add(id, ObjectType::Blob, content)?;
+        self.add(repository, id, (ObjectType::Blob, content))?;
         Ok(id)
     }
 
     /// Adds a tree in git's own form.
-    pub(super) fn tree(&mut self, raw: Vec<u8>) -> Outcome<Oid> {
+    pub(super) fn tree(&mut self, repository: &Repository, raw: Vec<u8>) -> Outcome<Oid> {
         let id = hash(ObjectType::Tree, &raw);
-        self.add(id, ObjectType::Tree, &raw)?;
+        self.add(repository, id, (ObjectType::Tree, &raw))?;
         self.keep_tree(id, raw.into());
         Ok(id)
     }
 
     /// Adds a commit in git's own form.
-    pub(super) fn commit(&mut self, tree: Oid, raw: &[u8]) -> Outcome<Oid> {
+    pub(super) fn commit(&mut self, repository: &Repository, tree: Oid, raw: &[u8]) -> Outcome<Oid> {
         let id = hash(ObjectType::Commit, raw);
-        self.add(id, ObjectType::Commit, raw)?;
+        self.add(repository, id, (ObjectType::Commit, raw))?;
         if self.commits.len() >= MAX_KEPT_COMMITS {
             self.commits.clear();
         }
@@ -65,8 +67,10 @@ impl Objects {
         Ok(id)
     }
 
-    fn add(&mut self, id: Oid, kind: ObjectType, content: &[u8]) -> Outcome<()> {
-        if !self.places.contains_key(&id) {
+    fn add(&mut self, repository: &Repository, id: Oid, (kind, content): (ObjectType, &[u8])) -> Outcome<()> {
+        // Not looked for anew: nobody else writes objects that a branch showed before.
+        let is_there = || Ok::<_, git2::Error>(repository.odb()?.exists_ext(id, OdbLookupFlags::NO_REFRESH));
+        if !self.places.contains_key(&id) && !(self.is_shown && is_there()?) {
             let bytes = entry(&mut self.deflater, kind, content)?;
             self.fresh.push(Deflated { id, bytes });
             self.places.insert(id, self.fresh.len() - 1);

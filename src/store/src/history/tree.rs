@@ -100,7 +100,7 @@ pub(super) fn grown(
         raw.push(0);
         raw.extend_from_slice(entry.id.as_bytes());
     }
-    Ok(Some(objects.tree(raw)?))
+    Ok(Some(objects.tree(repository, raw)?))
 }
 
 /// The files a tree has at these paths, in their order; each directory is read once.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use svcfs_base::{CommitId, ETag, Fault, Seq, TreePath};
-use svcfs_store::{Author, Edit, Record, Role, StoreError};
+use svcfs_store::{Author, Edit, History, Record, Role, StoreError};
 use tracing::{error, warn};
 
 use super::logged::Logged;
@@ -26,8 +26,8 @@ pub(super) fn complete(
     reporter: &mut Reporter,
 ) -> Result<Completed, Fault> {
     let records = logged.records;
-    // Writes every object of theirs again, whatever the branch shows.
-    let built = rebuild(core, settled, logged, reporter)?;
+    // A kill takes nothing from git: what the branch shows and is whole need not be written once more.
+    let built = rebuild(core, settled, (logged, shown(core, records)?), reporter)?;
     let mut known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
     let Some(ours) = built.tip else { return Ok(Completed { newest: settled, known }) };
     match core.git()?.head()? {
@@ -55,9 +55,18 @@ pub(super) fn complete(
 
 /// Makes the objects of the logged commits again, and leaves the branch alone.
 pub(super) fn objects(core: &Core, settled: Option<CommitId>, logged: &Logged<'_>) -> Result<(), Fault> {
-    rebuild(core, settled, logged, &mut Reporter::silent())?;
+    rebuild(core, settled, (logged, 0), &mut Reporter::silent())?;
     core.git()?.release();
     Ok(())
+}
+
+/// How many records, from the first, the branch shows: those up to the one whose commit it stands at. None where others committed among
+/// them: they may have taken commits of ours off the branch, and whatever no branch shows somebody's `git gc` takes away.
+fn shown(core: &Core, records: &[Record]) -> Result<usize, Fault> {
+    let head = core.git()?.head()?;
+    let count = records.iter().rposition(|record| head.is_some() && record.commit == head).map_or(0, |at| at + 1);
+    let is_ours = records[..count].iter().all(|record| record.role != Role::Foreign);
+    Ok(if is_ours { count } else { 0 })
 }
 
 /// Builds those records that a branch does not have on top of it; beside them the newest commit of the log that it has.
@@ -84,7 +93,7 @@ fn on_top(
         }
     }
     // The same work once more, told already.
-    let built = rebuild(core, Some(head), &Logged::new(&missing), &mut Reporter::silent())?;
+    let built = rebuild(core, Some(head), (&Logged::new(&missing), 0), &mut Reporter::silent())?;
     if let Some(ours) = built.tip.filter(|ours| *ours != head) {
         core.git()?.advance(Some(head), ours)?;
     }
@@ -102,7 +111,7 @@ struct Rebuilt {
 fn rebuild(
     core: &Core,
     parent: Option<CommitId>,
-    logged: &Logged<'_>,
+    (logged, shown): (&Logged<'_>, usize),
     reporter: &mut Reporter,
 ) -> Result<Rebuilt, Fault> {
     let records = logged.records;
@@ -120,7 +129,7 @@ fn rebuild(
             // A window that came to nothing.
             Role::Gathered if record.entries.is_empty() => {}
             Role::Set | Role::Gathered => {
-                let (commit, after) = staged_again(core, tip, (at, record), logged)?;
+                let (commit, after) = staged_again(core, tip, (at, record), (logged, shown))?;
                 passed = passed.max(after);
                 tip = commit.or(tip);
                 commits.extend(tip.map(|commit| (record.seq, commit)));
@@ -137,12 +146,12 @@ fn staged_again(
     core: &Core,
     tip: Option<CommitId>,
     (at, record): (usize, &Record),
-    logged: &Logged<'_>,
+    (logged, shown): (&Logged<'_>, usize),
 ) -> Result<(Option<CommitId>, usize), Fault> {
-    let commit = stage(core, tip, record, logged)?;
+    let commit = stage(core, tip, (record, at < shown), logged)?;
     if commit != record.commit
         && let Some((theirs, after)) = next_of_others(logged.records, at)
-        && let Ok(other) = stage(core, Some(theirs), record, logged)
+        && let Ok(other) = stage(core, Some(theirs), (record, false), logged)
         && other == record.commit
     {
         // The branch was moved under ours after they were logged: the others' commits, recorded later, lie below.
@@ -162,7 +171,7 @@ fn next_of_others(records: &[Record], at: usize) -> Option<(CommitId, usize)> {
 fn stage(
     core: &Core,
     parent: Option<CommitId>,
-    record: &Record,
+    (record, is_shown): (&Record, bool),
     logged: &Logged<'_>,
 ) -> Result<Option<CommitId>, Fault> {
     let mut contents = Vec::with_capacity(record.entries.len());
@@ -187,7 +196,8 @@ fn stage(
         })
         .collect();
     let author = Author { actor: &record.actor, time: record.time, message: &record.message };
-    match core.git()?.stage(parent, &edits, &author) {
+    let stage = if is_shown { History::stage_shown } else { History::stage };
+    match stage(core.git()?, parent, &edits, &author) {
         Ok(staged) => Ok(Some(staged.commit)),
         Err(StoreError::Unrecordable { path, reason }) => {
             error!(page.path = %path, reason, "a logged change has no place beside another's commit; theirs stands");

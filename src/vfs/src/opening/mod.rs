@@ -85,8 +85,9 @@ fn complete_history(
     let is_settled = logged.records.is_empty();
     let ours = || logged.records.iter().filter(|record| record.role != Role::Foreign);
     let since = (!is_settled).then(|| ours().map(|record| record.time).min().unwrap_or_default());
-    let objects = if is_settled { 0 } else { history.sweep_torn_objects()? };
-    let torn = objects + history.sweep_torn_packs(since)?;
+    // Packs first: what one of them has torn is not looked for behind it.
+    let packs = history.sweep_torn_packs(since)?;
+    let torn = packs + if is_settled { 0 } else { history.sweep_torn_objects()? };
     if torn > 0 {
         warn!(objects = torn, "objects of git without their bytes are taken away; what the log has is written anew");
     }

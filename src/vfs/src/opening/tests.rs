@@ -204,6 +204,49 @@ fn objects_and_a_branch_that_never_reached_the_disk_are_made_again() {
     assert_whole(&reopened(copy), &space.log());
 }
 
+/// The files of all packs of a root.
+fn packs(root: &Path) -> BTreeMap<PathBuf, u64> {
+    let entries = fs::read_dir(root.join(".git/objects/pack")).unwrap().map(|entry| entry.unwrap());
+    entries.map(|entry| (entry.file_name().into(), entry.metadata().unwrap().ino())).collect()
+}
+
+#[test]
+fn what_the_branch_shows_and_is_whole_is_not_written_once_more() {
+    let space = busy_space();
+    let copy = crashed(&space);
+    for keep in packs(copy.path()).keys().filter(|name| name.extension().is_some_and(|kind| kind == "keep")) {
+        fs::remove_file(copy.path().join(".git/objects/pack").join(keep)).unwrap();
+    }
+    let before = packs(copy.path());
+    let again = reopened(copy);
+    assert_eq!(packs(again.directory.path()), before);
+    assert_whole(&again, &space.log());
+}
+
+#[test]
+fn what_the_branch_shows_and_was_lost_in_part_is_made_again() {
+    let lose = |index: &Path| {
+        fs::remove_file(index.with_extension("pack")).unwrap();
+        fs::remove_file(index).unwrap();
+    };
+    // The index tells of objects that are not there.
+    let tear = |index: &Path| {
+        let pack = index.with_extension("pack");
+        let bytes = vec![0; fs::read(&pack).unwrap().len()];
+        fs::remove_file(&pack).unwrap();
+        fs::write(pack, bytes).unwrap();
+    };
+    let ways: [&dyn Fn(&Path); 2] = [&lose, &tear];
+    for (first, damage) in (0..2).flat_map(|first| ways.map(|damage| (first, damage))) {
+        let space = busy_space();
+        let copy = crashed(&space);
+        let new = new_packs(&space, copy.path());
+        assert!(new.len() > 1, "{new:?}");
+        new.iter().skip(first).step_by(2).for_each(|index| damage(index));
+        assert_whole(&reopened(copy), &space.log());
+    }
+}
+
 #[test]
 fn an_edit_made_after_the_crash_is_kept_and_recorded() {
     let space = busy_space();

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use git2::Repository;
 use sha1::{Digest, Sha1};
 use svcfs_base::Timestamp;
 
@@ -23,7 +24,7 @@ impl History {
     /// # Errors
     /// `State` when one cannot be read or removed.
     pub fn sweep_torn_packs(&self, since: Option<Timestamp>) -> Outcome<usize> {
-        let writer = self.writer.lock();
+        let mut writer = self.writer.lock();
         let directory = writer.repository.commondir().join("objects/pack");
         let files: Vec<_> = match fs::read_dir(&directory) {
             Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?,
@@ -41,6 +42,11 @@ impl History {
             for index in named("idx") {
                 swept += usize::from(swept_if_torn(index, since)?);
             }
+        }
+        if swept > 0 {
+            // libgit2 believes in packs that it has met.
+            writer.repository = Repository::open(&self.root)?;
+            self.readers.lock().clear();
         }
         Ok(swept)
     }
