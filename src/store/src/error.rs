@@ -95,6 +95,7 @@ impl From<StoreError> for Fault {
                 Some(ErrorCode::DiskFull) => no_space(source),
                 Some(ErrorCode::ReadOnly) => read_only(source),
                 Some(ErrorCode::SystemIoFailure) => disk_failed(source),
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => unreadable_log(source),
                 _ => Self::internal(StoreError::Database(source)),
             },
             // libgit2 keeps the system's words and not its number.
@@ -136,6 +137,12 @@ fn no_space(source: impl Error + Send + Sync + 'static) -> Fault {
 
 fn disk_failed(source: impl Error + Send + Sync + 'static) -> Fault {
     Fault::new(Kind::DiskFailed, "the server's disk failed: input/output error; look at the disk").caused_by(source)
+}
+
+/// SQLite calls it malformed; who writes it right is not the one who can tell why it is not read as it was written.
+fn unreadable_log(source: rusqlite::Error) -> Fault {
+    let text = "the server's disk does not give its log back as it was written; look at the disk, and run `svcfs doctor`";
+    Fault::new(Kind::DiskFailed, text).caused_by(source)
 }
 
 fn read_only(source: impl Error + Send + Sync + 'static) -> Fault {
@@ -189,7 +196,8 @@ mod tests {
             (database(rusqlite::ffi::SQLITE_FULL), Kind::NoSpace),
             (database(rusqlite::ffi::SQLITE_READONLY), Kind::ReadOnly),
             (database(rusqlite::ffi::SQLITE_IOERR), Kind::DiskFailed),
-            (database(rusqlite::ffi::SQLITE_CORRUPT), Kind::Internal),
+            (database(rusqlite::ffi::SQLITE_CORRUPT), Kind::DiskFailed),
+            (database(rusqlite::ffi::SQLITE_MISMATCH), Kind::Internal),
         ] {
             let told = error.to_string();
             let fault = Fault::from(error);
