@@ -141,7 +141,8 @@ fn disk_failed(source: impl Error + Send + Sync + 'static) -> Fault {
 
 /// SQLite calls it malformed; who writes it right is not the one who can tell why it is not read as it was written.
 fn unreadable_log(source: rusqlite::Error) -> Fault {
-    let text = "the server's disk does not give its log back as it was written; look at the disk, and run `svcfs doctor`";
+    let text =
+        "the server's disk does not give its log back as it was written; look at the disk, and run `svcfs doctor`";
     Fault::new(Kind::DiskFailed, text).caused_by(source)
 }
 
