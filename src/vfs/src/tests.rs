@@ -13,6 +13,7 @@ use super::*;
 
 mod dependent;
 mod directories;
+mod early;
 mod edited;
 mod faults;
 mod gathered;

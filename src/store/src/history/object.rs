@@ -70,11 +70,12 @@ impl Objects {
     fn add(&mut self, repository: &Repository, id: Oid, (kind, content): (ObjectType, &[u8])) -> Outcome<()> {
         // Not looked for anew: nobody else writes objects that a branch showed before.
         let is_there = || Ok::<_, git2::Error>(repository.odb()?.exists_ext(id, OdbLookupFlags::NO_REFRESH));
-        if !self.places.contains_key(&id) && !(self.is_shown && is_there()?) {
-            let bytes = entry(&mut self.deflater, kind, content)?;
-            self.fresh.push(Deflated { id, bytes });
-            self.places.insert(id, self.fresh.len() - 1);
+        if self.places.contains_key(&id) || self.is_shown && is_there()? {
+            return Ok(());
         }
+        let bytes = entry(&mut self.deflater, kind, content)?;
+        self.fresh.push(Deflated { id, bytes });
+        self.places.insert(id, self.fresh.len() - 1);
         Ok(())
     }
 

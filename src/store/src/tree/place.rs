@@ -112,9 +112,6 @@ impl WorkTree {
                 Err(error) => Err(error),
             };
             self.let_go(spot);
-            if matches!(done, Ok(Placed::Edited)) {
-                self.ready.forget();
-            }
             match done {
                 // Made, or taken away, since it was looked at.
                 Err(Errno::EXIST) if is_over_nothing => {}

@@ -1,9 +1,10 @@
-//! A file that is written before its time: while a lone writer's set is flushed into the log, what it puts in place is written under a
-//! name of our own, so that a rename is left to be done.
+//! Files that are written before their time: while a lone writer's set is on its way into the log, what it puts in place is written under
+//! names of our own, so that renames are left to be done.
 //!
-//! One rule: it is a guess. Only the file that was foreseen is taken, over the very file that was foreseen to be there; anything else is
+//! One rule: each is a guess. Only the file that was foreseen is taken, over the very file that was foreseen to be there; anything else is
 //! made when its time comes, and what nobody took is thrown away.
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -16,15 +17,22 @@ use super::place::{Install, Spot};
 
 /// Longer ones would take as long as the flush itself.
 const MAX_BYTES: usize = 64 << 10;
+/// All together, while they wait.
+const MAX_WAITING: usize = 16 << 20;
 
-/// The newest file that was written before its time, until it is taken.
+/// The files that were written before their time, until they are taken.
 pub(super) struct Ready {
     directory: Arc<OwnedFd>,
-    file: Mutex<Option<Foreseen>>,
+    files: Mutex<Files>,
+}
+
+#[derive(Default)]
+struct Files {
+    by_path: HashMap<TreePath, Foreseen>,
+    bytes: usize,
 }
 
 struct Foreseen {
-    path: TreePath,
     content: Box<[u8]>,
     kind: FileKind,
     disk: DiskAttributes,
@@ -55,38 +63,48 @@ impl Over {
 
 impl Ready {
     pub(super) fn of(directory: &Arc<OwnedFd>) -> Self {
-        Self { directory: Arc::clone(directory), file: Mutex::new(None) }
+        Self { directory: Arc::clone(directory), files: Mutex::default() }
     }
 
-    pub(super) const fn fits(install: &Install<'_>) -> bool {
-        install.content.len() <= MAX_BYTES
+    fn has_room(&self, install: &Install<'_>) -> bool {
+        install.content.len() <= MAX_BYTES && self.files.lock().bytes + install.content.len() <= MAX_WAITING
     }
 
     /// Keeps a file under the name it was given.
     pub(super) fn keep(&self, install: &Install<'_>, spot: &Spot<'_>, name: String) {
         let Ok(over) = Over::of(spot) else { return self.throw_away(name) };
         let Install { path, content, kind, disk } = *install;
-        let foreseen = Foreseen { path: path.clone(), content: content.into(), kind, disk, over, name };
-        self.forget();
-        *self.file.lock() = Some(foreseen);
+        let foreseen = Foreseen { content: content.into(), kind, disk, over, name };
+        let mut files = self.files.lock();
+        files.bytes += content.len();
+        if let Some(older) = files.by_path.insert(path.clone(), foreseen) {
+            files.bytes -= older.content.len();
+            drop(files);
+            self.throw_away(older.name);
+        }
     }
 
     /// The name of the file to put in place, if it was foreseen; it belongs to whoever takes it.
     pub(super) fn take(&self, install: &Install<'_>, spot: &Spot<'_>) -> Option<String> {
-        let mut file = self.file.lock();
-        let foreseen = file.as_ref()?;
-        let Install { path, content, kind, disk } = *install;
-        let is_that = foreseen.path == *path
-            && foreseen.kind == kind
-            && foreseen.disk == disk
-            && *foreseen.content == *content
+        let mut files = self.files.lock();
+        let foreseen = files.by_path.remove(install.path)?;
+        files.bytes -= foreseen.content.len();
+        drop(files);
+        let is_that = foreseen.kind == install.kind
+            && foreseen.disk == install.disk
+            && *foreseen.content == *install.content
             && Over::of(spot).is_ok_and(|over| foreseen.over == over);
-        if is_that { file.take().map(|foreseen| foreseen.name) } else { None }
+        if is_that {
+            return Some(foreseen.name);
+        }
+        self.throw_away(foreseen.name);
+        None
     }
 
     /// Throws away what nobody takes.
     pub(super) fn forget(&self) {
-        if let Some(foreseen) = self.file.lock().take() {
+        let files = std::mem::take(&mut *self.files.lock());
+        for foreseen in files.by_path.into_values() {
             self.throw_away(foreseen.name);
         }
     }
@@ -101,7 +119,7 @@ impl WorkTree {
     /// Writes what [`WorkTree::replace`] is about to put in place, while its time has not come: then a rename is all that is left to do.
     /// A guess that costs nothing when it is wrong.
     pub fn prepare(&self, install: &Install<'_>) {
-        if !Ready::fits(install) {
+        if !self.ready.has_room(install) {
             return;
         }
         let Ok(spot) = self.spot(install.path) else { return };

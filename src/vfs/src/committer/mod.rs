@@ -7,6 +7,7 @@
 
 mod ahead;
 mod checkpoint;
+mod early;
 mod foreign;
 mod gather;
 mod index;
@@ -25,6 +26,7 @@ use svcfs_store::{OtherGit, Record, State, StoreError, Tip};
 use tracing::{error, info, warn};
 
 use ahead::Ahead;
+use early::Early;
 pub(crate) use foreign::{foreign_record, keep, numbered};
 pub(crate) use seat::Seat;
 pub use window::Commits;
@@ -66,6 +68,8 @@ pub(crate) struct Committer {
     pub(crate) last_work: Instant,
     /// Writes packs while the log is flushed, once this runs.
     ahead: Ahead,
+    /// Writes the pages of a set of many.
+    early: Early,
     /// Whether writers come one at a time, by the newest batch.
     is_calm: bool,
     /// Whether a writer is at work here, who has no time for a disk that refuses.
@@ -115,6 +119,7 @@ impl Committer {
             theirs: Vec::new(),
             last_work: Instant::now(),
             ahead: Ahead::default(),
+            early: Early::default(),
             is_calm: true,
             is_guest: false,
             unfinished: None,
@@ -271,15 +276,18 @@ impl Committer {
         let count = sets.len();
         self.last_work = Instant::now();
         self.give_way();
+        self.early.begin(&self.core, &sets);
         match self.log_all(sets) {
             Ok(planned) => self.bring_about(planned, count),
             Err((sets, fault)) => {
+                self.early.end(&self.core);
                 let held = self.held.len();
                 self.refuse(sets, &fault);
                 // Held sets are still pending: they are counted when they leave.
                 self.done(count - (self.held.len() - held));
             }
         }
+        self.early.end(&self.core);
     }
 
     /// Steps 7 to 9 of what is logged, made of so many sets.

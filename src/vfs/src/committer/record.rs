@@ -110,11 +110,7 @@ impl Committer {
         if !has_commits || self.core.trouble.lock().is_some() {
             return append();
         }
-        let appended = self.ahead.beside(&self.core, planned, append);
-        if appended.is_err() {
-            self.core.tree.unprepare();
-        }
-        appended
+        self.ahead.beside(&self.core, planned, append)
     }
 
     /// One path that cannot be recorded does not keep the others of its batch from being recorded.

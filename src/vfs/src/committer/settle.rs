@@ -187,6 +187,7 @@ impl Committer {
                 if fate.newest == at && self.put_in_place(effect, &fate.known)? == Placed::Edited {
                     edited.push(effect.path.clone());
                 }
+                self.early.pass();
             }
             for path in &prepared.spent {
                 let _ = self.remove(path, None)?;

@@ -1,0 +1,90 @@
+//! Pages of a set of many, written before the set is logged.
+
+use std::path::Path;
+
+use svcfs_store::{FailPoint, FailPoints, StatePaths};
+
+use super::*;
+
+const MANY: usize = 200;
+
+fn many(text: &str) -> ChangeSet {
+    let change = |number: usize| Change::put(at(&format!("d/{number}.md")), format!("{text} {number}\n"));
+    ChangeSet { changes: (0..MANY).map(change).collect(), ..ChangeSet::from(Change::put(at("d/0.md"), "")) }
+}
+
+/// Files under names of our own that have a content.
+fn written(root: &Path) -> usize {
+    let mut directories = vec![StatePaths::of(root).temporary()];
+    let mut count = 0;
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().flatten() {
+            // They come and go.
+            match entry.metadata() {
+                Ok(stat) if stat.is_dir() => directories.push(entry.path()),
+                Ok(stat) if stat.len() > 0 => count += 1,
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+    count
+}
+
+fn assert_all(space: &TestSpace, text: &str) {
+    for number in 0..MANY {
+        assert_eq!(space.text(&format!("d/{number}.md")), format!("{text} {number}\n"));
+    }
+    space.wait_until("nothing is left", |space| written(space.directory.path()) == 0);
+}
+
+#[test]
+fn the_pages_of_a_set_of_many_are_written_while_it_is_logged() {
+    let space = TestSpace::new();
+    let root = space.directory.path().to_owned();
+    let points = FailPoints::of(&root);
+    points.call(FailPoint::LogCommitted, move || {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while written(&root) < MANY {
+            assert!(Instant::now() < deadline, "{} of {MANY} are written", written(&root));
+            std::thread::yield_now();
+        }
+    });
+    space.vfs.apply(&eve(), many("one")).unwrap();
+    points.clear(FailPoint::LogCommitted);
+    assert_all(&space, "one");
+    space.vfs.apply(&eve(), many("two")).unwrap();
+    assert_all(&space, "two");
+    space.wait_until("git's index has them", |space| space.git(&["status", "--porcelain"]).is_empty());
+    assert_eq!(space.log().len(), 2);
+}
+
+#[test]
+fn what_was_written_for_a_set_that_is_refused_goes() {
+    let space = TestSpace::new();
+    space.vfs.apply(&eve(), many("one")).unwrap();
+    let points = FailPoints::of(space.directory.path());
+    points.refuse(FailPoint::LogCommit, 28);
+    space.vfs.apply(&eve(), many("two")).unwrap_err();
+    points.clear(FailPoint::LogCommit);
+    assert_all(&space, "one");
+    assert_eq!(space.log().len(), 1);
+}
+
+#[test]
+fn a_page_that_is_edited_while_a_set_of_many_is_logged_is_not_covered_by_what_was_written_before() {
+    let space = TestSpace::new();
+    space.vfs.apply(&eve(), many("one")).unwrap();
+    let points = FailPoints::of(space.directory.path());
+    let edited = ["d/0.md", "d/199.md"].map(|path| space.directory.path().join(path));
+    points.call(FailPoint::LogCommitted, move || {
+        edited.iter().for_each(|path| fs::write(path, "by hand\n").unwrap());
+    });
+    space.vfs.apply(&eve(), many("two")).unwrap();
+    points.clear(FailPoint::LogCommitted);
+    space.vfs.settled().unwrap();
+    for path in ["d/0.md", "d/199.md"] {
+        assert_eq!(space.git(&["show", &format!("HEAD:{path}")]), "by hand\n");
+        assert_eq!(space.git(&["show", &format!("HEAD~:{path}")]), format!("two {}\n", &path[2..path.len() - 3]));
+    }
+    assert_eq!(space.text("d/100.md"), "two 100\n");
+}
