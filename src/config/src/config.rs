@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::sections::{
-    assets::Assets, audit::Audit, auth::Auth, dataview::Dataview, files::Files, janitor::Janitor, lint::Lint,
-    memory::Memory, nfs::Nfs, protocols::S3, protocols::WebDav, search::Search, server::Server, space::OtherSpace,
-    space::Space, ui::Ui, versioning::Versioning,
+    assets::Assets, audit::Audit, auth::Auth, dataview::Dataview, files::Files, janitor::Janitor, links::Links,
+    lint::Lint, memory::Memory, nfs::Nfs, protocols::S3, protocols::WebDav, search::Search, server::Server,
+    space::OtherSpace, space::Space, ui::Ui, versioning::Versioning,
 };
 use crate::{Complaint, Environment, Error, reading, sections::tracing::Tracing};
 
@@ -42,6 +42,7 @@ pub struct Config {
     pub(crate) assets: Assets,
     pub(crate) memory: Memory,
     pub(crate) janitor: Janitor,
+    pub(crate) links: Links,
     pub(crate) tracing: Tracing,
     pub(crate) ui: Ui,
     pub(crate) s3: S3,

@@ -43,6 +43,7 @@ pub use sections::auth::{AuthSettings, AuthType, KeyDigest, KeySettings, OidcSet
 pub use sections::cors::{CorsMethod, CorsSettings, Origins};
 pub use sections::dataview::DataviewSettings;
 pub use sections::janitor::JanitorSettings;
+pub use sections::links::Links;
 pub use sections::lint::LintSettings;
 pub use sections::memory::MemorySettings;
 pub use sections::nfs::{NfsActors, NfsFlags, NfsSettings};

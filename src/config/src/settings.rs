@@ -8,8 +8,8 @@ use crate::sections::auth::{Auth, Secret};
 use crate::sections::space::OtherSpace;
 use crate::sections::{
     assets::Assets, assets::AssetsSettings, auth::AuthSettings, dataview::DataviewSettings, files::Files,
-    janitor::JanitorSettings, lint::LintSettings, memory::MemorySettings, nfs::Nfs, search::Search, server::Server,
-    versioning::Versioning,
+    janitor::JanitorSettings, links::Links, lint::LintSettings, memory::MemorySettings, nfs::Nfs, search::Search,
+    server::Server, versioning::Versioning,
 };
 use crate::{
     AuditSettings, AuthType, Complaint, Config, Error, Host, LogOutput, NfsFlags, NfsSettings, ProtocolFlags,
@@ -39,6 +39,8 @@ pub struct Settings {
     pub memory: MemorySettings,
     /// When the health of the tree is looked at.
     pub janitor: JanitorSettings,
+    /// What leads from one page to another.
+    pub links: Links,
     /// Where the log goes.
     pub log: LogOutput,
     /// How much is kept of who asked for what; none for nothing.
@@ -101,6 +103,7 @@ impl Settings {
             files,
             memory,
             janitor,
+            links,
             tracing,
             audit,
             ui,
@@ -159,6 +162,7 @@ impl Settings {
                     assets: assets.resolve(),
                     memory,
                     janitor,
+                    links,
                     log,
                     audit,
                     ui,

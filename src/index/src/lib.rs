@@ -97,6 +97,8 @@ pub struct Index {
     rebuild: Mutex<()>,
     /// The link graph, once somebody asked for it.
     graph: graph::Kept,
+    /// Keys of the frontmatter whose values are links, too.
+    typed_links: Vec<String>,
     /// Which fields queries ask for.
     heat: fields::Heat,
     /// What was found lately.
@@ -115,9 +117,16 @@ impl Index {
             readers: Readers::new(file.to_owned()),
             rebuild: Mutex::new(()),
             graph: graph::Kept::default(),
+            typed_links: Vec::new(),
             heat: fields::Heat::default(),
             answers: search::Answers::default(),
         })
+    }
+
+    /// The same with links in fields of the frontmatter: the values of these keys name pages (`links.typed_fields`).
+    #[must_use]
+    pub fn with_typed_links(self, keys: Vec<String>) -> Self {
+        Self { typed_links: keys, ..self }
     }
 
     /// The position of the change log up to which the index reflects the tree; 0 for a new index.

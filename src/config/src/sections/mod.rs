@@ -9,6 +9,7 @@ pub(crate) mod cors;
 pub(crate) mod dataview;
 pub(crate) mod files;
 pub(crate) mod janitor;
+pub(crate) mod links;
 pub(crate) mod lint;
 pub(crate) mod memory;
 pub(crate) mod nfs;

@@ -1,12 +1,13 @@
 //! A graph made from the rows of the index: from all of them, or from the last graph and what changed since.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::{Connection, Row};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use svcfs_base::TreePath;
-use svcfs_text::links::candidates;
+use svcfs_text::links::{LinkKind, candidates, link_of};
 
 use super::kept::Changes;
 use super::{Graph, GraphPage, Neighbours, Node, node_of};
@@ -21,6 +22,8 @@ const LINKS: &str = "SELECT page, is_wiki, target FROM links";
 /// One page.
 const PAGE: &str = "SELECT id, title, frontmatter FROM pages WHERE path = ?1";
 
+const TAGS: &str = "tags";
+
 /// When more than this share of all pages (and as many) have to be read again, reading all is quicker: they are then read in the
 /// order they lie in.
 const MOST_READ_AGAIN: usize = 8;
@@ -29,18 +32,22 @@ const MOST_READ_AGAIN: usize = 8;
 const GONE: Node = Node::MAX;
 
 /// Reads every page and every link.
-pub(super) fn fresh(connection: &Connection) -> Result<Graph, IndexError> {
+pub(super) fn fresh(connection: &Connection, typed_links: &[String]) -> Result<Graph, IndexError> {
     let mut pages = Vec::new();
-    let mut tags = HashSet::new();
+    let mut written = Vec::new();
+    let mut reader = Reader::new(typed_links);
     let mut statement = connection.prepare_cached(PAGES)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        pages.push((row.get::<_, i64>(0)?, page(row, tree_path(text_of(row, 3)?)?, &mut tags)?));
+        let id: i64 = row.get(0)?;
+        let (page, targets) = reader.page(row, tree_path(text_of(row, 3)?)?)?;
+        written.extend(targets.into_iter().map(|target| (id, target)));
+        pages.push((id, page));
     }
     // The order of the rows is that in which the pages came.
     pages.sort_unstable_by(|(_, one), (_, other)| one.path.cmp(&other.path));
     let (ids, pages): (Vec<i64>, Vec<_>) = pages.into_iter().unzip();
-    let links = links_of_all(connection, &ids, &pages)?;
+    let links = links_of_all(connection, (&ids, &pages), &written)?;
 
     let mut links_out = Neighbours::with_capacity(pages.len(), links.len());
     let mut links = links.into_iter().peekable();
@@ -55,8 +62,8 @@ pub(super) fn fresh(connection: &Connection) -> Result<Graph, IndexError> {
 /// Every link that leads to a page, in order.
 fn links_of_all(
     connection: &Connection,
-    ids: &[i64],
-    pages: &[Arc<GraphPage>],
+    (ids, pages): (&[i64], &[Arc<GraphPage>]),
+    written: &[(i64, String)],
 ) -> Result<Vec<(Node, Node)>, IndexError> {
     let by_id: HashMap<i64, Node> = ids.iter().copied().zip(0..).collect();
     let by_path: HashMap<&str, Node> = pages.iter().map(|page| page.path.as_str()).zip(0..).collect();
@@ -72,13 +79,26 @@ fn links_of_all(
             links.push((*source, *target));
         }
     }
+    // What fields name is not among the names that links ask for.
+    let mut names = Names::new(connection);
+    for (id, target) in written {
+        let Some(source) = by_id.get(id) else { continue };
+        let from = pages[*source as usize].path.as_str();
+        if let Some(target) = led_to(&mut names, from, target)?.and_then(|path| by_path.get(path)) {
+            links.push((*source, *target));
+        }
+    }
     links.sort_unstable();
     Ok(links)
 }
 
 /// The next graph after `last`: only pages that changed, and those with a link that may mean a name that changed, are read again.
 /// None when that would be so many that all may as well be.
-pub(super) fn carried(connection: &Connection, last: &Graph, changes: &Changes) -> Result<Option<Graph>, IndexError> {
+pub(super) fn carried(
+    connection: &Connection,
+    typed_links: &[String],
+    (last, changes): (&Graph, &Changes),
+) -> Result<Option<Graph>, IndexError> {
     let most = last.len() / MOST_READ_AGAIN + MOST_READ_AGAIN;
     let mut to_read: BTreeSet<TreePath> = changes.pages.iter().cloned().collect();
     let mut statement = connection.prepare_cached(SOURCES)?;
@@ -90,13 +110,17 @@ pub(super) fn carried(connection: &Connection, last: &Graph, changes: &Changes) 
             break;
         }
     }
+    if !changes.names.is_empty() {
+        // Few have any: which names these mean is not kept.
+        to_read.extend(last.pages.iter().filter(|page| page.has_typed_links).map(|page| page.path.clone()));
+    }
     if to_read.len() > most {
         return Ok(None);
     }
     let mut names = Names::new(connection);
     let mut read = BTreeMap::new();
     for path in to_read {
-        let page = PageRead::at(connection, &mut names, &path)?;
+        let page = PageRead::at((connection, typed_links), &mut names, &path)?;
         read.insert(path, page);
     }
     Ok(Some(joined(last, &read)))
@@ -110,16 +134,23 @@ struct PageRead {
 }
 
 impl PageRead {
-    fn at(connection: &Connection, names: &mut Names<'_>, path: &TreePath) -> Result<Option<Self>, IndexError> {
+    fn at(
+        (connection, typed_links): (&Connection, &[String]),
+        names: &mut Names<'_>,
+        path: &TreePath,
+    ) -> Result<Option<Self>, IndexError> {
         let mut statement = connection.prepare_cached(PAGE)?;
         let mut rows = statement.query([path.as_str()])?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        let page = page(row, path.clone(), &mut HashSet::new())?;
+        let (page, written) = Reader::new(typed_links).page(row, path.clone())?;
         let mut leads_to = Vec::new();
         each_link(names, path.as_str(), |_, target| {
             leads_to.extend(target.map(str::to_owned));
             Ok(())
         })?;
+        for target in &written {
+            leads_to.extend(led_to(names, path.as_str(), target)?.map(str::to_owned));
+        }
         Ok(Some(Self { page, leads_to }))
     }
 }
@@ -178,34 +209,65 @@ fn joined(last: &Graph, read: &BTreeMap<TreePath, Option<PageRead>>) -> Graph {
     Graph::new(pages, links_out)
 }
 
-/// The page of a row of [`PAGES`] or [`PAGE`]. Pages share the texts of their tags.
-fn page(row: &Row<'_>, path: TreePath, known: &mut HashSet<Arc<str>>) -> Result<Arc<GraphPage>, IndexError> {
-    #[derive(serde::Deserialize)]
-    struct Tagged {
-        #[serde(default)]
-        tags: Value,
+/// The page that a field of the frontmatter of `from` names.
+fn led_to<'n>(names: &'n mut Names<'_>, from: &str, target: &str) -> Result<Option<&'n str>, IndexError> {
+    names.lead_to(from, &candidates(from, LinkKind::Wiki, target))
+}
+
+/// Reads pages, which share the texts of their tags.
+struct Reader<'t> {
+    typed_links: &'t [String],
+    /// All keys that are asked for, as they stand in JSON.
+    keys: Vec<String>,
+    tags: HashSet<Arc<str>>,
+}
+
+impl<'t> Reader<'t> {
+    fn new(typed_links: &'t [String]) -> Self {
+        let keys = typed_links.iter().map(String::as_str).chain([TAGS]).map(|key| Value::from(key).to_string());
+        Self { typed_links, keys: keys.collect(), tags: HashSet::new() }
     }
-    let text = text_of(row, 2)?;
-    let written = match text.contains("\"tags\"").then(|| serde_json::from_str::<Tagged>(text)).transpose() {
-        Ok(tagged) => tagged.map_or(Value::Null, |tagged| tagged.tags),
-        Err(error) => return Err(IndexError::Damaged(format!("frontmatter of `{path}`: {error}"))),
+
+    /// The page of a row of [`PAGES`] or [`PAGE`], and what its fields name.
+    fn page(&mut self, row: &Row<'_>, path: TreePath) -> Result<(Arc<GraphPage>, Vec<String>), IndexError> {
+        let text = text_of(row, 2)?;
+        // Most pages have none of them, and parsing all takes longer than all the rest.
+        let mut fields = Map::new();
+        if self.keys.iter().any(|key| text.contains(key)) {
+            fields = serde_json::from_str(text)
+                .map_err(|error| IndexError::Damaged(format!("frontmatter of `{path}`: {error}")))?;
+        }
+        let mut tags: Vec<Arc<str>> = Vec::new();
+        each_text(fields.get(TAGS), |tag| {
+            if !tags.iter().any(|known| **known == *tag) {
+                let shared = self.tags.get(&*tag).map_or_else(|| tag.into(), Arc::clone);
+                self.tags.insert(Arc::clone(&shared));
+                tags.push(shared);
+            }
+        });
+        let mut targets = Vec::new();
+        for key in self.typed_links {
+            each_text(fields.get(key), |written| targets.extend(link_of(&written).map(|link| link.target)));
+        }
+        let title = row.get(1)?;
+        Ok((Arc::new(GraphPage { path, title, tags, has_typed_links: !targets.is_empty() }), targets))
+    }
+}
+
+/// The texts and numbers of a value, or of a list of them.
+fn each_text(value: Option<&Value>, mut found: impl FnMut(Cow<'_, str>)) {
+    let several = match value {
+        Some(Value::Array(several)) => several,
+        Some(one) => std::slice::from_ref(one),
+        None => return,
     };
-    let mut tags: Vec<Arc<str>> = Vec::new();
-    let written = if let Value::Array(several) = written { several } else { vec![written] };
-    for tag in written {
-        let tag: Arc<str> = match tag {
-            Value::String(text) => text.into(),
-            Value::Number(number) => number.to_string().into(),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => continue,
-        };
-        if !tags.contains(&tag) {
-            tags.push(known.get(&tag).cloned().unwrap_or_else(|| {
-                known.insert(Arc::clone(&tag));
-                tag
-            }));
+    for one in several {
+        match one {
+            Value::String(text) => found(text.into()),
+            Value::Number(number) => found(number.to_string().into()),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {}
         }
     }
-    Ok(Arc::new(GraphPage { path, title: row.get(1)?, tags }))
 }
 
 fn text_of<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r str, IndexError> {

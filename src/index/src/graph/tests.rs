@@ -18,7 +18,7 @@ fn pairs(graph: &Graph) -> BTreeSet<(String, String)> {
 }
 
 fn fresh(space: &Space) -> Graph {
-    space.index.readers.read(|connection| build::fresh(connection)).unwrap()
+    space.index.readers.read(|connection| build::fresh(connection, &space.index.typed_links)).unwrap()
 }
 
 fn linked(from: &str, to: &str) -> (String, String) {
@@ -76,6 +76,26 @@ fn a_page_that_comes_or_goes_leads_the_links_of_others_elsewhere() {
 }
 
 #[test]
+fn fields_of_the_frontmatter_that_name_pages_are_links_and_no_others_are() {
+    let space = Space::of(&[
+        ("a.md", "---\ncontradicts: b\nsupersedes:\n  - \"[[d/c|the third]]\"\n  - nowhere\n  - 7\n---\n"),
+        ("b.md", "---\ncontradicts: ''\nrelated: a\n---\n[[a]]"),
+        ("d/c.md", "---\ntitle: contradicts\nsupersedes: {name: a}\n---\n"),
+    ]);
+    assert_eq!(pairs(&space.index.graph().unwrap()), [linked("b.md", "a.md")].into());
+    let space = space.reopen().with_typed_links(&["contradicts", "supersedes"]);
+    let mut links: BTreeSet<_> =
+        [linked("b.md", "a.md"), linked("a.md", "b.md"), linked("a.md", "d/c.md")].into_iter().collect();
+    assert_eq!(pairs(&space.index.graph().unwrap()), links);
+    space.put(&[("7.md", "")]);
+    links.insert(linked("a.md", "7.md"));
+    assert_eq!(pairs(&space.index.graph().unwrap()), links, "a page comes that is named already");
+    space.remove("b.md");
+    links.retain(|(from, to)| from != "b.md" && to != "b.md");
+    assert_eq!(pairs(&space.index.graph().unwrap()), links, "a page goes that is named");
+}
+
+#[test]
 fn a_rebuild_and_more_changes_than_are_remembered_make_the_graph_anew() {
     let space = Space::of(&[("a.md", "[[b]]"), ("b.md", "")]);
     space.index.graph().unwrap();
@@ -115,7 +135,7 @@ fn writers_and_askers_at_once_end_with_the_right_graph() {
 /// What is done to a tree of a few pages.
 #[derive(Debug, Clone)]
 enum Deed {
-    Write { path: String, title: Option<String>, alias: Option<String>, links: Vec<String> },
+    Write { path: String, title: Option<String>, alias: Option<String>, see: Option<String>, links: Vec<String> },
     Remove(String),
     Rename(String, String),
     Ask,
@@ -133,8 +153,8 @@ fn deed() -> impl Strategy<Value = Deed> {
     ];
     let title = || prop::option::of("[tuTx]");
     prop_oneof![
-        4 => (path(), title(), title(), prop::collection::vec(link, 0..4))
-            .prop_map(|(path, title, alias, links)| Deed::Write { path, title, alias, links }),
+        4 => (path(), title(), title(), prop::option::of("[tuTxyz]"), prop::collection::vec(link, 0..4))
+            .prop_map(|(path, title, alias, see, links)| Deed::Write { path, title, alias, see, links }),
         1 => path().prop_map(Deed::Remove),
         1 => (path(), path()).prop_map(|(from, to)| Deed::Rename(from, to)),
         2 => Just(Deed::Ask),
@@ -145,14 +165,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn a_graph_carried_on_is_the_one_that_would_be_made_anew(deeds in prop::collection::vec(deed(), 1..25)) {
-        let space = Space::new();
+        let space = Space::new().with_typed_links(&["see"]);
         let mut texts = std::collections::BTreeMap::new();
         space.index.graph().unwrap();
         for deed in deeds {
             match deed {
-                Deed::Write { path, title, alias, links } => {
+                Deed::Write { path, title, alias, see, links } => {
                     let field = |name, value: Option<String>| value.map_or(String::new(), |value| format!("{name}: {value}\n"));
-                    let text = format!("---\n{}{}---\n{}", field("title", title), field("aliases", alias), links.join("\n"));
+                    let fields = [field("title", title), field("aliases", alias), field("see", see)].concat();
+                    let text = format!("---\n{fields}---\n{}", links.join("\n"));
                     space.put(&[(&path, &text)]);
                     texts.insert(path, text);
                 }
@@ -175,7 +196,11 @@ proptest! {
         let graph = space.index.graph().unwrap();
         prop_assert_eq!(&*graph, &fresh(&space));
         let mut naive = BTreeSet::new();
-        for path in texts.keys() {
+        for (path, text) in &texts {
+            if let Some((_, rest)) = text.split_once("see: ") {
+                let found = space.index.resolve(&at(path), &rest[..1]).unwrap();
+                naive.extend(found.filter(|to| to.path.as_str() != path).map(|to| linked(path, to.path.as_str())));
+            }
             for link in space.index.links_out(&at(path)).unwrap() {
                 naive.extend(link.resolved.filter(|to| to.as_str() != path).map(|to| linked(path, to.as_str())));
             }

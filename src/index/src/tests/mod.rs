@@ -29,6 +29,10 @@ impl Space {
         space.put(pages);
         space
     }
+    pub(crate) fn with_typed_links(self, keys: &[&str]) -> Self {
+        let index = self.index.with_typed_links(keys.iter().map(|key| (*key).to_owned()).collect());
+        Self { index, ..self }
+    }
     pub(crate) fn put(&self, pages: &[(&str, &str)]) {
         let entries: Vec<Entry> = pages.iter().map(|(path, text)| page(path, text)).collect();
         self.index.ingest(&entries, self.index.cursor().unwrap().next()).unwrap();

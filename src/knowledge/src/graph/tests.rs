@@ -303,6 +303,20 @@ fn the_graph_has_every_page_and_every_link_once() {
 }
 
 #[test]
+fn what_a_page_says_it_contradicts_is_linked_and_other_fields_are_when_the_settings_say_so() {
+    let put = |space: TestSpace| {
+        space.put("a.md", "---\ntitle: A\ncontradicts: [b, nowhere]\nsupersedes: \"[[c]]\"\n---\n");
+        space.put("b.md", "# B\n");
+        space.put("c.md", "# C\n");
+        space.get("graph", json!({}))["edges"].clone()
+    };
+    let edge = |target: &str| json!({ "source": "a.md", "target": target });
+    assert_eq!(put(TestSpace::new()), json!([edge("b.md")]));
+    let supersedes = TestSpace::with("[links]\ntyped_fields = [\"supersedes\"]\n", &[]);
+    assert_eq!(put(supersedes), json!([edge("c.md")]));
+}
+
+#[test]
 fn analytics_tell_parts_orphans_groups_and_bridges() {
     let space = small();
     let told = space.get("graph_analytics", json!({ "limit": 1 }));

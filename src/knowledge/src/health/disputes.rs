@@ -44,7 +44,7 @@ fn named(index: &Index, pages: &[MetaRow]) -> Result<Vec<Dispute>, Fault> {
     let mut pairs: BTreeMap<BTreeSet<TreePath>, String> = BTreeMap::new();
     for page in pages {
         for written in frontmatter(page).texts("contradicts") {
-            let Some(link) = crate::pages::link_of(&written) else {
+            let Some(link) = svcfs_text::links::link_of(&written) else {
                 continue;
             };
             if let Some(other) = index.resolve(&page.path, &link.target)?

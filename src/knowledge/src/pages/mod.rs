@@ -11,8 +11,6 @@ mod tests;
 use std::borrow::Cow;
 
 use svcfs_base::{Fault, TreePath};
-use svcfs_text::Link;
-use svcfs_text::links;
 use svcfs_vfs::File;
 
 use crate::files;
@@ -28,16 +26,4 @@ fn text(file: &File) -> Cow<'_, str> {
 /// A file, read as contract 7 wants it.
 fn file(cx: &Cx<'_>, path: &TreePath) -> Result<File, Fault> {
     files::file(cx, path)
-}
-
-/// The link a caller means: `name`, `name#heading`, `[[name|label]]`, or an embed of these. None when it is no link.
-pub(crate) fn link_of(written: &str) -> Option<Link> {
-    let written = written.trim();
-    let whole = if written.starts_with("[[") || written.starts_with("![[") {
-        Cow::Borrowed(written)
-    } else {
-        Cow::Owned(format!("[[{written}]]"))
-    };
-    let mut found = links::links(&whole).into_iter();
-    found.next().filter(|link| link.kind.is_wiki() && found.next().is_none())
 }

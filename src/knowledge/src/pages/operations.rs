@@ -162,7 +162,7 @@ impl Operation for ResolveLinks {
             if !seen.insert(written.clone()) {
                 continue;
             }
-            let found = match super::link_of(&written) {
+            let found = match svcfs_text::links::link_of(&written) {
                 Some(link) => index.resolve(&from, &link.target)?,
                 None => None,
             };

@@ -12,6 +12,7 @@ mod scan;
 mod tests;
 mod uri;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 pub use expand::{expand, permalink};
@@ -82,6 +83,20 @@ pub fn links(text: &str) -> Vec<Link> {
     let lines = Lines::of(text);
     let structure = structure::read(&split, &lines);
     of_structure(text, &split, &lines, &structure)
+}
+
+/// The link that somebody means who writes, where nothing but a link is expected, `name`, `name#heading`, `[[name|label]]`, or an embed of
+/// these. None when it is no link.
+#[must_use]
+pub fn link_of(written: &str) -> Option<Link> {
+    let written = written.trim();
+    let whole = if written.starts_with("[[") || written.starts_with("![[") {
+        Cow::Borrowed(written)
+    } else {
+        Cow::Owned(format!("[[{written}]]"))
+    };
+    let mut found = links(&whole).into_iter();
+    found.next().filter(|link| link.kind.is_wiki() && found.next().is_none())
 }
 
 /// The links of a page whose structure is read already.
