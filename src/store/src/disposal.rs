@@ -114,6 +114,11 @@ impl Disposal {
         // Else closed here, by being dropped.
     }
 
+    /// Waits until everything that was given so far is gone.
+    pub(crate) fn rest(&self) {
+        self.helper.rest();
+    }
+
     /// Takes away the name of a file of so many bytes that nobody holds open: the sooner, the more wait already.
     pub(crate) fn unlink(&self, directory: &Arc<OwnedFd>, name: String, bytes: u64) {
         let named = Named { directory: Arc::clone(directory), name };

@@ -203,6 +203,7 @@ impl Vfs {
             return Err(Fault::internal("the committer died"));
         }
         self.core.memory.close();
+        self.core.tree.close();
         let closed = self.core.log.close();
         if let Some(lock) = self.lock.lock().take() {
             lock.0.unlock().map_err(Fault::internal)?;

@@ -67,14 +67,21 @@ impl Blanks {
     }
 }
 
-impl Drop for Blanks {
-    fn drop(&mut self) {
+impl Blanks {
+    /// Takes away those that are left, once the last is made.
+    pub(super) fn clear(&self) {
         self.helper.rest();
         // A leftover of these is swept at the next opening.
         for name in self.stock.waiting.lock().drain(..) {
             let _ = sys::unlinkat(&self.stock.directory, name, AtFlags::empty());
         }
         self.stock.rooms.lock().leave();
+    }
+}
+
+impl Drop for Blanks {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 

@@ -310,6 +310,13 @@ impl WorkTree {
         sys::renameat_with(&old_parent, old_name, &new_parent, new_name, flags).map_err(|error| disk(to, error))
     }
 
+    /// Ends what goes on beside the callers: files are made and removed, under names that whoever opens the root next uses again.
+    pub fn close(&self) {
+        self.ready.forget();
+        self.disposal.rest();
+        self.blanks.clear();
+    }
+
     /// When the machine was started: what was changed before it may have lost its bytes with the power.
     pub fn started(&self) -> SystemTime {
         // To the millisecond: a virtual machine may be up again before a second has passed.

@@ -88,3 +88,21 @@ fn a_page_that_is_edited_while_a_set_of_many_is_logged_is_not_covered_by_what_wa
     }
     assert_eq!(space.text("d/100.md"), "two 100\n");
 }
+
+#[test]
+fn a_root_that_is_closed_has_nothing_under_names_of_our_own_and_the_next_to_open_it_has_them_for_itself() {
+    let mut space = TestSpace::new();
+    for round in 0..20 {
+        space.vfs.apply(&eve(), many(&format!("{round}"))).unwrap();
+        space.put("a.md", &format!("{round}"));
+        let closed = Arc::clone(&space.vfs);
+        closed.close().unwrap();
+        let left = fs::read_dir(StatePaths::of(space.directory.path()).temporary()).unwrap();
+        assert_eq!(left.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>(), [""; 0]);
+        space.vfs = Vfs::open(options(space.directory.path(), false)).unwrap();
+        space.put("a.md", &format!("{round} again"));
+        drop(closed);
+        space.vfs.apply(&eve(), many(&format!("{round} again"))).unwrap();
+        assert_all(&space, &format!("{round} again"));
+    }
+}
