@@ -15,6 +15,9 @@ Arguments are handed to `cargo test --workspace`, for example:
 
 Tests that mount are skipped, with a printed reason, where /dev/fuse is missing.
 
+Tests run beside each other and keep every processor busy: what fails then is asked once more with nothing beside it. A test
+that fails again is red; one that does not is listed as unsteady, and is a defect to be mended all the same.
+
 Environment:
   CARGO_TARGET_DIR     Where to build (default: ~/.cache/svcfs/target)
   SVCFS_TOOLS          Where to install what comes with cargo and pip (default: ~/.cache/svcfs/tools)
@@ -37,4 +40,45 @@ need_tools "${TEST_TOOLS[@]}" "${PACKAGE_TOOLS[@]}"
 need_python_tools "${PYTHON_TOOLS[@]}"
 # A machine of its own, because only a kernel that is somebody else's can be asked to mount what is served.
 [[ $(uname -m) != x86_64 ]] || scripts/nfs/guest.sh
-exec cargo test --workspace --locked "$@"
+
+# Runs tests, and keeps what is printed in a file, too.
+kept() {
+    local file=$1
+    shift
+    "$@" 2>&1 | tee "$file"
+}
+
+# The names of tests that failed, from what was printed.
+failed_tests() {
+    sed -n -E 's/^test (.*) \.\.\. FAILED$/\1/p' "$1" | sed -E 's/ - should panic$//' | sort -u
+}
+
+# The targets that failed, as arguments of cargo, one in each line.
+failed_targets() {
+    # shellcheck disable=SC2016 # cargo prints them between these
+    sed -n -E 's/^    `(-p .*)`$/\1/p' "$1"
+}
+
+printed=$(mktemp -d)
+trap 'rm -rf "$printed"' EXIT
+if kept "$printed/all" cargo test --workspace --locked --no-fail-fast "$@"; then
+    exit 0
+else
+    outcome=$?
+fi
+mapfile -t tests < <(failed_tests "$printed/all")
+mapfile -t targets < <(failed_targets "$printed/all")
+# A build that failed names no test, and a process that died not all that it should have run.
+((${#tests[@]} > 0 && ${#targets[@]} > 0)) && ! grep -q '(signal: ' "$printed/all" || exit "$outcome"
+say "" "== once more, alone: ${tests[*]}"
+asked=0
+for target in "${targets[@]}"; do
+    read -r -a target <<<"$target"
+    kept "$printed/again" cargo test --locked --no-fail-fast "${target[@]}" -- --exact --test-threads=1 "${tests[@]}" || exit
+    ran=$(sed -n -E 's/^test result: ok\. ([0-9]+) passed.*/\1/p' "$printed/again" | tail -1)
+    # What failed of this target must have been asked.
+    ((${ran:-0} > 0)) || exit "$outcome"
+    asked=$((asked + ran))
+done
+((asked >= ${#tests[@]})) || exit "$outcome"
+say "" "UNSTEADY, failed beside others and not alone, to be mended: ${tests[*]}"

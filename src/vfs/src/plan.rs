@@ -246,7 +246,8 @@ impl<'a> Plan<'a> {
         }
         let is_same = |etag: ETag, kind: FileKind| etag == leaf.etag && kind == leaf.kind;
         match before {
-            Some((old, _)) if is_same(old.etag, old.kind) => Ok(()),
+            // What is only accepted may be refused yet: the set waits for what becomes of that, and its turn tells.
+            Some((old, _)) if is_same(old.etag, old.kind) && premise.is_none() => Ok(()),
             Some((old, seen)) => {
                 self.effect(path, Some(before_of(old, seen)), Some(leaf), premise);
                 Ok(())
@@ -412,9 +413,10 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Drops effects that cancelled out within the set, such as a file made and removed again.
+    /// Drops effects that cancelled out within the set, such as a file made and removed again. Not those that stand on what is only
+    /// accepted.
     pub(crate) fn without_noise(&mut self) {
-        self.effects.retain(|effect| !effect.is_noise());
+        self.effects.retain(|effect| effect.premise.is_some() || !effect.is_noise());
     }
 }
 

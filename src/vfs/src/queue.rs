@@ -114,9 +114,14 @@ pub(crate) struct Receipt {
 }
 
 impl Prepared {
+    /// The effects that change anything. Others stay with the set until it is over: what they stand on may still be refused, and until
+    /// that is in place readers see it through them.
+    pub(crate) fn changing(&self) -> impl Iterator<Item = &Effect> {
+        self.effects.iter().filter(|effect| !effect.is_noise())
+    }
     /// Whether a file is written or removed for an effect; others come or go with their directory.
     pub(crate) fn is_put_in_place(&self, effect: &Effect) -> bool {
-        self.moves.is_empty() || matches!(effect.after, Some(After::Leaf(_)))
+        !effect.is_noise() && (self.moves.is_empty() || matches!(effect.after, Some(After::Leaf(_))))
     }
     /// Whether a file gets what an effect says by the rename of its directory, or is written over what that brings.
     pub(crate) fn is_of_rename(&self, effect: &Effect) -> bool {

@@ -28,6 +28,7 @@ use tracing::{error, info, warn};
 use ahead::Ahead;
 use early::Early;
 pub(crate) use foreign::{foreign_record, keep, numbered};
+use record::Logged;
 pub(crate) use seat::Seat;
 pub use window::Commits;
 pub(crate) use window::Window;
@@ -75,7 +76,7 @@ pub(crate) struct Committer {
     /// Whether a writer is at work here, who has no time for a disk that refuses.
     is_guest: bool,
     /// What a guest could not bring to its end: logged sets, and how many sets they were made of.
-    unfinished: Option<(Vec<Planned>, usize)>,
+    unfinished: Option<(Logged, usize)>,
     /// Batches that guests settled and whose packs are not released yet.
     unreleased: usize,
     /// Until when the thread rests, as it last said.
@@ -278,7 +279,7 @@ impl Committer {
         self.give_way();
         self.early.begin(&self.core, &sets);
         match self.log_all(sets) {
-            Ok(planned) => self.bring_about(planned, count),
+            Ok(logged) => self.bring_about(logged, count),
             Err((sets, fault)) => {
                 self.early.end(&self.core);
                 let held = self.held.len();
@@ -291,15 +292,20 @@ impl Committer {
     }
 
     /// Steps 7 to 9 of what is logged, made of so many sets.
-    fn bring_about(&mut self, planned: Vec<Planned>, count: usize) {
+    fn bring_about(&mut self, logged: Logged, count: usize) {
+        let Logged { planned, void } = logged;
+        let is_any = !planned.is_empty();
         match self.settle(planned) {
-            Ending::Settled => *self.core.trouble.lock() = None,
-            Ending::Left => {}
+            // A batch of which nothing was written says nothing about the disk.
+            Ending::Settled if is_any => *self.core.trouble.lock() = None,
+            Ending::Settled => {}
+            Ending::Left => return self.done(count),
             Ending::Unfinished(planned) => {
-                self.unfinished = Some((planned, count));
+                self.unfinished = Some((Logged { planned, void }, count));
                 return;
             }
         }
+        self.answer_void(&void);
         self.done(count);
     }
 

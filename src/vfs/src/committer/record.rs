@@ -12,7 +12,7 @@ use crate::adopt::{adopted, adoption_message};
 use crate::load::Flush;
 use crate::overlay::Leaf;
 use crate::plan::check;
-use crate::queue::{After, Before, Effect, Prepared, Receipt};
+use crate::queue::{After, Before, Effect, Prepared};
 
 /// Where the next commit and the next record go.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ pub(super) struct Form {
 
 impl Committer {
     /// Step 6, with the objects of step 8 made first. With the window's commits, when it is their time.
-    pub(super) fn log_all(&mut self, sets: Vec<Prepared>) -> Result<Vec<Planned>, (Vec<Prepared>, Fault)> {
+    pub(super) fn log_all(&mut self, sets: Vec<Prepared>) -> Result<Logged, (Vec<Prepared>, Fault)> {
         if let Err(error) = self.follow_head() {
             return Err((sets, error.into()));
         }
@@ -54,13 +54,13 @@ impl Committer {
         })
     }
 
-    fn log_planned(&mut self, sets: Vec<Prepared>) -> Result<Vec<Planned>, (Vec<Prepared>, StoreError)> {
-        let mut planned: Vec<Planned> = Vec::with_capacity(sets.len());
+    fn log_planned(&mut self, sets: Vec<Prepared>) -> Result<Logged, (Vec<Prepared>, StoreError)> {
+        let mut logged = Logged { planned: Vec::with_capacity(sets.len()), void: Vec::new() };
         let commit = self.left.map_or(self.head, |left| left.commit);
         let mut tip = Tip { commit, seq: self.last, committed: Seq(0) };
         let mut sets = sets.into_iter();
         while let Some(prepared) = sets.next() {
-            let refused = match self.plan(prepared, &mut tip, &mut planned) {
+            let refused = match self.plan(prepared, &mut tip, &mut logged) {
                 Ok(()) => continue,
                 Err(refused) => refused,
             };
@@ -70,32 +70,32 @@ impl Committer {
                 }
                 (prepared, Setback::Premise(fault)) => self.turn_away(&prepared, fault),
                 (prepared, Setback::Store(error)) => {
-                    return Err((asked(planned).chain([prepared]).chain(sets).collect(), error));
+                    return Err((logged.asked().into_iter().chain([prepared]).chain(sets).collect(), error));
                 }
             }
         }
         if self.is_window_due() {
             match self.close(&mut tip) {
-                Ok(commits) => planned.extend(commits),
-                Err(error) => return Err((asked(planned).collect(), error)),
+                Ok(commits) => logged.planned.extend(commits),
+                Err(error) => return Err((logged.asked(), error)),
             }
         }
-        let records: Vec<Record> = planned.iter().map(|planned| planned.record.clone()).collect();
+        let records: Vec<Record> = logged.planned.iter().map(|planned| planned.record.clone()).collect();
         if !records.is_empty()
-            && let Err(error) = self.append(&records, &planned)
+            && let Err(error) = self.append(&records, &logged.planned)
         {
-            return Err((asked(planned).collect(), error));
+            return Err((logged.asked(), error));
         }
         self.core.memory.logged();
         self.window_logged();
         if records.is_empty() {
             self.window_shown();
-            return Ok(planned);
+            return Ok(logged);
         }
         self.last = tip.seq;
         self.is_unsettled = true;
         self.unsettled_bytes += records.iter().flat_map(|record| &record.entries).map(size_of_entry).sum::<usize>();
-        Ok(planned)
+        Ok(logged)
     }
 
     /// Step 6, with what the steps behind it need made beside it. Not while the disk refuses: what is not logged then would fill it.
@@ -143,11 +143,11 @@ impl Committer {
         &mut self,
         mut prepared: Prepared,
         tip: &mut Tip,
-        planned: &mut Vec<Planned>,
+        logged: &mut Logged,
     ) -> Result<(), Box<(Prepared, Setback)>> {
         if prepared.is_adopted || self.core.commits == Commits::Each {
             match self.close(tip) {
-                Ok(commits) => planned.extend(commits),
+                Ok(commits) => logged.planned.extend(commits),
                 Err(error) => return Err(Box::new((prepared, Setback::Store(error)))),
             }
         }
@@ -158,15 +158,11 @@ impl Committer {
         };
         match outcome {
             Ok((unseen, Some(record))) => {
-                planned.extend(unseen.into_iter().chain([Planned { prepared, record, is_extra: false }]));
+                logged.planned.extend(unseen.into_iter().chain([Planned { prepared, record, is_extra: false }]));
                 Ok(())
             }
             Ok((_, None)) => {
-                self.forget(&prepared);
-                if let Some(answer) = &prepared.answer {
-                    // Whoever asked may have given up waiting.
-                    let _ = answer.send(Ok(Receipt { seq: tip.seq, commit: None }));
-                }
+                logged.void.push(prepared);
                 Ok(())
             }
             Err(setback) => Err(Box::new((prepared, setback))),
@@ -202,10 +198,7 @@ impl Committer {
             }
             None => None,
         };
-        if prepared.effects.is_empty() {
-            for path in &prepared.spent {
-                self.core.tree.remove(path)?;
-            }
+        if prepared.changing().next().is_none() {
             return Ok((None, None));
         }
         let record = self.made(prepared, tip)?;
@@ -263,7 +256,7 @@ impl Committer {
     pub(super) fn build(&self, prepared: &Prepared, tip: &mut Tip, form: Form) -> Result<Record, StoreError> {
         let message = as_recorded(&prepared.message);
         let author = Author { actor: &prepared.actor, time: form.time, message: &message };
-        let edits: Vec<_> = prepared.effects.iter().map(edit_of).collect();
+        let edits: Vec<_> = prepared.changing().map(edit_of).collect();
         let staged = self.core.memory.stage(tip.recorded(), &edits, &author).map_err(|error| {
             let content = |edit: &Edit<'_>| if let Edit::Write { content, .. } = edit { content.len() } else { 0 };
             self.core.log.explained(error, edits.iter().map(content).sum())
@@ -289,7 +282,7 @@ impl Committer {
                 disk: leaf.map(|leaf| leaf.disk).unwrap_or_default(),
             }
         };
-        let mut entries: Vec<Entry> = prepared.effects.iter().map(entry).collect();
+        let mut entries: Vec<Entry> = prepared.changing().map(entry).collect();
         entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
         Record {
             seq,
@@ -351,12 +344,6 @@ impl Committer {
             let (path, before) = (effect.path.clone(), known.map(Before::from));
             unseen.push(Effect { path, before, after: edit, premise: None });
         }
-        effects.retain(|effect| {
-            if effect.is_noise() {
-                self.core.overlay.clear(&effect.path, prepared.stamp);
-            }
-            !effect.is_noise()
-        });
         Ok((!unseen.is_empty()).then(|| adopted(&self.core, unseen, None)))
     }
 }
@@ -375,9 +362,23 @@ impl From<StoreError> for Setback {
     }
 }
 
-/// The sets that writers asked for; those made for edits behind us are made again when their time comes.
-fn asked(planned: Vec<Planned>) -> impl Iterator<Item = Prepared> {
-    planned.into_iter().filter(|planned| !planned.is_extra).map(|planned| planned.prepared)
+/// What became of the sets of a batch.
+pub(super) struct Logged {
+    /// Those that the log has.
+    pub(super) planned: Vec<Planned>,
+    /// Those that came to nothing: what they ask for is so already, or will be once those before them are in place. Till then they are
+    /// neither answered nor forgotten.
+    pub(super) void: Vec<Prepared>,
+}
+
+impl Logged {
+    /// The sets that were asked for, in their order; those made for edits behind us are made again when their time comes.
+    fn asked(self) -> Vec<Prepared> {
+        let planned = self.planned.into_iter().filter(|planned| !planned.is_extra).map(|planned| planned.prepared);
+        let mut sets: Vec<_> = planned.chain(self.void).collect();
+        sets.sort_by_key(|set| set.stamp);
+        sets
+    }
 }
 
 pub(super) fn edit_of(effect: &Effect) -> Edit<'_> {

@@ -13,7 +13,7 @@ use super::record::edit_of;
 use super::{Committer, Ending, Planned, RETRY};
 use crate::core::{is_of_disk, kept_if_in_the_way, recorded_only};
 use crate::feed::Event;
-use crate::queue::{After, Effect, Receipt};
+use crate::queue::{After, Effect, Prepared, Receipt};
 
 impl Committer {
     /// Steps 7 to 9, tried until they are done: what is logged will happen.
@@ -87,6 +87,19 @@ impl Committer {
         Ending::Settled
     }
 
+    /// Ends sets that came to nothing, now that what they stand on is in place.
+    pub(super) fn answer_void(&self, sets: &[Prepared]) {
+        for prepared in sets {
+            let removed = prepared.spent.iter().try_for_each(|path| self.core.tree.remove(path));
+            self.forget(prepared);
+            if let Some(answer) = &prepared.answer {
+                let receipt = removed.map(|()| Receipt { seq: self.last, commit: None }).map_err(Fault::from);
+                // Whoever asked may have given up waiting.
+                let _ = answer.send(receipt);
+            }
+        }
+    }
+
     /// Lets packs that the branch shows be merged, which may take a moment: nobody waits for it.
     pub(super) fn release(&mut self) {
         if std::mem::take(&mut self.unreleased) > 0
@@ -156,7 +169,7 @@ impl Committer {
     /// Step 8 with snapshots: one of each new content.
     fn keep(&self, snapshots: &Snapshots, planned: &[Planned]) -> Result<(), StoreError> {
         for Planned { prepared, record, .. } in planned {
-            for Effect { path, after, .. } in &prepared.effects {
+            for Effect { path, after, .. } in prepared.changing() {
                 let content = match after {
                     Some(After::Leaf(leaf)) => leaf.content.clone(),
                     // The rename of its directory brought it.
@@ -249,7 +262,7 @@ impl Committer {
         };
         let mut parent = theirs;
         for Planned { prepared, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some()) {
-            let edits: Vec<_> = prepared.effects.iter().map(edit_of).collect();
+            let edits: Vec<_> = prepared.changing().map(edit_of).collect();
             let author = Author { actor: &record.actor, time: record.time, message: &record.message };
             match history.stage(Some(parent), &edits, &author) {
                 Ok(staged) => parent = staged.commit,

@@ -122,7 +122,7 @@ impl Committer {
 
     /// Refuses to its writer what git would refuse when the commit is made: nothing is promised yet.
     fn check_places(&self, prepared: &Prepared, tip: &Tip) -> Result<(), StoreError> {
-        let made: Vec<_> = prepared.effects.iter().filter(|effect| effect.after.is_some()).collect();
+        let made: Vec<_> = prepared.changing().filter(|effect| effect.after.is_some()).collect();
         let known = self.known(&made.iter().map(|effect| &effect.path).collect::<Vec<_>>(), tip)?;
         for (effect, _) in made.iter().zip(known).filter(|(_, known)| known.is_none()) {
             let path = &effect.path;

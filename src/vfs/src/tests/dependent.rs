@@ -89,6 +89,67 @@ fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there()
 }
 
 #[test]
+fn a_write_of_what_another_is_writing_waits_for_what_becomes_of_that() {
+    let space = TestSpace::new();
+    let points = FailPoints::of(space.directory.path());
+    let stop = Stop::at(&points, FailPoint::LogRows);
+    let paths = ["any.md", "soon.md", "match.md"];
+    let apply = |set: ChangeSet| space.vfs.apply(&eve(), set).map(|_| ()).map_err(|fault| fault.kind());
+    let apply = &apply;
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| apply(ChangeSet::new(paths.map(|path| Change::put(at(path), "two")))));
+        stop.wait();
+        // Nothing of the first is in the log, and each of these asks for what it would make.
+        apply(ChangeSet::from(put("soon.md", "two", Expect::Any)).soon()).unwrap();
+        let any = scope.spawn(|| apply(put("any.md", "two", Expect::Any).into()));
+        let matching = scope.spawn(|| apply(put("match.md", "two", Expect::OneOf(vec![ETag::of(b"two")])).into()));
+        space.wait_until("all of them wait", |space| space.vfs.core.queue.depth().0 == 3);
+        points.refuse(FailPoint::LogCommit, 28);
+        stop.go_on();
+        stop.wait();
+        points.clear(FailPoint::LogCommit);
+        points.clear(FailPoint::LogRows);
+        stop.go_on();
+        assert_eq!(first.join().unwrap(), Err(Kind::NoSpace));
+        assert_eq!(any.join().unwrap(), Ok(()));
+        assert_eq!(matching.join().unwrap(), Err(Kind::Conflict));
+    });
+    space.vfs.settled().unwrap();
+    assert_eq!((space.text("any.md"), space.text("soon.md")), ("two".to_owned(), "two".to_owned()));
+    assert_eq!(space.vfs.versions(&at("match.md")).unwrap().len(), 0);
+    assert!(space.vfs.core.overlay.is_empty());
+}
+
+#[test]
+fn a_write_that_another_of_its_batch_makes_needless_is_answered_with_that_one() {
+    let space = TestSpace::new();
+    let points = FailPoints::of(space.directory.path());
+    let stop = Stop::at(&points, FailPoint::LogRows);
+    let apply = |set: ChangeSet| space.vfs.apply(&eve(), set).map(|_| ()).map_err(|fault| fault.kind());
+    let apply = &apply;
+    std::thread::scope(|scope| {
+        let before = scope.spawn(|| apply(put("before.md", "one", Expect::Any).into()));
+        stop.wait();
+        let twice = [0, 1].map(|_| scope.spawn(|| apply(put("a.md", "two", Expect::Any).into())));
+        space.wait_until("both of them wait", |space| space.vfs.core.queue.depth().0 == 2);
+        stop.go_on();
+        stop.wait();
+        assert!(twice.iter().all(|writer| !writer.is_finished()), "nothing of them is in the log");
+        assert_eq!(pending(&space, "a.md"), Some(Some("two".to_owned())));
+        points.refuse(FailPoint::LogCommit, 28);
+        points.clear(FailPoint::LogRows);
+        stop.go_on();
+        assert_eq!(before.join().unwrap(), Ok(()));
+        assert_eq!(twice.map(|writer| writer.join().unwrap()), [Err(Kind::NoSpace), Err(Kind::NoSpace)]);
+        points.clear(FailPoint::LogCommit);
+    });
+    assert!(space.vfs.core.overlay.is_empty());
+    space.wait_until("the disk takes writes", |space| space.vfs.health().is_ok());
+    space.put("a.md", "two");
+    assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 1);
+}
+
+#[test]
 fn a_page_removed_behind_us_and_written_anew_is_removed_in_history_too() {
     let space = TestSpace::new();
     space.put("a.md", "one");
