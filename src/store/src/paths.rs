@@ -32,6 +32,10 @@ impl StatePaths {
     pub fn log(&self) -> PathBuf {
         self.directory.join("log.db")
     }
+    /// What is in front of the log's rows, in two files.
+    pub fn journal(&self) -> [PathBuf; 2] {
+        [0, 1].map(|number| self.directory.join(format!("log.journal-{number}")))
+    }
     /// Large contents of unsettled log records.
     pub fn spool(&self) -> PathBuf {
         self.directory.join("spool")

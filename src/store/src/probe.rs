@@ -12,6 +12,9 @@ use crate::StoreError;
 /// Room that must be left: what a small page needs in the log, in git and in the tree.
 pub(crate) const ROOM: usize = 64 << 10;
 
+/// With so much left a disk is not asked by writing.
+const PLENTY: u64 = 8 << 20;
+
 /// Name of the file that is written and removed; a leftover is swept with the spool.
 const NAME: &str = "probe";
 
@@ -28,6 +31,22 @@ pub(crate) fn write(directory: &Path, size: usize) -> io::Result<()> {
     // The first failure is the one that tells.
     let removed = fs::remove_file(&path);
     written.and(removed)
+}
+
+/// Whether the disk of a file has plenty of room for some bytes; false when it is little, and enough for what is made of them.
+///
+/// What is in the log must be possible in git and in the tree: the log has room of its own already when there is none left for those.
+///
+/// # Errors
+/// `StorageFull` when it is not enough, or what else the disk says.
+pub(crate) fn has_room(file: &File, directory: &Path, bytes: usize) -> io::Result<bool> {
+    let disk = rustix::fs::fstatvfs(file)?;
+    if disk.f_bavail.saturating_mul(disk.f_frsize) >= PLENTY + 4 * bytes as u64 {
+        return Ok(true);
+    }
+    // Some may be left that only root has: writing tells.
+    write(directory, ROOM + 2 * bytes)?;
+    Ok(false)
 }
 
 /// An error that does not say what the disk refused becomes what the disk says to a file of `size` bytes.

@@ -131,7 +131,7 @@ impl Vfs {
                 tree.flush().map_err(|error| at_root(&root, error))?;
             }
         }
-        let feed = Feed::new(Arc::clone(&log), log.last()?);
+        let feed = Feed::new(Arc::clone(&log), log.last());
         let leases = leases::Leases::open(&StatePaths::of(&root))?;
         let core = Arc::new(Core {
             leases,

@@ -84,7 +84,7 @@ impl TestSpace {
         drop(self);
         meanwhile(root.path());
         let state = root.path().join(".svc/state");
-        for name in ["log.db", "log.db-wal", "log.db-shm"] {
+        for name in ["log.db", "log.db-wal", "log.db-shm", "log.journal-0", "log.journal-1"] {
             match std::fs::remove_file(state.join(name)) {
                 Err(error) if name == "log.db" => panic!("{error}"),
                 Ok(()) | Err(_) => {}

@@ -1,14 +1,21 @@
 //! A log looked at from outside, for whoever wants to know what is wrong with it.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use svcfs_base::{CommitId, Seq, TreePath};
 
-use super::{Log, Outcome, SCHEMA_NUMBER, rows, spool_name, standing};
+use super::spool::{earlier_name_of, name_of};
+use super::writer::newest;
+use super::{Log, Outcome, Record, SCHEMA_NUMBER, journal, rows, standing, writer};
 use crate::{StatePaths, StoreError, TreeState};
+
+/// The first form of logs that have a journal.
+const WITH_JOURNAL: i64 = 7;
 
 /// What a look at a log found.
 #[derive(Debug, Default)]
@@ -53,19 +60,24 @@ impl Log {
     /// # Errors
     /// `Database` when there is no log, or when it cannot be read.
     pub fn tree(paths: &StatePaths, mut progress: impl FnMut(usize, usize)) -> Outcome<TreeState> {
-        let recorded = standing::below(&opened(paths)?, &TreePath::root())?;
+        let connection = opened(paths)?;
+        let ahead = ahead(&connection, paths)?;
+        let recorded = standing::below_with(&connection, &TreePath::root(), &ahead.records)?;
         Ok(TreeState::against(paths.root(), &recorded, &mut progress).0)
     }
 
-    /// Moves a damaged log aside, so that the next opening makes a new one from git's history; its new name.
+    /// Moves a damaged log aside with all that belongs to it, so that the next opening makes a new one from git's history; its new name.
     ///
     /// # Errors
     /// `State` with what the system said.
     pub fn set_aside(paths: &StatePaths) -> Outcome<PathBuf> {
         let aside = crate::history::set_aside(&paths.log(), &paths.log())?;
-        for suffix in ["-wal", "-shm"] {
-            let beside = |path: &PathBuf| PathBuf::from(format!("{}{suffix}", path.display()));
-            match std::fs::rename(beside(&paths.log()), beside(&aside)) {
+        let named = |path: &PathBuf, suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
+        let of_sqlite = ["-wal", "-shm"].map(|suffix| (named(&paths.log(), suffix), suffix));
+        for (beside, suffix) in
+            of_sqlite.into_iter().chain(paths.journal().into_iter().zip([".journal-0", ".journal-1"]))
+        {
+            match std::fs::rename(beside, named(&aside, suffix)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
                 Ok(()) | Err(_) => {}
             }
@@ -101,18 +113,21 @@ fn looked_at(paths: &StatePaths) -> Outcome<LogCheck> {
             "`log.db` has schema number {number}, this svcfs knows {SCHEMA_NUMBER}: use the svcfs that wrote it"
         )));
     }
+    let ahead = ahead(&connection, paths)?;
     let mut verdict = connection.prepare("PRAGMA integrity_check")?;
     let said: Vec<String> = verdict.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     let damage = said.into_iter().filter(|line| line != "ok").collect();
     let (settled, head): (i64, Option<Vec<u8>>) =
         connection.query_row("SELECT seq, head FROM settled", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let count = |sql: &str| connection.query_row(sql, [settled], |row| row.get::<_, i64>(0));
-    let last = count("SELECT coalesce(max(seq), 0) FROM sets WHERE ?1 = ?1")?;
-    let unsettled = count("SELECT count(*) FROM sets WHERE seq > ?1")?;
-    let (missing_spool, leftover_spool) = spool(&connection, paths)?;
+    // Rows that were made since the journal was read are counted once.
+    let made = newest(&connection)?;
+    let ahead = Ahead { records: ahead.records.into_iter().filter(|record| record.seq > made).collect(), ..ahead };
+    let unsettled = count("SELECT count(*) FROM sets WHERE seq > ?1")? + ahead.records.len() as i64;
+    let (missing_spool, leftover_spool) = spool(&connection, paths, ahead.spooled)?;
     Ok(LogCheck {
         damage,
-        last: rows::seq(last),
+        last: ahead.records.last().map_or(made, |record| record.seq),
         settled: rows::seq(settled),
         settled_commit: head.and_then(|bytes| CommitId::try_from(&*bytes).ok()),
         unsettled: usize::try_from(unsettled).unwrap_or_default(),
@@ -134,12 +149,49 @@ fn commits(connection: &Connection, settled: i64) -> Outcome<Vec<CommitId>> {
     Ok(found)
 }
 
+/// What the journal has and the rows may not have yet.
+struct Ahead {
+    /// Without their large contents.
+    records: Vec<Record>,
+    /// Whose large contents are in which files.
+    spooled: Vec<(Seq, String)>,
+}
+
+/// Read before any row: what is not in the journal any more is rows then.
+fn ahead(connection: &Connection, paths: &StatePaths) -> Outcome<Ahead> {
+    let number: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    if number < WITH_JOURNAL {
+        return Ok(Ahead { records: Vec::new(), spooled: Vec::new() });
+    }
+    let spooled = RefCell::default();
+    let note = |seq, ordinal, content| {
+        let noted: &RefCell<Vec<_>> = &spooled;
+        noted.borrow_mut().push((seq, name_of(seq, ordinal, content)));
+        Ok(Bytes::new())
+    };
+    let batches = journal::read(&paths.journal(), &writer::keys(connection)?, &note)?;
+    let records = batches.into_iter().flat_map(|(_, records)| records).collect();
+    Ok(Ahead { records, spooled: spooled.into_inner() })
+}
+
 /// Names of files that records need and that are gone, and files that no record needs.
-fn spool(connection: &Connection, paths: &StatePaths) -> Outcome<(Vec<String>, Vec<PathBuf>)> {
-    let mut statement = connection.prepare("SELECT seq, ordinal FROM contents WHERE bytes IS NULL")?;
-    let mut needed: BTreeSet<String> = statement
-        .query_map([], |row| Ok(spool_name(rows::seq(row.get(0)?), row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
+fn spool(
+    connection: &Connection,
+    paths: &StatePaths,
+    ahead: Vec<(Seq, String)>,
+) -> Outcome<(Vec<String>, Vec<PathBuf>)> {
+    let mut statement = connection
+        .prepare("SELECT seq, ordinal, new FROM contents JOIN changes USING (seq, ordinal) WHERE bytes IS NULL")?;
+    let mut needed = BTreeSet::new();
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        let (seq, ordinal) = (rows::seq(row.get(0)?), row.get(1)?);
+        let names = [name_of(seq, ordinal, rows::etag(row, 2)?), earlier_name_of(seq, ordinal)];
+        let [now, earlier] = names;
+        needed.insert(if paths.spool().join(&earlier).exists() { earlier } else { now });
+    }
+    let made = newest(connection)?;
+    needed.extend(ahead.into_iter().filter(|(seq, _)| *seq > made).map(|(_, name)| name));
     let mut leftover = Vec::new();
     match std::fs::read_dir(paths.spool()) {
         Ok(entries) => {

@@ -16,21 +16,21 @@ use tracing::warn;
 
 use crate::StoreError;
 
-/// The journal in front of a database.
-pub(super) fn journal_of(file: &Path) -> PathBuf {
-    let mut journal: OsString = file.to_owned().into();
-    journal.push("-wal");
-    journal.into()
+/// What SQLite writes ahead of a database.
+pub(super) fn wal_of(file: &Path) -> PathBuf {
+    let mut wal: OsString = file.to_owned().into();
+    wal.push("-wal");
+    wal.into()
 }
 
-/// Whether rows that were refused may stand in the journal all the same: when it could not be flushed. A crash would bring them back.
-pub(super) fn leaves_doubt(error: &StoreError) -> bool {
+/// Whether rows that were refused may stand on the disk all the same: when they could not be flushed. A crash would bring them back.
+pub(super) fn is_left_by(error: &StoreError) -> bool {
     matches!(error, StoreError::Database(source) if source.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
 }
 
-/// Lets go of what memory has of a database and its journal and the disk may not have.
-pub(super) fn forget(file: &Path) {
-    for name in [file, &journal_of(file)] {
+/// Lets go of what memory has of files and the disk may not have.
+pub(super) fn forget<'f>(files: impl IntoIterator<Item = &'f PathBuf>) {
+    for name in files {
         let forgotten = File::open(name).and_then(|open| Ok(fadvise(open, 0, None, Advice::DontNeed)?));
         match forgotten {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -1,36 +1,43 @@
 //! The durable log: every accepted change set, in order, flushed before anything else happens.
 //!
-//! One rule: a record is in the log entirely or not at all, and once in it, it will happen. SQLite in WAL mode with
-//! `synchronous = FULL` gives one flush for all records appended together. Contents stay until a checkpoint has flushed what
-//! was made from them; the rows stay for good and are what history questions are answered from.
+//! One rule: a record is in the log entirely or not at all, and once in it, it will happen. A journal takes all records that are appended
+//! together with one flush; rows of SQLite are made of them a moment later. Contents stay until a checkpoint has flushed what was made
+//! from them; the rows stay for good and are what history questions are answered from.
 
 mod check;
 mod doubt;
+mod journal;
 mod read;
 mod rows;
+mod spool;
 mod standing;
 mod tally;
+mod writer;
 
-use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use svcfs_base::{Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
+use svcfs_work::Helper;
+use tracing::debug;
+
 pub use check::LogCheck;
 pub use read::{ChangePage, PathChange, PathVersion, SetOf};
 pub use tally::{Activity, DayActivity, Occurrence, PageActivity, Selection};
 
+use journal::Refusal;
+use spool::Spool;
+use writer::Writer;
+
 use crate::{FailPoint, FailPoints, StatePaths, StoreError, probe};
 
-/// Contents above this many bytes go to a spool file of their own instead of the database.
-const SPOOL_ABOVE: usize = 1 << 20;
-const SCHEMA_NUMBER: i64 = 6;
+const SCHEMA_NUMBER: i64 = 7;
 /// What makes a log of each form one of the next, from the first on.
-const UPGRADES: [&str; 5] = [
+const UPGRADES: [&str; 6] = [
     // It did not say which commits of others came from another branch.
     "ALTER TABLE sets ADD COLUMN against INTEGER NOT NULL DEFAULT 0;
      UPDATE sets SET against = 2 WHERE is_foreign; CREATE INDEX jumps ON sets (seq) WHERE against = 2;",
@@ -44,16 +51,19 @@ const UPGRADES: [&str; 5] = [
      ALTER TABLE settled ADD COLUMN strategy TEXT NOT NULL DEFAULT 'git';",
     // The versions of a page were read from as many places of the file again as there are.
     "DROP INDEX changes_by_path; CREATE INDEX changes_by_path ON changes (path, seq, old, new);",
+    // Records were rows at once.
+    "CREATE TABLE journal (file INTEGER PRIMARY KEY, key BLOB NOT NULL);
+     INSERT INTO journal (file, key) VALUES (0, randomblob(16)), (1, randomblob(16));",
 ];
 const MAX_IDLE_READERS: usize = 8;
 /// What a reader keeps of the file until the next checkpoint, in KiB: 1,000 versions of a page lie in as many pages of 4 KiB.
 const READER_CACHE: i64 = 8 << 10;
 /// So many records' contents are let go of at once.
 const PART: i64 = 500;
-/// At so many pages of 4 KiB a writer itself moves the journal into the file.
-const MAX_JOURNAL_PAGES: i64 = 32_768;
-/// A checkpoint leaves a journal of this length alone, and one that is begun again is cut to it.
-const KEPT_JOURNAL_BYTES: u32 = 16 << 20;
+/// At so many pages of 4 KiB a writer itself moves SQLite's write-ahead log into the file.
+const MAX_WAL_PAGES: i64 = 32_768;
+/// One of this length is left alone, and one that is begun again is cut to it.
+const KEPT_WAL_BYTES: u32 = 16 << 20;
 
 /// One change set as logged.
 #[derive(Debug, Clone)]
@@ -158,8 +168,10 @@ pub struct Entry {
 /// The log of one space.
 pub struct Log {
     file: PathBuf,
-    spool: PathBuf,
-    writer: Mutex<Connection>,
+    spool: Spool,
+    writer: Arc<Writer>,
+    /// Makes rows beside writers.
+    maker: Helper,
     readers: Mutex<Vec<Connection>>,
     tally: RwLock<tally::Tally>,
     fail: FailPoints,
@@ -180,16 +192,17 @@ impl Log {
         let fail = FailPoints::of(paths.root());
         fail.at(FailPoint::OpenLog)?;
         let file = paths.log();
-        if std::fs::metadata(doubt::journal_of(&file)).is_ok_and(|journal| journal.len() > 0) {
+        let (wal, journal) = (doubt::wal_of(&file), paths.journal());
+        if std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > 0) {
             // Killed, perhaps after a flush that failed.
-            doubt::forget(&file);
+            doubt::forget([&file, &wal].into_iter().chain(&journal));
         }
         let writer = Connection::open(&file)?;
         writer.pragma_update(None, "journal_mode", "wal")?;
         writer.pragma_update(None, "synchronous", "full")?;
-        // Every checkpoint of ours moves the journal's pages; by itself a writer does it only when that fails for long.
-        writer.pragma_update(None, "wal_autocheckpoint", MAX_JOURNAL_PAGES)?;
-        writer.pragma_update(None, "journal_size_limit", KEPT_JOURNAL_BYTES)?;
+        // Every checkpoint of ours moves its pages into the file; by itself a writer does it only when that fails for long.
+        writer.pragma_update(None, "wal_autocheckpoint", MAX_WAL_PAGES)?;
+        writer.pragma_update(None, "journal_size_limit", KEPT_WAL_BYTES)?;
         writer.busy_timeout(std::time::Duration::from_secs(10))?;
         let number: i64 = writer.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         let is_new = number == 0;
@@ -213,94 +226,50 @@ impl Log {
                 )));
             }
         }
+        let spool = Spool::of(paths.spool(), fail.clone());
         let log = Self {
+            writer: Arc::new(Writer::open(file.clone(), journal, (writer, &spool), fail.clone())?),
             file,
-            spool: paths.spool(),
-            writer: Mutex::new(writer),
+            spool,
+            maker: Helper::new(),
             readers: Mutex::default(),
             tally: RwLock::default(),
             fail,
         };
         // A crash may come between a spool file and its row, or between a checkpoint and the removal of what it settled.
-        let ((settled, _), last) = (log.settled()?, log.last()?);
+        let ((settled, _), last) = (log.settled()?, log.last());
         log.let_go(settled)?;
-        log.sweep(|seq| seq <= settled || seq > last)?;
+        log.spool.sweep(|seq| seq <= settled || seq > last)?;
         Ok((log, is_new))
-    }
-
-    /// Removes spool files by the record they belong to, and what is none.
-    fn sweep(&self, is_over: impl Fn(Seq) -> bool) -> Outcome<()> {
-        for entry in std::fs::read_dir(&self.spool)? {
-            let entry = entry?;
-            let logged = entry.file_name().to_str().and_then(|name| name.split('-').next()?.parse().ok()).map(Seq);
-            if logged.is_none_or(&is_over) {
-                self.fail.at(FailPoint::CheckpointSpool)?;
-                match std::fs::remove_file(entry.path()) {
-                    // Whoever looked whether the disk takes writes took it away again.
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                    outcome => outcome?,
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Appends records, all or none, and flushes them to the disk.
     ///
     /// # Errors
     /// `Database` or `State`; the log is then as it was. After a crash before the next append, it may be found to have the records
-    /// all the same: all of them, whole.
+    /// all the same: all of them, whole. `Damaged` when they do not come behind the newest one.
     pub fn append(&self, records: &[Record]) -> Outcome<()> {
-        let spooled = self.spool_large(records);
-        let outcome = spooled.and_then(|()| self.append_rows(records));
-        // A row that a crash brings back must find its content. What is never looked for is swept with the record that takes its place.
-        if outcome.as_ref().is_err_and(|error| !doubt::leaves_doubt(error)) {
-            for (name, _) in large(records) {
-                // Best effort: a spool file without a row is swept at the next opening.
-                let _ = std::fs::remove_file(self.spool.join(name));
+        let appended = self.spool.write(records).map_err(Refusal::from).and_then(|()| self.writer.append(records));
+        match appended {
+            Ok(is_time) => {
+                if is_time && self.writer.is_first_to_call() {
+                    let (writer, file) = (Arc::clone(&self.writer), self.file.clone());
+                    self.maker.run(move || {
+                        writer.catch_up_beside();
+                        shorten_wal_beside(&file);
+                    });
+                }
+                Ok(())
+            }
+            Err(Refusal { error, is_in_doubt }) => {
+                // A record that a crash brings back must find its content. What is never looked for is swept with the record that
+                // takes its place.
+                if !is_in_doubt {
+                    self.spool.remove(records);
+                }
+                Err(self.explained(error, 0))
             }
         }
-        outcome.map_err(|error| self.explained(error, 0))
-    }
-
-    fn append_rows(&self, records: &[Record]) -> Outcome<()> {
-        self.write(|writer| {
-            self.fail.at(FailPoint::LogRows)?;
-            let transaction = writer.transaction()?;
-            for record in records {
-                rows::insert(&transaction, record, SPOOL_ABOVE)?;
-            }
-            self.fail.at(FailPoint::LogCommit)?;
-            transaction.commit()?;
-            self.fail.pass(FailPoint::LogCommitted);
-            Ok(())
-        })
-    }
-
-    /// Writes into the database, one after the other.
-    fn write<T>(&self, work: impl FnOnce(&mut Connection) -> Outcome<T>) -> Outcome<T> {
-        let mut writer = self.writer.lock();
-        let outcome = work(&mut writer);
-        if outcome.as_ref().is_err_and(doubt::leaves_doubt) {
-            doubt::forget(&self.file);
-        }
-        outcome
-    }
-
-    fn spool_large(&self, records: &[Record]) -> Outcome<()> {
-        let mut is_any = false;
-        for (name, content) in large(records) {
-            self.fail.at(FailPoint::LogSpool)?;
-            let mut file = File::create(self.spool.join(name))?;
-            file.write_all(content)?;
-            self.fail.at(FailPoint::LogSpoolFlush)?;
-            file.sync_all()?;
-            is_any = true;
-        }
-        if is_any {
-            File::open(&self.spool)?.sync_all()?;
-        }
-        Ok(())
     }
 
     /// Whether the disk takes writes again after it refused one.
@@ -308,12 +277,12 @@ impl Log {
     /// # Errors
     /// `State` with what the disk says now.
     pub fn probe(&self) -> Outcome<()> {
-        Ok(probe::write(&self.spool, probe::ROOM)?)
+        Ok(probe::write(self.spool.directory(), probe::ROOM)?)
     }
 
     /// What a failed write of some bytes means: where git or SQLite do not say what the disk refused, the disk is asked.
     pub fn explained(&self, error: StoreError, bytes: usize) -> StoreError {
-        probe::explained(error, &self.spool, bytes.max(probe::ROOM))
+        probe::explained(error, self.spool.directory(), bytes.max(probe::ROOM))
     }
 
     /// Declares everything up to `seq` flushed and committed, with `head` the newest commit of ours or adopted; without one, that of
@@ -324,41 +293,34 @@ impl Log {
     pub fn settle(&self, seq: Seq, head: Option<CommitId>) -> Outcome<()> {
         self.fail.at(FailPoint::CheckpointSettle)?;
         let head = head.map(|commit| commit.as_bytes().to_vec());
-        self.write(|writer| {
+        self.writer.write(|writer| {
             let update = "UPDATE settled SET seq = ?1, head = coalesce(?2, head)";
             Ok(writer.execute(update, params![rows::number(seq), head])?)
         })?;
         self.fail.pass(FailPoint::CheckpointSettled);
         self.let_go(seq)?;
-        self.sweep(|logged| logged <= seq)?;
-        self.shorten_journal()?;
+        self.spool.sweep(|logged| logged <= seq)?;
+        shorten_wal(&self.file)?;
         self.rest();
         Ok(())
     }
 
     /// Gives memory back that SQLite keeps of what was read and written: megabytes for each of many spaces.
     fn rest(&self) {
-        let _ = self.writer.lock().release_memory();
+        self.writer.rest();
         for reader in self.readers.lock().iter() {
             let _ = reader.release_memory();
         }
     }
 
-    /// Moves the journal's pages into the file once they are many, by a connection of its own: writers go on meanwhile.
-    fn shorten_journal(&self) -> Outcome<()> {
-        if std::fs::metadata(doubt::journal_of(&self.file))?.len() > u64::from(KEPT_JOURNAL_BYTES) {
-            let moved = Connection::open(&self.file)?.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-            moved.inspect_err(|_| doubt::forget(&self.file))?;
-        }
-        Ok(())
-    }
-
     /// Removes the contents of settled records, a part at a time: writers wait for one part only.
     fn let_go(&self, settled: Seq) -> Outcome<()> {
         let part = "DELETE FROM contents WHERE seq <= ?1 AND seq < (SELECT min(seq) FROM contents) + ?2";
-        while self.write(|writer| Ok(writer.prepare_cached(part)?.execute(params![rows::number(settled), PART])?))? > 0
-        {
-        }
+        while self
+            .writer
+            .write(|writer| Ok(writer.prepare_cached(part)?.execute(params![rows::number(settled), PART])?))?
+            > 0
+        {}
         Ok(())
     }
 
@@ -388,7 +350,7 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn set_strategy(&self, name: &str) -> Outcome<()> {
-        self.write(|writer| Ok(writer.execute("UPDATE settled SET strategy = ?1", [name]).map(drop)?))
+        self.writer.write(|writer| Ok(writer.execute("UPDATE settled SET strategy = ?1", [name]).map(drop)?))
     }
 
     /// Gives a record that was already logged another commit, when replay had to build it on another parent.
@@ -397,7 +359,7 @@ impl Log {
     /// `Database`.
     pub fn set_commits(&self, commits: &[(Seq, CommitId)]) -> Outcome<()> {
         self.fail.at(FailPoint::OpenRenumber)?;
-        self.write(|writer| {
+        self.writer.write(|writer| {
             let transaction = writer.transaction()?;
             for (seq, commit) in commits {
                 transaction.execute(
@@ -410,13 +372,8 @@ impl Log {
     }
 
     /// Position of the newest record; zero when there is none.
-    ///
-    /// # Errors
-    /// `Database`.
-    pub fn last(&self) -> Outcome<Seq> {
-        self.read(|connection| {
-            connection.query_row("SELECT coalesce(max(seq), 0) FROM sets", [], |row| Ok(rows::seq(row.get(0)?)))
-        })
+    pub fn last(&self) -> Seq {
+        self.writer.last()
     }
 
     /// What an unsettled record brings for a file, put into its entry.
@@ -432,7 +389,7 @@ impl Log {
         entry.disk = disk;
         entry.content = Some(match bytes {
             Some(bytes) => bytes.into(),
-            None => std::fs::read(self.spool.join(spool_name(seq, ordinal)))?.into(),
+            None => self.spool.read(seq, ordinal, entry.new)?,
         });
         Ok(())
     }
@@ -442,6 +399,12 @@ impl Log {
     }
 
     fn with_reader<T>(&self, question: impl FnOnce(&Connection) -> Outcome<T>) -> Outcome<T> {
+        self.writer.catch_up().map_err(|error| self.explained(error, 0))?;
+        self.of_rows(question)
+    }
+
+    /// Asks what is rows already.
+    fn of_rows<T>(&self, question: impl FnOnce(&Connection) -> Outcome<T>) -> Outcome<T> {
         let idle = self.readers.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
@@ -467,25 +430,27 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn close(&self) -> Outcome<()> {
+        self.maker.rest();
         self.readers.lock().clear();
-        self.fail.at(FailPoint::CloseLog)?;
-        let flushed = self.writer.lock().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        flushed.map_err(|error| self.explained(error.into(), 0))
+        self.writer.close().map_err(|error| self.explained(error, 0))
     }
 }
 
-fn large(records: &[Record]) -> impl Iterator<Item = (String, &Bytes)> {
-    records.iter().flat_map(|record| {
-        let contents =
-            record.entries.iter().zip(0_i64..).filter_map(|(entry, ordinal)| Some((entry.content.as_ref()?, ordinal)));
-        contents
-            .filter(|(content, _)| content.len() > SPOOL_ABOVE)
-            .map(|(content, ordinal)| (spool_name(record.seq, ordinal), content))
-    })
+/// Moves the pages of SQLite's write-ahead log into the file once they are many, by a connection of its own: writers go on meanwhile.
+fn shorten_wal(file: &PathBuf) -> Outcome<()> {
+    let wal = doubt::wal_of(file);
+    if std::fs::metadata(&wal)?.len() > u64::from(KEPT_WAL_BYTES) {
+        let moved = Connection::open(file)?.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        moved.inspect_err(|_| doubt::forget([file, &wal]))?;
+    }
+    Ok(())
 }
 
-fn spool_name(seq: Seq, ordinal: i64) -> String {
-    format!("{seq}-{ordinal}")
+/// The same, for whoever hears of no outcome: the next checkpoint tries it again.
+fn shorten_wal_beside(file: &PathBuf) {
+    if let Err(error) = shorten_wal(file) {
+        debug!(%error, "what SQLite wrote ahead of the log could not be moved into it");
+    }
 }
 
 #[cfg(test)]

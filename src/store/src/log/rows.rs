@@ -8,9 +8,9 @@ use svcfs_base::{
     Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp, TreePath, VersionId,
 };
 
-use super::{Against, Entry, Record, Role};
+use super::{Against, Entry, Record, Role, spool};
 
-pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usize) -> rusqlite::Result<()> {
+pub(super) fn insert(connection: &Connection, record: &Record) -> rusqlite::Result<()> {
     let seq = number(record.seq);
     connection
         .prepare_cached(
@@ -49,7 +49,7 @@ pub(super) fn insert(connection: &Connection, record: &Record, spool_above: usiz
                 entry.disk.modified.and_then(nanoseconds),
             ])?;
         if let Some(content) = &entry.content {
-            let inline = (content.len() <= spool_above).then_some(&content[..]);
+            let inline = (!spool::is_large(content)).then_some(&content[..]);
             let (uid, gid) = entry.disk.owner.unzip();
             connection
                 .prepare_cached(
@@ -84,7 +84,7 @@ pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
 /// A row of `changes` as `path, old, new, kind, modified`, without its content and what goes with that.
 pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     let modified: Option<i64> = row.get(4)?;
-    let modified = modified.map(|after| SystemTime::UNIX_EPOCH + Duration::from_nanos(after.unsigned_abs()));
+    let modified = modified.map(moment);
     Ok(Entry {
         path: path(row, 0)?,
         old: etag(row, 1)?,
@@ -137,7 +137,13 @@ fn damaged(column: usize, why: impl Into<Box<dyn std::error::Error + Send + Sync
     rusqlite::Error::FromSqlConversionFailure(column, Type::Null, why.into())
 }
 
-fn nanoseconds(time: SystemTime) -> Option<i64> {
+/// A file's time from what is stored of it.
+pub(super) fn moment(nanoseconds: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds.unsigned_abs())
+}
+
+/// A file's time as it is stored.
+pub(super) fn nanoseconds(time: SystemTime) -> Option<i64> {
     i64::try_from(time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos()).ok()
 }
 

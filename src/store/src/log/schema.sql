@@ -46,3 +46,8 @@ CREATE TABLE settled (
     strategy TEXT NOT NULL DEFAULT 'git' -- what keeps versions beside the log
 );
 INSERT INTO settled (seq, head) VALUES (0, NULL);
+CREATE TABLE journal (
+    file INTEGER PRIMARY KEY,       -- of the two in front of these rows
+    key BLOB NOT NULL               -- what its batches are hashed with; batches under another are nothing
+);
+INSERT INTO journal (file, key) VALUES (0, randomblob(16)), (1, randomblob(16));

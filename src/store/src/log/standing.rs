@@ -3,10 +3,13 @@
 //! One rule: what a path holds is what its newest row says. Rows of git's time agree with the newest commit but for files that a
 //! merge decided against the branch it was made on.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use svcfs_base::{ETag, FileKind, Seq, Timestamp, TreePath};
 
-use super::{Log, Outcome, rows};
+use super::writer::newest;
+use super::{Entry, Log, Outcome, Record, rows};
 
 impl Log {
     /// What each of these paths holds after the set at a position, in their order; none where no file is.
@@ -14,14 +17,29 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn standing(&self, paths: &[&TreePath], at: Seq) -> Outcome<Vec<Option<(ETag, FileKind)>>> {
-        self.read(|connection| {
-            let mut statement = connection.prepare_cached(
+        // Asked before each write where git does not know: no rows are made for it.
+        let owed = self.writer.owed();
+        self.of_rows(|connection| {
+            let snapshot = connection.unchecked_transaction()?;
+            let made = newest(&snapshot)?;
+            let mut statement = snapshot.prepare_cached(
                 "SELECT new, kind FROM changes WHERE path = ?1 AND seq <= ?2 ORDER BY seq DESC, ordinal DESC LIMIT 1",
             )?;
             let mut standing = Vec::with_capacity(paths.len());
             for path in paths {
-                let found = statement.query_row(params![path.as_str(), rows::number(at)], |row| state(row, 0));
-                standing.push(found.optional()?.flatten());
+                let ahead = owed.iter().rev().filter(|record| record.seq > made && record.seq <= at);
+                let newest = ahead
+                    .flat_map(|record| record.entries.iter().rev())
+                    .find(|entry| entry.path == **path)
+                    .map(left_by);
+                let state = match newest {
+                    Some(state) => state,
+                    None => {
+                        let found = statement.query_row(params![path.as_str(), rows::number(at)], |row| state(row, 0));
+                        found.optional()?.flatten()
+                    }
+                };
+                standing.push(state);
             }
             Ok(standing)
         })
@@ -32,7 +50,8 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn standing_below(&self, path: &TreePath) -> Outcome<Vec<(TreePath, ETag, FileKind)>> {
-        self.read(|connection| below(connection, path))
+        let owed = self.writer.owed();
+        self.of_rows(|connection| below_with(connection, path, owed.iter().map(|record| &**record)))
     }
 
     /// The newest moment that names a set without a commit; none when every set has one.
@@ -50,7 +69,7 @@ impl Log {
 }
 
 /// The files at or below a path after the newest set, in path order.
-pub(super) fn below(connection: &Connection, path: &TreePath) -> rusqlite::Result<Vec<(TreePath, ETag, FileKind)>> {
+fn below(connection: &Connection, path: &TreePath) -> rusqlite::Result<Vec<(TreePath, ETag, FileKind)>> {
     // A directory's files lie between `name/` and `name0`, the next letter.
     let (within, bounds) = if path.is_root() {
         ("TRUE", Vec::new())
@@ -68,6 +87,36 @@ pub(super) fn below(connection: &Connection, path: &TreePath) -> rusqlite::Resul
     found.filter_map(Result::transpose).collect()
 }
 
+/// The same, with what records make of it that are not rows yet. Those are asked for first: some may be rows by now.
+pub(super) fn below_with<'r>(
+    connection: &Connection,
+    path: &TreePath,
+    ahead: impl IntoIterator<Item = &'r Record>,
+) -> Outcome<Vec<(TreePath, ETag, FileKind)>> {
+    let snapshot = connection.unchecked_transaction()?;
+    let made = newest(&snapshot)?;
+    let files = below(&snapshot, path)?;
+    let mut ahead = ahead.into_iter().filter(|record| record.seq > made).peekable();
+    if ahead.peek().is_none() {
+        return Ok(files);
+    }
+    let mut files: BTreeMap<_, _> = files.into_iter().map(|(path, etag, kind)| (path, (etag, kind))).collect();
+    for entry in ahead.flat_map(|record| &record.entries) {
+        if path.is_root() || entry.path == *path || entry.path.is_under(path) {
+            match left_by(entry) {
+                Some(state) => files.insert(entry.path.clone(), state),
+                None => files.remove(&entry.path),
+            };
+        }
+    }
+    Ok(files.into_iter().map(|(path, (etag, kind))| (path, etag, kind)).collect())
+}
+
+/// The file that a change left, if it left one.
+fn left_by(entry: &Entry) -> Option<(ETag, FileKind)> {
+    Some((entry.new?, entry.kind))
+}
+
 /// Columns `new, kind` of a change: the file it left, if it left one.
 fn state(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<(ETag, FileKind)>> {
     Ok(rows::etag(row, column)?.zip(FileKind::of_git_mode(row.get(column + 1)?)))
@@ -79,7 +128,6 @@ mod tests {
 
     use super::super::tests::{Fixture, fixture, record};
     use super::*;
-    use crate::{Entry, Record};
 
     fn at(path: &str) -> TreePath {
         TreePath::parse(path).unwrap()

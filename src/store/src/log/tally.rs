@@ -143,7 +143,7 @@ impl Log {
     }
 
     fn tallied<T>(&self, question: impl FnOnce(&Tally) -> T) -> Outcome<T> {
-        let last = self.last()?;
+        let last = self.last();
         if last > self.tally.read().read {
             let mut tally = self.tally.write();
             if let Err(error) = self.with_reader(|connection| Ok(tally.read_on(connection, last)?)) {

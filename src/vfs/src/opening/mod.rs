@@ -30,7 +30,7 @@ const COMMITS_AT_ONCE: usize = 1_000;
 pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporter) -> Result<Committer, Fault> {
     let (seq, settled_head) = core.log.settled()?;
     let unsettled = core.log.unsettled()?;
-    let mut committer = Committer::at(Arc::clone(core), core.log.last()?, settled_head);
+    let mut committer = Committer::at(Arc::clone(core), core.log.last(), settled_head);
     if !unsettled.is_empty() {
         info!(sets = unsettled.len(), "completing changes that were logged and not settled");
         committer.is_unsettled = true;

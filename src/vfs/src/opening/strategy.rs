@@ -57,7 +57,7 @@ impl Stores {
     fn to_be_completed(&self, root: &Path, wanted: Strategy) -> Result<Option<Strategy>, Fault> {
         let found = || -> Result<_, StoreError> {
             let name = self.log.strategy()?;
-            if name == wanted.name() || self.log.settled()?.0 == self.log.last()? {
+            if name == wanted.name() || self.log.settled()?.0 == self.log.last() {
                 return Ok(None);
             }
             let unknown =

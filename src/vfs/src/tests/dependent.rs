@@ -22,7 +22,7 @@ fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there()
         space.put(path, "one");
     }
     let points = FailPoints::of(space.directory.path());
-    let stop = Stop::at(&points, FailPoint::LogRows);
+    let stop = Stop::at(&points, FailPoint::LogWrite);
     let two = ETag::of(b"two");
     let refused = vec![
         Change::put(at("any.md"), "two"),
@@ -58,11 +58,11 @@ fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there()
                 && is_gone("remove.md")
                 && is_shown("to.md", "two")
         });
-        points.refuse(FailPoint::LogCommit, 28);
+        points.refuse(FailPoint::LogFlush, 28);
         stop.go_on();
         stop.wait();
-        points.clear(FailPoint::LogCommit);
-        points.clear(FailPoint::LogRows);
+        points.clear(FailPoint::LogFlush);
+        points.clear(FailPoint::LogWrite);
         stop.go_on();
         assert_eq!(refused.join().unwrap(), Err(Kind::NoSpace));
         assert_eq!((any.join().unwrap(), same.join().unwrap()), (Ok(()), Ok(())));
@@ -92,23 +92,23 @@ fn writes_that_stood_on_a_refused_one_are_refused_or_recorded_on_what_is_there()
 fn a_write_of_what_another_is_writing_waits_for_what_becomes_of_that() {
     let space = TestSpace::new();
     let points = FailPoints::of(space.directory.path());
-    let stop = Stop::at(&points, FailPoint::LogRows);
+    let stop = Stop::at(&points, FailPoint::LogWrite);
     let paths = ["any.md", "soon.md", "match.md"];
     let apply = |set: ChangeSet| space.vfs.apply(&eve(), set).map(|_| ()).map_err(|fault| fault.kind());
     let apply = &apply;
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| apply(ChangeSet::new(paths.map(|path| Change::put(at(path), "two")))));
+        let first = scope.spawn(|| apply(ChangeSet::new(paths.map(|path| Change::put(at(path), "two")).to_vec())));
         stop.wait();
         // Nothing of the first is in the log, and each of these asks for what it would make.
         apply(ChangeSet::from(put("soon.md", "two", Expect::Any)).soon()).unwrap();
         let any = scope.spawn(|| apply(put("any.md", "two", Expect::Any).into()));
         let matching = scope.spawn(|| apply(put("match.md", "two", Expect::OneOf(vec![ETag::of(b"two")])).into()));
         space.wait_until("all of them wait", |space| space.vfs.core.queue.depth().0 == 3);
-        points.refuse(FailPoint::LogCommit, 28);
+        points.refuse(FailPoint::LogFlush, 28);
         stop.go_on();
         stop.wait();
-        points.clear(FailPoint::LogCommit);
-        points.clear(FailPoint::LogRows);
+        points.clear(FailPoint::LogFlush);
+        points.clear(FailPoint::LogWrite);
         stop.go_on();
         assert_eq!(first.join().unwrap(), Err(Kind::NoSpace));
         assert_eq!(any.join().unwrap(), Ok(()));
@@ -124,7 +124,7 @@ fn a_write_of_what_another_is_writing_waits_for_what_becomes_of_that() {
 fn a_write_that_another_of_its_batch_makes_needless_is_answered_with_that_one() {
     let space = TestSpace::new();
     let points = FailPoints::of(space.directory.path());
-    let stop = Stop::at(&points, FailPoint::LogRows);
+    let stop = Stop::at(&points, FailPoint::LogWrite);
     let apply = |set: ChangeSet| space.vfs.apply(&eve(), set).map(|_| ()).map_err(|fault| fault.kind());
     let apply = &apply;
     std::thread::scope(|scope| {
@@ -136,12 +136,12 @@ fn a_write_that_another_of_its_batch_makes_needless_is_answered_with_that_one() 
         stop.wait();
         assert!(twice.iter().all(|writer| !writer.is_finished()), "nothing of them is in the log");
         assert_eq!(pending(&space, "a.md"), Some(Some("two".to_owned())));
-        points.refuse(FailPoint::LogCommit, 28);
-        points.clear(FailPoint::LogRows);
+        points.refuse(FailPoint::LogFlush, 28);
+        points.clear(FailPoint::LogWrite);
         stop.go_on();
         assert_eq!(before.join().unwrap(), Ok(()));
         assert_eq!(twice.map(|writer| writer.join().unwrap()), [Err(Kind::NoSpace), Err(Kind::NoSpace)]);
-        points.clear(FailPoint::LogCommit);
+        points.clear(FailPoint::LogFlush);
     });
     assert!(space.vfs.core.overlay.is_empty());
     space.wait_until("the disk takes writes", |space| space.vfs.health().is_ok());

@@ -42,7 +42,7 @@ fn the_pages_of_a_set_of_many_are_written_while_it_is_logged() {
     let space = TestSpace::new();
     let root = space.directory.path().to_owned();
     let points = FailPoints::of(&root);
-    points.call(FailPoint::LogCommitted, move || {
+    points.call(FailPoint::LogFlushed, move || {
         let deadline = Instant::now() + Duration::from_secs(20);
         while written(&root) < MANY {
             assert!(Instant::now() < deadline, "{} of {MANY} are written", written(&root));
@@ -50,7 +50,7 @@ fn the_pages_of_a_set_of_many_are_written_while_it_is_logged() {
         }
     });
     space.vfs.apply(&eve(), many("one")).unwrap();
-    points.clear(FailPoint::LogCommitted);
+    points.clear(FailPoint::LogFlushed);
     assert_all(&space, "one");
     space.vfs.apply(&eve(), many("two")).unwrap();
     assert_all(&space, "two");
@@ -63,9 +63,9 @@ fn what_was_written_for_a_set_that_is_refused_goes() {
     let space = TestSpace::new();
     space.vfs.apply(&eve(), many("one")).unwrap();
     let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::LogCommit, 28);
+    points.refuse(FailPoint::LogFlush, 28);
     space.vfs.apply(&eve(), many("two")).unwrap_err();
-    points.clear(FailPoint::LogCommit);
+    points.clear(FailPoint::LogFlush);
     assert_all(&space, "one");
     assert_eq!(space.log().len(), 1);
 }
@@ -76,11 +76,11 @@ fn a_page_that_is_edited_while_a_set_of_many_is_logged_is_not_covered_by_what_wa
     space.vfs.apply(&eve(), many("one")).unwrap();
     let points = FailPoints::of(space.directory.path());
     let edited = ["d/0.md", "d/199.md"].map(|path| space.directory.path().join(path));
-    points.call(FailPoint::LogCommitted, move || {
+    points.call(FailPoint::LogFlushed, move || {
         edited.iter().for_each(|path| fs::write(path, "by hand\n").unwrap());
     });
     space.vfs.apply(&eve(), many("two")).unwrap();
-    points.clear(FailPoint::LogCommitted);
+    points.clear(FailPoint::LogFlushed);
     space.vfs.settled().unwrap();
     for path in ["d/0.md", "d/199.md"] {
         assert_eq!(space.git(&["show", &format!("HEAD:{path}")]), "by hand\n");

@@ -36,7 +36,7 @@ fn linked(file: &Path) {
 }
 
 /// Moments between the acceptance of a change and its place in the tree.
-const MOMENTS: [FailPoint; 3] = [FailPoint::LogRows, FailPoint::LogCommitted, FailPoint::TreeRename];
+const MOMENTS: [FailPoint; 3] = [FailPoint::LogWrite, FailPoint::LogFlushed, FailPoint::TreeRename];
 
 /// Does a change, and edits `a.md` behind it the first time that the change comes by a point.
 fn edited_meanwhile(space: &TestSpace, point: FailPoint, edit: fn(&Path), change: Change) {
@@ -81,7 +81,7 @@ fn an_edit_that_comes_between_acceptance_and_installation_stays_and_both_are_ver
 
 #[test]
 fn an_edit_that_comes_between_acceptance_and_removal_stays_and_both_are_versions() {
-    for point in [FailPoint::LogRows, FailPoint::LogCommitted, FailPoint::TreeRemove] {
+    for point in [FailPoint::LogWrite, FailPoint::LogFlushed, FailPoint::TreeRemove] {
         for Edit { how, go, left } in EDITS {
             let space = TestSpace::new();
             space.put("a.md", "one");
@@ -130,7 +130,7 @@ fn an_edit_under_several_accepted_changes_stays_on_top_of_all() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     let points = FailPoints::of(space.directory.path());
-    let stop = Stop::at(&points, FailPoint::LogCommitted);
+    let stop = Stop::at(&points, FailPoint::LogFlushed);
     std::thread::scope(|scope| {
         scope.spawn(|| space.put("b.md", "b"));
         stop.wait();
@@ -141,7 +141,7 @@ fn an_edit_under_several_accepted_changes_stays_on_top_of_all() {
         stop.wait();
         // Both are in the log, and neither is in the tree.
         fs::write(space.directory.path().join("a.md"), "by hand").unwrap();
-        points.clear(FailPoint::LogCommitted);
+        points.clear(FailPoint::LogFlushed);
         stop.go_on();
     });
     space.vfs.settled().unwrap();

@@ -77,16 +77,16 @@ fn a_page_that_changes_while_its_next_version_is_flushed_is_not_covered_by_what_
     let points = FailPoints::of(space.directory.path());
     let changed = path.clone();
     // The log has it: what was written ahead is there, too.
-    points.call(FailPoint::LogCommitted, move || {
+    points.call(FailPoint::LogFlushed, move || {
         fs::set_permissions(&changed, fs::Permissions::from_mode(0o600)).unwrap();
     });
     space.put("a.md", "two\n");
-    points.clear(FailPoint::LogCommitted);
+    points.clear(FailPoint::LogFlushed);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let edited = path.clone();
-    points.call(FailPoint::LogCommitted, move || fs::write(&edited, "by hand\n").unwrap());
+    points.call(FailPoint::LogFlushed, move || fs::write(&edited, "by hand\n").unwrap());
     space.put("a.md", "three\n");
-    points.clear(FailPoint::LogCommitted);
+    points.clear(FailPoint::LogFlushed);
     assert_eq!(fs::read_to_string(&path).unwrap(), "by hand\n");
     space.vfs.settled().unwrap();
     assert_eq!(space.git(&["log", "--format=%s", "-2"]).lines().count(), 2);

@@ -316,7 +316,7 @@ fn snapshots_without_their_log_are_still_versions() {
     space.put("a.md", "one");
     space.put("a.md", "two");
     space.vfs.close().unwrap();
-    for file in ["log.db", "log.db-wal", "log.db-shm"] {
+    for file in ["log.db", "log.db-wal", "log.db-shm", "log.journal-0", "log.journal-1"] {
         let _ = fs::remove_file(space.directory.path().join(".svc/state").join(file));
     }
     let space = turned(space, SNAPSHOTS);

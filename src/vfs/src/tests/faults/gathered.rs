@@ -62,7 +62,7 @@ fn a_kill_at_any_point_loses_nothing_acknowledged_when_commits_are_gathered() {
     let images = images_of_a_life();
     // Sets without a commit, and the commits of sets that no branch shows yet.
     let logged = |deeds: usize| {
-        let is_meant = |image: &&Image| image.point == FailPoint::LogCommitted && image.deeds == (deeds..=deeds.max(5));
+        let is_meant = |image: &&Image| image.point == FailPoint::LogFlushed && image.deeds == (deeds..=deeds.max(5));
         images.iter().find(is_meant).unwrap_or_else(|| panic!("no image of the log after {deeds} deeds"))
     };
     let again: Vec<_> =

@@ -120,7 +120,7 @@ fn a_kill_at_any_point_loses_nothing_acknowledged_and_leaves_no_halves() {
     for strategy in STRATEGIES {
         let images = images_of_a_life(strategy);
         // From each point of the opening of a space that was killed once, too.
-        let is_busy = |image: &&Image| image.point == FailPoint::LogCommitted && *image.deeds.end() == 7;
+        let is_busy = |image: &&Image| image.point == FailPoint::LogFlushed && *image.deeds.end() == 7;
         let again = images_of_an_opening(images.iter().find(is_busy).unwrap(), strategy);
         walked.extend(images.iter().chain(&again).map(|image| image.point));
         let look = |directory, deeds, when: &str| {

@@ -216,12 +216,12 @@ fn a_refused_write_leaves_no_directory_that_was_made_for_it() {
     let space = TestSpace::new();
     space.put("kept/a.md", "a");
     let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::LogRows, 28);
+    points.refuse(FailPoint::LogWrite, 28);
     for path in ["new/deep/a.md", "kept/new/a.md"] {
         let fault = space.vfs.apply(&eve(), Change::put(at(path), "a")).unwrap_err();
         assert_eq!(fault.kind(), Kind::NoSpace);
     }
-    points.clear(FailPoint::LogRows);
+    points.clear(FailPoint::LogWrite);
     let below = |path: &str| std::fs::read_dir(space.directory.path().join(path)).unwrap().count();
     assert!(!space.directory.path().join("new").exists());
     assert_eq!(below("kept"), 1);
@@ -232,11 +232,11 @@ fn saves_that_a_full_disk_refused_until_the_end_are_named() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::LogCommit, 28);
+    points.refuse(FailPoint::LogFlush, 28);
     space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("a.md"), "two")).soon()).unwrap();
     space.wait_until("the log has refused it", |space| space.vfs.health().is_err());
     let fault = space.vfs.close().unwrap_err();
-    points.clear(FailPoint::LogCommit);
+    points.clear(FailPoint::LogFlush);
     assert_eq!(fault.kind(), Kind::NoSpace);
     assert!(fault.message().contains("`a.md`") && fault.message().contains("no space left"), "{fault:?}");
 }
@@ -245,12 +245,12 @@ fn saves_that_a_full_disk_refused_until_the_end_are_named() {
 fn saves_that_a_broken_disk_refused_until_the_end_are_named_also_when_the_log_cannot_be_closed() {
     let space = TestSpace::new();
     let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::LogCommit, 5);
+    points.refuse(FailPoint::LogFlush, 5);
     points.refuse(FailPoint::CloseLog, 30);
     space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("a.md"), "one")).soon()).unwrap();
     space.wait_until("the log has refused it", |space| space.vfs.health().is_err());
     let fault = space.vfs.close().unwrap_err();
-    points.clear(FailPoint::LogCommit);
+    points.clear(FailPoint::LogFlush);
     points.clear(FailPoint::CloseLog);
     assert!(fault.message().contains("`a.md`") && fault.message().contains("input/output error"), "{fault:?}");
 }
@@ -304,7 +304,7 @@ fn while_logged_changes_wait_for_a_full_disk_nothing_else_is_taken_and_nobody_wa
 fn writers_behind_a_change_that_waits_for_a_full_disk_are_turned_away_and_saves_are_kept() {
     let space = TestSpace::new();
     let points = FailPoints::of(space.directory.path());
-    let stop = Stop::at(&points, FailPoint::LogCommitted);
+    let stop = Stop::at(&points, FailPoint::LogFlushed);
     std::thread::scope(|scope| {
         let put = |path: &str| space.vfs.apply(&eve(), Change::put(at(path), "text")).map(|_| ());
         let held = scope.spawn(move || put("held.md"));
@@ -315,7 +315,7 @@ fn writers_behind_a_change_that_waits_for_a_full_disk_are_turned_away_and_saves_
         space.wait_until("both are accepted", |space| {
             ["behind.md", "soon.md"].iter().all(|path| space.vfs.core.overlay.get(&at(path)).is_some())
         });
-        points.clear(FailPoint::LogCommitted);
+        points.clear(FailPoint::LogFlushed);
         stop.go_on();
         assert_eq!(behind.join().unwrap().unwrap_err().kind(), Kind::NoSpace);
         points.clear(FailPoint::TreeWrite);

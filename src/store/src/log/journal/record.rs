@@ -1,0 +1,147 @@
+//! A batch as bytes.
+//!
+//! One rule: what comes back is what the rows would have given back.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use svcfs_base::{Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp, TreePath};
+
+use super::super::{Against, Entry, Record, Role, rows, spool};
+use super::Spooled;
+use crate::StoreError;
+
+#[derive(Serialize, Deserialize)]
+struct Batch<'b> {
+    after: u64,
+    #[serde(borrow)]
+    sets: Vec<Set<'b>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Set<'b> {
+    seq: u64,
+    /// Nanoseconds since 1970, as all times here.
+    time: i64,
+    actor: &'b str,
+    door: &'b str,
+    message: &'b str,
+    provenance: Option<&'b str>,
+    announcement: &'b str,
+    role: i64,
+    against: i64,
+    commit: Option<[u8; 20]>,
+    #[serde(borrow)]
+    moves: Vec<(&'b str, &'b str)>,
+    #[serde(borrow)]
+    changes: Vec<Change<'b>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Change<'b> {
+    path: &'b str,
+    old: Option<[u8; 20]>,
+    new: Option<[u8; 20]>,
+    kind: i32,
+    modified: Option<i64>,
+    #[serde(borrow)]
+    content: Option<Content<'b>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Content<'b> {
+    /// None when they are in a spool file.
+    #[serde(borrow)]
+    bytes: Option<&'b serde_bytes::Bytes>,
+    mode: Option<u32>,
+    owner: Option<(u32, u32)>,
+}
+
+/// Records as bytes, with the position that they come after, behind so many zeros.
+pub(super) fn written(after: Seq, records: &[Record], zeros: usize) -> Result<Vec<u8>, StoreError> {
+    let batch = Batch { after: after.0, sets: records.iter().map(set_of).collect() };
+    postcard::to_extend(&batch, vec![0; zeros])
+        .map_err(|error| StoreError::Damaged(format!("a batch cannot be written down: {error}")))
+}
+
+fn set_of(record: &Record) -> Set<'_> {
+    Set {
+        seq: record.seq.0,
+        time: rows::nanosecond(record.time),
+        actor: record.actor.as_str(),
+        door: record.door.name(),
+        message: &record.message,
+        provenance: record.provenance.as_deref(),
+        announcement: record.announcement.name(),
+        role: record.role.number(),
+        against: record.against.number(),
+        commit: record.commit.map(|commit| *commit.as_bytes()),
+        moves: record.moves.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect(),
+        changes: record.entries.iter().map(change_of).collect(),
+    }
+}
+
+fn change_of(entry: &Entry) -> Change<'_> {
+    let content = entry.content.as_deref().map(|content| Content {
+        bytes: (!spool::is_large(content)).then_some(serde_bytes::Bytes::new(content)),
+        mode: entry.disk.mode,
+        owner: entry.disk.owner,
+    });
+    Change {
+        path: entry.path.as_str(),
+        old: entry.old.map(|etag| *etag.as_bytes()),
+        new: entry.new.map(|etag| *etag.as_bytes()),
+        kind: entry.kind.git_mode(),
+        modified: entry.disk.modified.and_then(rows::nanoseconds),
+        content,
+    }
+}
+
+/// A batch, and the position that it comes after. Contents in spool files are asked for by record, place in it, and hash.
+pub(super) fn read(bytes: &[u8], spooled: Spooled<'_>) -> Result<(Seq, Vec<Record>), StoreError> {
+    let batch: Batch<'_> = postcard::from_bytes(bytes).map_err(|error| damaged(&error.to_string()))?;
+    let records = batch.sets.into_iter().map(|set| record_of(set, spooled)).collect::<Result<_, _>>()?;
+    Ok((Seq(batch.after), records))
+}
+
+fn record_of(set: Set<'_>, spooled: Spooled<'_>) -> Result<Record, StoreError> {
+    let seq = Seq(set.seq);
+    let entries = set.changes.into_iter().zip(0_i64..).map(|(change, ordinal)| {
+        let new = change.new.map(ETag::from_bytes);
+        let content = match &change.content {
+            Some(Content { bytes: Some(bytes), .. }) => Some(Bytes::copy_from_slice(bytes)),
+            Some(Content { bytes: None, .. }) => Some(spooled(seq, ordinal, new)?),
+            None => None,
+        };
+        let (mode, owner) = change.content.map_or((None, None), |content| (content.mode, content.owner));
+        Ok(Entry {
+            path: path(change.path)?,
+            old: change.old.map(ETag::from_bytes),
+            new,
+            kind: FileKind::of_git_mode(change.kind).ok_or_else(|| damaged("unknown kind of file"))?,
+            content,
+            disk: DiskAttributes { mode, owner, modified: change.modified.map(rows::moment), accessed: None },
+        })
+    });
+    Ok(Record {
+        seq,
+        time: Timestamp::from_nanosecond(set.time.into()).map_err(|error| damaged(&error.to_string()))?,
+        actor: Actor::new(set.actor),
+        door: Door::parse(set.door).ok_or_else(|| damaged("unknown door"))?,
+        message: set.message.to_owned(),
+        provenance: set.provenance.map(str::to_owned),
+        announcement: Announcement::parse(set.announcement).ok_or_else(|| damaged("unknown announcement"))?,
+        role: Role::of_number(set.role).ok_or_else(|| damaged("unknown role"))?,
+        against: Against::of_number(set.against).ok_or_else(|| damaged("unknown origin of a difference"))?,
+        commit: set.commit.map(CommitId::from_bytes),
+        moves: set.moves.iter().map(|(from, to)| Ok((path(from)?, path(to)?))).collect::<Result<_, StoreError>>()?,
+        entries: entries.collect::<Result<_, StoreError>>()?,
+    })
+}
+
+fn path(text: &str) -> Result<TreePath, StoreError> {
+    TreePath::parse(text).map_err(|fault| damaged(fault.message()))
+}
+
+fn damaged(why: &str) -> StoreError {
+    StoreError::Damaged(format!("the journal of `log.db`: {why}"))
+}

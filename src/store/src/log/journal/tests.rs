@@ -1,0 +1,258 @@
+//! What is appended is there whole, or not at all.
+
+use super::super::tests::{Fixture, fixture, record};
+use super::super::*;
+use super::*;
+
+/// Opens what a server left that was killed.
+fn killed(Fixture { directory, log }: Fixture) -> Fixture {
+    // Nothing is done at the end of a process that is killed: what this one would do is done elsewhere.
+    let copy = tempfile::tempdir().unwrap();
+    let (from, to) = (StatePaths::of(directory.path()), StatePaths::of(copy.path()));
+    std::fs::create_dir_all(to.spool()).unwrap();
+    for (from, to) in [(from.directory(), to.directory()), (&from.spool(), &to.spool())] {
+        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+    drop(log);
+    let (log, is_new) = Log::open(&to).unwrap();
+    assert!(!is_new);
+    Fixture { directory: copy, log }
+}
+
+fn unsettled(log: &Log) -> Vec<u64> {
+    log.unsettled().unwrap().iter().map(|record| record.seq.0).collect()
+}
+
+fn keys() -> [Key; FILES] {
+    [[1; 16], [2; 16]]
+}
+
+fn nothing_spooled(_: Seq, _: i64, _: Option<ETag>) -> Result<Bytes, StoreError> {
+    unreachable!("nothing is large")
+}
+
+fn read_back(paths: &[PathBuf; FILES], keys: &[Key; FILES]) -> Vec<String> {
+    read(paths, keys, &nothing_spooled).unwrap().into_iter().map(|batch| format!("{batch:?}")).collect()
+}
+
+struct Files {
+    directory: tempfile::TempDir,
+    paths: [PathBuf; FILES],
+    journal: Journal,
+}
+
+fn files() -> Files {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = [0, 1].map(|number| directory.path().join(number.to_string()));
+    let journal = Journal::begin(&paths, keys(), directory.path()).unwrap();
+    Files { directory, paths, journal }
+}
+
+fn append(Files { directory, journal, .. }: &mut Files, after: u64, records: &[Record]) {
+    let appended = journal.append(Seq(after), records, &FailPoints::of(directory.path()));
+    assert!(appended.is_ok());
+}
+
+#[test]
+fn batches_come_back_as_they_were_appended() {
+    let mut files = files();
+    let batches =
+        [(0, vec![record(1, "a.md", b"one"), record(2, "b.md", b"")]), (2, vec![record(3, "c.md", b"three")])];
+    for (after, records) in &batches {
+        append(&mut files, *after, records);
+    }
+    let told = batches.map(|(after, records)| format!("{:?}", (Seq(after), records)));
+    assert_eq!(read_back(&files.paths, &keys()), told);
+    assert!(read_back(&files.paths, &[[9; 16]; FILES]).is_empty(), "under other keys they are nothing");
+}
+
+#[test]
+fn a_batch_that_is_torn_anywhere_is_nothing_and_those_before_it_are_whole() {
+    let mut files = files();
+    append(&mut files, 0, &[record(1, "a.md", b"one")]);
+    let begin = usize::try_from(files.journal.files[0].end).unwrap();
+    append(&mut files, 1, &[record(2, "a.md", b"two")]);
+    let end = usize::try_from(files.journal.files[0].end).unwrap();
+    let whole = std::fs::read(&files.paths[0]).unwrap();
+    assert_eq!(read_back(&files.paths, &keys()).len(), 2);
+    for at in begin..end {
+        let mut torn = whole.clone();
+        torn[at] ^= 0x40;
+        std::fs::write(&files.paths[0], &torn).unwrap();
+        assert_eq!(read_back(&files.paths, &keys()).len(), 1, "byte {at} is another");
+        std::fs::write(&files.paths[0], &whole[..at]).unwrap();
+        assert_eq!(read_back(&files.paths, &keys()).len(), 1, "cut at byte {at}");
+    }
+}
+
+#[test]
+fn files_are_filled_in_turn_once_the_other_is_needed_no_more() {
+    let mut files = files();
+    let large = vec![b'x'; 1 << 20];
+    let mut seq = 0;
+    let mut fill = |files: &mut Files| {
+        for _ in 0..8 {
+            append(files, seq, &[record(seq + 1, "a.md", &large)]);
+            seq += 1;
+        }
+        seq
+    };
+    let made = fill(&mut files);
+    assert_eq!(files.journal.current, 0, "the other's turn comes with the next batch");
+    fill(&mut files);
+    assert_eq!(files.journal.current, 1);
+    assert_eq!((files.journal.spent(Seq(made - 1)), files.journal.spent(Seq(made))), (None, Some(0)));
+    let last = fill(&mut files);
+    assert_eq!(files.journal.current, 1, "what the first has is needed still");
+    assert_eq!(read_back(&files.paths, &keys()).len(), usize::try_from(last).unwrap());
+    files.journal.renew(0, [3; 16]);
+    fill(&mut files);
+    assert_eq!(files.journal.current, 0);
+    assert_eq!(read_back(&files.paths, &[[3; 16], [2; 16]]).len(), 24, "of the first only what is new");
+}
+
+#[test]
+fn what_was_appended_is_there_after_a_kill_with_its_contents() {
+    let mut space = fixture();
+    let big = vec![7; spool::ABOVE + 1];
+    for (seq, content) in [(1, &b"one"[..]), (2, &big), (3, b"")] {
+        space.log.append(&[record(seq, "a.md", content)]).unwrap();
+    }
+    for life in 0..3 {
+        space = killed(space);
+        let logged = space.log.unsettled().unwrap();
+        let wanted = [record(1, "a.md", b"one"), record(2, "a.md", &big), record(3, "a.md", b"")];
+        assert_eq!(format!("{:?}", &logged[..3]), format!("{wanted:?}"));
+        let seq = 4 + life;
+        assert_eq!(space.log.last(), Seq(seq - 1));
+        space.log.append(&[record(seq, "b.md", b"more")]).unwrap();
+    }
+    space.log.settle(Seq(2), None).unwrap();
+    assert_eq!(unsettled(&killed(space).log), [3, 4, 5, 6]);
+}
+
+#[test]
+fn rows_are_made_once_there_are_many_and_the_journal_does_not_grow() {
+    let space = fixture();
+    let paths = StatePaths::of(space.directory.path());
+    let content = vec![b'x'; 1 << 20];
+    for seq in 1..=60 {
+        space.log.append(&[record(seq, "a.md", &content)]).unwrap();
+    }
+    assert_eq!(unsettled(&space.log).len(), 60);
+    let lengths = paths.journal().map(|path| std::fs::metadata(path).unwrap().len());
+    assert!(lengths.iter().all(|length| *length < 50 << 20), "{lengths:?}");
+    assert_eq!(unsettled(&killed(space).log).len(), 60);
+}
+
+#[test]
+fn records_beyond_what_the_journal_takes_are_rows_at_once() {
+    let space = fixture();
+    space.log.append(&[record(1, "a.md", b"one")]).unwrap();
+    let many: Vec<_> = (2..42).map(|seq| record(seq, "b.md", &vec![b'x'; 1 << 19])).collect();
+    space.log.append(&many).unwrap();
+    assert!(space.log.writer.owed().is_empty());
+    space.log.append(&[record(42, "a.md", b"two")]).unwrap();
+    assert_eq!(unsettled(&killed(space).log), (1..=42).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_a_path_holds_is_told_before_there_are_rows_of_it() {
+    let Fixture { directory: _directory, log } = fixture();
+    log.append(&[record(1, "d/a.md", b"one"), record(2, "e.md", b"two")]).unwrap();
+    let removal = |seq, path: &str| {
+        let Record { entries, .. } = record(seq, path, b"");
+        let entries = entries.into_iter().map(|entry| Entry { new: None, content: None, ..entry }).collect();
+        Record { entries, ..record(seq, path, b"") }
+    };
+    log.append(&[removal(3, "e.md")]).unwrap();
+    let (a, e) = (TreePath::parse("d/a.md").unwrap(), TreePath::parse("e.md").unwrap());
+    for is_made in [false, true] {
+        let state = |content: &[u8]| Some((ETag::of(content), FileKind::Executable));
+        assert_eq!(log.standing(&[&a, &e], Seq(3)).unwrap(), [state(b"one"), None]);
+        assert_eq!(log.standing(&[&a, &e], Seq(2)).unwrap(), [state(b"one"), state(b"two")]);
+        let below: Vec<_> = log.standing_below(&TreePath::root()).unwrap().into_iter().map(|(path, ..)| path).collect();
+        assert_eq!(below, [a.clone()]);
+        assert_eq!(log.writer.owed().is_empty(), is_made, "no rows are made for it");
+        log.writer.catch_up().unwrap();
+    }
+}
+
+#[test]
+fn a_look_from_outside_counts_what_is_in_the_journal_only() {
+    let space = fixture();
+    let paths = StatePaths::of(space.directory.path());
+    space.log.append(&[record(1, "a.md", b"one")]).unwrap();
+    space.log.settle(Seq(1), None).unwrap();
+    let big = vec![7; spool::ABOVE + 1];
+    space.log.append(&[record(2, "a.md", b"two"), record(3, "b.md", &big)]).unwrap();
+    assert_eq!(space.log.writer.owed().len(), 2);
+    let found = Log::check(&paths).unwrap().unwrap();
+    assert_eq!((found.last, found.settled, found.unsettled), (Seq(3), Seq(1), 2));
+    assert!(found.missing_spool.is_empty() && found.leftover_spool.is_empty(), "{found:?}");
+    std::fs::remove_file(paths.spool().join(spool::name_of(Seq(3), 0, Some(ETag::of(&big))))).unwrap();
+    assert_eq!(Log::check(&paths).unwrap().unwrap().missing_spool.len(), 1);
+    assert_eq!(space.log.writer.owed().len(), 2, "looking changed nothing");
+}
+
+#[cfg(feature = "fail-points")]
+mod refused {
+    use super::*;
+
+    #[test]
+    fn what_a_failed_flush_refused_does_not_come_back_after_the_next_append() {
+        for is_closed in [false, true] {
+            let space = fixture();
+            let points = FailPoints::of(space.directory.path());
+            space.log.append(&[record(1, "a.md", b"one")]).unwrap();
+            points.refuse(FailPoint::LogFlush, 5);
+            assert!(space.log.append(&[record(2, "a.md", b"refused"), record(3, "b.md", b"refused")]).is_err());
+            points.clear(FailPoint::LogFlush);
+            assert_eq!(space.log.last(), Seq(1));
+            if is_closed {
+                space.log.close().unwrap();
+                assert_eq!(unsettled(&killed(space).log), [1]);
+            } else {
+                space.log.append(&[record(2, "a.md", b"two")]).unwrap();
+                let space = killed(space);
+                let logged = space.log.unsettled().unwrap();
+                assert_eq!(logged[1].entries[0].content.as_deref(), Some(&b"two"[..]));
+                assert_eq!(logged.len(), 2);
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_content_that_was_refused_is_not_that_of_the_record_in_its_place() {
+        let space = fixture();
+        let points = FailPoints::of(space.directory.path());
+        points.refuse(FailPoint::LogFlush, 5);
+        let contents = [1, 2].map(|byte| vec![byte; spool::ABOVE + 1]);
+        for content in &contents {
+            assert!(space.log.append(&[record(1, "a.md", content)]).is_err());
+        }
+        points.clear(FailPoint::LogFlush);
+        for record in killed(space).log.unsettled().unwrap() {
+            let entry = &record.entries[0];
+            assert_eq!(entry.new, entry.content.as_deref().map(ETag::of), "whichever came back");
+        }
+    }
+
+    #[test]
+    fn rows_that_the_disk_refuses_are_made_when_it_does_not_any_more() {
+        for point in [FailPoint::RowsWrite, FailPoint::RowsCommit] {
+            let space = fixture();
+            let points = FailPoints::of(space.directory.path());
+            space.log.append(&[record(1, "a.md", b"one")]).unwrap();
+            points.refuse(point, 28);
+            space.log.append(&[record(2, "a.md", b"two")]).unwrap();
+            assert!(space.log.after(Seq(0), 9).is_err(), "who asks is told");
+            assert_eq!(space.log.last(), Seq(2));
+            points.clear(point);
+            assert_eq!(space.log.after(Seq(0), 9).unwrap().len(), 2);
+            assert_eq!(unsettled(&killed(space).log), [1, 2]);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! What writes into a log: the journal at once, the rows when it is their time.
+//!
+//! One rule: a record is in the journal or it is rows, and nobody can tell which. Rows are made by a helper once records wait for
+//! it, and before anybody asks the database or writes into it otherwise. Of the two locks the database's is taken first.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+use rusqlite::{Connection, params};
+use svcfs_base::Seq;
+use tracing::debug;
+
+use super::journal::{FILES, Journal, Key, Refusal, new_key};
+use super::{Outcome, Record, doubt, journal, rows, spool};
+use crate::{FailPoint, FailPoints, StoreError};
+
+/// At so many records, or bytes of contents, a helper makes rows of them.
+const MANY: usize = 64;
+const MANY_BYTES: usize = 1 << 20;
+/// At so many a writer does it itself before it goes on: neither memory nor the journal grows without end.
+const OVERDUE: usize = 4096;
+const OVERDUE_BYTES: usize = 32 << 20;
+/// A batch of so many bytes is made rows at once.
+const LARGEST: usize = 16 << 20;
+
+/// The one that writes into a log.
+pub(super) struct Writer {
+    file: PathBuf,
+    journal: [PathBuf; FILES],
+    spool: PathBuf,
+    connection: Mutex<Connection>,
+    ahead: Mutex<Ahead>,
+    /// Whether a helper was told to make rows and has not begun.
+    is_called: AtomicBool,
+    fail: FailPoints,
+}
+
+/// What is ahead of the rows.
+#[derive(Default)]
+struct Ahead {
+    /// None until something is appended, and after a flush that failed.
+    journal: Option<Journal>,
+    /// Whether the journal's files may have what was refused.
+    is_in_doubt: bool,
+    /// What the journal has and the rows do not, in order.
+    owed: VecDeque<Arc<Record>>,
+    bytes: usize,
+    /// The newest record.
+    last: Seq,
+}
+
+impl Ahead {
+    fn is_overdue(&self) -> bool {
+        self.owed.len() >= OVERDUE || self.bytes >= OVERDUE_BYTES
+    }
+
+    fn owe(&mut self, records: impl IntoIterator<Item = Record>) {
+        for record in records {
+            self.bytes += size(&record);
+            self.last = record.seq;
+            self.owed.push_back(Arc::new(record));
+        }
+    }
+}
+
+impl Writer {
+    /// The writer of a database, and what the journal has that is not rows yet.
+    pub(super) fn open(
+        file: PathBuf,
+        paths: [PathBuf; FILES],
+        (connection, spool): (Connection, &spool::Spool),
+        fail: FailPoints,
+    ) -> Outcome<Self> {
+        let last = newest(&connection)?;
+        // What is rows already needs no content, and may have none any more.
+        let content = |seq, ordinal, etag| if seq > last { spool.read(seq, ordinal, etag) } else { Ok(Bytes::new()) };
+        let owed = missing(journal::read(&paths, &keys(&connection)?, &content)?, last)?;
+        let mut ahead = Ahead { last, ..Ahead::default() };
+        ahead.owe(owed);
+        Ok(Self {
+            file,
+            journal: paths,
+            spool: spool.directory().to_owned(),
+            connection: Mutex::new(connection),
+            ahead: Mutex::new(ahead),
+            is_called: AtomicBool::new(false),
+            fail,
+        })
+    }
+
+    /// Appends records, and flushes them; true when it is time to make rows.
+    pub(super) fn append(&self, records: &[Record]) -> Result<bool, Refusal> {
+        let Some(newest) = records.last().map(|record| record.seq) else { return Ok(false) };
+        let begun = self.ahead.lock();
+        check_order(begun.last, records)?;
+        if records.iter().map(size).sum::<usize>() > LARGEST {
+            drop(begun);
+            return self.append_rows(records, newest);
+        }
+        let mut ahead = if begun.journal.is_some() && !begun.is_overdue() {
+            begun
+        } else {
+            drop(begun);
+            self.begin()?
+        };
+        let after = ahead.last;
+        let Some(journal) = &mut ahead.journal else {
+            return Err(StoreError::Damaged("the journal of `log.db` is not open".to_owned()).into());
+        };
+        if let Err(refusal) = journal.append(after, records, &self.fail) {
+            if refusal.is_in_doubt {
+                (ahead.journal, ahead.is_in_doubt) = (None, true);
+                drop(ahead);
+                doubt::forget(self.journal.iter());
+            }
+            return Err(refusal);
+        }
+        ahead.owe(records.iter().cloned());
+        Ok(ahead.owed.len() >= MANY || ahead.bytes >= MANY_BYTES)
+    }
+
+    /// Appends what is too much for the journal.
+    fn append_rows(&self, records: &[Record], newest: Seq) -> Result<bool, Refusal> {
+        let outcome = self.write(|connection| {
+            self.fail.at(FailPoint::LogWrite)?;
+            let transaction = connection.transaction()?;
+            records.iter().try_for_each(|record| rows::insert(&transaction, record))?;
+            self.fail.at(FailPoint::LogFlush)?;
+            transaction.commit()?;
+            self.ahead.lock().last = newest;
+            self.fail.pass(FailPoint::LogFlushed);
+            Ok(false)
+        });
+        outcome.map_err(|error| Refusal { is_in_doubt: doubt::is_left_by(&error), error })
+    }
+
+    /// Makes rows of all that is owed, and sees to it that there is a journal. Nobody appends meanwhile but the caller.
+    fn begin(&self) -> Result<MutexGuard<'_, Ahead>, Refusal> {
+        let mut connection = self.connection.lock();
+        let is_anew = self.ahead.lock().journal.is_none();
+        let keys = self.rows_made(&mut connection, is_anew)?;
+        let mut ahead = self.ahead.lock();
+        if let Some(keys) = keys {
+            ahead.journal = Some(Journal::begin(&self.journal, keys, &self.spool)?);
+            ahead.is_in_doubt = false;
+        }
+        Ok(ahead)
+    }
+
+    /// Writes into the database, one after the other, with all rows made.
+    pub(super) fn write<T>(&self, work: impl FnOnce(&mut Connection) -> Outcome<T>) -> Outcome<T> {
+        let mut connection = self.connection.lock();
+        self.rows_made(&mut connection, false)?;
+        let outcome = work(&mut connection);
+        if outcome.as_ref().is_err_and(doubt::is_left_by) {
+            doubt::forget([&self.file, &doubt::wal_of(&self.file)]);
+        }
+        outcome
+    }
+
+    /// Makes rows of all that is owed.
+    pub(super) fn catch_up(&self) -> Outcome<()> {
+        self.is_called.store(false, Ordering::Release);
+        if self.ahead.lock().owed.is_empty() {
+            return Ok(());
+        }
+        self.rows_made(&mut self.connection.lock(), false).map(drop)
+    }
+
+    /// Makes rows, for whoever hears of no outcome: whoever asks or writes next hears of it.
+    pub(super) fn catch_up_beside(&self) {
+        if let Err(error) = self.catch_up() {
+            debug!(%error, "rows of the log could not be made; they are when they are asked for");
+        }
+    }
+
+    /// True for the first who asks since rows were made.
+    pub(super) fn is_first_to_call(&self) -> bool {
+        !self.is_called.swap(true, Ordering::AcqRel)
+    }
+
+    /// Position of the newest record; zero when there is none.
+    pub(super) fn last(&self) -> Seq {
+        self.ahead.lock().last
+    }
+
+    /// What is not rows yet, in order. Whoever asks this first and then the rows misses nothing.
+    pub(super) fn owed(&self) -> Vec<Arc<Record>> {
+        self.ahead.lock().owed.iter().cloned().collect()
+    }
+
+    /// Makes rows of all that is owed, in one transaction, and gives a file another key when nothing of it is needed any more; both, when
+    /// the journal is begun anew. The keys of both, then.
+    fn rows_made(&self, connection: &mut Connection, is_anew: bool) -> Outcome<Option<[Key; FILES]>> {
+        let (owed, spent) = {
+            let ahead = self.ahead.lock();
+            let owed: Vec<_> = ahead.owed.iter().cloned().collect();
+            let made = owed.last().map(|record| record.seq);
+            (owed, made.and_then(|made| ahead.journal.as_ref()?.spent(made)))
+        };
+        if owed.is_empty() && !is_anew {
+            return Ok(None);
+        }
+        let renewed: Vec<usize> = if is_anew { (0..FILES).collect() } else { spent.into_iter().collect() };
+        let mut keys = [Key::default(); FILES];
+        for file in &renewed {
+            keys[*file] = new_key()?;
+        }
+        let made = self.committed(connection, &owed, renewed.iter().map(|file| (*file, keys[*file])));
+        let mut ahead = self.ahead.lock();
+        if let Err(error) = made {
+            if doubt::is_left_by(&error) {
+                // Nobody knows which key the database has.
+                ahead.journal = None;
+                drop(ahead);
+                doubt::forget([&self.file, &doubt::wal_of(&self.file)]);
+            }
+            return Err(error);
+        }
+        ahead.bytes -= owed.iter().map(|record| size(record)).sum::<usize>();
+        ahead.owed.drain(..owed.len());
+        if !is_anew && let Some((journal, file)) = ahead.journal.as_mut().zip(spent) {
+            journal.renew(file, keys[file]);
+        }
+        self.fail.pass(FailPoint::RowsMade);
+        Ok(is_anew.then_some(keys))
+    }
+
+    fn committed(
+        &self,
+        connection: &mut Connection,
+        records: &[Arc<Record>],
+        keys: impl Iterator<Item = (usize, Key)>,
+    ) -> Outcome<()> {
+        let transaction = connection.transaction()?;
+        if !records.is_empty() {
+            self.fail.at(FailPoint::RowsWrite)?;
+        }
+        for record in records {
+            rows::insert(&transaction, record)?;
+        }
+        for (file, key) in keys {
+            transaction.execute("UPDATE journal SET key = ?2 WHERE file = ?1", params![number_of(file), &key[..]])?;
+        }
+        if !records.is_empty() {
+            self.fail.at(FailPoint::RowsCommit)?;
+        }
+        Ok(transaction.commit()?)
+    }
+
+    /// Makes everything rows of a database file that is whole by itself.
+    pub(super) fn close(&self) -> Outcome<()> {
+        let mut connection = self.connection.lock();
+        // What was refused must not come back.
+        let is_in_doubt = self.ahead.lock().is_in_doubt;
+        self.rows_made(&mut connection, is_in_doubt)?;
+        self.fail.at(FailPoint::CloseLog)?;
+        Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
+    }
+
+    /// Gives memory back that SQLite keeps of what was written.
+    pub(super) fn rest(&self) {
+        let _ = self.connection.lock().release_memory();
+    }
+}
+
+/// What the journal has and the rows do not, of which a record is the newest. Somebody may be at work on both: whoever reads the keys
+/// first, the journal then, and the rows last, misses nothing.
+pub(super) fn missing(batches: Vec<(Seq, Vec<Record>)>, mut last: Seq) -> Outcome<Vec<Record>> {
+    let mut owed = Vec::new();
+    for (after, records) in batches {
+        let Some(newest) = records.last().map(|record| record.seq).filter(|newest| *newest > last) else { continue };
+        if after != last {
+            let text =
+                format!("the journal of `log.db` goes on behind record {after}, and record {last} is the newest");
+            return Err(StoreError::Damaged(text));
+        }
+        last = newest;
+        owed.extend(records);
+    }
+    Ok(owed)
+}
+
+/// The keys of the journal's files.
+pub(super) fn keys(connection: &Connection) -> Outcome<[Key; FILES]> {
+    let mut keys = [Key::default(); FILES];
+    let mut statement = connection.prepare("SELECT file, key FROM journal")?;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        let (file, key): (u32, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        let place = keys.get_mut(file as usize).zip(Key::try_from(key).ok());
+        let (place, key) = place.ok_or_else(|| StoreError::Damaged("`log.db`: a key of the journal".to_owned()))?;
+        *place = key;
+    }
+    Ok(keys)
+}
+
+/// Position of the newest record that is rows; zero when there is none.
+pub(super) fn newest(connection: &Connection) -> Outcome<Seq> {
+    Ok(connection.query_row("SELECT coalesce(max(seq), 0) FROM sets", [], |row| Ok(rows::seq(row.get(0)?)))?)
+}
+
+/// A file of the journal as the database names it.
+fn number_of(file: usize) -> u32 {
+    u32::try_from(file).unwrap_or(u32::MAX)
+}
+
+fn check_order(last: Seq, records: &[Record]) -> Outcome<()> {
+    let mut last = last;
+    for record in records {
+        if record.seq <= last {
+            return Err(StoreError::Damaged(format!("record {} comes behind {last} in the log", record.seq)));
+        }
+        last = record.seq;
+    }
+    Ok(())
+}
+
+fn size(record: &Record) -> usize {
+    let content = |content: &Bytes| if spool::is_large(content) { 0 } else { content.len() };
+    record.entries.iter().map(|entry| entry.content.as_ref().map_or(0, content) + 128).sum::<usize>() + 256
+}
