@@ -318,7 +318,7 @@ impl Committer {
     fn look_below_each(
         &self,
         prepared: &Prepared,
-        effects: &mut Vec<Effect>,
+        effects: &mut [Effect],
         tip: &Tip,
     ) -> Result<Option<Prepared>, Setback> {
         let paths: Vec<_> = effects.iter().map(|effect| &effect.path).collect();

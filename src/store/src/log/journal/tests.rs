@@ -174,7 +174,7 @@ fn what_a_path_holds_is_told_before_there_are_rows_of_it() {
         assert_eq!(log.standing(&[&a, &e], Seq(3)).unwrap(), [state(b"one"), None]);
         assert_eq!(log.standing(&[&a, &e], Seq(2)).unwrap(), [state(b"one"), state(b"two")]);
         let below: Vec<_> = log.standing_below(&TreePath::root()).unwrap().into_iter().map(|(path, ..)| path).collect();
-        assert_eq!(below, [a.clone()]);
+        assert_eq!(below, std::slice::from_ref(&a));
         assert_eq!(log.writer.owed().is_empty(), is_made, "no rows are made for it");
         log.writer.catch_up().unwrap();
     }
