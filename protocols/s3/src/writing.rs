@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use svcfs_base::{Change, Expect, Fault, Kind, Scope, TreePath};
+use tracing::warn;
 
 use crate::Door;
 use crate::asked::{Asked, Refused};
@@ -169,7 +170,13 @@ fn put_in_place(
             let stored = vfs.save(&asked.caller, place.clone(), content, expect)?.etag.unwrap_or(sent);
             record.of = stored.to_string();
             // Somebody else may have written it since: that is another one.
-            let newest = vfs.known_version(&place)?.filter(|newest| newest.etag == stored);
+            let newest = match vfs.known_version(&place) {
+                Ok(newest) => newest.filter(|newest| newest.etag == stored),
+                Err(fault) => {
+                    warn!(page.path = %place, error = ?fault, "what a version is called that was written cannot be told");
+                    None
+                }
+            };
             version = newest.map(|newest| newest.version.hash.to_string());
             if stored != sent {
                 // A gate tidied it: what is there is not what came.

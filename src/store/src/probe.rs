@@ -29,7 +29,11 @@ pub(crate) fn write(directory: &Path, size: usize) -> io::Result<()> {
         file.sync_all()
     });
     // The first failure is the one that tells.
-    let removed = fs::remove_file(&path);
+    let removed = match fs::remove_file(&path) {
+        // Somebody else tried it at the same time, or swept it away.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
+    };
     written.and(removed)
 }
 

@@ -17,6 +17,9 @@ use crate::{StatePaths, StoreError, TreeState};
 /// The first form of logs that have a journal.
 const WITH_JOURNAL: i64 = 7;
 
+/// How often a journal is read that somebody is at work on.
+const TRIES: usize = 5;
+
 /// What a look at a log found.
 #[derive(Debug, Default)]
 pub struct LogCheck {
@@ -60,9 +63,11 @@ impl Log {
     /// # Errors
     /// `Database` when there is no log, or when it cannot be read.
     pub fn tree(paths: &StatePaths, mut progress: impl FnMut(usize, usize)) -> Outcome<TreeState> {
-        let connection = opened(paths)?;
-        let ahead = ahead(&connection, paths)?;
-        let recorded = standing::below_with(&connection, &TreePath::root(), &ahead.records)?;
+        let (connection, mut recorded) = (opened(paths)?, Vec::new());
+        with_journal(&connection, paths, |snapshot, ahead| {
+            recorded = standing::below_with(snapshot, &TreePath::root(), &ahead.records)?;
+            Ok(())
+        })?;
         Ok(TreeState::against(paths.root(), &recorded, &mut progress).0)
     }
 
@@ -113,28 +118,52 @@ fn looked_at(paths: &StatePaths) -> Outcome<LogCheck> {
             "`log.db` has schema number {number}, this svcfs knows {SCHEMA_NUMBER}: use the svcfs that wrote it"
         )));
     }
-    let ahead = ahead(&connection, paths)?;
     let mut verdict = connection.prepare("PRAGMA integrity_check")?;
     let said: Vec<String> = verdict.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let damage = said.into_iter().filter(|line| line != "ok").collect();
-    let (settled, head): (i64, Option<Vec<u8>>) =
-        connection.query_row("SELECT seq, head FROM settled", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let count = |sql: &str| connection.query_row(sql, [settled], |row| row.get::<_, i64>(0));
-    // Rows that were made since the journal was read are counted once.
-    let made = newest(&connection)?;
-    let ahead = Ahead { records: ahead.records.into_iter().filter(|record| record.seq > made).collect(), ..ahead };
-    let unsettled = count("SELECT count(*) FROM sets WHERE seq > ?1")? + ahead.records.len() as i64;
-    let (missing_spool, leftover_spool) = spool(&connection, paths, ahead.spooled)?;
-    Ok(LogCheck {
-        damage,
-        last: ahead.records.last().map_or(made, |record| record.seq),
-        settled: rows::seq(settled),
-        settled_commit: head.and_then(|bytes| CommitId::try_from(&*bytes).ok()),
-        unsettled: usize::try_from(unsettled).unwrap_or_default(),
-        missing_spool,
-        leftover_spool,
-        commits: commits(&connection, settled)?,
-    })
+    let mut found = LogCheck { damage: said.into_iter().filter(|line| line != "ok").collect(), ..LogCheck::default() };
+    let gap = with_journal(&connection, paths, |snapshot, ahead| {
+        let (settled, head): (i64, Option<Vec<u8>>) =
+            snapshot.query_row("SELECT seq, head FROM settled", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let unsettled: i64 =
+            snapshot.query_row("SELECT count(*) FROM sets WHERE seq > ?1", [settled], |row| row.get(0))?;
+        (found.missing_spool, found.leftover_spool) = spool(snapshot, paths, &ahead.spooled)?;
+        found.last = ahead.records.last().map_or(newest(snapshot)?, |record| record.seq);
+        found.settled = rows::seq(settled);
+        found.settled_commit = head.and_then(|bytes| CommitId::try_from(&*bytes).ok());
+        found.unsettled = usize::try_from(unsettled).unwrap_or_default() + ahead.records.len();
+        found.commits = commits(snapshot, settled)?;
+        Ok(())
+    });
+    match gap {
+        Err(StoreError::Damaged(gap)) => found.damage.push(gap),
+        outcome => outcome?,
+    }
+    Ok(found)
+}
+
+/// Asks something of the rows, and of what the journal has beside them. Whoever has the log open goes on meanwhile.
+///
+/// # Errors
+/// `Damaged` when the journal and the rows do not fit together, also when they are read again.
+fn with_journal(
+    connection: &Connection,
+    paths: &StatePaths,
+    mut question: impl FnMut(&Connection, &Ahead) -> Outcome<()>,
+) -> Outcome<()> {
+    let mut tries = TRIES;
+    loop {
+        tries -= 1;
+        let ahead = ahead(connection, paths)?;
+        let snapshot = connection.unchecked_transaction()?;
+        let made = newest(&snapshot)?;
+        // One file may have been begun anew while the other was read.
+        let records = match writer::missing(ahead.batches, made) {
+            Err(_) if tries > 0 => continue,
+            outcome => outcome?,
+        };
+        let spooled = ahead.spooled.into_iter().filter(|(seq, _)| *seq > made).map(|(_, name)| name).collect();
+        return question(&snapshot, &Ahead { records, spooled });
+    }
 }
 
 fn commits(connection: &Connection, settled: i64) -> Outcome<Vec<CommitId>> {
@@ -149,19 +178,26 @@ fn commits(connection: &Connection, settled: i64) -> Outcome<Vec<CommitId>> {
     Ok(found)
 }
 
-/// What the journal has and the rows may not have yet.
+/// What the journal has and the rows do not.
 struct Ahead {
     /// Without their large contents.
     records: Vec<Record>,
+    /// Files that have those.
+    spooled: Vec<String>,
+}
+
+/// What the journal has.
+struct Read {
+    batches: Vec<(Seq, Vec<Record>)>,
     /// Whose large contents are in which files.
     spooled: Vec<(Seq, String)>,
 }
 
 /// Read before any row: what is not in the journal any more is rows then.
-fn ahead(connection: &Connection, paths: &StatePaths) -> Outcome<Ahead> {
+fn ahead(connection: &Connection, paths: &StatePaths) -> Outcome<Read> {
     let number: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     if number < WITH_JOURNAL {
-        return Ok(Ahead { records: Vec::new(), spooled: Vec::new() });
+        return Ok(Read { batches: Vec::new(), spooled: Vec::new() });
     }
     let spooled = RefCell::default();
     let note = |seq, ordinal, content| {
@@ -170,16 +206,11 @@ fn ahead(connection: &Connection, paths: &StatePaths) -> Outcome<Ahead> {
         Ok(Bytes::new())
     };
     let batches = journal::read(&paths.journal(), &writer::keys(connection)?, &note)?;
-    let records = batches.into_iter().flat_map(|(_, records)| records).collect();
-    Ok(Ahead { records, spooled: spooled.into_inner() })
+    Ok(Read { batches, spooled: spooled.into_inner() })
 }
 
 /// Names of files that records need and that are gone, and files that no record needs.
-fn spool(
-    connection: &Connection,
-    paths: &StatePaths,
-    ahead: Vec<(Seq, String)>,
-) -> Outcome<(Vec<String>, Vec<PathBuf>)> {
+fn spool(connection: &Connection, paths: &StatePaths, ahead: &[String]) -> Outcome<(Vec<String>, Vec<PathBuf>)> {
     let mut statement = connection
         .prepare("SELECT seq, ordinal, new FROM contents JOIN changes USING (seq, ordinal) WHERE bytes IS NULL")?;
     let mut needed = BTreeSet::new();
@@ -190,8 +221,7 @@ fn spool(
         let [now, earlier] = names;
         needed.insert(if paths.spool().join(&earlier).exists() { earlier } else { now });
     }
-    let made = newest(connection)?;
-    needed.extend(ahead.into_iter().filter(|(seq, _)| *seq > made).map(|(_, name)| name));
+    needed.extend(ahead.iter().cloned());
     let mut leftover = Vec::new();
     match std::fs::read_dir(paths.spool()) {
         Ok(entries) => {

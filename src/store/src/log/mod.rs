@@ -23,12 +23,12 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use svcfs_base::{Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp, TreePath};
 
 use svcfs_work::Helper;
-use tracing::debug;
 
 pub use check::LogCheck;
 pub use read::{ChangePage, PathChange, PathVersion, SetOf};
 pub use tally::{Activity, DayActivity, Occurrence, PageActivity, Selection};
 
+use doubt::Database;
 use journal::Refusal;
 use spool::Spool;
 use writer::Writer;
@@ -169,10 +169,11 @@ pub struct Entry {
 pub struct Log {
     file: PathBuf,
     spool: Spool,
-    writer: Arc<Writer>,
     /// Makes rows beside writers.
     maker: Helper,
     readers: Mutex<Vec<Connection>>,
+    // Behind all that has connections.
+    writer: Arc<Writer>,
     tally: RwLock<tally::Tally>,
     fail: FailPoints,
 }
@@ -228,7 +229,7 @@ impl Log {
         }
         let spool = Spool::of(paths.spool(), fail.clone());
         let log = Self {
-            writer: Arc::new(Writer::open(file.clone(), journal, (writer, &spool), fail.clone())?),
+            writer: Arc::new(Writer::open(Database::of(file.clone())?, journal, (writer, &spool), fail.clone())?),
             file,
             spool,
             maker: Helper::new(),
@@ -253,18 +254,18 @@ impl Log {
         match appended {
             Ok(is_time) => {
                 if is_time && self.writer.is_first_to_call() {
-                    let (writer, file) = (Arc::clone(&self.writer), self.file.clone());
+                    let writer = Arc::clone(&self.writer);
                     self.maker.run(move || {
                         writer.catch_up_beside();
-                        shorten_wal_beside(&file);
+                        writer.database.shorten_wal_beside(KEPT_WAL_BYTES.into());
                     });
                 }
                 Ok(())
             }
             Err(Refusal { error, is_in_doubt }) => {
-                // A record that a crash brings back must find its content. What is never looked for is swept with the record that
-                // takes its place.
-                if !is_in_doubt {
+                // A record that a crash brings back must find its content, also one that was refused before and is tried again. What is
+                // never looked for is swept with the record that takes its place.
+                if !is_in_doubt && !self.writer.is_in_doubt() {
                     self.spool.remove(records);
                 }
                 Err(self.explained(error, 0))
@@ -300,7 +301,7 @@ impl Log {
         self.fail.pass(FailPoint::CheckpointSettled);
         self.let_go(seq)?;
         self.spool.sweep(|logged| logged <= seq)?;
-        shorten_wal(&self.file)?;
+        self.writer.database.shorten_wal(KEPT_WAL_BYTES.into())?;
         self.rest();
         Ok(())
     }
@@ -433,23 +434,6 @@ impl Log {
         self.maker.rest();
         self.readers.lock().clear();
         self.writer.close().map_err(|error| self.explained(error, 0))
-    }
-}
-
-/// Moves the pages of SQLite's write-ahead log into the file once they are many, by a connection of its own: writers go on meanwhile.
-fn shorten_wal(file: &PathBuf) -> Outcome<()> {
-    let wal = doubt::wal_of(file);
-    if std::fs::metadata(&wal)?.len() > u64::from(KEPT_WAL_BYTES) {
-        let moved = Connection::open(file)?.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-        moved.inspect_err(|_| doubt::forget([file, &wal]))?;
-    }
-    Ok(())
-}
-
-/// The same, for whoever hears of no outcome: the next checkpoint tries it again.
-fn shorten_wal_beside(file: &PathBuf) {
-    if let Err(error) = shorten_wal(file) {
-        debug!(%error, "what SQLite wrote ahead of the log could not be moved into it");
     }
 }
 

@@ -6,7 +6,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use svcfs_base::{Actor, CommitId, ETag, Seq, Timestamp, TreePath, VersionId};
 
 use super::rows;
-use super::{Against, Log, Outcome, Record};
+use super::writer::newest;
+use super::{Against, Entry, Log, Outcome, Record, Role};
 use crate::FailPoint;
 
 const SET_COLUMNS: &str = "seq, time, actor, door, message, provenance, announcement, commit_id, role, against";
@@ -190,13 +191,23 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn versions(&self, path: &TreePath, before: Seq, max: usize) -> Outcome<Vec<PathVersion>> {
-        self.read(|connection| {
-            let mut statement = connection.prepare_cached(
+        // The newest is asked for right behind a write: no rows are made for it.
+        let owed = self.writer.owed_for(1).map_err(|error| self.explained(error, 0))?;
+        self.of_rows(|connection| {
+            let snapshot = connection.unchecked_transaction()?;
+            let made = newest(&snapshot)?;
+            let ahead = owed.iter().rev().filter(|record| record.seq > made && record.seq < before);
+            let ahead = ahead.filter(|record| record.role != Role::Deferred).flat_map(|record| {
+                record.entries.iter().rev().filter(|entry| entry.path == *path).map(|entry| version_of(record, entry))
+            });
+            let mut versions: Vec<_> = ahead.take(max).collect();
+            let mut statement = snapshot.prepare_cached(
                 "SELECT s.seq, s.commit_id, s.actor, s.message, s.time, c.old, c.new, s.against
                  FROM changes c CROSS JOIN sets s ON s.seq = c.seq
                  WHERE c.path = ?1 AND c.seq < ?2 AND s.role <> 2 ORDER BY c.seq DESC LIMIT ?3",
             )?;
-            let found = statement.query_map(params![path.as_str(), rows::number(before), count(max)], |row| {
+            let left = count(max - versions.len());
+            let found = statement.query_map(params![path.as_str(), rows::number(before), left], |row| {
                 Ok(PathVersion {
                     seq: rows::seq(row.get(0)?),
                     id: rows::version(row, 1, 4)?,
@@ -209,7 +220,8 @@ impl Log {
                     against: rows::against(row, 7)?,
                 })
             })?;
-            found.collect()
+            found.map(|version| version.map(|version| versions.push(version))).collect::<rusqlite::Result<()>>()?;
+            Ok(versions)
         })
     }
 
@@ -268,11 +280,17 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn had(&self, path: &TreePath, content: ETag) -> Outcome<bool> {
-        self.read(|connection| {
+        // Asked while writers are at work: no rows are made for it.
+        let owed = self.writer.owed_for(1).map_err(|error| self.explained(error, 0))?;
+        let is_of = |entry: &Entry| entry.path == *path && [entry.old, entry.new].contains(&Some(content));
+        if owed.iter().any(|record| record.entries.iter().any(is_of)) {
+            return Ok(true);
+        }
+        self.of_rows(|connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT 1 FROM changes WHERE path = ?1 AND ?2 IN (old, new) ORDER BY seq DESC LIMIT 1",
             )?;
-            statement.exists(params![path.as_str(), &content.as_bytes()[..]])
+            Ok(statement.exists(params![path.as_str(), &content.as_bytes()[..]])?)
         })
     }
 
@@ -341,6 +359,21 @@ impl Log {
             let found: Vec<i64> = found.collect::<rusqlite::Result<_>>()?;
             Ok(if let [seq] = found[..] { Some(rows::seq(seq)) } else { None })
         })
+    }
+}
+
+/// A version, as the row of an entry tells it.
+fn version_of(record: &Record, entry: &Entry) -> PathVersion {
+    PathVersion {
+        seq: record.seq,
+        id: record.commit.map_or(VersionId::Moment(record.time), VersionId::Commit),
+        actor: record.actor.clone(),
+        message: record.message.clone(),
+        time: rows::whole_second(record.time),
+        moment: record.time,
+        old: entry.old,
+        new: entry.new,
+        against: record.against,
     }
 }
 

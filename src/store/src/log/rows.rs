@@ -107,8 +107,13 @@ pub(super) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> 
 /// The time of a set as its commit tells it. git keeps whole seconds: history answered from rows is the same as history
 /// answered from rows that were made again from git.
 pub(super) fn commit_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
-    let second = row.get::<_, i64>(column)?.div_euclid(1_000_000_000);
-    Timestamp::from_second(second).map_err(|error| damaged(column, error))
+    Ok(whole_second(time(row, column)?))
+}
+
+/// A moment without its fraction.
+pub(super) fn whole_second(moment: Timestamp) -> Timestamp {
+    let second = nanosecond(moment).div_euclid(1_000_000_000);
+    Timestamp::from_second(second).unwrap_or(moment)
 }
 
 pub(super) fn against(row: &Row<'_>, column: usize) -> rusqlite::Result<Against> {

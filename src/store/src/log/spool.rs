@@ -11,7 +11,7 @@ use bytes::Bytes;
 use svcfs_base::{ETag, Seq};
 
 use super::{Outcome, Record};
-use crate::{FailPoint, FailPoints};
+use crate::{FailPoint, FailPoints, StoreError};
 
 /// Contents above this many bytes go to a file of their own instead of the database.
 pub(super) const ABOVE: usize = 1 << 20;
@@ -42,10 +42,13 @@ impl Spool {
         let mut is_any = false;
         for (name, content) in large(records) {
             self.fail.at(FailPoint::LogSpool)?;
-            let mut file = File::create(self.directory.join(name))?;
+            // Not in the place of one of the same name: a refused record may need that yet.
+            let unfinished = self.directory.join(format!("{name}-new"));
+            let mut file = File::create(&unfinished)?;
             file.write_all(content)?;
             self.fail.at(FailPoint::LogSpoolFlush)?;
             file.sync_all()?;
+            fs::rename(unfinished, self.directory.join(name))?;
             is_any = true;
         }
         if is_any {
@@ -73,7 +76,13 @@ impl Spool {
             }
             outcome => outcome,
         };
-        Ok(read?.into())
+        let read: Bytes = read?.into();
+        match content {
+            Some(etag) if ETag::of(&read) != etag => {
+                Err(StoreError::Damaged(format!("a large content of record {seq} is not what was logged")))
+            }
+            Some(_) | None => Ok(read),
+        }
     }
 
     /// Removes files by the record they belong to, and what is none.

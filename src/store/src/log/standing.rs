@@ -18,7 +18,7 @@ impl Log {
     /// `Database`.
     pub fn standing(&self, paths: &[&TreePath], at: Seq) -> Outcome<Vec<Option<(ETag, FileKind)>>> {
         // Asked before each write where git does not know: no rows are made for it.
-        let owed = self.writer.owed();
+        let owed = self.writer.owed_for(paths.len()).map_err(|error| self.explained(error, 0))?;
         self.of_rows(|connection| {
             let snapshot = connection.unchecked_transaction()?;
             let made = newest(&snapshot)?;
@@ -51,7 +51,10 @@ impl Log {
     /// `Database`.
     pub fn standing_below(&self, path: &TreePath) -> Outcome<Vec<(TreePath, ETag, FileKind)>> {
         let owed = self.writer.owed();
-        self.of_rows(|connection| below_with(connection, path, owed.iter().map(|record| &**record)))
+        self.of_rows(|connection| {
+            let snapshot = connection.unchecked_transaction()?;
+            below_with(&snapshot, path, owed.iter().map(|record| &**record))
+        })
     }
 
     /// The newest moment that names a set without a commit; none when every set has one.
@@ -89,13 +92,12 @@ fn below(connection: &Connection, path: &TreePath) -> rusqlite::Result<Vec<(Tree
 
 /// The same, with what records make of it that are not rows yet. Those are asked for first: some may be rows by now.
 pub(super) fn below_with<'r>(
-    connection: &Connection,
+    snapshot: &Connection,
     path: &TreePath,
     ahead: impl IntoIterator<Item = &'r Record>,
 ) -> Outcome<Vec<(TreePath, ETag, FileKind)>> {
-    let snapshot = connection.unchecked_transaction()?;
-    let made = newest(&snapshot)?;
-    let files = below(&snapshot, path)?;
+    let made = newest(snapshot)?;
+    let files = below(snapshot, path)?;
     let mut ahead = ahead.into_iter().filter(|record| record.seq > made).peekable();
     if ahead.peek().is_none() {
         return Ok(files);

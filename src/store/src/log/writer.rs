@@ -1,7 +1,8 @@
 //! What writes into a log: the journal at once, the rows when it is their time.
 //!
 //! One rule: a record is in the journal or it is rows, and nobody can tell which. Rows are made by a helper once records wait for
-//! it, and before anybody asks the database or writes into it otherwise. Of the two locks the database's is taken first.
+//! it, and before anybody asks the database or writes into it otherwise. Locks are taken in the order database, journal, what is ahead of
+//! the rows; the last is never held while the disk is waited for.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -14,8 +15,9 @@ use rusqlite::{Connection, params};
 use svcfs_base::Seq;
 use tracing::debug;
 
+use super::doubt::{self, Database};
 use super::journal::{FILES, Journal, Key, Refusal, new_key};
-use super::{Outcome, Record, doubt, journal, rows, spool};
+use super::{Outcome, Record, journal, rows, spool};
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// At so many records, or bytes of contents, a helper makes rows of them.
@@ -27,30 +29,39 @@ const OVERDUE_BYTES: usize = 32 << 20;
 /// A batch of so many bytes is made rows at once.
 const LARGEST: usize = 16 << 20;
 
+/// So many changes are looked at for the paths of one question before rows are made of them instead.
+const MOST_LOOKS: usize = 1 << 14;
+
 /// The one that writes into a log.
 pub(super) struct Writer {
-    file: PathBuf,
-    journal: [PathBuf; FILES],
-    spool: PathBuf,
     connection: Mutex<Connection>,
+    /// None until something is appended.
+    journal: Mutex<Option<Journal>>,
     ahead: Mutex<Ahead>,
+    paths: [PathBuf; FILES],
+    spool: PathBuf,
     /// Whether a helper was told to make rows and has not begun.
     is_called: AtomicBool,
     fail: FailPoints,
+    pub(super) database: Arc<Database>,
 }
 
 /// What is ahead of the rows.
-#[derive(Default)]
 struct Ahead {
-    /// None until something is appended, and after a flush that failed.
-    journal: Option<Journal>,
-    /// Whether the journal's files may have what was refused.
-    is_in_doubt: bool,
     /// What the journal has and the rows do not, in order.
     owed: VecDeque<Arc<Record>>,
     bytes: usize,
+    changes: usize,
     /// The newest record.
     last: Seq,
+    /// Whether the journal is to be begun anew: nothing was appended yet, or a flush failed.
+    is_to_begin: bool,
+    /// Whether the disk may have what was refused.
+    is_in_doubt: bool,
+    /// The file that is not being filled, and the newest record in it.
+    waiting: Option<(usize, Seq)>,
+    /// The file that nothing is needed of any more, and its key from now on.
+    renewed: Option<(usize, Key)>,
 }
 
 impl Ahead {
@@ -60,17 +71,23 @@ impl Ahead {
 
     fn owe(&mut self, records: impl IntoIterator<Item = Record>) {
         for record in records {
-            self.bytes += size(&record);
+            self.bytes += size(&record, true);
+            self.changes += record.entries.len();
             self.last = record.seq;
             self.owed.push_back(Arc::new(record));
         }
+    }
+
+    /// Whether a file of the journal can have another key, once rows are made up to a record.
+    fn spent(&self, made: Seq) -> Option<usize> {
+        self.waiting.filter(|(_, newest)| *newest <= made && !self.is_to_begin).map(|(file, _)| file)
     }
 }
 
 impl Writer {
     /// The writer of a database, and what the journal has that is not rows yet.
     pub(super) fn open(
-        file: PathBuf,
+        database: Database,
         paths: [PathBuf; FILES],
         (connection, spool): (Connection, &spool::Spool),
         fail: FailPoints,
@@ -79,43 +96,61 @@ impl Writer {
         // What is rows already needs no content, and may have none any more.
         let content = |seq, ordinal, etag| if seq > last { spool.read(seq, ordinal, etag) } else { Ok(Bytes::new()) };
         let owed = missing(journal::read(&paths, &keys(&connection)?, &content)?, last)?;
-        let mut ahead = Ahead { last, ..Ahead::default() };
+        let mut ahead = Ahead {
+            owed: VecDeque::new(),
+            bytes: 0,
+            changes: 0,
+            last,
+            is_to_begin: true,
+            is_in_doubt: false,
+            waiting: None,
+            renewed: None,
+        };
         ahead.owe(owed);
         Ok(Self {
-            file,
-            journal: paths,
-            spool: spool.directory().to_owned(),
             connection: Mutex::new(connection),
+            journal: Mutex::default(),
             ahead: Mutex::new(ahead),
+            paths,
+            spool: spool.directory().to_owned(),
             is_called: AtomicBool::new(false),
             fail,
+            database: Arc::new(database),
         })
     }
 
-    /// Appends records, and flushes them; true when it is time to make rows.
+    /// Appends records, and flushes them; true when it is time to make rows. One at a time appends.
     pub(super) fn append(&self, records: &[Record]) -> Result<bool, Refusal> {
         let Some(newest) = records.last().map(|record| record.seq) else { return Ok(false) };
-        let begun = self.ahead.lock();
-        check_order(begun.last, records)?;
-        if records.iter().map(size).sum::<usize>() > LARGEST {
-            drop(begun);
+        check_order(self.last(), records)?;
+        let is_due = {
+            let ahead = self.ahead.lock();
+            ahead.is_to_begin || ahead.is_overdue()
+        };
+        if is_due {
+            self.begin()?;
+        }
+        if records.iter().map(|record| size(record, false)).sum::<usize>() > LARGEST {
             return self.append_rows(records, newest);
         }
-        let mut ahead = if begun.journal.is_some() && !begun.is_overdue() {
-            begun
-        } else {
-            drop(begun);
-            self.begin()?
+        let mut journal = self.journal.lock();
+        let (after, renewed) = {
+            let mut ahead = self.ahead.lock();
+            (ahead.last, ahead.renewed.take())
         };
-        let after = ahead.last;
-        let Some(journal) = &mut ahead.journal else {
+        let Some(open) = &mut *journal else {
             return Err(StoreError::Damaged("the journal of `log.db` is not open".to_owned()).into());
         };
-        if let Err(refusal) = journal.append(after, records, &self.fail) {
+        if let Some((file, key)) = renewed {
+            open.renew(file, key);
+        }
+        let appended = open.append(after, records, &self.fail);
+        let mut ahead = self.ahead.lock();
+        ahead.waiting = open.waiting();
+        if let Err(refusal) = appended {
             if refusal.is_in_doubt {
-                (ahead.journal, ahead.is_in_doubt) = (None, true);
-                drop(ahead);
-                doubt::forget(self.journal.iter());
+                self.doubt(ahead);
+                doubt::forget(&self.paths);
             }
             return Err(refusal);
         }
@@ -138,26 +173,39 @@ impl Writer {
         outcome.map_err(|error| Refusal { is_in_doubt: doubt::is_left_by(&error), error })
     }
 
-    /// Makes rows of all that is owed, and sees to it that there is a journal. Nobody appends meanwhile but the caller.
-    fn begin(&self) -> Result<MutexGuard<'_, Ahead>, Refusal> {
+    /// Makes rows of all that is owed, and sees to it that there is a journal.
+    fn begin(&self) -> Outcome<()> {
         let mut connection = self.connection.lock();
-        let is_anew = self.ahead.lock().journal.is_none();
-        let keys = self.rows_made(&mut connection, is_anew)?;
+        let is_anew = self.ahead.lock().is_to_begin;
+        let Some(keys) = self.rows_made(&mut connection, is_anew)? else { return Ok(()) };
+        *self.journal.lock() = Some(Journal::begin(&self.paths, keys, &self.spool)?);
         let mut ahead = self.ahead.lock();
-        if let Some(keys) = keys {
-            ahead.journal = Some(Journal::begin(&self.journal, keys, &self.spool)?);
-            ahead.is_in_doubt = false;
-        }
-        Ok(ahead)
+        (ahead.is_to_begin, ahead.is_in_doubt, ahead.waiting, ahead.renewed) = (false, false, None, None);
+        Ok(())
+    }
+
+    /// A flush failed. What was refused may come back until the next transaction is on the disk, which the next who appends begins with: it
+    /// gives both files other keys.
+    fn doubt(&self, mut ahead: MutexGuard<'_, Ahead>) {
+        (ahead.is_to_begin, ahead.is_in_doubt) = (true, true);
+    }
+
+    /// Whether the disk may have what was refused.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.ahead.lock().is_in_doubt
     }
 
     /// Writes into the database, one after the other, with all rows made.
     pub(super) fn write<T>(&self, work: impl FnOnce(&mut Connection) -> Outcome<T>) -> Outcome<T> {
         let mut connection = self.connection.lock();
         self.rows_made(&mut connection, false)?;
-        let outcome = work(&mut connection);
+        self.not_in_doubt(work(&mut connection))
+    }
+
+    fn not_in_doubt<T>(&self, outcome: Outcome<T>) -> Outcome<T> {
         if outcome.as_ref().is_err_and(doubt::is_left_by) {
-            doubt::forget([&self.file, &doubt::wal_of(&self.file)]);
+            self.doubt(self.ahead.lock());
+            self.database.forget();
         }
         outcome
     }
@@ -193,14 +241,26 @@ impl Writer {
         self.ahead.lock().owed.iter().cloned().collect()
     }
 
+    /// The same, for whoever walks it for each of many paths: rows are made when it is much.
+    ///
+    /// # Errors
+    /// As [`Writer::catch_up`].
+    pub(super) fn owed_for(&self, paths: usize) -> Outcome<Vec<Arc<Record>>> {
+        let changes = self.ahead.lock().changes;
+        if changes.saturating_mul(paths) > MOST_LOOKS {
+            self.catch_up()?;
+        }
+        Ok(self.owed())
+    }
+
     /// Makes rows of all that is owed, in one transaction, and gives a file another key when nothing of it is needed any more; both, when
     /// the journal is begun anew. The keys of both, then.
     fn rows_made(&self, connection: &mut Connection, is_anew: bool) -> Outcome<Option<[Key; FILES]>> {
         let (owed, spent) = {
             let ahead = self.ahead.lock();
             let owed: Vec<_> = ahead.owed.iter().cloned().collect();
-            let made = owed.last().map(|record| record.seq);
-            (owed, made.and_then(|made| ahead.journal.as_ref()?.spent(made)))
+            let spent = owed.last().and_then(|newest| ahead.spent(newest.seq));
+            (owed, spent)
         };
         if owed.is_empty() && !is_anew {
             return Ok(None);
@@ -210,22 +270,15 @@ impl Writer {
         for file in &renewed {
             keys[*file] = new_key()?;
         }
-        let made = self.committed(connection, &owed, renewed.iter().map(|file| (*file, keys[*file])));
+        self.not_in_doubt(self.committed(connection, &owed, renewed.iter().map(|file| (*file, keys[*file]))))?;
         let mut ahead = self.ahead.lock();
-        if let Err(error) = made {
-            if doubt::is_left_by(&error) {
-                // Nobody knows which key the database has.
-                ahead.journal = None;
-                drop(ahead);
-                doubt::forget([&self.file, &doubt::wal_of(&self.file)]);
-            }
-            return Err(error);
-        }
-        ahead.bytes -= owed.iter().map(|record| size(record)).sum::<usize>();
+        ahead.bytes -= owed.iter().map(|record| size(record, true)).sum::<usize>();
+        ahead.changes -= owed.iter().map(|record| record.entries.len()).sum::<usize>();
         ahead.owed.drain(..owed.len());
-        if !is_anew && let Some((journal, file)) = ahead.journal.as_mut().zip(spent) {
-            journal.renew(file, keys[file]);
+        if !is_anew && let Some(file) = spent {
+            (ahead.waiting, ahead.renewed) = (None, Some((file, keys[file])));
         }
+        drop(ahead);
         self.fail.pass(FailPoint::RowsMade);
         Ok(is_anew.then_some(keys))
     }
@@ -256,7 +309,7 @@ impl Writer {
     pub(super) fn close(&self) -> Outcome<()> {
         let mut connection = self.connection.lock();
         // What was refused must not come back.
-        let is_in_doubt = self.ahead.lock().is_in_doubt;
+        let is_in_doubt = self.is_in_doubt();
         self.rows_made(&mut connection, is_in_doubt)?;
         self.fail.at(FailPoint::CloseLog)?;
         Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
@@ -320,7 +373,8 @@ fn check_order(last: Seq, records: &[Record]) -> Outcome<()> {
     Ok(())
 }
 
-fn size(record: &Record) -> usize {
-    let content = |content: &Bytes| if spool::is_large(content) { 0 } else { content.len() };
+/// Bytes of a record; without or with large contents, which memory holds and the journal does not.
+fn size(record: &Record, is_all: bool) -> usize {
+    let content = |content: &Bytes| if spool::is_large(content) && !is_all { 0 } else { content.len() };
     record.entries.iter().map(|entry| entry.content.as_ref().map_or(0, content) + 128).sum::<usize>() + 256
 }

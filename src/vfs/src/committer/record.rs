@@ -117,7 +117,7 @@ impl Committer {
     fn refuse_name(&self, prepared: &Prepared, path: TreePath, reason: String) {
         if prepared.answer.is_none() {
             error!(page.path = %path, reason, "this path cannot be recorded; the file is on the disk only");
-            for effect in &prepared.effects {
+            for effect in prepared.changing() {
                 if let Some(After::Leaf(leaf)) = &effect.after
                     && let Err(error) = self.core.install(&effect.path, leaf)
                 {

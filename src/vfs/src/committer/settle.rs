@@ -60,7 +60,7 @@ impl Committer {
                     if self.core.trouble.lock().is_none() {
                         warn!(%error, "logged changes are not in place yet; trying again until they are");
                     }
-                    self.hold_up(error.into());
+                    self.hold_up(&planned, error.into());
                     is_closing = self.core.queue.pause(RETRY);
                 }
             }
@@ -90,7 +90,7 @@ impl Committer {
     /// Ends sets that came to nothing, now that what they stand on is in place.
     pub(super) fn answer_void(&self, sets: &[Prepared]) {
         for prepared in sets {
-            let removed = prepared.spent.iter().try_for_each(|path| self.core.tree.remove(path));
+            let removed = prepared.spent.iter().try_for_each(|path| self.remove(path, None).map(drop));
             self.forget(prepared);
             if let Some(answer) = &prepared.answer {
                 let receipt = removed.map(|()| Receipt { seq: self.last, commit: None }).map_err(Fault::from);
@@ -111,7 +111,7 @@ impl Committer {
 
     /// Says that logged changes wait. A lock of somebody's git is over in a moment, and others wait behind it; a disk that refuses may
     /// do so for hours, and whoever comes now is told at once that nothing of theirs is taken.
-    fn hold_up(&mut self, fault: Fault) {
+    fn hold_up(&mut self, planned: &[Planned], fault: Fault) {
         if !is_of_disk(&fault) {
             *self.core.trouble.lock() = Some(recorded_only(&fault));
             return;
@@ -123,6 +123,10 @@ impl Committer {
         let waiting = self.core.queue.take_all();
         let (count, held) = (waiting.len(), self.held.len());
         self.turn_away_or_hold(waiting, &trouble);
+        // One that was turned away may have covered a logged one.
+        for Planned { prepared, .. } in planned.iter().filter(|planned| !planned.prepared.is_adopted) {
+            self.core.show(prepared);
+        }
         self.core.queue.done(count - (self.held.len() - held), false);
     }
 

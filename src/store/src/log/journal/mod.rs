@@ -122,11 +122,11 @@ impl Journal {
         Ok(())
     }
 
-    /// The file that is not being filled, when it has anything and rows are made up to a record: it can have another key.
-    pub(super) fn spent(&self, made: Seq) -> Option<usize> {
+    /// The file that is not being filled, when it has anything, and its newest record: once that is a row, it can have another key.
+    pub(super) fn waiting(&self) -> Option<(usize, Seq)> {
         let other = 1 - self.current;
         let Filling { end, newest, .. } = self.files[other];
-        (end > 0 && newest <= made).then_some(other)
+        (end > 0).then_some((other, newest))
     }
 
     /// Begins a file anew under the key that the database has for it by now.
