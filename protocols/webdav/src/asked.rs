@@ -1,5 +1,6 @@
 //! One request, as the tree sees it: who asks, what for, and what went wrong.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use dav_server::fs::{FsError, FsResult};
@@ -7,13 +8,14 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
-use svcfs_base::{Caller, ETag, Expect, Fault, Kind, TreePath};
+use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_knowledge::kernel::Space;
 use svcfs_work::Lane;
 
 use crate::Door;
 use crate::body::Content;
 use crate::file::Reading;
+use crate::look::Look;
 
 /// What a request is about, as far as dav-server does not tell.
 pub(crate) struct Question {
@@ -57,7 +59,10 @@ fn may_name_etags(body: &[u8]) -> bool {
 }
 
 fn is_conditional(headers: &HeaderMap) -> bool {
-    ["if", "if-match", "if-unmodified-since"].iter().any(|name| headers.contains_key(*name))
+    // The last bytes of a file are those of the file that was looked at.
+    let is_from_the_end = headers.get("x-update-range").is_some_and(|range| range.as_bytes().starts_with(b"bytes=-"));
+    let names = ["if", "if-match", "if-none-match", "if-unmodified-since"];
+    is_from_the_end || names.iter().any(|name| headers.contains_key(*name))
 }
 
 /// One request; handed to everything that dav-server asks of the tree.
@@ -73,8 +78,8 @@ struct Inner {
     fault: Mutex<Option<Fault>>,
     /// What a copy or move takes the place of. It is removed in the same change.
     replaced: Mutex<Option<TreePath>>,
-    /// What stood at the request's path when its conditions were looked at.
-    seen: Mutex<Option<Option<ETag>>>,
+    /// What the request's conditions were judged by.
+    seen: Mutex<HashMap<TreePath, Look>>,
     /// The file that is asked for, open.
     reading: Mutex<Option<Reading>>,
 }
@@ -133,20 +138,16 @@ impl Asked {
     pub(crate) fn is_conditional(&self) -> bool {
         self.0.question.is_conditional
     }
-    /// Notes what stands at a path, if that is what the request's conditions are about.
-    pub(crate) fn saw(&self, path: &TreePath, etag: Option<ETag>) {
-        let Question { path: asked, is_conditional, .. } = &self.0.question;
-        if *is_conditional && asked.as_ref() == Some(path) {
-            self.0.seen.lock().get_or_insert(etag);
-        }
+    /// What stood at a path when a condition was first judged by it; none where no condition was.
+    pub(crate) fn seen(&self, path: &TreePath) -> Option<Look> {
+        self.0.seen.lock().get(path).cloned()
     }
-    /// What must still be true of the request's path when it is written.
-    pub(crate) fn expect(&self) -> Expect {
-        match *self.0.seen.lock() {
-            None => Expect::Any,
-            Some(None) => Expect::Absent,
-            Some(Some(etag)) => Expect::OneOf(vec![etag]),
+    /// Notes what stands at a path, for a request with conditions. The first look counts, and is given back.
+    pub(crate) fn saw(&self, path: &TreePath, look: Look) -> Look {
+        if !self.is_conditional() {
+            return look;
         }
+        self.0.seen.lock().entry(path.clone()).or_insert(look).clone()
     }
     /// Notes what will be replaced.
     pub(crate) fn replaces(&self, path: TreePath) {

@@ -5,16 +5,20 @@
 
 use std::collections::BTreeMap;
 
-use svcfs_base::{Change, ChangeSet, DiskAttributes, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, TreePath};
+use svcfs_base::{Change, ChangeSet, DiskAttributes, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, TreePath};
 use svcfs_vfs::{Attributes, EntryKind};
 
 use crate::asked::Asked;
 use crate::found::{Found, is_large};
+use crate::look::{self, Look};
 use crate::properties;
 use crate::upload::Beside;
 
 /// Bytes of a large file copied at once.
 const PIECE: usize = 1 << 20;
+
+/// What a copy may be written over, by the place of each file of it.
+type Over<'a> = dyn Fn(&TreePath) -> Option<Look> + 'a;
 
 /// Everything in a folder.
 #[derive(Default)]
@@ -79,8 +83,11 @@ pub(crate) fn remove(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
 
 fn remove_file(asked: &Asked, found: &Found<'_>) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    if !found.is_large() {
-        let change = Change::remove(found.path.clone()).expecting(asked.expect());
+    let look = asked.seen(&found.path);
+    if found.is_large() {
+        look::check(asked, look.as_ref(), &found.path)?;
+    } else {
+        let change = Change::remove(found.path.clone()).expecting(look::expect(look.as_ref()));
         match vfs.apply(caller, change) {
             // Made through a mount, and not saved yet.
             Err(fault) if fault.kind() == Kind::NotFound => {}
@@ -100,14 +107,22 @@ pub(crate) fn rename(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<()
     check_apart(from, to)?;
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let source = Found::itself(asked, from)?;
+    // What is written meanwhile goes along, and is not lost.
+    look::check(asked, asked.seen(from).as_ref(), from)?;
     asked.space().check_reach(&caller.reach, caller.door, to)?;
     let (old, new) = (Found::parent_of(asked, from)?, Found::parent_of(asked, to)?);
-    let replaces = asked.is_to_replace(to);
-    if replaces && (source.is_folder() || Found::itself(asked, to)?.is_folder()) {
-        remove(asked, to)?;
+    let mut over = Some(Look::Nothing);
+    if asked.is_to_replace(to) {
+        over = asked.seen(to);
+        if source.is_folder() || Found::itself(asked, to)?.is_folder() {
+            remove(asked, to)?;
+            over = None;
+        }
     }
+    look::check_large(asked, over.as_ref(), to)?;
     let name = svcfs_base::Name::parse(to.name())?;
-    vfs.rename_node(caller, (old.node, &source.name()?), (new.node, &name), replaces)?;
+    let expect = look::expect_instead(over.as_ref());
+    vfs.rename_node_expecting(caller, (old.node, &source.name()?), (new.node, &name), expect)?;
     vfs.settled().map(drop)
 }
 
@@ -127,8 +142,13 @@ pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), 
         copied.files.insert(source.path.clone(), source.attributes.clone());
     }
     let moved = |path: &TreePath| path.moved(&source.path, to).unwrap_or_else(|| to.clone());
-    let left = if asked.is_to_replace(to) { make_way(asked, to, &copied, &moved)? } else { Contents::default() };
-    put_all(asked, (&copied, &moved), &left, from, to)?;
+    let replaces = asked.is_to_replace(to);
+    let left = if replaces { make_way(asked, to, &copied, &moved)? } else { Contents::default() };
+    let over = |path: &TreePath| match replaces {
+        false => Some(Look::Nothing),
+        true => asked.seen(path).filter(|_| path == to),
+    };
+    put_all(asked, (&copied, &moved), (&left, &over), from, to)?;
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     for folder in left.folders.iter().rev().filter(|folder| !copied.folders.iter().any(|path| moved(path) == **folder))
     {
@@ -175,16 +195,20 @@ fn make_way(
 fn put_all(
     asked: &Asked,
     (copied, moved): (&Contents, &dyn Fn(&TreePath) -> TreePath),
-    left: &Contents,
+    (left, over): (&Contents, &Over<'_>),
     from: &TreePath,
     to: &TreePath,
 ) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let message = format!("{}: copy {from} → {to}", caller.actor());
     let mut changes: Vec<_> = left.files.keys().map(|path| Change::remove(path.clone())).collect();
+    // What conditions were about, if it is a file.
+    let look = asked.seen(from);
     let mut bytes = 0;
     for (path, attributes) in copied.files.iter().filter(|(_, attributes)| !is_large(attributes)) {
-        let change = copy_of(asked, (path, attributes), moved(path))?;
+        let to = moved(path);
+        let expect = look::expect(over(&to).as_ref());
+        let change = copy_of(asked, (path, attributes, look.as_ref()), to)?.expecting(expect);
         if let Change::Put { content, .. } = &change {
             bytes += content.len();
         }
@@ -203,30 +227,37 @@ fn put_all(
             outcome => drop(outcome?),
         }
     }
-    copied
-        .files
-        .iter()
-        .filter(|(_, attributes)| is_large(attributes))
-        .try_for_each(|(path, attributes)| copy_large(asked, path, attributes.size, &moved(path)))
+    copied.files.iter().filter(|(_, attributes)| is_large(attributes)).try_for_each(|(path, attributes)| {
+        let to = moved(path);
+        let copy = copy_large(asked, path, attributes.size, &to)?;
+        look::check(asked, look.as_ref(), path)?;
+        copy.into_place(asked, &to, over(&to).as_ref())
+    })
 }
 
-/// The change that makes a copy of a file or link.
-fn copy_of(asked: &Asked, (from, attributes): (&TreePath, &Attributes), to: TreePath) -> Result<Change, Fault> {
+/// The change that makes a copy of a file or link; of a file that was looked at, only of that.
+fn copy_of(
+    asked: &Asked,
+    (from, attributes, look): (&TreePath, &Attributes, Option<&Look>),
+    to: TreePath,
+) -> Result<Change, Fault> {
     let (vfs, door) = (&asked.space().vfs, asked.caller().door);
     if attributes.kind == EntryKind::Symlink {
         return Ok(Change::link(to, &vfs.read_link(door, from)?));
     }
-    let content = match vfs.read(door, from) {
+    let (content, etag) = match vfs.read(door, from) {
         // Made through a mount, and not saved yet.
-        Err(fault) if fault.kind() == Kind::NotFound => bytes::Bytes::new(),
-        file => file?.content,
+        Err(fault) if fault.kind() == Kind::NotFound => (bytes::Bytes::new(), ETag::of(b"")),
+        file => file.map(|file| (file.content, file.etag))?,
     };
+    look.map_or(Ok(()), |look| look.admits(from, etag))?;
     let is_executable = attributes.mode & 0o100 != 0;
     let kind = Some(if is_executable { FileKind::Executable } else { FileKind::Regular });
     Ok(Change::Put { path: to, content, expect: Expect::Any, kind, disk: DiskAttributes::default() })
 }
 
-fn copy_large(asked: &Asked, from: &TreePath, size: u64, to: &TreePath) -> Result<(), Fault> {
+/// A copy of a large file, beside the place where it comes.
+fn copy_large(asked: &Asked, from: &TreePath, size: u64, to: &TreePath) -> Result<Beside, Fault> {
     let found = Found::itself(asked, from)?;
     let copy = Beside::new(asked, to)?;
     let mut offset = 0;
@@ -238,7 +269,7 @@ fn copy_large(asked: &Asked, from: &TreePath, size: u64, to: &TreePath) -> Resul
         copy.write(offset, &piece)?;
         offset += piece.len() as u64;
     }
-    copy.into_place(asked, to)
+    Ok(copy)
 }
 
 /// Nothing is moved or copied into itself, or in place of what it lies in.

@@ -88,13 +88,6 @@ impl<'a> Found<'a> {
     pub(crate) fn metadata(&self, asked: &Asked) -> Result<Metadata, Fault> {
         metadata(asked, &self.path, self.attributes.clone())
     }
-    /// The hash of its content.
-    ///
-    /// # Errors
-    /// Those of reading it.
-    pub(crate) fn etag(&self, asked: &Asked) -> Result<ETag, Fault> {
-        etag(asked, &self.path, &self.attributes)
-    }
     /// What is in this folder and may be seen, as it stands there; links are not followed.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ mod file;
 mod folders;
 mod found;
 mod locks;
+mod look;
 mod metadata;
 mod properties;
 #[cfg(test)]
@@ -46,16 +47,22 @@ struct Door {
     properties: Mutex<()>,
 }
 
+impl Door {
+    fn of(server: Arc<Server>) -> Self {
+        Self {
+            names: Names::of(&server.settings().server),
+            server,
+            lanes: Lanes::default(),
+            etags: ETags::default(),
+            room: Semaphore::new(upload::ROOM),
+            properties: Mutex::default(),
+        }
+    }
+}
+
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
 pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) {
-    let door = Arc::new(Door {
-        names: Names::of(&server.settings().server),
-        server,
-        lanes: Lanes::default(),
-        etags: ETags::default(),
-        room: Semaphore::new(upload::ROOM),
-        properties: Mutex::default(),
-    });
+    let door = Arc::new(Door::of(server));
     svcfs_listener::serve(listener, stop, move |request, peer| {
         let door = Arc::clone(&door);
         async move { door.answer(request, peer).await }

@@ -1,6 +1,7 @@
 mod habits;
 mod kept;
 mod locks;
+mod looked;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

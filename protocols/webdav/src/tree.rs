@@ -17,6 +17,7 @@ use crate::asked::Asked;
 use crate::file::Reading;
 use crate::folders;
 use crate::found::{self, Found};
+use crate::look::Look;
 use crate::metadata::{Entry, Metadata};
 use crate::properties;
 use crate::upload::{Begin, Upload};
@@ -94,25 +95,14 @@ impl GuardedFileSystem<Asked> for Tree {
                 asked.keep(reading);
                 return Ok(boxed(metadata));
             }
-            let found = match Found::at(asked, &path) {
-                Err(fault) if fault.kind() == Kind::NotFound => {
-                    asked.saw(&path, None);
-                    return Err(fault);
-                }
-                found => found?,
-            };
-            let metadata = found.metadata(asked)?;
-            see(asked, &path, &found)?;
+            let metadata = known(asked, &path, || Found::at(asked, &path))?.0;
             Ok(boxed(Metadata { is_whole: asked.copies_whole(&path), ..metadata }))
         }))
     }
 
     fn symlink_metadata<'a>(&'a self, path: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, Box<dyn DavMetaData>> {
         Box::pin(about(asked, path, |asked, path| {
-            let found = Found::itself(asked, &path)?;
-            let is_link = found.attributes.kind == EntryKind::Symlink;
-            let metadata = found.metadata(asked)?;
-            see(asked, &path, &found)?;
+            let (metadata, is_link) = known(asked, &path, || Found::itself(asked, &path))?;
             Ok(boxed(Metadata { is_whole: asked.takes_whole(), is_link, ..metadata }))
         }))
     }
@@ -196,12 +186,26 @@ impl GuardedFileSystem<Asked> for Tree {
     }
 }
 
-/// Notes what a request's conditions are compared with.
-fn see(asked: &Asked, path: &TreePath, found: &Found<'_>) -> Result<(), Fault> {
-    if found.attributes.kind == EntryKind::File && !found.is_large() && asked.is_conditional() {
-        asked.saw(path, Some(found.etag(asked)?));
+/// What is known of a path, and whether a link itself was found there. A file that conditions are about is looked at once.
+fn known<'a>(
+    asked: &'a Asked,
+    path: &TreePath,
+    find: impl FnOnce() -> Result<Found<'a>, Fault>,
+) -> Result<(Metadata, bool), Fault> {
+    if let Some(look) = asked.seen(path) {
+        return Ok((look.metadata(path)?, false));
     }
-    Ok(())
+    let found = match find() {
+        Err(fault) if fault.kind() == Kind::NotFound => {
+            asked.saw(path, Look::Nothing);
+            return Err(fault);
+        }
+        found => found?,
+    };
+    if found.attributes.kind == EntryKind::File && asked.is_conditional() {
+        return Ok((asked.saw(path, Look::at(asked, &found)?).metadata(path)?, false));
+    }
+    Ok((found.metadata(asked)?, found.attributes.kind == EntryKind::Symlink))
 }
 
 /// What a folder holds; links as what they lead to, and none that lead nowhere or out of what the caller may see.

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
-use svcfs_base::{Caller, Durability, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{Caller, Durability, Fault, FileKind, Kind, MAX_FILE_BYTES, Name, TreePath};
 use svcfs_vfs::{EntryKind, HandleId, NodeId, Vfs, WriteAt};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use uuid::Uuid;
 
 use crate::asked::Asked;
 use crate::found::Found;
+use crate::look::{self, Look};
 use crate::metadata::Metadata;
 use crate::tree::sought;
 
@@ -52,7 +53,8 @@ pub(crate) struct Begin {
 pub(crate) struct Upload {
     asked: Asked,
     path: TreePath,
-    expect: Expect,
+    /// What it may be written over; anything, if none.
+    over: Option<Look>,
     announced: Option<u64>,
     received: u64,
     position: u64,
@@ -94,7 +96,7 @@ impl Upload {
         let Begin { keeps_content, at_end, must_be_new, must_be_there, length } = begin;
         let mut upload = Self {
             asked: asked.clone(),
-            expect: if must_be_new { Expect::Absent } else { asked.expect() },
+            over: if must_be_new { Some(Look::Nothing) } else { asked.seen(&path) },
             announced: length,
             received: 0,
             position: 0,
@@ -113,7 +115,8 @@ impl Upload {
                         return Err(Fault::too_large("file of which a part is written", MAX_FILE_BYTES));
                     }
                     let file = asked.space().vfs.read(asked.caller().door, &found.path)?;
-                    upload.expect = Expect::OneOf(vec![file.etag]);
+                    upload.over.as_ref().map_or(Ok(()), |over| over.admits(&found.path, file.etag))?;
+                    upload.over = Some(Look::File(Metadata::of(file.attributes, file.etag), file.etag));
                     upload.position = if at_end { file.content.len() as u64 } else { 0 };
                     upload.content = Content::Here(file.content.to_vec());
                 }
@@ -126,7 +129,7 @@ impl Upload {
         }
         if asked.is_lock() {
             // Nothing will be written: the lock is on an empty file (RFC 4918 7.3).
-            upload.expect = Expect::Absent;
+            upload.over = Some(Look::Nothing);
             upload.put(Bytes::new())?;
         }
         Ok(upload)
@@ -193,8 +196,7 @@ impl Upload {
         match std::mem::replace(&mut self.content, Content::Here(Vec::new())) {
             Content::Here(content) => self.put(content.into()),
             Content::Beside(beside) => {
-                self.check()?;
-                beside.into_place(&self.asked, &self.path)?;
+                beside.into_place(&self.asked, &self.path, self.over.as_ref())?;
                 let found = Found::itself(&self.asked, &self.path)?;
                 self.outcome = Some(Metadata::of_large(found.attributes.clone()));
                 Ok(())
@@ -204,26 +206,11 @@ impl Upload {
 
     fn put(&mut self, content: Bytes) -> Result<(), Fault> {
         let (vfs, caller) = (&self.asked.space().vfs, self.asked.caller());
-        let saved = vfs.save(caller, self.path.clone(), content, self.expect.clone())?;
+        look::check_large(&self.asked, self.over.as_ref(), &self.path)?;
+        let saved = vfs.save(caller, self.path.clone(), content, look::expect(self.over.as_ref()))?;
         let found = Found::itself(&self.asked, &self.path)?;
         self.outcome = saved.etag.map(|etag| Metadata::of(found.attributes.clone(), etag));
         Ok(())
-    }
-
-    /// What the write path checks itself where there is a version.
-    fn check(&self) -> Result<(), Fault> {
-        let there = match Found::itself(&self.asked, &self.path) {
-            Ok(found) if found.is_large() => return Ok(()),
-            Ok(found) => Some(found.etag(&self.asked)?),
-            Err(fault) if fault.kind() == Kind::NotFound => None,
-            Err(fault) => return Err(fault),
-        };
-        let holds = match (&self.expect, there) {
-            (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => true,
-            (Expect::OneOf(etags), Some(etag)) => etags.contains(&etag),
-            (Expect::Absent, Some(_)) | (Expect::Present | Expect::OneOf(_), None) => false,
-        };
-        if holds { Ok(()) } else { Err(Fault::modified(&self.path, there)) }
     }
 }
 
@@ -260,7 +247,7 @@ impl DavFile for Upload {
             let mut upload = Self {
                 asked: self.asked.clone(),
                 path: self.path.clone(),
-                expect: self.expect.clone(),
+                over: self.over.clone(),
                 content: std::mem::replace(&mut self.content, Content::Here(Vec::new())),
                 ahead: Ahead::default(),
                 outcome: None,
@@ -306,16 +293,18 @@ impl Beside {
         self.vfs.write_node(self.handle, WriteAt::Offset(offset), data).map(drop)
     }
 
-    /// Puts it in its place, instead of what stands there.
+    /// Puts it in its place, instead of what was looked at there, or of whatever stands there.
     ///
     /// # Errors
-    /// Those of the disk; nothing is there then but what was.
-    pub(crate) fn into_place(mut self, asked: &Asked, place: &TreePath) -> Result<(), Fault> {
+    /// `Conflict` when it is something else by now; those of the disk. Nothing is there then but what was.
+    pub(crate) fn into_place(mut self, asked: &Asked, place: &TreePath, over: Option<&Look>) -> Result<(), Fault> {
         let Some(path) = self.path.clone() else { return Ok(()) };
+        look::check_large(asked, over, place)?;
         self.vfs.publish(&self.caller, self.node, Durability::Now)?;
         let folder = Found::parent_of(asked, place)?;
         let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
-        self.vfs.rename_node(&self.caller, (folder.node, &old), (folder.node, &new), true)?;
+        let expect = look::expect_instead(over);
+        self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), expect)?;
         self.path = None;
         self.vfs.settled().map(drop)
     }

@@ -158,18 +158,18 @@ impl Vfs {
         if self.remove_special(&path)? {
             return Ok(());
         }
-        self.unlink_at(caller, &path)?;
+        self.unlink_at(caller, &path, Expect::Any)?;
         self.nodes.shared(parent)?.lock().names_changed = Some(self.core.file_time());
         Ok(())
     }
 
-    /// Removes the file or link at a path.
-    pub(super) fn unlink_at(&self, caller: &Caller, path: &TreePath) -> Result<(), Fault> {
+    /// Removes the file or link at a path, if it is what is expected.
+    pub(super) fn unlink_at(&self, caller: &Caller, path: &TreePath, expect: Expect) -> Result<(), Fault> {
         // Held until the name is gone: a handle that closes in this moment must not publish the file again.
         let mut held = self.nodes.hold(&[path]);
         let is_new = held.at(path).is_some_and(|shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new));
         held.keep(self, path)?;
-        match self.apply_held(caller, ChangeSet::from(Change::remove(path.clone())).soon()) {
+        match self.apply_held(caller, ChangeSet::from(Change::remove(path.clone()).expecting(expect)).soon()) {
             Ok(_) => {}
             // Created and removed again before anything was published.
             Err(fault) if fault.kind() == Kind::NotFound && is_new => {}
@@ -193,16 +193,29 @@ impl Vfs {
         (new_parent, new_name): (NodeId, &Name),
         replace: bool,
     ) -> Result<(), Fault> {
+        let expect = if replace { Expect::Any } else { Expect::Absent };
+        self.rename_node_expecting(caller, (old_parent, old_name), (new_parent, new_name), expect)
+    }
+
+    /// The same, if what has the new name is what is expected. Files that no version has have no hash, and are never it.
+    ///
+    /// # Errors
+    /// As [`Vfs::rename_node`]; `Conflict` when something else stands there.
+    pub fn rename_node_expecting(
+        &self,
+        caller: &Caller,
+        (old_parent, old_name): (NodeId, &Name),
+        (new_parent, new_name): (NodeId, &Name),
+        expect: Expect,
+    ) -> Result<(), Fault> {
         let from = self.writable(caller, old_parent, old_name)?;
         let to = self.writable(caller, new_parent, new_name)?;
         self.publish_large(caller, &from)?;
-        if from == to || self.rename_special(caller, (&from, &to), replace)? {
+        if from == to || self.rename_special(caller, (&from, &to), &expect)? {
             return Ok(());
         }
         if self.special(&to)?.is_some() {
-            if !replace {
-                return Err(Fault::exists(&to));
-            }
+            may_replace_special(&to, &expect)?;
             if self.stat(caller.door, &from)?.kind == EntryKind::Directory {
                 return Err(Fault::not_directory(&to));
             }
@@ -216,7 +229,6 @@ impl Vfs {
         if is_replacing_directory && !is_directory {
             return Err(Fault::is_directory(&to));
         }
-        let expect = if replace { Expect::Any } else { Expect::Absent };
         let change = Change::rename(from.clone(), to.clone()).expecting(expect);
         held.keep(self, &to)?;
         let extended =
@@ -360,5 +372,18 @@ impl Vfs {
             }
         }
         Ok(())
+    }
+}
+
+/// Refuses to replace what no version has, where something else is expected.
+pub(super) fn may_replace_special(path: &TreePath, expect: &Expect) -> Result<(), Fault> {
+    match expect {
+        Expect::Any | Expect::Present => Ok(()),
+        Expect::Absent => Err(Fault::exists(path)),
+        Expect::OneOf(_) => {
+            let told =
+                format!("conflict: file was modified since your last read: `{path}` is one that no version has now");
+            Err(Fault::new(Kind::Conflict, told))
+        }
     }
 }

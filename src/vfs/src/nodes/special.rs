@@ -4,11 +4,13 @@
 //! One rule: a special file is on the disk and nowhere else. No version, no announcement, no door by path knows of it, and none of
 //! its changes waits for a flush.
 
-use svcfs_base::{Caller, Door, Fault, Kind, Name, TreePath};
+use svcfs_base::{Caller, Door, Expect, Fault, Kind, Name, TreePath};
 use svcfs_store::Special;
 
 use super::NodeId;
+use super::names::may_replace_special;
 use crate::Vfs;
+use crate::core::Present;
 use crate::view::{Attributes, EntryKind};
 
 impl Vfs {
@@ -86,23 +88,41 @@ impl Vfs {
         &self,
         caller: &Caller,
         (from, to): (&TreePath, &TreePath),
-        replace: bool,
+        expect: &Expect,
     ) -> Result<bool, Fault> {
         if self.special(from)?.is_none() {
             return Ok(false);
         }
         match self.attributes_at(caller, to) {
-            Err(fault) if fault.kind() == Kind::NotFound => {}
+            Err(fault) if fault.kind() == Kind::NotFound => match expect {
+                Expect::Any | Expect::Absent => {}
+                Expect::Present | Expect::OneOf(_) => return Err(Fault::modified(to, None)),
+            },
             Err(fault) => return Err(fault),
-            Ok(_) if !replace => return Err(Fault::exists(to)),
+            Ok(_) if *expect == Expect::Absent => return Err(Fault::exists(to)),
             Ok(there) if there.kind == EntryKind::Directory => return Err(Fault::is_directory(to)),
-            Ok(_) if self.special(to)?.is_some() => {}
-            Ok(_) => self.unlink_at(caller, to)?,
+            Ok(_) if self.special(to)?.is_some() => may_replace_special(to, expect)?,
+            Ok(_) => self.unlink_at(caller, to, expect.clone())?,
         }
         self.settle_at(to)?;
         let _held = self.core.locks.hold([from.clone(), to.clone()].into());
+        if *expect != Expect::Any {
+            self.must_have_stayed_free(to)?;
+        }
         self.core.tree.rename(from, to, true)?;
         self.nodes.rename(from, to);
         Ok(true)
+    }
+
+    /// Refuses a path, which is held, when a page was written there since it was free.
+    fn must_have_stayed_free(&self, path: &TreePath) -> Result<(), Fault> {
+        if self.special(path)?.is_some() {
+            return Ok(());
+        }
+        match self.core.present(path)? {
+            Present::Absent => Ok(()),
+            Present::Directory => Err(Fault::is_directory(path)),
+            Present::Leaf(leaf, _) => Err(Fault::modified(path, Some(leaf.etag))),
+        }
     }
 }

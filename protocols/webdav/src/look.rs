@@ -1,0 +1,117 @@
+//! What a request's conditions are judged by, and what its write expects to find: one look at each file.
+//!
+//! dav-server asks about a file for each condition that names it, and again when it writes. Were each of these a look of its own, a write of
+//! another door between two of them would be lost: the condition is judged by what was there before it, and what the write expects is made of
+//! what came. So the first look is kept, hash and time of one content, and is the answer to everything that is asked until the end.
+
+use svcfs_base::{ETag, Expect, Fault, Kind, TreePath};
+
+use crate::asked::Asked;
+use crate::found::Found;
+use crate::metadata::Metadata;
+
+/// What stood at a path when a request's conditions were first judged.
+#[derive(Debug, Clone)]
+pub(crate) enum Look {
+    /// Nothing.
+    Nothing,
+    /// A file, and the hash of its content.
+    File(Metadata, ETag),
+    /// One that is too large for any version.
+    Large(Metadata),
+}
+
+impl Look {
+    /// Looks at a file that was found.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub(crate) fn at(asked: &Asked, found: &Found<'_>) -> Result<Self, Fault> {
+        let attributes = found.attributes.clone();
+        if found.is_large() {
+            return Ok(Self::Large(Metadata::of_large(attributes)));
+        }
+        match asked.space().vfs.read(asked.caller().door, &found.path) {
+            Ok(file) => Ok(Self::File(Metadata::of(file.attributes, file.etag), file.etag)),
+            // Made through a mount, and not saved yet: to all others it is an empty file.
+            Err(fault) if fault.kind() == Kind::NotFound => {
+                let etag = ETag::of(b"");
+                Ok(Self::File(Metadata::of(attributes, etag), etag))
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// What dav-server is told of it.
+    ///
+    /// # Errors
+    /// `NotFound` where nothing was.
+    pub(crate) fn metadata(self, path: &TreePath) -> Result<Metadata, Fault> {
+        match self {
+            Self::Nothing => Err(Fault::file_not_found(path)),
+            Self::File(metadata, _) | Self::Large(metadata) => Ok(metadata),
+        }
+    }
+
+    /// Refuses content that was read later, unless it is what was looked at.
+    ///
+    /// # Errors
+    /// `Conflict`.
+    pub(crate) fn admits(&self, path: &TreePath, now: ETag) -> Result<(), Fault> {
+        match self {
+            Self::File(_, etag) if *etag == now => Ok(()),
+            Self::Nothing | Self::File(..) | Self::Large(_) => Err(Fault::modified(path, Some(now))),
+        }
+    }
+}
+
+/// What the write path is to find, which knows no files that no version has. Anything, where no condition was judged.
+pub(crate) fn expect(look: Option<&Look>) -> Expect {
+    match look {
+        None => Expect::Any,
+        Some(Look::Nothing | Look::Large(_)) => Expect::Absent,
+        Some(Look::File(_, etag)) => Expect::OneOf(vec![*etag]),
+    }
+}
+
+/// What is to be found by that which is given the name of something else, and by that which is removed beside the write path: a large file may
+/// stand there if one was looked at.
+pub(crate) fn expect_instead(look: Option<&Look>) -> Expect {
+    match look {
+        Some(Look::Large(_)) => Expect::Any,
+        None | Some(Look::Nothing | Look::File(..)) => expect(look),
+    }
+}
+
+/// Refuses to go on when a large file is not the one that was looked at: the write path does not know it.
+///
+/// # Errors
+/// `Conflict`.
+pub(crate) fn check_large(asked: &Asked, look: Option<&Look>, path: &TreePath) -> Result<(), Fault> {
+    check(asked, look.filter(|look| matches!(look, Look::Large(_))), path)
+}
+
+/// Refuses to go on when a path is not as it was looked at. Where there is a version, the write path is to look itself.
+///
+/// # Errors
+/// `Conflict`.
+pub(crate) fn check(asked: &Asked, look: Option<&Look>, path: &TreePath) -> Result<(), Fault> {
+    let Some(look) = look else { return Ok(()) };
+    let now = match Found::itself(asked, path) {
+        Ok(found) => Look::at(asked, &found)?,
+        Err(fault) if fault.kind() == Kind::NotFound => Look::Nothing,
+        Err(fault) => return Err(fault),
+    };
+    match (look, now) {
+        (Look::Nothing, Look::Nothing) => Ok(()),
+        (Look::Large(then), Look::Large(now)) if then.etag == now.etag => Ok(()),
+        (look, Look::File(_, now)) => look.admits(path, now),
+        (Look::File(..) | Look::Large(_), Look::Nothing) => Err(Fault::modified(path, None)),
+        (_, Look::Large(_)) => {
+            let told = format!(
+                "conflict: file was modified since your last read: `{path}` is another large file now; look at it, and retry"
+            );
+            Err(Fault::new(Kind::Conflict, told))
+        }
+    }
+}
