@@ -242,8 +242,12 @@ pub fn ask(root: &Path, mountpoint: &Path, manner: &Manner) -> Result<Option<Pat
         })?;
         let request =
             Request::post(MOUNTS).body(Full::new(Bytes::from(body))).context("the request cannot be written")?;
-        let asked = client::converse(stream, "svcfs", request).await;
-        let (status, body) = asked.context("the server broke off the conversation")?;
+        let (status, body) = match client::converse(stream, "svcfs", request).await {
+            Ok(answer) => answer,
+            // It ended in this moment.
+            Err(_) if !is_there(root) => return Ok(None),
+            Err(error) => return Err(error.context("the server broke off the conversation").into()),
+        };
         if status == StatusCode::SERVICE_UNAVAILABLE {
             return Ok(None);
         }
@@ -280,5 +284,40 @@ mod tests {
         assert_eq!(ask(root.path(), &place, &Manner::default()).unwrap(), None);
         drop(control);
         served.close().unwrap();
+    }
+
+    /// What is told to who asks a server that takes the question, does `then` with its socket and breaks off.
+    fn asked_meanwhile(
+        root: &Path,
+        then: impl FnOnce(UnixListener) + Send + 'static,
+    ) -> Result<Option<PathBuf>, Failure> {
+        let state = StatePaths::of(root).directory().to_owned();
+        fs::create_dir_all(&state).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let inside = runtime.enter();
+        let listener = bind(&state.join(SOCKET)).unwrap();
+        drop(inside);
+        runtime.spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.readable().await.unwrap();
+            then(listener);
+            drop(stream);
+        });
+        ask(root, &root.join("mountpoint"), &Manner::default())
+    }
+
+    #[test]
+    fn a_server_that_ends_while_it_is_asked_for_a_mount_is_as_good_as_none() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(asked_meanwhile(root.path(), drop).unwrap(), None);
+    }
+
+    #[test]
+    fn a_server_that_breaks_off_and_is_still_there_is_told_of() {
+        let root = tempfile::tempdir().unwrap();
+        let (keeper, kept) = std::sync::mpsc::channel();
+        let failure = asked_meanwhile(root.path(), move |listener| keeper.send(listener).unwrap()).unwrap_err();
+        assert!(failure.told(false).contains("broke off the conversation"), "{}", failure.told(false));
+        drop(kept);
     }
 }
