@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
 use svcfs_base::{Fault, Kind, TreePath};
@@ -40,6 +41,19 @@ pub enum StoreError {
     /// git's folder is gone, broken or locked by somebody; the text says what to do and may be shown to every caller.
     #[error("{0}")]
     Repository(String),
+    /// A server has the repository already, for another of its work trees.
+    #[error(
+        "root `{root}` is a work tree of a repository that is served already, as root `{other}` by process {process}; stop it first, or \
+         serve a clone of the repository: two servers would take each other's packs for left-overs", root = root.display(), other = other.display()
+    )]
+    Served {
+        /// The root that was to be served.
+        root: PathBuf,
+        /// The one that is.
+        other: PathBuf,
+        /// By which process.
+        process: String,
+    },
     /// A stored value makes no sense.
     #[error("state is damaged: {0}")]
     Damaged(String),
@@ -69,6 +83,7 @@ impl StoreError {
             | Self::Database(_)
             | Self::State(_)
             | Self::Repository(_)
+            | Self::Served { .. }
             | Self::Damaged(_) => None,
         }
     }
@@ -91,6 +106,7 @@ impl From<StoreError> for Fault {
             }
             StoreError::State(source) => of_state(source),
             StoreError::Repository(text) => Self::unavailable(text),
+            StoreError::Served { .. } => Self::new(Kind::Conflict, error.to_string()),
             StoreError::Database(source) => match source.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => no_space(source),
                 Some(ErrorCode::ReadOnly) => read_only(source),

@@ -72,6 +72,7 @@ pub(crate) fn explained(error: StoreError, directory: &Path, size: usize) -> Sto
         | StoreError::Unrecordable { .. }
         | StoreError::State(_)
         | StoreError::Repository(_)
+        | StoreError::Served { .. }
         | StoreError::Damaged(_) => false,
     };
     if !is_vague {

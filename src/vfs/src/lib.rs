@@ -103,7 +103,8 @@ impl Vfs {
     /// under another strategy is completed under that one before.
     ///
     /// # Errors
-    /// `Conflict`, naming the other's process id, when a server has this root already; `NotDirectory` when the root is a file;
+    /// `Conflict`, naming the other's process id, when a server has this root already, or another work tree of its repository;
+    /// `NotDirectory` when the root is a file;
     /// `ReadOnly`, `NoSpace`, `Forbidden` when state cannot be kept below it; `Internal` when log or git are damaged.
     pub fn open(options: Options) -> Result<Arc<Self>, Fault> {
         let root = prepare_root(&options.root)?;

@@ -3,6 +3,7 @@
 //! One rule: a commit is built from its parent's tree in memory, without an index file and without a subprocess. A batch of them
 //! is published as one pack, unflushed; the log holds everything until a checkpoint flushes it.
 
+mod alone;
 mod blame;
 mod branch;
 mod deflate;
@@ -125,6 +126,8 @@ pub struct History {
     /// Files that a branch was in.
     branches: Spares,
     merger: pack::Merger,
+    /// The lock of the repository, for whoever serves it.
+    alone: Mutex<Option<alone::Alone>>,
     blamed: Mutex<blame::Blamed>,
     fail: FailPoints,
 }
@@ -141,44 +144,55 @@ impl History {
     /// # Errors
     /// `Git` when there is a repository that cannot be opened.
     pub fn open(root: &Path, unversioned: &[String]) -> Outcome<(Self, bool)> {
+        let (repository, is_new) = found_or_made(root)?;
+        match alone::Alone::take(&repository, root) {
+            Ok(alone) => alone.sweep(&repository),
+            // What looks left over is at work.
+            Err(StoreError::Served { .. }) => {}
+            Err(error) => warn!(%error, "what a crash left in `.git` cannot be looked for"),
+        }
+        Ok((Self::of(repository, root, unversioned)?, is_new))
+    }
+
+    /// The same for the server of the root, which has the repository until [`History::close`].
+    ///
+    /// # Errors
+    /// As [`History::open`]; `Served` when the server of another of its work trees has it.
+    pub fn open_alone(root: &Path, unversioned: &[String]) -> Outcome<(Self, bool)> {
+        let (repository, is_new) = found_or_made(root)?;
+        let alone = alone::Alone::take(&repository, root)?;
+        alone.sweep(&repository);
+        let history = Self::of(repository, root, unversioned)?;
+        *history.alone.lock() = Some(alone);
+        Ok((history, is_new))
+    }
+
+    fn of(repository: Repository, root: &Path, unversioned: &[String]) -> Outcome<Self> {
         let fail = FailPoints::of(root);
-        fail.at(FailPoint::OpenHistory)?;
-        trust_the_root();
-        let (repository, is_new) = match Repository::open(root) {
-            Ok(repository) => (repository, false),
-            Err(error) if error.code() == ErrorCode::NotFound => (made::repository(root)?, true),
-            Err(error) => return Err(error.into()),
-        };
         exclude::exclude(&repository, unversioned)?;
         let folder = repository.path().to_owned();
         if let Err(error) = draft::sweep(&folder) {
             warn!(%error, "what a crash left of `.git/index` cannot be removed");
         }
-        let packs = repository.commondir().join("objects/pack");
-        if let Err(error) = pack::sweep_temporary(&packs) {
-            warn!(%error, "what a crash left of packs cannot be removed");
-        }
-        let spares = spare_directory(&repository);
-        let merger = pack::Merger::of(packs, fail.clone());
+        let spares = alone::directory(&repository);
+        let merger = pack::Merger::of(repository.commondir().join("objects/pack"), fail.clone());
         let writer = Mutex::new(Writer { repository, objects: object::Objects::default() });
-        Ok((
-            Self {
-                // As the kernel names it to those who look where a process works.
-                root: root.canonicalize()?,
-                folder,
-                writer,
-                readers: Mutex::default(),
-                indexing: Mutex::default(),
-                own_index: Mutex::default(),
-                disposal: Disposal::default(),
-                branches: Spares::named(spares.join("branch-")),
-                spares: Spares::named(spares.join("pack-")),
-                merger,
-                blamed: Mutex::default(),
-                fail,
-            },
-            is_new,
-        ))
+        Ok(Self {
+            // As the kernel names it to those who look where a process works.
+            root: root.canonicalize()?,
+            folder,
+            writer,
+            readers: Mutex::default(),
+            indexing: Mutex::default(),
+            own_index: Mutex::default(),
+            disposal: Disposal::default(),
+            branches: Spares::named(spares.join("branch-")),
+            spares: Spares::named(spares.join("pack-")),
+            merger,
+            alone: Mutex::default(),
+            blamed: Mutex::default(),
+            fail,
+        })
     }
 
     /// Whether a root that had a repository still has one.
@@ -350,18 +364,15 @@ impl History {
     }
 }
 
-/// A directory of ours for files that wait to be used again, without what a crash left there.
-fn spare_directory(repository: &Repository) -> PathBuf {
-    let directory = repository.commondir().join("svcfs");
-    let emptied = (|| {
-        std::fs::create_dir_all(&directory)?;
-        owner::give_as_its_directory(&directory)?;
-        std::fs::read_dir(&directory)?.try_for_each(|entry| std::fs::remove_file(entry?.path()))
-    })();
-    if let Err(error) = emptied {
-        warn!(%error, "`.git/svcfs` cannot be emptied");
+/// The repository of a root, and whether it was made now.
+fn found_or_made(root: &Path) -> Outcome<(Repository, bool)> {
+    FailPoints::of(root).at(FailPoint::OpenHistory)?;
+    trust_the_root();
+    match Repository::open(root) {
+        Ok(repository) => Ok((repository, false)),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok((made::repository(root)?, true)),
+        Err(error) => Err(error.into()),
     }
-    directory
 }
 
 /// Builds a commit of edits on a parent.

@@ -91,7 +91,7 @@ impl Memory {
     /// is made or touched. `unversioned` are globs of names that git is told to leave alone.
     ///
     /// # Errors
-    /// Those of [`History::open`]; `Database` when the log cannot be read.
+    /// Those of [`History::open_alone`]; `Database` when the log cannot be read.
     pub fn open(
         strategy: Strategy,
         root: &Path,
@@ -102,7 +102,7 @@ impl Memory {
         let snapshots = |at_most| Snapshots::new(Arc::clone(tree), at_most);
         Ok(match strategy {
             Strategy::Git => {
-                let (history, is_new) = History::open(root, unversioned)?;
+                let (history, is_new) = History::open_alone(root, unversioned)?;
                 (Self::Git { history, earlier: snapshots(None) }, is_new)
             }
             Strategy::Snapshots { at_most } => {

@@ -260,6 +260,35 @@ fn a_work_tree_of_another_repository_is_served_and_packed() {
 }
 
 #[test]
+fn two_work_trees_of_one_repository_are_not_served_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let [main, side] = ["main", "side"].map(|name| directory.path().canonicalize().unwrap().join(name));
+    let git = |arguments: &[&str]| {
+        assert!(Command::new("git").arg("-C").arg(directory.path()).args(arguments).status().unwrap().success());
+    };
+    git(&["init", "-q", "main"]);
+    let commit = ["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "--allow-empty", "-m", "first"];
+    git(&[&["-C", "main"][..], &commit].concat());
+    git(&["-C", "main", "worktree", "add", "-q", "-b", "side", side.to_str().unwrap()]);
+    for (first, second) in [(&main, &side), (&side, &main)] {
+        let served = Vfs::open(options(first, false)).unwrap();
+        let refused = Vfs::open(options(second, false)).err().unwrap();
+        assert_eq!(refused.kind(), Kind::Conflict);
+        for part in
+            [first.to_str().unwrap(), second.to_str().unwrap(), &std::process::id().to_string(), "stop it first"]
+        {
+            assert!(refused.message().contains(part), "{part}: {refused}");
+        }
+        served.apply(&eve(), Change::put(at("a.md"), "one")).unwrap();
+        served.close().unwrap();
+        // Let go of by closing, though the first is still there.
+        Vfs::open(options(second, false)).unwrap().close().unwrap();
+        drop(served);
+    }
+    git(&["-C", "main", "fsck", "--strict"]);
+}
+
+#[test]
 fn a_detached_head_moves_along_and_no_branch_does() {
     let mut space = TestSpace::new();
     space.put("a.md", "one");

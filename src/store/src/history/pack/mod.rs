@@ -99,11 +99,16 @@ impl History {
         self.merger.flushed();
     }
 
-    /// Ends what goes on beside the writer: from here on nothing in the repository changes by itself.
+    /// Ends what goes on beside the writer: from here on nothing in the repository changes by itself, and another may have it. Files that
+    /// wait to be used again go first: whoever opens it next gives theirs the same names.
     pub fn close(&self) {
         self.merger.stop();
     }
 
+        self.spares.clear();
+        self.branches.clear();
+        self.disposal.rest();
+        drop(self.alone.lock().take());
     /// libgit2 keeps a pack open for as long as a repository that has met it, also one that is gone: its file, its index in memory,
     /// its place on the disk.
     fn let_go_of_packs(&self) {
