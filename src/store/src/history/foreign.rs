@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use git2::{ObjectType, Repository, Sort, Tree, TreeEntry};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
+use super::read::if_there;
 use super::{History, Outcome, commit_id, etag, oid};
 use crate::Against;
 
@@ -54,13 +55,16 @@ impl History {
     /// # Errors
     /// `Git` when a commit is missing.
     pub fn way(&self, from: Option<CommitId>, to: CommitId) -> Outcome<Way> {
+        if let Some(from) = from
+            && if_there(self.reader(|repository| Ok(repository.find_commit(oid(from)?)?.id())))?.is_none()
+        {
+            return Ok(Way::Jump(from));
+        }
         self.reader(|repository| {
             let target = oid(to)?;
             if let Some(from) = from {
                 let base = oid(from)?;
-                if repository.find_commit(base).is_err()
-                    || !(base == target || repository.graph_descendant_of(target, base)?)
-                {
+                if !(base == target || repository.graph_descendant_of(target, base)?) {
                     return Ok(Way::Jump(from));
                 }
             }

@@ -5,6 +5,7 @@ use std::path::Path;
 use git2::{Commit, ErrorCode, ObjectType, Oid, Repository};
 use svcfs_base::{CommitId, ETag, FileKind, Name, Timestamp, TreePath};
 
+use super::read::{if_there, is_no_entry};
 use super::{History, Outcome, commit_id, etag, head_of, oid};
 use crate::StoreError;
 
@@ -32,7 +33,7 @@ impl History {
                 match root.get_path(Path::new(path.as_str())) {
                     Ok(entry) if entry.kind() == Some(ObjectType::Tree) => repository.find_tree(entry.id())?,
                     Ok(_) => return Ok(None),
-                    Err(error) if error.code() == ErrorCode::NotFound => return Ok(None),
+                    Err(error) if is_no_entry(&error) => return Ok(None),
                     Err(error) => return Err(error.into()),
                 }
             };
@@ -56,11 +57,8 @@ impl History {
     /// # Errors
     /// `Git`.
     pub fn blob_size(&self, blob: ETag) -> Outcome<Option<u64>> {
-        self.reader(|repository| match repository.odb()?.read_header(Oid::from_bytes(blob.as_bytes())?) {
-            Ok((size, _)) => Ok(Some(size as u64)),
-            Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        })
+        let id = Oid::from_bytes(blob.as_bytes())?;
+        if_there(self.reader(|repository| Ok(repository.odb()?.read_header(id)?.0 as u64)))
     }
 
     /// The commit of a branch or, where there is none of that name, a tag; none when it is neither.

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use bytes::Bytes;
-use git2::{ErrorCode, ObjectType, Oid, Patch, Repository, Tree};
+use git2::{ErrorClass, ErrorCode, ObjectType, Oid, Patch, Repository, Tree};
 use svcfs_base::{CommitId, ETag, FileKind, TreePath};
 
 use super::{History, Outcome, commit_id, etag, oid};
+use crate::StoreError;
 
 /// The mode of a directory in a git tree.
 const TREE_MODE: i32 = 0o040_000;
@@ -56,7 +57,7 @@ impl History {
                                 .collect());
                         }
                     },
-                    Err(error) if error.code() == ErrorCode::NotFound => return Ok(found),
+                    Err(error) if is_no_entry(&error) => return Ok(found),
                     Err(error) => return Err(error.into()),
                 }
             };
@@ -70,11 +71,8 @@ impl History {
     /// # Errors
     /// `Git` when it is there but cannot be read.
     pub fn blob(&self, blob: ETag) -> Outcome<Option<Bytes>> {
-        self.reader(|repository| match repository.find_blob(Oid::from_bytes(blob.as_bytes())?) {
-            Ok(blob) => Ok(Some(Bytes::copy_from_slice(blob.content()))),
-            Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
-        })
+        let id = Oid::from_bytes(blob.as_bytes())?;
+        if_there(self.reader(|repository| Ok(Bytes::copy_from_slice(repository.find_blob(id)?.content()))))
     }
 
     /// The commit of a full or abbreviated (4 digits or more) hash; none when unknown or ambiguous.
@@ -85,11 +83,7 @@ impl History {
         if !(4..=40).contains(&hash.len()) || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
         }
-        self.reader(|repository| match repository.find_commit_by_prefix(hash) {
-            Ok(commit) => Ok(Some(commit_id(commit.id()))),
-            Err(error) if matches!(error.code(), ErrorCode::NotFound | ErrorCode::Ambiguous) => Ok(None),
-            Err(error) => Err(error.into()),
-        })
+        if_there(self.reader(|repository| Ok(commit_id(repository.find_commit_by_prefix(hash)?.id()))))
     }
 }
 
@@ -161,7 +155,21 @@ fn leaf_in(repository: &Repository, commit: CommitId, path: &TreePath) -> Outcom
     let tree = repository.find_commit(oid(commit)?)?.tree()?;
     match tree.get_path(Path::new(path.as_str())) {
         Ok(entry) => Ok(FileKind::of_git_mode(entry.filemode()).map(|kind| (entry.id(), kind))),
-        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+        Err(error) if is_no_entry(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// None for an object that git does not have, or that one hash does not tell from another. Asked of what a reader said in the end, not of its
+/// first answer: it may not have seen the pack that another was merged into in that moment.
+pub(super) fn if_there<T>(found: Outcome<T>) -> Outcome<Option<T>> {
+    match found {
+        Err(StoreError::Git(error)) if matches!(error.code(), ErrorCode::NotFound | ErrorCode::Ambiguous) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Whether a tree has no such entry; the tree itself, or one on the way, that is not found is another matter.
+pub(super) fn is_no_entry(error: &git2::Error) -> bool {
+    error.code() == ErrorCode::NotFound && error.class() == ErrorClass::Tree
 }

@@ -265,3 +265,45 @@ fn a_lock_of_the_index_does_not_keep_differences_from_being_seen() {
     std::fs::write(root.join("new.md"), "2").unwrap();
     assert_eq!(fixture.history.differences().unwrap(), [at("new.md")]);
 }
+
+#[test]
+fn what_a_reader_does_not_see_in_the_moment_of_a_merge_is_asked_for_again() {
+    let fixture = fixture();
+    let path = at("d/a.md");
+    let commit = fixture.commit(None, &[write(&path, "1")]);
+    let etag = svcfs_base::ETag::of(b"1");
+    let elsewhere = tempfile::tempdir().unwrap();
+    // As readers that have looked at the packs in the moment in which they were merged: one sees nothing, one the commit and its tree.
+    let place = |repository| *fixture.history.readers.lock() = vec![repository];
+    let blind = || place(Repository::init_bare(elsewhere.path().join("blind")).unwrap());
+    let stale = || {
+        let repository = Repository::init_bare(elsewhere.path().join("stale")).unwrap();
+        let whole = Repository::open(fixture.directory.path()).unwrap();
+        let (seen, all) = (whole.find_commit(oid(commit).unwrap()).unwrap(), whole.odb().unwrap());
+        for id in [seen.id(), seen.tree_id()] {
+            let object = all.read(id).unwrap();
+            repository.odb().unwrap().write(object.kind(), object.data()).unwrap();
+        }
+        place(repository);
+    };
+    blind();
+    assert_eq!(fixture.history.find(&commit.to_string()).unwrap(), Some(commit));
+    blind();
+    assert_eq!(fixture.history.find(&commit.to_string()[..8]).unwrap(), Some(commit));
+    assert_eq!(fixture.history.find("0123456789abcdef").unwrap(), None);
+    blind();
+    assert_eq!(fixture.history.way(Some(commit), commit).unwrap(), Way::Commits(Vec::new()));
+    stale();
+    assert_eq!(fixture.history.leaf(commit, &path).unwrap(), Some((etag, FileKind::Regular)));
+    stale();
+    assert_eq!(fixture.history.leaves(commit, &at("d")).unwrap().len(), 1);
+    stale();
+    assert_eq!(fixture.history.directory(commit, &at("d")).unwrap().map(|entries| entries.len()), Some(1));
+    stale();
+    assert_eq!(fixture.history.blob(etag).unwrap().as_deref(), Some(&b"1"[..]));
+    stale();
+    assert_eq!(fixture.history.blob_size(etag).unwrap(), Some(1));
+    let (none, below) = (at("d/none.md"), at("d/a.md/none.md"));
+    assert!(fixture.history.leaf(commit, &none).unwrap().is_none());
+    assert!(fixture.history.leaf(commit, &below).unwrap().is_none());
+}
