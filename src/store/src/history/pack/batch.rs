@@ -1,6 +1,6 @@
 //! The pack of one batch, made of what is in memory.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use sha1::{Digest, Sha1};
 use super::draft::{Draft, created};
 use super::index::{FAR, write_head};
 use super::set::Pack;
-use super::{CHECKSUM_BYTES, KEEP, Outcome, Reuse, TEMPORARY};
+use super::{CHECKSUM_BYTES, KEEP, MARK, Outcome, Reuse, TEMPORARY};
 use crate::{FailPoint, FailPoints, StoreError};
 
 /// Writes a pack that git's housekeeping leaves alone; beside it the file that makes it so, none when there was one, which is
@@ -47,22 +47,25 @@ pub(super) fn kept(
 /// Makes a `.keep` file: a further name of one that stays, because a name comes and goes faster than a file. Where the disk knows no
 /// further names, or no more of them, it is a file of its own.
 fn marked(directory: &Path, keep: &Path) -> std::io::Result<()> {
-    let all = directory.with_file_name("svcfs.keep");
+    let all = directory.with_file_name(MARK);
     let linked = match fs::hard_link(&all, keep) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            write_mark(&all)?;
+            // Flushed this once. What says whose a pack is after a power cut is that its file is this one, not what is in it.
+            write_mark(&all)?.sync_all()?;
             fs::hard_link(&all, keep)
         }
         linked => linked,
     };
     match linked {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => write_mark(keep),
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => write_mark(keep).map(drop),
         linked => linked,
     }
 }
 
-fn write_mark(file: &Path) -> std::io::Result<()> {
-    created(file)?.write_all(KEEP.as_bytes())
+fn write_mark(file: &Path) -> std::io::Result<File> {
+    let mut file = created(file)?;
+    file.write_all(KEEP.as_bytes())?;
+    Ok(file)
 }
 
 /// An object in a pack.

@@ -43,6 +43,8 @@ const CHECKSUM_BYTES: usize = 20;
 pub(super) const TEMPORARY: &str = ".svcfs_";
 /// What our `.keep` files say.
 const KEEP: &str = "svcfs: until a branch shows it\n";
+/// The file that they are further names of, beside the directory of packs.
+const MARK: &str = "svcfs.keep";
 /// After so many packs went, libgit2 is made to let go of them.
 const MANY_REMOVED: usize = 24;
 
@@ -103,12 +105,12 @@ impl History {
     /// wait to be used again go first: whoever opens it next gives theirs the same names.
     pub fn close(&self) {
         self.merger.stop();
-    }
-
         self.spares.clear();
         self.branches.clear();
         self.disposal.rest();
         drop(self.alone.lock().take());
+    }
+
     /// libgit2 keeps a pack open for as long as a repository that has met it, also one that is gone: its file, its index in memory,
     /// its place on the disk.
     fn let_go_of_packs(&self) {

@@ -1,7 +1,8 @@
 //! What a crash left of packs.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +11,7 @@ use sha1::{Digest, Sha1};
 use svcfs_base::Timestamp;
 
 use super::index::Index;
-use super::{CHECKSUM_BYTES, History, KEEP, Outcome, TEMPORARY, remove};
+use super::{CHECKSUM_BYTES, History, KEEP, MARK, Outcome, TEMPORARY, remove};
 
 /// How far the clock may have been wrong before a crash.
 pub(super) const MAX_CLOCK_ERROR: Duration = Duration::from_secs(86_400);
@@ -33,7 +34,8 @@ impl History {
         };
         let named = |extension| files.iter().filter(move |file| file.extension().is_some_and(|own| own == extension));
         let mut swept = 0;
-        for keep in named("keep").filter(|keep| fs::read(keep).is_ok_and(|text| text == KEEP.as_bytes())) {
+        let mark = fs::metadata(directory.with_file_name(MARK)).ok();
+        for keep in named("keep").filter(|keep| is_ours(keep, mark.as_ref())) {
             swept += usize::from(swept_if_torn(&keep.with_extension("idx"), SystemTime::UNIX_EPOCH)?);
             fs::remove_file(keep)?;
         }
@@ -50,6 +52,13 @@ impl History {
         }
         Ok(swept)
     }
+}
+
+/// Whether a `.keep` file is ours: a further name of our mark, whatever a power cut left in it, or one that says so.
+fn is_ours(keep: &Path, mark: Option<&Metadata>) -> bool {
+    let is_it =
+        |mark: &Metadata| fs::metadata(keep).is_ok_and(|own| (own.dev(), own.ino()) == (mark.dev(), mark.ino()));
+    mark.is_some_and(is_it) || fs::read(keep).is_ok_and(|text| text == KEEP.as_bytes())
 }
 
 /// Takes a pack away unless it is whole, or older than what is doubted. Whether it did.

@@ -50,3 +50,54 @@ fn a_pack_that_no_branch_shows_is_looked_at_after_a_crash_though_the_log_has_not
     assert!(settled.iter().all(|file| file.exists()));
     fixture.git(&["fsck", "--strict", "--full"]);
 }
+
+/// The `.keep` file of the only pack that waits for its branch.
+fn mark(fixture: &Fixture) -> PathBuf {
+    let marks = fixture.packs().into_iter().filter(|file| file.extension().is_some_and(|own| own == "keep"));
+    let [mark] = &marks.collect::<Vec<_>>()[..] else { panic!("{:?}", fixture.packs()) };
+    mark.clone()
+}
+
+/// Writes over a file that nobody may write.
+fn overwritten(file: &Path, text: &str) {
+    let mut free = fs::metadata(file).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut free, 0o644);
+    fs::set_permissions(file, free).unwrap();
+    fs::write(file, text).unwrap();
+}
+
+#[test]
+fn a_torn_pack_is_ours_though_its_mark_lost_its_text_with_the_power() {
+    let fixture = fixture();
+    let head = fixture.pages(None, 0, 2);
+    let settled = fixture.packs();
+    fixture.stage(head, &[write(&at("next.md"), "next")]).unwrap();
+    fixture.history.publish().unwrap();
+    let mark = mark(&fixture);
+    overwritten(&mark, "");
+    overwritten(&mark.with_extension("pack"), "PACK");
+    let fixture = fixture.again();
+    assert_eq!(fixture.history.sweep_torn_packs(None).unwrap(), 1);
+    assert_eq!(fixture.packs(), settled);
+    // The mark is what it is from here on.
+    fixture.stage(head, &[write(&at("other.md"), "other")]).unwrap();
+    fixture.history.publish().unwrap();
+    overwritten(&super::torn::mark(&fixture).with_extension("pack"), "PACK");
+    assert_eq!(fixture.history.sweep_torn_packs(None).unwrap(), 1);
+}
+
+#[test]
+fn marks_of_others_stay_and_those_that_say_that_they_are_ours_do_not() {
+    let fixture = fixture();
+    let head = fixture.pages(None, 0, 2);
+    let theirs = fixture.data_files().remove(0).with_extension("keep");
+    fs::write(&theirs, "").unwrap();
+    fixture.stage(head, &[write(&at("next.md"), "next")]).unwrap();
+    fixture.history.publish().unwrap();
+    let ours = fixture.packs().into_iter().find(|file| *file != theirs && file.extension().unwrap() == "keep").unwrap();
+    // As it was made where the disk knows no further names.
+    fs::remove_file(&ours).unwrap();
+    fs::write(&ours, KEEP).unwrap();
+    assert_eq!(fixture.history.sweep_torn_packs(None).unwrap(), 0);
+    assert!(theirs.exists() && !ours.exists());
+}
