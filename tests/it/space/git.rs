@@ -16,6 +16,14 @@ pub struct Commit {
 /// Runs git in a folder; the standard output of a command that must succeed.
 #[track_caller]
 pub fn git(folder: &Path, arguments: &[&str]) -> String {
+    match asked(folder, arguments) {
+        Ok(told) => told,
+        Err(told) => panic!("git {arguments:?}: {told}"),
+    }
+}
+
+/// Runs git in a folder; its standard output, or all it told when it failed.
+pub fn asked(folder: &Path, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new("git")
         // Neither the settings of who runs the tests nor the ownership of a temporary folder decide what is seen.
         .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_SYSTEM", "/dev/null"), ("LC_ALL", "C")])
@@ -24,9 +32,10 @@ pub fn git(folder: &Path, arguments: &[&str]) -> String {
         .current_dir(folder)
         .output()
         .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "git {arguments:?}: {errors}{}", String::from_utf8_lossy(&output.stdout));
-    String::from_utf8(output.stdout).unwrap()
+    if output.status.success() {
+        return Ok(String::from_utf8(output.stdout).unwrap());
+    }
+    Err(format!("{}{}", String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout)))
 }
 
 /// Every commit, oldest first.

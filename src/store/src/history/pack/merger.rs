@@ -103,6 +103,12 @@ impl Merger {
         self.helper.rest();
     }
 
+    /// Waits until nothing is being merged any more.
+    #[cfg(test)]
+    pub(in super::super) fn rest(&self) {
+        self.helper.rest();
+    }
+
     fn call(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.shared.state.lock();
         change(&mut state);

@@ -15,7 +15,9 @@ use super::*;
 use crate::StoreError;
 
 impl Fixture {
+    /// What there is once merging is over.
     fn packs(&self) -> Vec<PathBuf> {
+        self.history.merger.rest();
         let entries = fs::read_dir(self.directory.path().join(".git/objects/pack")).unwrap();
         let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
         files.sort();
@@ -52,10 +54,12 @@ impl Fixture {
         Ok(self.history.stage(parent, edits, &author(&Actor::new("eve")))?.commit)
     }
 
-    /// Pages `from..upto`, one commit each.
+    /// Pages `from..upto`, one commit each; what is due to be merged is merged by the writer.
     fn pages(&self, mut head: Option<CommitId>, from: usize, upto: usize) -> Option<CommitId> {
         for n in from..upto {
             head = Some(self.commit(head, &[write(&at(&format!("{n}.md")), &format!("page {n}"))]));
+            // The helper that was called now would take what the writer is about to.
+            self.history.merger.rest();
         }
         head
     }
