@@ -5,7 +5,7 @@
 //! way to a new one at the next opening. At its end it is flushed as a whole, and only then says that it is finished. Otherwise
 //! SQLite waits for the disk twice with each of its checkpoints, a hundred times and more in a large tree.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use svcfs_base::Seq;
 
 use crate::pages::count;
@@ -28,16 +28,19 @@ impl Index {
         outcome.and(ended)
     }
 
-    /// Says that the index is unfinished, and has nobody wait for the disk from then on; false when it is to be filled as ever.
+    /// Says that the index is unfinished, and has nobody wait for the disk from then on; false when it is to be filled as ever: it is not new,
+    /// or condemned already.
     fn begin_filling(&self) -> Result<bool, IndexError> {
         let writer = self.writer.lock();
         let connection = &writer.connection;
         if writer.touched.is_some() || writer::cursor(connection)? != Seq(0) || count(connection, "pages")? > 0 {
             return Ok(false);
         }
-        connection.pragma_update(None, "user_version", UNFINISHED)?;
+        if !restamp(connection, SCHEMA, UNFINISHED)? {
+            return Ok(false);
+        }
         if !is_flushed(connection)? {
-            connection.pragma_update(None, "user_version", SCHEMA)?;
+            restamp(connection, UNFINISHED, SCHEMA)?;
             return Ok(false);
         }
         connection.pragma_update(None, "synchronous", "OFF")?;
@@ -54,12 +57,25 @@ impl Index {
         connection.execute("UPDATE position SET cursor = cursor", [])?;
         for _ in 0..ATTEMPTS {
             if is_flushed(connection)? {
-                return Ok(connection.pragma_update(None, "user_version", SCHEMA)?);
+                restamp(connection, UNFINISHED, SCHEMA)?;
+                return Ok(());
             }
         }
         tracing::warn!("questions held up the flush of a new index; it is used, and the next start makes it again");
         Ok(())
     }
+}
+
+/// Has the index say another version, unless it says something else than was thought: a question that met damage condemned it, which holds.
+fn restamp(connection: &Connection, from: i32, to: i32) -> rusqlite::Result<bool> {
+    // Nobody condemns it between the look and the stamp.
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    let version: i32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version == from {
+        transaction.pragma_update(None, "user_version", to)?;
+    }
+    transaction.commit()?;
+    Ok(version == from)
 }
 
 /// Puts everything in its place and has the disk keep it; false when a question that goes on held that up for as long as one waits here.

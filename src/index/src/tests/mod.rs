@@ -135,6 +135,41 @@ fn an_index_that_was_not_filled_to_its_end_gives_way_to_a_new_one() {
     assert_eq!((again.cursor().unwrap(), again.count().unwrap()), (Seq(3), 2));
 }
 
+/// What a question does that meets damage.
+fn condemn(file: &std::path::Path) {
+    let corrupt = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), None);
+    crate::schema::noticed::<()>(file, Err(IndexError::Database(corrupt))).unwrap_err();
+}
+
+#[test]
+fn an_index_condemned_while_it_was_filled_stays_condemned() {
+    let space = Space::new();
+    let batches = [vec![page("a.md", "apples")], vec![page("b.md", "pears")]].into_iter().enumerate();
+    let filled = space.index.ingest_all(
+        batches.map(|(number, batch)| {
+            if number == 1 {
+                condemn(&space.file);
+            }
+            Ok::<_, std::convert::Infallible>(batch)
+        }),
+        Seq(3),
+    );
+    filled.unwrap();
+    let space = space.reopen();
+    assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(0), 0));
+}
+
+#[test]
+fn an_index_condemned_before_it_is_filled_stays_condemned() {
+    let space = Space::new();
+    condemn(&space.file);
+    let pages = [Ok::<_, std::convert::Infallible>(vec![page("a.md", "apples")])];
+    space.index.ingest_all(pages.into_iter(), Seq(3)).unwrap();
+    assert_eq!(space.found("apples"), ["a.md"]);
+    let space = space.reopen();
+    assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(0), 0));
+}
+
 #[test]
 fn what_was_taken_in_before_a_source_failed_stays_and_the_rest_is_added() {
     let space = Space::new();
