@@ -53,6 +53,7 @@ impl Index {
         let connection = &writer.connection;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "cache_size", schema::CACHE)?;
+        connection.release_memory()?;
         // Something that is not in its place yet, without which SQLite sees no reason to flush.
         connection.execute("UPDATE position SET cursor = cursor", [])?;
         for _ in 0..ATTEMPTS {
