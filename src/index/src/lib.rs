@@ -24,6 +24,7 @@ mod links;
 mod meta;
 mod moments;
 mod pages;
+mod parts;
 mod pipeline;
 mod rebuild;
 mod schema;
@@ -51,10 +52,12 @@ pub use links::{Backlink, Following, OutLink, Resolved};
 pub use meta::{Condition, MetaQuery, MetaRow, Order, SortKey};
 pub use moments::day_of;
 pub use pages::{Heading, PageRow};
+pub use parts::Joined;
 pub use search::{Found, Hit, SearchQuery, Suggestion, Trust};
 pub use survey::Surveyed;
 
 use connections::Readers;
+use parts::Turns;
 use words::Dictionary;
 use writer::{Batch, Writer};
 
@@ -91,7 +94,7 @@ impl Entry {
 
 /// The index of one space. Every method blocks; questions run beside each other and beside a write or a rebuild.
 pub struct Index {
-    writer: Mutex<Writer>,
+    writer: Turns,
     readers: Readers,
     /// Held by the one rebuild that may run.
     rebuild: Mutex<()>,
@@ -113,7 +116,7 @@ impl Index {
     pub fn open(file: &Path) -> Result<Self, IndexError> {
         let connection = schema::open_writer(file)?;
         Ok(Self {
-            writer: Mutex::new(Writer { connection, touched: None }),
+            writer: Turns::new(Writer { connection, touched: None }),
             readers: Readers::new(file.to_owned()),
             rebuild: Mutex::new(()),
             graph: graph::Kept::default(),

@@ -13,7 +13,7 @@ use crate::IndexError;
 use crate::moments;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is thrown away.
-pub(crate) const SCHEMA: i32 = 8;
+pub(crate) const SCHEMA: i32 = 9;
 
 /// How much of the file each connection keeps in memory, as SQLite wants to be told: KiB, negative.
 pub(crate) const CACHE: i32 = -16_384;
@@ -48,7 +48,8 @@ impl Tables {
 /// among a hundred thousand that have the word somewhere. Both are handed words ready made (`words`), and keep none of them:
 /// `bodies` has the text that snippets show, `forwards` the words in their order. `anchors` has the labels of links, each under its
 /// page's number times 2^20 and its position. `spellings` has the words as they are written (no stemming), to suggest them and for `pre*`; those
-/// that no page has any more stay until the next rebuild, which is why `texts` is asked before one of them is shown.
+/// that no page has any more stay until the next rebuild, which is why `texts` is asked before one of them is shown. `usermerge` has
+/// `parts` go on with a joining of two parts, too.
 const CREATE: &str = "
     CREATE TABLE pages@ (
         id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, etag BLOB NOT NULL, modified INTEGER NOT NULL,
@@ -83,6 +84,9 @@ const CREATE: &str = "
     CREATE VIRTUAL TABLE anchors@ USING fts5(
         words, content = '', contentless_delete = 1, tokenize = 'ascii'
     );
+    INSERT INTO texts@ (texts@, rank) VALUES ('usermerge', 2);
+    INSERT INTO names@ (names@, rank) VALUES ('usermerge', 2);
+    INSERT INTO anchors@ (anchors@, rank) VALUES ('usermerge', 2);
     CREATE TABLE spellings@ (word TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 ";
 
