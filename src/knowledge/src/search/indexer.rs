@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use svcfs_base::{Door, Fault, Kind, Seq, TreePath};
-use svcfs_index::{Difference, Entry, Fingerprint};
+use svcfs_index::{Difference, Entry, Fingerprint, Joined};
 use svcfs_vfs::{EntryKind, Vfs};
 use svcfs_work::{Failure, Next, Stop, Task};
 
@@ -29,7 +29,7 @@ const MANY_BYTES: usize = 4 << 20;
 /// waits for the disk has the processor meanwhile. A search waits for as long at most.
 const PACE: Duration = Duration::from_millis(10);
 
-/// When nothing was written for so long, memory is given back.
+/// When nothing was written for so long, the index is put in order and memory is given back.
 const RESTED: Duration = Duration::from_secs(2);
 
 /// How long the indexer sleeps when nobody wakes it.
@@ -70,6 +70,22 @@ impl Indexer {
         self.space.indexed.reach(start.0);
         Ok(())
     }
+
+    /// What is done while nobody writes: first what makes questions quicker, half of the time and for as long as nothing changes, then memory is
+    /// given back.
+    fn rest(&self) -> Next {
+        let begun = Instant::now();
+        let vfs = Arc::clone(&self.space.vfs);
+        let last = vfs.feed().last();
+        match self.space.index.join_parts(move || vfs.feed().last() != last) {
+            Ok(Joined::Some) => return Next::After(begun.elapsed()),
+            Ok(Joined::All | Joined::GaveWay) => {}
+            // Questions are answered as before, and a failure would keep changes waiting that the index can take in.
+            Err(error) => tracing::warn!(error = %error, "the parts of the search index could not be joined"),
+        }
+        self.space.index.rest();
+        Next::After(PATIENCE)
+    }
 }
 
 impl Task for Indexer {
@@ -84,10 +100,7 @@ impl Task for Indexer {
         self.is_caught_up = true;
         Ok(match follow(&self.space, cursor)? {
             0 if std::mem::take(&mut self.is_warm) => Next::After(RESTED),
-            0 => {
-                self.space.index.rest();
-                Next::After(PATIENCE)
-            }
+            0 => self.rest(),
             events => {
                 self.is_warm = true;
                 if events < BATCH {

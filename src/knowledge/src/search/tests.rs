@@ -1,8 +1,9 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use svcfs_base::Seq;
-use svcfs_index::{Entry, Index};
+use svcfs_index::{Entry, Index, Joined};
 use svcfs_store::Usage;
 use svcfs_work::{Next, Stop, Task};
 
@@ -298,6 +299,25 @@ fn beside(space: &TestSpace, index: Index) -> Arc<Space> {
 fn run(space: &Arc<Space>) {
     let mut indexer = Indexer::new(Arc::clone(space));
     while indexer.step(&Stop::new()).unwrap() == Next::Now {}
+}
+
+#[test]
+fn an_indexer_that_rests_joins_the_parts_of_its_index_and_then_sleeps() {
+    let space = TestSpace::new();
+    let folder = tempfile::tempdir().unwrap();
+    let beside = beside(&space, Index::open(&folder.path().join("index.db")).unwrap());
+    for n in 0..5 {
+        space.put(&format!("p{n}.md"), &format!("needle{n}\n"));
+        run(&beside);
+    }
+    let mut indexer = Indexer::new(Arc::clone(&beside));
+    let (mut rests, long) = (Vec::new(), Duration::from_secs(300));
+    while !rests.contains(&Next::After(long)) {
+        rests.push(indexer.step(&Stop::new()).unwrap());
+    }
+    assert!(rests.len() > 2, "{rests:?}");
+    assert_eq!(beside.index.join_parts(|| false).unwrap(), Joined::All);
+    assert_eq!(indexer.step(&Stop::new()).unwrap(), Next::After(long));
 }
 
 #[test]
