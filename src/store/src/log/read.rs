@@ -220,7 +220,9 @@ impl Log {
                     against: rows::against(row, 7)?,
                 })
             })?;
-            found.map(|version| version.map(|version| versions.push(version))).collect::<rusqlite::Result<()>>()?;
+            for version in found {
+                versions.push(version?);
+            }
             Ok(versions)
         })
     }
