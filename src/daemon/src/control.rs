@@ -231,6 +231,8 @@ pub fn ask(root: &Path, mountpoint: &Path, manner: &Manner) -> Result<Option<Pat
                 );
                 return Err(Failure::new(Exit::Refused, anyhow::Error::new(error).context(told)));
             }
+            // It ended in this moment.
+            Err(_) if !is_there(root) => return Ok(None),
             Err(error) => return Err(anyhow::Error::new(error).context("the server cannot be asked to mount").into()),
         };
         let wanted = Wanted { mountpoint: mountpoint.to_owned(), manner: manner.clone() };
