@@ -18,8 +18,8 @@ pub(crate) const SCHEMA: i32 = 9;
 /// How much of the file each connection keeps in memory, as SQLite wants to be told: KiB, negative.
 pub(crate) const CACHE: i32 = -16_384;
 
-/// The same for the one that writes, while a whole tree is read in: names and links of pages fall all over their tables. Twice as much fills an
-/// index of 100,000 pages no faster, and is most of what the server has in memory then.
+/// The same for the one that writes, while a whole tree is read in: names and links of pages fall all over their tables. Twice as much
+/// takes 35 MiB more at 100,000 pages and saves some hundredths of the processor's time at most.
 pub(crate) const FILLING_CACHE: i32 = -32_768;
 
 /// Which set of tables a statement works on; `@` in the statement is replaced by its suffix.
