@@ -22,7 +22,7 @@ const TRIM_BYTES: i32 = 1 << 20;
 
 /// How often it is looked whether much of it is free.
 #[cfg(target_env = "gnu")]
-const LOOK: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_secs(3);
 /// So many bytes that are in memory and free are given back.
 #[cfg(target_env = "gnu")]
 const MUCH: usize = 16 << 20;

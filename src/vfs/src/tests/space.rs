@@ -82,9 +82,9 @@ impl TestSpace {
     }
     /// Waits for the checkpoint, after which git's own index agrees.
     pub(crate) fn wait_until(&self, what: &str, mut is_true: impl FnMut(&Self) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !is_true(self) {
-            assert!(Instant::now() < deadline, "waited 20 s until {what}");
+            assert!(Instant::now() < deadline, "waited 60 s until {what}");
             self.vfs.feed().wait(Seq(u64::MAX), Duration::from_millis(20));
         }
     }
