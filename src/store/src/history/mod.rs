@@ -251,7 +251,7 @@ impl History {
         let mut writer = self.writer.lock();
         let Writer { repository, objects, .. } = &mut *writer;
         objects.is_shown = is_shown;
-        let count = objects.fresh().len();
+        let count = objects.count();
         let staged = staged(objects, repository, oid_of(parent)?, (edits, author));
         if !matches!(staged, Ok(Staged { is_new: true, .. })) {
             objects.forget_after(count);

@@ -1,4 +1,6 @@
-//! Objects on their way into git: hashed and deflated in memory, on disk when their batch is published as a pack.
+//! Objects on their way into git: hashed in memory, on disk when their batch is published as a pack.
+//!
+//! They are deflated when they are published, which somebody else does while the log is flushed: a writer waits for their names only.
 //!
 //! Why not libgit2's own object writers? Loose objects cost a file each, and packs made by its builder cost a delta search; a
 //! commit is four small objects, and what a batch of them needs is one file.
@@ -19,17 +21,28 @@ use crate::StoreError;
 const MAX_KEPT_TREES: usize = 16 << 20;
 const MAX_KEPT_COMMITS: usize = 4096;
 
-/// One deflated object, as it stands in a pack.
-pub(super) struct Deflated {
-    pub(super) id: Oid,
-    pub(super) bytes: Vec<u8>,
+/// So much waits to be deflated at most, in bytes: what comes beyond that is deflated at once.
+const MAX_WHOLE: usize = 2 << 20;
+
+/// One object that no pack has.
+struct Fresh {
+    id: Oid,
+    body: Body,
+}
+
+enum Body {
+    Whole(ObjectType, Arc<[u8]>),
+    /// As it stands in a pack.
+    Deflated(Vec<u8>),
 }
 
 /// Objects that no pack has yet, and what the next ones are made from.
 #[derive(Default)]
 pub(super) struct Objects {
     deflater: Deflater,
-    fresh: Vec<Deflated>,
+    fresh: Vec<Fresh>,
+    /// Bytes of those that are not deflated yet.
+    whole: usize,
     /// Where each of them stands in `fresh`.
     places: HashMap<Oid, usize>,
     trees: HashMap<Oid, Arc<[u8]>>,
@@ -44,22 +57,23 @@ impl Objects {
     /// Adds a blob. Also one that git has: no reference may show it, and somebody's `git gc` is about to take it away.
     pub(super) fn blob(&mut self, repository: &Repository, content: &[u8]) -> Outcome<Oid> {
         let id = hash(ObjectType::Blob, content);
-        self.add(repository, id, (ObjectType::Blob, content))?;
+        self.add(repository, id, ObjectType::Blob, || content.into())?;
         Ok(id)
     }
 
     /// Adds a tree in git's own form.
     pub(super) fn tree(&mut self, repository: &Repository, raw: Vec<u8>) -> Outcome<Oid> {
         let id = hash(ObjectType::Tree, &raw);
-        self.add(repository, id, (ObjectType::Tree, &raw))?;
-        self.keep_tree(id, raw.into());
+        let raw: Arc<[u8]> = raw.into();
+        self.add(repository, id, ObjectType::Tree, || Arc::clone(&raw))?;
+        self.keep_tree(id, raw);
         Ok(id)
     }
 
     /// Adds a commit in git's own form.
     pub(super) fn commit(&mut self, repository: &Repository, tree: Oid, raw: &[u8]) -> Outcome<Oid> {
         let id = hash(ObjectType::Commit, raw);
-        self.add(repository, id, (ObjectType::Commit, raw))?;
+        self.add(repository, id, ObjectType::Commit, || raw.into())?;
         if self.commits.len() >= MAX_KEPT_COMMITS {
             self.commits.clear();
         }
@@ -67,14 +81,26 @@ impl Objects {
         Ok(id)
     }
 
-    fn add(&mut self, repository: &Repository, id: Oid, (kind, content): (ObjectType, &[u8])) -> Outcome<()> {
+    fn add(
+        &mut self,
+        repository: &Repository,
+        id: Oid,
+        kind: ObjectType,
+        content: impl FnOnce() -> Arc<[u8]>,
+    ) -> Outcome<()> {
         // Not looked for anew: nobody else writes objects that a branch showed before.
         let is_there = || Ok::<_, git2::Error>(repository.odb()?.exists_ext(id, OdbLookupFlags::NO_REFRESH));
         if self.places.contains_key(&id) || self.is_shown && is_there()? {
             return Ok(());
         }
-        let bytes = entry(&mut self.deflater, kind, content)?;
-        self.fresh.push(Deflated { id, bytes });
+        let content = content();
+        let body = if self.whole + content.len() > MAX_WHOLE {
+            Body::Deflated(entry(&mut self.deflater, kind, &content)?)
+        } else {
+            self.whole += content.len();
+            Body::Whole(kind, content)
+        };
+        self.fresh.push(Fresh { id, body });
         self.places.insert(id, self.fresh.len() - 1);
         Ok(())
     }
@@ -85,7 +111,10 @@ impl Objects {
             return Ok(Arc::clone(raw));
         }
         if let Some(at) = self.places.get(&id) {
-            let raw: Arc<[u8]> = inflated(&self.fresh[*at].bytes)?.into();
+            let raw: Arc<[u8]> = match &self.fresh[*at].body {
+                Body::Whole(_, content) => Arc::clone(content),
+                Body::Deflated(bytes) => inflated(bytes)?.into(),
+            };
             self.keep_tree(id, Arc::clone(&raw));
             return Ok(raw);
         }
@@ -116,9 +145,25 @@ impl Objects {
         }
     }
 
-    /// What no pack has yet.
-    pub(super) fn fresh(&self) -> &[Deflated] {
-        &self.fresh
+    /// How many objects no pack has yet.
+    pub(super) fn count(&self) -> usize {
+        self.fresh.len()
+    }
+
+    /// What no pack has yet, as it stands in one.
+    pub(super) fn deflated(&mut self) -> Outcome<Vec<(Oid, &[u8])>> {
+        for Fresh { body, .. } in &mut self.fresh {
+            if let Body::Whole(kind, content) = body {
+                let bytes = entry(&mut self.deflater, *kind, content)?;
+                self.whole -= content.len();
+                *body = Body::Deflated(bytes);
+            }
+        }
+        let all = self.fresh.iter().filter_map(|fresh| match &fresh.body {
+            Body::Deflated(bytes) => Some((fresh.id, &**bytes)),
+            Body::Whole(..) => None,
+        });
+        Ok(all.collect())
     }
 
     /// Lets go of objects: a pack has them, or nobody wants them any more.
@@ -128,7 +173,11 @@ impl Objects {
 
     /// Lets go of all but the first objects, of which there were so many before a set that came to nothing.
     pub(super) fn forget_after(&mut self, count: usize) {
-        self.fresh.truncate(count);
+        for Fresh { body, .. } in self.fresh.drain(count.min(self.fresh.len())..) {
+            if let Body::Whole(_, content) = body {
+                self.whole -= content.len();
+            }
+        }
         self.places.retain(|_, at| *at < count);
     }
 }

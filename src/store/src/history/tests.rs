@@ -170,6 +170,25 @@ fn what_is_staged_is_seen_by_the_next_set_and_by_nobody_else_until_published() {
 }
 
 #[test]
+fn more_than_waits_to_be_deflated_is_published_whole_also_after_a_part_was_let_go() {
+    let fixture = fixture();
+    let pages: Vec<_> = (0..5).map(|n| (at(&format!("d/{n}.md")), format!("{n}").repeat(900 << 10))).collect();
+    let edits: Vec<_> = pages.iter().map(|(path, content)| write(path, content)).collect();
+    let stage = |parent, edits: &[Edit<'_>]| fixture.history.stage(parent, edits, &author(&Actor::new("eve")));
+    let first = stage(None, &edits[..3]).unwrap().commit;
+    assert!(stage(Some(first), &[edits[3].clone(), write(&at(".git/x"), "refused")]).is_err());
+    let second = stage(Some(first), &edits[4..]).unwrap().commit;
+    fixture.history.advance(None, second).unwrap();
+    assert_eq!(fixture.git(&["ls-tree", "-r", "--name-only", "HEAD"]), "d/0.md\nd/1.md\nd/2.md\nd/4.md\n");
+    assert_eq!(fixture.git(&["show", "HEAD:d/4.md"]), pages[4].1);
+    fixture.git(&["fsck", "--strict"]);
+    fixture.history.discard();
+    stage(Some(second), &edits[3..4]).unwrap();
+    fixture.history.discard();
+    assert_eq!(fixture.history.writer.lock().objects.count(), 0);
+}
+
+#[test]
 fn a_pack_without_all_its_bytes_is_taken_away_and_a_whole_one_stays() {
     let fixture = fixture();
     let path = at("a.md");

@@ -71,7 +71,7 @@ impl History {
     pub fn publish(&self) -> Outcome<()> {
         let mut writer = self.writer.lock();
         let directory = writer.repository.commondir().join("objects/pack");
-        let fresh: Vec<_> = writer.objects.fresh().iter().map(|object| (object.id, &*object.bytes)).collect();
+        let fresh = writer.objects.deflated()?;
         if fresh.is_empty() {
             return Ok(());
         }
