@@ -114,6 +114,13 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Doors> {
         let Rival { name, key, address, prefix, folder, can_write, .. } = rival;
         (contestant(name, key, false), At { address: *address, prefix, folder, can_write: *can_write })
     }));
+    // Made on the disk, because each protocol has another way to make a folder, and before the first question: rclone remembers for
+    // minutes what is in a folder.
+    for (contestant, place) in &contestants {
+        for round in 0..extent.plan.rounds {
+            fs::create_dir(place.folder.join(format!("{}-{round}", contestant.key)))?;
+        }
+    }
     for round in 0..extent.plan.rounds {
         for (at, deed) in Deed::ALL.into_iter().enumerate() {
             for (contestant, place) in &mut contestants {
@@ -146,8 +153,6 @@ impl At<'_> {
         let url = format!("http://{}{}{name}.bin", self.address, self.prefix);
         match deed {
             Deed::WriteSmall => {
-                // Made on the disk, because each protocol has another way to make a folder.
-                fs::create_dir(self.folder.join(name))?;
                 let begun = Instant::now();
                 let content = "x".repeat(SMALL);
                 if self.can_write {
