@@ -12,6 +12,13 @@ use crate::field_words;
 use crate::words::{self, Dictionary, Words};
 use crate::{Heading, IndexError};
 
+/// How pages are read.
+pub(crate) struct Reading<'r> {
+    /// Keys of the frontmatter whose values are links, too.
+    pub(crate) typed_links: &'r [String],
+    pub(crate) dictionary: &'r mut Dictionary,
+}
+
 /// A page, ready to become rows.
 pub(crate) struct Document {
     pub(crate) path: TreePath,
@@ -48,12 +55,13 @@ impl Document {
         (path, etag): (TreePath, ETag),
         text: &str,
         modified: Timestamp,
-        dictionary: &mut Dictionary,
+        Reading { typed_links, dictionary }: Reading<'_>,
     ) -> Result<Self, IndexError> {
         let size = text.len();
         let text = clean(text);
         let split = frontmatter::split(&text);
-        let page = Page::read(path.as_str(), &text);
+        let mut page = Page::read(path.as_str(), &text);
+        page.links.extend(svcfs_text::links::of_fields(&page.frontmatter, typed_links));
         let headings: Vec<Heading> = page
             .headings
             .iter()

@@ -7,7 +7,7 @@ use serde::Serialize;
 use svcfs_base::{ETag, TreePath};
 
 use crate::pages::{count, tree_path};
-use crate::{Index, IndexError};
+use crate::{Index, IndexError, schema};
 
 /// A hash over every row that answers are made of, in an order that does not depend on how the rows came about.
 ///
@@ -27,6 +27,9 @@ pub struct Fingerprint {
     pub postings: ETag,
     /// What SQLite finds wrong when it compares the full-text index with the texts it was made from; none when it is right.
     pub damage: Option<String>,
+    /// The fields whose values are links, by which it was filled.
+    #[serde(skip)]
+    pub typed_links: Vec<String>,
     /// The hash of the rows of each page.
     #[serde(skip)]
     pub by_page: BTreeMap<TreePath, ETag>,
@@ -97,6 +100,7 @@ pub(crate) fn fingerprint(connection: &Connection) -> Result<Fingerprint, IndexE
         words,
         postings,
         damage: damage(connection)?,
+        typed_links: schema::typed_links(connection)?,
         by_page,
     })
 }

@@ -115,21 +115,28 @@ impl Index {
     /// [`IndexError::Database`] or [`IndexError::Disk`] when the file cannot be made or replaced.
     pub fn open(file: &Path) -> Result<Self, IndexError> {
         let connection = schema::open_writer(file)?;
+        let typed_links = schema::typed_links(&connection)?;
         Ok(Self {
             writer: Turns::new(Writer { connection, touched: None }),
             readers: Readers::new(file.to_owned()),
             rebuild: Mutex::new(()),
             graph: graph::Kept::default(),
-            typed_links: Vec::new(),
+            typed_links,
             heat: fields::Heat::default(),
             answers: search::Answers::default(),
         })
     }
 
-    /// The same with links in fields of the frontmatter: the values of these keys name pages (`links.typed_fields`).
-    #[must_use]
-    pub fn with_typed_links(self, keys: Vec<String>) -> Self {
-        Self { typed_links: keys, ..self }
+    /// The same with links in fields of the frontmatter: the values of these keys name pages (`links.typed_fields`). An index that was
+    /// filled by other keys is empty then, at cursor 0.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`].
+    pub fn with_typed_links(self, keys: Vec<String>) -> Result<Self, IndexError> {
+        if keys != self.typed_links {
+            schema::begin_with_typed_links(&mut self.writer.lock().connection, &keys)?;
+        }
+        Ok(Self { typed_links: keys, ..self })
     }
 
     /// The position of the change log up to which the index reflects the tree; 0 for a new index.
@@ -153,7 +160,7 @@ impl Index {
     pub fn ingest(&self, entries: &[Entry], cursor: Seq) -> Result<(), IndexError> {
         // Read before the lock is taken: this is most of the work.
         let mut dictionary = Dictionary::default();
-        let batch = Batch::read(entries, &mut dictionary)?;
+        let batch = Batch::read(entries, &self.typed_links, &mut dictionary)?;
         schema::noticed(self.readers.file(), self.take_in(&batch, cursor))
     }
 
@@ -167,7 +174,8 @@ impl Index {
         batches: impl Iterator<Item = Result<Vec<Entry>, E>>,
         cursor: Seq,
     ) -> Result<(), IndexError> {
-        let outcome = self.filling(|| pipeline::run(batches, |batch| self.take_in(batch, cursor), |_| ()));
+        let outcome =
+            self.filling(|| pipeline::run((batches, &self.typed_links), |batch| self.take_in(batch, cursor), |_| ()));
         schema::noticed(self.readers.file(), outcome)
     }
 

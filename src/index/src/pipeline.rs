@@ -17,7 +17,7 @@ use crate::{Entry, IndexError};
 /// # Errors
 /// [`IndexError::Source`] when `batches` yields an error, and those of `write`; what was written before stays written.
 pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
-    batches: impl Iterator<Item = Result<Vec<Entry>, E>>,
+    (batches, typed_links): (impl Iterator<Item = Result<Vec<Entry>, E>>, &[String]),
     mut write: impl FnMut(&Batch) -> Result<(), IndexError> + Send,
     mut progress: impl FnMut(usize),
 ) -> Result<(), IndexError> {
@@ -40,7 +40,7 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
                 Ok(())
             })
         });
-        let reading = read(batches, |batch| {
+        let reading = read(batches, typed_links, |batch| {
             // Nobody takes it: the writer met an error, which is told below.
             let is_taken = hand_over.send(batch).is_ok();
             tell(done);
@@ -57,12 +57,13 @@ pub(crate) fn run<E: Into<Box<dyn Error + Send + Sync>>>(
 /// Finds out what the files say, until somebody does not want to know.
 fn read<E: Into<Box<dyn Error + Send + Sync>>>(
     batches: impl Iterator<Item = Result<Vec<Entry>, E>>,
+    typed_links: &[String],
     mut hand_over: impl FnMut(Batch) -> bool,
 ) -> Result<(), IndexError> {
     let mut dictionary = Dictionary::default();
     for batch in batches {
         let batch = batch.map_err(|error| IndexError::Source(error.into()))?;
-        if !hand_over(Batch::read(&batch, &mut dictionary)?) {
+        if !hand_over(Batch::read(&batch, typed_links, &mut dictionary)?) {
             break;
         }
     }

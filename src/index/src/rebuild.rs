@@ -42,7 +42,7 @@ impl Index {
     ) -> Result<(), IndexError> {
         let _only_one = self.rebuild.lock();
         let outcome = self.begin().and_then(|began_at| {
-            pipeline::run(Batches(pages), |batch| self.write(batch), progress)?;
+            pipeline::run((Batches(pages), &self.typed_links), |batch| self.write(batch), progress)?;
             self.swap(began_at, cursor)
         });
         if outcome.is_err() {

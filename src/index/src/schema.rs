@@ -13,7 +13,7 @@ use crate::IndexError;
 use crate::moments;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is thrown away.
-pub(crate) const SCHEMA: i32 = 9;
+pub(crate) const SCHEMA: i32 = 10;
 
 /// How much of the file each connection keeps in memory, as SQLite wants to be told: KiB, negative.
 pub(crate) const CACHE: i32 = -16_384;
@@ -141,6 +141,25 @@ pub(crate) fn swap(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(RENAME)
 }
 
+/// The fields whose values are links, in the pages of these tables.
+pub(crate) fn typed_links(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare("SELECT field FROM typed_links ORDER BY rowid")?;
+    let fields = statement.query_map([], |row| row.get(0))?;
+    fields.collect()
+}
+
+/// Begins anew with other fields whose values are links: no page is in the tables, and none of the log either.
+pub(crate) fn begin_with_typed_links(connection: &mut Connection, fields: &[String]) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    drop_tables(&transaction, Tables::Live)?;
+    create(&transaction, Tables::Live)?;
+    transaction.execute_batch("DELETE FROM typed_links; UPDATE position SET cursor = 0;")?;
+    for field in fields {
+        transaction.execute("INSERT INTO typed_links VALUES (?1)", [field])?;
+    }
+    transaction.commit()
+}
+
 /// Opens the connection that writes, with the schema in place: a file that is absent, of another schema, or no database
 /// at all gives way to a new one.
 pub(crate) fn open_writer(file: &Path) -> Result<Connection, IndexError> {
@@ -182,7 +201,8 @@ fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
         transaction.execute_batch(
             "CREATE TABLE position (only INTEGER PRIMARY KEY CHECK (only = 1), cursor INTEGER NOT NULL) STRICT;
              INSERT INTO position VALUES (1, 0);
-             CREATE TABLE hot_fields (id INTEGER PRIMARY KEY, field TEXT NOT NULL UNIQUE) STRICT;",
+             CREATE TABLE hot_fields (id INTEGER PRIMARY KEY, field TEXT NOT NULL UNIQUE) STRICT;
+             CREATE TABLE typed_links (field TEXT NOT NULL) STRICT;",
         )?;
         transaction.pragma_update(None, "user_version", SCHEMA)?;
     } else if version != SCHEMA {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use svcfs_base::{Seq, TreePath};
 
-use crate::document::Document;
+use crate::document::{Document, Reading};
 use crate::fields;
 use crate::schema::Tables;
 use crate::words::Dictionary;
@@ -27,9 +27,13 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Reads entries.
-    pub(crate) fn read(entries: &[Entry], dictionary: &mut Dictionary) -> Result<Self, IndexError> {
-        let steps = entries.iter().map(|entry| Step::read(entry, dictionary)).collect::<Result<_, _>>()?;
+    /// Reads entries; the values of these fields are links, too.
+    pub(crate) fn read(
+        entries: &[Entry],
+        typed_links: &[String],
+        dictionary: &mut Dictionary,
+    ) -> Result<Self, IndexError> {
+        let steps = entries.iter().map(|entry| Step::read(entry, typed_links, dictionary)).collect::<Result<_, _>>()?;
         let mut words = dictionary.take_new();
         words.sort_unstable();
         words.dedup();
@@ -52,10 +56,11 @@ pub(crate) enum Step {
 
 impl Step {
     /// Reads an entry. What is not a page of the index (not `.md`, or below a dot name, gaps.md D4) is never put.
-    pub(crate) fn read(entry: &Entry, dictionary: &mut Dictionary) -> Result<Self, IndexError> {
+    fn read(entry: &Entry, typed_links: &[String], dictionary: &mut Dictionary) -> Result<Self, IndexError> {
         Ok(match entry {
             Entry::Page { path, etag, text, modified } if path.is_page() && !path.is_dotted() => {
-                Self::Put(Box::new(Document::read((path.clone(), *etag), text, *modified, dictionary)?))
+                let reading = Reading { typed_links, dictionary };
+                Self::Put(Box::new(Document::read((path.clone(), *etag), text, *modified, reading)?))
             }
             Entry::Page { path, .. } | Entry::Gone(path) => Self::Remove(path.clone()),
         })

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Links {
-    /// Keys of the frontmatter whose values name pages, one or a list, such as `[[a page]]` or `a page`: they count as links in the
-    /// graph.
+    /// Keys of the frontmatter whose values name pages, one or a list, such as `[[a page]]` or `a page`: they are links like those of
+    /// the text.
     pub typed_fields: Vec<String>,
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, Row};
 use serde_json::{Map, Value};
 use svcfs_base::TreePath;
-use svcfs_text::links::{LinkKind, candidates, link_of};
+use svcfs_text::links::candidates;
 
 use super::kept::Changes;
 use super::{Graph, GraphPage, Neighbours, Node, node_of};
@@ -23,6 +23,8 @@ const LINKS: &str = "SELECT page, is_wiki, target FROM links";
 const PAGE: &str = "SELECT id, title, frontmatter FROM pages WHERE path = ?1";
 
 const TAGS: &str = "tags";
+/// The same as a key in JSON.
+const TAGS_IN_JSON: &str = "\"tags\"";
 
 /// When more than this share of all pages (and as many) have to be read again, reading all is quicker: they are then read in the
 /// order they lie in.
@@ -32,22 +34,19 @@ const MOST_READ_AGAIN: usize = 8;
 const GONE: Node = Node::MAX;
 
 /// Reads every page and every link.
-pub(super) fn fresh(connection: &Connection, typed_links: &[String]) -> Result<Graph, IndexError> {
+pub(super) fn fresh(connection: &Connection) -> Result<Graph, IndexError> {
     let mut pages = Vec::new();
-    let mut written = Vec::new();
-    let mut reader = Reader::new(typed_links);
+    let mut reader = Reader::default();
     let mut statement = connection.prepare_cached(PAGES)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let id: i64 = row.get(0)?;
-        let (page, targets) = reader.page(row, tree_path(text_of(row, 3)?)?)?;
-        written.extend(targets.into_iter().map(|target| (id, target)));
-        pages.push((id, page));
+        pages.push((id, reader.page(row, tree_path(text_of(row, 3)?)?)?));
     }
     // The order of the rows is that in which the pages came.
     pages.sort_unstable_by(|(_, one), (_, other)| one.path.cmp(&other.path));
     let (ids, pages): (Vec<i64>, Vec<_>) = pages.into_iter().unzip();
-    let links = links_of_all(connection, (&ids, &pages), &written)?;
+    let links = links_of_all(connection, (&ids, &pages))?;
 
     let mut links_out = Neighbours::with_capacity(pages.len(), links.len());
     let mut links = links.into_iter().peekable();
@@ -63,7 +62,6 @@ pub(super) fn fresh(connection: &Connection, typed_links: &[String]) -> Result<G
 fn links_of_all(
     connection: &Connection,
     (ids, pages): (&[i64], &[Arc<GraphPage>]),
-    written: &[(i64, String)],
 ) -> Result<Vec<(Node, Node)>, IndexError> {
     let by_id: HashMap<i64, Node> = ids.iter().copied().zip(0..).collect();
     let by_path: HashMap<&str, Node> = pages.iter().map(|page| page.path.as_str()).zip(0..).collect();
@@ -79,15 +77,6 @@ fn links_of_all(
             links.push((*source, *target));
         }
     }
-    // What fields name is not among the names that links ask for.
-    let mut names = Names::new(connection);
-    for (id, target) in written {
-        let Some(source) = by_id.get(id) else { continue };
-        let from = pages[*source as usize].path.as_str();
-        if let Some(target) = led_to(&mut names, from, target)?.and_then(|path| by_path.get(path)) {
-            links.push((*source, *target));
-        }
-    }
     links.sort_unstable();
     Ok(links)
 }
@@ -96,7 +85,6 @@ fn links_of_all(
 /// None when that would be so many that all may as well be.
 pub(super) fn carried(
     connection: &Connection,
-    typed_links: &[String],
     (last, changes): (&Graph, &Changes),
 ) -> Result<Option<Graph>, IndexError> {
     let most = last.len() / MOST_READ_AGAIN + MOST_READ_AGAIN;
@@ -110,17 +98,13 @@ pub(super) fn carried(
             break;
         }
     }
-    if !changes.names.is_empty() {
-        // Few have any: which names these mean is not kept.
-        to_read.extend(last.pages.iter().filter(|page| page.has_typed_links).map(|page| page.path.clone()));
-    }
     if to_read.len() > most {
         return Ok(None);
     }
     let mut names = Names::new(connection);
     let mut read = BTreeMap::new();
     for path in to_read {
-        let page = PageRead::at((connection, typed_links), &mut names, &path)?;
+        let page = PageRead::at(&mut names, &path)?;
         read.insert(path, page);
     }
     Ok(Some(joined(last, &read)))
@@ -134,23 +118,16 @@ struct PageRead {
 }
 
 impl PageRead {
-    fn at(
-        (connection, typed_links): (&Connection, &[String]),
-        names: &mut Names<'_>,
-        path: &TreePath,
-    ) -> Result<Option<Self>, IndexError> {
-        let mut statement = connection.prepare_cached(PAGE)?;
+    fn at(names: &mut Names<'_>, path: &TreePath) -> Result<Option<Self>, IndexError> {
+        let mut statement = names.connection().prepare_cached(PAGE)?;
         let mut rows = statement.query([path.as_str()])?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        let (page, written) = Reader::new(typed_links).page(row, path.clone())?;
+        let page = Reader::default().page(row, path.clone())?;
         let mut leads_to = Vec::new();
         each_link(names, path.as_str(), |_, target| {
             leads_to.extend(target.map(str::to_owned));
             Ok(())
         })?;
-        for target in &written {
-            leads_to.extend(led_to(names, path.as_str(), target)?.map(str::to_owned));
-        }
         Ok(Some(Self { page, leads_to }))
     }
 }
@@ -209,31 +186,19 @@ fn joined(last: &Graph, read: &BTreeMap<TreePath, Option<PageRead>>) -> Graph {
     Graph::new(pages, links_out)
 }
 
-/// The page that a field of the frontmatter of `from` names.
-fn led_to<'n>(names: &'n mut Names<'_>, from: &str, target: &str) -> Result<Option<&'n str>, IndexError> {
-    names.lead_to(from, &candidates(from, LinkKind::Wiki, target))
-}
-
 /// Reads pages, which share the texts of their tags.
-struct Reader<'t> {
-    typed_links: &'t [String],
-    /// All keys that are asked for, as they stand in JSON.
-    keys: Vec<String>,
+#[derive(Default)]
+struct Reader {
     tags: HashSet<Arc<str>>,
 }
 
-impl<'t> Reader<'t> {
-    fn new(typed_links: &'t [String]) -> Self {
-        let keys = typed_links.iter().map(String::as_str).chain([TAGS]).map(|key| Value::from(key).to_string());
-        Self { typed_links, keys: keys.collect(), tags: HashSet::new() }
-    }
-
-    /// The page of a row of [`PAGES`] or [`PAGE`], and what its fields name.
-    fn page(&mut self, row: &Row<'_>, path: TreePath) -> Result<(Arc<GraphPage>, Vec<String>), IndexError> {
+impl Reader {
+    /// The page of a row of [`PAGES`] or [`PAGE`].
+    fn page(&mut self, row: &Row<'_>, path: TreePath) -> Result<Arc<GraphPage>, IndexError> {
         let text = text_of(row, 2)?;
-        // Most pages have none of them, and parsing all takes longer than all the rest.
+        // Most pages have none, and parsing all takes longer than all the rest.
         let mut fields = Map::new();
-        if self.keys.iter().any(|key| text.contains(key)) {
+        if text.contains(TAGS_IN_JSON) {
             fields = serde_json::from_str(text)
                 .map_err(|error| IndexError::Damaged(format!("frontmatter of `{path}`: {error}")))?;
         }
@@ -245,12 +210,7 @@ impl<'t> Reader<'t> {
                 tags.push(shared);
             }
         });
-        let mut targets = Vec::new();
-        for key in self.typed_links {
-            each_text(fields.get(key), |written| targets.extend(link_of(&written).map(|link| link.target)));
-        }
-        let title = row.get(1)?;
-        Ok((Arc::new(GraphPage { path, title, tags, has_typed_links: !targets.is_empty() }), targets))
+        Ok(Arc::new(GraphPage { path, title: row.get(1)?, tags }))
     }
 }
 

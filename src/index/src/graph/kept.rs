@@ -152,10 +152,10 @@ impl Index {
                 std::mem::replace(&mut *since, Since::These(Changes::default()))
             };
             let carried = match (&*kept, since) {
-                (Some(last), Since::These(changes)) => build::carried(connection, &self.typed_links, (last, &changes))?,
+                (Some(last), Since::These(changes)) => build::carried(connection, (last, &changes))?,
                 (None, _) | (_, Since::Anything) => None,
             };
-            let graph = Arc::new(carried.map_or_else(|| build::fresh(connection, &self.typed_links), Ok)?);
+            let graph = Arc::new(carried.map_or_else(|| build::fresh(connection), Ok)?);
             *kept = Some(Arc::clone(&graph));
             Ok(graph)
         });

@@ -32,8 +32,6 @@ pub struct GraphPage {
     pub title: String,
     /// The tags of its frontmatter, as written there, each once; a lone tag counts as a list of one.
     pub tags: Vec<Arc<str>>,
-    /// Whether fields of its frontmatter name pages.
-    pub(crate) has_typed_links: bool,
 }
 
 /// Every page of the index and every link between two of them. However often a page links to another, it is one link; links of a

@@ -75,7 +75,7 @@ impl<'c> Names<'c> {
         Ok(names)
     }
 
-    pub(super) fn connection(&self) -> &'c Connection {
+    pub(crate) fn connection(&self) -> &'c Connection {
         self.connection
     }
 

@@ -30,7 +30,7 @@ impl Space {
         space
     }
     pub(crate) fn with_typed_links(self, keys: &[&str]) -> Self {
-        let index = self.index.with_typed_links(keys.iter().map(|key| (*key).to_owned()).collect());
+        let index = self.index.with_typed_links(keys.iter().map(|key| (*key).to_owned()).collect()).unwrap();
         Self { index, ..self }
     }
     pub(crate) fn put(&self, pages: &[(&str, &str)]) {

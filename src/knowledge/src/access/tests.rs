@@ -251,7 +251,8 @@ fn to_a_key_of_one_folder_what_lies_elsewhere_is_not_there() {
     assert_eq!(resolved["resolved"]["b"]["path"], "docs/b.md");
     let health = ask("health_check", json!({ "path": "docs/probe.md" }));
     let kinds: Vec<&Value> = health["issues"].as_array().unwrap().iter().map(|issue| &issue["type"]).collect();
-    assert_eq!(kinds.iter().filter(|kind| **kind == "broken_link").count(), 2, "{health}");
+    // Two of the text, and the one of the field.
+    assert_eq!(kinds.iter().filter(|kind| **kind == "broken_link").count(), 3, "{health}");
     assert!(!health.to_string().contains("contradict"), "{health}");
     assert_eq!(ask("contradictions", json!({})), json!([]));
     assert_eq!(ask("stale", json!({}))[0]["path"], "docs/late.md");

@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet};
 use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_index::{Following, Index};
 use svcfs_text::Link;
-use svcfs_text::links::{Key, KeyKind, Known, LinkKind, Moves, Place, candidates, choose, keys_of, retarget};
+use svcfs_text::links::{
+    Key, KeyKind, Known, LinkKind, Moves, Place, candidates, choose, keys_of, retarget, retarget_fields,
+};
 use svcfs_vfs::EntryKind;
 
 use crate::kernel::Cx;
@@ -151,7 +153,10 @@ impl<'a, 'f, 'c> View<'a, 'f, 'c> {
     /// Those of the index and of the tree.
     pub(super) fn rewritten(&self, text: &str) -> Result<Option<(String, usize)>, Fault> {
         let place = Place { before: self.before.as_str(), after: self.after.as_str() };
-        let outcome = retarget(text, place, self);
+        let of_text = retarget(text, place, self);
+        let (text, count) = of_text.as_ref().map_or((text, 0), |(text, count)| (text.as_str(), *count));
+        let of_fields = retarget_fields(text, &self.cx.settings().links.typed_fields, place, self);
+        let outcome = of_fields.map(|(text, more)| (text, count + more)).or(of_text);
         self.fault.take().map_or(Ok(outcome), Err)
     }
 

@@ -48,7 +48,7 @@ pub fn compare(
         return Ok(IndexState::Damaged(damage));
     }
     let pages = with_ignored(pages, &old, &read);
-    let fresh = Index::open(&scratch.join("index.db"))?;
+    let fresh = Index::open(&scratch.join("index.db"))?.with_typed_links(old.typed_links.clone())?;
     for (done, batch) in pages.chunks(BATCH).enumerate() {
         progress(done * BATCH, pages.len());
         let entries: Vec<_> = batch.iter().filter_map(|path| Some(entry(path, &read(path)?))).collect();

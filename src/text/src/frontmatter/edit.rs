@@ -8,6 +8,9 @@ use yaml_edit::Document;
 
 use super::{Block, MAX_YAML_BYTES, Split, YamlError, is_blank, read_yaml, split};
 
+/// So many places where a text stands are tried before the whole value is written anew.
+const MOST_PLACES: usize = 16;
+
 /// Why a key of the frontmatter could not be changed; the page is then as it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrontmatterError {
@@ -73,6 +76,35 @@ pub fn set(text: &str, key: &str, value: &Value) -> Result<String, FrontmatterEr
     }
     let attempts = [yaml_of, json_of].into_iter().filter_map(|write| assign(page.yaml(), key, &write(key, value)?));
     page.close(key, &wanted, attempts)
+}
+
+/// Put one text in the place of another in the value of a key, which is that text or a list that has it. Where it can be, nothing but the
+/// text changes: quotes, the form of a list and comments stay.
+///
+/// # Errors
+/// As [`set`].
+pub fn exchange(text: &str, key: &str, (old, new): (&str, &str)) -> Result<String, FrontmatterError> {
+    let page = Editable::open(text, key)?;
+    let Some(value) = page.before.get(key) else { return Ok(text.to_owned()) };
+    let exchanged = |value: &Value| match value {
+        Value::String(text) if text.trim() == old => new.into(),
+        Value::Number(number) if number.to_string() == old => new.into(),
+        other => other.clone(),
+    };
+    let value = match value {
+        Value::Array(items) => items.iter().map(exchanged).collect(),
+        one => exchanged(one),
+    };
+    let mut wanted = page.before.clone();
+    wanted.insert(key.to_owned(), value.clone());
+    let yaml = page.yaml();
+    let places = yaml.match_indices(old).take(MOST_PLACES);
+    let in_place = places.map(|(at, _)| [&yaml[..at], new, &yaml[at + old.len()..]].concat());
+    match page.close(key, &wanted, in_place) {
+        // Written with escapes, or over several lines.
+        Err(FrontmatterError::Unsafe { .. }) => set(text, key, &value),
+        outcome => outcome,
+    }
 }
 
 /// Remove one key of the frontmatter; a page without the key comes back as it is.

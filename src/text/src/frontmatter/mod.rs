@@ -9,7 +9,7 @@ mod tests;
 
 use serde_json::{Map, Value};
 
-pub use edit::{FrontmatterError, Provenance, append_provenance, remove, set};
+pub use edit::{FrontmatterError, Provenance, append_provenance, exchange, remove, set};
 
 /// A frontmatter block longer than this many bytes is read as if it were empty (gaps.md 8).
 pub const MAX_YAML_BYTES: usize = 64 * 1024;

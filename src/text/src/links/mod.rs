@@ -1,9 +1,11 @@
 //! The links of a page: found, resolved, and rewritten when what they lead to moves (decision D17).
 //!
 //! Wiki links `[[target#heading|label]]` and their embeds `![[…]]` are scanned here; links, images and reference definitions
-//! written in markdown come from pulldown-cmark. Nothing inside code, comments or frontmatter is a link.
+//! written in markdown come from pulldown-cmark. Nothing inside code or comments is a link, and nothing in frontmatter but the values of
+//! fields that are said to name pages (`fields`).
 
 mod expand;
+mod fields;
 mod keys;
 mod resolve;
 mod retarget;
@@ -16,6 +18,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 pub use expand::{expand, permalink};
+pub use fields::{of_fields, retarget_fields};
 pub use keys::{Key, KeyKind, candidates, keys_of};
 pub use resolve::{Known, Resolver, choose};
 pub use retarget::{Moves, Place, retarget, rewrite};

@@ -1,4 +1,5 @@
 mod expand;
+mod fields;
 mod resolve;
 mod retarget;
 mod scan;

@@ -34,6 +34,21 @@ fn rename_rewrites_links_in_the_same_commit() {
 }
 
 #[test]
+fn what_pages_say_they_contradict_follows_a_rename_and_is_linked_to_before_and_after() {
+    let space = TestSpace::new();
+    space.put("moon.md", "---\ntitle: Moon\n---\nRound.\n");
+    space.put("luna.md", "---\ntitle: Luna\ncontradicts: [moon, nowhere] # both\n---\nFlat.\n");
+    let linked = |path: &str| space.get("backlinks", json!({ "path": path }));
+    let context = json!([{ "path": "luna.md", "title": "Luna", "context": "contradicts: moon" }]);
+    assert_eq!(linked("moon.md"), context);
+    let renamed = space.get("rename", json!({ "from": "moon.md", "to": "sky/selene.md" }));
+    assert_eq!(renamed["updated_links"], 1);
+    assert_eq!(space.text("luna.md"), "---\ntitle: Luna\ncontradicts: [selene, nowhere] # both\n---\nFlat.\n");
+    assert_eq!(space.get("contradictions", json!({}))[0]["pages"], json!(["luna.md", "sky/selene.md"]));
+    assert_eq!(linked("sky/selene.md").as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn a_page_that_very_many_link_to_is_renamed_in_one_commit_and_nothing_else_of_them_changes() {
     let space = TestSpace::new();
     space.put("hub.md", "---\naliases: [Mitte]\n---\n# Hub\n");

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use crate::links::*;
 
 /// One page moved in a tree: the names before and after.
-struct OneMove {
+pub(super) struct OneMove {
     page: String,
     from: String,
     to: String,
@@ -12,7 +12,7 @@ struct OneMove {
 }
 
 impl OneMove {
-    fn new(page: &str, from: &str, to: &str, others: &[&str]) -> Self {
+    pub(super) fn new(page: &str, from: &str, to: &str, others: &[&str]) -> Self {
         let (mut before, mut after) = (Resolver::new(), Resolver::new());
         for path in others {
             before.insert(path, None, &[]);
