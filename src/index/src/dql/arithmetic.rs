@@ -17,6 +17,11 @@ pub(crate) fn combine(operator: Arithmetic, one: Value, two: Value) -> Result<Va
     if let Some(value) = times(operator, &one, &two) {
         return Ok(value);
     }
+    // A date and a number make no date, and text is not what was meant: `+ 1d` is.
+    let is_date_with_number = |date: &Value, other: &Value| date.moment().is_some() && other.number().is_some();
+    if is_date_with_number(&one, &two) || is_date_with_number(&two, &one) {
+        return Ok(Value::Null);
+    }
     if operator == Arithmetic::Add && (is_text(&one) || is_text(&two)) {
         return bounded(one.text() + &two.text());
     }

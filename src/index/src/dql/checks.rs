@@ -93,6 +93,13 @@ fn grouping(parsed: &Parsed) -> Result<(), Problem> {
             return Err(Problem::at(node.span.start, "a function of many rows cannot make the rows"));
         }
     }
+    for condition in &parsed.conditions {
+        if let Some(at) = bare_count(condition) {
+            let what =
+                "`count()` counts rows, and WHERE decides which there are; without parentheses `count` is a field";
+            return Err(Problem::at(at, what));
+        }
+    }
     if !parsed.is_aggregated() {
         return Ok(());
     }
@@ -115,6 +122,19 @@ fn grouping(parsed: &Parsed) -> Result<(), Problem> {
         }
     }
     Ok(())
+}
+
+/// Where an expression counts rows.
+fn bare_count(node: &Node) -> Option<usize> {
+    let mut found = None;
+    node.visit(&mut |node| {
+        if let Expression::Call(Function::Count, arguments) = &node.kind
+            && arguments.is_empty()
+        {
+            found = found.or(Some(node.span.start));
+        }
+    });
+    found
 }
 
 /// Whether a field stands in an expression outside of functions of many rows.

@@ -187,8 +187,11 @@ fn better(a: &(i64, f64), b: &(i64, f64)) -> std::cmp::Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
 
-/// How well each of the pages fits.
+/// How well each of the pages fits. Where no word is asked for, only fields, all fit alike, and trust alone says which come first.
 fn weighed(connection: &Connection, question: &Question, found: &Gathered) -> Result<Vec<(i64, f64)>, IndexError> {
+    if question.words.is_empty() {
+        return Ok(found.ids.iter().map(|id| (*id, 1.0)).collect());
+    }
     let scale = Scale::of(connection, &question.words)?;
     let mut scratch = Scratch::default();
     // One statement, in the order of the rows: neighbours are found without another way down from the root of the table.

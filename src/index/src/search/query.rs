@@ -60,6 +60,10 @@ impl Word {
             stream.pop();
         }
         let mut spellings = vec![stream];
+        if let Some(name) = without_page_ending(text) {
+            // A pasted path: pages are known by theirs without the ending.
+            spellings.push(Words::of(name, &mut Dictionary::default()).terms().map(str::to_owned).collect());
+        }
         let is_compound = pieces.windows(2).all(|two| {
             two.iter().all(|span| span.written == Written::Word)
                 && matches!(&text[two[0].range.end..two[1].range.start], "_" | "-" | "\u{2010}" | "\u{2011}")
@@ -93,6 +97,12 @@ impl Word {
             all => format!("({})", all.join(" OR ")),
         }
     }
+}
+
+/// `guides/tides` of `guides/tides.md`.
+fn without_page_ending(text: &str) -> Option<&str> {
+    let (name, ending) = text.rsplit_once('.')?;
+    (ending.eq_ignore_ascii_case("md") && name.ends_with(char::is_alphanumeric)).then_some(name)
 }
 
 /// What the index knows of words.

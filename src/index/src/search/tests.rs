@@ -306,17 +306,32 @@ fn trust_lifts_and_lowers_but_leaves_nobody_out() {
         ("c-truth.md", &text("source-of-truth: true")),
         ("d-deprecated.md", &text("status: deprecated")),
     ]);
-    let order = |trust| -> Vec<String> {
-        let query = SearchQuery { trust, ..SearchQuery::new("word") };
+    let order_of = |q: &str, trust| -> Vec<String> {
+        let query = SearchQuery { trust, ..SearchQuery::new(q) };
         space.index.search(&query).unwrap().hits.iter().map(|hit| hit.path.to_string()).collect()
     };
+    let order = |trust| order_of("word", trust);
     let trusted = ["c-truth.md", "b-verified.md", "a-plain.md", "d-deprecated.md"];
     assert_eq!(order(Trust::Soft), trusted);
     assert_eq!(order(Trust::Hard), trusted);
     assert_eq!(order(Trust::Off).len(), 4);
+    // Where only fields are asked for, nothing else says which comes first.
+    assert_eq!(
+        order_of("status:draft OR status:verified OR status:deprecated", Trust::Hard),
+        [trusted[1], trusted[2], trusted[3]]
+    );
     let hits = space.index.search(&SearchQuery { trust: Trust::Hard, ..SearchQuery::new("word") }).unwrap().hits;
     assert_eq!((hits[1].status.as_ref().unwrap().as_str(), hits[0].source_of_truth), (Some("verified"), true));
     assert!(hits.windows(2).all(|pair| pair[0].score > pair[1].score && pair[1].score > 0.0));
+}
+
+#[test]
+fn a_pasted_path_finds_its_page() {
+    let space = Space::of(&[("guides/tides.md", "# High water\n"), ("other.md", "See guides/tides.md for more.\n")]);
+    for q in ["guides/tides.md", "tides.md", "guides/tides"] {
+        assert_eq!(space.found(q)[0], "guides/tides.md", "{q}");
+    }
+    assert_eq!(space.found("tides.md").len(), 2);
 }
 
 #[test]

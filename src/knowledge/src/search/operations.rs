@@ -51,7 +51,8 @@ pub struct Search {
     /// as 0.7. Pages found in this way carry `did_you_mean`
     #[serde(default)]
     pub suggest_threshold: Option<f64>,
-    /// Answer from an index that has read the changes up to this position (the `seq` of an event), or refuse with 503
+    /// Answer from an index that has read the changes up to this position (the number that the `id` of an event begins with), or refuse
+    /// with 503
     #[serde(default)]
     pub at_least: Option<u64>,
 }
@@ -99,7 +100,8 @@ impl Operation for Search {
         if cx.settings().search.engine == Engine::Grep {
             return self.grep(cx);
         }
-        let (threshold, asked) = (self.suggest_threshold, self.q.clone());
+        let (threshold, asked) = (suggest::threshold(self.suggest_threshold)?, self.q.clone());
+        let is_whole = self.path_prefix.is_none() && self.modified_after.is_none() && self.offset == 0;
         let query = SearchQuery {
             q: question(self.q)?,
             limit: self.limit,
@@ -114,7 +116,8 @@ impl Operation for Search {
         };
         let suggest::Answer { hits, instead, note, is_partial } =
             suggest::search(cx.index_at_least(self.at_least)?, query, threshold)?;
-        usage::searched(cx, &asked, "search", !hits.is_empty() && instead.is_none() && !is_partial);
+        let is_answered = !hits.is_empty() && instead.is_none() && !is_partial;
+        count(cx, (&asked, "search"), is_answered, is_whole);
         let found = |hit: Hit| Found {
             path: hit.path,
             title: hit.title,
@@ -138,6 +141,7 @@ impl Search {
         }
         let start = self.offset as usize;
         let asked = self.q.clone();
+        let is_whole = self.path_prefix.is_none() && self.modified_after.is_none() && start == 0;
         let pattern = grep::Pattern {
             q: question(self.q)?,
             below: self.path_prefix,
@@ -145,7 +149,7 @@ impl Search {
             shown: start..start.saturating_add(self.limit.get()),
         };
         let grep::Lines { pages, note } = grep::search(&cx.space.vfs, &pattern)?;
-        usage::searched(cx, &asked, "search", !pages.is_empty());
+        count(cx, (&asked, "search"), !pages.is_empty(), is_whole);
         let found = |line: grep::Line| Found {
             path: line.path,
             title: line.title,
@@ -181,7 +185,8 @@ pub struct SearchVerified {
     /// Only pages at or below this path
     #[serde(default)]
     pub path_prefix: Option<TreePath>,
-    /// Answer from an index that has read the changes up to this position (the `seq` of an event), or refuse with 503
+    /// Answer from an index that has read the changes up to this position (the number that the `id` of an event begins with), or refuse
+    /// with 503
     #[serde(default)]
     pub at_least: Option<u64>,
 }
@@ -242,8 +247,17 @@ impl Operation for SearchVerified {
             trust: Trust { status: hit.status, source_of_truth: hit.source_of_truth },
             note: note.clone(),
         };
-        usage::searched(cx, &query.q, "verified", !hits.is_empty() && !is_partial);
+        let is_whole = query.below.is_none() && query.offset == 0;
+        count(cx, (&query.q, "verified"), !hits.is_empty() && !is_partial, is_whole);
         Ok(hits.into_iter().map(found).collect())
+    }
+}
+
+/// Counts a search. One that finds nothing in a part of the tree, or asks for no word, does not say that a page is missing.
+fn count(cx: &Cx<'_>, (asked, kind): (&str, &'static str), is_answered: bool, is_whole: bool) {
+    let has_words = asked.contains(char::is_alphanumeric);
+    if is_answered || is_whole && has_words {
+        usage::searched(cx, asked, kind, is_answered);
     }
 }
 

@@ -22,6 +22,19 @@ impl Answer {
     }
 }
 
+/// The least likeness that is asked for, if it is one: said also where nothing has to be suggested.
+///
+/// # Errors
+/// `Invalid` for what is not between 0 and 1.
+pub fn threshold(asked: Option<f64>) -> Result<Option<f64>, Fault> {
+    match asked {
+        Some(threshold) if !(0.0..=1.0).contains(&threshold) => {
+            Err(Fault::invalid("suggest_threshold", format_args!("{threshold} is out of range; 0 to 1 is allowed")))
+        }
+        asked => Ok(asked),
+    }
+}
+
 /// Asks. When nothing is found and `threshold` is given, asks once more with each word that no page has replaced by the
 /// known word most like it; when that finds nothing either, for pages that have some of the words.
 ///

@@ -42,8 +42,11 @@ fn a_question_is_required_and_a_blank_one_finds_nothing() {
         assert_eq!(space.refusal(name, json!({ "q": "" })), (400, "q is required".to_owned()));
         assert_eq!(space.get(name, json!({ "q": " * " })), json!([]));
     }
-    let (status, message) = space.refusal("search", json!({ "q": "zzz", "suggest_threshold": 2 }));
-    assert!(status == 400 && message.starts_with("`suggest_threshold`: "), "{message}");
+    // Also where something is found without it.
+    for q in ["zzz", "a"] {
+        let (status, message) = space.refusal("search", json!({ "q": q, "suggest_threshold": 2 }));
+        assert!(status == 400 && message.starts_with("`suggest_threshold`: "), "{message}");
+    }
 }
 
 #[test]

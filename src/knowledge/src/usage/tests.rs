@@ -65,6 +65,14 @@ fn what_is_looked_for_and_not_found_is_a_gap_until_it_is_found_or_dismissed() {
         let found = space.get(name, json!({}));
         found[list].as_array().unwrap().iter().map(|searched| searched["query"].clone()).collect()
     };
+    // What is not in one folder, or not on a second page of answers, is not missing; nor is what asks for no word.
+    for narrow in [
+        json!({ "q": "words", "path_prefix": "elsewhere" }),
+        json!({ "q": "words", "offset": 50 }),
+        json!({ "q": "*" }),
+    ] {
+        assert_eq!(space.get("search", narrow), json!([]));
+    }
     assert_eq!(queries("content_gaps", "results"), ["helm charts", "vault"]);
     assert_eq!(queries("failed_searches", "results"), ["helm charts", "vault"]);
     assert_eq!(queries("analytics_searches", "top_failed"), ["helm charts", "vault"]);

@@ -39,6 +39,8 @@ fn the_language_becomes_an_expression_of_fts5() {
         ("NEAR(a b, 3)", r#"NEAR("a" "b", 3)"#),
         ("foo.bar()", r#""foo bar""#),
         ("snake_case", r#"("snake case" OR "snakecas")"#),
+        ("guides/tides.md", r#"("guid tide md" OR "guid tide")"#),
+        ("tides.md rust", r#"(("tide md" OR "tide") AND "rust")"#),
         ("e-mail", r#"("e mail" OR "email")"#),
         ("parseRequest", r#"("parserequest" OR "pars request")"#),
         ("日本語", r#""日本 本語""#),
