@@ -9,6 +9,7 @@ use svcfs_text::tasks::Task;
 use svcfs_text::{Link, Page};
 
 use crate::field_words;
+use crate::search::trust;
 use crate::words::{self, Dictionary, Words};
 use crate::{Heading, IndexError};
 
@@ -39,6 +40,8 @@ pub(crate) struct Document {
     /// The frontmatter as written.
     pub(crate) frontmatter_text: String,
     pub(crate) body: String,
+    /// What its score is multiplied with, softly and hard; none for most pages.
+    pub(crate) standing: Option<[f64; 2]>,
     /// What it is found by.
     pub(crate) columns: Columns,
     /// See [`words::Forward`].
@@ -92,6 +95,7 @@ impl Document {
             word_count: page.word_count,
             size,
             tasks: json(&tasks(&text))?,
+            standing: trust::standing(&page.frontmatter),
             metadata: json(&page.frontmatter)?,
             headings: json(&headings)?,
             frontmatter_text: split.yaml.unwrap_or_default().to_owned(),
@@ -134,6 +138,8 @@ pub(crate) struct Columns {
     pub(crate) extras: String,
     /// Those of them that stand in title, names and headings.
     pub(crate) name_extras: String,
+    /// The words that the body uses often.
+    pub(crate) often: String,
     /// See [`field_words`].
     pub(crate) fields: String,
 }
@@ -150,6 +156,7 @@ impl Columns {
             frontmatter: joined(frontmatter.terms()),
             extras: extras(&parts),
             name_extras: extras(&[title, names, headings]),
+            often: joined(body.often().into_iter()),
             fields: fields.join(" "),
         }
     }

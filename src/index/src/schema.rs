@@ -44,9 +44,9 @@ impl Tables {
     }
 }
 
-/// `texts` holds all words of a page, `names` those of its title, names and headings once more, so that pages of that name are found
-/// among a hundred thousand that have the word somewhere. Both are handed words ready made (`words`), and keep none of them:
-/// `bodies` has the text that snippets show, `forwards` the words in their order. `anchors` has the labels of links, each under its
+/// `texts` holds all words of a page, `names` those of its title, names and headings once more, and those that it uses often, so
+/// that pages of that name, and about it, are found among a hundred thousand that have the word somewhere. Both are handed words ready made (`words`), and keep none of them:
+/// `standings` has what the scores of pages with a standing are multiplied with (`search::trust`); `bodies` has the text that snippets show, `forwards` the words in their order. `anchors` has the labels of links, each under its
 /// page's number times 2^20 and its position. `spellings` has the words as they are written (no stemming), to suggest them and for `pre*`; those
 /// that no page has any more stay until the next rebuild, which is why `texts` is asked before one of them is shown. `usermerge` has
 /// `parts` go on with a joining of two parts, too.
@@ -72,6 +72,7 @@ const CREATE: &str = "
         field INTEGER NOT NULL, kind INTEGER NOT NULL, value ANY NOT NULL, page INTEGER NOT NULL,
         PRIMARY KEY (field, kind, value, page), UNIQUE (page, field, kind, value)
     ) STRICT, WITHOUT ROWID;
+    CREATE TABLE standings@ (page INTEGER PRIMARY KEY, soft REAL NOT NULL, hard REAL NOT NULL) STRICT;
     CREATE TABLE bodies@ (page INTEGER PRIMARY KEY, frontmatter TEXT NOT NULL, body TEXT NOT NULL) STRICT;
     CREATE TABLE forwards@ (page INTEGER PRIMARY KEY, words BLOB NOT NULL) STRICT;
     CREATE VIRTUAL TABLE texts@ USING fts5(
@@ -79,7 +80,7 @@ const CREATE: &str = "
         content = '', contentless_delete = 1, tokenize = \"ascii tokenchars '-_.:/'\"
     );
     CREATE VIRTUAL TABLE names@ USING fts5(
-        title, called, headings, extras, content = '', contentless_delete = 1, tokenize = 'ascii'
+        title, called, headings, extras, often, content = '', contentless_delete = 1, tokenize = 'ascii'
     );
     CREATE VIRTUAL TABLE anchors@ USING fts5(
         words, content = '', contentless_delete = 1, tokenize = 'ascii'
@@ -96,6 +97,7 @@ const DROP: &str = "
     DROP TABLE IF EXISTS links@;
     DROP TABLE IF EXISTS link_keys@;
     DROP TABLE IF EXISTS field_values@;
+    DROP TABLE IF EXISTS standings@;
     DROP TABLE IF EXISTS bodies@;
     DROP TABLE IF EXISTS forwards@;
     DROP TABLE IF EXISTS texts@;
@@ -110,6 +112,7 @@ const RENAME: &str = "
     ALTER TABLE links_next RENAME TO links;
     ALTER TABLE link_keys_next RENAME TO link_keys;
     ALTER TABLE field_values_next RENAME TO field_values;
+    ALTER TABLE standings_next RENAME TO standings;
     ALTER TABLE bodies_next RENAME TO bodies;
     ALTER TABLE forwards_next RENAME TO forwards;
     ALTER TABLE texts_next RENAME TO texts;

@@ -141,6 +141,10 @@ fn put_text(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &D
         &document.frontmatter_text,
         &document.body,
     ))?;
+    if let Some([soft, hard]) = document.standing {
+        let sql = tables.sql("INSERT INTO standings@ VALUES (?1, ?2, ?3)");
+        transaction.prepare_cached(&sql)?.execute((id, soft, hard))?;
+    }
     transaction
         .prepare_cached(&tables.sql("INSERT INTO forwards@ VALUES (?1, ?2)"))?
         .execute((id, &document.forward))?;
@@ -161,9 +165,11 @@ fn put_text(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &D
         ])?;
     transaction
         .prepare_cached(
-            &tables.sql("INSERT INTO names@ (rowid, title, called, headings, extras) VALUES (?1, ?2, ?3, ?4, ?5)"),
+            &tables.sql(
+                "INSERT INTO names@ (rowid, title, called, headings, extras, often) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            ),
         )?
-        .execute((id, &words.title, &words.names, &words.headings, &words.name_extras))?;
+        .execute((id, &words.title, &words.names, &words.headings, &words.name_extras, &words.often))?;
     put_anchors(transaction, tables, id, document)
 }
 
@@ -212,6 +218,7 @@ fn clear(transaction: &Transaction<'_>, tables: Tables, id: i64) -> Result<(), I
         .prepare_cached(&tables.sql("DELETE FROM anchors@ WHERE rowid >= ?1 AND rowid < ?2"))?
         .execute((id * ANCHORS_A_PAGE, (id + 1) * ANCHORS_A_PAGE))?;
     for statement in [
+        "DELETE FROM standings@ WHERE page = ?1",
         "DELETE FROM bodies@ WHERE page = ?1",
         "DELETE FROM forwards@ WHERE page = ?1",
         "DELETE FROM texts@ WHERE rowid = ?1",

@@ -15,8 +15,20 @@ pub(crate) fn check(mut parsed: Parsed, text: &str) -> Result<Parsed, String> {
         }
     }
     parsed.conditions.sort_by_key(looks_at_links);
+    group_by_column(&mut parsed);
     patterns(&parsed).and_then(|()| grouping(&parsed)).map_err(|problem| problem.told(text))?;
     Ok(parsed)
+}
+
+/// A column's name means the column, in GROUP BY as in SORT.
+fn group_by_column(parsed: &mut Parsed) {
+    let Some(group) = &mut parsed.group else { return };
+    let Expression::Field(steps) = &group.node.kind else { return };
+    if let [Step::Key(key)] = steps.as_slice()
+        && let Some(column) = parsed.columns.iter().find(|column| column.name == *key)
+    {
+        group.node = column.node.clone();
+    }
 }
 
 /// The beginning of the path of every page that can change the answer; none when any page can.

@@ -3,9 +3,10 @@
 //! Two truth values, not three: a comparison with something absent is false (a written `null` asks for absence), and NOT turns it
 //! round. Nothing a page holds is an error: a function that is handed what it does not understand gives null.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use regex::Regex;
@@ -20,6 +21,9 @@ use super::links::Links;
 use super::row::{Fact, Row, walk};
 use crate::IndexError;
 use crate::value::Value;
+
+/// How many values are made between two looks at the clock; a text may be a megabyte.
+const BETWEEN_LOOKS: u32 = 128;
 
 /// How deep computed fields may be made of each other.
 const MAX_CUSTOM_DEPTH: usize = 8;
@@ -37,8 +41,47 @@ pub(crate) struct Context<'c> {
     pub(crate) now: Timestamp,
     /// Fields that the configuration defines.
     pub(crate) custom: &'c BTreeMap<String, Node>,
+    clock: Clock,
     links: RefCell<Links<'c>>,
     patterns: RefCell<HashMap<(bool, String), Option<Regex>>>,
+}
+
+/// How long a query may take.
+pub(crate) struct Clock {
+    begun: Instant,
+    timeout: Duration,
+    /// Values that were made since the last look.
+    made: Cell<u32>,
+}
+
+impl Clock {
+    /// Begins now.
+    pub(crate) fn begin(timeout: Duration) -> Self {
+        Self { begun: Instant::now(), timeout, made: Cell::new(0) }
+    }
+
+    /// Refuses to go on when the time is up.
+    pub(crate) fn look(&self) -> Result<(), IndexError> {
+        let timeout = self.timeout;
+        if self.begun.elapsed() <= timeout {
+            return Ok(());
+        }
+        let why = format!(
+            "takes longer than {timeout:?} (`dataview.query_timeout`); narrow it with FROM, or raise the setting"
+        );
+        Err(IndexError::invalid("q", why))
+    }
+
+    /// Counts a value, and looks now and then: one row of a long expression may take longer than all others.
+    fn tick(&self) -> Result<(), IndexError> {
+        let made = self.made.get() + 1;
+        if made < BETWEEN_LOOKS {
+            self.made.set(made);
+            return Ok(());
+        }
+        self.made.set(0);
+        self.look()
+    }
 }
 
 /// What an expression is evaluated for: a row, or the rows of a group of which it is the first.
@@ -59,8 +102,18 @@ impl<'r> Scope<'r> {
 }
 
 impl<'c> Context<'c> {
-    pub(crate) fn new(links: Links<'c>, keys: Vec<String>, now: Timestamp, custom: &'c BTreeMap<String, Node>) -> Self {
-        Self { keys, now, custom, links: RefCell::new(links), patterns: RefCell::default() }
+    pub(crate) fn new(
+        (links, clock): (Links<'c>, Clock),
+        keys: Vec<String>,
+        now: Timestamp,
+        custom: &'c BTreeMap<String, Node>,
+    ) -> Self {
+        Self { keys, now, custom, clock, links: RefCell::new(links), patterns: RefCell::default() }
+    }
+
+    /// Refuses to go on when the time is up.
+    pub(crate) fn look_at_the_clock(&self) -> Result<(), IndexError> {
+        self.clock.look()
     }
 
     /// Whether a condition holds.
@@ -69,6 +122,7 @@ impl<'c> Context<'c> {
     }
 
     pub(crate) fn value(&self, node: &Node, scope: Scope<'_>) -> Result<Value, IndexError> {
+        self.clock.tick()?;
         Ok(match &node.kind {
             Expression::Literal(value) => value.clone(),
             Expression::Field(steps) => self.field(steps, scope)?,

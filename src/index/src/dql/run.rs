@@ -1,12 +1,10 @@
 //! A query from the pages it looks at to its answer.
 
-use std::time::Instant;
-
 use rusqlite::{Transaction, params_from_iter};
 use serde_json::Value as Json;
 
 use super::ast::{Column, Expression, Mode, Parsed, Source};
-use super::evaluate::{Context, Scope};
+use super::evaluate::{Clock, Context, Scope};
 use super::lexemes::Step;
 use super::links::Links;
 use super::narrow::{Statement, includes};
@@ -30,31 +28,39 @@ pub(crate) struct Run<'c> {
     pub(crate) asking: &'c Asking<'c>,
     pub(crate) context: Context<'c>,
     facts: Vec<Fact>,
-    begun: Instant,
 }
 
 /// What became of a query.
 struct Outcome {
     /// None when more pages had to be looked at than may be.
     answer: Option<Answer>,
+    fields: Fields,
+}
+
+/// What became of indexes of fields.
+#[derive(Default)]
+pub(crate) struct Fields {
     /// Fields by whose own rows fewer pages would have been looked at.
     wanted: Vec<String>,
+    /// Those that have rows, which were asked.
+    used: Vec<String>,
 }
 
 /// Answers a query. Where it would look at too many pages, and an index of its fields would help, it is made first; where it only
 /// looked at many, the fields come nearer to having one.
 pub(crate) fn answer(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Answer, IndexError> {
-    let Outcome { answer, wanted } = attempt(index, parsed, asking)?;
-    let mut is_warmed = false;
-    for field in wanted {
+    let Outcome { answer, fields } = attempt(index, parsed, asking)?;
+    index.heat.used(fields.used);
+    let (mut is_warmed, is_any_wanted) = (false, !fields.wanted.is_empty());
+    for field in fields.wanted {
         if answer.is_none() || index.heat.rises(&field) {
             is_warmed |= index.warm(&field, asking.auto_indexes)?;
         }
     }
     match answer {
         Some(answer) => Ok(answer),
-        None if is_warmed => attempt(index, parsed, asking)?.answer.ok_or_else(|| too_many(asking)),
-        None => Err(too_many(asking)),
+        None if is_warmed => attempt(index, parsed, asking)?.answer.ok_or_else(|| too_many(asking, false)),
+        None => Err(too_many(asking, is_any_wanted)),
     }
 }
 
@@ -64,9 +70,13 @@ pub(crate) fn plan(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Resul
     let needs = Needs::of(parsed, asking)?;
     index.readers.read(|connection| {
         let Needs { keys, facts } = needs;
-        let context =
-            Context::new(Links::new(index, connection, asking.below), keys, asking.now, &asking.custom_fields.0);
-        let run = Run { parsed, asking, context, facts, begun: Instant::now() };
+        let context = Context::new(
+            (Links::new(index, connection, asking.below), Clock::begin(asking.timeout)),
+            keys,
+            asking.now,
+            &asking.custom_fields.0,
+        );
+        let run = Run { parsed, asking, context, facts };
         let (statement, _) = run.narrowed(connection)?;
         let mut prepared = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.text))?;
         let steps = prepared.query_map(params_from_iter(&statement.values), |row| row.get(3))?;
@@ -79,25 +89,37 @@ fn attempt(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Outcom
     let needs = Needs::of(parsed, asking)?;
     index.readers.answer_within(asking.timeout, "q", |connection| {
         let Needs { keys, facts } = needs;
-        let context =
-            Context::new(Links::new(index, connection, asking.below), keys, asking.now, &asking.custom_fields.0);
-        let run = Run { parsed, asking, context, facts, begun: Instant::now() };
+        let context = Context::new(
+            (Links::new(index, connection, asking.below), Clock::begin(asking.timeout)),
+            keys,
+            asking.now,
+            &asking.custom_fields.0,
+        );
+        let run = Run { parsed, asking, context, facts };
         let frame = Frame::of(parsed, asking);
         if let Some(answer) = run.by_paths_alone(connection, &frame)? {
-            return Ok(Outcome { answer: Some(answer), wanted: Vec::new() });
+            return Ok(Outcome { answer: Some(answer), fields: Fields::default() });
         }
-        let Scanned { rows, looked_at, wanted } = run.scan(connection)?;
+        let Scanned { rows, looked_at, mut fields } = run.scan(connection)?;
         let answer = rows.map(|rows| shape::answer(&run, rows, &frame)).transpose()?;
         let is_fast = answer.is_some() && looked_at < WORTH_AN_INDEX;
-        Ok(Outcome { answer, wanted: if is_fast { Vec::new() } else { wanted } })
+        if is_fast {
+            fields.wanted.clear();
+        }
+        Ok(Outcome { answer, fields })
     })
 }
 
-fn too_many(asking: &Asking<'_>) -> IndexError {
-    let most = asking.scan_rows;
+/// Of a query that would have looked at fewer if its fields had indexes, which they cannot have, that is said, too.
+fn too_many(asking: &Asking<'_>, has_no_index: bool) -> IndexError {
+    let (most, indexes) = (asking.scan_rows, asking.auto_indexes);
     let why = format!(
         "looks at more than {most} pages or items one by one (`dataview.max_scan_rows`); narrow it with FROM, or raise the setting"
     );
+    let full = format!(
+        ". No field of it has an index: `dataview.max_auto_indexes` ({indexes}) were asked for in the last ten minutes"
+    );
+    let why = if has_no_index { why + &full } else { why };
     IndexError::invalid("q", why)
 }
 
@@ -107,8 +129,7 @@ struct Scanned {
     rows: Option<Vec<Row>>,
     /// How many pages were looked at.
     looked_at: usize,
-    /// Fields whose own rows would have helped, and that have none.
-    wanted: Vec<String>,
+    fields: Fields,
 }
 
 /// What must be read of each page.
@@ -152,14 +173,7 @@ impl Needs {
 impl Run<'_> {
     /// Refuses to go on when the time is up.
     pub(crate) fn look_at_the_clock(&self) -> Result<(), IndexError> {
-        let timeout = self.asking.timeout;
-        if self.begun.elapsed() <= timeout {
-            return Ok(());
-        }
-        let why = format!(
-            "takes longer than {timeout:?} (`dataview.query_timeout`); narrow it with FROM, or raise the setting"
-        );
-        Err(IndexError::invalid("q", why))
+        self.context.look_at_the_clock()
     }
 
     /// The answer of a query in which only paths decide which pages are in it and in which order: no page but those shown is
@@ -198,17 +212,17 @@ impl Run<'_> {
 
     /// Every row that fulfils the conditions.
     fn scan(&self, connection: &Transaction<'_>) -> Result<Scanned, IndexError> {
-        let (statement, wanted) = self.narrowed(connection)?;
+        let (statement, fields) = self.narrowed(connection)?;
         let mut looked_at = 0;
         let rows = self.looked_through(connection, &statement, &mut looked_at)?;
-        Ok(Scanned { rows, looked_at, wanted })
+        Ok(Scanned { rows, looked_at, fields })
     }
 
-    /// The statement that finds the pages to look at, and the fields by whose rows they would be fewer.
-    pub(crate) fn narrowed(&self, connection: &Transaction<'_>) -> Result<(Statement, Vec<String>), IndexError> {
+    /// The statement that finds the pages to look at, and what it made of indexes of fields.
+    pub(crate) fn narrowed(&self, connection: &Transaction<'_>) -> Result<(Statement, Fields), IndexError> {
         let mut statement = Statement::default();
         let mut conditions: Vec<String> = Vec::new();
-        let mut wanted = Vec::new();
+        let mut fields_asked = Fields::default();
         if let Some(source) = &self.parsed.source {
             conditions.extend(statement.source(source));
         }
@@ -232,21 +246,24 @@ impl Run<'_> {
                     let rows = lookup.count(connection, *number, least)?;
                     if rows < least {
                         (least, best) = (rows, Some((lookup, *number)));
+                    } else {
+                        fields_asked.used.push(lookup.field);
                     }
                 }
-                None => wanted.push(lookup.field),
+                None => fields_asked.wanted.push(lookup.field),
             }
         }
         if let Some((lookup, number)) = best {
             conditions.push(lookup.sql(&mut statement, number));
+            fields_asked.used.push(lookup.field);
         }
         statement.select(&self.facts, &conditions);
-        Ok((statement, wanted))
+        Ok((statement, fields_asked))
     }
 
     /// Reads the pages of a statement, all of them.
     fn read(&self, connection: &Transaction<'_>, statement: &Statement) -> Result<Vec<Row>, IndexError> {
-        self.looked_through(connection, statement, &mut 0)?.ok_or_else(|| too_many(self.asking))
+        self.looked_through(connection, statement, &mut 0)?.ok_or_else(|| too_many(self.asking, false))
     }
 
     /// Reads the pages of a statement and keeps the rows that fulfil source and conditions; none when there are more than may be
@@ -343,7 +360,7 @@ impl Run<'_> {
                     items.push(item);
                 }
                 if items.len() > self.asking.scan_rows {
-                    return Err(too_many(self.asking));
+                    return Err(too_many(self.asking, false));
                 }
             }
             rows = items;

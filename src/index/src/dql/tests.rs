@@ -225,6 +225,19 @@ fn a_query_that_would_look_at_too_many_pages_is_refused_and_never_cut_off() {
 }
 
 #[test]
+fn one_row_of_a_long_expression_takes_no_longer_than_a_query_may() {
+    let (space, custom) = (vault(), CustomFields::default());
+    let asking = Asking { timeout: Duration::from_millis(200), ..asking(&custom) };
+    let sixteen = "a".repeat(16);
+    let long = (0..4).fold(format!("\"{sixteen}\""), |text, _| format!("replace({text}, \"a\", \"{sixteen}\")"));
+    let query = Query::parse(&format!("COUNT WHERE length({long}{}) > 1", "+\"\"".repeat(4_000))).unwrap();
+    let begun = Instant::now();
+    let refused = space.index.query(&query, &asking).unwrap_err().to_string();
+    assert!(refused.contains("dataview.query_timeout"), "{refused}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
 fn a_query_that_takes_too_long_is_refused() {
     let (space, custom) = (vault(), CustomFields::default());
     let asking = Asking { timeout: Duration::ZERO, ..asking(&custom) };

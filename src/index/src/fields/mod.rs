@@ -11,6 +11,7 @@
 mod tests;
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction};
@@ -28,14 +29,33 @@ const HOT: u32 = 3;
 /// Fields that are counted; a caller who asks for ever new ones fills no memory.
 const MAX_COUNTED: usize = 1_000;
 
-/// How often fields were asked for since the index was opened.
+/// A field that nobody asked for in so long gives its place to one that is asked for.
+const UNUSED: Duration = Duration::from_secs(600);
+
+/// How often fields without rows were asked for since the index was opened, and when those with rows were last.
 #[derive(Debug, Default)]
-pub(crate) struct Heat(Mutex<HashMap<String, u32>>);
+pub(crate) struct Heat {
+    counts: Mutex<HashMap<String, u32>>,
+    used: Mutex<HashMap<String, Instant>>,
+}
 
 impl Heat {
+    /// Notes that rows of these fields were asked for.
+    pub(crate) fn used(&self, fields: Vec<String>) {
+        let now = Instant::now();
+        self.used.lock().extend(fields.into_iter().map(|field| (field, now)));
+    }
+
+    /// The field among these that nobody asked for since a moment, and for the longest time.
+    fn unused<'f>(&self, fields: &'f [(i64, String)], since: Instant) -> Option<&'f (i64, String)> {
+        let used = self.used.lock();
+        let last = |(_, field): &&(i64, String)| used.get(field).copied();
+        fields.iter().filter(|field| last(field).is_none_or(|last| last < since)).min_by_key(last)
+    }
+
     /// Counts a question; true when it makes the field hot.
     pub(crate) fn rises(&self, field: &str) -> bool {
-        let mut counts = self.0.lock();
+        let mut counts = self.counts.lock();
         if counts.len() >= MAX_COUNTED && !counts.contains_key(field) {
             counts.clear();
         }
@@ -138,7 +158,7 @@ fn rows_of(frontmatter: &str, steps: &[Step]) -> Result<Vec<(u8, rusqlite::types
 }
 
 impl Index {
-    /// Gives a field rows of its own, unless as many have them as may. True when it has them now.
+    /// Gives a field rows of its own, unless as many have them as may, all of them lately asked for. True when it has them now.
     pub(crate) fn warm(&self, field: &str, at_most: usize) -> Result<bool, IndexError> {
         let Writer { connection, touched } = &mut *self.writer.lock();
         let transaction = connection.transaction()?;
@@ -147,7 +167,12 @@ impl Index {
             return Ok(true);
         }
         if known.len() >= at_most {
-            return Ok(false);
+            let since = Instant::now().checked_sub(UNUSED);
+            let unused = || since.and_then(|since| self.heat.unused(&known, since)).map(|(number, _)| *number);
+            let Some(number) = empty(&transaction, &known)?.or_else(unused).filter(|_| at_most > 0) else {
+                return Ok(false);
+            };
+            cool(&transaction, (number, touched.is_some()))?;
         }
         transaction.execute("INSERT INTO hot_fields (field) VALUES (?1)", [field])?;
         let number = transaction.last_insert_rowid();
@@ -158,9 +183,30 @@ impl Index {
             fill(&transaction, Tables::Next, number, &steps)?;
         }
         transaction.commit()?;
+        self.heat.used(vec![field.to_owned()]);
         tracing::info!(index.field = field, "a field that queries ask for has an index now");
         Ok(true)
     }
+}
+
+/// A field that no page has: a misspelt one takes no place from others.
+fn empty(transaction: &Transaction<'_>, fields: &[(i64, String)]) -> rusqlite::Result<Option<i64>> {
+    let mut any = transaction.prepare_cached("SELECT 1 FROM field_values WHERE field = ?1 LIMIT 1")?;
+    for (number, _) in fields {
+        if !any.exists([number])? {
+            return Ok(Some(*number));
+        }
+    }
+    Ok(None)
+}
+
+/// Takes the rows of a field away.
+fn cool(transaction: &Transaction<'_>, (field, is_rebuilt): (i64, bool)) -> Result<(), IndexError> {
+    transaction.execute("DELETE FROM hot_fields WHERE id = ?1", [field])?;
+    for tables in [Tables::Live, Tables::Next].into_iter().filter(|tables| is_rebuilt || *tables == Tables::Live) {
+        transaction.execute(&tables.sql("DELETE FROM field_values@ WHERE field = ?1"), [field])?;
+    }
+    Ok(())
 }
 
 fn fill(transaction: &Transaction<'_>, tables: Tables, field: i64, steps: &[Step]) -> Result<(), IndexError> {

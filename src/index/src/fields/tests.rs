@@ -144,3 +144,31 @@ fn an_index_follows_every_write_and_outlives_rebuild_and_restart() {
     let space = space.reopen();
     assert_eq!(rare(&space), 11);
 }
+
+#[test]
+fn fields_that_no_page_has_or_nobody_asks_for_any_more_give_their_places_away() {
+    let (space, custom) = (space(), CustomFields::default());
+    let asking = Asking { auto_indexes: 2, scan_rows: 1_000, ..asking(&custom) };
+    for misspelt in ["statis", "nunber", "dya"] {
+        assert_eq!(total(&space, &format!("LIST WHERE {misspelt} = 1"), &asking).unwrap(), 0);
+    }
+    assert_eq!(total(&space, "LIST WHERE status = \"rare\"", &asking).unwrap(), 11);
+    assert_eq!(total(&space, "LIST WHERE number = 7", &asking).unwrap(), 1);
+    assert_eq!(hot(&space), [r#"["status"]"#, r#"["number"]"#]);
+    // Both are in use.
+    let why = total(&space, "LIST WHERE day = date(\"2026-01-03\")", &asking).unwrap_err().to_string();
+    assert!(why.contains("`dataview.max_scan_rows`") && why.contains("`dataview.max_auto_indexes` (2)"), "{why}");
+    let known = space.index.readers.read(|connection| super::hot(connection)).unwrap();
+    let now = std::time::Instant::now();
+    assert_eq!(space.index.heat.unused(&known, now - super::UNUSED), None);
+    space.index.heat.used(vec![known[0].1.clone()]);
+    assert_eq!(
+        space.index.heat.unused(&known, now + super::UNUSED),
+        Some(&known[1]),
+        "the one that was asked for longest ago"
+    );
+    // Whoever opened the index again and did not ask for them does not need them.
+    let space = space.reopen();
+    let known = space.index.readers.read(|connection| super::hot(connection)).unwrap();
+    assert!(space.index.heat.unused(&known, now).is_some());
+}

@@ -16,7 +16,9 @@ mod snippet;
 mod spelling;
 #[cfg(test)]
 mod tests;
-mod trust;
+pub(crate) mod trust;
+
+use std::ops::Range;
 
 use rusqlite::{Connection, OptionalExtension};
 use serde_json::Value;
@@ -95,8 +97,8 @@ impl Index {
     /// The pages that match, best first; equal ones in path order.
     ///
     /// At most [`candidates::WEIGHED`] pages are weighed for the places in which they have the words: those with all of them in
-    /// their names, then the newest. Pages beyond that follow in the order of their age. Trust is weighed among the best
-    /// `3 × (offset + limit)` by words, 60 at least.
+    /// their names, those that use them often, those that are verified or a source of truth (unless trust is off), then the newest. Pages beyond that follow in the
+    /// order of their age.
     ///
     /// # Errors
     /// [`IndexError::Invalid`] for a `q` that is too long or takes longer than 5 s; [`IndexError::Database`].
@@ -156,26 +158,21 @@ fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) 
         let note = "no page has all of the words; these have some of them";
         question.note = Some(question.note.map_or_else(|| note.to_owned(), |why| format!("{why}; {note}")));
     }
-    let mut weighed = weighed(connection, &question, &found)?;
-    // Only the best can still change places.
-    let best = wanted.saturating_mul(3).max(60).min(weighed.len());
-    let is_all = best == weighed.len();
-    if !is_all {
-        weighed.select_nth_unstable_by(best, better);
-        weighed.truncate(best);
-    }
+    let mut weighed = weighed(connection, (query.trust, &question), &found)?;
     weighed.sort_by(better);
-    let mut shown = Vec::with_capacity(best);
-    for (id, score) in weighed {
-        shown.push(candidate(connection, query, id, score)?);
+    let mut shown = Vec::with_capacity(query.limit.get());
+    let among = with_equals(&weighed, offset..wanted);
+    let left_out = offset.min(weighed.len()) - among.start;
+    for (id, score) in &weighed[among] {
+        shown.push(candidate(connection, *id, *score)?);
     }
     shown.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
-    let mut shown: Vec<Candidate> = shown.into_iter().skip(offset).take(query.limit.get()).collect();
+    let mut shown: Vec<Candidate> = shown.into_iter().skip(left_out).take(query.limit.get()).collect();
     let missing = query.limit.get() - shown.len();
-    if missing > 0 && is_all && found.is_cut {
+    if missing > 0 && found.is_cut {
         let skipped = offset.saturating_sub(found.ids.len());
         for id in candidates::beyond(connection, query, &question, &found.ids, (skipped, missing))? {
-            shown.push(candidate(connection, query, id, 0.0)?);
+            shown.push(candidate(connection, id, 0.0)?);
         }
     }
     let hits = shown.into_iter().map(|candidate| hit(connection, &question, candidate)).collect::<Result<_, _>>()?;
@@ -187,27 +184,52 @@ fn better(a: &(i64, f64), b: &(i64, f64)) -> std::cmp::Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
 
-/// How well each of the pages fits. Where no word is asked for, only fields, all fit alike, and trust alone says which come first.
-fn weighed(connection: &Connection, question: &Question, found: &Gathered) -> Result<Vec<(i64, f64)>, IndexError> {
-    if question.words.is_empty() {
-        return Ok(found.ids.iter().map(|id| (*id, 1.0)).collect());
+/// A part of what is sorted, with all that are equal to its first and its last: these are in the order of their paths, which must be read.
+fn with_equals(sorted: &[(i64, f64)], part: Range<usize>) -> Range<usize> {
+    let (mut start, mut end) = (part.start.min(sorted.len()), part.end.min(sorted.len()));
+    let is_equal = |one: usize, other: usize| sorted[one].1.total_cmp(&sorted[other].1).is_eq();
+    while start < end && start > 0 && is_equal(start - 1, start) {
+        start -= 1;
     }
+    while start < end && end < sorted.len() && is_equal(end - 1, end) {
+        end += 1;
+    }
+    start..end
+}
+
+/// How well each of the pages fits. Where no word is asked for, only fields, all fit alike, and trust alone says which come first.
+fn weighed(
+    connection: &Connection,
+    (trust, question): (Trust, &Question),
+    found: &Gathered,
+) -> Result<Vec<(i64, f64)>, IndexError> {
     let scale = Scale::of(connection, &question.words)?;
+    let has_words = !question.words.is_empty();
     let mut scratch = Scratch::default();
     // One statement, in the order of the rows: neighbours are found without another way down from the root of the table.
     let mut ids = found.ids.clone();
     ids.sort_unstable();
     let wanted = serde_json::to_string(&ids).map_err(|error| IndexError::Source(error.into()))?;
-    let mut statement = connection.prepare_cached(
-        "SELECT page, words FROM json_each(?1) AS wanted CROSS JOIN forwards ON forwards.page = wanted.value",
-    )?;
+    let standing = match trust {
+        Trust::Off => "NULL",
+        Trust::Soft => "(SELECT soft FROM standings WHERE standings.page = wanted.value)",
+        Trust::Hard => "(SELECT hard FROM standings WHERE standings.page = wanted.value)",
+    };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT page, words, {standing} FROM json_each(?1) AS wanted CROSS JOIN forwards ON forwards.page = wanted.value"
+    ))?;
     let mut rows = statement.query([wanted])?;
     let mut weighed = Vec::with_capacity(ids.len());
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
-        let words = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        let forward = Forward::decode(words).ok_or_else(|| damaged(id))?;
-        weighed.push((id, scale.score(forward, found.anchors.get(&id), &mut scratch)));
+        let fit = if has_words {
+            let words = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+            let forward = Forward::decode(words).ok_or_else(|| damaged(id))?;
+            scale.score(forward, found.anchors.get(&id), &mut scratch)
+        } else {
+            1.0
+        };
+        weighed.push((id, fit * row.get::<_, Option<f64>>(2)?.unwrap_or(1.0)));
     }
     if weighed.len() < ids.len() {
         return Err(IndexError::Damaged(format!("the words of {} pages are missing", ids.len() - weighed.len())));
@@ -219,15 +241,16 @@ fn damaged(id: i64) -> IndexError {
     IndexError::Damaged(format!("the words of page {id}"))
 }
 
-fn candidate(connection: &Connection, query: &SearchQuery, id: i64, score: f64) -> Result<Candidate, IndexError> {
+fn candidate(connection: &Connection, id: i64, score: f64) -> Result<Candidate, IndexError> {
     let mut statement = connection.prepare_cached("SELECT path, title, frontmatter FROM pages WHERE id = ?1")?;
     let (path, title, frontmatter): (String, String, String) = statement.query_row([id], |row| row.try_into())?;
     let frontmatter = pages::json(&frontmatter, &path)?;
+    let frontmatter = frontmatter.as_object().cloned().unwrap_or_default();
     Ok(Candidate {
         id,
         path: tree_path(&path)?,
         title,
-        score: score * trust::multiplier(query.trust, &frontmatter),
+        score,
         status: frontmatter.get("status").cloned(),
         source_of_truth: trust::is_source_of_truth(&frontmatter),
     })

@@ -188,6 +188,24 @@ fn of_a_word_that_all_pages_have_those_named_by_it_come_first_and_none_is_lost()
 }
 
 #[test]
+fn of_a_word_that_many_pages_have_those_about_it_and_those_to_be_trusted_come_first_however_old_they_are() {
+    let mut texts = vec![
+        ("a/about.md".to_owned(), format!("# Runbook\n\n{}", "Then deploy it. ".repeat(21))),
+        ("a/truth.md".to_owned(), "---\nsource-of-truth: true\n---\n# Steps\n\nHow to deploy.\n".to_owned()),
+    ];
+    texts.extend((0..900).map(|at| (format!("b/log{at:03}.md"), format!("# Day {at}\n\nOne deploy happened.\n"))));
+    let pages: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let space = Space::of(&pages);
+    let first = |trust| -> Vec<String> {
+        let query = SearchQuery { trust, ..SearchQuery::new("deploy") };
+        space.index.search(&query).unwrap().hits.iter().take(2).map(|hit| hit.path.to_string()).collect()
+    };
+    assert_eq!(first(Trust::Off)[0], "a/about.md");
+    assert_eq!(first(Trust::Soft), ["a/about.md", "a/truth.md"]);
+    assert_eq!(first(Trust::Hard)[0], "a/truth.md");
+}
+
+#[test]
 fn a_snippet_shows_the_place_where_the_words_stand_together() {
     let filler = "lorem ipsum dolor sit amet ".repeat(40);
     let space = Space::of(&[("a.md", &format!("copper\n\n{filler}\n\nthe copper tide rises\n\n{filler} tide"))]);
@@ -336,8 +354,9 @@ fn a_pasted_path_finds_its_page() {
 
 #[test]
 fn pages_of_answers_join_without_gap_or_overlap() {
+    let standing = |at: usize| if at.is_multiple_of(10) { "---\nstatus: verified\n---\n" } else { "" };
     let texts: Vec<(String, String)> =
-        (0..130).map(|at| (format!("p{at:03}.md"), format!("word {}", "x ".repeat(at)))).collect();
+        (0..130).map(|at| (format!("p{at:03}.md"), format!("{}word {}", standing(at), "x ".repeat(at / 5)))).collect();
     let pages: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let space = Space::of(&pages);
     let mut seen = std::collections::BTreeSet::new();

@@ -1,6 +1,6 @@
 //! How much a page's standing counts beside its words (gaps.md 4.5, "Trust multipliers").
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// How much `status`, `source-of-truth` and `confidence` of the frontmatter move a page up or down. No page is left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -14,13 +14,22 @@ pub enum Trust {
     Hard,
 }
 
-/// What the score of a page is multiplied with; the signals stack.
-pub(super) fn multiplier(trust: Trust, frontmatter: &Value) -> f64 {
-    let [verified, deprecated, outdated, source_of_truth, confidence] = match trust {
-        Trust::Off => return 1.0,
-        Trust::Soft => [1.2, 0.5, 0.7, 1.4, 0.3],
-        Trust::Hard => [2.0, 0.1, 0.3, 3.0, 1.0],
-    };
+/// What `verified`, `deprecated`, `outdated`, `source-of-truth` and a whole `confidence` count, softly and hard.
+const SOFT: [f64; 5] = [1.2, 0.5, 0.7, 1.4, 0.3];
+const HARD: [f64; 5] = [2.0, 0.1, 0.3, 3.0, 1.0];
+
+/// The pages that rise, in the words of FTS5 (`field_words`): more than anything else they are what a question is about.
+pub(super) const RISING: &str = "(\"status:verifi\" OR \"source-of-truth:true\")";
+
+/// What the score of a page is multiplied with, softly and hard; none for a page without any standing.
+pub(crate) fn standing(frontmatter: &Map<String, Value>) -> Option<[f64; 2]> {
+    let standing = [SOFT, HARD].map(|signals| multiplier(signals, frontmatter));
+    (standing != [1.0, 1.0]).then_some(standing)
+}
+
+/// The signals stack.
+fn multiplier(signals: [f64; 5], frontmatter: &Map<String, Value>) -> f64 {
+    let [verified, deprecated, outdated, source_of_truth, confidence] = signals;
     let status = match frontmatter.get("status").and_then(Value::as_str) {
         Some("verified") => verified,
         Some("deprecated") => deprecated,
@@ -33,7 +42,7 @@ pub(super) fn multiplier(trust: Trust, frontmatter: &Value) -> f64 {
 }
 
 /// Is `source-of-truth: true` in the frontmatter?
-pub(super) fn is_source_of_truth(frontmatter: &Value) -> bool {
+pub(super) fn is_source_of_truth(frontmatter: &Map<String, Value>) -> bool {
     frontmatter.get("source-of-truth") == Some(&Value::Bool(true))
 }
 
@@ -53,9 +62,10 @@ mod tests {
             (json!({"source-of-truth": "true", "status": 7, "confidence": 7}), 1.0, 1.0),
             (json!({"status": "verified", "source-of-truth": true, "confidence": 0.5}), 1.2 * 1.4 * 1.15, 9.0),
         ] {
-            assert!((multiplier(Trust::Soft, &frontmatter) - soft).abs() < 1e-9, "{frontmatter}");
-            assert!((multiplier(Trust::Hard, &frontmatter) - hard).abs() < 1e-9, "{frontmatter}");
-            assert!((multiplier(Trust::Off, &frontmatter) - 1.0).abs() < 1e-9, "{frontmatter}");
+            let found = standing(frontmatter.as_object().unwrap());
+            assert_eq!(found.is_none(), (soft, hard) == (1.0, 1.0), "{frontmatter}");
+            let [softly, hardly] = found.unwrap_or([1.0, 1.0]);
+            assert!((softly - soft).abs() < 1e-9 && (hardly - hard).abs() < 1e-9, "{frontmatter}");
         }
     }
 }

@@ -163,11 +163,19 @@ impl Value {
                 && one.iter().zip(two).all(|(one, two)| one.equals(two)))
             .then_some(Ordering::Equal),
             (Self::Object(one), Self::Object(two)) => (one == two).then_some(Ordering::Equal),
-            _ => match (self.number(), other.number()) {
-                (Some(one), Some(two)) => one.partial_cmp(&two),
-                _ => self.compare_texts(other),
-            },
+            _ => self.compare_numbers(other).unwrap_or_else(|| self.compare_texts(other)),
         }
+    }
+
+    /// How two numbers stand to each other, exactly: also an integer beyond 2^53 and a real beside it. None when one of them is none.
+    fn compare_numbers(&self, other: &Self) -> Option<Option<Ordering>> {
+        Some(match (self, other) {
+            (Self::Integer(one), Self::Integer(two)) => Some(one.cmp(two)),
+            (Self::Integer(one), Self::Real(two)) => exactly(*one, *two),
+            (Self::Real(one), Self::Integer(two)) => exactly(*two, *one).map(Ordering::reverse),
+            (Self::Real(one), Self::Real(two)) => one.partial_cmp(two),
+            _ => return None,
+        })
     }
 
     fn compare_texts(&self, other: &Self) -> Option<Ordering> {
@@ -194,14 +202,16 @@ impl Value {
         }
         let order = one.cmp(&two).then_with(|| match one {
             Rank::Date => self.microsecond().cmp(&other.microsecond()),
-            Rank::Number => match (self, other) {
-                (Self::Integer(one), Self::Integer(two)) => one.cmp(two),
-                _ => self.number().unwrap_or_default().total_cmp(&other.number().unwrap_or_default()),
-            },
+            // What is no number comes last.
+            Rank::Number => self.compare_numbers(other).flatten().unwrap_or_else(|| self.is_nan().cmp(&other.is_nan())),
             Rank::Boolean | Rank::Length => self.compare(other).unwrap_or(Ordering::Equal),
             Rank::Text | Rank::List | Rank::Object | Rank::Nothing => self.text().cmp(&other.text()),
         });
         if is_descending { order.reverse() } else { order }
+    }
+
+    fn is_nan(&self) -> bool {
+        matches!(self, Self::Real(real) if real.is_nan())
     }
 
     fn microsecond(&self) -> Option<i64> {
@@ -221,4 +231,22 @@ impl Value {
             Self::Object(_) => Rank::Object,
         }
     }
+}
+
+/// An integer and a real, without making the one the other; none beside what is no number.
+fn exactly(integer: i64, real: f64) -> Option<Ordering> {
+    /// 2^63, the first that no integer reaches.
+    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+    if real.is_nan() {
+        return None;
+    }
+    if real >= BEYOND {
+        return Some(Ordering::Less);
+    }
+    if real < -BEYOND {
+        return Some(Ordering::Greater);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "a whole number between -2^63 and 2^63")]
+    let whole = real.trunc() as i64;
+    Some(integer.cmp(&whole).then_with(|| 0.0.partial_cmp(&real.fract()).unwrap_or(Ordering::Equal)))
 }

@@ -1,5 +1,6 @@
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::{Length, Value};
@@ -80,4 +81,26 @@ fn a_length_is_shown_as_it_could_be_written() {
     assert_eq!(shown(36, "h"), "1d 12h");
     assert_eq!(shown(-15, "mo"), "-1y -3mo");
     assert_eq!(shown(0, "d"), "0s");
+}
+
+proptest! {
+    #[test]
+    fn numbers_have_one_order_also_beyond_what_a_real_can_tell_apart(
+        integers in prop::collection::vec(prop_oneof![any::<i64>(), 9_007_199_254_740_990_i64..9_007_199_254_741_000], 1..6),
+        reals in prop::collection::vec(prop_oneof![
+            any::<f64>(), Just(f64::NAN), Just(-0.0), (9_007_199_254_740_990_i64..9_007_199_254_741_000).prop_map(|n| n as f64),
+        ], 1..6),
+    ) {
+        let values: Vec<Value> = integers.into_iter().map(Value::Integer).chain(reals.into_iter().map(Value::Real)).collect();
+        for one in &values {
+            for two in &values {
+                prop_assert_eq!(one.order(two, false), two.order(one, false).reverse());
+                for three in &values {
+                    if one.order(two, false).is_le() && two.order(three, false).is_le() {
+                        prop_assert!(one.order(three, false).is_le(), "{:?} {:?} {:?}", one, two, three);
+                    }
+                }
+            }
+        }
+    }
 }
