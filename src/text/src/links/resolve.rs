@@ -21,9 +21,9 @@ pub struct Known<'a> {
 
 /// Choose among the known names the page that a link in `from` leads to.
 ///
-/// `wanted` is what [`candidates`] gives; `known` are the names whose lower case equals that of a wanted one. Names written in
-/// the same case come before others, then the order of `wanted` decides, then the nearest folder: the most folders shared
-/// with `from`, the fewest beyond them, then the alphabet.
+/// `wanted` is what [`candidates`] gives; `known` are the names whose lower case equals that of a wanted one. The
+/// order of `wanted` decides, then names written in the same case come before others, then the nearest folder: the most folders
+/// shared with `from`, the fewest beyond them, then the alphabet.
 #[must_use]
 pub fn choose<'a>(from: &str, wanted: &[Key], known: impl IntoIterator<Item = Known<'a>>) -> Option<&'a str> {
     let home = folder_of(from);
@@ -37,7 +37,7 @@ pub fn choose<'a>(from: &str, wanted: &[Key], known: impl IntoIterator<Item = Kn
             };
             let (other_case, rank) = rank.map(|rank| (false, rank)).or_else(|| folded().map(|rank| (true, rank)))?;
             let (shared, beyond) = closeness(home, folder_of(known.path));
-            Some((other_case, rank, Reverse(shared), beyond, known.path))
+            Some((rank, other_case, Reverse(shared), beyond, known.path))
         })
         .min()
         .map(|(.., path)| path)
