@@ -55,6 +55,9 @@ pub(crate) fn tokens(
 ) -> Vec<String> {
     let mut tokens = Tokens { all: Vec::new(), dictionary };
     tokens.path(path);
+    // Before all values: which pages have a field is asked of all of them (`Index::having`).
+    tokens.all.extend(frontmatter.keys().filter_map(|field| name(field)).map(|field| token(&field, "")));
+    let most = MOST.max(tokens.all.len());
     for tag in tags {
         for field in ["tag", "tags"] {
             tokens.all.push(token(field, &whole(tag)));
@@ -69,7 +72,7 @@ pub(crate) fn tokens(
             tokens.value(&name, value, 0);
         }
     }
-    tokens.all.truncate(MOST);
+    tokens.all.truncate(most);
     tokens.all
 }
 
@@ -106,7 +109,9 @@ impl Tokens<'_> {
             Value::String(text) => self.text(field, text),
             Value::Bool(_) | Value::Number(_) => self.text(field, &value.to_string()),
         }
-        self.all.push(token(field, ""));
+        if depth > 0 {
+            self.all.push(token(field, ""));
+        }
     }
 
     fn text(&mut self, field: &str, text: &str) {

@@ -2,13 +2,13 @@
 
 use std::str::FromStr;
 
-use rusqlite::{Connection, OptionalExtension, params_from_iter};
+use rusqlite::{Connection, OptionalExtension};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use svcfs_base::{ETag, Timestamp, TreePath};
 
-use crate::{Index, IndexError, MetaRow};
+use crate::{Index, IndexError, MetaRow, field_words};
 
 /// One heading of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -89,21 +89,23 @@ impl Index {
     /// # Errors
     /// [`IndexError::Database`]; [`IndexError::Damaged`].
     pub fn having(&self, keys: &[&str]) -> Result<Vec<MetaRow>, IndexError> {
-        // The text is looked at first: most pages have none of the keys, and reading JSON costs ten times as much.
-        let is_near =
-            (2..).zip(keys).map(|(place, _)| format!("instr(frontmatter, ?{place})")).collect::<Vec<_>>().join(" OR ");
+        // The words of fields are asked first, which know keys in lower case only, and few pages have any of these.
+        let words: Option<Vec<String>> = keys.iter().map(|key| field_words::name(key)).collect();
+        let words = words.filter(|_| keys.iter().all(|key| !field_words::WHOLE.contains(key)));
+        let is_near = words.map_or_else(String::new, |words| {
+            let words: Vec<String> = words.iter().map(|word| format!("\"{}\"", field_words::token(word, ""))).collect();
+            format!("id IN (SELECT rowid FROM texts WHERE texts MATCH '{{fields}} : ({})') AND", words.join(" OR "))
+        });
         let sql = format!(
-            "SELECT path, title, frontmatter FROM pages WHERE ({is_near}) AND EXISTS (
+            "SELECT path, title, frontmatter FROM pages WHERE {is_near} EXISTS (
                  SELECT 1 FROM json_each(pages.frontmatter) AS field
                  WHERE field.key IN (SELECT value FROM json_each(?1))
              ) ORDER BY path"
         );
         let list = serde_json::to_string(keys).map_err(|error| IndexError::Source(error.into()))?;
-        let quoted = keys.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
-        let quoted = quoted.map_err(|error| IndexError::Source(error.into()))?;
         self.readers.read(|connection| {
             let mut statement = connection.prepare_cached(&sql)?;
-            let mut rows = statement.query(params_from_iter(std::iter::once(&list).chain(&quoted)))?;
+            let mut rows = statement.query([&list])?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 found.push(MetaRow::of(row)?);

@@ -369,3 +369,25 @@ fn damage_met_by_a_question_is_healed_at_the_next_start() {
     let space = space.reopen();
     assert_eq!((space.index.cursor().unwrap(), space.index.count().unwrap()), (Seq(0), 0));
 }
+
+#[test]
+fn pages_that_have_a_key_are_found_however_much_else_their_frontmatter_has() {
+    let many: String = (0..1_500).map(|at| format!("k{at}: some words of value {at}\n")).collect();
+    let space = Space::of(&[
+        ("all.md", &format!("---\n{many}contradicts: x\n---\n")),
+        ("null.md", "---\ncontradicts:\n---\n"),
+        ("other-case.md", "---\nContradicts: x\n---\n"),
+        ("below.md", "---\na: {contradicts: x}\n---\n"),
+        ("word.md", "---\ntitle: contradicts\n---\ncontradicts: x\n"),
+        ("tagged.md", "---\ntags: x\n\"odd key!\": 1\n---\n"),
+    ]);
+    let having = |keys: &[&str]| -> Vec<String> {
+        space.index.having(keys).unwrap().into_iter().map(|page| page.path.to_string()).collect()
+    };
+    assert_eq!(having(&["contradicts"]), ["all.md", "null.md"]);
+    assert_eq!(having(&["contradicts", "k7"]), ["all.md", "null.md"]);
+    assert_eq!(having(&["Contradicts"]), ["other-case.md"]);
+    assert_eq!(having(&["tags"]), ["tagged.md"]);
+    assert_eq!(having(&["odd key!", "k1"]), ["all.md", "tagged.md"]);
+    assert_eq!(having(&["nothing"]), [""; 0]);
+}
