@@ -138,8 +138,6 @@ pub(crate) struct Columns {
     pub(crate) extras: String,
     /// Those of them that stand in title, names and headings.
     pub(crate) name_extras: String,
-    /// The words that the body uses often.
-    pub(crate) often: String,
     /// See [`field_words`].
     pub(crate) fields: String,
 }
@@ -156,7 +154,6 @@ impl Columns {
             frontmatter: joined(frontmatter.terms()),
             extras: extras(&parts),
             name_extras: extras(&[title, names, headings]),
-            often: joined(body.often().into_iter()),
             fields: fields.join(" "),
         }
     }

@@ -44,8 +44,8 @@ impl Tables {
     }
 }
 
-/// `texts` holds all words of a page, `names` those of its title, names and headings once more, and those that it uses often, so
-/// that pages of that name, and about it, are found among a hundred thousand that have the word somewhere. Both are handed words ready made (`words`), and keep none of them:
+/// `texts` holds all words of a page, `names` those of its title, names and headings once more, so that pages of that name are found
+/// among a hundred thousand that have the word somewhere. Both are handed words ready made (`words`), and keep none of them:
 /// `standings` has what the scores of pages with a standing are multiplied with (`search::trust`); `bodies` has the text that snippets show, `forwards` the words in their order. `anchors` has the labels of links, each under its
 /// page's number times 2^20 and its position. `spellings` has the words as they are written (no stemming), to suggest them and for `pre*`; those
 /// that no page has any more stay until the next rebuild, which is why `texts` is asked before one of them is shown. `usermerge` has
@@ -80,7 +80,7 @@ const CREATE: &str = "
         content = '', contentless_delete = 1, tokenize = \"ascii tokenchars '-_.:/'\"
     );
     CREATE VIRTUAL TABLE names@ USING fts5(
-        title, called, headings, extras, often, content = '', contentless_delete = 1, tokenize = 'ascii'
+        title, called, headings, extras, content = '', contentless_delete = 1, tokenize = 'ascii'
     );
     CREATE VIRTUAL TABLE anchors@ USING fts5(
         words, content = '', contentless_delete = 1, tokenize = 'ascii'

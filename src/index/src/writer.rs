@@ -165,11 +165,9 @@ fn put_text(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &D
         ])?;
     transaction
         .prepare_cached(
-            &tables.sql(
-                "INSERT INTO names@ (rowid, title, called, headings, extras, often) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            ),
+            &tables.sql("INSERT INTO names@ (rowid, title, called, headings, extras) VALUES (?1, ?2, ?3, ?4, ?5)"),
         )?
-        .execute((id, &words.title, &words.names, &words.headings, &words.name_extras, &words.often))?;
+        .execute((id, &words.title, &words.names, &words.headings, &words.name_extras))?;
     put_anchors(transaction, tables, id, document)
 }
 

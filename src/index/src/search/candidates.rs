@@ -57,7 +57,6 @@ pub(super) fn gather(
     if fit.len() > WEIGHED {
         found.is_cut = true;
         if question.is_positive {
-            found.add(matching(connection, query, "names", &in_names(&question.expression), WEIGHED)?);
             found.add(matching(connection, query, "names", &question.expression, WEIGHED)?);
         }
         if query.trust != Trust::Off {
@@ -82,11 +81,6 @@ pub(super) fn gather(
     Ok((!found.ids.is_empty()).then_some(found))
 }
 
-/// What the names of pages have of an expression, without the words they use often.
-fn in_names(expression: &str) -> String {
-    format!("{{title called headings extras}} : ({expression})")
-}
-
 /// Pages that have some of the words, those with the rarest first: what a question is about is what few pages have.
 fn some(connection: &Connection, query: &SearchQuery, words: &[Word], found: &mut Gathered) -> Result<(), IndexError> {
     let mut counted = Vec::new();
@@ -97,7 +91,7 @@ fn some(connection: &Connection, query: &SearchQuery, words: &[Word], found: &mu
     let called = found.anchors.keys().copied().collect();
     found.add(admitted(connection, query, called)?);
     let any: Vec<&str> = counted.iter().map(|(_, expression)| expression.as_str()).collect();
-    found.add(matching(connection, query, "names", &in_names(&any.join(" OR ")), WEIGHED_FOR_SOME / 3)?);
+    found.add(matching(connection, query, "names", &any.join(" OR "), WEIGHED_FOR_SOME / 3)?);
     for (at, expression) in any.iter().enumerate() {
         let room = WEIGHED_FOR_SOME.saturating_sub(found.ids.len());
         if room == 0 {

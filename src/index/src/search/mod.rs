@@ -97,7 +97,7 @@ impl Index {
     /// The pages that match, best first; equal ones in path order.
     ///
     /// At most [`candidates::WEIGHED`] pages are weighed for the places in which they have the words: those with all of them in
-    /// their names, those that use them often, those that are verified or a source of truth (unless trust is off), then the newest. Pages beyond that follow in the
+    /// their names, those that are verified or a source of truth (unless trust is off), then the newest. Pages beyond that follow in the
     /// order of their age.
     ///
     /// # Errors

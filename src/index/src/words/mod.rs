@@ -92,11 +92,6 @@ impl Dictionary {
     }
 }
 
-/// A text is about the words that are one in so many of it, and used so often at least; so many of them at most.
-const OFTEN_PART: usize = 150;
-const OFTEN: usize = 4;
-const MOST_OFTEN: usize = 64;
-
 /// A text, read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Words {
@@ -140,17 +135,6 @@ impl Words {
     /// The terms of the stream, in order.
     pub(crate) fn terms(&self) -> impl Iterator<Item = &str> {
         self.stream.iter().map(|known| known.term.as_str())
-    }
-    /// The terms that the text is about, if it is about anything: used again and again, most often first.
-    pub(crate) fn often(&self) -> Vec<&str> {
-        let least = (self.stream.len() / OFTEN_PART).max(OFTEN);
-        let mut counts: HashMap<&str, usize> = HashMap::new();
-        for term in self.terms() {
-            *counts.entry(term).or_default() += 1;
-        }
-        let mut often: Vec<_> = counts.into_iter().filter(|(_, count)| *count >= least).collect();
-        often.sort_unstable_by(|(one, few), (other, many)| many.cmp(few).then(one.cmp(other)));
-        often.into_iter().map(|(term, _)| term).take(MOST_OFTEN).collect()
     }
     /// The terms of the extras, in order.
     pub(crate) fn other_terms(&self) -> impl Iterator<Item = &str> {
