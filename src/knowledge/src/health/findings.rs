@@ -4,6 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use svcfs_base::TreePath;
 
+/// Other pages that a finding names at most: where thousands have one title, naming all of them at each of them is millions of paths.
+const MOST_RELATED: usize = 10;
+
 /// Something about a page that its readers would want mended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
@@ -16,7 +19,7 @@ pub struct Finding {
     pub severity: Severity,
     /// The finding in words
     pub message: String,
-    /// Other pages concerned
+    /// Other pages concerned: the first ten of them in path order. `message` counts them all
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<TreePath>,
 }
@@ -109,8 +112,9 @@ impl Finding {
     pub(super) fn new(path: TreePath, kind: FindingKind, message: impl Into<String>) -> Self {
         Self { path, kind, severity: kind.severity(), message: message.into(), related: Vec::new() }
     }
-    pub(super) fn about(mut self, related: Vec<TreePath>) -> Self {
-        self.related = related;
+    /// Names the pages of a group it is in.
+    pub(super) fn about(mut self, group: &[TreePath]) -> Self {
+        self.related = group.iter().filter(|other| **other != self.path).take(MOST_RELATED).cloned().collect();
         self
     }
 }

@@ -90,9 +90,8 @@ impl Looking {
     pub fn end(mut self, space: &Space) -> Result<Survey, Fault> {
         for dispute in disputes(&space.index, &Reach::FULL)? {
             for path in &dispute.pages {
-                let others = dispute.pages.iter().filter(|other| *other != path).cloned().collect();
                 let finding = Finding::new(path.clone(), FindingKind::Contradiction, dispute.details.clone());
-                self.found.findings.push(finding.about(others));
+                self.found.findings.push(finding.about(&dispute.pages));
             }
         }
         let Self { at, now: made, stale_days, found, .. } = self;
@@ -229,21 +228,11 @@ impl Found {
     fn finished(mut self) -> Self {
         let cut_off = self.paths.iter().filter(|path| !self.linked.contains(*path)).filter_map(unlinked);
         self.findings.extend(cut_off);
-        for (_, pages) in std::mem::take(&mut self.titles) {
-            for (place, path) in pages.iter().enumerate().filter(|_| pages.len() > 1) {
-                let others: Vec<TreePath> = pages
-                    .iter()
-                    .enumerate()
-                    .filter(|(other, _)| *other != place)
-                    .map(|(_, path)| path.clone())
-                    .collect();
-                let message = format!(
-                    "has the title of {} other {}",
-                    others.len(),
-                    if others.len() == 1 { "page" } else { "pages" }
-                );
-                self.findings.push(Finding::new(path.clone(), FindingKind::Duplicate, message).about(others));
-            }
+        for (_, pages) in std::mem::take(&mut self.titles).into_iter().filter(|(_, pages)| pages.len() > 1) {
+            let others = pages.len() - 1;
+            let message = format!("has the title of {others} other {}", if others == 1 { "page" } else { "pages" });
+            let finding = |path: &TreePath| Finding::new(path.clone(), FindingKind::Duplicate, message.clone());
+            self.findings.extend(pages.iter().map(|path| finding(path).about(&pages)));
         }
         self.findings.sort_by(|one, other| (&one.path, one.kind).cmp(&(&other.path, other.kind)));
         self

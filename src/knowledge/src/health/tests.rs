@@ -60,6 +60,31 @@ fn a_look_through_the_tree_finds_what_is_wrong_and_says_what_to_do() {
 }
 
 #[test]
+fn a_finding_that_concerns_hundreds_of_pages_names_ten_of_them_and_counts_all() {
+    let text = "---\ntitle: Untitled\nsource-of-truth: true\ntags: deploy\n---\nText.\n";
+    let pages: Vec<String> = (0..300).map(|number| format!("{number:03}.md")).collect();
+    let pages: Vec<(&str, &str)> = pages.iter().map(|name| (name.as_str(), text)).collect();
+    let found = TestSpace::with("", &pages).get("janitor", json!({ "limit": 1000 }));
+    assert_eq!((&found["duplicates"], &found["contradictions"]), (&json!(300), &json!(300)));
+    let related = |kind: &str, path: &str| {
+        let issues = found["issues"].as_array().unwrap();
+        issues.iter().find(|issue| issue["kind"] == kind && issue["path"] == path).unwrap()["related"].clone()
+    };
+    let first = |places: [usize; 10]| json!(places.map(|place| pages[place].0));
+    for kind in ["duplicate", "contradiction"] {
+        assert_eq!(related(kind, "299.md"), first([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]), "{kind}");
+        assert_eq!(related(kind, "003.md"), first([0, 1, 2, 4, 5, 6, 7, 8, 9, 10]), "{kind}: all but itself");
+    }
+    assert_eq!(
+        messages(&found, "003.md")[..2],
+        [
+            "contradiction: 300 pages with the tag `deploy` say `source-of-truth: true`",
+            "duplicate: has the title of 299 other pages"
+        ]
+    );
+}
+
+#[test]
 fn a_look_is_kept_until_the_tree_changes() {
     let space = space();
     let first = space.get("janitor", json!({}));
