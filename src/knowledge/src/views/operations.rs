@@ -257,10 +257,10 @@ impl Operation for ViewsDelete {
 pub struct ViewsExecute {
     /// Its name
     pub name: String,
-    /// Rows in the answer
+    /// Rows in the answer; beats the LIMIT of the view's query. Without either 50
     #[serde(default)]
-    pub limit: AnswerLimit,
-    /// How many of the first rows to leave out
+    pub limit: Option<AnswerLimit>,
+    /// How many of the first rows to leave out; beats the OFFSET of the view's query
     #[serde(default)]
     pub offset: u32,
 }
@@ -272,7 +272,7 @@ impl Operation for ViewsExecute {
     type Output = Answered;
     fn run(self, cx: &Cx<'_>) -> Result<Answered, Fault> {
         let query = super::query(&super::view(cx, &self.name)?)?;
-        let window = Window { limit: Some(self.limit.get()), offset: self.offset as usize };
+        let window = Window { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
         let answer = answer(cx, &query, window)?;
         Ok(Answered::of(answer, None))
     }

@@ -70,6 +70,27 @@ fn filters_order_columns_formulas_and_summaries_are_applied() {
 }
 
 #[test]
+fn the_limit_and_offset_of_a_views_query_are_heeded_unless_the_caller_says_otherwise() {
+    let space = space();
+    space.get("views_save", json!({ "name": "few", "query": "LIST FROM \"tasks/\" SORT _path LIMIT 1 OFFSET 1" }));
+    let rows = |arguments: serde_json::Value| {
+        let mut asked = json!({ "name": "few" });
+        asked.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
+        let answer = space.get("views_execute", asked);
+        (answer["rows"].clone(), answer["has_more"].clone())
+    };
+    assert_eq!(rows(json!({})), (json!([["tasks/b.md"]]), json!(true)));
+    assert_eq!(rows(json!({ "limit": 2 })), (json!([["tasks/b.md"], ["tasks/c.md"]]), json!(false)));
+    assert_eq!(rows(json!({ "offset": 2 })), (json!([["tasks/c.md"]]), json!(false)));
+    let many: Vec<String> = (0..60).map(|number| format!("many/{number:02}.md")).collect();
+    let many: Vec<_> = many.iter().map(|path| json!({ "path": path, "content": "# M\n" })).collect();
+    space.get("bulk_write", json!({ "files": many }));
+    space.get("views_save", json!({ "name": "plain", "query": "LIST FROM \"many/\"" }));
+    let answer = space.get("views_execute", json!({ "name": "plain" }));
+    assert_eq!(answer["rows"].as_array().unwrap().len(), 50, "fifty without either");
+}
+
+#[test]
 fn rows_of_a_view_are_grouped() {
     let space = space();
     let saved = json!({ "name": "g", "query": "LIST FROM \"tasks/\"", "group_by": "owner", "filters": [{ "field": "tags", "operator": "contains", "value": "x" }] });
