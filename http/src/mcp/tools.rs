@@ -104,10 +104,15 @@ fn input(entry: &Entry) -> (JsonObject, String) {
             *properties = renamed(std::mem::take(properties), own, other);
         }
     }
+    let properties = object.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let with_default: Vec<String> =
+        properties.filter(|(_, schema)| schema.get("default").is_some()).map(|(name, _)| name.clone()).collect();
     if let Some(required) = object.get_mut("required").and_then(Value::as_array_mut) {
         for (other, own) in entry.aliases {
             required.iter_mut().filter(|name| *name == own).for_each(|name| *name = json!(other));
         }
+        // What other doors insist on although it has a default.
+        required.retain(|name| !with_default.iter().any(|other| name == other));
     }
     // An unknown argument is refused; a client that knows so does not send it.
     object.insert("additionalProperties".to_owned(), false.into());

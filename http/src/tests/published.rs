@@ -116,6 +116,17 @@ fn agents_see_the_names_they_know_and_conditions_only_where_they_hold() {
 }
 
 #[test]
+fn what_rest_insists_on_agents_may_leave_out_where_it_has_a_default() {
+    let tool = tools().into_iter().find(|tool| tool["name"] == "svc_aggregate").unwrap();
+    assert_eq!(tool["inputSchema"]["required"], serde_json::json!(["group_by"]));
+    assert_eq!(tool["inputSchema"]["properties"]["calculate"]["default"], "count");
+    let document = document();
+    let parameters = document["paths"]["/api/svc/query/aggregate"]["get"]["parameters"].as_array().unwrap();
+    let calc = parameters.iter().find(|parameter| parameter["name"] == "calc").unwrap();
+    assert_eq!((&calc["required"], &calc["explode"]), (&true.into(), &false.into()), "a list with commas: {calc}");
+}
+
+#[test]
 fn headers_are_documented_where_they_are_sent() {
     let document = document();
     let file = &document["paths"]["/api/svc/file"];

@@ -1,9 +1,11 @@
 //! The wire shapes of queries.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_base::{Door, Fault, Kind, TreePath};
 use svcfs_index::{Answer, AnswerLimit};
 
 use super::render::{Standing, Style, rendered};
@@ -159,15 +161,53 @@ pub struct Aggregate {
     /// The field to group by, such as `status` or `author.name`
     #[schemars(example = &"status")]
     pub group: String,
-    /// What to calculate: `count`, or `avg`, `sum`, `min`, `max`, `count` of a field, such as `avg:priority`
-    #[schemars(example = ["count", "avg:priority"])]
-    pub calc: Vec<String>,
+    /// What to calculate: `count`, or `avg`, `sum`, `min`, `max`, `count` of a field, such as `avg:priority`; a list, or a text with commas.
+    /// Only agents may leave it out
+    #[schemars(required, example = ["count", "avg:priority"], extend("default" = "count"))]
+    pub calc: Option<Calculations>,
     /// Only pages for which this is true, such as `status != "archived" AND priority > 2`
     #[serde(default, rename = "where")]
     pub condition: Option<String>,
     /// Only pages at or below this path
     #[serde(default)]
     pub path_prefix: Option<TreePath>,
+}
+
+/// Calculations as they are asked for.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
+pub enum Calculations {
+    /// One in each text.
+    List(Vec<String>),
+    /// In one text, with commas between them.
+    Text(String),
+}
+
+impl Calculations {
+    /// What agents mean who do not say what (gaps.md 4.21).
+    fn count() -> Self {
+        Self::Text("count".to_owned())
+    }
+    fn each(self) -> Vec<String> {
+        match self {
+            Self::List(each) => each,
+            Self::Text(text) => {
+                text.split(',').map(str::trim).filter(|each| !each.is_empty()).map(str::to_owned).collect()
+            }
+        }
+    }
+}
+
+impl JsonSchema for Calculations {
+    fn schema_name() -> Cow<'static, str> {
+        "Calculations".into()
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["array", "string"], "items": { "type": "string" } })
+    }
 }
 
 impl Operation for Aggregate {
@@ -179,8 +219,10 @@ impl Operation for Aggregate {
     type Output = Vec<Map<String, Value>>;
     fn run(self, cx: &Cx<'_>) -> Result<Self::Output, Fault> {
         let prefix = self.path_prefix.filter(|path| !path.is_root()).map(|path| path.to_string());
+        let by_default = || (cx.caller.door == Door::Mcp).then(Calculations::count);
+        let asked = self.calc.or_else(by_default).ok_or_else(|| Fault::new(Kind::Invalid, "calc is required"))?;
         let query =
-            svcfs_index::Query::aggregate(&self.group, &self.calc, self.condition.as_deref(), prefix.as_deref())?;
+            svcfs_index::Query::aggregate(&self.group, &asked.each(), self.condition.as_deref(), prefix.as_deref())?;
         let answer = answer(cx, &query, Window::default())?;
         let object = |row: Vec<Value>| answer.headers.iter().cloned().zip(row).collect();
         Ok(answer.rows.into_iter().map(object).collect())

@@ -1,4 +1,5 @@
 use serde_json::json;
+use svcfs_base::{Caller, Door};
 
 use crate::spaces::test_space::TestSpace;
 
@@ -93,6 +94,25 @@ fn values_of_a_field_are_counted_and_summed() {
         space.get("aggregate", json!({ "group_by": "tags", "calculate": ["count"], "where": "status != null" })),
         json!([{ "tags": "x", "count": 2 }, { "tags": "y", "count": 1 }, { "tags": null, "count": 1 }])
     );
+}
+
+#[test]
+fn agents_may_calculate_one_thing_by_its_name_and_count_when_they_say_nothing() {
+    let space = space();
+    let agent = Caller::new(Door::Mcp);
+    let asked = |arguments| space.ask_as(&agent, "aggregate", arguments).unwrap();
+    let counted = json!([{ "status": "done", "count": 1 }, { "status": "open", "count": 2 }]);
+    for calculate in [json!("count"), json!(["count"]), json!(null)] {
+        let told = asked(json!({ "group_by": "status", "calculate": calculate, "path_prefix": "tasks" }));
+        assert_eq!(told, counted, "{calculate}");
+    }
+    assert_eq!(asked(json!({ "group_by": "status", "path_prefix": "tasks" })), counted);
+    assert_eq!(
+        asked(json!({ "group_by": "status", "calculate": "count, sum:priority", "where": "status = \"open\"" })),
+        json!([{ "status": "open", "count": 2, "sum_priority": 6 }])
+    );
+    let why = space.ask_as(&agent, "aggregate", json!({ "group_by": "status", "calculate": 1 })).unwrap_err();
+    assert_eq!(why.message(), "`calc`: expected a text or a list of texts");
 }
 
 #[test]
