@@ -42,6 +42,10 @@ pub struct Backlinks {
     /// How many pages, in path order
     #[serde(default)]
     pub limit: Limit<1000, 10_000>,
+    /// Answer from an index that has read the changes up to this position (the number that the `id` of an event begins with), or refuse
+    /// with 503
+    #[serde(default)]
+    pub at_least: Option<u64>,
 }
 
 /// A page that links to another one.
@@ -62,7 +66,8 @@ impl Operation for Backlinks {
     const TOOL: bool = true;
     type Output = Vec<Backlink>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Backlink>, Fault> {
-        let found = cx.index().backlinks(&self.path, &cx.caller.reach.top(), self.limit.get())?;
+        let found =
+            cx.index_at_least(self.at_least)?.backlinks(&self.path, &cx.caller.reach.top(), self.limit.get())?;
         let shown = |svcfs_index::Backlink { path, title, context }| Backlink { path, title, context };
         Ok(found.into_iter().map(shown).collect())
     }

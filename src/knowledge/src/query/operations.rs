@@ -38,6 +38,10 @@ pub struct Query {
     /// The answer as JSON, or rendered as markdown text
     #[serde(default)]
     pub format: Format,
+    /// Answer from an index that has read the changes up to this position (the number that the `id` of an event begins with), or refuse
+    /// with 503
+    #[serde(default)]
+    pub at_least: Option<u64>,
 }
 
 /// What form an answer has.
@@ -144,6 +148,7 @@ impl Operation for Query {
         }
         let query = svcfs_index::Query::parse(&self.q)?;
         let window = Window { limit: self.limit.map(AnswerLimit::get), offset: self.offset as usize };
+        cx.index_at_least(self.at_least)?;
         let answer = answer(cx, &query, window)?;
         Ok(Answered::of(answer, self.format.style()))
     }

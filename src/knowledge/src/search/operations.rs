@@ -337,6 +337,10 @@ pub struct QueryMeta {
     /// How many of the first pages to leave out
     #[serde(default)]
     pub offset: u32,
+    /// Answer from an index that has read the changes up to this position (the number that the `id` of an event begins with), or refuse
+    /// with 503
+    #[serde(default)]
+    pub at_least: Option<u64>,
 }
 
 /// Which way a list runs.
@@ -415,6 +419,6 @@ impl Operation for QueryMeta {
             offset: self.offset,
         };
         let shown = |MetaRow { path, title, metadata }| FoundMeta { path, title, metadata };
-        Ok(cx.index().meta(&query)?.into_iter().map(shown).collect())
+        Ok(cx.index_at_least(self.at_least)?.meta(&query)?.into_iter().map(shown).collect())
     }
 }

@@ -125,6 +125,17 @@ fn a_question_may_ask_for_an_index_that_has_read_a_change() {
         assert!(status == 400 && message.starts_with("`at_least`: ") && message.contains("lies ahead"), "{message}");
         assert_eq!(space.refusal(name, json!({ "q": "fox", "at_least": -1 })).0, 400);
     }
+    for (name, mut question) in [
+        ("query", json!({ "q": "LIST" })),
+        ("query_meta", json!({ "where": "$.title!=x" })),
+        ("backlinks", json!({ "path": "a.md" })),
+    ] {
+        question["at_least"] = last.into();
+        space.get(name, question.clone());
+        question["at_least"] = (last + 1_000).into();
+        let (status, message) = space.refusal(name, question);
+        assert!(status == 400 && message.contains("lies ahead"), "{name}: {message}");
+    }
 }
 
 #[test]
