@@ -160,14 +160,18 @@ fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) 
     }
     let mut weighed = weighed(connection, (query.trust, &question), &found)?;
     weighed.sort_by(better);
-    let mut shown = Vec::with_capacity(query.limit.get());
     let among = with_equals(&weighed, offset..wanted);
     let left_out = offset.min(weighed.len()) - among.start;
+    let mut paths = connection.prepare_cached("SELECT path FROM pages WHERE id = ?1")?;
+    let mut best = Vec::with_capacity(among.len());
     for (id, score) in &weighed[among] {
-        shown.push(candidate(connection, *id, *score)?);
+        best.push((*id, *score, paths.query_row([id], |row| row.get::<_, String>(0))?));
     }
-    shown.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
-    let mut shown: Vec<Candidate> = shown.into_iter().skip(left_out).take(query.limit.get()).collect();
+    best.sort_by(|(_, a, one), (_, b, other)| b.total_cmp(a).then_with(|| one.cmp(other)));
+    let mut shown = Vec::with_capacity(query.limit.get());
+    for (id, score, _) in best.into_iter().skip(left_out).take(query.limit.get()) {
+        shown.push(candidate(connection, id, score)?);
+    }
     let missing = query.limit.get() - shown.len();
     if missing > 0 && found.is_cut {
         let skipped = offset.saturating_sub(found.ids.len());
