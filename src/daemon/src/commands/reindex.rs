@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Args;
 use serde_json::json;
+use svcfs_base::Fault;
 use svcfs_config::{LogOutput, Overrides};
-use svcfs_knowledge::search::{Report, reindex};
+use svcfs_knowledge::search::{Report, check, reindex};
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::{Exit, Failure};
@@ -19,9 +21,11 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 const EXAMPLES: &str = "\
 Examples:
   svcfs reindex --root notes
+  svcfs reindex --root notes --check                  compares, and leaves the index as it is
   svcfs reindex --root notes --json | jq .differences
 
-Exit codes: 0 when the old index was right, 1 when it was not (the new one is in place all the same).";
+Exit codes: 0 when the old index was right, 1 when it was not (without --check the new one is in
+place all the same).";
 
 /// Make the search index anew, and prove that the old one was right
 ///
@@ -33,36 +37,52 @@ pub struct Reindex {
     /// Directory of the knowledge base
     #[arg(short, long, value_name = "DIR", default_value = "./knowledge")]
     root: PathBuf,
+    /// Only compare: the old index stays, right or wrong
+    #[arg(long)]
+    check: bool,
     /// Answer as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Reindex {
-    /// Rebuilds and compares.
+    /// Rebuilds and compares, or only compares.
     ///
     /// # Errors
     /// `Failed` when the two differ; `Refused` when a server has the root.
     pub fn run(self) -> Result<(), Failure> {
-        let Self { root: path, json } = self;
+        let Self { root: path, check, json } = self;
         must_be_initialised(&path)?;
         let settings = settings(&path, None, Overrides::default())?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::WARN)?;
         let advice = "stop it first, and start it again afterwards";
         let root = Root::open(&path, settings, false).map_err(|fault| presence::taken(&path, fault, advice))?;
-        let report = rebuilt(&root);
+        let report = if check { checked(&root) } else { rebuilt(&root) };
         root.close()?;
-        tell(&report?, json)
+        tell(&report?, check, json)
     }
 }
 
 fn rebuilt(root: &Root) -> Result<Report, Failure> {
+    made_anew(root, |reach| reindex(root.space(), reach))
+}
+
+fn checked(root: &Root) -> Result<Report, Failure> {
+    let scratch = tempfile::tempdir().context("no place for temporary files")?;
+    made_anew(root, |reach| check(root.space(), scratch.path(), reach))
+}
+
+/// Lets the old index catch up, then makes a new one, and shows how far that is.
+fn made_anew(
+    root: &Root,
+    make: impl FnOnce(&mut dyn FnMut(usize, usize)) -> Result<Report, Fault>,
+) -> Result<Report, Failure> {
     let watched = progress::spinner("bringing the old index up to date");
     let caught_up = root.index_to_cursor(PATIENCE, || watched.tick());
     watched.finish_and_clear();
     caught_up?;
     let watched = progress::pages("making the new index");
-    let report = reindex(root.space(), |done, total| {
+    let report = make(&mut |done, total| {
         watched.set_length(total as u64);
         watched.set_position(done as u64);
     });
@@ -70,7 +90,7 @@ fn rebuilt(root: &Root) -> Result<Report, Failure> {
     Ok(report?)
 }
 
-fn tell(report: &Report, json: bool) -> Result<(), Failure> {
+fn tell(report: &Report, is_check: bool, json: bool) -> Result<(), Failure> {
     let Report { pages, before, after, differences } = report;
     let equal = before == after;
     if json {
@@ -97,8 +117,10 @@ fn tell(report: &Report, json: bool) -> Result<(), Failure> {
         1 => "for 1 page".to_owned(),
         many => format!("for {many} pages"),
     };
-    Err(Failure::saying(
-        Exit::Failed,
-        format!("the new index differs from the old one {what}{damage}; the new one is in place"),
-    ))
+    let outcome = if is_check {
+        "nothing was replaced; without --check the new one takes its place"
+    } else {
+        "the new one is in place"
+    };
+    Err(Failure::saying(Exit::Failed, format!("the new index differs from the old one {what}{damage}; {outcome}")))
 }

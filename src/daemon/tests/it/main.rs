@@ -20,6 +20,7 @@ mod package;
 mod program;
 mod protocols;
 mod refusals;
+mod reindex;
 mod remote;
 mod rules;
 mod s3;

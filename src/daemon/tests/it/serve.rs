@@ -41,7 +41,7 @@ fn a_new_root_begins_with_the_template_and_one_with_pages_does_not() {
 fn a_second_server_is_refused_naming_the_first() {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &[]);
-    for command in [&["serve", "--port", "0"][..], &["reindex"]] {
+    for command in [&["serve", "--port", "0"][..], &["reindex"], &["reindex", "--check"]] {
         let told = refusal(&[command, &["--root", &place.at("kb")]].concat(), 3);
         assert!(told.contains(&format!("process {}", server.pid())) && told.contains(server.url()), "{told}");
     }

@@ -4,11 +4,12 @@
 //! middle, gives the same index.
 
 use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Door, Fault, Kind, Seq, TreePath};
-use svcfs_index::{Difference, Entry, Fingerprint, Joined};
+use svcfs_index::{Difference, Entry, Fingerprint, Index, Joined};
 use svcfs_vfs::{EntryKind, Vfs};
 use svcfs_work::{Failure, Next, Stop, Task};
 
@@ -237,17 +238,23 @@ fn is_about_the_file(kind: Kind) -> bool {
     }
 }
 
-/// What a rebuild of the index found.
+/// What an index was found to be beside one that was made anew.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct Report {
-    /// Pages in the index now.
+    /// Pages in the new one.
     pub pages: usize,
     /// The index as it was.
     pub before: Fingerprint,
-    /// The index as it is.
+    /// The one made anew.
     pub after: Fingerprint,
     /// Pages for which the two differ, in path order; none when the old index was right.
     pub differences: Vec<Difference>,
+}
+
+impl Report {
+    fn of(before: Fingerprint, after: Fingerprint) -> Self {
+        Self { pages: after.pages, differences: before.differences(&after), before, after }
+    }
 }
 
 /// Makes the index of a space anew from its tree, while questions are answered from the old one, and compares the two.
@@ -258,17 +265,42 @@ pub struct Report {
 /// Those of the tree and of the index; the old index then stays.
 pub fn reindex(space: &Space, mut progress: impl FnMut(usize, usize)) -> Result<Report, Fault> {
     let Space { vfs, index, .. } = space;
-    // What the old index has not read yet is no fault of its. One that never read the whole tree stays as it is.
-    let mut cursor = index.cursor()?;
-    while cursor > Seq(0) && follow(space, cursor)? > 0 {
-        cursor = index.cursor()?;
-    }
+    catch_up(space)?;
     let before = index.fingerprint()?;
     let start = vfs.feed().last();
     let pages = pages(vfs)?;
     let total = pages.len();
     index.rebuild(pages.iter().map(|path| entry(vfs, path)), start, |done| progress(done, total))?;
-    let after = index.fingerprint()?;
-    let differences = before.differences(&after);
-    Ok(Report { pages: after.pages, before, after, differences })
+    Ok(Report::of(before, index.fingerprint()?))
+}
+
+/// Compares the index of a space with one that is made from its tree in the empty directory `scratch`. The old one stays, right or wrong;
+/// it only reads what it has not read yet.
+///
+/// `progress` is told the number of pages read and how many there are.
+///
+/// # Errors
+/// Those of the tree and of the indexes.
+pub fn check(space: &Space, scratch: &Path, mut progress: impl FnMut(usize, usize)) -> Result<Report, Fault> {
+    let Space { vfs, index, .. } = space;
+    catch_up(space)?;
+    let before = index.fingerprint()?;
+    let fresh = Index::open(&scratch.join("index.db"))?.with_typed_links(before.typed_links.clone())?;
+    let pages = pages(vfs)?;
+    let mut read = 0;
+    let batches = Batches::of(vfs, &pages).inspect(|batch| {
+        read += batch.as_ref().map_or(0, Vec::len);
+        progress(read, pages.len());
+    });
+    fresh.ingest_all(batches, index.cursor()?)?;
+    Ok(Report::of(before, fresh.fingerprint()?))
+}
+
+/// What an index has not read yet is no fault of its. One that never read the whole tree stays as it is.
+fn catch_up(space: &Space) -> Result<(), Fault> {
+    let mut cursor = space.index.cursor()?;
+    while cursor > Seq(0) && follow(space, cursor)? > 0 {
+        cursor = space.index.cursor()?;
+    }
+    Ok(())
 }

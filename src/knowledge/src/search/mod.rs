@@ -13,5 +13,5 @@ mod tests;
 mod words;
 
 pub use compare::{IndexState, compare};
-pub use indexer::{Indexer, Report, reindex};
+pub use indexer::{Indexer, Report, check, reindex};
 pub use operations::AREA;

@@ -7,7 +7,7 @@ use svcfs_index::{Entry, Index, Joined};
 use svcfs_store::Usage;
 use svcfs_work::{Next, Stop, Task};
 
-use super::{Indexer, reindex};
+use super::{Indexer, check, reindex};
 use crate::kernel::Space;
 use crate::spaces::test_space::{TestSpace, path};
 
@@ -386,4 +386,21 @@ fn a_rebuild_equals_what_grew_and_repairs_what_did_not() {
     let report = reindex(space.space(), |_, _| ()).unwrap();
     assert_eq!(report.differences.iter().map(|difference| &difference.path).collect::<Vec<_>>(), [&path("p7.md")]);
     assert_eq!(paths(&space.get("search", json!({ "q": "word7" }))), ["p7.md"]);
+}
+
+#[test]
+fn a_check_tells_what_differs_and_replaces_nothing() {
+    let space = TestSpace::new();
+    for n in 0..20 {
+        space.put(&format!("p{n}.md"), &format!("[[p{}]] word{n}\n", n + 1));
+    }
+    let look = || check(space.space(), tempfile::tempdir().unwrap().path(), |_, _| ()).unwrap();
+    let right = look();
+    assert!(right.before == right.after && right.pages == 20 && right.differences.is_empty(), "{right:?}");
+    let index = &space.space().index;
+    index.ingest(&[Entry::Gone(path("p7.md"))], index.cursor().unwrap()).unwrap();
+    for report in [look(), look()] {
+        assert_eq!(report.differences.iter().map(|difference| &difference.path).collect::<Vec<_>>(), [&path("p7.md")]);
+    }
+    assert_eq!(space.get("search", json!({ "q": "word7" })), json!([]));
 }

@@ -1,0 +1,33 @@
+//! `svcfs reindex`
+
+use predicates::str::contains;
+use serde_json::json;
+
+use crate::harness::{Place, json_of, refusal, svcfs};
+
+#[test]
+fn a_check_fails_for_an_index_that_is_wrong_and_leaves_it_so_until_it_is_made_anew() {
+    let place = Place::new();
+    for (root, word) in [("kb", "quick"), ("other", "brown")] {
+        svcfs(&["init", "--root", &place.at(root)]).assert().success();
+        place.write(&format!("{root}/fox.md"), &format!("# Fox\n\n{word}\n"));
+        svcfs(&["reindex", "--check", "--root", &place.at(root)])
+            .assert()
+            .success()
+            .stdout(contains("equals the old one"));
+    }
+    // As far in its log as this one, with another page.
+    std::fs::copy(place.path("other/.svc/state/index.db"), place.path("kb/.svc/state/index.db")).unwrap();
+    let root = place.at("kb");
+    for _ in 0..2 {
+        let told = refusal(&["reindex", "--check", "--root", &root], 1);
+        assert!(told.contains("differs from the old one for 1 page; nothing was replaced"), "{told}");
+    }
+    let told = svcfs(&["reindex", "--check", "--root", &root, "--json"]).assert().code(1).get_output().stdout.clone();
+    let told: serde_json::Value = serde_json::from_slice(&told).unwrap();
+    assert_eq!(told["differences"], json!([{ "path": "fox.md", "divergence": "changed" }]));
+
+    let told = refusal(&["reindex", "--root", &root], 1);
+    assert!(told.contains("the new one is in place"), "{told}");
+    assert_eq!(json_of(&["reindex", "--check", "--root", &root, "--json"])["equal"], true);
+}
