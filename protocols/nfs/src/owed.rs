@@ -1,6 +1,8 @@
 //! What a server that died had promised: bytes that clients were told are safe, of files that were not saved yet.
 
-use svcfs_base::{Actor, Caller, Door, Durability, Fault, Kind, Name, TreePath};
+use std::time::UNIX_EPOCH;
+
+use svcfs_base::{Actor, Caller, Door, Durability, ETag, Fault, Kind, MAX_FILE_BYTES, Name, TreePath};
 use svcfs_vfs::{Act, FileNumbers, HandleId, NodeId, OpenMode, Promise, SetAttributes, Vfs, WriteAt};
 
 /// A file that is open, and what is to be done to it.
@@ -51,6 +53,19 @@ fn settle_one(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<(), Fa
     published.and(released)
 }
 
+/// What tells apart what stands under a file's name, with no regard to writes that are not saved yet: the hash of its content; of a file too
+/// large for any version, that of its size and time. None of one that was made and never saved.
+pub(crate) fn standing(vfs: &Vfs, node: NodeId) -> Option<ETag> {
+    let there = vfs.path_of(node).and_then(|path| vfs.stat(Door::Internal, &path));
+    if let Ok(large) = there
+        && large.size > MAX_FILE_BYTES as u64
+    {
+        let modified = large.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+        return Some(ETag::of(format!("{:x}-{:x}", large.size, modified.as_nanos()).as_bytes()));
+    }
+    vfs.etag(node).ok()
+}
+
 /// The file, when it is as it was when a promise was made, and what was promised from then on. Found once.
 ///
 /// Not always from the first one on: what came after a save may stand there beside what was done by it.
@@ -60,7 +75,7 @@ fn open<'a>(vfs: &Vfs, path: &TreePath, promises: &'a [Promise], caller: &Caller
         Err(fault) if fault.kind() == Kind::NotFound => None,
         Err(fault) => return Err(fault),
     };
-    let now = found.and_then(|node| vfs.etag(node).ok());
+    let now = found.and_then(|node| standing(vfs, node));
     let from = promises.iter().position(|promise| promise.base == now);
     let Some(rest) = from.map(|from| &promises[from..]) else {
         if let Some(node) = found {

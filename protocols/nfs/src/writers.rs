@@ -13,6 +13,7 @@ use svcfs_base::{Caller, Durability, ETag, Fault, Kind, MAX_FILE_BYTES};
 use svcfs_vfs::{Act, EntryKind, HandleId, NodeId, OpenMode, Promise};
 
 use crate::export::Export;
+use crate::owed;
 use crate::place::Entry;
 use crate::refusal::{Refusal, status};
 
@@ -166,14 +167,28 @@ impl Export {
             Act::Resized(_) => 0,
             Act::Written(_, data) => data.len() as u64,
         };
-        if self.vfs().attributes(writer.node)?.size > MAX_FILE_BYTES as u64 {
-            // Such a file is on the disk and has no versions: it is flushed there.
-            return if is_flushed { self.vfs().publish(&writer.caller, writer.node, Durability::Now) } else { Ok(()) };
+        if self.is_large(writer) {
+            return if is_flushed || writer.position.is_some() { self.keep_large(writer) } else { Ok(()) };
         }
-        let base = *writer.base.get_or_insert_with(|| self.vfs().etag(writer.node).ok());
+        let base = *writer.base.get_or_insert_with(|| owed::standing(self.vfs(), writer.node));
         writer.position = Some(self.numbers.promise(&Promise { number: writer.number, base, act }, is_flushed)?);
         writer.promised += bytes;
         if writer.promised > MAX_FILE_BYTES as u64 { self.save(writer) } else { Ok(()) }
+    }
+
+    fn is_large(&self, writer: &Writer) -> bool {
+        self.vfs().attributes(writer.node).is_ok_and(|attributes| attributes.size > MAX_FILE_BYTES as u64)
+    }
+
+    /// A large file is on the disk and has no versions: it is flushed there. What was promised while it was small is kept by that; done once more
+    /// when the space is opened next, it would cut the file.
+    fn keep_large(&self, writer: &mut Writer) -> Result<(), Fault> {
+        self.vfs().publish(&writer.caller, writer.node, Durability::Now)?;
+        if let Some(position) = writer.position {
+            self.numbers.kept(&[(writer.number, position)], true)?;
+        }
+        (writer.base, writer.promised, writer.position) = (None, 0, None);
+        Ok(())
     }
 
     /// Notes that so many bytes were written.
@@ -215,6 +230,9 @@ impl Export {
         if writer.is_over {
             return Ok(());
         }
+        // Nothing else flushes a large file, and its promises go.
+        let is_flushed = writer.position.is_some() && self.is_large(writer);
+        let durability = if is_flushed { Durability::Now } else { durability };
         let outcome = self.vfs().publish(&writer.caller, writer.node, durability);
         match &outcome {
             Err(fault) if !matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked | Kind::TooLarge) => {

@@ -1,6 +1,10 @@
 //! What outlives the server.
 
-use nfs3_types::nfs3::{nfsstat3, stable_how};
+use std::ops::Range;
+
+use nfs3_types::nfs3::{nfs_fh3, nfsstat3, stable_how};
+use svcfs_base::{Caller, Door as Entry, Durability, Name};
+use svcfs_vfs::{NodeId, WriteAt};
 
 use super::Served;
 
@@ -61,4 +65,76 @@ fn what_was_saved_before_the_server_died_is_not_written_over_another_save() {
     let died = served.died();
     died.put("a.md", "somebody else\n");
     assert_eq!(died.read(&file, 0, 100).unwrap().0, b"somebody else\n");
+}
+
+const MIB: usize = 1 << 20;
+
+/// Writes whole MiB, each filled with its own number, and is told that they are safe.
+fn write_safely(served: &Served, file: &nfs_fh3, which: Range<usize>) {
+    for at in which {
+        let data = vec![at as u8; MIB];
+        let (committed, _) = served.write(file, (at * MIB) as u64, &data, stable_how::FILE_SYNC).unwrap();
+        assert_eq!(committed, stable_how::FILE_SYNC);
+    }
+}
+
+fn assert_written(served: &Served, file: &nfs_fh3, which: Range<usize>) {
+    assert_eq!(served.getattr(file).unwrap().size, (which.end * MIB) as u64);
+    for at in which {
+        let (data, _) = served.read(file, (at * MIB) as u64, MIB as u32).unwrap();
+        assert!(data == vec![at as u8; MIB], "MiB {at} begins with {:?}", data.first());
+    }
+}
+
+#[test]
+fn a_new_file_that_grew_past_what_a_version_holds_is_whole_after_the_server_died() {
+    let served = Served::new();
+    let file = served.create(&served.root(), "big.bin");
+    write_safely(&served, &file, 0..70);
+    let after = served.died();
+    assert_written(&after, &file, 0..70);
+    write_safely(&after, &file, 70..75);
+    after.commit(&file).unwrap();
+    assert_written(&after, &file, 0..75);
+}
+
+#[test]
+fn a_file_that_grew_by_what_was_not_told_to_be_safe_has_what_was_after_the_server_died() {
+    let served = Served::new();
+    let file = served.create(&served.root(), "big.bin");
+    write_safely(&served, &file, 0..5);
+    for at in 5..70 {
+        served.write(&file, (at * MIB) as u64, &vec![at as u8; MIB], stable_how::UNSTABLE).unwrap();
+    }
+    assert_written(&served.died(), &file, 0..5);
+    served.commit(&file).unwrap();
+    assert_written(&served.died(), &file, 0..70);
+}
+
+#[test]
+fn what_was_promised_of_a_new_file_is_not_written_over_a_large_one_that_another_door_put_there() {
+    let served = Served::new();
+    let file = served.create(&served.root(), "big.bin");
+    served.write(&file, 0, &[7; 1000], stable_how::FILE_SYNC).unwrap();
+    let (vfs, caller) = (&served.server.primary().vfs, Caller::new(Entry::WebDav));
+    let [part, name] = ["part.bin", "big.bin"].map(|name| Name::parse(name).unwrap());
+    let (node, _, handle) = vfs.create(&caller, NodeId::ROOT, &part, 0o644).unwrap();
+    for at in 0..70 {
+        vfs.write_node(handle, WriteAt::Offset((at * MIB) as u64), &vec![at as u8; MIB]).unwrap();
+    }
+    vfs.publish(&caller, node, Durability::Now).unwrap();
+    vfs.rename_node(&caller, (NodeId::ROOT, &part), (NodeId::ROOT, &name), true).unwrap();
+    assert_written(&served.died(), &file, 0..70);
+}
+
+#[test]
+fn what_was_promised_of_a_large_file_that_became_small_is_there_after_the_server_died() {
+    let served = Served::new();
+    let file = served.create(&served.root(), "big.bin");
+    write_safely(&served, &file, 0..70);
+    served.resize(&file, 0).unwrap();
+    served.write(&file, 0, b"small now\n", stable_how::FILE_SYNC).unwrap();
+    let after = served.died();
+    assert_eq!(after.read(&file, 0, 100).unwrap().0, b"small now\n");
+    assert_eq!(after.text("big.bin").as_deref(), Some("small now\n"));
 }
