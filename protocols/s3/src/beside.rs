@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use svcfs_base::{Caller, Change, Durability, Fault, FileKind, Kind, Name, TreePath};
+use svcfs_base::{Caller, Change, Durability, Expect, Fault, FileKind, Kind, Name, TreePath};
 use svcfs_vfs::{HandleId, NodeId, Vfs, WriteAt};
 use uuid::Uuid;
 
@@ -80,16 +80,23 @@ impl Beside {
         Ok(())
     }
 
-    /// Puts it in its place, instead of what stands there.
+    /// Sees to it that all of it is on the disk, which takes its time.
     ///
     /// # Errors
-    /// Those of the disk; nothing is there then but what was.
-    pub(crate) fn into_place(mut self, asked: &Asked, place: &TreePath) -> Result<(), Fault> {
+    /// Those of the disk.
+    pub(crate) fn flush(&self) -> Result<(), Fault> {
+        self.vfs.publish(&self.caller, self.node, Durability::Now)
+    }
+
+    /// Puts it in its place once it is flushed, instead of what is expected there.
+    ///
+    /// # Errors
+    /// `Conflict`, `Exists` when it is something else; those of the disk. Nothing is there then but what was.
+    pub(crate) fn into_place(mut self, asked: &Asked, place: &TreePath, expect: Expect) -> Result<(), Fault> {
         let Some(path) = self.path.clone() else { return Ok(()) };
-        self.vfs.publish(&self.caller, self.node, Durability::Now)?;
         let folder = Found::parent_of(asked, place)?;
         let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
-        self.vfs.rename_node(&self.caller, (folder.node, &old), (folder.node, &new), true)?;
+        self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), expect)?;
         self.path = None;
         self.vfs.settled().map(drop)
     }

@@ -33,6 +33,7 @@ mod writing;
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use svcfs_knowledge::kernel::Server;
 use svcfs_listener::Names;
 use svcfs_work::Lanes;
@@ -48,6 +49,8 @@ struct Door {
     names: Names,
     lanes: Lanes,
     etags: ETags,
+    /// Held while a large file is looked at and put in place, or taken away: only pages have a version by which the write path tells them apart.
+    placing: Mutex<()>,
     /// KiB of memory for files that are on their way here.
     room: Semaphore,
 }
@@ -59,6 +62,7 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: Cancellatio
         server,
         lanes: Lanes::default(),
         etags: ETags::default(),
+        placing: Mutex::default(),
         room: Semaphore::new(upload::ROOM),
     });
     let service = match answer::service(&door) {

@@ -8,7 +8,7 @@ use svcfs_base::{Change, ChangeSet, Expect, Fault, Kind, Name, Scope, TreePath};
 
 use crate::Door;
 use crate::asked::{Asked, Refused};
-use crate::conditions::Writing;
+use crate::conditions::{Expected, Writing};
 use crate::found::Found;
 use crate::key::Key;
 use crate::record::{Record, is_missing};
@@ -31,8 +31,8 @@ pub(crate) async fn one(
     let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
     asked
         .run("DeleteObject", move |asked| {
-            let expect = conditions.expect(asked, &key)?;
-            remove(asked, &[key], expect)
+            let expected = conditions.expect(asked, &key)?;
+            remove(asked, &[key], &expected)
         })
         .await?;
     Ok(S3Response::new(DeleteObjectOutput::default()))
@@ -63,7 +63,7 @@ pub(crate) async fn many(
         };
         errors.extend(refused.map(|refused| error(object.key, &refused)));
     }
-    let outcome = asked.run("DeleteObjects", move |asked| remove(asked, &keys, Expect::Any)).await;
+    let outcome = asked.run("DeleteObjects", move |asked| remove(asked, &keys, &Expected::Version(Expect::Any))).await;
     let deleted = match outcome {
         Ok(()) if is_quiet => Vec::new(),
         Ok(()) => texts.into_iter().map(|key| DeletedObject { key: Some(key), ..DeletedObject::default() }).collect(),
@@ -86,7 +86,7 @@ fn error(key: String, refused: &s3s::S3Error) -> Error {
 }
 
 /// Removes what these keys name, files in one change set. What is not there is as good as removed.
-fn remove(asked: &Asked, keys: &[Key], expect: Expect) -> Result<(), Refused> {
+fn remove(asked: &Asked, keys: &[Key], expected: &Expected) -> Result<(), Refused> {
     let vfs = &asked.space.vfs;
     let (mut changes, mut large, mut folders) = (Vec::new(), Vec::new(), Vec::new());
     for key in keys {
@@ -98,7 +98,7 @@ fn remove(asked: &Asked, keys: &[Key], expect: Expect) -> Result<(), Refused> {
             Key::Folder(path) if found.is_folder() => folders.push(path.clone()),
             Key::File(path) if found.is_file() && found.is_large() => large.push(path.clone()),
             Key::File(path) if !found.is_folder() && !changes.iter().any(|change: &Change| change.path() == path) => {
-                changes.push(Change::remove(path.clone()).expecting(expect.clone()));
+                changes.push(Change::remove(path.clone()).expecting(expected.of_version()));
             }
             Key::Folder(_) | Key::File(_) => {}
         }
@@ -110,6 +110,8 @@ fn remove(asked: &Asked, keys: &[Key], expect: Expect) -> Result<(), Refused> {
     if !large.is_empty() {
         for path in large {
             let folder = Found::parent_of(asked, &path)?;
+            let _held = asked.door.placing.lock();
+            expected.check(asked, &path)?;
             match vfs.unlink(&asked.caller, folder.node, &Name::parse(path.name())?) {
                 Err(fault) if is_missing(&fault) => {}
                 outcome => outcome?,

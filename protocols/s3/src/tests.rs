@@ -1,3 +1,4 @@
+mod conditions;
 mod kept;
 mod later;
 

@@ -290,13 +290,13 @@ pub(crate) async fn complete(
             "the parts have {length} bytes together, and {announced} were announced"
         ));
     }
-    let (expect, place) = place_of(&asked, &key, conditions).await?;
+    let (expected, place) = place_of(&asked, &key, conditions).await?;
     let _room = room_for(&asked, Some(length)).await?;
     let (count, joining, at) = (parts.len(), upload.clone(), place.clone());
     let gathered = asked.run("CompleteMultipartUpload", move |asked| Ok(joined(asked, &joining, &parts, &at)?)).await?;
     let etag = format!("{}-{count}", hex(&gathered.md5));
     let record = Record { etag: Some(etag), ..upload.record.clone() };
-    let written = finish(&asked, key, (place, expect), gathered, record).await?;
+    let written = finish(&asked, key, (place, expected), gathered, record).await?;
     asked.run("CompleteMultipartUpload", move |asked| Ok(upload.remove(asked.space.vfs.root())?)).await?;
     Ok(S3Response::new(CompleteMultipartUploadOutput {
         location: Some(format!("/{}/{}", input.bucket, Encoding::Url.text(&input.key))),

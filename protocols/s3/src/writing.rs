@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use svcfs_base::{Change, Expect, Fault, Kind, Scope, TreePath};
+use svcfs_base::{Change, Fault, Kind, Scope, TreePath};
 use tracing::warn;
 
 use crate::Door;
 use crate::asked::{Asked, Refused};
 use crate::beside::{Beside, make_way};
-use crate::conditions::{Reading, Writing};
+use crate::conditions::{Expected, Reading, Writing};
 use crate::found::Found;
 use crate::key::Key;
 use crate::object::{Content as Read, Object, guessed, look_of};
@@ -54,11 +54,11 @@ pub(crate) async fn put(door: &Arc<Door>, request: S3Request<PutObjectInput>) ->
     };
     record.check()?;
     let conditions = Writing { if_match: input.if_match, if_none_match: input.if_none_match };
-    let (expect, place) = begin(&asked, &key, conditions).await?;
+    let (expected, place) = begin(&asked, &key, conditions).await?;
     let room = room_for(&asked, announced.length).await?;
     let gathered = gather(&asked, &place, input.body, &announced).await?;
     let sums = gathered.sums.clone();
-    let written = finish(&asked, key, (place, expect), gathered, record).await?;
+    let written = finish(&asked, key, (place, expected), gathered, record).await?;
     drop(room);
     Ok(S3Response::new(PutObjectOutput {
         version_id: written.version,
@@ -110,7 +110,7 @@ pub(crate) fn kept_headers(headers: &http::HeaderMap, path: &TreePath) -> BTreeM
 ///
 /// # Errors
 /// As [`Writing::expect`]; `InvalidArgument` where a folder stands.
-pub(crate) async fn begin(asked: &Asked, key: &Key, conditions: Writing) -> S3Result<(Expect, TreePath)> {
+pub(crate) async fn begin(asked: &Asked, key: &Key, conditions: Writing) -> S3Result<(Expected, TreePath)> {
     let key = key.clone();
     asked
         .run("PutObject", move |asked| {
@@ -135,17 +135,17 @@ pub(crate) async fn begin(asked: &Asked, key: &Key, conditions: Writing) -> S3Re
 pub(crate) async fn finish(
     asked: &Asked,
     key: Key,
-    (place, expect): (TreePath, Expect),
+    (place, expected): (TreePath, Expected),
     gathered: Gathered,
     record: Record,
 ) -> S3Result<Written> {
-    asked.run("PutObject", move |asked| put_in_place(asked, &key, (place, expect), gathered, record)).await
+    asked.run("PutObject", move |asked| put_in_place(asked, &key, (place, expected), gathered, record)).await
 }
 
 fn put_in_place(
     asked: &Asked,
     key: &Key,
-    (place, expect): (TreePath, Expect),
+    (place, expected): (TreePath, Expected),
     Gathered { content, md5, sums }: Gathered,
     record: Record,
 ) -> Result<Written, Refused> {
@@ -153,6 +153,12 @@ fn put_in_place(
     let mut record = Record { sums, ..record };
     let mut etag = record.etag.clone().unwrap_or_else(|| hex(&md5));
     let mut version = None;
+    if let Content::Beside(beside) = &content {
+        beside.flush()?;
+    }
+    let is_of_large = matches!(content, Content::Beside(_)) || matches!(expected, Expected::Large(_));
+    let _held = is_of_large.then(|| asked.door.placing.lock());
+    expected.check(asked, &place)?;
     match (key, content) {
         (Key::Folder(_), Content::Here(content)) if content.is_empty() => {
             make_way(asked, &place)?;
@@ -167,7 +173,7 @@ fn put_in_place(
         }
         (Key::File(_), Content::Here(content)) => {
             let sent = svcfs_base::ETag::of(&content);
-            let stored = vfs.save(&asked.caller, place.clone(), content, expect)?.etag.unwrap_or(sent);
+            let stored = vfs.save(&asked.caller, place.clone(), content, expected.of_version())?.etag.unwrap_or(sent);
             record.of = stored.to_string();
             // Somebody else may have written it since: that is another one.
             let newest = match vfs.known_version(&place) {
@@ -185,8 +191,7 @@ fn put_in_place(
             }
         }
         (Key::File(_), Content::Beside(beside)) => {
-            check_still(asked, key, &expect)?;
-            beside.into_place(asked, &place)?;
+            beside.into_place(asked, &place, expected.instead())?;
             record.of = look_of(&Found::itself(asked, &place)?.attributes);
             record.etag = Some(etag.clone());
         }
@@ -194,23 +199,6 @@ fn put_in_place(
     let found = Found::itself(asked, &place)?;
     record.keep(asked, &found)?;
     Ok(Written { etag, modified: found.attributes.modified, version })
-}
-
-/// What the write path checks itself where there is a version.
-fn check_still(asked: &Asked, key: &Key, expect: &Expect) -> Result<(), Fault> {
-    let there = match Object::at(asked, key) {
-        Ok(object) => Some(object.blob),
-        Err(fault) if is_missing(&fault) => None,
-        Err(fault) => return Err(fault),
-    };
-    let holds = match (expect, there) {
-        (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => true,
-        (Expect::OneOf(etags), Some(Some(etag))) => etags.contains(&etag),
-        (Expect::OneOf(_), Some(None)) | (Expect::Absent, Some(_)) | (Expect::Present | Expect::OneOf(_), None) => {
-            false
-        }
-    };
-    if holds { Ok(()) } else { Err(Fault::modified(key.path(), there.flatten())) }
 }
 
 /// The object that a copy is made of.
@@ -274,8 +262,9 @@ pub(crate) async fn copy(
     }
     (record.etag, record.is_folder) = (None, false);
     record.check()?;
-    let (expect, place) = begin(&asked, &key, Writing::default()).await?;
-    let gathered = asked.run("CopyObject", move |asked| gathered_of(asked, object, key, place, expect, record)).await?;
+    let (expected, place) = begin(&asked, &key, Writing::default()).await?;
+    let put = move |asked: &Asked| gathered_of(asked, object, key, (place, expected), record);
+    let gathered = asked.run("CopyObject", put).await?;
     let result = CopyObjectResult {
         e_tag: Some(ETag::Strong(gathered.etag)),
         last_modified: Some(Timestamp::from(gathered.modified)),
@@ -292,8 +281,7 @@ fn gathered_of(
     asked: &Asked,
     object: Object,
     key: Key,
-    place: TreePath,
-    expect: Expect,
+    (place, expected): (TreePath, Expected),
     record: Record,
 ) -> Result<Written, Refused> {
     let sums = if object.is_of_record() { object.record.sums.clone() } else { Default::default() };
@@ -307,7 +295,7 @@ fn gathered_of(
             (Content::Beside(beside), md5)
         }
     };
-    put_in_place(asked, &key, (place, expect), Gathered { content, md5, sums }, record)
+    put_in_place(asked, &key, (place, expected), Gathered { content, md5, sums }, record)
 }
 
 fn copy_large(

@@ -1,0 +1,59 @@
+//! Conditions of writes.
+
+use svcfs_base::MAX_FILE_BYTES;
+
+use super::*;
+
+/// More than any version holds.
+fn large(filled_with: u8) -> Bytes {
+    vec![filled_with; MAX_FILE_BYTES + 1].into()
+}
+
+#[test]
+fn of_writes_under_one_condition_over_a_large_object_one_is_done() {
+    let served = Served::new();
+    let put = |headers: &[(&str, &str)], body: Bytes| served.send("PUT", "/default/a.bin", headers, body);
+    let first = put(&[], large(0));
+    let etag = first.header("etag").to_owned();
+    let statuses = std::thread::scope(|scope| {
+        let put = &put;
+        let etag = etag.as_str();
+        let writers = [1, 2, 3, 4].map(|number| scope.spawn(move || put(&[("if-match", etag)], large(number)).status));
+        let mut statuses = writers.map(|writer| writer.join().unwrap());
+        statuses.sort_unstable();
+        statuses
+    });
+    assert_eq!(statuses, [200, 412, 412, 412]);
+    let now = served.send("HEAD", "/default/a.bin", &[], "").header("etag").to_owned();
+    assert_ne!(now, etag);
+    put(&[("if-match", &etag)], "small".into()).is(412, "PreconditionFailed");
+    put(&[("if-none-match", "*")], large(5)).is(412, "PreconditionFailed");
+    served.send("DELETE", "/default/a.bin", &[("if-match", &etag)], "").is(412, "PreconditionFailed");
+    assert_eq!(served.send("HEAD", "/default/a.bin", &[], "").header("etag"), now);
+    let small = put(&[("if-match", &now)], "small".into());
+    assert_eq!((small.status, served.text("a.bin").as_deref()), (200, Some("small")), "{}", small.text());
+    put(&[("if-match", &now)], large(6)).is(412, "PreconditionFailed");
+    assert_eq!(put(&[("if-match", small.header("etag"))], large(7)).status, 200);
+}
+
+#[test]
+fn of_uploads_in_parts_under_one_condition_over_a_large_object_one_is_done() {
+    let served = Served::new();
+    let etag = served.send("PUT", "/default/a.bin", &[], large(0)).header("etag").to_owned();
+    let upload = |served: &Served| {
+        let id = served.send("POST", "/default/a.bin?uploads", &[], "").all("UploadId").concat();
+        let part = format!("/default/a.bin?partNumber=1&uploadId={id}");
+        assert_eq!(served.send("PUT", &part, &[], large(1)).status, 200);
+        format!("/default/a.bin?uploadId={id}")
+    };
+    let (one, two) = (upload(&served), upload(&served));
+    let parts = "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber></Part></CompleteMultipartUpload>";
+    let complete = |target: &str| served.send("POST", target, &[("if-match", &etag)], parts).status;
+    let statuses = std::thread::scope(|scope| {
+        let other = scope.spawn(|| complete(&one));
+        let mut statuses = [complete(&two), other.join().unwrap()];
+        statuses.sort_unstable();
+        statuses
+    });
+    assert_eq!(statuses, [200, 412]);
+}
