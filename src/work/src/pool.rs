@@ -10,6 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 
 use crate::lanes::panic_message;
 
@@ -17,9 +19,9 @@ use crate::lanes::panic_message;
 const LINGER: Duration = Duration::from_secs(10);
 
 /// Steps of supervised tasks: they may take long and wait for the disk, and nobody waits for them.
-pub(crate) static TASKS: Pool = Pool::new("tasks", 8);
+pub(crate) static TASKS: Pool = Pool::new("tasks", 8, 5);
 /// What somebody at work gives away; it is short, and somebody may wait for it.
-pub(crate) static HELPERS: Pool = Pool::new("helpers", 32);
+pub(crate) static HELPERS: Pool = Pool::new("helpers", 32, 0);
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 /// When a job is due, and which of those of that moment it is.
@@ -28,6 +30,8 @@ pub(crate) type Due = (Instant, u64);
 pub(crate) struct Pool {
     name: &'static str,
     most: usize,
+    /// How far its threads stand behind others that want the processor (nice(2)): nobody waits for them, and somebody for those.
+    nice: i32,
     work: Mutex<Work>,
     changed: Condvar,
 }
@@ -43,10 +47,10 @@ struct Work {
 }
 
 impl Pool {
-    const fn new(name: &'static str, most: usize) -> Self {
+    const fn new(name: &'static str, most: usize, nice: i32) -> Self {
         let work =
             Work { ready: VecDeque::new(), later: BTreeMap::new(), serial: 0, threads: 0, idle: 0, has_keeper: false };
-        Self { name, most, work: Mutex::new(work), changed: Condvar::new() }
+        Self { name, most, nice, work: Mutex::new(work), changed: Condvar::new() }
     }
 
     /// Does something as soon as a thread is free.
@@ -102,6 +106,10 @@ impl Pool {
     }
 
     fn run(&'static self) {
+        if self.nice > 0 {
+            // A system that does not allow it has them as important as all others.
+            let _ = setpriority_process(Some(gettid()), self.nice);
+        }
         let mut work = self.work.lock();
         loop {
             work.bring(Instant::now());

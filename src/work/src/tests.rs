@@ -37,6 +37,20 @@ fn a_task_steps_at_once_then_for_each_signal_and_ends_when_stopped() {
 }
 
 #[test]
+fn a_task_stands_behind_those_whom_somebody_waits_for() {
+    let nice = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
+    let (sender, told) = mpsc::channel();
+    let supervisor = Supervisor::new();
+    let task = Scripted(move |_: &Stop| {
+        sender.send(nice())?;
+        Ok(Next::WhenSignalled)
+    });
+    supervisor.start(task, Signal::new()).unwrap();
+    assert_eq!(told.recv_timeout(LONG).unwrap(), nice().max(5));
+    assert_eq!(supervisor.stop(LONG), Vec::<&str>::new());
+}
+
+#[test]
 fn a_task_that_asks_for_more_is_stepped_without_a_signal() {
     let (sender, steps) = mpsc::channel();
     let supervisor = Supervisor::new();
