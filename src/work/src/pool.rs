@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustix::process::setpriority_process;
+use rustix::process::{getpriority_process, setpriority_process};
 use rustix::thread::gettid;
 
 use crate::lanes::panic_message;
@@ -106,9 +106,10 @@ impl Pool {
     }
 
     fn run(&'static self) {
-        if self.nice > 0 {
+        let own = Some(gettid());
+        if getpriority_process(own).is_ok_and(|nice| nice < self.nice) {
             // A system that does not allow it has them as important as all others.
-            let _ = setpriority_process(Some(gettid()), self.nice);
+            let _ = setpriority_process(own, self.nice);
         }
         let mut work = self.work.lock();
         loop {
