@@ -16,7 +16,7 @@ use anyhow::{Result, ensure};
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 use svcfs_index::{Entry, Index, SearchQuery};
 use svcfs_measure::run::Run;
-use svcfs_measure::table::{Cell, Table, column, text};
+use svcfs_measure::table::{Cell, Table, column, quotient, text};
 
 use crate::plan::Extent;
 use questions::{Kind, Trial};
@@ -148,6 +148,17 @@ impl Ranking {
     pub fn overall(&self, engine: Engine) -> Marks {
         let of_engine = self.marks.iter().filter(|((one, _), _)| *one == engine);
         of_engine.fold(Marks::default(), |sum, (_, marks)| sum.join(*marks))
+    }
+
+    /// How many times the mean reciprocal rank of svcfs is that of another engine: with all questions, and with those of each kind, where
+    /// one may lose what the others win. None where nothing was found or asked.
+    pub fn advantage(&self, rival: Engine) -> (Option<f64>, [(&'static str, Option<f64>); 3]) {
+        let times = |marks: &dyn Fn(Engine) -> Marks| {
+            let [ours, theirs] = [Engine::Svcfs, rival].map(|engine| marks(engine).mean_reciprocal());
+            quotient(Some(ours), Some(theirs).filter(|theirs| *theirs > 0.0))
+        };
+        let of_kind = |kind| move |engine| self.marks.get(&(engine, kind)).copied().unwrap_or_default();
+        (times(&|engine| self.overall(engine)), Kind::ALL.map(|kind| (kind.name(), times(&of_kind(kind)))))
     }
 
     /// The table for people.

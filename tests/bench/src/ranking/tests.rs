@@ -54,6 +54,20 @@ fn pages_are_found_more_often_than_by_plain_full_text_search() {
 }
 
 #[test]
+fn a_kind_of_question_that_loses_is_not_hidden_by_those_that_win() {
+    let mut ranking = Ranking { trees: Vec::new(), marks: BTreeMap::new() };
+    let places = [(Kind::Title, [Some(0), Some(3)]), (Kind::Description, [Some(1), Some(0)])];
+    for (kind, of) in places {
+        for (engine, place) in [Engine::Svcfs, Engine::PlainAny].into_iter().zip(of) {
+            ranking.marks.entry((engine, kind)).or_default().add(place);
+        }
+    }
+    let (overall, kinds) = ranking.advantage(Engine::PlainAny);
+    assert_eq!(overall, Some(1.2));
+    assert_eq!(kinds, [("titles", Some(4.0)), ("descriptions", Some(0.5)), ("link texts", None)]);
+}
+
+#[test]
 fn what_a_question_is_made_of_is_not_in_the_tree_any_more() {
     let trial = Trial::of(made(), 100);
     for question in &trial.questions {
