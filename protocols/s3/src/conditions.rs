@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use http::header::{IF_MATCH, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderName};
 use s3s::dto::{ETag as Tag, ETagCondition, Timestamp};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 use svcfs_base::{Expect, Fault, Kind, TreePath};
@@ -131,6 +133,18 @@ impl Expected {
 }
 
 impl Writing {
+    /// Those of a request in which s3s does not look for them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is no condition.
+    pub(crate) fn of(headers: &HeaderMap) -> S3Result<Self> {
+        let condition = |name: HeaderName| {
+            let value = headers.get(&name).map(|value| ETagCondition::parse_http_header(value.as_bytes()));
+            value.transpose().map_err(|_| s3_error!(InvalidArgument, "`{name}` is one ETag, in quotes, or `*`"))
+        };
+        Ok(Self { if_match: condition(IF_MATCH)?, if_none_match: condition(IF_NONE_MATCH)? })
+    }
+
     /// What must still be true when the object is written.
     ///
     /// # Errors

@@ -262,7 +262,7 @@ pub(crate) async fn copy(
     }
     (record.etag, record.is_folder) = (None, false);
     record.check()?;
-    let (expected, place) = begin(&asked, &key, Writing::default()).await?;
+    let (expected, place) = begin(&asked, &key, Writing::of(&request.headers)?).await?;
     let put = move |asked: &Asked| gathered_of(asked, object, key, (place, expected), record);
     let gathered = asked.run("CopyObject", put).await?;
     let result = CopyObjectResult {

@@ -57,3 +57,23 @@ fn of_uploads_in_parts_under_one_condition_over_a_large_object_one_is_done() {
     });
     assert_eq!(statuses, [200, 412]);
 }
+
+#[test]
+fn a_copy_heeds_what_is_asked_of_the_object_that_it_writes() {
+    let served = Served::new();
+    served.put("from.md", "# From\n");
+    served.put("to.md", "# To\n");
+    let copy = |name: &str, value: &str| {
+        served.send("PUT", "/default/to.md", &[("x-amz-copy-source", "/default/from.md"), (name, value)], "")
+    };
+    copy("if-none-match", "*").is(412, "PreconditionFailed");
+    copy("if-match", "\"x\"").is(412, "PreconditionFailed");
+    copy("if-match", "none of these").is(400, "InvalidArgument");
+    copy("if-none-match", "\"x\"").is(501, "NotImplemented");
+    assert_eq!(served.text("to.md").as_deref(), Some("# To\n"));
+    assert_eq!(copy("if-match", &format!("\"{}\"", etag_of(b"# To\n"))).status, 200);
+    assert_eq!(served.text("to.md").as_deref(), Some("# From\n"));
+    let fresh = [("x-amz-copy-source", "/default/from.md"), ("if-none-match", "*")];
+    assert_eq!(served.send("PUT", "/default/fresh.md", &fresh, "").status, 200);
+    served.send("PUT", "/default/missing.md", &[fresh[0], ("if-match", "*")], "").is(404, "NoSuchKey");
+}
