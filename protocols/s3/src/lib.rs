@@ -7,6 +7,7 @@
 mod answer;
 mod asked;
 mod beside;
+mod beyond;
 mod body;
 mod conditions;
 mod credentials;

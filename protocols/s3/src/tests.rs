@@ -1,6 +1,7 @@
 mod conditions;
 mod kept;
 mod later;
+mod refused;
 
 use std::net::SocketAddr;
 use std::path::Path;

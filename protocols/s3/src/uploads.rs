@@ -10,7 +10,6 @@ use svcfs_base::{Fault, MAX_FILE_BYTES, Scope};
 use svcfs_work::Lane;
 use tokio_util::sync::CancellationToken;
 
-use crate::Door;
 use crate::asked::{Asked, Refused};
 use crate::beside::Beside;
 use crate::conditions::{Reading, Writing as Conditions};
@@ -22,7 +21,8 @@ use crate::record::{Record, tags_of};
 use crate::refusal::told;
 use crate::sums::{Summing, Sums, Wanted, hex};
 use crate::upload::{Announced, Content, Gathered, next, room_for};
-use crate::writing::{begin as place_of, finish, kept_headers, refuse_encryption, source};
+use crate::writing::{begin as place_of, finish, kept_headers, source};
+use crate::{Door, beyond};
 
 /// Parts of one upload, at most (S3's own limit).
 const MAX_PARTS: i32 = 10_000;
@@ -49,8 +49,8 @@ pub(crate) async fn create(
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CreateMultipartUpload"))?;
+    beyond::refuse(&request)?;
     let S3Request { input, headers, .. } = request;
-    refuse_encryption(input.sse_customer_algorithm.is_some() || input.ssekms_key_id.is_some())?;
     if input.checksum_type.as_ref().is_some_and(|kind| kind.as_str() == ChecksumType::FULL_OBJECT) {
         return Err(s3_error!(NotImplemented, "checksums of uploads in parts are made of those of the parts"));
     }

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use svcfs_base::{Change, Fault, Kind, Scope, TreePath};
 use tracing::warn;
 
-use crate::Door;
 use crate::asked::{Asked, Refused};
 use crate::beside::{Beside, make_way};
 use crate::conditions::{Expected, Reading, Writing};
@@ -24,6 +23,7 @@ use crate::refusal::told;
 use crate::sums::{etag_of, hex};
 use crate::upload::{Announced, Content, Gathered, gather, room_for};
 use crate::versions;
+use crate::{Door, beyond};
 
 /// Bytes of a large file copied at once.
 const PIECE: usize = 4 << 20;
@@ -39,9 +39,9 @@ pub(crate) struct Written {
 /// `PutObject`
 pub(crate) async fn put(door: &Arc<Door>, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "PutObject"))?;
+    beyond::refuse(&request)?;
     let S3Request { input, headers, trailing_headers, .. } = request;
     refuse_what_is_not_there(input.website_redirect_location.is_some() || input.write_offset_bytes.is_some())?;
-    refuse_encryption(input.sse_customer_algorithm.is_some() || input.ssekms_key_id.is_some())?;
     let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
     let algorithm = input.checksum_algorithm.as_ref().map(s3s::dto::ChecksumAlgorithm::as_str);
     let announced =
@@ -75,17 +75,6 @@ pub(crate) async fn put(door: &Arc<Door>, request: S3Request<PutObjectInput>) ->
 fn refuse_what_is_not_there(is_asked_for: bool) -> S3Result<()> {
     match is_asked_for {
         true => Err(s3_error!(NotImplemented, "objects that redirect, and writing at an offset, are not there")),
-        false => Ok(()),
-    }
-}
-
-/// Refuses what would make somebody believe that it is encrypted.
-///
-/// # Errors
-/// `NotImplemented`.
-pub(crate) fn refuse_encryption(is_asked_for: bool) -> S3Result<()> {
-    match is_asked_for {
-        true => Err(s3_error!(NotImplemented, "files are kept as they are, and never encrypted with keys of clients")),
         false => Ok(()),
     }
 }
@@ -233,7 +222,7 @@ pub(crate) async fn copy(
 ) -> S3Result<S3Response<CopyObjectOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CopyObject"))?;
     let input = &request.input;
-    refuse_encryption(input.sse_customer_algorithm.is_some() || input.ssekms_key_id.is_some())?;
+    beyond::refuse(&request)?;
     let conditions = Reading {
         if_match: input.copy_source_if_match.clone(),
         if_none_match: input.copy_source_if_none_match.clone(),
