@@ -10,12 +10,14 @@ use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Kind};
 use svcfs_vfs::SetExtended;
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Refused};
 use crate::found::Found;
 use crate::sums::Sums;
 
 const ATTRIBUTE: &[u8] = b"user.s3.object";
 
+/// Bytes of all that a client said of an object, as it is kept: ext4 has room for 4 KiB of all attributes of a file, and checksums come to it.
+const MAX_KEPT_BYTES: usize = 3500;
 /// Bytes of user metadata, names and values, as S3 limits them.
 const MAX_METADATA_BYTES: usize = 2048;
 /// Tags of one object, and characters of their names and values, as S3 limits them.
@@ -75,10 +77,25 @@ impl Record {
         vfs.set_extended(found.node, ATTRIBUTE, &value, SetExtended::Either).map(drop)
     }
 
-    /// Checks that the metadata is as little as S3 takes.
+    /// The same, in the protocol's words where the disk has no room for it beside a file.
     ///
     /// # Errors
-    /// `MetadataTooLarge`.
+    /// `MetadataTooLarge`; those of the disk.
+    pub(crate) fn keep_said(&self, asked: &Asked, found: &Found<'_>) -> Result<(), Refused> {
+        self.keep(asked, found).map_err(|fault| match fault.kind() {
+            Kind::NoSpace => s3_error!(
+                MetadataTooLarge,
+                "the disk takes no attribute of the file for metadata, headers and tags of the object; its content is written"
+            )
+            .into(),
+            _ => fault.into(),
+        })
+    }
+
+    /// Checks that metadata and tags are as little as S3 takes, and fit with all headers into what a disk keeps beside a file.
+    ///
+    /// # Errors
+    /// `MetadataTooLarge`, `InvalidTag`.
     pub(crate) fn check(&self) -> S3Result<()> {
         let bytes: usize = self.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
         if bytes > MAX_METADATA_BYTES {
@@ -87,7 +104,21 @@ impl Record {
                 "the metadata has {bytes} bytes, and {MAX_METADATA_BYTES} are taken"
             ));
         }
-        check_tags(&self.tags)
+        check_tags(&self.tags)?;
+        let said = Self { headers: self.headers.clone(), metadata: self.metadata.clone(), ..Self::default() };
+        let with_tags = Self { tags: self.tags.clone(), ..said.clone() };
+        let length = |record: &Self| serde_json::to_vec(record).map(|kept| kept.len()).unwrap_or(usize::MAX);
+        match (length(&said), length(&with_tags)) {
+            (_, ..=MAX_KEPT_BYTES) => Ok(()),
+            (..=MAX_KEPT_BYTES, bytes) => Err(s3_error!(
+                InvalidTag,
+                "metadata, headers and tags have {bytes} bytes together, and {MAX_KEPT_BYTES} are kept beside a file"
+            )),
+            (bytes, _) => Err(s3_error!(
+                MetadataTooLarge,
+                "metadata and headers have {bytes} bytes together, and {MAX_KEPT_BYTES} are kept beside a file"
+            )),
+        }
     }
 }
 

@@ -42,7 +42,9 @@ async fn change(
     asked
         .run(what, move |asked| {
             let (found, record) = found(asked, &key, version.as_deref())?;
-            Record { tags, ..record }.keep(asked, &found).map_err(Refused::from)
+            let record = Record { tags, ..record };
+            record.check()?;
+            record.keep_said(asked, &found)
         })
         .await
 }

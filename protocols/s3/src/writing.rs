@@ -186,7 +186,7 @@ fn put_in_place(
         }
     }
     let found = Found::itself(asked, &place)?;
-    record.keep(asked, &found)?;
+    record.keep_said(asked, &found)?;
     Ok(Written { etag, modified: found.attributes.modified, version })
 }
 

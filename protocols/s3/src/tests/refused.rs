@@ -39,3 +39,39 @@ fn what_would_protect_an_object_is_refused_and_never_ignored() {
         assert_eq!(served.send("PUT", "/default/a.md", &[header], "# A\n").status, 200, "{header:?}");
     }
 }
+
+#[test]
+fn what_is_said_of_an_object_and_does_not_fit_is_refused_before_anything_is_written() {
+    let served = Served::new();
+    let metadata = "m".repeat(2000);
+    let tags = |length: usize| {
+        let tags: Vec<_> = (0..10).map(|number| format!("tag{number}={}", "t".repeat(length))).collect();
+        tags.join("&")
+    };
+    let put = |more: &[(&str, &str)]| {
+        let headers: Vec<_> =
+            [("x-amz-meta-much", metadata.as_str())].into_iter().chain(more.iter().copied()).collect();
+        served.send("PUT", "/default/a.md", &headers, "# A\n")
+    };
+    put(&[("x-amz-tagging", &tags(250))]).is(400, "InvalidTag");
+    put(&[("content-disposition", &"d".repeat(2000))]).is(400, "MetadataTooLarge");
+    let upload = [("x-amz-meta-much", metadata.as_str()), ("x-amz-tagging", &tags(250))];
+    served.send("POST", "/default/a.md?uploads", &upload, "").is(400, "InvalidTag");
+    assert_eq!(served.text("a.md"), None);
+    // All that fits, with every checksum that may be asked for.
+    let all = put(&[
+        ("x-amz-tagging", &tags(100)),
+        ("x-amz-checksum-sha256", "qhI3t3PDjb3e9YPEhoqup6RMUjfqeSOuzKVRN2S0LYA="),
+    ]);
+    assert_eq!(all.status, 200, "{}", all.text());
+    let tagging = |length: usize| {
+        let tags: String = (0..10)
+            .map(|number| format!("<Tag><Key>tag{number}</Key><Value>{}</Value></Tag>", "t".repeat(length)))
+            .collect();
+        let body = format!("<Tagging><TagSet>{tags}</TagSet></Tagging>");
+        served.send("PUT", "/default/a.md?tagging", &[], body)
+    };
+    tagging(250).is(400, "InvalidTag");
+    assert_eq!(served.get("/default/a.md?tagging").all("Value"), vec!["t".repeat(100); 10]);
+    assert_eq!(tagging(90).status, 200);
+}
