@@ -2,6 +2,9 @@
 
 use svcfs_base::{Fault, Kind, TreePath};
 
+/// The folder that the server has in every space.
+pub(crate) const SERVERS: &str = ".svc";
+
 /// What a key names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Key {
@@ -27,6 +30,14 @@ impl Key {
             return Err(Fault::new(Kind::Invalid, told));
         }
         Ok(if is_folder { Self::Folder(path) } else { Self::File(path) })
+    }
+
+    /// The key, as clients write it.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::File(path) => path.to_string(),
+            Self::Folder(path) => format!("{path}/"),
+        }
     }
 
     /// The path.

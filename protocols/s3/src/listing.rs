@@ -10,6 +10,7 @@ use svcfs_vfs::{Attributes, EntryKind};
 
 use crate::asked::Asked;
 use crate::beside::is_on_its_way;
+use crate::key::SERVERS;
 use crate::record::is_missing;
 
 /// Most keys of one answer.
@@ -131,7 +132,8 @@ impl Walk<'_> {
                 Child { key, path: entry.path, attributes: entry.attributes, is_folder }
             })
             .collect();
-        if children.is_empty() && !path.is_root() && self.asked.caller.reach.covers(path) {
+        // The server's own folder is there whatever is in it.
+        if children.is_empty() && !path.is_root() && path.as_str() != SERVERS && self.asked.caller.reach.covers(path) {
             let key = format!("{path}/");
             let folder = vfs.stat(door, path).ok();
             return Ok(self.offer(&key, None, folder));

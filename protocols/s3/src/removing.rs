@@ -10,9 +10,9 @@ use crate::Door;
 use crate::asked::{Asked, Refused};
 use crate::conditions::{Expected, Writing};
 use crate::found::Found;
-use crate::key::Key;
+use crate::key::{Key, SERVERS};
 use crate::record::{Record, is_missing};
-use crate::refusal::told;
+use crate::refusal::{refuse, told};
 
 /// `DeleteObject`
 pub(crate) async fn one(
@@ -32,7 +32,8 @@ pub(crate) async fn one(
     asked
         .run("DeleteObject", move |asked| {
             let expected = conditions.expect(asked, &key)?;
-            remove(asked, &[key], &expected)
+            let failed = remove(asked, &[key], &expected)?;
+            failed.into_iter().next().map_or(Ok(()), |(_, fault)| Err(fault.into()))
         })
         .await?;
     Ok(S3Response::new(DeleteObjectOutput::default()))
@@ -65,8 +66,13 @@ pub(crate) async fn many(
     }
     let outcome = asked.run("DeleteObjects", move |asked| remove(asked, &keys, &Expected::Version(Expect::Any))).await;
     let deleted = match outcome {
-        Ok(()) if is_quiet => Vec::new(),
-        Ok(()) => texts.into_iter().map(|key| DeletedObject { key: Some(key), ..DeletedObject::default() }).collect(),
+        Ok(failed) => {
+            let is_failed = |text: &str| failed.iter().any(|(key, _)| key.text() == text);
+            let removed = texts.into_iter().filter(|text| !is_quiet && !is_failed(text));
+            let removed = removed.map(|key| DeletedObject { key: Some(key), ..DeletedObject::default() }).collect();
+            errors.extend(failed.into_iter().map(|(key, fault)| error(key.text(), &refuse(fault, "DeleteObjects"))));
+            removed
+        }
         Err(refused) => {
             errors.extend(texts.into_iter().map(|key| error(key, &refused)));
             Vec::new()
@@ -85,9 +91,9 @@ fn error(key: String, refused: &s3s::S3Error) -> Error {
     }
 }
 
-/// Removes what these keys name, files in one change set. What is not there is as good as removed.
-fn remove(asked: &Asked, keys: &[Key], expected: &Expected) -> Result<(), Refused> {
-    let vfs = &asked.space.vfs;
+/// Removes what these keys name, pages in one change set. What is not there is as good as removed. Answers with those that could not be removed
+/// beside it: large files and folders, each by itself.
+fn remove(asked: &Asked, keys: &[Key], expected: &Expected) -> Result<Vec<(Key, Fault)>, Refused> {
     let (mut changes, mut large, mut folders) = (Vec::new(), Vec::new(), Vec::new());
     for key in keys {
         let found = match Found::itself(asked, key.path()) {
@@ -103,36 +109,59 @@ fn remove(asked: &Asked, keys: &[Key], expected: &Expected) -> Result<(), Refuse
             Key::Folder(_) | Key::File(_) => {}
         }
     }
-    let mut left: Vec<TreePath> = changes.iter().map(|change| change.path().clone()).chain(large.clone()).collect();
+    let mut left: Vec<TreePath> = changes.iter().map(|change| change.path().clone()).collect();
     if !changes.is_empty() {
-        vfs.apply(&asked.caller, ChangeSet::new(changes))?;
+        asked.space.vfs.apply(&asked.caller, ChangeSet::new(changes))?;
     }
+    let mut failed = Vec::new();
     if !large.is_empty() {
         for path in large {
-            let folder = Found::parent_of(asked, &path)?;
-            let _held = asked.door.placing.lock();
-            expected.check(asked, &path)?;
-            match vfs.unlink(&asked.caller, folder.node, &Name::parse(path.name())?) {
-                Err(fault) if is_missing(&fault) => {}
-                outcome => outcome?,
+            match remove_large(asked, &path, expected) {
+                Ok(()) => left.push(path),
+                Err(fault) => failed.push((Key::File(path), fault)),
             }
         }
-        vfs.settled()?;
+        asked.space.vfs.settled()?;
     }
     // The deepest first.
     folders.sort_unstable_by(|one, other| other.cmp(one));
     for path in folders {
-        let found = Found::itself(asked, &path)?;
-        let record = Record { is_folder: false, ..Record::of(asked, &found)? };
-        record.keep(asked, &found)?;
-        drop(found);
-        // With something in it, it is no object any more, and there all the same.
-        if remove_empty(asked, &path)? {
-            left.push(path);
+        match remove_folder(asked, &path) {
+            Ok(true) => left.push(path),
+            // With something in it, it is no object any more, and there all the same.
+            Ok(false) => {}
+            Err(fault) => failed.push((Key::Folder(path), fault)),
         }
     }
     left.sort_unstable();
-    left.iter().rev().try_for_each(|path| tidy_above(asked, path)).map_err(Refused::from)
+    for path in left.iter().rev() {
+        if let Err(fault) = tidy_above(asked, path) {
+            tracing::warn!(page.path = %path, error = ?fault, "a folder that an object was removed from could not be tidied away");
+        }
+    }
+    Ok(failed)
+}
+
+fn remove_large(asked: &Asked, path: &TreePath, expected: &Expected) -> Result<(), Fault> {
+    let folder = Found::parent_of(asked, path)?;
+    let _held = asked.door.placing.lock();
+    expected.check(asked, path)?;
+    match asked.space.vfs.unlink(&asked.caller, folder.node, &Name::parse(path.name())?) {
+        Err(fault) if is_missing(&fault) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Makes a folder no object any more; whether it is gone.
+fn remove_folder(asked: &Asked, path: &TreePath) -> Result<bool, Fault> {
+    let found = match Found::itself(asked, path) {
+        Err(fault) if is_missing(&fault) => return Ok(true),
+        found => found?,
+    };
+    let record = Record { is_folder: false, ..Record::of(asked, &found)? };
+    record.keep(asked, &found)?;
+    drop(found);
+    remove_empty(asked, path)
 }
 
 /// Removes a folder unless something is in it; whether it is gone.
@@ -147,7 +176,7 @@ fn remove_empty(asked: &Asked, path: &TreePath) -> Result<bool, Fault> {
 /// Removes the folders above that are empty now, as a bucket has no folders; those that are objects themselves stay.
 fn tidy_above(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
     let mut above = path.parent();
-    while let Some(folder) = above.filter(|folder| !folder.is_root() && folder.as_str() != ".svc") {
+    while let Some(folder) = above.filter(|folder| !folder.is_root() && folder.as_str() != SERVERS) {
         if !asked.caller.reach.covers(&folder) || asked.caller.reach.folder.as_ref() == Some(&folder) {
             break;
         }

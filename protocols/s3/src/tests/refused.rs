@@ -75,3 +75,33 @@ fn what_is_said_of_an_object_and_does_not_fit_is_refused_before_anything_is_writ
     assert_eq!(served.get("/default/a.md?tagging").all("Value"), vec!["t".repeat(100); 10]);
     assert_eq!(tagging(90).status, 200);
 }
+
+#[test]
+fn what_cannot_be_removed_of_many_is_told_of_that_alone() {
+    let served = Served::new();
+    served.put("many/a.md", "# A\n");
+    served.put("many/empty/", "");
+    let keys = ["many/a.md", ".svc/", "many/empty/", "many/none.md"];
+    let objects: String = keys.iter().map(|key| format!("<Object><Key>{key}</Key></Object>")).collect();
+    let body = format!("<Delete>{objects}</Delete>");
+    let reply = served.send("POST", "/default?delete", &[("content-length", &body.len().to_string())], body.clone());
+    let told = |tag: &str| -> Vec<String> {
+        let keys = reply.all(tag).into_iter().map(|told| told.split("<Key>").nth(1).unwrap().to_owned());
+        keys.map(|told| told.split("</Key>").next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        (told("Deleted"), told("Error")),
+        (vec![keys[0].into(), keys[2].into(), keys[3].into()], vec![keys[1].into()]),
+        "{}",
+        reply.text()
+    );
+    assert_eq!(served.text("many/a.md"), None);
+    assert!(!served.folder.path().join("default/many").exists());
+}
+
+#[test]
+fn the_folder_of_the_server_is_no_object() {
+    let served = Served::new();
+    assert!(served.folder.path().join("default/.svc").exists());
+    assert_eq!(served.keys(""), [""; 0]);
+}
