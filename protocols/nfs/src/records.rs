@@ -12,6 +12,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The longest message, in bytes: the longest write, its head, and as much again.
 pub(crate) const LONGEST: usize = 2 << 20;
+/// Bytes of a message for which no room is asked before they came. A connection reads one message at a time.
+const EARLY: usize = 64 << 10;
 /// How long the rest of a message may take once it began, and an answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long nothing may come.
@@ -25,7 +27,8 @@ pub(crate) fn kib(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX)
 }
 
-/// The next message; none when the client has left. It waits for `room` (KiB) once it began.
+/// The next message; none when the client has left. What came of it waits for `room` (KiB): for a short one when it is whole, for a long one when
+/// its beginning is there.
 ///
 /// # Errors
 /// `InvalidData` for one that is too long, `TimedOut` for one that does not end.
@@ -35,27 +38,53 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), room: &Arc<Semap
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         outcome => outcome?,
     };
-    check(head, 0)?;
-    let mut room = Arc::clone(room).acquire_many_owned(kib(LONGEST)).await.map_err(io::Error::other)?;
-    let record = tokio::time::timeout(PATIENCE, rest(stream, head)).await??;
+    let mut coming = Coming { record: Vec::new(), left: 0, is_last: false };
+    coming.begins(head)?;
+    let is_whole = tokio::time::timeout(PATIENCE, coming.come(stream, EARLY)).await??;
+    let most = if coming.is_last { coming.record.len() + coming.left } else { LONGEST };
+    let mut room = Arc::clone(room).acquire_many_owned(kib(most)).await.map_err(io::Error::other)?;
+    if !is_whole {
+        tokio::time::timeout(PATIENCE, coming.come(stream, LONGEST)).await??;
+    }
     // What it did not need.
-    drop(room.split(room.num_permits().saturating_sub(kib(record.len()) as usize)));
-    Ok(Some((record, room)))
+    drop(room.split(room.num_permits().saturating_sub(kib(coming.record.len()) as usize)));
+    Ok(Some((coming.record, room)))
 }
 
-async fn rest(stream: &mut (impl AsyncRead + Unpin), mut head: [u8; 4]) -> io::Result<Vec<u8>> {
-    let mut record = Vec::new();
-    loop {
-        let head_of = check(head, record.len())?;
-        let length = head_of.fragment_length() as usize;
-        let read = (&mut *stream).take(length as u64).read_to_end(&mut record).await?;
-        if read < length {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+/// A message on its way.
+struct Coming {
+    record: Vec<u8>,
+    /// Bytes of the present fragment that have not come.
+    left: usize,
+    is_last: bool,
+}
+
+impl Coming {
+    fn begins(&mut self, head: [u8; 4]) -> io::Result<()> {
+        let head = check(head, self.record.len())?;
+        (self.left, self.is_last) = (head.fragment_length() as usize, head.eof());
+        Ok(())
+    }
+
+    /// Reads until there are so many bytes; whether it is whole.
+    async fn come(&mut self, stream: &mut (impl AsyncRead + Unpin), until: usize) -> io::Result<bool> {
+        loop {
+            let wanted = self.left.min(until.saturating_sub(self.record.len()));
+            let read = (&mut *stream).take(wanted as u64).read_to_end(&mut self.record).await?;
+            if read < wanted {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.left -= wanted;
+            if self.left > 0 {
+                return Ok(false);
+            }
+            if self.is_last {
+                return Ok(true);
+            }
+            let mut head = [0; 4];
+            stream.read_exact(&mut head).await?;
+            self.begins(head)?;
         }
-        if head_of.eof() {
-            return Ok(record);
-        }
-        stream.read_exact(&mut head).await?;
     }
 }
 
@@ -111,5 +140,33 @@ mod tests {
         let sent = [&0x0010_0000_u32.to_be_bytes()[..], &vec![0; 1 << 20], &0x8010_0001_u32.to_be_bytes()].concat();
         assert_eq!(read_all(&sent).await.unwrap_err().kind(), io::ErrorKind::InvalidData);
         assert_eq!(read_all(&[0x80, 0, 0, 9, 1]).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[tokio::test]
+    async fn who_only_announces_a_message_takes_no_room() {
+        let room = Arc::new(Semaphore::new(kib(LONGEST) as usize));
+        for begun in [&[0x80, 0, 0, 100][..], &[0x80, 0x20, 0, 0, 1, 2, 3], &[0, 0, 0, 1, 7]] {
+            let (mut client, mut server) = tokio::io::duplex(64);
+            client.write_all(begun).await.unwrap();
+            let mut waiting = Box::pin(read(&mut server, &room));
+            tokio::select! {
+                biased;
+                _ = &mut waiting => panic!("{begun:?} is no message"),
+                () = std::future::ready(()) => {}
+            }
+            assert_eq!(room.available_permits(), kib(LONGEST) as usize, "{begun:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_message_takes_as_much_room_as_it_has() {
+        let content: Vec<u8> = (0..3 * EARLY).map(|at| at as u8).collect();
+        let (first, second) = content.split_at(EARLY + 7);
+        let head = |length: usize, last: u32| (last << 31 | length as u32).to_be_bytes();
+        let sent = [&head(first.len(), 0)[..], first, &head(second.len(), 1), second].concat();
+        let room = Arc::new(Semaphore::new(kib(LONGEST) as usize));
+        let (record, taken) = read(&mut &sent[..], &room).await.unwrap().unwrap();
+        assert!(record == content);
+        assert_eq!(taken.num_permits(), kib(content.len()) as usize);
     }
 }
