@@ -1,5 +1,8 @@
 //! Procedures that change what is there: contents, attributes, names.
 
+use std::error::Error;
+use std::io;
+
 use nfs3_types::nfs3::{
     COMMIT3resfail, COMMIT3resok, LINK3resfail, LINK3resok, Nfs3Option, REMOVE3resfail, REMOVE3resok, RENAME3resfail,
     RENAME3resok, RMDIR3resfail, RMDIR3resok, SETATTR3resfail, SETATTR3resok, WRITE3resfail, WRITE3resok, nfsstat3,
@@ -15,6 +18,18 @@ use crate::looking::TRANSFER;
 use crate::place::{Entry, name};
 use crate::procedures::Asked;
 use crate::refusal::Refusal;
+
+/// What the disk says of a length that it has not.
+fn too_far(fault: Fault) -> Refusal {
+    let mut cause: Option<&(dyn Error + 'static)> = fault.source();
+    while let Some(error) = cause {
+        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::FileTooLarge) {
+            return nfsstat3::NFS3ERR_FBIG.into();
+        }
+        cause = error.source();
+    }
+    fault.into()
+}
 
 impl Door {
     pub(crate) fn entry(&self, handle: &[u8]) -> Result<Entry, Refusal> {
@@ -57,7 +72,7 @@ impl Door {
         if let Some(size) = set.size {
             // Held open: what is emptied is filled in a moment, and nobody's version before.
             let mut writer = export.writer(entry, &asked.caller)?;
-            export.vfs().set_attributes(&asked.caller, writer.node, *set)?;
+            export.vfs().set_attributes(&asked.caller, writer.node, *set).map_err(too_far)?;
             export.wrote(&mut writer, 0);
             export.promise(&mut writer, Act::Resized(size), false)?;
             drop(writer);
@@ -100,7 +115,7 @@ impl Door {
             return Err(status.into());
         }
         let mut writer = export.writer(entry, &asked.caller)?;
-        export.vfs().write_node(writer.handle, WriteAt::Offset(offset), data)?;
+        export.vfs().write_node(writer.handle, WriteAt::Offset(offset), data).map_err(too_far)?;
         export.wrote(&mut writer, data.len());
         let committed = match stable {
             stable_how::UNSTABLE => stable_how::UNSTABLE,

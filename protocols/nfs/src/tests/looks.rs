@@ -188,3 +188,25 @@ fn limits_are_told_and_kept() {
     assert_eq!(served.read(&file, 5 << 20, 10).unwrap(), (Vec::new(), true));
     assert_eq!(served.read(&root, 0, 10).unwrap_err(), nfsstat3::NFS3ERR_ISDIR);
 }
+
+#[test]
+fn offsets_that_no_file_has_are_behind_the_end_to_read_and_too_far_to_write() {
+    let served = Served::new();
+    let root = served.root();
+    let files = [served.save(&root, "saved.md", "# Saved\n"), served.create(&root, "written.md")];
+    served.write(&files[1], 0, b"x", stable_how::UNSTABLE).unwrap();
+    for file in &files {
+        for offset in [100, 1 << 62, i64::MAX as u64, i64::MAX as u64 + 1, u64::MAX - 1, u64::MAX] {
+            assert_eq!(served.read(file, offset, 10), Ok((Vec::new(), true)), "{offset}");
+        }
+        for offset in [1 << 62, i64::MAX as u64, u64::MAX] {
+            for stable in [stable_how::UNSTABLE, stable_how::FILE_SYNC] {
+                assert_eq!(served.write(file, offset, b"x", stable).unwrap_err(), nfsstat3::NFS3ERR_FBIG, "{offset}");
+            }
+            assert_eq!(served.resize(file, offset).unwrap_err(), nfsstat3::NFS3ERR_FBIG, "{offset}");
+        }
+        served.commit(file).unwrap();
+    }
+    assert_eq!(served.text("saved.md").as_deref(), Some("# Saved\n"));
+    assert_eq!(served.text("written.md").as_deref(), Some("x"));
+}
