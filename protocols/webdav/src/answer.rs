@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dav_server::body::Body;
 use dav_server::{DavHandler, DavMethod, DavMethodSet};
 use http::header::{self, HeaderValue};
+use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use hyper::body::{Body as _, Incoming};
 use percent_encoding::percent_decode_str;
@@ -138,15 +139,34 @@ impl Door {
         }
     }
 
-    /// A copy or a move ends in the space it begins in.
+    /// A copy or a move ends on the server and in the space it begins in.
     fn check_destination(&self, headers: &HeaderMap, place: &Place) -> Result<(), Fault> {
         let Some(destination) = headers.get("destination") else { return Ok(()) };
         let uri = destination.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
         let uri = uri.ok_or_else(|| Fault::invalid("Destination", "must be the URL or the path of a file here"))?;
+        if !self.is_ours(&uri, headers) {
+            let told = "`Destination` lies on another server; if it is this one, set `server.public_url`";
+            return Err(Fault::new(Kind::Upstream, told));
+        }
         if self.place(uri.path())?.space.name == place.space.name {
             return Ok(());
         }
         Err(Fault::new(Kind::Upstream, "`Destination` lies in another space; copy it there by reading and writing it"))
+    }
+
+    /// Whether a URL is one of the server that a request was sent to, under the name it was sent to or that a proxy was asked for.
+    fn is_ours(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        let Some(there) = uri.authority() else { return true };
+        let is_same = |here: &str| {
+            let here = here.split(',').next().and_then(|first| first.trim().parse::<Authority>().ok());
+            // Clients say the port of the protocol, or leave it out.
+            let port = |authority: &Authority| authority.port_u16().filter(|port| !matches!(port, 80 | 443));
+            here.is_some_and(|here| here.host().eq_ignore_ascii_case(there.host()) && port(&here) == port(there))
+        };
+        let told = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let public = self.server.settings().server.public_url.as_ref();
+        ["host", "x-forwarded-host"].into_iter().filter_map(told).any(is_same)
+            || public.is_some_and(|public| public.host().eq_ignore_ascii_case(there.host()))
     }
 }
 

@@ -100,3 +100,21 @@ fn finder_asks_for_room_leaves_its_own_files_unversioned_and_sends_without_a_len
     assert_eq!(part.text(), "caf\u{e9}");
     served.step(204, "DELETE", "/untitled%20folder/", &[agent], "");
 }
+
+#[test]
+fn a_copy_or_a_move_to_another_server_is_not_done_here() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    let here = served.address.to_string();
+    let elsewhere = ["http://elsewhere.example/b.md", "https://10.0.0.9/b.md", "http://127.0.0.1:1/b.md"];
+    for (method, target) in elsewhere.iter().flat_map(|target| [("COPY", target), ("MOVE", target)]) {
+        assert_eq!(served.send(method, "/a.md", &[("destination", target)], "").status, 502, "{method} {target}");
+    }
+    assert_eq!(served.text("b.md"), None);
+    assert_eq!(served.text("a.md").as_deref(), Some("# A\n"));
+    let proxied = [("destination", "https://wiki.example/b.md"), ("x-forwarded-host", "wiki.example")];
+    assert_eq!(served.send("COPY", "/a.md", &proxied, "").status, 201);
+    for (at, target) in [format!("http://{here}/c.md"), "/d.md".to_owned()].iter().enumerate() {
+        assert_eq!(served.send("COPY", "/a.md", &[("destination", target)], "").status, 201, "{at}");
+    }
+}
