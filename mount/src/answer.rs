@@ -12,7 +12,7 @@ use fuser::{
 use svcfs_base::{Fault, Kind, Level};
 use svcfs_vfs::DiskSpace;
 
-use crate::convert::{ABSENT_TTL, KNOWN_TTL, NOTHING};
+use crate::convert::{ABSENT_TTL, KNOWN_TTL, NOTHING, kept_for};
 
 /// Why a request is not answered with a value.
 pub(crate) enum Refusal {
@@ -137,13 +137,13 @@ impl Give<()> for ReplyEmpty {
 
 impl Give<FileAttr> for ReplyAttr {
     fn give(self, attributes: FileAttr) {
-        self.attr(&KNOWN_TTL, &attributes);
+        self.attr(&kept_for(&attributes), &attributes);
     }
 }
 
 impl Give<FileAttr> for ReplyEntry {
     fn give(self, attributes: FileAttr) {
-        self.entry(&KNOWN_TTL, &attributes, Generation(0));
+        self.entry_with_ttls(&kept_for(&attributes), &KNOWN_TTL, &attributes, Generation(0));
     }
 }
 

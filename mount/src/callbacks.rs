@@ -20,7 +20,7 @@ use svcfs_vfs::{SetAttributes, Special, SpecialKind, Vfs};
 use crate::answer::{Asked, Give, Refusal, Refuse, answer, answer_with, gone};
 use crate::attributes::Attribute;
 use crate::convert::{
-    KNOWN_TTL, PERMISSIONS, allocation, file_attr, flag_bits, handle, hole_search, moment, node, open_mode, utf8,
+    PERMISSIONS, allocation, file_attr, flag_bits, handle, hole_search, kept_for, moment, node, open_mode, utf8,
     write_at,
 };
 use crate::door::KernelDoor;
@@ -243,8 +243,13 @@ impl Filesystem for Callbacks {
     }
 
     /// Answered here, because git tries it once for each object and fuser would log each as a warning.
-    fn link(&self, _request: &Request, _inode: INodeNo, _parent: INodeNo, _entry: &OsStr, reply: ReplyEntry) {
-        reply.error(Errno::EPERM);
+    fn link(&self, request: &Request, inode: INodeNo, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
+        self.answer("link", reply, || {
+            let (directory, entry) = self.door.entry(parent, entry)?;
+            let linked = self.vfs.link_special(&self.caller(request), self.door.node(inode)?, (directory, &entry))?;
+            let (node, attributes) = linked.ok_or(Refusal::Word(Errno::EPERM))?;
+            Ok::<_, Refusal>(file_attr(node, &attributes))
+        });
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -390,7 +395,7 @@ impl Filesystem for Callbacks {
             let is_fresh = listing.is_fresh(&self.vfs);
             for (next, line) in listing.after(offset) {
                 let Some(found) = self.door.found(request, inode, (line, is_fresh)) else { continue };
-                if reply.add(found.ino, next, &*line.name, &KNOWN_TTL, &found, Generation(0)) {
+                if reply.add(found.ino, next, &*line.name, &kept_for(&found), &found, Generation(0)) {
                     self.door.unfound(line, &found);
                     break;
                 }

@@ -19,7 +19,7 @@ use crate::lanes::panic_message;
 const LINGER: Duration = Duration::from_secs(10);
 
 /// Steps of supervised tasks: they may take long and wait for the disk, and nobody waits for them.
-pub(crate) static TASKS: Pool = Pool::new("tasks", 8, 5);
+pub(crate) static TASKS: Pool = Pool::new("tasks", 8, 10);
 /// What somebody at work gives away; it is short, and somebody may wait for it.
 pub(crate) static HELPERS: Pool = Pool::new("helpers", 32, 0);
 

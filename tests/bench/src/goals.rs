@@ -102,6 +102,8 @@ impl Goals {
         self.within("1 client, p50 beyond that of one flush", Duration::from_millis(1), beyond);
         let what = format!("bulk of {} pages, one commit, the longest", writing.bulk_pages);
         self.within(&what, Duration::from_millis(300), writing.bulk.longest());
+        let what = format!("bulk of {} pages right behind another, p50", writing.bulk_pages);
+        self.within(&what, Duration::from_millis(300), writing.bulk_behind.percentile(0.5));
     }
 
     fn committer(&mut self, committer: &Committer) {

@@ -119,7 +119,7 @@ impl Bench {
     fn must_have_room(&self, directory: &Path) -> Result<(), Failure> {
         const A_PAGE: usize = 48 << 10;
         const ALWAYS: usize = 256 << 20;
-        let written = self.rounds * (self.bulk * 9 + self.files * (writing::MANY + 8));
+        let written = self.rounds * (self.bulk * 12 + self.files * (writing::MANY + 8));
         let needed = (ALWAYS + A_PAGE * (self.search_files + written.min(MOST_WRITTEN))) as u64;
         let free = machine::free(directory)?;
         if free < needed {

@@ -30,6 +30,10 @@ const MANY_BYTES: usize = 4 << 20;
 /// waits for the disk has the processor meanwhile. A search waits for as long at most.
 const PACE: Duration = Duration::from_millis(10);
 
+/// While others write on, the indexer rests after each step as long as it took, and no longer than this: writers wait for somebody's answer, and
+/// search is behind a flood in any case.
+const COURTESY: Duration = Duration::from_millis(250);
+
 /// When nothing was written for so long, the index is put in order and memory is given back.
 const RESTED: Duration = Duration::from_secs(2);
 
@@ -72,6 +76,11 @@ impl Indexer {
         Ok(())
     }
 
+    /// Whether something was written since the step began.
+    fn is_behind(&self) -> Result<bool, Fault> {
+        Ok(self.space.index.cursor()? < self.space.vfs.feed().last())
+    }
+
     /// What is done while nobody writes: first what makes questions quicker, half of the time and for as long as nothing changes, then memory is
     /// given back.
     fn rest(&self) -> Next {
@@ -99,14 +108,15 @@ impl Task for Indexer {
             return Ok(Next::Now);
         }
         self.is_caught_up = true;
+        let begun = Instant::now();
         Ok(match follow(&self.space, cursor)? {
             0 if std::mem::take(&mut self.is_warm) => Next::After(RESTED),
             0 => self.rest(),
             events => {
                 self.is_warm = true;
-                if events < BATCH {
-                    stop.wait(PACE);
-                }
+                let pace = if events < BATCH { PACE } else { Duration::ZERO };
+                let courtesy = if self.is_behind()? { begun.elapsed().min(COURTESY) } else { Duration::ZERO };
+                stop.wait(pace.max(courtesy));
                 Next::Now
             }
         })

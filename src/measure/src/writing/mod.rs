@@ -58,6 +58,8 @@ pub struct Writing {
     pub bare_append: Series,
     /// Many pages in one request, one commit.
     pub bulk: Series,
+    /// The same, one right behind the other: search is still at work on the one before.
+    pub bulk_behind: Series,
     /// The same pages with `git add --all` and one `git commit`.
     pub git_bulk: Series,
     /// The same with everything flushed.
@@ -172,7 +174,8 @@ impl Field<'_> {
         server.until_quiet(run)?;
         run.flush_disk()?;
         self.git(&mut writing.git_flushed, |tree| git::commit_each(run, tree, work(plan.short), Flush::Everything))?;
-        writing.bulk.add(self.bulk(server, work(plan.bulks))?);
+        writing.bulk.add(self.bulk(server, work(plan.bulks), Meanwhile::Rested)?);
+        writing.bulk_behind.add(self.bulk(server, work(plan.bulks), Meanwhile::AtWork)?);
         run.flush_disk()?;
         let many = (work(plan.bulks), plan.bulk);
         self.git(&mut writing.git_bulk, |tree| git::commit_many(run, tree, many, Flush::AsGitComes))?;
@@ -221,12 +224,21 @@ impl Field<'_> {
     }
 
     /// Many pages in one request, one commit each time.
-    fn bulk(&self, server: &Server, work: Work) -> Result<Round> {
+    fn bulk(&self, server: &Server, work: Work, meanwhile: Meanwhile) -> Result<Round> {
         let before = commits(self.run, &self.root)?;
         let (Work { pages, bound, first }, count) = (work, self.plan.bulk);
         let mut client = Client::connect(server.address())?;
         let files = |at: usize| (first + at * count..).take(count).map(move |write| pages.rewrite(write));
-        let round = self.run.timed(bound, |at| client.write_many(files(at)))?;
+        let mut round = Round { latencies: Vec::new(), elapsed: Duration::ZERO };
+        while round.latencies.len() < bound.count && round.elapsed < bound.time {
+            if meanwhile == Meanwhile::Rested {
+                server.until_quiet(self.run)?;
+            }
+            let at = round.latencies.len();
+            let one = self.run.timed(Bound { count: 1, ..bound }, |_| client.write_many(files(at)))?;
+            round.latencies.extend(one.latencies);
+            round.elapsed += one.elapsed;
+        }
         self.expect(before, round.latencies.len())?;
         server.until_quiet(self.run)?;
         Ok(round)
@@ -290,6 +302,15 @@ fn found_after(server: &Server, round: usize) -> Result<Duration> {
         ensure!(acknowledged.elapsed() < Duration::from_secs(60), "search does not find `{word}`");
     }
     Ok(acknowledged.elapsed())
+}
+
+/// What the server does when a bulk comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meanwhile {
+    /// Nothing: everything before is indexed and at rest.
+    Rested,
+    /// It still takes in the one before.
+    AtWork,
 }
 
 /// Numbers of writes: no two rows share one, so that no content is written twice.

@@ -81,6 +81,7 @@ impl Writing {
         let mut table = Table::new("bulk", columns);
         for (name, series, is_flushed) in [
             ("svcfs, HTTP `POST /bulk`", &self.bulk, "yes"),
+            ("svcfs, one right behind the other", &self.bulk_behind, "yes"),
             ("write, `git add --all && git commit`", &self.git_bulk, "no"),
             ("the same, `core.fsync=all`", &self.git_bulk_flushed, "yes"),
         ] {

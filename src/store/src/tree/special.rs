@@ -57,4 +57,14 @@ impl WorkTree {
         // `mknod` takes the umask away, which the caller has taken into account.
         self.set_mode(path, mode.as_raw_mode())
     }
+
+    /// Gives a special file one more name.
+    ///
+    /// # Errors
+    /// `Disk` with `AlreadyExists`, or what else the system said.
+    pub fn link_special(&self, path: &TreePath, name: &TreePath) -> Outcome<()> {
+        let (from, old) = self.parent_of(path)?;
+        let (to, new) = self.parent_of(name)?;
+        sys::linkat(&from, old, &to, new, AtFlags::empty()).map_err(|error| disk(name, error))
+    }
 }

@@ -18,14 +18,12 @@ use crate::core::Core;
 use crate::overlay::Leaf;
 use crate::queue::After;
 
-/// Does what is needed after the flush while that lasts.
+/// Does what is needed after the flush while that lasts, each by a thread of its own: the disk is waited for meanwhile, and not a processor.
 #[derive(Default)]
-pub(super) struct Ahead(Helper);
-
-/// What is done ahead, in this order; a step that has not begun when the flush is over is left.
-const STEPS: [Step; 2] = [publish, prepare];
-type Step = fn(&Core, Option<&Page>);
-type Page = (TreePath, Leaf);
+pub(super) struct Ahead {
+    pack: Step,
+    page: Step,
+}
 
 impl Ahead {
     /// Does something while what was staged is published, and a lone page prepared; all of it is over then.
@@ -33,39 +31,56 @@ impl Ahead {
         if core.memory.git().is_none() {
             return deed();
         }
-        let claims: Arc<[AtomicBool; STEPS.len()]> = Arc::default();
-        let claim = |claims: &[AtomicBool], step: usize| !claims[step].swap(true, Ordering::AcqRel);
-        let (shared, claimed, page) = (Arc::clone(core), Arc::clone(&claims), lone_page(planned));
-        self.0.run(move || {
-            for (at, step) in STEPS.iter().enumerate() {
-                if claim(&*claimed, at) {
-                    step(&shared, page.as_ref());
-                }
-            }
+        let shared = Arc::clone(core);
+        let pack = self.pack.begin(move || publish(&shared));
+        let page = lone_page(planned).map(|(path, leaf)| {
+            let shared = Arc::clone(core);
+            self.page.begin(move || shared.prepare(&path, &leaf))
         });
         let outcome = deed();
-        // The last first: who has begun with that has begun with all.
-        if !(0..STEPS.len()).rev().all(|at| claim(&*claims, at)) {
-            self.0.rest();
+        if let Some(page) = page {
+            self.page.end(&page);
         }
+        self.pack.end(&pack);
         outcome
     }
 }
 
-fn publish(core: &Core, _: Option<&Page>) {
+/// Something that is done by a helper, if it comes to it in time.
+#[derive(Default)]
+struct Step(Helper);
+
+/// Whether a step was begun, or will not be any more.
+type Claim = Arc<AtomicBool>;
+
+impl Step {
+    fn begin(&self, step: impl FnOnce() + Send + 'static) -> Claim {
+        let claim = Claim::default();
+        let claimed = Arc::clone(&claim);
+        self.0.run(move || {
+            if !claimed.swap(true, Ordering::AcqRel) {
+                step();
+            }
+        });
+        claim
+    }
+
+    /// Waits for what was begun; what was not is left.
+    fn end(&self, claim: &Claim) {
+        if claim.swap(true, Ordering::AcqRel) {
+            self.0.rest();
+        }
+    }
+}
+
+fn publish(core: &Core) {
     if let Some(Err(error)) = core.memory.git().map(History::publish) {
         debug!(%error, "a pack could not be written ahead; it is when the branch moves");
     }
 }
 
-fn prepare(core: &Core, page: Option<&Page>) {
-    if let Some((path, leaf)) = page {
-        core.prepare(path, leaf);
-    }
-}
-
 /// The only file that is to be put in place; none where there are several, which would keep the processor from the writers behind them.
-fn lone_page(planned: &[Planned]) -> Option<Page> {
+fn lone_page(planned: &[Planned]) -> Option<(TreePath, Leaf)> {
     let [Planned { prepared, .. }] = planned else { return None };
     match &prepared.effects[..] {
         [effect] if !prepared.is_adopted && prepared.moves.is_empty() => match &effect.after {

@@ -36,6 +36,32 @@ impl Vfs {
         Ok((self.nodes.find(&path, 1), attributes))
     }
 
+    /// Gives a pipe, a socket or a device one more name, in a node of its own (found once); none when the node is anything else: versions
+    /// know of one name for each file.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound`, `NotDirectory`, `Stale`.
+    pub fn link_special(
+        &self,
+        caller: &Caller,
+        node: NodeId,
+        (parent, name): (NodeId, &Name),
+    ) -> Result<Option<(NodeId, Attributes)>, Fault> {
+        let path = self.nodes.path_of(node)?;
+        let is_special = |found: &Attributes| matches!(found.kind, EntryKind::Special(_));
+        if !self.special(&path)?.as_ref().is_some_and(is_special) {
+            return Ok(None);
+        }
+        let other = self.writable(caller, parent, name)?;
+        self.must_be_free(caller, &other)?;
+        self.settle_at(&other)?;
+        let _held = self.core.locks.hold([path.clone(), other.clone()].into());
+        self.core.tree.link_special(&path, &other)?;
+        self.nodes.remove(&other);
+        let attributes = self.special(&other)?.ok_or_else(|| Fault::file_not_found(&other))?;
+        Ok(Some((self.nodes.find(&other, 1), attributes)))
+    }
+
     /// What is known of a path when a special or large file stands there and nothing is about to take its place.
     pub(super) fn special(&self, path: &TreePath) -> Result<Option<Attributes>, Fault> {
         if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some()) {
