@@ -12,10 +12,13 @@ use svcfs_vfs::{Allocation, Attributes, EntryKind, HandleId, NodeId, OpenMode, S
 /// How long the kernel may believe a name or attributes without asking; the follower takes back earlier what other doors change.
 pub(crate) const KNOWN_TTL: Duration = Duration::from_secs(1);
 
-/// For how long the kernel may keep what is known of a file: not at all when it has another name, under which it may be changed.
+/// For how long the kernel may keep what is known of a file: of pipes and their like not at all, since one may have another name, under which
+/// it is changed.
 pub(crate) const fn kept_for(attributes: &FileAttr) -> Duration {
-    let is_file = matches!(attributes.kind, FileType::RegularFile | FileType::Directory | FileType::Symlink);
-    if is_file || attributes.nlink == 1 { KNOWN_TTL } else { Duration::ZERO }
+    match attributes.kind {
+        FileType::RegularFile | FileType::Directory | FileType::Symlink => KNOWN_TTL,
+        FileType::NamedPipe | FileType::Socket | FileType::CharDevice | FileType::BlockDevice => Duration::ZERO,
+    }
 }
 
 /// How long the kernel may believe that nothing is there. Shorter: directories made by other doors are not in the change feed.

@@ -53,6 +53,20 @@ fn a_file_without_a_name_is_refused_with_the_number_after_which_programs_make_on
 }
 
 #[test]
+fn a_pipe_may_have_a_second_name_and_a_page_may_not() {
+    let Some(space) = Mounted::new() else { return };
+    assert_eq!(
+        space.shell("mkfifo -m 640 one && ln one two && chmod 600 one && stat -c '%F %h %a' two"),
+        "fifo 2 600\n"
+    );
+    assert_eq!(space.shell("rm one && stat -c '%F %h %a' two"), "fifo 1 600\n");
+    fs::write(space.at("a.md"), "text").unwrap();
+    let refused = fs::hard_link(space.at("a.md"), space.at("b.md")).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(Errno::PERM.raw_os_error()));
+    assert!(!space.at("b.md").exists());
+}
+
+#[test]
 fn what_is_written_into_a_shared_mapping_is_read_and_saved() {
     let Some(space) = Mounted::new() else { return };
     if !has("python3") {
