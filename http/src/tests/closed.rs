@@ -145,6 +145,38 @@ async fn agents_are_asked_for_credentials_as_everybody_else() {
     assert!(door.stopped().await);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_a_folder_reads_the_conventions_of_that_folder_and_no_others() {
+    let server = TestServer::of(CATALOGUE, KEYS);
+    let put = async |path: &str, text: &str| {
+        let line = format!("PUT /api/svc/file?path={path}");
+        assert_eq!(with(&server, "full", &line, text).await.status, 200, "{path}");
+    };
+    put("SCHEMA.md", "# Of the root\n").await;
+    put(".svc/SCHEMA.md", "# Of the configuration\n").await;
+    put("docs/a.md", "# A\n").await;
+    let door = Listening::on(server).await;
+    let plain = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
+    let ask = async |token: &'static str, uri: &str| {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": uri } });
+        door.post("/mcp", &[plain[0], plain[1], ("Authorization", token)], &body).await.1
+    };
+    let missing = ask("Bearer folder", "svc://schema").await;
+    assert!(missing["error"]["message"].as_str().is_some_and(|told| told.contains("docs/SCHEMA.md")), "{missing}");
+    let write = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "svc_write", "arguments": { "path": "docs/SCHEMA.md", "content": "# Of docs\n" } } });
+    let headers = [plain[0], plain[1], ("Authorization", "Bearer folder")];
+    assert_eq!(door.post("/mcp", &headers, &write).await.1["result"]["isError"], false);
+    let text = |answer: &serde_json::Value| answer["result"]["contents"][0]["text"].as_str().map(str::to_owned);
+    assert_eq!(text(&ask("Bearer folder", "svc://schema").await).as_deref(), Some("# Of docs\n"));
+    assert_eq!(text(&ask("Bearer reader", "svc://schema").await).as_deref(), Some("# Of the configuration\n"));
+    for elsewhere in ["svc://file/SCHEMA.md", "svc://file/.svc/SCHEMA.md", "svc://tree/", "svc://tree/.svc"] {
+        let refused = ask("Bearer folder", elsewhere).await;
+        assert!(refused["error"]["message"].as_str().is_some_and(|told| told.contains("key scope")), "{refused}");
+    }
+    assert!(door.stopped().await);
+}
+
 async fn with(server: &TestServer, token: &str, line: &str, body: &str) -> Answer {
     server.ask(line, &[("Authorization", &format!("bearer  {token}"))], body.to_owned()).await
 }
