@@ -159,9 +159,8 @@ impl Agent {
         let identity = parts.extensions.get::<Identity>().cloned();
         let identity =
             identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "nobody looked at who sent this request"))?;
-        let space = self.app.space(header(&parts.headers, "X-Svc-Space")?.as_deref())?;
+        let space = self.app.enter(&identity, header(&parts.headers, "X-Svc-Space")?.as_deref())?;
         notes.enters(&space);
-        identity.enter(&space.name)?;
         Ok((identity, space))
     }
 

@@ -20,7 +20,7 @@ use svcfs_base::{Actor, Caller, Fault, Kind, Reach};
 use svcfs_config::edit::id_of;
 use svcfs_config::{AuthSettings, KeyDigest, KeySettings, Visibility};
 
-pub use limiter::{Limiter, RETRY};
+pub use limiter::{Counted, Limiter, RETRY};
 pub use policy::Guard;
 pub use signing::Signing;
 
