@@ -172,6 +172,8 @@ impl Agent {
     ) -> Result<CallToolResult, Fault> {
         notes.leads_to(tool.entry.name);
         let (identity, space) = self.origin(context, notes)?;
+        // Who may not ask is told so, not what is missing in the question.
+        tool.entry.allow(&identity.reach)?;
         let inputs = &tool.inputs;
         let caller = if tool.entry.is_reading() {
             svcfs_base::Caller::new(svcfs_base::Door::Mcp)

@@ -117,6 +117,16 @@ impl Special {
     pub const fn guard(&self) -> Guard {
         self.page.guard()
     }
+    /// What becomes of it with a key that is limited to a folder, in words.
+    pub(crate) const fn within(&self) -> &'static str {
+        match self.page {
+            Page::Health | Page::Healthz | Page::OpenApi | Page::Docs | Page::DocsFile => "the same",
+            Page::Readyz | Page::Metrics => "as without a key",
+            Page::Llms | Page::Events => "only what lies there",
+            Page::Raw => "the path must lie there",
+            Page::Mcp => "each tool as its operation",
+        }
+    }
     /// Whether it can be refused with this status, beside what it answers itself.
     pub(crate) fn may_refuse(&self, status: u16) -> bool {
         let is_guarded = self.guard() != Guard::Open;
