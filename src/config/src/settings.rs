@@ -49,6 +49,8 @@ pub struct Settings {
     pub ui: Ui,
     /// Who may read this space without credentials.
     pub visibility: Visibility,
+    /// Whether the settings of the server say that of this space (`[[spaces]]`): no request changes it then.
+    pub visibility_is_fixed: bool,
     /// Where S3 is served; none when it is not.
     pub s3: Option<ProtocolSettings>,
     /// Where WebDAV is served; none when it is not.
@@ -167,6 +169,7 @@ impl Settings {
                     audit,
                     ui,
                     visibility: space.visibility,
+                    visibility_is_fixed: false,
                     s3,
                     webdav,
                     nfs,
