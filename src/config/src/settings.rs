@@ -114,7 +114,7 @@ impl Settings {
             nfs,
             space,
             spaces: listed,
-            origin,
+            origin: Origin { path, lines, complaints },
         } = config;
         let Overrides {
             host,
@@ -128,7 +128,6 @@ impl Settings {
             webdav: webdav_flags,
             nfs: nfs_flags,
         } = overrides;
-        let Origin { path, lines, complaints } = origin;
         // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
         let is_read = |section: &str| !complaints.iter().any(|complaint| complaint.key.starts_with(section));
         let [tracing_is_read, versioning_is_read, auth_is_read] = ["tracing.", "versioning.", "auth."].map(is_read);

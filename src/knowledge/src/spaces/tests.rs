@@ -126,6 +126,7 @@ fn a_space_that_cannot_be_opened_says_why_and_the_others_are_served() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a disk comes and goes behind the server")]
 fn a_space_whose_root_is_not_there_is_told_as_missing_and_not_made_anew() {
     let space = TestSpace::new();
     space.get("create_space", json!({ "name": "made" }));
