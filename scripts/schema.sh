@@ -8,7 +8,8 @@ Ask a server everything that its OpenAPI description allows, and much that it do
 
 Usage: scripts/schema.sh
 
-Fails at an answer that is the server's failure (5xx), that the description does not have, or that has another shape than it says.
+Fails at an answer that is the server's failure (5xx), that the description does not have, that has another shape than it says, or that accepts what it does not
+allow, and whatever else schemathesis checks.
 Asked are a server without keys, one with keys by somebody who has one, and the same by somebody who has none.
 
 Environment:
@@ -63,21 +64,24 @@ serve() {
 }
 
 # The event stream never ends, and the agent protocol has a description of its own.
+# Every check but these:
+# - positive_data_acceptance: takes what fits the schema of each input for acceptable. Much that is refused with 400 is not said there, because JSON Schema has
+#   no word for it, or one for each parameter only: two inputs of which one must be there (`/section`, `/lint`) or that exclude each other (`If-Match` with
+#   `If-None-Match`, an input both in the query and in the body), languages (`q`, `where`, `calc`), what is no path of a tree.
 ask() {
     # It leaves what it knows of failures where it is run.
     cd "$work"
     "$SVCFS_TOOLS/python/bin/schemathesis" run "$url/api/openapi.json" --max-time "$seconds" --seed "${SVCFS_SCHEMA_SEED:-1}" \
         --exclude-path /api/svc/events --exclude-path /mcp --no-color --warnings off --request-timeout 30 \
-        --checks "$1" "${@:2}"
+        --checks all --exclude-checks positive_data_acceptance "$@"
 }
 
-readonly ALWAYS=not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance
 say "== without keys"
 # Without an audit log `/audit` is 501, as it should be.
 serve $'[audit]\nenabled = true\n' open
-ask "$ALWAYS"
+ask
 say "== with a key"
 serve $'[auth]\ntype = "apikey"\napi_key = "schema-key"\n[audit]\nenabled = true\n' closed
-ask "$ALWAYS" --header "Authorization: Bearer schema-key"
+ask --header "Authorization: Bearer schema-key"
 say "== without the key that is asked for"
-ask not_a_server_error,status_code_conformance,content_type_conformance
+ask

@@ -36,10 +36,11 @@ pub fn page() -> String {
     text.push_str("| operation | routes (those below `/api/svc` also below `/api/svc/{space}`) | scope | with a key of a folder |\n");
     text.push_str("| --- | --- | --- | --- |\n");
     CATALOGUE.iter().flat_map(|area| area.operations).for_each(|entry| text.push_str(&line(entry)));
-    text.push_str("\n| other pages | scope |\n| --- | --- |\n");
+    text.push_str("\n| other pages | scope | with a key of a folder |\n| --- | --- | --- |\n");
     SPECIAL.iter().for_each(|special| text.push_str(&special_line(special)));
     text.push_str(
-        "\n`/mcp` asks for a key that may read; each tool is the operation of its name, and needs what that needs.\n",
+        "\n`/mcp` asks for a key that may read; each tool is the operation of its name, and needs what that needs. The resources `svc://file/…` and `svc://tree/…`\n\
+         must lie in the folder of a key that has one; `svc://schema` is the `SCHEMA.md` of that folder then.\n",
     );
     text
 }
@@ -59,5 +60,6 @@ fn line(entry: &Entry) -> String {
 
 fn special_line(special: &Special) -> String {
     let prefix = if special.place == Place::Space { "/api/svc" } else { "" };
-    format!("| `{} {prefix}{}` | {} |\n", special.method().name(), special.path, special.guard().name())
+    let (method, path, scope) = (special.method().name(), special.path, special.guard().name());
+    format!("| `{method} {prefix}{path}` | {scope} | {} |\n", special.within())
 }

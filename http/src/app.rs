@@ -67,6 +67,16 @@ impl App {
         }
     }
 
+    /// The space of a name, for somebody with credentials.
+    ///
+    /// # Errors
+    /// `Unauthenticated` when they open another space only: said before the name is looked up, so that they tell nothing of which spaces there
+    /// are. As of [`App::space`].
+    pub(crate) fn enter(&self, identity: &Identity, name: Option<&str>) -> Result<Arc<Space>, Fault> {
+        identity.enter(name.unwrap_or(&self.server.primary().name))?;
+        self.space(name)
+    }
+
     /// Who sent a request.
     ///
     /// # Errors

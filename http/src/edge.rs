@@ -42,6 +42,18 @@ pub(crate) struct Request {
     pub peer: Option<IpAddr>,
 }
 
+/// With what somebody comes for a special page.
+pub(crate) struct Pass {
+    /// Which page.
+    pub page: specials::Page,
+    /// Credentials among them, perhaps.
+    pub headers: HeaderMap,
+    /// What the path says.
+    pub address: Address,
+    /// Where it comes from.
+    pub peer: Option<IpAddr>,
+}
+
 /// The one filter; it takes every request that comes from `peer`.
 pub(crate) fn filter(
     app: Arc<App>,
@@ -117,16 +129,17 @@ impl App {
             Found::OtherMethods(allow) => Ok(reply::wrong_method(&allow)),
             Found::Target { target: Target::Special(page), address } => {
                 address.space(self, &request.headers).iter().for_each(|space| visit.notes.enters(space));
+                let Request { headers, method, peer, .. } = request;
+                let pass = Pass { page: *page, headers, address, peer };
                 let (identity, space) = match page.guard() {
-                    Guard::Open => (Identity::ANYBODY, address.space(self, &request.headers)?),
+                    Guard::Open => (Identity::ANYBODY, self.shown(&pass)?),
                     Guard::Needs(scope) => {
-                        let (identity, space) =
-                            self.admit(identity, (&request.headers, &address), |space| page.stranger(space))?;
-                        identity.reach.allow(scope, request.method.as_str())?;
+                        let (identity, space) = self.pass(identity, &pass)?;
+                        identity.reach.allow(scope, method.as_str())?;
                         (identity, space)
                     }
                 };
-                specials::answer(*page, self, (space, &address), (&request.headers, &identity)).await
+                specials::answer(self, space, (pass, identity)).await
             }
             Found::Target { target: Target::Operation(operation), address } => {
                 self.operate(operation, address, (request, identity), &visit.notes).await
@@ -147,8 +160,7 @@ impl App {
     ) -> Result<(Identity, Arc<Space>), Fault> {
         match identity {
             Ok(identity) => {
-                let space = address.space(self, headers)?;
-                identity.enter(&space.name)?;
+                let space = self.enter(&identity, address.named(headers)?.as_deref())?;
                 Ok((identity, space))
             }
             Err(fault) if headers.contains_key(header::AUTHORIZATION) => Err(fault),
@@ -158,6 +170,29 @@ impl App {
                 found.ok_or(fault)
             }
         }
+    }
+
+    /// Who came for a page, and the space it is of.
+    fn pass(&self, identity: Result<Identity, Fault>, pass: &Pass) -> Result<(Identity, Arc<Space>), Fault> {
+        self.admit(identity, (&pass.headers, &pass.address), |space| pass.page.stranger(space))
+    }
+
+    /// The space that a page which needs no credentials is about. To ask about one by its name needs them: a stranger learns nothing of which
+    /// spaces there are, but by those that let strangers in. Pages that are about no space look at no name.
+    fn shown(&self, pass: &Pass) -> Result<Arc<Space>, Fault> {
+        if !pass.page.is_about_a_space() || pass.address.named(&pass.headers)?.is_none() {
+            return Ok(Arc::clone(self.server.primary()));
+        }
+        let identity = specials::known(self, &pass.headers);
+        self.pass(identity, pass).map(|(_, space)| space)
+    }
+
+    /// Whether somebody who was let in would be let in now, as the same and to the same space. What lasts asks again and again: keys are
+    /// revoked, tokens run out, spaces go or close their doors.
+    pub(crate) async fn still_admits(&self, pass: &Pass, (known, there): (&Identity, &Arc<Space>)) -> bool {
+        let identity = self.identify(&pass.headers).await;
+        let admitted = self.pass(identity, pass);
+        admitted.is_ok_and(|(identity, space)| identity == *known && Arc::ptr_eq(&space, there))
     }
 
     async fn operate(

@@ -391,7 +391,8 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
         Accepts::Raw(field) => {
             let mut schema = schema.pointer(&format!("/properties/{field}")).cloned().unwrap_or_default();
             let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-            let mut text = json!({ "schema": { "type": "string" } });
+            // Without a schema: there are no bytes that would violate one.
+            let mut text = json!({});
             let link = text.clone();
             if let Some(example) = example(&mut schema) {
                 text["example"] = example;
@@ -425,8 +426,20 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
             if let Some(object) = schema.as_object_mut() {
                 object.remove("title");
                 object.remove("description");
+                // An unknown member is refused, and one that stands in the path is given already.
+                object.insert("additionalProperties".to_owned(), false.into());
             }
-            let example = example(&mut schema);
+            for name in in_path(route.path) {
+                let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+                properties.and_then(|properties| properties.remove(name));
+                let required = schema.get_mut("required").and_then(Value::as_array_mut);
+                required.into_iter().for_each(|required| required.retain(|required| required != name));
+            }
+            let mut example = example(&mut schema);
+            let members = example.as_mut().and_then(Value::as_object_mut);
+            members
+                .into_iter()
+                .for_each(|members| members.retain(|name, _| !in_path(route.path).any(|path| path == name)));
             let mut content = json!({ "schema": schema });
             if let Some(example) = example {
                 content["example"] = example;

@@ -33,7 +33,7 @@ pub(crate) struct Operation {
 }
 
 /// What a request's path says beside where it leads.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Address {
     /// Path parameters, decoded.
     pub parameters: Vec<(String, String)>,
@@ -42,13 +42,20 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// The space a request is for; the header beats the path.
+    /// The name of the space a request is for, when it says one; the header beats the path.
+    ///
+    /// # Errors
+    /// `Invalid` for a header that is no text.
+    pub(crate) fn named(&self, headers: &HeaderMap) -> Result<Option<String>, Fault> {
+        Ok(header(headers, "X-Svc-Space")?.or_else(|| self.space.clone()))
+    }
+
+    /// The space a request is for.
     ///
     /// # Errors
     /// `NotFound` when there is none of that name.
     pub(crate) fn space(&self, app: &App, headers: &HeaderMap) -> Result<Arc<Space>, Fault> {
-        let header = header(headers, "X-Svc-Space")?;
-        app.space(header.as_deref().or(self.space.as_deref()))
+        app.space(self.named(headers)?.as_deref())
     }
 }
 

@@ -159,9 +159,8 @@ impl Agent {
         let identity = parts.extensions.get::<Identity>().cloned();
         let identity =
             identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "nobody looked at who sent this request"))?;
-        let space = self.app.space(header(&parts.headers, "X-Svc-Space")?.as_deref())?;
+        let space = self.app.enter(&identity, header(&parts.headers, "X-Svc-Space")?.as_deref())?;
         notes.enters(&space);
-        identity.enter(&space.name)?;
         Ok((identity, space))
     }
 
@@ -173,6 +172,8 @@ impl Agent {
     ) -> Result<CallToolResult, Fault> {
         notes.leads_to(tool.entry.name);
         let (identity, space) = self.origin(context, notes)?;
+        // Who may not ask is told so, not what is missing in the question.
+        tool.entry.allow(&identity.reach)?;
         let inputs = &tool.inputs;
         let caller = if tool.entry.is_reading() {
             svcfs_base::Caller::new(svcfs_base::Door::Mcp)

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use svcfs_base::{Door, Fault, Reach, TreePath};
 use svcfs_knowledge::kernel::{EntryKind, Space};
+use svcfs_knowledge::memory;
 use svcfs_work::Lane;
 
 use crate::app::App;
@@ -17,8 +18,8 @@ const SCHEMA: &str = "svc://schema";
 const FILE: &str = "svc://file/";
 const TREE: &str = "svc://tree/";
 
-/// Where the conventions of a knowledge base stand: in its configuration, else beside its pages (gaps.md D19).
-const SCHEMA_PATHS: [&str; 2] = [".svc/SCHEMA.md", "SCHEMA.md"];
+/// The page with the conventions of a knowledge base.
+const SCHEMA_PAGE: &str = "SCHEMA.md";
 /// Levels of directories in a tree.
 const TREE_DEPTH: usize = 3;
 /// Names in a tree; what is beyond is counted.
@@ -65,18 +66,16 @@ pub(super) async fn read(
 }
 
 fn contents(space: &Space, uri: &str, reach: &Reach) -> Result<ResourceContents, Fault> {
-    let within = |path: &str| {
-        let path = TreePath::parse(&decoded(path)?)?;
-        space.check_reach(reach, Door::Mcp, &path).map(|()| path)
-    };
+    let path = |path: &str| TreePath::parse(&decoded(path)?);
     if uri == SCHEMA {
-        return schema(space);
+        return schema(space, reach);
     }
-    if let Some(path) = uri.strip_prefix(FILE) {
-        return file(space, &within(path)?, uri);
+    if let Some(text) = uri.strip_prefix(FILE) {
+        return file(space, (&path(text)?, reach), uri);
     }
-    if let Some(path) = uri.strip_prefix(TREE) {
-        let path = within(path)?;
+    if let Some(text) = uri.strip_prefix(TREE) {
+        let path = path(text)?;
+        space.check_reach(reach, Door::Mcp, &path)?;
         let mut listing = Listing::default();
         listing.add(space, &path, 0)?;
         return Ok(ResourceContents::text(listing.finish(), uri).with_mime_type("text/plain"));
@@ -85,17 +84,22 @@ fn contents(space: &Space, uri: &str, reach: &Reach) -> Result<ResourceContents,
     Err(Fault::not_found(format!("there is no resource `{uri}`; known are `{SCHEMA}`, `{FILE}…` and `{TREE}…`")))
 }
 
-fn schema(space: &Space) -> Result<ResourceContents, Fault> {
-    for path in SCHEMA_PATHS {
-        match file(space, &TreePath::parse(path)?, SCHEMA) {
+fn schema(space: &Space, reach: &Reach) -> Result<ResourceContents, Fault> {
+    for path in memory::places(reach, SCHEMA_PAGE)? {
+        match file(space, (&path, reach), SCHEMA) {
             Err(fault) if fault.kind() == svcfs_base::Kind::NotFound => {}
             outcome => return outcome,
         }
     }
-    Err(Fault::not_found("this knowledge base has no `.svc/SCHEMA.md` yet; write one to tell how it is organised"))
+    let place = reach.folder.as_ref().map_or(".svc".to_owned(), ToString::to_string);
+    let told =
+        format!("there is no `{place}/{SCHEMA_PAGE}` yet; write one to tell how this knowledge base is organised");
+    Err(Fault::not_found(told))
 }
 
-fn file(space: &Space, path: &TreePath, uri: &str) -> Result<ResourceContents, Fault> {
+/// A file, wherever its path comes from, as far as the caller may see it.
+fn file(space: &Space, (path, reach): (&TreePath, &Reach), uri: &str) -> Result<ResourceContents, Fault> {
+    space.check_reach(reach, Door::Mcp, path)?;
     let content = space.vfs.read(Door::Mcp, path)?.content;
     let mime = media::of(path, &content);
     let mime = mime.split(';').next().unwrap_or_default().to_owned();

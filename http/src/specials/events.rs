@@ -1,38 +1,46 @@
 //! The event stream (contract 6.1, gaps.md D11).
 //!
 //! One rule: nothing is lost silently. A subscriber reads the change log from its own position; being told of a change is only
-//! the wake-up to read on. One who falls too far behind is told where to resume, and the connection ends.
+//! the wake-up to read on. One who falls too far behind is told where to resume, and the connection ends. So it does, without a word, when
+//! whoever follows would not be let in any more; coming back, they are told why.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::stream;
-use http::HeaderMap;
 use http::header::{CACHE_CONTROL, HeaderValue};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use svcfs_base::{Announcement, Fault, Reach, Seq, TreePath};
-use svcfs_knowledge::access::RETRY;
+use svcfs_knowledge::access::{Counted, Identity, RETRY};
 use svcfs_knowledge::kernel::{Event, EventChange, Space};
 use svcfs_work::Lane;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use warp::Reply;
 use warp::reply::Response;
 use warp::sse;
 
 use crate::app::{App, log};
 use crate::bind;
+use crate::edge::Pass;
 
 /// Subscribers at once, all spaces together.
 const MAX_SUBSCRIBERS: usize = 256;
+/// Those with one key, and those without any where keys are asked for: nobody takes the stream from all others.
+const MAX_ALIKE: usize = MAX_SUBSCRIBERS / 2;
+/// Those without a key from one address; not this machine's own: a proxy brings everybody from there.
+const MAX_FROM_ONE: usize = 32;
 /// Change sets read from the log at a time.
 const BATCH: usize = 64;
 /// How many change sets a live subscriber may be behind before it is told to resume.
 const MAX_BEHIND: u64 = 10_000;
+/// How often it is looked whether a subscriber may still read; besides, nothing is told before that.
+const RECHECK: Duration = Duration::from_secs(2);
 /// A comment keeps the connection open when nothing happens for this long.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -40,9 +48,45 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(crate) struct Subscribers {
     /// How many change sets a live subscriber may be behind before it is told to resume.
     pub max_behind: u64,
-    count: Arc<AtomicUsize>,
+    /// How often it is looked whether a subscriber may still read.
+    pub recheck: Duration,
+    count: Arc<Mutex<Counts>>,
     /// The newest position of each space that somebody followed.
     newest: Mutex<HashMap<String, Followed>>,
+}
+
+/// How many subscribers there are.
+#[derive(Default)]
+struct Counts {
+    all: usize,
+    /// Those without a key, where keys are asked for.
+    strangers: usize,
+    /// Those of each caller who is counted.
+    of: HashMap<Counted, usize>,
+}
+
+/// Who takes a place.
+struct Taker {
+    is_stranger: bool,
+    counted: Option<Counted>,
+}
+
+impl Taker {
+    fn of(app: &App, identity: &Identity, peer: Option<IpAddr>) -> Self {
+        let token = identity.token.as_ref();
+        let is_counted = |peer: &IpAddr| token.is_some() || !peer.to_canonical().is_loopback();
+        Self {
+            is_stranger: token.is_none() && !app.server.access().is_open(),
+            counted: peer.filter(is_counted).map(|peer| Counted::of(token, peer)),
+        }
+    }
+    /// How many of the same caller there may be.
+    const fn most(&self) -> usize {
+        match self.counted {
+            Some(Counted::Address(_)) => MAX_FROM_ONE,
+            Some(Counted::Token(_)) | None => MAX_ALIKE,
+        }
+    }
 }
 
 /// A space that is listened to.
@@ -55,7 +99,7 @@ struct Followed {
 impl Subscribers {
     /// Nobody yet.
     pub(crate) fn new() -> Self {
-        Self { newest: Mutex::default(), max_behind: MAX_BEHIND, count: Arc::default() }
+        Self { newest: Mutex::default(), max_behind: MAX_BEHIND, recheck: RECHECK, count: Arc::default() }
     }
     /// What tells of the newest position of a space; it is listened to from now on.
     fn newest_of(&self, space: &Arc<Space>) -> watch::Receiver<Seq> {
@@ -76,24 +120,46 @@ impl Subscribers {
     }
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.count.lock().all
     }
-    fn admit(&self) -> Result<Place, Fault> {
-        let place = Place(Arc::clone(&self.count));
-        if self.count.fetch_add(1, Ordering::Relaxed) < MAX_SUBSCRIBERS {
-            return Ok(place);
-        }
-        let text = format!("{MAX_SUBSCRIBERS} clients follow the event stream already; try again later");
+    fn admit(&self, taker: Taker) -> Result<Place, Fault> {
+        let mut counts = self.count.lock();
+        let of = taker.counted.as_ref().and_then(|counted| counts.of.get(counted)).copied().unwrap_or_default();
+        let (too_many, whose) = if counts.all >= MAX_SUBSCRIBERS {
+            (MAX_SUBSCRIBERS, "clients")
+        } else if of >= taker.most() {
+            (taker.most(), "clients of yours")
+        } else if taker.is_stranger && counts.strangers >= MAX_ALIKE {
+            (MAX_ALIKE, "clients without a key")
+        } else {
+            counts.all += 1;
+            counts.strangers += usize::from(taker.is_stranger);
+            taker.counted.iter().for_each(|counted| *counts.of.entry(counted.clone()).or_default() += 1);
+            drop(counts);
+            return Ok(Place(Arc::clone(&self.count), taker));
+        };
+        let text = format!("{too_many} {whose} follow the event stream already; try again later");
         Err(Fault::unavailable(text).with(RETRY, 60))
     }
 }
 
 /// One subscriber's place; given back when dropped.
-struct Place(Arc<AtomicUsize>);
+struct Place(Arc<Mutex<Counts>>, Taker);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let Self(counts, Taker { is_stranger, counted }) = self;
+        let mut counts = counts.lock();
+        counts.all -= 1;
+        counts.strangers -= usize::from(*is_stranger);
+        let Some(counted) = counted else { return };
+        let left = counts.of.get_mut(counted).map(|count| {
+            *count -= 1;
+            *count
+        });
+        if left == Some(0) {
+            counts.of.remove(counted);
+        }
     }
 }
 
@@ -144,13 +210,9 @@ impl FromStr for Position {
 /// Opens the stream: from `Last-Event-ID` when given, else from now.
 ///
 /// # Errors
-/// `Invalid` for an id that is none; `Unavailable` when there are 256 subscribers.
-pub(super) fn follow(
-    app: &Arc<App>,
-    space: Arc<Space>,
-    (headers, reach): (&HeaderMap, Reach),
-) -> Result<Response, Fault> {
-    let resume = bind::header(headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
+/// `Invalid` for an id that is none; `Unavailable` when there are 256 subscribers, or too many of the caller's.
+pub(super) fn follow(app: &Arc<App>, space: Arc<Space>, (pass, identity): (Pass, Identity)) -> Result<Response, Fault> {
+    let resume = bind::header(&pass.headers, "Last-Event-ID")?.filter(|text| !text.is_empty());
     let newest = app.subscribers.newest_of(&space);
     let last = space.vfs.last_seq().0;
     let mut subscriber = Subscriber {
@@ -158,10 +220,12 @@ pub(super) fn follow(
         pending: VecDeque::new(),
         is_live: false,
         has_ended: false,
-        place: app.subscribers.admit()?,
+        place: app.subscribers.admit(Taker::of(app, &identity, pass.peer))?,
         app: Arc::clone(app),
         space,
-        reach,
+        pass,
+        identity,
+        checked: Instant::now(),
         newest,
     };
     // An id from the future is from another life of this space: its history was replaced.
@@ -183,7 +247,10 @@ pub(super) fn follow(
 struct Subscriber {
     app: Arc<App>,
     space: Arc<Space>,
-    reach: Reach,
+    pass: Pass,
+    identity: Identity,
+    /// When it was last seen that it may read.
+    checked: Instant,
     newest: watch::Receiver<Seq>,
     position: Position,
     pending: VecDeque<sse::Event>,
@@ -201,6 +268,10 @@ impl Subscriber {
             if self.app.stop.is_cancelled() {
                 return None;
             }
+            let due = self.checked + self.app.subscribers.recheck;
+            if due <= Instant::now() && !self.may_stay().await {
+                return None;
+            }
             if let Some(event) = self.pending.pop_front() {
                 return Some(event);
             }
@@ -212,6 +283,7 @@ impl Subscriber {
                 tokio::select! {
                     () = self.app.stop.cancelled() => return None,
                     changed = self.newest.changed() => changed.ok()?,
+                    () = tokio::time::sleep_until(due) => {}
                 }
                 continue;
             }
@@ -222,8 +294,18 @@ impl Subscriber {
                 continue;
             }
             self.read().await;
+            // After the log was read: what was written once somebody lost their access is never told to them.
+            if !self.may_stay().await {
+                return None;
+            }
             self.is_live |= self.position.seq >= newest;
         }
+    }
+
+    /// Whether it may still read what it reads.
+    async fn may_stay(&mut self) -> bool {
+        self.checked = Instant::now();
+        self.app.still_admits(&self.pass, (&self.identity, &self.space)).await
     }
 
     /// Reads on in the log.
@@ -237,7 +319,7 @@ impl Subscriber {
             }
             Ok(events) => {
                 for event in events {
-                    let told = announcements(&event, &self.reach);
+                    let told = announcements(&event, &self.identity.reach);
                     let count = told.len();
                     let done = if event.seq.0 == self.position.seq + 1 { self.position.part } else { 0 };
                     for (n, (name, data)) in told.into_iter().enumerate().skip(done) {

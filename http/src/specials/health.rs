@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
-use svcfs_base::Reach;
+use svcfs_base::{Fault, Reach};
 use svcfs_knowledge::access::Identity;
 use svcfs_knowledge::kernel::Space;
 use svcfs_knowledge::vitals::{Audience, Readiness, report};
@@ -56,17 +56,26 @@ pub(super) async fn readyz(app: &Arc<App>, space: Arc<Space>, headers: &HeaderMa
     reply::json(StatusCode::SERVICE_UNAVAILABLE, &body)
 }
 
-/// Who asks how the server is doing. Nobody needs credentials for that; whoever has some for all of it is told more. Nobody else is asked who
-/// that might be: an identity provider whose keys are not here yet makes a stranger of its callers, for the moment.
+/// Who asks how the server is doing. Nobody needs credentials for that; whoever has some for all of it is told more.
 pub(super) fn audience(app: &App, headers: &HeaderMap) -> Audience {
-    let access = app.server.access();
-    if access.is_open() {
-        return Audience::Operators;
-    }
-    match bearer(headers).and_then(|bearer| access.identify(bearer)) {
+    match known(app, headers) {
         Ok(Identity { space: None, reach: Reach { folder: None, scope: _ }, .. }) => Audience::Operators,
         Ok(_) | Err(_) => Audience::Strangers,
     }
+}
+
+/// Who has these credentials. Nobody else is asked who that might be: an identity provider whose keys are not here yet makes a stranger of its
+/// callers, for the moment.
+///
+/// # Errors
+/// `Unauthenticated` when that is nobody who is known.
+pub(crate) fn known(app: &App, headers: &HeaderMap) -> Result<Identity, Fault> {
+    let access = app.server.access();
+    // Where nothing is asked for, a header that other servers ask for does no harm.
+    if access.is_open() {
+        return Ok(Identity::ANYBODY);
+    }
+    bearer(headers).and_then(|bearer| access.identify(bearer))
 }
 
 /// Time since the server started.

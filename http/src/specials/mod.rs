@@ -9,11 +9,10 @@ mod llms;
 mod metrics;
 mod raw;
 
-pub(crate) use health::VERSION;
+pub(crate) use health::{VERSION, known};
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use svcfs_base::{Fault, Reach, Scope};
 use svcfs_config::Visibility;
 use svcfs_knowledge::access::{Guard, Identity};
@@ -21,7 +20,7 @@ use svcfs_knowledge::kernel::Space;
 use warp::reply::Response;
 
 use crate::app::App;
-use crate::routes::Address;
+use crate::edge::Pass;
 
 /// Which special page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +52,10 @@ impl Page {
     /// Whether what watches over the server asks there: that needs no credentials, is not counted and not told of (contract 4.2).
     const fn is_watched(self) -> bool {
         matches!(self, Self::Health | Self::Healthz | Self::Readyz | Self::Metrics)
+    }
+    /// Whether a space can be named for it, where it needs no credentials.
+    pub(crate) const fn is_about_a_space(self) -> bool {
+        matches!(self, Self::Readyz)
     }
     /// Who comes for it without credentials, where a space lets strangers in.
     pub(crate) fn stranger(self, space: &Space) -> Option<Identity> {
@@ -113,6 +116,16 @@ impl Special {
     /// What a request for it needs.
     pub const fn guard(&self) -> Guard {
         self.page.guard()
+    }
+    /// What becomes of it with a key that is limited to a folder, in words.
+    pub(crate) const fn within(&self) -> &'static str {
+        match self.page {
+            Page::Health | Page::Healthz | Page::OpenApi | Page::Docs | Page::DocsFile => "the same",
+            Page::Readyz | Page::Metrics => "as without a key",
+            Page::Llms | Page::Events => "only what lies there",
+            Page::Raw => "the path must lie there",
+            Page::Mcp => "each tool as its operation",
+        }
     }
     /// Whether it can be refused with this status, beside what it answers itself.
     pub(crate) fn may_refuse(&self, status: u16) -> bool {
@@ -177,14 +190,13 @@ pub(crate) fn is_watched(path: &str) -> bool {
 /// # Errors
 /// What the page refuses.
 pub(crate) async fn answer(
-    page: Page,
     app: &Arc<App>,
-    (space, address): (Arc<Space>, &Address),
-    (headers, identity): (&HeaderMap, &Identity),
+    space: Arc<Space>,
+    (pass, identity): (Pass, Identity),
 ) -> Result<Response, Fault> {
-    let reach = || identity.reach.clone();
-    let parameter = || address.parameters.first().map_or("", |(_, value)| value.as_str());
-    match page {
+    let headers = &pass.headers;
+    let parameter = || pass.address.parameters.first().map_or("", |(_, value)| value.as_str());
+    match pass.page {
         Page::Health => Ok(health::health()),
         Page::Healthz => Ok(health::healthz(app)),
         Page::Readyz => Ok(health::readyz(app, space, headers).await),
@@ -192,9 +204,9 @@ pub(crate) async fn answer(
         Page::OpenApi => Ok(docs::openapi(app)),
         Page::Docs => Ok(docs::redirect()),
         Page::DocsFile => docs::file(parameter()),
-        Page::Llms => llms::index(app, space, identity).await,
-        Page::Raw => raw::raw(app, space, (parameter(), identity)).await,
-        Page::Events => events::follow(app, space, (headers, reach())),
+        Page::Llms => llms::index(app, space, &identity).await,
+        Page::Raw => raw::raw(app, space, (parameter(), &identity)).await,
+        Page::Events => events::follow(app, space, (pass, identity)),
         // The listener answers it; in this table it stands for the lists only.
         Page::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),
     }

@@ -1,8 +1,10 @@
 //! Closed doors: every route, with every kind of credentials.
 
 use http::StatusCode;
+use http_body_util::BodyExt;
 use serde_json::json;
 use svcfs_base::Scope;
+use svcfs_config::Visibility;
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::access::Guard;
 use svcfs_knowledge::kernel::{Entry, Route, Within};
@@ -120,6 +122,110 @@ async fn every_special_page_asks_for_what_the_table_says() {
         }
         let anybody = status(&open, &line, None).await;
         assert!(!matches!(anybody, 401 | 403), "{line} without authentication: {anybody}");
+        let elsewhere = status(&keys, &line, Some("elsewhere")).await;
+        assert_eq!(elsewhere == 401, special.guard() != Guard::Open, "{line} with a key of another space: {elsewhere}");
+        let folder = status(&keys, &line, Some("folder")).await;
+        assert_eq!(
+            folder == 403,
+            special.within().contains("must lie there"),
+            "{line} with the key of a folder: {folder}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn special_pages_tell_the_key_of_a_folder_of_nothing_else() {
+    let server = TestServer::of(CATALOGUE, KEYS);
+    for (path, text) in [("docs/a.md", "# Open\n"), ("secret/hidden.md", "# Xylophone\n")] {
+        assert_eq!(with(&server, "full", &format!("PUT /api/svc/file?path={path}"), text).await.status, 200);
+    }
+    let ask = async |line: &'static str| with(&server, "folder", line, "").await;
+    let llms = ask("GET /llms.txt").await;
+    assert!(llms.text().contains("docs/a.md") && !llms.text().contains("ylophone") && !llms.text().contains("secret"));
+    assert_eq!(ask("GET /raw/docs/a.md").await.text(), "# Open\n");
+    for line in ["GET /raw/secret/hidden.md", "GET /raw/secret/none.md"] {
+        assert_eq!(ask(line).await.status, 403, "{line}");
+    }
+    for line in ["GET /metrics", "GET /readyz"] {
+        let told = ask(line).await;
+        assert!(!told.text().contains("default") && !told.text().contains("other\""), "{line}: {}", told.text());
+    }
+    let mut stream =
+        server.send("GET /api/svc/events", &[("Authorization", "Bearer folder"), ("Last-Event-ID", "0")], "").await;
+    with(&server, "full", "PUT /api/svc/file?path=secret/more.md", "x\n").await;
+    with(&server, "full", "PUT /api/svc/file?path=docs/last.md", "x\n").await;
+    let mut told = String::new();
+    while !told.contains("docs/last.md") {
+        let frame = tokio::time::timeout(std::time::Duration::from_secs(20), stream.body_mut().frame()).await;
+        let frame = frame.expect("no event came").unwrap().unwrap();
+        told.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
+    }
+    assert!(told.contains("docs/a.md") && !told.contains("secret"), "{told}");
+}
+
+/// What an agent with this token is told: the status, and what it is refused with, if it is.
+async fn agent(door: &Listening, (method, params): (&str, serde_json::Value), token: Option<&str>) -> (u16, String) {
+    let bearer = token.map(|token| format!("Bearer {token}"));
+    let plain = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
+    let headers: Vec<_> =
+        plain.into_iter().chain(bearer.iter().map(|bearer| ("Authorization", bearer.as_str()))).collect();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let (status, answer) = door.post("/mcp", &headers, &body).await;
+    let failed = answer["result"]["isError"] == true;
+    let told = if failed { &answer["result"]["content"][0]["text"] } else { &answer["error"]["message"] };
+    (status, told.as_str().unwrap_or_default().to_owned())
+}
+
+/// Whether it is the credentials that somebody is refused for.
+fn is_kept_out(told: &str) -> bool {
+    ["token cannot perform", "a token of scope", "key scope", "API key", "bearer"]
+        .iter()
+        .any(|words| told.contains(words))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_tool_and_resource_asks_for_what_the_table_says_whatever_the_mode_and_the_credentials() {
+    let issuer = Issuer::new();
+    let good = issuer.token(json!({}));
+    let bad = issuer.forged();
+    let open = Listening::on(TestServer::new()).await;
+    let one_key = Listening::on(TestServer::of(CATALOGUE, ONE_KEY)).await;
+    let keys = Listening::on(TestServer::of(CATALOGUE, KEYS)).await;
+    let provided = Listening::on(TestServer::of(CATALOGUE, &issuer.config())).await;
+    let tools = CATALOGUE.iter().flat_map(|area| area.operations).filter(|entry| entry.tool);
+    let tool = |entry: &Entry| ("tools/call", json!({ "name": format!("svc_{}", entry.name), "arguments": {} }));
+    let read = |uri: &str| ("resources/read", json!({ "uri": uri }));
+    let asked: Vec<_> = tools
+        .map(|entry| (tool(entry), entry.needs(), entry.within == Within::Tree))
+        .chain(["svc://file/a.md", "svc://tree/"].map(|uri| (read(uri), Scope::Read, true)))
+        .chain(["svc://file/docs/a.md", "svc://tree/docs", "svc://schema"].map(|uri| (read(uri), Scope::Read, false)))
+        .collect();
+    assert!(asked.len() > 20);
+    for (question, needs, is_of_the_tree) in asked {
+        let ask = async |door: &Listening, token: Option<&str>| agent(door, question.clone(), token).await;
+        for (door, wrong) in [(&one_key, "wrong"), (&keys, "wrong"), (&provided, bad.as_str())] {
+            for token in [None, Some(wrong), Some("")] {
+                assert_eq!(ask(door, token).await.0, 401, "{question:?} with {token:?}");
+            }
+        }
+        for (door, right) in
+            [(&open, None), (&one_key, Some("full")), (&keys, Some("full")), (&provided, Some(good.as_str()))]
+        {
+            let (status, told) = ask(door, right).await;
+            assert!(status == 200 && !is_kept_out(&told), "{question:?} with {right:?}: {status} {told}");
+        }
+        let (_, told) = ask(&keys, Some("elsewhere")).await;
+        assert!(told.contains("another space"), "{question:?} with a key of another space: {told}");
+        for (token, scope) in [("reader", Scope::Read), ("writer", Scope::Write)] {
+            let (_, told) = ask(&keys, Some(token)).await;
+            assert_eq!(is_kept_out(&told), needs > scope, "{question:?} with {token}: {told}");
+        }
+        let (_, told) = ask(&keys, Some("folder")).await;
+        let is_beyond = is_of_the_tree || needs > Scope::Write;
+        assert_eq!(is_kept_out(&told), is_beyond, "{question:?} with the key of a folder: {told}");
+    }
+    for door in [open, one_key, keys, provided] {
+        assert!(door.stopped().await);
     }
 }
 
@@ -142,6 +248,38 @@ async fn agents_are_asked_for_credentials_as_everybody_else() {
     let read = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": "svc://file/a.md" } });
     let (_, kept) = door.post("/mcp", &with("Bearer folder"), &read).await;
     assert!(kept["error"]["message"].as_str().is_some_and(|told| told.contains("key scope")), "{kept}");
+    assert!(door.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_a_folder_reads_the_conventions_of_that_folder_and_no_others() {
+    let server = TestServer::of(CATALOGUE, KEYS);
+    let put = async |path: &str, text: &str| {
+        let line = format!("PUT /api/svc/file?path={path}");
+        assert_eq!(with(&server, "full", &line, text).await.status, 200, "{path}");
+    };
+    put("SCHEMA.md", "# Of the root\n").await;
+    put(".svc/SCHEMA.md", "# Of the configuration\n").await;
+    put("docs/a.md", "# A\n").await;
+    let door = Listening::on(server).await;
+    let plain = [("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
+    let ask = async |token: &'static str, uri: &str| {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": { "uri": uri } });
+        door.post("/mcp", &[plain[0], plain[1], ("Authorization", token)], &body).await.1
+    };
+    let missing = ask("Bearer folder", "svc://schema").await;
+    assert!(missing["error"]["message"].as_str().is_some_and(|told| told.contains("docs/SCHEMA.md")), "{missing}");
+    let write = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "svc_write", "arguments": { "path": "docs/SCHEMA.md", "content": "# Of docs\n" } } });
+    let headers = [plain[0], plain[1], ("Authorization", "Bearer folder")];
+    assert_eq!(door.post("/mcp", &headers, &write).await.1["result"]["isError"], false);
+    let text = |answer: &serde_json::Value| answer["result"]["contents"][0]["text"].as_str().map(str::to_owned);
+    assert_eq!(text(&ask("Bearer folder", "svc://schema").await).as_deref(), Some("# Of docs\n"));
+    assert_eq!(text(&ask("Bearer reader", "svc://schema").await).as_deref(), Some("# Of the configuration\n"));
+    for elsewhere in ["svc://file/SCHEMA.md", "svc://file/.svc/SCHEMA.md", "svc://tree/", "svc://tree/.svc"] {
+        let refused = ask("Bearer folder", elsewhere).await;
+        assert!(refused["error"]["message"].as_str().is_some_and(|told| told.contains("key scope")), "{refused}");
+    }
     assert!(door.stopped().await);
 }
 
@@ -206,6 +344,18 @@ async fn a_public_space_is_read_by_strangers_an_unlisted_one_by_those_who_know_a
         }
         assert_eq!(status(&server, "GET /api/svc/other/file?path=a.md", None).await, 401, "the other space is private");
     }
+}
+
+#[tokio::test]
+async fn a_stranger_in_a_public_space_is_not_told_what_others_read_and_looked_for_nor_where_it_lies() {
+    let server = TestServer::of(CATALOGUE, KEYS);
+    server.space().see(Visibility::Public);
+    let of_readers = svcfs_knowledge::usage::AREA.operations;
+    for (entry, line) in lines().filter(|(entry, _)| of_readers.iter().any(|other| other.name == entry.name)) {
+        assert_eq!(status(&server, &line, None).await, 401, "{line}");
+        assert!(!matches!(status(&server, &line, Some("full")).await, 401 | 403), "{line}: {}", entry.name);
+    }
+    assert_eq!(server.get("/api/svc/space/info").await.json(), json!({ "visibility": "public" }));
 }
 
 #[tokio::test]

@@ -5,9 +5,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use svcfs_base::{Caller, Change, Door, TreePath};
+use svcfs_config::{AuthSettings, KeyDigest, Visibility};
+use svcfs_knowledge::CATALOGUE;
 use warp::reply::Response;
 
 use super::server::TestServer;
+
+/// The only key, `key`.
+const CLOSED: &str = "[auth]\ntype = \"apikey\"\napi_key = \"key\"\n";
+const KEY: (&str, &str) = ("Authorization", "Bearer key");
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -68,6 +75,18 @@ impl Reader {
         }
         taken
     }
+}
+
+/// A closed server that looks that often whether a subscriber may still read.
+fn closed(recheck: Duration) -> TestServer {
+    let mut server = TestServer::of(CATALOGUE, CLOSED);
+    std::sync::Arc::get_mut(&mut server.app).unwrap().subscribers.recheck = recheck;
+    server
+}
+
+fn write(server: &TestServer, page: &str) {
+    let change = Change::put(TreePath::parse(page).unwrap(), "more\n");
+    tokio::task::block_in_place(|| server.space().vfs.apply(&Caller::new(Door::Internal), change)).unwrap();
 }
 
 async fn follow(server: &TestServer, from: Option<&str>) -> Reader {
@@ -184,4 +203,72 @@ async fn a_reader_too_far_behind_is_told_where_to_resume_and_loses_nothing() {
     assert_eq!(reader.next().await, None);
     let missed = follow(&server, Some(&told.id)).await.take(3).await;
     assert_eq!(missed.iter().map(|(id, ..)| &**id).collect::<Vec<_>>(), ["2", "3", "4"]);
+}
+
+/// How somebody loses what they had.
+type Loss = (&'static str, &'static [(&'static str, &'static str)], fn(&TestServer));
+
+const LOSSES: [Loss; 4] = [
+    ("a key is revoked", &[KEY], |server| {
+        server.app.server.access().exchange(AuthSettings::ApiKey(KeyDigest::of("another"))).unwrap();
+    }),
+    ("a public space is private", &[], |server| server.space().see(Visibility::Private)),
+    ("a public space is unlisted", &[], |server| server.space().see(Visibility::Unlisted)),
+    ("a space is taken away", &[KEY, ("X-Svc-Space", "other")], |server| {
+        server.app.server.spaces().close_others().unwrap();
+    }),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_by_itself_when_its_reader_would_not_be_let_in_any_more() {
+    for (loss, headers, lose) in LOSSES {
+        let server = closed(Duration::from_millis(20));
+        server.space().see(Visibility::Public);
+        let mut reader = Reader::new(server.send("GET /api/svc/events", headers, "").await);
+        tokio::task::block_in_place(|| lose(&server));
+        assert_eq!(reader.next().await, None, "{loss}");
+        assert!(server.get("/metrics").await.text().contains("svc_sse_subscribers 0"), "{loss}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_after_a_reader_lost_access_is_not_told_to_them() {
+    // It is never looked for the sake of time: what is written is reason enough.
+    for (loss, headers, lose) in LOSSES.into_iter().filter(|(loss, ..)| !loss.contains("taken away")) {
+        let server = closed(Duration::from_secs(3600));
+        server.space().see(Visibility::Public);
+        let mut reader = Reader::new(server.send("GET /api/svc/events", headers, "").await);
+        write(&server, "a.md");
+        assert_eq!(reader.take(1).await, [row("1", "write", json!("a.md"))]);
+        lose(&server);
+        write(&server, "b.md");
+        assert_eq!(reader.next().await, None, "{loss}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_takes_the_stream_from_all_others() {
+    let server = closed(Duration::from_secs(3600));
+    server.space().see(Visibility::Public);
+    let enter = async |address: [u8; 4], headers: &[(&str, &str)]| {
+        let response = server.send_from(address.into(), ("GET /api/svc/events", headers), "").await;
+        (response.status() == 200).then_some(response)
+    };
+    let mut held = Vec::new();
+    for last in 0..4 {
+        for _ in 0..32 {
+            held.push(enter([10, 0, 0, last], &[]).await.expect("one of 32 from one address"));
+        }
+        assert!(enter([10, 0, 0, last], &[]).await.is_none(), "the 33rd from one address");
+    }
+    assert!(enter([10, 0, 0, 9], &[]).await.is_none(), "the 129th without a key");
+    assert!(enter([127, 0, 0, 1], &[]).await.is_none(), "nor from this machine");
+    let refused = server.send("GET /api/svc/events", &[], "").await;
+    assert_eq!(refused.status(), 503);
+    for _ in 0..128 {
+        held.push(enter([10, 0, 0, 9], &[KEY]).await.expect("one of 128 with the key"));
+    }
+    assert!(enter([10, 0, 0, 10], &[KEY]).await.is_none(), "the 129th with one key");
+    held.clear();
+    assert!(enter([10, 0, 0, 0], &[]).await.is_some(), "places are given back");
 }

@@ -1,5 +1,6 @@
 //! A whole door over real spaces on temporary directories, asked in this process.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -67,8 +68,18 @@ impl TestServer {
         self.app.server.primary()
     }
 
-    /// Sends a request and gives the answer as it is, body unread.
+    /// Sends a request from this machine and gives the answer as it is, body unread.
     pub(super) async fn send(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Response {
+        self.send_from([127, 0, 0, 1].into(), (line, headers), body).await
+    }
+
+    /// The same, from another.
+    pub(super) async fn send_from(
+        &self,
+        peer: IpAddr,
+        (line, headers): (&str, &[(&str, &str)]),
+        body: impl Into<Bytes>,
+    ) -> Response {
         let (method, uri) = line.split_once(' ').unwrap();
         let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
         let mut map = HeaderMap::new();
@@ -82,7 +93,7 @@ impl TestServer {
             query: query.to_owned(),
             headers: map,
             body,
-            peer: Some([127, 0, 0, 1].into()),
+            peer: Some(peer),
         };
         self.app.answer(request).await
     }

@@ -4,10 +4,11 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
+use svcfs_config::Visibility;
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::vitals::{Protocol, Served};
 
-use super::server::TestServer;
+use super::server::{Answer, TestServer};
 
 const CLOSED: &str = "[auth]\ntype = \"apikey\"\napi_key = \"the-key-of-this-test\"\n";
 const KEY: (&str, &str) = ("Authorization", "Bearer the-key-of-this-test");
@@ -15,6 +16,31 @@ const KEY: (&str, &str) = ("Authorization", "Bearer the-key-of-this-test");
 /// The value of a sample, by its name and labels as they are written.
 fn sample(text: &str, name: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[tokio::test]
+async fn a_stranger_learns_from_no_page_which_spaces_there_are() {
+    let server = TestServer::of(CATALOGUE, CLOSED);
+    for page in ["/health", "/healthz", "/readyz", "/metrics", "/api/openapi.json", "/api/docs", "/api/docs/index.html"]
+    {
+        let ask = async |space: &'static str, key: Option<(&'static str, &'static str)>| {
+            let headers: Vec<_> = [("X-Svc-Space", space)].into_iter().chain(key).collect();
+            let Answer { status, body, .. } = server.ask(&format!("GET {page}"), &headers, "").await;
+            // Time goes on meanwhile.
+            let steady = !matches!(page, "/healthz" | "/metrics");
+            (status, steady.then_some(body))
+        };
+        assert_eq!(ask("other", None).await, ask("nobody", None).await, "{page} by a stranger");
+        let wrong = Some(("Authorization", "Bearer wrong"));
+        assert_eq!(ask("other", wrong).await, ask("nobody", wrong).await, "{page} with a wrong key");
+        let (there, missing) = (ask("other", Some(KEY)).await, ask("nobody", Some(KEY)).await);
+        let expected = if page == "/readyz" { (200, 404) } else { (there.0, there.0) };
+        assert_eq!((there.0, missing.0), expected, "{page} with the key");
+    }
+    let named = server.ask("GET /readyz", &[("X-Svc-Space", "other")], "").await;
+    assert_eq!(named.error(401), "missing bearer token");
+    server.app.server.spaces().find("other").unwrap().see(Visibility::Public);
+    assert_eq!(server.ask("GET /readyz", &[("X-Svc-Space", "other")], "").await.status, 200, "a public space");
 }
 
 #[tokio::test]

@@ -2,12 +2,14 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::time::Instant;
 
 use nfs3_types::mount;
-use nfs3_types::nfs3::{self, NFS_PROGRAM, Nfs3Result};
+use nfs3_types::nfs3::{self, NFS_PROGRAM, Nfs3Result, nfsstat3};
 use nfs3_types::rpc::accept_stat_data;
 use nfs3_types::xdr_codec::{Pack, Void};
 use svcfs_base::Caller;
+use svcfs_knowledge::vitals::Measures;
 
 use crate::Door;
 use crate::arguments::{Arguments, Garbage};
@@ -20,6 +22,8 @@ use crate::replies::Heard;
 pub(crate) struct Asked<'a> {
     pub(crate) caller: Caller,
     call: &'a Call<'a>,
+    measures: &'a Measures,
+    begun: Instant,
 }
 
 /// The answer, or that the arguments are none.
@@ -37,9 +41,10 @@ impl Asked<'_> {
         outcome: Result<T, Refusal>,
         failed: impl FnOnce() -> E,
     ) -> Answered {
+        let refused = self.counted(procedure, &outcome);
         Ok(self.call.answer(&match outcome {
             Ok(done) => Nfs3Result::Ok(done),
-            Err(refusal) => Nfs3Result::Err((refusal.told(procedure), failed())),
+            Err(_) => Nfs3Result::Err((refused, failed())),
         }))
     }
 
@@ -51,10 +56,19 @@ impl Asked<'_> {
         done: impl FnOnce(V, C) -> T,
         failed: impl FnOnce(C) -> E,
     ) -> Answered {
+        let refused = self.counted(procedure, &outcome);
         Ok(self.call.answer(&match outcome {
             Ok(value) => Nfs3Result::Ok(done(value, with)),
-            Err(refusal) => Nfs3Result::Err((refusal.told(procedure), failed(with))),
+            Err(_) => Nfs3Result::Err((refused, failed(with))),
         }))
+    }
+
+    /// Counts a procedure that went so, and gives its status.
+    fn counted<T>(&self, procedure: &'static str, outcome: &Result<T, Refusal>) -> nfsstat3 {
+        let status = outcome.as_ref().err().map(|refusal| refusal.told(procedure));
+        let refusal = status.map(|status| format!("{status:?}"));
+        self.measures.spoken(svcfs_base::Door::Nfs, procedure, refusal, self.begun.elapsed());
+        status.unwrap_or(nfsstat3::NFS3_OK)
     }
 
     pub(crate) fn plain(&self, body: &impl Pack) -> Answered {
@@ -99,7 +113,8 @@ impl Door {
         if call.version != version {
             return Some(call.refuse(accept_stat_data::PROG_MISMATCH { low: version, high: version }));
         }
-        let asked = Asked { caller: self.names.caller(client), call: &call };
+        let measures = &self.server.vitals().measures;
+        let asked = Asked { caller: self.names.caller(client), call: &call, measures, begun: Instant::now() };
         let answer = if call.program == mount::PROGRAM {
             self.mounting(&asked, call.procedure)
         } else {

@@ -120,6 +120,16 @@ impl S3 for Operations {
         let (identity, _) =
             self.0.identify(request.credentials.as_ref()).map_err(|fault| refuse(fault, "ListBuckets"))?;
         let spaces = self.0.server.spaces().open().into_iter().filter(|space| identity.enter(&space.name).is_ok());
+        // Who is limited to a folder is told of the spaces that have it.
+        let (spaces, top) = (spaces.collect::<Vec<_>>(), identity.reach.top());
+        let with_folder = move || {
+            Ok(spaces
+                .into_iter()
+                .filter(|space| space.vfs.stat(svcfs_base::Door::S3, &top).is_ok())
+                .collect::<Vec<_>>())
+        };
+        let spaces = svcfs_listener::blocking(&self.0.lanes, svcfs_work::Lane::Quick, with_folder).await;
+        let spaces = spaces.map_err(|fault| refuse(fault, "ListBuckets"))?.into_iter();
         let created = Timestamp::from(std::time::SystemTime::from(self.0.server.started()));
         let prefix = request.input.prefix.clone().unwrap_or_default();
         let bucket =

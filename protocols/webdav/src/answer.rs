@@ -79,11 +79,10 @@ impl Door {
         user.iter().for_each(|user| visit.notes().is_of(Actor::new(user)));
         visit.admit(&self.server, identity.as_ref().ok(), key.as_deref())?;
         let identity = identity?;
-        let place = self.place(head.uri.path())?;
+        let place = self.place(head.uri.path(), &identity)?;
         visit.notes().enters(&place.space);
-        identity.enter(&place.space.name)?;
         identity.reach.allow(needs(&head.method), head.method.as_str())?;
-        self.check_destination(&head.headers, &place)?;
+        self.check_destination(&head.headers, (&place, &identity))?;
         let caller = Caller { actor: user.map(|user| Actor::new(&user)), ..Caller::new(svcfs_base::Door::WebDav) };
         let caller = identity.vouch(caller);
         visit.notes().is_of(caller.actor());
@@ -128,19 +127,26 @@ impl Door {
         access.identify(key.as_deref())
     }
 
-    /// The space that a path lies in: the first one, but below `/~NAME`, where there is a space of that name.
-    fn place(&self, path: &str) -> Result<Place, Fault> {
+    /// The space that a path lies in: the first one, but below `/~NAME`, where there is a space of that name. Whether it may be entered is asked before
+    /// it is told why it cannot be.
+    fn place(&self, path: &str, identity: &Identity) -> Result<Place, Fault> {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         let first = percent_decode_str(first).decode_utf8_lossy();
         let spaces = self.server.spaces();
         match first.strip_prefix(NAMED).filter(|name| spaces.known(name).is_ok()) {
-            Some(name) => Ok(Place { space: spaces.find(name)?, prefix: format!("/{first}") }),
-            None => Ok(Place { space: Arc::clone(spaces.first()), prefix: String::new() }),
+            Some(name) => {
+                identity.enter(name)?;
+                Ok(Place { space: spaces.find(name)?, prefix: format!("/{first}") })
+            }
+            None => {
+                identity.enter(&spaces.first().name)?;
+                Ok(Place { space: Arc::clone(spaces.first()), prefix: String::new() })
+            }
         }
     }
 
     /// A copy or a move ends on the server and in the space it begins in.
-    fn check_destination(&self, headers: &HeaderMap, place: &Place) -> Result<(), Fault> {
+    fn check_destination(&self, headers: &HeaderMap, (place, identity): (&Place, &Identity)) -> Result<(), Fault> {
         let Some(destination) = headers.get("destination") else { return Ok(()) };
         let uri = destination.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
         let uri = uri.ok_or_else(|| Fault::invalid("Destination", "must be the URL or the path of a file here"))?;
@@ -148,7 +154,7 @@ impl Door {
             let told = "`Destination` lies on another server; if it is this one, set `server.public_url`";
             return Err(Fault::new(Kind::Upstream, told));
         }
-        if self.place(uri.path())?.space.name == place.space.name {
+        if self.place(uri.path(), identity)?.space.name == place.space.name {
             return Ok(());
         }
         Err(Fault::new(Kind::Upstream, "`Destination` lies in another space; copy it there by reading and writing it"))

@@ -15,7 +15,7 @@ use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use svcfs_base::{Door, ETag, MAX_FILE_BYTES, SystemClock, TreePath};
+use svcfs_base::{Door, ETag, Fault, MAX_FILE_BYTES, SystemClock, TreePath};
 use svcfs_config::{Config, Overrides, Settings};
 use svcfs_knowledge::access::Access;
 use svcfs_knowledge::kernel::{Server, Space};
@@ -73,7 +73,10 @@ impl Served {
     }
 
     fn of(folder: Arc<TempDir>, config: &str) -> Self {
-        let spaces = Spaces::only(open(folder.path(), "default", config));
+        let sick = Box::new(|_: &str, _: &Path| Err(Fault::unavailable("the reason of this test")));
+        let spaces = Spaces::only(open(folder.path(), "default", config)).opened_by(sick, Vec::new());
+        std::fs::create_dir_all(folder.path().join("sick")).unwrap();
+        spaces.open_listed(vec![("sick".to_owned(), folder.path().join("sick"))]).unwrap();
         spaces.add(Live { space: open(folder.path(), "team", ""), supervisor: Supervisor::new(), kept: None });
         let access = Access::new(spaces.first().settings.auth.clone(), None);
         let server = Arc::new(Server::new(spaces, Arc::new(SystemClock), access));
@@ -377,6 +380,16 @@ fn without_the_right_key_nothing_is_told_and_with_one_no_more_than_it_opens() {
     assert_eq!(served.send("MOVE", "/docs/a.md", &headers, "").status, 403);
     assert_eq!(asked("GET", "/b.md", &key("team")), 401);
     assert_eq!(asked("PUT", "/~team/x.md", &key("team")), 201);
+}
+
+#[test]
+fn why_a_space_is_not_served_is_told_to_those_who_may_enter_it() {
+    let keys = "[auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"full\"\n[[auth.api_keys]]\nkey = \"team\"\nspace = \"team\"\n";
+    let served = Served::with(keys);
+    let ask = |key: &str| served.send("GET", "/~sick/a.md", &[("authorization", &format!("Bearer {key}"))], "");
+    let (may, may_not) = (ask("full"), ask("team"));
+    assert!(may.status == 503 && may.text().contains("the reason of this test"), "{}", may.text());
+    assert!(may_not.status == 401 && !may_not.text().contains("reason"), "{}", may_not.text());
 }
 
 #[test]

@@ -130,7 +130,7 @@ pub fn schema() -> String {
     format!("{:#}\n", Value::Object(head))
 }
 
-fn schema_of_config() -> Schema {
+pub(crate) fn schema_of_config() -> Schema {
     SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true)
         .into_generator()

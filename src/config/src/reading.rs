@@ -192,7 +192,7 @@ fn is_within(number: i64, schema: &Value) -> bool {
 }
 
 /// What a schema asks for, in words.
-fn wanted(schema: &Value) -> String {
+pub(crate) fn wanted(schema: &Value) -> String {
     let bound = |name| schema.get(name).and_then(Value::as_i64);
     match (schema_type(schema), choices(schema).as_slice()) {
         ("object", _) => "a table".to_owned(),

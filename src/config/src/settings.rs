@@ -49,6 +49,8 @@ pub struct Settings {
     pub ui: Ui,
     /// Who may read this space without credentials.
     pub visibility: Visibility,
+    /// Whether the settings of the server say that of this space (`[[spaces]]`): no request changes it then.
+    pub visibility_is_fixed: bool,
     /// Where S3 is served; none when it is not.
     pub s3: Option<ProtocolSettings>,
     /// Where WebDAV is served; none when it is not.
@@ -112,7 +114,7 @@ impl Settings {
             nfs,
             space,
             spaces: listed,
-            origin,
+            origin: Origin { path, lines, complaints },
         } = config;
         let Overrides {
             host,
@@ -126,7 +128,6 @@ impl Settings {
             webdav: webdav_flags,
             nfs: nfs_flags,
         } = overrides;
-        let Origin { path, lines, complaints } = origin;
         // The keys of some sections are judged together: with one of them unread, a second complaint would mislead.
         let is_read = |section: &str| !complaints.iter().any(|complaint| complaint.key.starts_with(section));
         let [tracing_is_read, versioning_is_read, auth_is_read] = ["tracing.", "versioning.", "auth."].map(is_read);
@@ -167,6 +168,7 @@ impl Settings {
                     audit,
                     ui,
                     visibility: space.visibility,
+                    visibility_is_fixed: false,
                     s3,
                     webdav,
                     nfs,

@@ -55,3 +55,41 @@ pub enum Command {
     Completions(completions::Completions),
     Man(man::Man),
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::CommandFactory;
+    use svcfs_config::{FLAGS, Flag};
+
+    use super::*;
+
+    /// Flags of `svcfs serve` that stand for no key of the settings.
+    const OF_ONE_START: [&str; 10] = [
+        "root",
+        "mount",
+        "read-only",
+        "at",
+        "no-exec",
+        "allow-other",
+        "actor",
+        "no-svc-actor",
+        "config",
+        "until-stdin-closes",
+    ];
+
+    #[test]
+    fn the_reference_of_the_configuration_knows_every_flag_that_beats_it_and_its_variable() {
+        let mut program = Cli::command();
+        program.build();
+        let serve = program.find_subcommand("serve").unwrap();
+        let everywhere = ["help", "version", "verbose"];
+        let known: BTreeSet<_> = serve
+            .get_arguments()
+            .filter_map(|flag| Some((flag.get_long()?, flag.get_env().and_then(std::ffi::OsStr::to_str))))
+            .filter(|(flag, _)| !OF_ONE_START.contains(flag) && !everywhere.contains(flag))
+            .collect();
+        assert_eq!(known, FLAGS.iter().map(|Flag { name, variable, .. }| (*name, *variable)).collect());
+    }
+}

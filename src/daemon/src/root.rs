@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
 use svcfs_base::{Actor, Caller, Door, Fault, Kind, SystemClock};
-use svcfs_config::{Config, Error as ConfigError, KeyDigest, Overrides, Settings, templates};
+use svcfs_config::{Config, Error as ConfigError, KeyDigest, Overrides, Settings, SpaceSettings, templates};
 use svcfs_knowledge::access::Access;
 use svcfs_knowledge::kernel::{Server, Space};
 use svcfs_knowledge::spaces::{self, Live, Opener, Opening, Spaces};
@@ -50,7 +50,7 @@ impl Root {
         let key = credentials::fresh("").map_err(|failure| Fault::internal(failure.told(false)))?;
         let told = Arc::new(Told { url: OnceLock::new(), key });
         let parents = parents(&space, &settings);
-        let opener = opener(Arc::clone(&told));
+        let opener = opener(Arc::clone(&told), settings.spaces.clone());
         let spaces = Spaces::only(space).opened_by(opener, parents);
         let server = Server::new(spaces, clock, Access::new(settings.auth.clone(), Some(KeyDigest::of(&told.key))));
         Ok(Self { server: Arc::new(server), told, supervisor })
@@ -139,10 +139,15 @@ fn parents(first: &Space, settings: &Settings) -> Vec<PathBuf> {
     vec![beside.into()]
 }
 
-/// How a space beside the first is opened.
-fn opener(told: Arc<Told>) -> Opener {
+/// How a space beside the first is opened; what the server's settings say of it beats its own.
+fn opener(told: Arc<Told>, listed: Vec<SpaceSettings>) -> Opener {
     Box::new(move |name, path| {
-        let settings = of_space(path).map_err(|failure| Fault::new(Kind::Invalid, failure.told(false)))?;
+        let mut settings = of_space(path).map_err(|failure| Fault::new(Kind::Invalid, failure.told(false)))?;
+        let said = listed.iter().find(|space| space.name == name).and_then(|space| space.visibility);
+        if let Some(visibility) = said {
+            settings.visibility = visibility;
+            settings.visibility_is_fixed = true;
+        }
         let clock = Arc::new(SystemClock);
         let (name, root) = (name.to_owned(), path.to_owned());
         let space = spaces::open(Opening { name, root, clock: clock.clone(), watch: true, progress: None }, &settings)?;

@@ -90,3 +90,35 @@ impl Kind {
         }
     }
 }
+
+#[test]
+fn what_is_asked_through_protocols_is_counted_by_door_and_operation() {
+    let space = TestSpace::new();
+    for kind in [Kind::WebDav, Kind::S3, Kind::Nfs] {
+        let door = kind.of(&space);
+        door.write("a.md", b"# A\n").unwrap();
+        assert_eq!(door.read("a.md").unwrap(), b"# A\n");
+        door.read("none.md").unwrap_err();
+    }
+    let told = space.client().send("GET", "/metrics", &[], Vec::new()).success().unwrap().text();
+    for (door, operation, outcome) in [
+        ("webdav", "PUT", "ok"),
+        ("webdav", "GET", "ok"),
+        ("webdav", "GET", "404"),
+        ("s3", "PutObject", "ok"),
+        ("s3", "GetObject", "ok"),
+        ("s3", "GetObject", "404"),
+        ("nfs", "WRITE", "ok"),
+        ("nfs", "LOOKUP", "ok"),
+        ("nfs", "LOOKUP", "NFS3ERR_NOENT"),
+    ] {
+        let named = format!("door=\"{door}\",operation=\"{operation}\"");
+        let samples = [
+            format!("svc_operations_total{{{named},outcome=\"{outcome}\"}} "),
+            format!("svc_operation_seconds_bucket{{le=\"+Inf\",{named}}} "),
+        ];
+        for sample in samples {
+            assert!(told.lines().any(|line| line.starts_with(&sample)), "{sample} is not in {told}");
+        }
+    }
+}

@@ -48,6 +48,11 @@ pub(crate) struct OtherSpace {
     /// Its directory, by absolute path.
     #[serde(default)]
     pub root: String,
+    /// Who may read it without credentials, where there is authentication: beats `space.visibility` of its own settings, and no request
+    /// changes it. Its own settings hold when this is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Visibility")]
+    pub visibility: Option<Visibility>,
 }
 
 /// One more space of the server, decided.
@@ -57,12 +62,14 @@ pub struct SpaceSettings {
     pub name: String,
     /// Its directory.
     pub root: PathBuf,
+    /// Who may read it without credentials; none for what its own settings say.
+    pub visibility: Option<Visibility>,
 }
 
 impl OtherSpace {
     /// What holds, or the field that is wrong and why.
     pub(crate) fn resolve(self) -> Result<SpaceSettings, (&'static str, &'static str)> {
-        let Self { name, root } = self;
+        let Self { name, root, visibility } = self;
         if let Some(told) = name_fault(&name) {
             return Err(("name", told));
         }
@@ -70,7 +77,7 @@ impl OtherSpace {
         if !root.is_absolute() {
             return Err(("root", "is missing or a relative path; give the absolute path of the space's directory"));
         }
-        Ok(SpaceSettings { name, root })
+        Ok(SpaceSettings { name, root, visibility })
     }
 }
 

@@ -20,7 +20,7 @@ Examples:
 
 Every fault of the file is told at once, with its line. Then: whether the root, the log file and the
 roots of other spaces are there and can be written, whether the port is free, and whether keys are kept well.
-Nothing is opened, made or changed.
+Nothing is opened, made or changed. A space beside the first that could not be opened is warned of: the others are served.
 
 Exit codes: 0 when the server could start (warnings are told), 2 when the settings cannot be followed,
 1 when they can, and something they name is in the way.";

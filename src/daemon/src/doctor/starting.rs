@@ -158,6 +158,16 @@ fn log(to: &LogOutput) -> Option<Finding> {
     })
 }
 
+/// Why a space beside the first could not be opened.
+fn sickness(path: &Path) -> Option<String> {
+    if !path.exists() {
+        return Some("its root is not there; is the disk mounted?".to_owned());
+    }
+    let settings = root::of_space(path);
+    let failure = settings.err()?;
+    Some(failure.told(false).trim_start_matches("svcfs: ").to_owned())
+}
+
 /// The spaces beside the first, and where new ones may be made.
 fn other_spaces(settings: &Settings, at: Option<&Path>) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -167,22 +177,21 @@ fn other_spaces(settings: &Settings, at: Option<&Path>) -> Vec<Finding> {
     for space in &settings.spaces {
         let (name, path) = (&space.name, whole(&space.root));
         let overlaps = taken.iter().find(|(_, other)| path.starts_with(other) || other.starts_with(&path));
-        let told = if let Err(fault) = spaces::check_name(name) {
-            Err(fault.message().to_owned())
+        // What the server refuses to start with; a space that is only sick keeps neither it nor the others.
+        let refused = if let Err(fault) = spaces::check_name(name) {
+            Some(fault.message().to_owned())
         } else if name == presence::FIRST {
-            Err(format!("`{name}` is the name of the first space"))
-        } else if let Some((other, _)) = overlaps {
-            Err(format!("its root lies in that of `{other}`, or the other way round"))
-        } else if path.exists() {
-            root::of_space(&path)
-                .map_err(|failure| failure.told(false).trim_start_matches("svcfs: ").to_owned())
-                .map(drop)
+            Some(format!("`{name}` is the name of the first space"))
         } else {
-            unmakeable(&path).map_or(Ok(()), Err)
+            overlaps.map(|(other, _)| format!("its root lies in that of `{other}`, or the other way round"))
         };
-        found.push(match told {
-            Ok(()) => Finding::ok("space", format!("`{name}` can be opened from `{}`", path.display())),
-            Err(why) => Finding::problem("space", format!("`{name}`: {why}")).at([path.display()]),
+        found.push(match (refused, sickness(&path)) {
+            (Some(why), _) => Finding::problem("space", format!("`{name}`: {why}")).at([path.display()]),
+            (None, Some(why)) => {
+                let told = format!("`{name}` is answered with 503, the other spaces are served: {why}");
+                Finding::warning("space", told).at([path.display()])
+            }
+            (None, None) => Finding::ok("space", format!("`{name}` can be opened from `{}`", path.display())),
         });
         taken.push((name.clone(), path));
     }

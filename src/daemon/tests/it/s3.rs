@@ -141,6 +141,17 @@ fn a_key_of_one_folder_reaches_that_folder_alone() {
 }
 
 #[test]
+fn the_key_of_a_folder_is_told_of_the_buckets_that_have_it_and_of_no_others() {
+    let Some(mut aws) = tool("aws") else { return };
+    let served = Served::limited(&["--prefix", "docs"]);
+    assert_eq!(served.says(aws.args(["s3", "ls"])).trim(), "");
+    served.place.write("a.md", "# A\n");
+    served.says(tool("aws").unwrap().args(["s3", "cp", "a.md", "s3://default/docs/a.md"]));
+    let told = served.says(tool("aws").unwrap().args(["s3", "ls"]));
+    assert!(told.contains("default"), "{told}");
+}
+
+#[test]
 fn a_key_of_one_space_opens_no_other_bucket() {
     let Some(mut aws) = tool("aws") else { return };
     let served = Served::limited(&["--space", "team"]);

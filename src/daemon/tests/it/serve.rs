@@ -249,6 +249,27 @@ fn authentication_that_would_have_no_effect_keeps_a_space_from_being_served() {
 }
 
 #[test]
+fn what_the_servers_settings_say_of_who_sees_a_space_beats_its_own_and_no_request_changes_it() {
+    let place = Place::with_root();
+    svcfs(&["init", "--root", &place.at("team")]).assert().success();
+    place.write("team/.svc/config.toml", "[space]\nvisibility = \"public\"\n");
+    let config = format!("[[spaces]]\nname = \"team\"\nroot = \"{}\"\nvisibility = \"unlisted\"\n", place.at("team"));
+    place.write("kb/.svc/config.toml", &config);
+    let server = Running::serve(&place.at("kb"), &[]);
+    let (status, told) = request(server.url(), "GET", "/api/svc/team/space/info", "");
+    assert!(status == 200 && told.contains("\"unlisted\""), "{status} {told}");
+    let public = "{\"visibility\": \"public\"}";
+    let (status, told) = request(server.url(), "PUT", "/api/svc/team/space/visibility", public);
+    assert!(status == 409 && told.contains("[[spaces]]"), "{status} {told}");
+    assert_eq!(
+        request(server.url(), "PUT", "/api/svc/space/visibility", public).0,
+        200,
+        "the first has none but its own"
+    );
+    server.stop();
+}
+
+#[test]
 fn settings_from_elsewhere_are_not_written_by_a_request_nor_are_those_of_the_root() {
     let place = Place::with_root();
     place.write("settings.toml", "[space]\nvisibility = \"private\"\n");

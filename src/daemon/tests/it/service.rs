@@ -154,6 +154,29 @@ fn what_the_settings_name_and_is_in_the_way_is_told() {
 }
 
 #[test]
+fn a_sick_space_beside_the_first_keeps_no_reload_from_the_server() {
+    let place = Place::new();
+    place.write("sick/.svc/config.toml", "[server]\nport = 1234\n");
+    let config = format!(
+        "[server]\nport = 0\n\n[[spaces]]\nname = \"sick\"\nroot = \"{}\"\n\n[[spaces]]\nname = \"away\"\nroot = \"{}\"\n",
+        place.at("sick"),
+        place.at("away"),
+    );
+    place.write("kb/.svc/config.toml", &config);
+    let text = told(&["check-config", "--root", &place.at("kb")]);
+    for part in ["`sick` is answered with 503", "`away` is answered with 503", "is the disk mounted?"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    // And so it is.
+    let server = Running::serve(&place.at("kb"), &[]);
+    for name in ["sick", "away"] {
+        assert_eq!(request(server.url(), "GET", &format!("/api/svc/{name}/tree"), "").0, 503, "{name}");
+    }
+    assert!(!place.has("away"));
+    server.stop();
+}
+
+#[test]
 fn a_root_that_is_served_may_have_its_port() {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &[]);

@@ -53,6 +53,28 @@ fn systemd_finds_nothing_wrong_with_the_units() {
 }
 
 #[test]
+fn a_reload_is_refused_for_settings_that_cannot_be_followed_and_for_nothing_else() {
+    let place = Place::with_root();
+    let reload = |name: &str| {
+        let text = fs::read_to_string(installed(&place).join(name)).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("ExecReload=")).unwrap().replace("$$", "$");
+        let root = if name.contains('@') { "/var/lib/svcfs/%i" } else { "/var/lib/svcfs/knowledge" };
+        assert!(line.contains(root), "{line}");
+        Command::new("sh").args(["-c", &line.replace(root, &place.at("kb"))]).output().unwrap().status.success()
+    };
+    for name in ["svcfs.service", "svcfs@.service"] {
+        place.write("kb/.svc/config.toml", "[server]\nport = 0\n");
+        assert!(reload(name), "{name}");
+        let elsewhere =
+            format!("[server]\nport = 0\n[tracing]\noutput = \"file\"\nfile = \"{}/none/x.log\"\n", place.at(""));
+        place.write("kb/.svc/config.toml", &elsewhere);
+        assert!(reload(name), "{name} with a log that cannot be written");
+        place.write("kb/.svc/config.toml", "[server]\nport = \"many\"\n");
+        assert!(!reload(name), "{name} with a slip");
+    }
+}
+
+#[test]
 fn no_unit_is_more_exposed_than_its_mount_makes_it() {
     let place = Place::new();
     let directory = installed(&place);

@@ -29,11 +29,18 @@ const TOKEN_BYTES: usize = 8;
 
 /// Whose requests are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Counted {
+pub enum Counted {
     /// Those with this token, by the first bytes of its digest.
     Token(String),
-    /// Those from this address.
+    /// Those from this address, or this network.
     Address(IpAddr),
+}
+
+impl Counted {
+    /// Who asks with this token, if it is good, from there.
+    pub fn of(token: Option<&KeyDigest>, address: IpAddr) -> Self {
+        token.map_or_else(|| Self::Address(network(address)), |token| Self::Token(token.short(TOKEN_BYTES)))
+    }
 }
 
 /// A bucket of tokens for every caller; each request takes one.
@@ -64,12 +71,8 @@ impl<C: Clock + Clone> Limiter<C> {
     /// `RateLimited`, with the seconds to wait.
     pub fn admit(&self, token: Option<&KeyDigest>, address: IpAddr) -> Result<(), Fault> {
         self.sweep();
-        let counted = match token {
-            Some(token) => Counted::Token(token.short(TOKEN_BYTES)),
-            None => Counted::Address(network(address)),
-        };
         let refused = |_| Fault::new(Kind::RateLimited, "rate limit exceeded").with(RETRY, WAIT);
-        self.buckets.check_key(&counted).map_err(refused)
+        self.buckets.check_key(&Counted::of(token, address)).map_err(refused)
     }
 
     /// Forgets callers whose bucket is full again: it would be full for a new caller, too.

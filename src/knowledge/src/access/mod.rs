@@ -20,11 +20,12 @@ use svcfs_base::{Actor, Caller, Fault, Kind, Reach};
 use svcfs_config::edit::id_of;
 use svcfs_config::{AuthSettings, KeyDigest, KeySettings, Visibility};
 
-pub use limiter::{Limiter, RETRY};
+pub use limiter::{Counted, Limiter, RETRY};
 pub use policy::Guard;
 pub use signing::Signing;
 
 use crate::kernel::{Entry, Method};
+use crate::usage;
 use issuer::Issuer;
 
 /// What is read of an unlisted space by whoever knows a path (gaps.md 4.17).
@@ -85,7 +86,9 @@ impl Identity {
 
     /// Who comes without credentials to a space that lets strangers ask this of it by this method; none when it does not.
     pub fn stranger(visibility: Visibility, entry: &Entry, method: Method) -> Option<Self> {
-        let is_reading = method == Method::Get && !entry.is_admin;
+        // What others read and looked for is no page of the space.
+        let is_of_readers = usage::AREA.operations.iter().any(|other| other.name == entry.name);
+        let is_reading = method == Method::Get && !entry.is_admin && !is_of_readers;
         let may = match visibility {
             Visibility::Public => is_reading,
             Visibility::Unlisted => is_reading && OF_UNLISTED.contains(&entry.name),

@@ -303,16 +303,15 @@ fn a_key_of_one_folder_reaches_nothing_by_links_that_lead_out_of_it() {
 }
 
 #[test]
-fn a_rename_that_would_change_pages_elsewhere_is_refused_unless_they_are_left_alone() {
+fn a_rename_by_the_key_of_a_folder_leaves_links_from_elsewhere_and_does_not_tell_of_them() {
     let (space, caller) = two_halves();
-    let asked = json!({ "from": "docs/a.md", "to": "docs/c.md" });
-    let (status, said) = told(space.ask_as(&caller, "rename", asked.clone()));
-    assert_eq!(status, 403);
-    assert!(said.contains("update_links") && !said.contains("secret"), "{said}");
-    let mut asked = asked;
-    asked["update_links"] = false.into();
-    space.ask_as(&caller, "rename", asked).unwrap();
-    assert!(space.text("secret/hidden.md").contains("[[a]]"));
+    space.get("write", json!({ "path": "docs/c.md", "content": "# C\n\n[[a]]\n" }));
+    let before = space.text("secret/hidden.md");
+    let renamed = space.ask_as(&caller, "rename", json!({ "from": "docs/a.md", "to": "docs/d.md" })).unwrap();
+    assert_eq!(renamed["updated_links"], 1, "{renamed}");
+    assert!(space.text("docs/c.md").contains("[[d]]"), "{}", space.text("docs/c.md"));
+    space.ask_as(&caller, "rename_dir", json!({ "from": "docs", "to": "docs/x" })).unwrap_err();
+    assert_eq!(space.text("secret/hidden.md"), before);
 }
 
 #[test]

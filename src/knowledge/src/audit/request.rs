@@ -152,6 +152,11 @@ impl Request {
         let known = std::mem::take(&mut *self.notes.0.lock());
         let Known { space, actor, operation, file, status: own, token, x_space, provenance } = known;
         let status = own.unwrap_or(status);
+        if matches!(door, Door::WebDav | Door::S3) {
+            // What comes over HTTP and MCP is counted where operations are.
+            let named = (operation.as_deref(), method.as_str());
+            server.vitals().measures.requested(door, named, status, self.begun.elapsed());
+        }
         let duration_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let actor = actor.as_ref().map_or(NOBODY, Actor::as_str);
         let escaped = path.escape_default();

@@ -171,6 +171,8 @@ impl Rewriting {
             pages.extend(files.iter().filter(|file| file.is_dotted() && file.is_page()).chain(other).cloned());
             // What is there gives way.
             pages.remove(to);
+            // To whoever is limited to a folder nothing links there from elsewhere, and which page does is none of their business.
+            pages.retain(|page| cx.caller.reach.covers(page));
             let mut rewriting = Self::default();
             let add = |page: &TreePath, file: File| rewriting.add(cx, &moved, links, (page, &file));
             Ok(each_read(cx, &pages, add).map(|()| rewriting))
@@ -189,11 +191,6 @@ impl Rewriting {
         };
         let view = View::new(cx, moved, links, page);
         if let Some((new, count)) = view.rewritten(old)? {
-            if !cx.caller.reach.covers(page) {
-                // Which page links here is none of the caller's business.
-                let told = "path outside key scope: pages that this key does not reach link here; `update_links` false leaves them";
-                return Err(Fault::new(Kind::Forbidden, told));
-            }
             self.updated_links += count;
             self.pages.push((view.into_place(), file.etag, new));
         }

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use svcfs_base::{Expect, Fault, Scope};
+use svcfs_base::{Expect, Fault, Reach, Scope};
 use svcfs_work::Lane;
 
 use super::{Cx, Method, Route, Within};
@@ -123,6 +123,15 @@ impl Entry {
             (false, false) => Scope::Write,
         }
     }
+    /// Checks that somebody may ask for it at all, whatever the inputs: asked where all doors meet, and by doors that would rather not read
+    /// inputs for nothing.
+    ///
+    /// # Errors
+    /// `Forbidden`.
+    pub fn allow(&self, reach: &Reach) -> Result<(), Fault> {
+        reach.allow(self.needs(), self.name)?;
+        within::allow(self, reach)
+    }
     /// The method of its first route; `POST` for a tool without one.
     pub fn method(&self) -> Method {
         self.http.first().map_or(Method::Post, |route| route.method)
@@ -164,7 +173,7 @@ fn run<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<O::Output, Fault> 
 
 fn admitted<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<O::Output, Fault> {
     let entry = Entry::of::<O>();
-    cx.caller.reach.allow(entry.needs(), O::NAME)?;
+    entry.allow(&cx.caller.reach)?;
     let arguments = arguments::under_own_names(arguments, O::ALIASES)?;
     let operation: O = arguments::read(within::admit(&entry, arguments, cx)?)?;
     if !O::CONDITIONAL && !entry.is_reading() && cx.caller.expect != Expect::Any {

@@ -27,6 +27,24 @@ pub enum Within {
     Own,
 }
 
+/// Checks that an operation keeps to a folder, for a caller who is limited to one.
+///
+/// # Errors
+/// `Forbidden`.
+pub(super) fn allow(entry: &Entry, reach: &Reach) -> Result<(), Fault> {
+    match &reach.folder {
+        Some(folder) if entry.within == Within::Tree => {
+            let told = format!(
+                "path outside key scope: `{}` looks at the whole tree, and this key is limited to `{folder}`; \
+                 docs/access.md lists what such a key may ask, a key without a folder may ask everything of its scope",
+                entry.name
+            );
+            Err(Fault::new(Kind::Forbidden, told))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Checks the inputs of a call, and adds the folder where it is not given.
 ///
 /// # Errors
@@ -34,24 +52,13 @@ pub enum Within {
 pub(super) fn admit(entry: &Entry, mut arguments: Value, cx: &Cx<'_>) -> Result<Value, Fault> {
     let reach = &cx.caller.reach;
     let Some(folder) = &reach.folder else { return Ok(arguments) };
-    match entry.within {
-        Within::Tree => {
-            let told = format!(
-                "path outside key scope: `{}` looks at the whole tree, and this key is limited to `{folder}`; \
-                 docs/access.md lists what such a key may ask, a key without a folder may ask everything of its scope",
-                entry.name
-            );
-            return Err(Fault::new(Kind::Forbidden, told));
+    if let Within::Folder(input) = entry.within
+        && let Some(members) = arguments.as_object_mut()
+    {
+        let given = members.get(input).is_some_and(|value| !value.is_null());
+        if !given {
+            members.insert(input.to_owned(), folder.as_str().into());
         }
-        Within::Folder(input) => {
-            if let Some(members) = arguments.as_object_mut() {
-                let given = members.get(input).is_some_and(|value| !value.is_null());
-                if !given {
-                    members.insert(input.to_owned(), folder.as_str().into());
-                }
-            }
-        }
-        Within::Paths | Within::Rows | Within::Own => {}
     }
     let mut generator = SchemaSettings::draft2020_12().for_deserialize().into_generator();
     let schema = (entry.input)(&mut generator).to_value();

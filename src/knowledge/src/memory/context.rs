@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_base::{Fault, Kind, Reach, TreePath};
 
 use crate::files;
 use crate::kernel::Cx;
@@ -18,7 +18,7 @@ pub struct Context {
     pub index: String,
 }
 
-/// Reads them: each from `.svc/`, else from the root (gaps.md D19); for a caller who sees a folder only, from that folder.
+/// Reads them from their [`places`].
 ///
 /// # Errors
 /// Those of reading a file that is there.
@@ -26,13 +26,21 @@ pub fn context(cx: &Cx<'_>) -> Result<Context, Fault> {
     Ok(Context { playbook: page(cx, "playbook.md")?, schema: page(cx, "SCHEMA.md")?, index: page(cx, "index.md")? })
 }
 
+/// Where a page that tells how a tree is meant may stand, the first that is there counts: below `.svc/`, else in the root (gaps.md D19); for
+/// whoever is limited to a folder, in that folder.
+///
+/// # Errors
+/// `Invalid` for a name that is none.
+pub fn places(reach: &Reach, name: &str) -> Result<Vec<TreePath>, Fault> {
+    match &reach.folder {
+        Some(folder) => Ok(vec![TreePath::parse(&format!("{folder}/{name}"))?]),
+        None => Ok(vec![TreePath::parse(&format!(".svc/{name}"))?, TreePath::parse(name)?]),
+    }
+}
+
 fn page(cx: &Cx<'_>, name: &str) -> Result<String, Fault> {
     let reach = &cx.caller.reach;
-    let places = match &reach.folder {
-        Some(folder) => vec![TreePath::parse(&format!("{folder}/{name}"))?],
-        None => vec![TreePath::parse(&format!(".svc/{name}"))?, TreePath::parse(name)?],
-    };
-    for place in places {
+    for place in places(reach, name)? {
         cx.space.check_reach(reach, cx.caller.door, &place)?;
         match files::file(cx, &place) {
             Err(fault) if fault.kind() == Kind::NotFound => {}

@@ -9,6 +9,6 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use context::{Context, context};
+pub use context::{Context, context, places};
 pub use operations::AREA;
 pub use report::{Episode, Report, report};

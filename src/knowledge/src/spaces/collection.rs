@@ -17,6 +17,9 @@ use crate::kernel::Space;
 /// How long background tasks may take to end (architecture.md 8).
 const TASK_PATIENCE: Duration = Duration::from_secs(8);
 
+/// What every root has.
+const OWN: &str = ".svc";
+
 /// Where the spaces that were made at run time are written down, below the first space's root.
 const FILE: &str = ".svc/spaces.json";
 
@@ -149,7 +152,8 @@ impl Spaces {
         for (name, root) in listed {
             self.check_name(&name)?;
             self.check_root(&root)?;
-            self.open_place(name, root)?;
+            let is_there = if root.exists() { Ok(()) } else { Err(missing(&root)) };
+            self.open_place(name, root, is_there)?;
         }
         let saved = self.saved().unwrap_or_else(|fault| {
             tracing::error!(error = ?fault, "the spaces that were made at run time are not served");
@@ -158,14 +162,18 @@ impl Spaces {
         for (name, root) in saved {
             // The settings have it by now.
             if self.check_name(&name).and_then(|()| self.check_root(&root)).is_ok() {
-                self.open_place(name, root)?;
+                // It was a root when it was made: an empty directory is where a disk is not mounted.
+                let is_there = if root.join(OWN).exists() { Ok(()) } else { Err(missing(&root)) };
+                self.open_place(name, root, is_there)?;
             }
         }
         Ok(())
     }
 
-    fn open_place(&self, name: String, root: PathBuf) -> Result<(), Fault> {
-        let place = match self.opener()?(&name, &root) {
+    /// Opens one that is known before; never in a place that `is_there` says is not the one that was meant.
+    fn open_place(&self, name: String, root: PathBuf, is_there: Result<(), Fault>) -> Result<(), Fault> {
+        let opener = self.opener()?;
+        let place = match is_there.and_then(|()| opener(&name, &root)) {
             Ok(live) => Place::Open(live),
             Err(why) => {
                 tracing::error!(space = name, root = %root.display(), error = ?why, "a space could not be opened; the others are served");
@@ -250,8 +258,9 @@ impl Spaces {
             path.components().all(|part| matches!(part, Normal(_) | RootDir))
         };
         let given = Path::new(root);
-        if root.is_empty() || !is_plain(given) || root.contains('\0') {
-            return Err(Fault::invalid("root", "must be a directory's path, without `.` and `..`"));
+        if root.is_empty() || !is_plain(given) || root.contains(char::is_control) {
+            let told = "must be a directory's path, without `.`, `..` and control characters";
+            return Err(Fault::invalid("root", told));
         }
         let parent = self.parents.first().ok_or_else(|| Fault::unavailable("this process makes no spaces"))?;
         let path = if given.is_absolute() { given.to_owned() } else { parent.join(given) };
@@ -324,6 +333,14 @@ impl Known {
             Self::Failed(name, ..) => name,
         }
     }
+}
+
+/// A space that was there before would begin anew as an empty one, and look healthy.
+fn missing(root: &Path) -> Fault {
+    let shown = root.display();
+    Fault::unavailable(format!(
+        "its root `{shown}` is not there; mount its disk, or make the directory, and start the server again"
+    ))
 }
 
 fn not_found(name: &str) -> Fault {

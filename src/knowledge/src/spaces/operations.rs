@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Caller, Fault, Timestamp};
+use svcfs_base::{Caller, Fault, Kind, Scope, Timestamp};
 use svcfs_config::templates::{TEMPLATES, Template};
 use svcfs_config::{Visibility, edit};
 use svcfs_vfs::EntryKind;
@@ -227,8 +227,9 @@ pub struct SpaceInfo {}
 pub struct Info {
     /// Who may read it without credentials
     pub visibility: Visibility,
-    /// Its directory on the server
-    pub root: String,
+    /// Its directory on the server; absent for who may not change the server
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root: Option<String>,
 }
 
 impl Operation for SpaceInfo {
@@ -236,7 +237,9 @@ impl Operation for SpaceInfo {
     const HTTP: &'static [Route] = &[Route::get("/space/info")];
     type Output = Info;
     fn run(self, cx: &Cx<'_>) -> Result<Info, Fault> {
-        Ok(Info { visibility: cx.space.visibility(), root: cx.space.vfs.root().display().to_string() })
+        let root = || cx.space.vfs.root().display().to_string();
+        let may_know = cx.caller.reach.scope >= Scope::Admin;
+        Ok(Info { visibility: cx.space.visibility(), root: may_know.then(root) })
     }
 }
 
@@ -261,6 +264,13 @@ impl Operation for SpaceVisibility {
     type Output = Seen;
     fn run(self, cx: &Cx<'_>) -> Result<Seen, Fault> {
         let Self { visibility } = self;
+        if cx.settings().visibility_is_fixed {
+            let told = format!(
+                "the server's settings say who sees `{}` (`[[spaces]]`, `visibility`); change it there",
+                cx.space.name
+            );
+            return Err(Fault::new(Kind::Conflict, told));
+        }
         super::change_settings(cx, |text| edit::set_visibility(text, visibility))?;
         cx.space.see(visibility);
         Ok(Seen { visibility })

@@ -1,6 +1,6 @@
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
-use svcfs_base::Kind;
+use svcfs_base::{Caller, Door, Kind, Reach, Scope};
 
 use super::test_space::TestSpace;
 use crate::CATALOGUE;
@@ -92,14 +92,14 @@ fn a_space_is_made_with_its_own_tree_and_is_there_after_a_restart() {
 fn a_space_cannot_be_made_elsewhere_nor_under_a_name_that_cannot_be_reached() {
     let space = TestSpace::new();
     let inside = space.parent().join("made");
-    for root in ["/etc", "/", "..", "a/../../b", "", space.root().to_str().unwrap()] {
+    for root in ["/etc", "/", "..", "a/../../b", "", "a\nb", "a\u{7f}", "a\u{0}", space.root().to_str().unwrap()] {
         let (status, told) = space.refusal("create_space", json!({ "name": "x", "root": root }));
         assert!(matches!(status, 400 | 403), "{root:?}: {status} {told}");
         assert!(told.starts_with("`root`"), "{told}");
     }
     std::os::unix::fs::symlink("/etc", space.parent().join("way")).unwrap();
     assert_eq!(space.refusal("create_space", json!({ "name": "x", "root": "way/x" })).0, 403, "by a link out of it");
-    for name in ["", "a/b", "a b", "a.b", "..", "search", "events", "x\u{0}", &"x".repeat(65)] {
+    for name in ["", "a/b", "a b", "a.b", "..", "search", "events", "x\u{0}", "x\n", "x\ny", &"x".repeat(65)] {
         assert_eq!(space.refusal("create_space", json!({ "name": name })).0, 400, "{name:?}");
     }
     assert_eq!(space.refusal("create_space", json!({ "name": "x", "template": "none" })).0, 400);
@@ -116,12 +116,52 @@ fn a_space_that_cannot_be_opened_says_why_and_the_others_are_served() {
     let space = TestSpace::new();
     let (bad, good) = (space.parent().join("bad"), space.parent().join("good"));
     std::fs::File::create(&bad).unwrap();
+    std::fs::create_dir(&good).unwrap();
     space.spaces().open_listed(vec![("bad".to_owned(), bad), ("good".to_owned(), good)]).unwrap();
     assert!(space.spaces().find("good").is_ok());
     let fault = space.spaces().find("bad").map(|space| space.name.clone()).unwrap_err();
     assert_eq!(fault.kind(), Kind::Unavailable);
     assert!(space.get("get_space", json!({ "name": "bad" }))["error"].as_str().is_some());
     assert_eq!(space.refusal("delete_space", json!({ "name": "good" })).0, 409, "it stands in the settings");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a disk comes and goes behind the server")]
+fn a_space_whose_root_is_not_there_is_told_as_missing_and_not_made_anew() {
+    let space = TestSpace::new();
+    space.get("create_space", json!({ "name": "made" }));
+    let (made, listed) = (space.parent().join("made"), space.parent().join("listed"));
+    let again = space.again();
+    // The disk of one is not mounted, and the place of the other is empty.
+    let away = made.with_extension("away");
+    std::fs::rename(&made, &away).unwrap();
+    std::fs::create_dir(&made).unwrap();
+    again.spaces().open_listed(vec![("listed".to_owned(), listed.clone())]).unwrap();
+    for name in ["made", "listed"] {
+        let fault = again.spaces().find(name).map(|space| space.name.clone()).unwrap_err();
+        assert_eq!(fault.kind(), Kind::Unavailable, "{name}");
+        assert!(fault.message().contains("is not there"), "{fault}");
+    }
+    assert!(!listed.exists() && made.read_dir().unwrap().next().is_none(), "nothing was made");
+    let again = again.again();
+    std::fs::remove_dir(&made).unwrap();
+    std::fs::rename(&away, &made).unwrap();
+    std::fs::create_dir(&listed).unwrap();
+    again.spaces().open_listed(vec![("listed".to_owned(), listed)]).unwrap();
+    assert!(["made", "listed"].iter().all(|name| again.spaces().find(name).is_ok()), "it is mounted again");
+}
+
+#[test]
+fn where_a_space_lies_on_the_disk_is_told_to_those_who_administer_it() {
+    let space = TestSpace::new();
+    let ask = |scope| {
+        let caller = Caller { reach: Reach { scope, folder: None }, ..Caller::new(Door::Http) };
+        space.ask_as(&caller, "space_info", json!({})).unwrap()
+    };
+    assert_eq!(ask(Scope::Admin)["root"], space.root().to_str().unwrap());
+    for scope in [Scope::Read, Scope::Write] {
+        assert_eq!(ask(scope), json!({ "visibility": "private" }), "{scope}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Every label is one of few values: what callers send never becomes one.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -15,19 +16,27 @@ use svcfs_vfs::{Flush, Vfs};
 const BOUNDS: [f64; 13] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
 type Label = (&'static str, &'static str);
-type Times<const LABELS: usize> = Family<[Label; LABELS], Histogram, fn() -> Histogram>;
+/// A label whose values a protocol names.
+type Named = (&'static str, Cow<'static, str>);
+type Times<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// Methods that are counted by their name; others are counted together.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+/// Those of WebDAV beside them.
+const METHODS_OF_WEBDAV: [&str; 7] = ["PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK"];
+/// What is counted together.
+const OTHER: &str = "other";
+/// What was done.
+const OK: &str = "ok";
 
 /// What the doors of a server count.
 pub struct Measures {
-    operations: Family<[Label; 3], Counter>,
-    operation_times: Times<2>,
+    operations: Family<[Named; 3], Counter>,
+    operation_times: Times<[Named; 2]>,
     requests: Family<[(&'static str, String); 2], Counter>,
     request_times: Histogram,
     mount_requests: Family<[Label; 2], Counter>,
-    mount_times: Times<1>,
+    mount_times: Times<[Label; 1]>,
 }
 
 impl Default for Measures {
@@ -50,15 +59,37 @@ fn times() -> Histogram {
 impl Measures {
     /// An operation was asked through a door, and answered or refused.
     pub fn asked<T>(&self, door: Door, operation: &'static str, outcome: &Result<T, Fault>, took: Duration) {
-        let (door, operation) = (("door", door.name()), ("operation", operation));
-        let outcome = outcome.as_ref().map_or_else(|fault| fault.kind().name(), |_| "ok");
-        self.operations.get_or_create(&[door, operation, ("outcome", outcome)]).inc();
+        let outcome = outcome.as_ref().map_or_else(|fault| fault.kind().name(), |_| OK);
+        self.served(door, operation, Cow::Borrowed(outcome), took);
+    }
+
+    /// An operation of a protocol, by the protocol's names for it and for what became of it (none when it was done).
+    pub fn spoken(&self, door: Door, operation: &'static str, refusal: Option<String>, took: Duration) {
+        self.served(door, operation, refusal.map_or(Cow::Borrowed(OK), Cow::Owned), took);
+    }
+
+    /// A request of a protocol over HTTP was answered, as far as the head of its answer; `operation` is the protocol's name for it, where it has
+    /// one beside the method.
+    pub(crate) fn requested(&self, door: Door, (operation, method): (Option<&str>, &str), status: u16, took: Duration) {
+        let mut methods = METHODS.into_iter().chain(METHODS_OF_WEBDAV);
+        let operation = match (door, operation) {
+            (Door::S3, Some(operation)) => Cow::Owned(operation.to_owned()),
+            (Door::S3, None) => Cow::Borrowed(OTHER),
+            _ => Cow::Borrowed(methods.find(|known| *known == method).unwrap_or(OTHER)),
+        };
+        let outcome = if status < 400 { Cow::Borrowed(OK) } else { Cow::Owned(status.to_string()) };
+        self.served(door, operation, outcome, took);
+    }
+
+    fn served(&self, door: Door, operation: impl Into<Cow<'static, str>>, outcome: Cow<'static, str>, took: Duration) {
+        let (door, operation) = (("door", Cow::Borrowed(door.name())), ("operation", operation.into()));
+        self.operations.get_or_create(&[door.clone(), operation.clone(), ("outcome", outcome)]).inc();
         self.operation_times.get_or_create(&[door, operation]).observe(took.as_secs_f64());
     }
 
     /// An HTTP request was answered, as far as the head of its answer.
     pub fn replied(&self, method: &str, status: u16, took: Duration) {
-        let method = METHODS.into_iter().find(|known| *known == method).unwrap_or("other");
+        let method = METHODS.into_iter().find(|known| *known == method).unwrap_or(OTHER);
         let labels = [("method", method.to_owned()), ("status", status.to_string())];
         self.requests.get_or_create(&labels).inc();
         self.request_times.observe(took.as_secs_f64());
@@ -74,9 +105,9 @@ impl Measures {
     /// Has a registry show all of it.
     pub(super) fn show(&self, registry: &mut Registry) {
         let Self { operations, operation_times, requests, request_times, mount_requests, mount_times } = self;
-        let told = "Operations asked, by door and outcome (`ok`, or the kind of the fault)";
+        let told = "Operations asked, by door and outcome (`ok`, or the kind of the fault; over WebDAV, S3 and NFS the status)";
         registry.register("svc_operations", told, operations.clone());
-        let told = "Time an operation took, in seconds, without waiting for its lane";
+        let told = "Time an operation took, in seconds; over HTTP and MCP without waiting for its lane";
         registry.register("svc_operation_seconds", told, operation_times.clone());
         registry.register("svc_http_requests", "HTTP requests answered, by method and status", requests.clone());
         let told = "Time until the head of an HTTP answer, in seconds";
