@@ -180,10 +180,7 @@ impl Vfs {
         for path in effects.iter().map(|effect| &effect.path).chain(removed) {
             self.core.tree.may_change(path)?;
         }
-        let mut taken = Taken::default();
-        for path in larges {
-            taken.take(&self.core, path)?;
-        }
+        let taken = Taken::all(&self.core, larges)?;
         let (sender, receiver) = mpsc::sync_channel(1);
         is_awaited |= !moves.is_empty();
         let prepared = Prepared {
@@ -201,10 +198,8 @@ impl Vfs {
             is_adopted: false,
             answer: is_awaited.then_some(sender),
         };
-        if let Err(fault) = self.core.queue.push(prepared, |prepared| self.core.show(prepared)) {
-            taken.give_back(&self.core);
-            return Err(fault);
-        }
+        let pushed = self.core.queue.push(prepared, |prepared| self.core.show(prepared));
+        let taken = taken.unless(&self.core, pushed)?;
         if let Some(said) = said {
             self.core.messages.spent(&said);
         }
@@ -228,15 +223,28 @@ struct Waiting {
 struct Taken(Vec<(TreePath, Draft)>);
 
 impl Taken {
-    fn take(&mut self, core: &Core, path: TreePath) -> Result<(), Fault> {
-        match core.tree.take_large(&path) {
-            Ok(taken) => {
-                self.0.extend(taken.map(|draft| (path, draft)));
-                Ok(())
+    /// Takes all of these, or none.
+    fn all(core: &Core, paths: Vec<TreePath>) -> Result<Self, Fault> {
+        let mut all = Self::default();
+        for path in paths {
+            match core.tree.take_large(&path) {
+                Ok(taken) => all.0.extend(taken.map(|draft| (path, draft))),
+                Err(error) => {
+                    all.give_back(core);
+                    return Err(error.into());
+                }
             }
-            Err(error) => {
-                std::mem::take(self).give_back(core);
-                Err(error.into())
+        }
+        Ok(all)
+    }
+
+    /// Keeps them taken if what they gave way to is accepted.
+    fn unless<T>(self, core: &Core, accepted: Result<T, Fault>) -> Result<Self, Fault> {
+        match accepted {
+            Ok(_) => Ok(self),
+            Err(fault) => {
+                self.give_back(core);
+                Err(fault)
             }
         }
     }

@@ -300,7 +300,7 @@ fn crowd<C>(
         }
     };
     thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(&one)).collect();
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(one)).collect();
         clients.into_iter().try_for_each(|client| client.join().map_err(|_| anyhow!("a client panicked"))?)
     })
 }

@@ -31,6 +31,9 @@ pub(super) struct Rival {
     child: Child,
 }
 
+/// Where it is served, and where it is mounted if it speaks NFS.
+type Ports = (u16, u16);
+
 /// How one is started.
 struct Recipe {
     name: &'static str,
@@ -40,7 +43,7 @@ struct Recipe {
     /// Whether it speaks NFS, and HTTP otherwise.
     is_nfs: bool,
     /// The command that serves this folder at this port, and mounts at the other if it speaks NFS; why there is none.
-    command: fn(&Run, &Path, (u16, u16)) -> Result<Command, String>,
+    command: fn(&Run, &Path, Ports) -> Result<Command, String>,
 }
 
 const RECIPES: [Recipe; 5] = [
@@ -125,7 +128,7 @@ fn wsgidav(folder: &Path, port: u16) -> Result<Command, String> {
     Ok(command)
 }
 
-fn nginx(run: &Run, folder: &Path, (port, _): (u16, u16)) -> Result<Command, String> {
+fn nginx(run: &Run, folder: &Path, (port, _): Ports) -> Result<Command, String> {
     // Debian keeps it where only root looks; scripts/bench.sh, beside what is installed.
     let places = [PathBuf::from("/usr/sbin/nginx"), tools().join("nginx/usr/sbin/nginx")];
     let program = places.into_iter().find(|place| place.is_file());
@@ -149,7 +152,7 @@ fn nginx(run: &Run, folder: &Path, (port, _): (u16, u16)) -> Result<Command, Str
 }
 
 /// With the register of ports that it does not start without, for as long as it runs.
-fn ganesha(run: &Run, folder: &Path, (port, mount): (u16, u16)) -> Result<Command, String> {
+fn ganesha(run: &Run, folder: &Path, (port, mount): Ports) -> Result<Command, String> {
     let there = |program: &str| Path::new(program).is_file();
     if !there("/usr/bin/ganesha.nfsd") || !there("/sbin/rpcbind") {
         return Err("NFS-Ganesha is not installed (`apt-get install nfs-ganesha-vfs rpcbind`)".to_owned());
@@ -195,7 +198,7 @@ impl Rival {
         Ok((rivals, missing))
     }
 
-    fn start(run: &Run, recipe: &Recipe, mut command: Command, (folder, ports): (PathBuf, (u16, u16))) -> Result<Self> {
+    fn start(run: &Run, recipe: &Recipe, mut command: Command, (folder, ports): (PathBuf, Ports)) -> Result<Self> {
         let Recipe { name, key, prefix, can_write, is_nfs, .. } = *recipe;
         let log = File::create(run.at(&format!("{key}.log")))?;
         command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
