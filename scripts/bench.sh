@@ -63,6 +63,7 @@ need_packages "${BUILD_PACKAGES[@]}" "${MOUNT_PACKAGES[@]}" bindfs xz-utils rclo
 need_rust
 # Whatever cannot be had is not measured beside, and the table says so.
 (need_python_tools "${RIVAL_PYTHON_TOOLS[@]}") || say "WsgiDAV is left out"
+(need_packages nfs-ganesha-vfs rpcbind) || say "NFS-Ganesha is left out"
 need_nginx || say "nginx cannot be downloaded; it is left out"
 cargo build --release --locked -p svcfs -p svcfs-bench
 exec "$CARGO_TARGET_DIR/release/svcfs-bench" --dir "${SVCFS_BENCH_DIR:-$HOME/.cache/svcfs/bench}" "${options[@]}"

@@ -167,8 +167,10 @@ pub const SPECIAL: &[Special] = &[
         .answers(&[(200, "text/plain")]),
     Special::root("/raw/{*path}", "raw", Page::Raw).about("Read a file's bytes, as a browser embeds them").answers(&[
         (200, "*/*"),
+        (206, "*/*"),
         (400, "application/json"),
         (404, "application/json"),
+        (416, "application/json"),
     ]),
     Special::root("/events", "events", Page::Events)
         .about("Follow changes as server-sent events; `Last-Event-ID` replays what was missed")
@@ -205,7 +207,7 @@ pub(crate) async fn answer(
         Page::Docs => Ok(docs::redirect()),
         Page::DocsFile => docs::file(parameter()),
         Page::Llms => llms::index(app, space, &identity).await,
-        Page::Raw => raw::raw(app, space, (parameter(), &identity)).await,
+        Page::Raw => raw::raw(app, space, (headers, parameter(), &identity)).await,
         Page::Events => events::follow(app, space, (pass, identity)),
         // The listener answers it; in this table it stands for the lists only.
         Page::Mcp => Err(Fault::not_found("the agent protocol is at /mcp")),

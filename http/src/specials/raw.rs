@@ -1,11 +1,19 @@
 //! `/raw/*` (contract 4.2): files as they are, for browsers. No ETag semantics.
+//!
+//! One part of a file is sent to whom asks for one: players ask so for films, and downloads go on that broke off. Whoever asks for several parts
+//! gets all of it, as any server may answer (RFC 9110 14.2).
 
+use std::ops::{Bound, Range};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderValue, LAST_MODIFIED};
-use svcfs_base::{Caller, Door, Fault, Kind, Timestamp, TreePath};
+use headers::{AcceptRanges, ContentLength, ContentRange, HeaderMapExt, IfRange, LastModified};
+use http::header::{CACHE_CONTROL, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use serde_json::json;
+use svcfs_base::{Caller, Door, Fault, Kind, TreePath};
 use svcfs_knowledge::access::Identity;
 use svcfs_knowledge::kernel::{Reader, Space};
 use svcfs_work::Lane;
@@ -21,7 +29,7 @@ const PIECE: usize = 256 << 10;
 /// A file, and when it was changed.
 struct Found {
     content: Content,
-    modified: std::time::SystemTime,
+    modified: SystemTime,
 }
 
 /// Its bytes.
@@ -31,6 +39,50 @@ enum Content {
     OnDisk(Reader, u64),
 }
 
+impl Content {
+    fn length(&self) -> u64 {
+        match self {
+            Self::Here(content) => content.len() as u64,
+            Self::OnDisk(_, length) => *length,
+        }
+    }
+}
+
+/// What of a file is asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    All,
+    One(Range<u64>),
+    /// One that begins behind its end.
+    Beyond,
+}
+
+impl Part {
+    /// As a request says of a file with so many bytes.
+    fn of(headers: &HeaderMap, length: u64, modified: SystemTime) -> Self {
+        let Ok(Some(wanted)) = headers.typed_try_get::<headers::Range>() else { return Self::All };
+        match headers.typed_try_get::<IfRange>() {
+            Ok(None) => {}
+            // A time tells two contents apart only when nothing else can have come in the same second (RFC 9110 8.8.2.2).
+            Ok(Some(condition)) => {
+                let is_steady = modified.elapsed().is_ok_and(|age| age > Duration::from_secs(2));
+                if !is_steady || condition.is_modified(None, Some(&LastModified::from(modified))) {
+                    return Self::All;
+                }
+            }
+            Err(_) => return Self::All,
+        }
+        let mut ranges = wanted.satisfiable_ranges(length);
+        let (Some((Bound::Included(begin), end)), None) = (ranges.next(), ranges.next()) else { return Self::All };
+        let end = match end {
+            Bound::Included(last) if last < begin => return Self::All,
+            Bound::Included(last) => last.saturating_add(1).min(length),
+            Bound::Excluded(_) | Bound::Unbounded => length,
+        };
+        if begin < length { Self::One(begin..end) } else { Self::Beyond }
+    }
+}
+
 /// The bytes of a file that is not below a dot directory. What credentials let their bearer read is for nobody else's cache.
 ///
 /// # Errors
@@ -38,7 +90,7 @@ enum Content {
 pub(super) async fn raw(
     app: &Arc<App>,
     space: Arc<Space>,
-    (path, identity): (&str, &Identity),
+    (headers, path, identity): (&HeaderMap, &str, &Identity),
 ) -> Result<Response, Fault> {
     let reach = identity.reach.clone();
     let is_everybodys = app.server.access().is_open() || identity.token.is_none();
@@ -58,28 +110,47 @@ pub(super) async fn raw(
     let found = app.blocking(Lane::Quick, read).await;
     let found =
         found.map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(&path) } else { fault })?;
+    let length = found.content.length();
+    let (status, part) = match Part::of(headers, length, found.modified) {
+        Part::All => (StatusCode::OK, 0..length),
+        Part::One(part) => (StatusCode::PARTIAL_CONTENT, part),
+        Part::Beyond => return Ok(beyond(length)),
+    };
     let mut response = match found.content {
         Content::Here(content) => {
             let mime = media::of(&path, &content);
-            let mut response = Response::new(content.into());
+            let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
+            let mut response = Response::new(content.slice(at(part.start)..at(part.end)).into());
             media::describe(response.headers_mut(), &mime);
             response
         }
-        Content::OnDisk(reader, length) => {
-            let mut response = streamed(Arc::clone(app), reader, length);
+        Content::OnDisk(reader, _) => {
+            let mut response = streamed(Arc::clone(app), reader, part.clone());
             media::describe(response.headers_mut(), &media::of_large(&path));
-            response.headers_mut().insert(CONTENT_LENGTH, length.into());
             response
         }
     };
+    *response.status_mut() = status;
     let headers = response.headers_mut();
+    if let (StatusCode::PARTIAL_CONTENT, Ok(told)) = (status, ContentRange::bytes(part.clone(), length)) {
+        headers.typed_insert(told);
+    }
+    headers.typed_insert(ContentLength(part.end - part.start));
+    headers.typed_insert(AcceptRanges::bytes());
+    headers.typed_insert(LastModified::from(found.modified));
     let caching = if is_everybodys { "public, max-age=3600, must-revalidate" } else { "private, no-cache" };
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
-    let modified = Timestamp::try_from(found.modified).ok().and_then(reply::http_date);
-    if let Some(value) = modified.and_then(|text| HeaderValue::from_str(&text).ok()) {
-        headers.insert(LAST_MODIFIED, value);
-    }
     Ok(response)
+}
+
+/// The answer to whom asks for a part that is not there.
+fn beyond(length: u64) -> Response {
+    let told =
+        json!({ "error": format!("the file has {length} bytes, and the part that is asked for begins behind them") });
+    let mut response = reply::json(StatusCode::RANGE_NOT_SATISFIABLE, &told);
+    response.headers_mut().typed_insert(ContentRange::unsatisfied_bytes(length));
+    response.headers_mut().typed_insert(AcceptRanges::bytes());
+    response
 }
 
 /// A file that no version has, open.
@@ -88,10 +159,10 @@ fn large(space: &Space, path: &TreePath) -> Result<Found, Fault> {
     Ok(Found { content: Content::OnDisk(reader, attributes.size), modified: attributes.modified })
 }
 
-/// A large file, read piece by piece as the client takes it.
-fn streamed(app: Arc<App>, reader: Reader, length: u64) -> Response {
+/// A part of a large file, read piece by piece as the client takes it.
+fn streamed(app: Arc<App>, reader: Reader, part: Range<u64>) -> Response {
     let reader = Arc::new(reader);
-    let pieces = stream::unfold((0, length), move |(offset, left)| {
+    let pieces = stream::unfold((part.start, part.end - part.start), move |(offset, left)| {
         let (app, reader) = (Arc::clone(&app), Arc::clone(&reader));
         async move {
             if left == 0 {

@@ -94,6 +94,61 @@ async fn a_raw_file_too_large_for_memory_comes_piece_by_piece() {
     assert!(answer.header("last-modified").ends_with("GMT") && !answer.header("cache-control").is_empty());
 }
 
+#[tokio::test]
+async fn a_part_of_a_raw_file_is_sent_to_whom_asks_for_one() {
+    let server = TestServer::new();
+    server.put("a.txt", "0123456789").await;
+    let (path, length) = (server.space().vfs.root().join("large.bin"), (64 << 20) + 5);
+    let mut content = vec![7; length];
+    content[length - 3..].copy_from_slice(b"end");
+    write(&path, &content);
+    let ask = async |file: &str, headers: &[(&str, &str)]| server.ask(&format!("GET /raw/{file}"), headers, "").await;
+    let parts = [
+        ("bytes=2-4", "234", "2-4"),
+        ("bytes=7-", "789", "7-9"),
+        ("bytes=-3", "789", "7-9"),
+        ("bytes=8-99", "89", "8-9"),
+    ];
+    for (range, text, told) in parts {
+        let answer = ask("a.txt", &[("range", range)]).await;
+        assert_eq!((answer.status, answer.text()), (206, text), "{range}");
+        assert_eq!(answer.header("content-range"), format!("bytes {told}/10"));
+        assert_eq!(answer.header("content-length"), text.len().to_string());
+        assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
+    }
+    // All of it, where no single part is asked for.
+    for range in ["bytes=0-1,4-5", "bytes=4-2", "bytes=-", "bytes=x-y", "items=0-1", "bytes=-11"] {
+        let answer = ask("a.txt", &[("range", range)]).await;
+        assert_eq!(
+            (answer.status, answer.text(), answer.header("accept-ranges")),
+            (200, "0123456789", "bytes"),
+            "{range}"
+        );
+    }
+    let beyond = ask("a.txt", &[("range", "bytes=10-")]).await;
+    assert_eq!((beyond.status, beyond.header("content-range")), (416, "bytes */10"));
+    let end = format!("bytes={}-", length - 3);
+    let answer = ask("large.bin", &[("range", &end)]).await;
+    assert_eq!((answer.status, answer.text(), answer.header("content-length")), (206, "end", "3"));
+    assert_eq!(answer.header("content-range"), format!("bytes {}-{}/{length}", length - 3, length - 1));
+    // A download goes on if it is still the same file, and that is certain.
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+    let modified = ask("large.bin", &[]).await.header("last-modified").to_owned();
+    assert_eq!(ask("large.bin", &[("range", &end), ("if-range", &modified)]).await.status, 206);
+    let other = "Mon, 01 Jan 2001 00:00:00 GMT";
+    for condition in [other, "\"abc\"", "W/\"abc\"", "no date"] {
+        let answer = ask("large.bin", &[("range", &end), ("if-range", condition)]).await;
+        assert_eq!((answer.status, answer.body.len()), (200, length), "{condition}");
+    }
+    let fresh = ask("a.txt", &[]).await.header("last-modified").to_owned();
+    assert_eq!(
+        ask("a.txt", &[("range", "bytes=1-"), ("if-range", &fresh)]).await.status,
+        200,
+        "it may change in this second"
+    );
+}
+
 #[expect(clippy::disallowed_methods, reason = "put there behind the server")]
 fn write(path: &std::path::Path, content: &[u8]) {
     std::fs::write(path, content).unwrap();

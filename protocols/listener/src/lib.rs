@@ -4,15 +4,19 @@
 //! stand behind it; the limits of connections and the form of requests are these.
 #![warn(missing_docs)]
 
+mod coming;
 mod connections;
 mod crowd;
 mod form;
+mod gathering;
 mod login;
 mod names;
 
+pub use coming::{Broken, Coming};
 pub use connections::serve;
 pub use crowd::{Crowd, Place};
 pub use form::check_form;
+pub use gathering::{Gathering, Room};
 pub use login::Login;
 pub use names::Names;
 

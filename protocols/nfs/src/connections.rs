@@ -29,6 +29,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a question waits for a place to be answered in; a client asks again by itself after a minute.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often is looked for numbers of files that are gone.
+const TIDYING: Duration = Duration::from_secs(60 * 60);
+
 /// Where procedures run.
 pub(crate) fn lanes() -> Lanes {
     Lanes::new(32, 4, PATIENCE)
@@ -52,6 +55,7 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: Cancella
         tracing::error!(error = ?fault, "a space cannot be served over NFS");
     }
     let settling = tokio::spawn(settle(Arc::clone(&door), stop.clone()));
+    let tidying = tokio::spawn(tidy(Arc::clone(&door), stop.clone()));
     let shared = Arc::new(Shared {
         door: Arc::clone(&door),
         room: Arc::new(Semaphore::new(ROOM)),
@@ -95,6 +99,9 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: Cancella
     if settling.await.is_err() {
         tracing::error!("the task that saves files written over NFS had died");
     }
+    if tidying.await.is_err() {
+        tracing::error!("the task that lets go of numbers of files that are gone had died");
+    }
     let last = Arc::clone(&door);
     let settled = door.lanes.run(Lane::Slow, move || {
         let exports = std::mem::take(&mut *last.exports.lock());
@@ -125,6 +132,27 @@ async fn settle(door: Arc<Door>, stop: CancellationToken) {
             exports.iter().filter_map(|export| export.settle_due(Instant::now())).min()
         });
         next = settled.await.unwrap_or_default();
+    }
+}
+
+/// Lets go of what is kept of files that are gone, from time to time.
+async fn tidy(door: Arc<Door>, stop: CancellationToken) {
+    let mut round = tokio::time::interval(TIDYING);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = round.tick() => {}
+        }
+        let exports = door.exports.lock().clone();
+        for export in exports {
+            match Lanes::aside(move || export.tidy()).await {
+                Ok(Err(fault)) => {
+                    tracing::warn!(error = ?fault, "numbers of files that are gone could not be let go of")
+                }
+                Ok(Ok(())) => {}
+                Err(error) => tracing::error!(%error, "numbers of files that are gone were not looked through"),
+            }
+        }
     }
 }
 

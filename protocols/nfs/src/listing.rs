@@ -62,36 +62,35 @@ struct Line {
 }
 
 impl Door {
-    /// The lines after a place in a directory.
-    fn lines(&self, caller: &Caller, directory: &Place, after: u64) -> Result<Vec<Line>, Refusal> {
+    /// The lines after a place in a directory, each made when it is asked for: a long directory is read in many parts, and an answer has room for
+    /// some hundred of its lines.
+    fn lines(&self, caller: &Caller, directory: &Place, after: u64) -> Result<Box<dyn Iterator<Item = Line>>, Refusal> {
         let dots = [(1, &b"."[..], directory.clone()), (2, b"..", self.above(directory)?)];
         let dots = dots.into_iter().map(|(cookie, name, place)| Line { cookie, name: name.to_vec(), place });
-        let lines: Vec<Line> = match directory {
+        let dots = dots.filter(move |line| line.cookie > after);
+        match directory {
             Place::Top => {
                 let roots = self.exports()?.into_iter().map(|export| {
                     let (cookie, name) = (export.numbers.space(), export.space.name.clone().into_bytes());
                     Line { cookie, name, place: Place::Entry(Entry::root(export)) }
                 });
-                let mut roots: Vec<_> = roots.collect();
+                let mut roots: Vec<_> = roots.filter(|line| line.cookie > after).collect();
                 roots.sort_by_key(|line| line.cookie);
-                dots.chain(roots).filter(|line| line.cookie > after).collect()
+                Ok(Box::new(dots.chain(roots)))
             }
             Place::Entry(entry) => {
                 let listed = entry.listed(caller, after > 2)?;
                 let first = listed.partition_point(|(number, _)| *number <= after);
-                let rest = listed[first..].iter().map(|(number, name)| Line {
-                    cookie: *number,
-                    name: name.as_str().as_bytes().to_vec(),
-                    place: Place::Entry(Entry {
-                        export: Arc::clone(&entry.export),
-                        number: *number,
-                        path: entry.path.join(name),
-                    }),
+                let entry = entry.clone();
+                let rest = (first..listed.len()).filter_map(move |at| {
+                    let (number, name) = listed.get(at)?;
+                    let (export, path) = (Arc::clone(&entry.export), entry.path.join(name));
+                    let place = Place::Entry(Entry { export, number: *number, path });
+                    Some(Line { cookie: *number, name: name.as_str().as_bytes().to_vec(), place })
                 });
-                dots.filter(|line| line.cookie > after).chain(rest).collect()
+                Ok(Box::new(dots.chain(rest)))
             }
-        };
-        Ok(lines)
+        }
     }
 
     pub(crate) fn readdir(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
@@ -99,15 +98,12 @@ impl Door {
         let (handle, after) = (arguments.handle()?, arguments.value::<u64>()?);
         let (_, count) = (arguments.value::<cookieverf3>()?, arguments.value::<u32>()?);
         let read = self.place(handle).and_then(|directory| {
-            let lines = self.lines(&asked.caller, &directory, after)?;
-            let all = lines.len();
-            let entries = lines.into_iter().map(|line| entry3 {
+            let entries = self.lines(&asked.caller, &directory, after)?.map(|line| entry3 {
                 fileid: number_of(&line.place),
                 name: filename3::from(line.name),
                 cookie: line.cookie,
             });
-            let entries = fitting(entries, count, u32::MAX, |_| 0)?;
-            let eof = entries.len() == all;
+            let (entries, eof) = fitting(entries, count, u32::MAX, |_| 0)?;
             Ok(READDIR3resok {
                 dir_attributes: directory.after(self, &asked.caller),
                 cookieverf: cookieverf3::default(),
@@ -123,18 +119,15 @@ impl Door {
         arguments.value::<cookieverf3>()?;
         let (names, count) = (arguments.value::<u32>()?, arguments.value::<u32>()?);
         let read = self.place(handle).and_then(|directory| {
-            let lines = self.lines(&asked.caller, &directory, after)?;
-            let all = lines.len();
             // Looked at one by one, and only those that fit: what is told of a file is true now.
-            let entries = lines.into_iter().map(|line| entryplus3 {
+            let entries = self.lines(&asked.caller, &directory, after)?.map(|line| entryplus3 {
                 fileid: number_of(&line.place),
                 name: filename3::from(line.name),
                 cookie: line.cookie,
                 name_attributes: line.place.after(self, &asked.caller),
                 name_handle: Nfs3Option::Some(line.place.handle()),
             });
-            let entries = fitting(entries, count, names, |entry| 24 + entry.name.packed_size())?;
-            let eof = entries.len() == all;
+            let (entries, eof) = fitting(entries, count, names, |entry| 24 + entry.name.packed_size())?;
             Ok(READDIRPLUS3resok {
                 dir_attributes: directory.after(self, &asked.caller),
                 cookieverf: cookieverf3::default(),
@@ -178,22 +171,22 @@ fn number_of(place: &Place) -> u64 {
     }
 }
 
-/// The first entries that fit into an answer of `count` bytes, of which `names` may be names.
+/// The first entries that fit into an answer of `count` bytes, of which `names` may be names; whether these are all.
 fn fitting<T: Pack>(
     entries: impl Iterator<Item = T>,
     count: u32,
     names: u32,
     name_bytes: impl Fn(&T) -> usize,
-) -> Result<Vec<T>, Refusal> {
+) -> Result<(Vec<T>, bool), Refusal> {
     let room = (count.min(LONGEST) as usize).saturating_sub(AROUND);
     let (mut used, mut named, mut fitting) = (0, 0, Vec::new());
     for entry in entries {
         used += entry.packed_size() + 4;
         named += name_bytes(&entry);
         if used > room || (named > names as usize && !fitting.is_empty()) {
-            return if fitting.is_empty() { Err(nfsstat3::NFS3ERR_TOOSMALL.into()) } else { Ok(fitting) };
+            return if fitting.is_empty() { Err(nfsstat3::NFS3ERR_TOOSMALL.into()) } else { Ok((fitting, false)) };
         }
         fitting.push(entry);
     }
-    Ok(fitting)
+    Ok((fitting, true))
 }

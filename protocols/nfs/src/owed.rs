@@ -1,8 +1,6 @@
 //! What a server that died had promised: bytes that clients were told are safe, of files that were not saved yet.
 
-use std::time::UNIX_EPOCH;
-
-use svcfs_base::{Actor, Caller, Door, Durability, ETag, Fault, Kind, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{Actor, Caller, Door, Durability, ETag, Fault, Kind, Name, TreePath};
 use svcfs_vfs::{Act, FileNumbers, HandleId, NodeId, OpenMode, Promise, SetAttributes, Vfs, WriteAt};
 
 /// A file that is open, and what is to be done to it.
@@ -57,13 +55,10 @@ fn settle_one(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<(), Fa
 /// large for any version, that of its size and time. None of one that was made and never saved.
 pub(crate) fn standing(vfs: &Vfs, node: NodeId) -> Option<ETag> {
     let there = vfs.path_of(node).and_then(|path| vfs.stat(Door::Internal, &path));
-    if let Ok(large) = there
-        && large.size > MAX_FILE_BYTES as u64
-    {
-        let modified = large.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-        return Some(ETag::of(format!("{:x}-{:x}", large.size, modified.as_nanos()).as_bytes()));
+    match there.ok().and_then(|there| there.large()) {
+        Some(large) => Some(ETag::of(large.to_string().as_bytes())),
+        None => vfs.etag(node).ok(),
     }
-    vfs.etag(node).ok()
 }
 
 /// The file, when it is as it was when a promise was made, and what was promised from then on. Found once.

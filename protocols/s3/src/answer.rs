@@ -16,10 +16,10 @@ use svcfs_knowledge::access::Signing;
 use svcfs_knowledge::audit::{Head, Request as Visit};
 
 use crate::Door;
-use crate::body::Coming;
 use crate::credentials::{Signers, Strangers};
 use crate::operations::Operations;
 use crate::refusal::{refuse, told};
+use svcfs_listener::Coming;
 
 /// Bytes of XML that a request may bring: 10,000 parts of an upload with their checksums.
 const MAX_XML_BYTES: usize = 4 << 20;

@@ -1,13 +1,15 @@
 //! A file of any length that is written beside its place, and then put there whole.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use svcfs_base::{Caller, Change, Durability, Expect, Fault, FileKind, Kind, Name, TreePath};
 use svcfs_vfs::{HandleId, NodeId, Vfs, WriteAt};
 use uuid::Uuid;
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Refused};
 use crate::found::Found;
+use crate::record::{Record, is_missing};
 
 /// How the names of such files begin and end; they are no objects.
 const BEGIN: &str = ".svc-upload-";
@@ -16,6 +18,24 @@ const END: &str = ".part";
 /// Whether a name is that of a file on its way.
 pub(crate) fn is_on_its_way(name: &str) -> bool {
     name.starts_with(BEGIN) && name.ends_with(END)
+}
+
+/// Checks that what is put at a path can have folders around it: keys of S3 know no folders, files do.
+///
+/// # Errors
+/// `NotDirectory` where a file stands in the way.
+pub(crate) fn check_way(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    let mut folder = path.parent();
+    while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.reach.covers(path)) {
+        match Found::at(asked, &path) {
+            Ok(found) if found.is_folder() => break,
+            Ok(_) => return Err(Fault::not_directory(&path)),
+            Err(fault) if is_missing(&fault) => {}
+            Err(fault) => return Err(fault),
+        }
+        folder = path.parent();
+    }
+    Ok(())
 }
 
 /// Makes the folders above a path that are not there yet.
@@ -88,17 +108,27 @@ impl Beside {
         self.vfs.publish(&self.caller, self.node, Durability::Now)
     }
 
-    /// Puts it in its place once it is flushed, instead of what is expected there.
+    /// Puts it in its place once it is flushed, instead of what is expected there, with what is to be remembered of it. Answers with its time.
     ///
     /// # Errors
     /// `Conflict`, `Exists` when it is something else; those of the disk. Nothing is there then but what was.
-    pub(crate) fn into_place(mut self, asked: &Asked, place: &TreePath, expect: Expect) -> Result<(), Fault> {
-        let Some(path) = self.path.clone() else { return Ok(()) };
+    pub(crate) fn into_place(
+        mut self,
+        asked: &Asked,
+        place: &TreePath,
+        (expect, record): (Expect, Record),
+    ) -> Result<SystemTime, Refused> {
+        let attributes = self.vfs.attributes(self.node)?;
+        let of = attributes.large().map(|large| large.to_string()).unwrap_or_default();
+        // Before it has its name: what is said of it is never said of what another puts there.
+        Record { of, ..record }.keep_said(asked, self.node)?;
+        let Some(path) = self.path.clone() else { return Ok(attributes.modified) };
         let folder = Found::parent_of(asked, place)?;
         let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
         self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), expect)?;
         self.path = None;
-        self.vfs.settled().map(drop)
+        self.vfs.settled()?;
+        Ok(attributes.modified)
     }
 
     fn remove(&self, path: &TreePath) -> Result<(), Fault> {

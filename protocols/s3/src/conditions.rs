@@ -6,12 +6,11 @@ use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName};
 use s3s::dto::{ETag as Tag, ETagCondition, Timestamp};
 use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
-use svcfs_base::{Expect, Fault, Kind, TreePath};
+use svcfs_base::{Expect, Fault};
 
 use crate::asked::{Asked, Refused};
-use crate::found::Found;
 use crate::key::Key;
-use crate::object::{Object, look_of};
+use crate::object::Object;
 use crate::record::is_missing;
 
 /// The conditions of a request that reads.
@@ -79,59 +78,6 @@ pub(crate) struct Writing {
     pub(crate) if_none_match: Option<ETagCondition>,
 }
 
-/// What must still be true when the object is written.
-#[derive(Debug, Clone)]
-pub(crate) enum Expected {
-    /// What the write path looks at itself.
-    Version(Expect),
-    /// A file too large for any version, of this size and time.
-    Large(String),
-}
-
-impl Expected {
-    /// What the write path is to find, which knows no files that no version has.
-    pub(crate) fn of_version(&self) -> Expect {
-        match self {
-            Self::Version(expect) => expect.clone(),
-            Self::Large(_) => Expect::Absent,
-        }
-    }
-
-    /// What is to be found by that which is given the name of something else: a large file may stand there if one was looked at.
-    pub(crate) fn instead(&self) -> Expect {
-        match self {
-            Self::Version(expect) => expect.clone(),
-            Self::Large(_) => Expect::Any,
-        }
-    }
-
-    /// Refuses to go on where a large file stands that is not expected, or not the one that was. To be asked while nobody else puts one there.
-    ///
-    /// # Errors
-    /// `Exists`, `Conflict`.
-    pub(crate) fn check(&self, asked: &Asked, place: &TreePath) -> Result<(), Fault> {
-        if matches!(self, Self::Version(Expect::Any | Expect::Present)) {
-            return Ok(());
-        }
-        let now = match Found::itself(asked, place) {
-            Ok(found) => found.is_large().then(|| look_of(&found.attributes)),
-            Err(fault) if is_missing(&fault) => None,
-            Err(fault) => return Err(fault),
-        };
-        match (self, now) {
-            (Self::Version(_), None) => Ok(()),
-            (Self::Version(Expect::Absent), Some(_)) => Err(Fault::exists(place)),
-            (Self::Large(then), Some(now)) if *then == now => Ok(()),
-            (Self::Version(_) | Self::Large(_), _) => {
-                let told = format!(
-                    "conflict: file was modified since your last read: `{place}` is another one now; look at it, and retry"
-                );
-                Err(Fault::new(Kind::Conflict, told))
-            }
-        }
-    }
-}
-
 impl Writing {
     /// Those of a request in which s3s does not look for them.
     ///
@@ -149,27 +95,27 @@ impl Writing {
     ///
     /// # Errors
     /// `PreconditionFailed`; `NotFound` where something must be there and is not; `NotImplemented` for what S3 has not either.
-    pub(crate) fn expect(&self, asked: &Asked, key: &Key) -> Result<Expected, Refused> {
+    pub(crate) fn expect(&self, asked: &Asked, key: &Key) -> Result<Expect, Refused> {
         let there = || match Object::at(asked, key) {
             Ok(object) => Ok(Some(object)),
             Err(fault) if is_missing(&fault) => Ok(None),
             Err(fault) => Err(fault),
         };
         match (&self.if_match, &self.if_none_match) {
-            (None, None) => Ok(Expected::Version(Expect::Any)),
+            (None, None) => Ok(Expect::Any),
             (None, Some(condition)) if condition.is_any() => match there()? {
                 Some(_) => Err(failed().into()),
-                None => Ok(Expected::Version(Expect::Absent)),
+                None => Ok(Expect::Absent),
             },
             (Some(condition), None) => {
                 let object = there()?.ok_or_else(|| Fault::file_not_found(key.path()))?;
                 if condition.as_etag().is_some_and(|tag: &Tag| tag.value() != object.etag) {
                     return Err(failed().into());
                 }
-                Ok(match (object.blob, &object.attributes) {
-                    (Some(blob), _) => Expected::Version(Expect::OneOf(vec![blob])),
-                    (None, Some(attributes)) => Expected::Large(look_of(attributes)),
-                    (None, None) => Expected::Version(Expect::Present),
+                Ok(match (object.blob, object.large()) {
+                    (Some(blob), _) => Expect::OneOf(vec![blob]),
+                    (None, Some(large)) => Expect::Large(large),
+                    (None, None) => Expect::Present,
                 })
             }
             (_, Some(_)) => {

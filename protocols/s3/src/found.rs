@@ -2,7 +2,7 @@
 //!
 //! Why nodes, where a path would do? Because files too large to be recorded have no other name, and what clients say of an object is kept with its node.
 
-use svcfs_base::{Fault, MAX_FILE_BYTES, TreePath};
+use svcfs_base::{Fault, TreePath};
 use svcfs_vfs::{Attributes, EntryKind, NodeId, Vfs};
 
 use crate::asked::Asked;
@@ -71,11 +71,6 @@ impl<'a> Found<'a> {
     }
     /// Whether no version has it.
     pub(crate) fn is_large(&self) -> bool {
-        is_large(&self.attributes)
+        self.attributes.large().is_some()
     }
-}
-
-/// Whether no version has a file with these attributes.
-pub(crate) const fn is_large(attributes: &Attributes) -> bool {
-    attributes.size > MAX_FILE_BYTES as u64
 }

@@ -8,7 +8,7 @@ mod answer;
 mod asked;
 mod beside;
 mod beyond;
-mod body;
+mod completing;
 mod conditions;
 mod credentials;
 mod etags;
@@ -34,14 +34,13 @@ mod writing;
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use svcfs_knowledge::kernel::Server;
-use svcfs_listener::Names;
+use svcfs_listener::{Names, Room};
 use svcfs_work::Lanes;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use completing::Completing;
 use etags::ETags;
 
 /// What every request shares.
@@ -50,10 +49,10 @@ struct Door {
     names: Names,
     lanes: Lanes,
     etags: ETags,
-    /// Held while a large file is looked at and put in place, or taken away: only pages have a version by which the write path tells them apart.
-    placing: Mutex<()>,
-    /// KiB of memory for files that are on their way here.
-    room: Semaphore,
+    /// Memory for files that are on their way here.
+    room: Arc<Room>,
+    /// Uploads in parts that are being completed.
+    completing: Completing,
 }
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
@@ -63,8 +62,8 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: Cancellatio
         server,
         lanes: Lanes::default(),
         etags: ETags::default(),
-        placing: Mutex::default(),
-        room: Semaphore::new(upload::ROOM),
+        room: Arc::default(),
+        completing: Completing::default(),
     });
     let service = match answer::service(&door) {
         Ok(service) => Arc::new(service),

@@ -1,15 +1,15 @@
 //! An object: a file, or a folder that a key with a `/` at its end names.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use bytes::Bytes;
-use svcfs_base::{ETag, Fault, Kind, TreePath};
+use svcfs_base::{ETag, Fault, Kind, LargeFile, TreePath};
 use svcfs_vfs::{Attributes, Reader};
 
 use crate::asked::Asked;
 use crate::etags::ETags;
-use crate::found::{Found, is_large};
+use crate::found::Found;
 use crate::key::Key;
 use crate::record::Record;
 use crate::sums::etag_of;
@@ -76,7 +76,7 @@ impl Object {
         let path = found.path.clone();
         if found.is_large() {
             let attributes = found.attributes.clone();
-            let look = look_of(&attributes);
+            let look = attributes.large().map(|large| large.to_string()).unwrap_or_default();
             let etag = record.etag.clone().filter(|_| record.of == look).unwrap_or(look);
             let content = Content::OnDisk(Reader::open(&asked.space.vfs, &asked.caller, found.node)?);
             let (size, modified) = (attributes.size, attributes.modified);
@@ -98,11 +98,16 @@ impl Object {
         Ok(Self { path, size, modified, etag, blob: Some(blob), record, content, attributes })
     }
 
+    /// What tells its contents apart, where no version has it.
+    pub(crate) fn large(&self) -> Option<LargeFile> {
+        self.attributes.as_ref().and_then(Attributes::large)
+    }
+
     /// Whether what the record says of a content is said of this one.
     pub(crate) fn is_of_record(&self) -> bool {
-        match (&self.blob, &self.attributes) {
+        match (&self.blob, self.large()) {
             (Some(blob), _) => self.record.of == blob.to_string(),
-            (None, Some(attributes)) => self.record.of == look_of(attributes),
+            (None, Some(large)) => self.record.of == large.to_string(),
             (None, None) => false,
         }
     }
@@ -123,18 +128,12 @@ impl Object {
 /// # Errors
 /// Those of reading it.
 pub(crate) fn etag(asked: &Asked, path: &TreePath, attributes: &Attributes) -> Result<String, Fault> {
-    if !is_large(attributes)
+    if attributes.large().is_none()
         && let Some(etag) = asked.door.etags.known((&asked.space.name, path), attributes)
     {
         return Ok(etag);
     }
     Object::at(asked, &Key::File(path.clone())).map(|object| object.etag)
-}
-
-/// What tells the contents of a file apart that no version has: its size and time.
-pub(crate) fn look_of(attributes: &Attributes) -> String {
-    let modified = attributes.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{:x}-{:x}", attributes.size, modified.as_nanos())
 }
 
 /// The content type that a name tells.

@@ -19,6 +19,10 @@ use crate::sums::Sums;
 const FOLDER: &str = ".svc/state/s3";
 /// The description of an upload, in its folder.
 const UPLOAD: &str = "upload.json";
+/// What became of one that is completed, in its folder.
+const COMPLETED: &str = "completed.json";
+/// How long that is told to clients that ask again.
+const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long an upload may take.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -36,6 +40,27 @@ pub(crate) struct Upload {
     pub(crate) record: Record,
     /// Which checksum each part has.
     pub(crate) algorithm: Option<String>,
+}
+
+/// What became of an upload that is completed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Completed {
+    pub(crate) key: String,
+    /// The parts it was made of.
+    pub(crate) parts: Vec<(i32, [u8; 16])>,
+    pub(crate) etag: String,
+    pub(crate) version: Option<String>,
+    when: SystemTime,
+}
+
+impl Completed {
+    /// What became of an upload; none of one that is not completed, or was long ago.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn find(root: &Path, id: &str) -> Result<Option<Self>, Fault> {
+        if is_name(id) { read(&folder(root).join(id).join(COMPLETED)) } else { Ok(None) }
+    }
 }
 
 /// A part of one.
@@ -56,6 +81,11 @@ pub(crate) struct Writing {
     name: String,
     file: File,
     is_named: bool,
+}
+
+/// Whether this can be the name of an upload. It becomes part of a path.
+fn is_name(id: &str) -> bool {
+    id.len() == 32 && Uuid::try_parse(id).is_ok()
 }
 
 fn folder(root: &Path) -> PathBuf {
@@ -101,6 +131,14 @@ fn remove_file(path: &Path) {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the server's own state, which no door shows")]
+fn remove_folder(folder: &Path) -> Result<(), Fault> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(folder)(error)),
+        _ => Ok(()),
+    }
+}
+
 impl Upload {
     /// Begins one.
     ///
@@ -127,11 +165,7 @@ impl Upload {
     /// # Errors
     /// Those of the disk.
     pub(crate) fn find(root: &Path, id: &str) -> Result<Option<Self>, Fault> {
-        // It becomes part of a path.
-        if Uuid::try_parse(id).is_err() || id.len() != 32 {
-            return Ok(None);
-        }
-        read(&folder(root).join(id).join(UPLOAD))
+        if is_name(id) { read(&folder(root).join(id).join(UPLOAD)) } else { Ok(None) }
     }
 
     /// All of a space, in the order of their keys.
@@ -139,19 +173,27 @@ impl Upload {
     /// # Errors
     /// Those of the disk.
     pub(crate) fn all(root: &Path) -> Result<Vec<Self>, Fault> {
+        let mut all = Vec::new();
+        for id in Self::names(root)? {
+            all.extend(Self::find(root, &id)?);
+        }
+        all.sort_by(|one, other| (&one.key, &one.id).cmp(&(&other.key, &other.id)));
+        Ok(all)
+    }
+
+    /// The names of all that are here, completed or not.
+    fn names(root: &Path) -> Result<Vec<String>, Fault> {
         let folder = folder(root);
         let names = match std::fs::read_dir(&folder) {
             Ok(names) => names,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(failed(&folder)(error)),
         };
-        let mut all = Vec::new();
-        for name in names {
-            let name = name.map_err(failed(&folder))?.file_name();
-            all.extend(name.to_str().map(|id| Self::find(root, id)).transpose()?.flatten());
-        }
-        all.sort_by(|one, other| (&one.key, &one.id).cmp(&(&other.key, &other.id)));
-        Ok(all)
+        let name = |entry: std::io::Result<std::fs::DirEntry>| match entry {
+            Ok(entry) => Ok(entry.file_name().into_string().ok()),
+            Err(error) => Err(failed(&folder)(error)),
+        };
+        names.filter_map(|entry| name(entry).transpose()).collect()
     }
 
     /// Whether it has taken too long.
@@ -211,17 +253,63 @@ impl Upload {
         }
     }
 
+    /// Lets go of its parts, and remembers what became of it: a client that has not heard of it asks again.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn completed(
+        &self,
+        root: &Path,
+        parts: &[(i32, [u8; 16])],
+        (etag, version): (&str, Option<&str>),
+    ) -> Result<(), Fault> {
+        let completed = Completed {
+            key: self.key.clone(),
+            parts: parts.to_vec(),
+            etag: etag.to_owned(),
+            version: version.map(str::to_owned),
+            when: SystemTime::now(),
+        };
+        let folder = folder(root).join(&self.id);
+        describe(&folder.join(COMPLETED), &completed)?;
+        // From here on it is no upload any more.
+        remove_file(&folder.join(UPLOAD));
+        for name in std::fs::read_dir(&folder).map_err(failed(&folder))? {
+            let path = name.map_err(failed(&folder))?.path();
+            if path.file_name().is_some_and(|name| name != COMPLETED) {
+                remove_file(&path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes uploads that have taken too long, and what is remembered of those that were completed long ago; says of which keys.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn expire(root: &Path) -> Result<Vec<String>, Fault> {
+        let mut expired = Vec::new();
+        for id in Self::names(root)? {
+            match (Self::find(root, &id)?, Completed::find(root, &id)?) {
+                (Some(upload), _) if upload.is_over() => {
+                    upload.remove(root)?;
+                    expired.push(upload.key);
+                }
+                (None, Some(completed)) if completed.when.elapsed().is_ok_and(|age| age > REMEMBERED) => {
+                    remove_folder(&folder(root).join(&id))?;
+                }
+                (Some(_), _) | (None, _) => {}
+            }
+        }
+        Ok(expired)
+    }
+
     /// Removes it with its parts.
     ///
     /// # Errors
     /// Those of the disk.
-    #[expect(clippy::disallowed_methods, reason = "the server's own state, which no door shows")]
     pub(crate) fn remove(&self, root: &Path) -> Result<(), Fault> {
-        let folder = folder(root).join(&self.id);
-        match std::fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&folder)(error)),
-            _ => Ok(()),
-        }
+        remove_folder(&folder(root).join(&self.id))
     }
 }
 

@@ -16,6 +16,15 @@ use crate::uploads::found;
 /// Uploads or parts told at once.
 const MOST: usize = 1000;
 
+/// As many as a request asks for, and no more than are told at once.
+fn most(asked: Option<i32>, name: &str) -> S3Result<usize> {
+    match asked.map(usize::try_from) {
+        None => Ok(MOST),
+        Some(Ok(asked)) => Ok(asked.min(MOST)),
+        Some(Err(_)) => Err(s3_error!(InvalidArgument, "`{name}` must not be negative")),
+    }
+}
+
 /// `ListParts`
 pub(crate) async fn list_parts(
     door: &Arc<Door>,
@@ -24,7 +33,7 @@ pub(crate) async fn list_parts(
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "ListParts"))?;
     let input = request.input;
     let after = input.part_number_marker.unwrap_or_default();
-    let most = input.max_parts.and_then(|most| usize::try_from(most).ok()).unwrap_or(MOST).min(MOST);
+    let most = most(input.max_parts, "max-parts")?;
     let (id, key) = (input.upload_id.clone(), input.key.clone());
     let (upload, mut parts) = asked
         .run("ListParts", move |asked| {
@@ -34,7 +43,8 @@ pub(crate) async fn list_parts(
         })
         .await?;
     parts.retain(|part| part.number > after);
-    let is_truncated = parts.len() > most;
+    // Nobody would get further who asks for none.
+    let is_truncated = most > 0 && parts.len() > most;
     parts.truncate(most);
     let next = parts.last().map(|part| part.number).filter(|_| is_truncated);
     let told = |part: Kept| Part {
@@ -74,7 +84,7 @@ pub(crate) async fn list(
         return Err(s3_error!(NotImplemented, "uploads are listed one by one, without a delimiter"));
     }
     let encoding = Encoding::of(input.encoding_type.as_ref())?;
-    let most = input.max_uploads.and_then(|most| usize::try_from(most).ok()).unwrap_or(MOST).min(MOST);
+    let most = most(input.max_uploads, "max-uploads")?;
     let mut all = asked.run("ListMultipartUploads", |asked| Ok(Upload::all(asked.space.vfs.root())?)).await?;
     let prefix = input.prefix.clone().unwrap_or_default();
     let marker = (input.key_marker.clone().unwrap_or_default(), input.upload_id_marker.clone());
@@ -86,7 +96,7 @@ pub(crate) async fn list(
         let is_seen = Key::parse(&upload.key).is_ok_and(|key| asked.caller.reach.covers(key.path()));
         is_seen && !upload.is_over() && upload.key.starts_with(&prefix) && is_ahead(upload)
     });
-    let is_truncated = all.len() > most;
+    let is_truncated = most > 0 && all.len() > most;
     all.truncate(most);
     let next = all.last().filter(|_| is_truncated).map(|upload| (upload.key.clone(), upload.id.clone()));
     let (next_key, next_id) = next.unzip();

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use s3s::{S3Result, s3_error};
 use serde::{Deserialize, Serialize};
 use svcfs_base::{Fault, Kind};
-use svcfs_vfs::SetExtended;
+use svcfs_vfs::{NodeId, SetExtended};
 
 use crate::asked::{Asked, Refused};
 use crate::found::Found;
@@ -64,25 +64,25 @@ impl Record {
     ///
     /// # Errors
     /// `NoSpace` when it is too much for the disk; those of the disk.
-    pub(crate) fn keep(&self, asked: &Asked, found: &Found<'_>) -> Result<(), Fault> {
+    pub(crate) fn keep(&self, asked: &Asked, node: NodeId) -> Result<(), Fault> {
         let vfs = &asked.space.vfs;
         let is_empty = *self == Self { of: self.of.clone(), ..Self::default() };
         if is_empty {
-            return match vfs.extended(found.node, ATTRIBUTE)? {
-                Some(_) => vfs.remove_extended(found.node, ATTRIBUTE).map(drop),
+            return match vfs.extended(node, ATTRIBUTE)? {
+                Some(_) => vfs.remove_extended(node, ATTRIBUTE).map(drop),
                 None => Ok(()),
             };
         }
         let value = serde_json::to_vec(self).map_err(Fault::internal)?;
-        vfs.set_extended(found.node, ATTRIBUTE, &value, SetExtended::Either).map(drop)
+        vfs.set_extended(node, ATTRIBUTE, &value, SetExtended::Either).map(drop)
     }
 
     /// The same, in the protocol's words where the disk has no room for it beside a file.
     ///
     /// # Errors
     /// `MetadataTooLarge`; those of the disk.
-    pub(crate) fn keep_said(&self, asked: &Asked, found: &Found<'_>) -> Result<(), Refused> {
-        self.keep(asked, found).map_err(|fault| match fault.kind() {
+    pub(crate) fn keep_said(&self, asked: &Asked, node: NodeId) -> Result<(), Refused> {
+        self.keep(asked, node).map_err(|fault| match fault.kind() {
             Kind::NoSpace => s3_error!(
                 MetadataTooLarge,
                 "the disk takes no attribute of the file for metadata, headers and tags of the object; its content is written"

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use s3s::dto::{DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error};
 use s3s::{S3Request, S3Response, S3Result, s3_error};
-use svcfs_base::{Change, ChangeSet, Expect, Fault, Kind, Name, Scope, TreePath};
+use svcfs_base::{Change, ChangeSet, Expect, Fault, Kind, Scope, TreePath};
 
 use crate::Door;
 use crate::asked::{Asked, Refused};
-use crate::conditions::{Expected, Writing};
+use crate::conditions::Writing;
 use crate::found::Found;
 use crate::key::{Key, SERVERS};
 use crate::record::{Record, is_missing};
@@ -64,7 +64,7 @@ pub(crate) async fn many(
         };
         errors.extend(refused.map(|refused| error(object.key, &refused)));
     }
-    let outcome = asked.run("DeleteObjects", move |asked| remove(asked, &keys, &Expected::Version(Expect::Any))).await;
+    let outcome = asked.run("DeleteObjects", move |asked| remove(asked, &keys, &Expect::Any)).await;
     let deleted = match outcome {
         Ok(failed) => {
             let is_failed = |text: &str| failed.iter().any(|(key, _)| key.text() == text);
@@ -93,7 +93,7 @@ fn error(key: String, refused: &s3s::S3Error) -> Error {
 
 /// Removes what these keys name, pages in one change set. What is not there is as good as removed. Answers with those that could not be removed
 /// beside it: large files and folders, each by itself.
-fn remove(asked: &Asked, keys: &[Key], expected: &Expected) -> Result<Vec<(Key, Fault)>, Refused> {
+fn remove(asked: &Asked, keys: &[Key], expected: &Expect) -> Result<Vec<(Key, Fault)>, Refused> {
     let (mut changes, mut large, mut folders) = (Vec::new(), Vec::new(), Vec::new());
     for key in keys {
         let found = match Found::itself(asked, key.path()) {
@@ -104,7 +104,7 @@ fn remove(asked: &Asked, keys: &[Key], expected: &Expected) -> Result<Vec<(Key, 
             Key::Folder(path) if found.is_folder() => folders.push(path.clone()),
             Key::File(path) if found.is_file() && found.is_large() => large.push(path.clone()),
             Key::File(path) if !found.is_folder() && !changes.iter().any(|change: &Change| change.path() == path) => {
-                changes.push(Change::remove(path.clone()).expecting(expected.of_version()));
+                changes.push(Change::remove(path.clone()).expecting(expected.clone()));
             }
             Key::Folder(_) | Key::File(_) => {}
         }
@@ -142,13 +142,11 @@ fn remove(asked: &Asked, keys: &[Key], expected: &Expected) -> Result<Vec<(Key, 
     Ok(failed)
 }
 
-fn remove_large(asked: &Asked, path: &TreePath, expected: &Expected) -> Result<(), Fault> {
-    let folder = Found::parent_of(asked, path)?;
-    let _held = asked.door.placing.lock();
-    expected.check(asked, path)?;
-    match asked.space.vfs.unlink(&asked.caller, folder.node, &Name::parse(path.name())?) {
+fn remove_large(asked: &Asked, path: &TreePath, expected: &Expect) -> Result<(), Fault> {
+    let change = Change::remove(path.clone()).expecting(expected.clone());
+    match asked.space.vfs.apply(&asked.caller, change) {
         Err(fault) if is_missing(&fault) => Ok(()),
-        outcome => outcome,
+        outcome => outcome.map(drop),
     }
 }
 
@@ -159,7 +157,7 @@ fn remove_folder(asked: &Asked, path: &TreePath) -> Result<bool, Fault> {
         found => found?,
     };
     let record = Record { is_folder: false, ..Record::of(asked, &found)? };
-    record.keep(asked, &found)?;
+    record.keep(asked, found.node)?;
     drop(found);
     remove_empty(asked, path)
 }

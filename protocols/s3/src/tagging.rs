@@ -44,7 +44,7 @@ async fn change(
             let (found, record) = found(asked, &key, version.as_deref())?;
             let record = Record { tags, ..record };
             record.check()?;
-            record.keep_said(asked, &found)
+            record.keep_said(asked, found.node)
         })
         .await
 }

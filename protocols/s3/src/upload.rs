@@ -1,39 +1,21 @@
 //! A body on its way: gathered in memory as long as a version can hold it, beside its place when it is longer.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::HeaderMap;
 use s3s::dto::StreamingBlob;
 use s3s::{S3Result, TrailingHeaders, s3_error};
-use svcfs_base::{Fault, MAX_FILE_BYTES, TreePath};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use svcfs_base::{MAX_FILE_BYTES, TreePath};
+use svcfs_listener::Gathering;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::asked::Asked;
 use crate::beside::Beside;
 use crate::refusal::refuse;
 use crate::sums::{Summing, Sums, Wanted, check_md5};
 
-/// KiB of memory that files on their way here may have together.
-pub(crate) const ROOM: usize = 512 << 10;
-/// How long one waits for room.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes that are written beside the place at once.
 const PIECE: usize = 4 << 20;
-
-/// Waits until there is room for a body of this length, or of any; it is given back with what is returned.
-///
-/// # Errors
-/// `Unavailable` after half a minute.
-pub(crate) async fn room(room: &Semaphore, length: Option<u64>) -> Result<SemaphorePermit<'_>, Fault> {
-    let most = MAX_FILE_BYTES as u64;
-    let kib = length.unwrap_or(most).min(most) / 1024 + 1;
-    let permit = tokio::time::timeout(PATIENCE, room.acquire_many(kib as u32)).await;
-    let permit =
-        permit.map_err(|_| Fault::unavailable("too many files are on their way here; try again in a moment"))?;
-    permit.map_err(Fault::internal)
-}
 
 /// What a request says of its body.
 pub(crate) struct Announced {
@@ -79,6 +61,8 @@ pub(crate) struct Gathered {
     pub(crate) content: Content,
     pub(crate) md5: [u8; 16],
     pub(crate) sums: Sums,
+    /// What it takes of the memory for bodies, held until it is in place.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
 /// Where it is.
@@ -98,7 +82,7 @@ pub(crate) async fn gather(
     announced: &Announced,
 ) -> S3Result<Gathered> {
     let mut summing = Summing::new(announced.wanted);
-    let mut here = Vec::new();
+    let mut coming = gathering(asked);
     let mut beside: Option<Beside> = None;
     let mut length = 0_u64;
     let mut body = body;
@@ -108,19 +92,39 @@ pub(crate) async fn gather(
             return Err(s3_error!(IncompleteBody, "the body has more bytes than were announced; nothing was written"));
         }
         summing.update(&piece);
-        here.extend_from_slice(&piece);
+        coming.push(&piece);
         let limit = if beside.is_some() { PIECE } else { MAX_FILE_BYTES };
-        if here.len() > limit {
-            beside = Some(spill(asked, path, beside, std::mem::take(&mut here)).await?);
+        if coming.length() > limit as u64 {
+            beside = Some(spill(asked, path, beside, std::mem::replace(&mut coming, gathering(asked))).await?);
+        } else if coming.is_full() {
+            coming = write_out(asked, coming).await?;
         }
     }
     let (md5, sums) = summing.finish();
     announced.check(length, &md5, &sums)?;
-    let content = match beside {
-        None => Content::Here(here.into()),
-        Some(beside) => Content::Beside(spill(asked, path, Some(beside), here).await?),
+    let (content, room) = match beside {
+        None => {
+            let whole = if coming.is_on_disk() { Some(room_for(asked, length).await?) } else { None };
+            let (content, taken) = asked.run("PutObject", move |_| Ok(coming.into_bytes()?)).await?;
+            (Content::Here(content), whole.or(taken))
+        }
+        Some(beside) => (Content::Beside(spill(asked, path, Some(beside), coming).await?), None),
     };
-    Ok(Gathered { content, md5, sums })
+    Ok(Gathered { content, md5, sums, room })
+}
+
+/// Something that bytes are gathered in.
+pub(crate) fn gathering(asked: &Asked) -> Gathering {
+    Gathering::new(&asked.door.room, &asked.space.vfs.state_directory())
+}
+
+async fn write_out(asked: &Asked, mut coming: Gathering) -> S3Result<Gathering> {
+    asked
+        .run("PutObject", move |_| {
+            coming.write_out()?;
+            Ok(coming)
+        })
+        .await
 }
 
 /// The next piece of a body.
@@ -136,21 +140,24 @@ pub(crate) async fn next(body: &mut Option<StreamingBlob>) -> S3Result<Option<By
     body.next().await.transpose().map_err(broken)
 }
 
-async fn spill(asked: &Asked, path: &TreePath, beside: Option<Beside>, data: Vec<u8>) -> S3Result<Beside> {
+/// Writes more of a file beside its place.
+async fn spill(asked: &Asked, path: &TreePath, beside: Option<Beside>, data: Gathering) -> S3Result<Beside> {
+    // What is on the disk comes back for this moment.
+    let _room = if data.is_on_disk() { Some(room_for(asked, data.length()).await?) } else { None };
     let path = path.clone();
     asked
         .run("PutObject", move |asked| {
             let mut beside = beside.map_or_else(|| Beside::new(asked, &path), Ok)?;
-            beside.append(&data)?;
+            beside.append(&data.into_bytes()?.0)?;
             Ok(beside)
         })
         .await
 }
 
-/// Waits for room, in the protocol's words.
+/// Waits for room for something that is here, in the protocol's words.
 ///
 /// # Errors
 /// `ServiceUnavailable`.
-pub(crate) async fn room_for(asked: &Asked, length: Option<u64>) -> S3Result<SemaphorePermit<'_>> {
-    room(&asked.door.room, length).await.map_err(|fault| refuse(fault, "PutObject"))
+pub(crate) async fn room_for(asked: &Asked, length: u64) -> S3Result<OwnedSemaphorePermit> {
+    asked.door.room.whole(length).await.map_err(|fault| refuse(fault, "PutObject"))
 }

@@ -11,12 +11,12 @@ use svcfs_work::Lane;
 use tokio_util::sync::CancellationToken;
 
 use crate::asked::{Asked, Refused};
-use crate::beside::Beside;
+use crate::beside::{Beside, check_way};
 use crate::conditions::{Reading, Writing as Conditions};
 use crate::key::Key;
 use crate::object::Content as Read;
 use crate::operations::Encoding;
-use crate::parts::{LIFETIME, Part as Kept, Upload, Writing};
+use crate::parts::{Completed, LIFETIME, Part as Kept, Upload, Writing};
 use crate::record::{Record, tags_of};
 use crate::refusal::told;
 use crate::sums::{Summing, Sums, Wanted, hex};
@@ -28,8 +28,8 @@ use crate::{Door, beyond};
 const MAX_PARTS: i32 = 10_000;
 /// How small a part may be that is not the last, in bytes (S3's own limit).
 const LEAST: u64 = 5 << 20;
-/// Bytes of a part that are written at once.
-const PIECE: usize = 4 << 20;
+/// Bytes of a part that are written at once: no more of it is ever in memory, whoever sends it.
+const PIECE: usize = 256 << 10;
 /// How often is looked for uploads that have taken too long.
 const ROUND: Duration = Duration::from_secs(60 * 60);
 fn unknown() -> S3Error {
@@ -70,6 +70,7 @@ pub(crate) async fn create(
     let upload = asked
         .run("CreateMultipartUpload", move |asked| {
             asked.caller.reach.check(key.path())?;
+            check_way(asked, key.path())?;
             let actor = asked.caller.actor().to_string();
             Ok(Upload::begin(asked.space.vfs.root(), &text, &actor, record, algorithm)?)
         })
@@ -110,7 +111,6 @@ pub(crate) async fn part(
     let algorithm = input.checksum_algorithm.as_ref().map(|it| it.as_str().to_owned()).or(upload.algorithm);
     let announced =
         Announced::of(&headers, (input.content_length, input.content_md5), algorithm.as_deref(), trailing_headers);
-    let _room = room_for(&asked, Some(2 * PIECE as u64)).await?;
     let mut summing = Summing::new(announced.wanted);
     let (mut body, mut size, mut here) = (input.body, 0_u64, Vec::new());
     while let Some(piece) = next(&mut body).await? {
@@ -164,15 +164,21 @@ pub(crate) async fn part_copy(
         if_unmodified_since: input.copy_source_if_unmodified_since.clone(),
     };
     let range = input.copy_source_range.as_deref().map(Range::parse).transpose();
-    let range = range.map_err(|_| s3_error!(InvalidArgument, "write the range to copy like `bytes=0-1023`"))?;
+    let range = range.ok().filter(|range| !matches!(range, Some(Range::Suffix { .. })));
+    let range = range.ok_or_else(|| s3_error!(InvalidArgument, "write the range to copy like `bytes=0-1023`"))?;
     let (_, object) = source(door, &request, &input.copy_source, conditions).await?;
     let UploadPartCopyInput { upload_id, key, part_number, .. } = request.input;
     let md5 = asked
         .run("UploadPartCopy", move |asked| {
             let root = asked.space.vfs.root();
             let upload = found(asked, &upload_id, &key)?;
+            let beyond = || s3_error!(InvalidRange, "the source has only {} bytes", object.size);
+            // Less than was asked for is no copy of it.
+            if matches!(range, Some(Range::Int { last: Some(last), .. }) if last >= object.size) {
+                return Err(beyond().into());
+            }
             let range = range.map_or(Ok(0..object.size), |range| range.check(object.size));
-            let range = range.map_err(|_| s3_error!(InvalidRange, "the source has only {} bytes", object.size))?;
+            let range = range.map_err(|_| beyond())?;
             let mut summing = Summing::new(Wanted::of(&http::HeaderMap::new(), upload.algorithm.as_deref()));
             let mut writing = upload.part(root, part_number)?;
             let mut at = range.start;
@@ -263,7 +269,7 @@ fn joined(asked: &Asked, upload: &Upload, parts: &[Kept], place: &svcfs_base::Tr
     };
     let mut md5s = Md5::new();
     parts.iter().for_each(|part| md5s.update(&part.md5));
-    Ok(Gathered { content, md5: md5s.finalize(), sums: Sums::default() })
+    Ok(Gathered { content, md5: md5s.finalize(), sums: Sums::default(), room: None })
 }
 
 /// `CompleteMultipartUpload`
@@ -276,13 +282,31 @@ pub(crate) async fn complete(
     let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
     let conditions = Conditions { if_match: input.if_match, if_none_match: input.if_none_match };
     let (id, text) = (input.upload_id, input.key.clone());
-    let (upload, parts) = asked
+    let _held = door.completing.hold(&id).await;
+    let begun = asked
         .run("CompleteMultipartUpload", move |asked| {
+            if let Some(completed) = told_again(asked, &id, &text, input.multipart_upload.as_ref())? {
+                return Ok(Err(completed));
+            }
             let upload = found(asked, &id, &text)?;
             let parts = named(input.multipart_upload, &upload.parts(asked.space.vfs.root())?)?;
-            Ok((upload, parts))
+            Ok(Ok((upload, parts)))
         })
         .await?;
+    let location = Some(format!("/{}/{}", input.bucket, Encoding::Url.text(&input.key)));
+    let output = CompleteMultipartUploadOutput {
+        location,
+        bucket: Some(input.bucket),
+        key: Some(input.key),
+        ..CompleteMultipartUploadOutput::default()
+    };
+    let (upload, parts) = match begun {
+        Ok(begun) => begun,
+        Err(Completed { etag, version, .. }) => {
+            let e_tag = Some(ETag::Strong(etag));
+            return Ok(S3Response::new(CompleteMultipartUploadOutput { e_tag, version_id: version, ..output }));
+        }
+    };
     let length: u64 = parts.iter().map(|part| part.size).sum();
     if let Some(announced) = input.mpu_object_size.filter(|announced| u64::try_from(*announced) != Ok(length)) {
         return Err(s3_error!(
@@ -291,21 +315,42 @@ pub(crate) async fn complete(
         ));
     }
     let (expected, place) = place_of(&asked, &key, conditions).await?;
-    let _room = room_for(&asked, Some(length)).await?;
-    let (count, joining, at) = (parts.len(), upload.clone(), place.clone());
+    // Of what becomes a large file only a piece is in memory.
+    let room = if length <= MAX_FILE_BYTES as u64 { Some(room_for(&asked, length).await?) } else { None };
+    let (joining, at) = (upload.clone(), place.clone());
+    let made_of: Vec<_> = parts.iter().map(|part| (part.number, part.md5)).collect();
     let gathered = asked.run("CompleteMultipartUpload", move |asked| Ok(joined(asked, &joining, &parts, &at)?)).await?;
-    let etag = format!("{}-{count}", hex(&gathered.md5));
+    let etag = format!("{}-{}", hex(&gathered.md5), made_of.len());
     let record = Record { etag: Some(etag), ..upload.record.clone() };
-    let written = finish(&asked, key, (place, expected), gathered, record).await?;
-    asked.run("CompleteMultipartUpload", move |asked| Ok(upload.remove(asked.space.vfs.root())?)).await?;
+    let written = finish(&asked, key, (place, expected), Gathered { room, ..gathered }, record).await?;
+    let (etag, version) = (written.etag.clone(), written.version.clone());
+    asked
+        .run("CompleteMultipartUpload", move |asked| {
+            Ok(upload.completed(asked.space.vfs.root(), &made_of, (&etag, version.as_deref()))?)
+        })
+        .await?;
     Ok(S3Response::new(CompleteMultipartUploadOutput {
-        location: Some(format!("/{}/{}", input.bucket, Encoding::Url.text(&input.key))),
-        bucket: Some(input.bucket),
-        key: Some(input.key),
         e_tag: Some(ETag::Strong(written.etag)),
         version_id: written.version,
-        ..CompleteMultipartUploadOutput::default()
+        ..output
     }))
+}
+
+/// What a client is told once more that completes what it has completed, with the same parts: it may not have heard.
+fn told_again(
+    asked: &Asked,
+    id: &str,
+    key: &str,
+    named: Option<&CompletedMultipartUpload>,
+) -> Result<Option<Completed>, Refused> {
+    asked.caller.reach.check(Key::parse(key)?.path())?;
+    let completed = Completed::find(asked.space.vfs.root(), id)?.filter(|completed| completed.key == key);
+    let named = named.and_then(|named| named.parts.as_deref()).unwrap_or_default();
+    let is_same = |(part, (number, md5)): (&CompletedPart, &(i32, [u8; 16]))| {
+        part.part_number == Some(*number) && part.e_tag.as_ref().is_none_or(|tag| tag.value() == hex(md5))
+    };
+    Ok(completed
+        .filter(|completed| named.len() == completed.parts.len() && named.iter().zip(&completed.parts).all(is_same)))
 }
 
 /// `AbortMultipartUpload`
@@ -332,10 +377,8 @@ pub(crate) async fn expire(door: Arc<Door>, stop: CancellationToken) {
         let spaces = door.server.spaces().open();
         let outcome = svcfs_listener::blocking(&door.lanes, Lane::Slow, move || {
             for space in spaces {
-                let root = space.vfs.root();
-                for upload in Upload::all(root)?.into_iter().filter(Upload::is_over) {
-                    upload.remove(root)?;
-                    tracing::info!(space = space.name, key = upload.key, "an upload that took over a week was removed");
+                for key in Upload::expire(space.vfs.root())? {
+                    tracing::info!(space = space.name, key, "an upload that took over a week was removed");
                 }
             }
             Ok(())

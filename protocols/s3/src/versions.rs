@@ -65,6 +65,8 @@ struct Entry {
     time: SystemTime,
     is_removal: bool,
     is_latest: bool,
+    /// Size and ETag of what no version has.
+    large: Option<(u64, String)>,
 }
 
 /// Versions and removals of a path, the newest first.
@@ -76,14 +78,22 @@ fn entries(asked: &Asked, path: &TreePath, removals: &[(String, SystemTime)]) ->
         time,
         is_removal,
         is_latest: false,
+        large: None,
     };
     let mut all: Vec<_> =
         versions.map(|version| entry(version.hash.to_string(), SystemTime::from(version.timestamp), false)).collect();
     all.retain(|version| !removals.iter().any(|(id, _)| *id == version.id));
     all.extend(removals.iter().map(|(id, time)| entry(id.clone(), *time, true)));
     // History knows seconds: of what happened in one, the last is what is there now.
-    let is_there = asked.space.vfs.stat(asked.caller.door, path).is_ok();
+    let there = asked.space.vfs.stat(asked.caller.door, path);
+    let is_there = there.is_ok();
     all.sort_by_key(|entry| (Reverse(entry.time), entry.is_removal == is_there));
+    if there.is_ok_and(|there| there.large().is_some()) {
+        // What no version has stands in front of all of them; its removal of the page that was there is told behind it.
+        let large = Object::at(asked, &Key::File(path.clone()))?;
+        let told = Entry { large: Some((large.size, large.etag)), ..entry(NULL.to_owned(), large.modified, false) };
+        all.insert(0, told);
+    }
     if let Some(newest) = all.first_mut() {
         newest.is_latest = true;
     }
@@ -162,16 +172,16 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
                 page.next = page.entries.last().map(|(entry, ..)| (entry.key.clone(), Some(entry.id.clone())));
                 return Ok(page);
             }
-            let content = match entry.is_removal {
-                true => None,
-                false => match asked.space.vfs.version(&path, &entry.id) {
-                    Ok(content) => Some(content),
+            let (size, etag) = match (&entry.large, entry.is_removal) {
+                (Some(large), _) => large.clone(),
+                (None, true) => Default::default(),
+                (None, false) => match asked.space.vfs.version(&path, &entry.id) {
+                    Ok(content) => (content.len() as u64, etag_of(&content)),
                     // It cannot be had any more.
                     Err(fault) if fault.kind() == Kind::NotFound => continue,
                     Err(fault) => return Err(fault),
                 },
             };
-            let (size, etag) = content.map_or_else(Default::default, |it| (it.len() as u64, etag_of(&it)));
             page.entries.push((entry, size, etag));
         }
     }

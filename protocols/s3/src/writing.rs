@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use svcfs_base::{Change, Fault, Kind, Scope, TreePath};
+use svcfs_base::{Change, Expect, Fault, Kind, Scope, TreePath};
 use tracing::warn;
 
 use crate::asked::{Asked, Refused};
-use crate::beside::{Beside, make_way};
-use crate::conditions::{Expected, Reading, Writing};
+use crate::beside::{Beside, check_way, make_way};
+use crate::conditions::{Reading, Writing};
 use crate::found::Found;
 use crate::key::Key;
-use crate::object::{Content as Read, Object, guessed, look_of};
+use crate::object::{Content as Read, Object, guessed};
 use crate::record::{Record, is_missing, tags_of};
 use crate::refusal::told;
 use crate::sums::{etag_of, hex};
-use crate::upload::{Announced, Content, Gathered, gather, room_for};
+use crate::upload::{Announced, Content, Gathered, gather};
 use crate::versions;
 use crate::{Door, beyond};
 
@@ -55,11 +55,9 @@ pub(crate) async fn put(door: &Arc<Door>, request: S3Request<PutObjectInput>) ->
     record.check()?;
     let conditions = Writing { if_match: input.if_match, if_none_match: input.if_none_match };
     let (expected, place) = begin(&asked, &key, conditions).await?;
-    let room = room_for(&asked, announced.length).await?;
     let gathered = gather(&asked, &place, input.body, &announced).await?;
     let sums = gathered.sums.clone();
     let written = finish(&asked, key, (place, expected), gathered, record).await?;
-    drop(room);
     Ok(S3Response::new(PutObjectOutput {
         version_id: written.version,
         e_tag: Some(ETag::Strong(written.etag)),
@@ -99,7 +97,7 @@ pub(crate) fn kept_headers(headers: &http::HeaderMap, path: &TreePath) -> BTreeM
 ///
 /// # Errors
 /// As [`Writing::expect`]; `InvalidArgument` where a folder stands.
-pub(crate) async fn begin(asked: &Asked, key: &Key, conditions: Writing) -> S3Result<(Expected, TreePath)> {
+pub(crate) async fn begin(asked: &Asked, key: &Key, conditions: Writing) -> S3Result<(Expect, TreePath)> {
     let key = key.clone();
     asked
         .run("PutObject", move |asked| {
@@ -109,7 +107,10 @@ pub(crate) async fn begin(asked: &Asked, key: &Key, conditions: Writing) -> S3Re
                     return Err(told(key.path()).into());
                 }
                 Ok(found) => found.path.clone(),
-                Err(fault) if is_missing(&fault) => key.path().clone(),
+                Err(fault) if is_missing(&fault) => {
+                    check_way(asked, key.path())?;
+                    key.path().clone()
+                }
                 Err(fault) => return Err(fault.into()),
             };
             Ok((conditions.expect(asked, &key)?, place))
@@ -124,7 +125,7 @@ pub(crate) async fn begin(asked: &Asked, key: &Key, conditions: Writing) -> S3Re
 pub(crate) async fn finish(
     asked: &Asked,
     key: Key,
-    (place, expected): (TreePath, Expected),
+    (place, expected): (TreePath, Expect),
     gathered: Gathered,
     record: Record,
 ) -> S3Result<Written> {
@@ -134,8 +135,8 @@ pub(crate) async fn finish(
 fn put_in_place(
     asked: &Asked,
     key: &Key,
-    (place, expected): (TreePath, Expected),
-    Gathered { content, md5, sums }: Gathered,
+    (place, expected): (TreePath, Expect),
+    Gathered { content, md5, sums, room: _held }: Gathered,
     record: Record,
 ) -> Result<Written, Refused> {
     let vfs = &asked.space.vfs;
@@ -145,9 +146,6 @@ fn put_in_place(
     if let Content::Beside(beside) = &content {
         beside.flush()?;
     }
-    let is_of_large = matches!(content, Content::Beside(_)) || matches!(expected, Expected::Large(_));
-    let _held = is_of_large.then(|| asked.door.placing.lock());
-    expected.check(asked, &place)?;
     match (key, content) {
         (Key::Folder(_), Content::Here(content)) if content.is_empty() => {
             make_way(asked, &place)?;
@@ -162,7 +160,7 @@ fn put_in_place(
         }
         (Key::File(_), Content::Here(content)) => {
             let sent = svcfs_base::ETag::of(&content);
-            let stored = vfs.save(&asked.caller, place.clone(), content, expected.of_version())?.etag.unwrap_or(sent);
+            let stored = vfs.save(&asked.caller, place.clone(), content, expected)?.etag.unwrap_or(sent);
             record.of = stored.to_string();
             // Somebody else may have written it since: that is another one.
             let newest = match vfs.known_version(&place) {
@@ -180,13 +178,13 @@ fn put_in_place(
             }
         }
         (Key::File(_), Content::Beside(beside)) => {
-            beside.into_place(asked, &place, expected.instead())?;
-            record.of = look_of(&Found::itself(asked, &place)?.attributes);
             record.etag = Some(etag.clone());
+            let modified = beside.into_place(asked, &place, (expected, record))?;
+            return Ok(Written { etag, modified, version });
         }
     }
     let found = Found::itself(asked, &place)?;
-    record.keep_said(asked, &found)?;
+    record.keep_said(asked, found.node)?;
     Ok(Written { etag, modified: found.attributes.modified, version })
 }
 
@@ -270,7 +268,7 @@ fn gathered_of(
     asked: &Asked,
     object: Object,
     key: Key,
-    (place, expected): (TreePath, Expected),
+    (place, expected): (TreePath, Expect),
     record: Record,
 ) -> Result<Written, Refused> {
     let sums = if object.is_of_record() { object.record.sums.clone() } else { Default::default() };
@@ -284,7 +282,7 @@ fn gathered_of(
             (Content::Beside(beside), md5)
         }
     };
-    put_in_place(asked, &key, (place, expected), Gathered { content, md5, sums }, record)
+    put_in_place(asked, &key, (place, expected), Gathered { content, md5, sums, room: None }, record)
 }
 
 fn copy_large(

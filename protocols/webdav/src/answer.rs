@@ -6,9 +6,10 @@ use std::sync::Arc;
 use dav_server::body::Body;
 use dav_server::{DavHandler, DavMethod, DavMethodSet};
 use http::header::{self, HeaderValue};
+use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use svcfs_base::{Actor, Caller, Fault, Kind, Scope};
 use svcfs_knowledge::access::{Identity, RETRY};
@@ -18,10 +19,9 @@ use svcfs_listener::{Login, log};
 use svcfs_work::Lane;
 
 use crate::asked::{Asked, Question};
-use crate::body::Content;
 use crate::locks::Locks;
 use crate::tree::Tree;
-use crate::{Door, body, upload};
+use crate::{Door, body};
 
 /// What begins the first part of the path of a space that is named: `/~team/notes.md`.
 const NAMED: char = '~';
@@ -83,16 +83,13 @@ impl Door {
         visit.notes().enters(&place.space);
         identity.reach.allow(needs(&head.method), head.method.as_str())?;
         self.check_destination(&head.headers, (&place, &identity))?;
+        let head = understood(head)?;
         let caller = Caller { actor: user.map(|user| Actor::new(&user)), ..Caller::new(svcfs_base::Door::WebDav) };
         let caller = identity.vouch(caller);
         visit.notes().is_of(caller.actor());
         let principal = caller.actor().to_string();
         let is_propfind = head.method.as_str() == "PROPFIND";
         let content = body::content(&head.method, body).await?;
-        let _room = match &content {
-            Content::Coming(incoming, _) => Some(upload::room(&self.room, incoming.size_hint().exact()).await?),
-            Content::Here(_) => None,
-        };
         let question = Question::of(&head, &content, &place.prefix);
         question.path().iter().for_each(|path| visit.notes().is_about(path.as_str()));
         let asked = Asked::new(Arc::clone(self), Arc::clone(&place.space), caller, question);
@@ -190,6 +187,24 @@ fn handler(prefix: String, asked: &Asked) -> DavHandler<Asked> {
         .hide_symlinks(false)
         .read_buf_size(PIECE)
         .build_handler()
+}
+
+/// A request as dav-server is to see it: it takes a part of a file for all of it where a header says which part in words that it does not know, and
+/// tells the boundaries of several parts as no client expects them.
+///
+/// # Errors
+/// `Invalid` for a part of a file that is put (RFC 9110 14.5).
+fn understood(mut head: Parts) -> Result<Parts, Fault> {
+    if head.method == Method::PUT && head.headers.contains_key(header::CONTENT_RANGE) {
+        let told = "a part of a file is written with PATCH and `X-Update-Range`; PUT takes whole files";
+        return Err(Fault::invalid("Content-Range", told));
+    }
+    let is_of_several = |range: &HeaderValue| range.as_bytes().contains(&b',');
+    if head.headers.get(header::RANGE).is_some_and(is_of_several) {
+        // Answered with all of it, as any server may (RFC 9110 14.2).
+        head.headers.remove(header::RANGE);
+    }
+    Ok(head)
 }
 
 /// What a method asks of a key.

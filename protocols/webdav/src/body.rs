@@ -2,27 +2,24 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use svcfs_base::Fault;
-use tokio::time::{Instant, Sleep, sleep};
+use svcfs_listener::{Broken, Coming};
 use xml::reader::{EventReader, XmlEvent};
 
 /// Bytes of XML that a request may bring.
 const MAX_XML_BYTES: usize = 64 << 10;
 /// How deep its elements may lie in each other. Whoever builds trees of them climbs them again by calling itself, and has one stack.
 const MAX_DEPTH: usize = 64;
-/// How long a client may send nothing in the middle of a file.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The body of a request.
 pub(crate) enum Content {
-    /// On its way, and until when more of it must come.
-    Coming(Incoming, Pin<Box<Sleep>>),
+    /// On its way.
+    Coming(Coming),
     /// All of it.
     Here(Option<Bytes>),
 }
@@ -32,28 +29,10 @@ impl Content {
     pub(crate) fn here(&self) -> &[u8] {
         match self {
             Self::Here(Some(bytes)) => bytes,
-            Self::Here(None) | Self::Coming(..) => &[],
+            Self::Here(None) | Self::Coming(_) => &[],
         }
     }
 }
-
-/// Why a body broke off.
-#[derive(Debug)]
-pub(crate) enum Broken {
-    Lost(hyper::Error),
-    Stalled,
-}
-
-impl std::fmt::Display for Broken {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Lost(error) => error.fmt(formatter),
-            Self::Stalled => write!(formatter, "nothing came for {} s", PATIENCE.as_secs()),
-        }
-    }
-}
-
-impl std::error::Error for Broken {}
 
 impl Body for Content {
     type Data = Bytes;
@@ -61,20 +40,14 @@ impl Body for Content {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match &mut *self {
-            Self::Coming(incoming, until) => match Pin::new(incoming).poll_frame(cx) {
-                Poll::Ready(frame) => {
-                    until.as_mut().reset(Instant::now() + PATIENCE);
-                    Poll::Ready(frame.map(|frame| frame.map_err(Broken::Lost)))
-                }
-                Poll::Pending => until.as_mut().poll(cx).map(|()| Some(Err(Broken::Stalled))),
-            },
+            Self::Coming(coming) => Pin::new(coming).poll_frame(cx),
             Self::Here(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Coming(incoming, _) => incoming.size_hint(),
+            Self::Coming(coming) => coming.size_hint(),
             Self::Here(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
         }
     }
@@ -86,7 +59,7 @@ impl Body for Content {
 /// `TooLarge`, and `Invalid` for one that breaks off or is no XML that anybody would send.
 pub(crate) async fn content(method: &Method, body: Incoming) -> Result<Content, Fault> {
     if matches!(*method, Method::PUT | Method::PATCH) {
-        return Ok(Content::Coming(body, Box::pin(sleep(PATIENCE))));
+        return Ok(Content::Coming(Coming::new(body)));
     }
     let collected = Limited::new(body, MAX_XML_BYTES).collect().await;
     let bytes = collected.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {

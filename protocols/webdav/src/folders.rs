@@ -9,7 +9,7 @@ use svcfs_base::{Change, ChangeSet, DiskAttributes, ETag, Expect, Fault, FileKin
 use svcfs_vfs::{Attributes, EntryKind};
 
 use crate::asked::Asked;
-use crate::found::{Found, is_large};
+use crate::found::Found;
 use crate::look::{self, Look};
 use crate::properties;
 use crate::upload::Beside;
@@ -66,7 +66,8 @@ pub(crate) fn remove(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
         Err(fault) => return Err(fault),
     }
     let contents = Contents::of(asked, &found)?;
-    let (large, recorded): (Vec<_>, Vec<_>) = contents.files.iter().partition(|(_, attributes)| is_large(attributes));
+    let (large, recorded): (Vec<_>, Vec<_>) =
+        contents.files.iter().partition(|(_, attributes)| attributes.large().is_some());
     let changes: Vec<_> = recorded.into_iter().map(|(path, _)| Change::remove(path.clone())).collect();
     if !changes.is_empty() {
         let message = format!("delete: {path}");
@@ -84,15 +85,11 @@ pub(crate) fn remove(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
 fn remove_file(asked: &Asked, found: &Found<'_>) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let look = asked.seen(&found.path);
-    if found.is_large() {
-        look::check(asked, look.as_ref(), &found.path)?;
-    } else {
-        let change = Change::remove(found.path.clone()).expecting(look::expect(look.as_ref()));
-        match vfs.apply(caller, change) {
-            // Made through a mount, and not saved yet.
-            Err(fault) if fault.kind() == Kind::NotFound => {}
-            outcome => return outcome.map(drop),
-        }
+    let change = Change::remove(found.path.clone()).expecting(look::expect(look.as_ref()));
+    match vfs.apply(caller, change) {
+        // Made through a mount, and not saved yet.
+        Err(fault) if fault.kind() == Kind::NotFound => {}
+        outcome => return outcome.map(drop),
     }
     let folder = Found::parent_of(asked, &found.path)?;
     vfs.unlink(caller, folder.node, &found.name()?)?;
@@ -119,9 +116,8 @@ pub(crate) fn rename(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<()
             over = None;
         }
     }
-    look::check_large(asked, over.as_ref(), to)?;
     let name = svcfs_base::Name::parse(to.name())?;
-    let expect = look::expect_instead(over.as_ref());
+    let expect = look::expect(over.as_ref());
     vfs.rename_node_expecting(caller, (old.node, &source.name()?), (new.node, &name), expect)?;
     vfs.settled().map(drop)
 }
@@ -180,7 +176,7 @@ fn make_way(
     let mut left = Contents::of(asked, &there)?;
     let is_in_the_way = copied.folders.iter().any(|path| left.files.contains_key(&moved(path)))
         || copied.files.keys().any(|path| left.folders.contains(&moved(path)))
-        || left.files.values().any(is_large);
+        || left.files.values().any(|attributes| attributes.large().is_some());
     if is_in_the_way {
         remove(asked, to)?;
         return Ok(Contents::default());
@@ -205,7 +201,7 @@ fn put_all(
     // What conditions were about, if it is a file.
     let look = asked.seen(from);
     let mut bytes = 0;
-    for (path, attributes) in copied.files.iter().filter(|(_, attributes)| !is_large(attributes)) {
+    for (path, attributes) in copied.files.iter().filter(|(_, attributes)| attributes.large().is_none()) {
         let to = moved(path);
         let expect = look::expect(over(&to).as_ref());
         let change = copy_of(asked, (path, attributes, look.as_ref()), to)?.expecting(expect);
@@ -227,7 +223,7 @@ fn put_all(
             outcome => drop(outcome?),
         }
     }
-    copied.files.iter().filter(|(_, attributes)| is_large(attributes)).try_for_each(|(path, attributes)| {
+    copied.files.iter().filter(|(_, attributes)| attributes.large().is_some()).try_for_each(|(path, attributes)| {
         let to = moved(path);
         let copy = copy_large(asked, path, attributes.size, &to)?;
         look::check(asked, look.as_ref(), path)?;
@@ -259,14 +255,14 @@ fn copy_of(
 /// A copy of a large file, beside the place where it comes.
 fn copy_large(asked: &Asked, from: &TreePath, size: u64, to: &TreePath) -> Result<Beside, Fault> {
     let found = Found::itself(asked, from)?;
-    let copy = Beside::new(asked, to)?;
+    let mut copy = Beside::new(asked, to)?;
     let mut offset = 0;
     while offset < size {
         let piece = asked.space().vfs.read_node(found.node, offset, PIECE)?;
         if piece.is_empty() {
             break;
         }
-        copy.write(offset, &piece)?;
+        copy.append(&piece)?;
         offset += piece.len() as u64;
     }
     Ok(copy)

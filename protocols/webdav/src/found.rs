@@ -3,7 +3,7 @@
 //! Why nodes, where a path would do? Because files too large to be recorded have no other name, and what somebody is writing through a mount is
 //! seen by its nodes only.
 
-use svcfs_base::{ETag, Fault, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{ETag, Fault, Kind, Name, TreePath};
 use svcfs_vfs::{Attributes, EntryKind, NodeId, Vfs};
 
 use crate::asked::Asked;
@@ -32,7 +32,11 @@ impl<'a> Found<'a> {
     pub(crate) fn at(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
         let Caller { vfs, door, reach } = Caller::of(asked);
         asked.space().check_reach(reach, door, path)?;
-        Self::exactly(asked, vfs.leads_to(door, path)?)
+        let place = vfs.leads_to(door, path).map_err(|fault| match fault.kind() {
+            Kind::NotDirectory => Fault::file_not_found(path),
+            _ => fault,
+        })?;
+        Self::exactly(asked, place)
     }
 
     /// What stands at a path itself.
@@ -47,7 +51,11 @@ impl<'a> Found<'a> {
 
     fn exactly(asked: &'a Asked, path: TreePath) -> Result<Self, Fault> {
         let vfs = &*asked.space().vfs;
-        let (node, attributes) = vfs.find(asked.caller(), &path)?;
+        // Nothing is below a file. Who puts something there has no folder to put it into, which is asked for by itself.
+        let (node, attributes) = vfs.find(asked.caller(), &path).map_err(|fault| match fault.kind() {
+            Kind::NotDirectory => Fault::file_not_found(&path),
+            _ => fault,
+        })?;
         Ok(Self { vfs, node, attributes, path })
     }
 
@@ -72,7 +80,7 @@ impl<'a> Found<'a> {
     }
     /// Whether no version has it.
     pub(crate) fn is_large(&self) -> bool {
-        is_large(&self.attributes)
+        self.attributes.large().is_some()
     }
     /// The name of the node that is found, for the vfs.
     ///
@@ -99,11 +107,6 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Whether no version has a file with these attributes.
-pub(crate) const fn is_large(attributes: &Attributes) -> bool {
-    attributes.size > MAX_FILE_BYTES as u64
-}
-
 /// What dav-server wants to know of what stands at a path.
 ///
 /// # Errors
@@ -112,7 +115,7 @@ pub(crate) fn metadata(asked: &Asked, path: &TreePath, attributes: Attributes) -
     if attributes.kind != EntryKind::File || !asked.wants_etags() {
         return Ok(Metadata::without_etag(attributes));
     }
-    if is_large(&attributes) {
+    if attributes.large().is_some() {
         return Ok(Metadata::of_large(attributes));
     }
     let etag = etag(asked, path, &attributes)?;
@@ -124,7 +127,7 @@ fn etag(asked: &Asked, path: &TreePath, attributes: &Attributes) -> Result<ETag,
     let read = || match space.vfs.read(asked.caller().door, path) {
         Ok(file) => Ok(file.etag),
         // Made through a mount, and not saved yet: to all others it is an empty file.
-        Err(fault) if fault.kind() == svcfs_base::Kind::NotFound => Ok(ETag::of(b"")),
+        Err(fault) if fault.kind() == Kind::NotFound => Ok(ETag::of(b"")),
         Err(fault) => Err(fault),
     };
     asked.door().etags.of((&space.name, path), attributes, read)

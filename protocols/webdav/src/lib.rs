@@ -27,10 +27,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use svcfs_knowledge::kernel::Server;
-use svcfs_listener::Names;
+use svcfs_listener::{Names, Room};
 use svcfs_work::Lanes;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use etags::ETags;
@@ -41,8 +40,8 @@ struct Door {
     names: Names,
     lanes: Lanes,
     etags: ETags,
-    /// KiB of memory for files that are on their way here.
-    room: Semaphore,
+    /// Memory for files that are on their way here.
+    room: Arc<Room>,
     /// Held while properties of a file are changed: they are read, changed and written as one.
     properties: Mutex<()>,
 }
@@ -54,7 +53,7 @@ impl Door {
             server,
             lanes: Lanes::default(),
             etags: ETags::default(),
-            room: Semaphore::new(upload::ROOM),
+            room: Arc::default(),
             properties: Mutex::default(),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use dav_server::davpath::DavPath;
 use dav_server::ls::{DavLock, DavLockSystem, LsFuture};
-use svcfs_base::{Door, Fault, TreePath};
+use svcfs_base::{Door, Fault, Kind, TreePath};
 use svcfs_vfs::Lease;
 use uuid::Uuid;
 use xmltree::{Element, EmitterConfig, Namespace};
@@ -118,7 +118,12 @@ impl DavLockSystem for Locks {
     fn unlock(&self, path: &DavPath, token: &str) -> LsFuture<'_, Result<(), ()>> {
         let (path, token) = (path_of(path), token.to_owned());
         Box::pin(async move {
-            let ended = self.run(move |asked| asked.space().vfs.end_lease(&path?, &token)).await?;
+            let unlocked = move |asked: &Asked| {
+                let path = path?;
+                check_holder(asked, &path, &token)?;
+                asked.space().vfs.end_lease(&path, &token)
+            };
+            let ended = self.run(unlocked).await?;
             if ended { Ok(()) } else { Err(()) }
         })
     }
@@ -127,7 +132,12 @@ impl DavLockSystem for Locks {
         let until = self.asked.space().vfs.lease_end(timeout.unwrap_or(USUAL));
         let (asked, path, token) = (path.clone(), path_of(path), token.to_owned());
         Box::pin(async move {
-            let renewed = self.run(move |asked| asked.space().vfs.renew_lease(&path?, &token, until)).await?;
+            let refreshed = move |asked: &Asked| {
+                let path = path?;
+                check_holder(asked, &path, &token)?;
+                asked.space().vfs.renew_lease(&path, &token, until)
+            };
+            let renewed = self.run(refreshed).await?;
             renewed.map(|lease| self.shown(&lease, &asked)).ok_or(())
         })
     }
@@ -166,6 +176,19 @@ impl DavLockSystem for Locks {
     fn delete(&self, path: &DavPath) -> LsFuture<'_, Result<(), ()>> {
         let path = path_of(path);
         Box::pin(async move { self.run(move |asked| asked.space().vfs.end_leases_below(&path?)).await })
+    }
+}
+
+/// Refuses to do anything to the lock of another: whoever asks for the locks of a file is told their tokens, and a token alone proves nothing
+/// (RFC 4918 6.4).
+fn check_holder(asked: &Asked, path: &TreePath, token: &str) -> Result<(), Fault> {
+    let caller = asked.caller().actor().to_string();
+    match asked.space().vfs.leases_at(path).into_iter().find(|lease| lease.token == token) {
+        Some(lease) if lease.holder != caller => {
+            let told = format!("`{path}` is locked by {}, who alone may end or renew that", lease.holder);
+            Err(Fault::new(Kind::Forbidden, told))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

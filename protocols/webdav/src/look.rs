@@ -65,33 +65,17 @@ impl Look {
     }
 }
 
-/// What the write path is to find, which knows no files that no version has. Anything, where no condition was judged.
+/// What the write path is to find. Anything, where no condition was judged.
 pub(crate) fn expect(look: Option<&Look>) -> Expect {
     match look {
         None => Expect::Any,
-        Some(Look::Nothing | Look::Large(_)) => Expect::Absent,
+        Some(Look::Nothing) => Expect::Absent,
         Some(Look::File(_, etag)) => Expect::OneOf(vec![*etag]),
+        Some(Look::Large(metadata)) => metadata.attributes.large().map_or(Expect::Present, Expect::Large),
     }
 }
 
-/// What is to be found by that which is given the name of something else, and by that which is removed beside the write path: a large file may
-/// stand there if one was looked at.
-pub(crate) fn expect_instead(look: Option<&Look>) -> Expect {
-    match look {
-        Some(Look::Large(_)) => Expect::Any,
-        None | Some(Look::Nothing | Look::File(..)) => expect(look),
-    }
-}
-
-/// Refuses to go on when a large file is not the one that was looked at: the write path does not know it.
-///
-/// # Errors
-/// `Conflict`.
-pub(crate) fn check_large(asked: &Asked, look: Option<&Look>, path: &TreePath) -> Result<(), Fault> {
-    check(asked, look.filter(|look| matches!(look, Look::Large(_))), path)
-}
-
-/// Refuses to go on when a path is not as it was looked at. Where there is a version, the write path is to look itself.
+/// Refuses to go on when what is read is not as it was looked at. Of what is written, the write path looks itself.
 ///
 /// # Errors
 /// `Conflict`.

@@ -1,6 +1,6 @@
 //! What is known of a file or folder, as dav-server asks for it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use dav_server::fs::{DavDirEntry, DavMetaData, FsFuture, FsResult};
 use svcfs_base::ETag;
@@ -25,8 +25,7 @@ impl Metadata {
     }
     /// Of a file that is too large to be recorded: no version has it, and size and time must do.
     pub(crate) fn of_large(attributes: Attributes) -> Self {
-        let modified = attributes.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let etag = Some(format!("{:x}-{:x}", attributes.size, modified.as_nanos()));
+        let etag = attributes.large().map(|large| large.to_string());
         Self { attributes, etag, is_whole: false, is_link: false }
     }
     /// Of something whose hash nobody asks for.

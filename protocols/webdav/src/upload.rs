@@ -2,13 +2,13 @@
 
 use std::io::SeekFrom;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
 use svcfs_base::{Caller, Durability, Fault, FileKind, Kind, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_listener::Gathering;
 use svcfs_vfs::{EntryKind, HandleId, NodeId, Vfs, WriteAt};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
 use crate::asked::Asked;
@@ -17,25 +17,8 @@ use crate::look::{self, Look};
 use crate::metadata::Metadata;
 use crate::tree::sought;
 
-/// KiB of memory that files on their way here may have together.
-pub(crate) const ROOM: usize = 512 << 10;
 /// Bytes that are written beside the place at once.
 const PIECE: usize = 4 << 20;
-/// How long one waits for room.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Waits until there is room for a file of this length, or of any; it is given back with what is returned.
-///
-/// # Errors
-/// `Unavailable` after half a minute.
-pub(crate) async fn room(room: &Semaphore, length: Option<u64>) -> Result<SemaphorePermit<'_>, Fault> {
-    let most = MAX_FILE_BYTES as u64;
-    let kib = length.unwrap_or(most).min(most) / 1024 + 1;
-    let permit = tokio::time::timeout(PATIENCE, room.acquire_many(kib as u32)).await;
-    let permit =
-        permit.map_err(|_| Fault::unavailable("too many files are on their way here; try again in a moment"))?;
-    permit.map_err(Fault::internal)
-}
 
 /// How a file is opened.
 pub(crate) struct Begin {
@@ -57,28 +40,23 @@ pub(crate) struct Upload {
     over: Option<Look>,
     announced: Option<u64>,
     received: u64,
-    position: u64,
-    /// It is written at its end, wherever one seeks: dav-server seeks to the beginning of what it appends.
-    at_end: bool,
-    content: Content,
-    /// What comes next beside its place: as it comes, it would be a call of the disk for every few KiB.
-    ahead: Ahead,
+    what: What,
+    /// What has come and is not beside its place.
+    coming: Gathering,
+    /// What came before, where it is more than a version can hold.
+    beside: Option<Beside>,
     /// What became of it.
     outcome: Option<Metadata>,
 }
 
-/// Bytes to be written, and where.
-#[derive(Default)]
-struct Ahead {
-    at: u64,
-    bytes: Vec<u8>,
-}
-
-enum Content {
-    /// As much as a version can hold.
-    Here(Vec<u8>),
-    /// More: beside its place, under a name of its own.
-    Beside(Beside),
+/// What of a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    All,
+    /// A part of it, from here on; the rest stays.
+    From(u64),
+    /// More of it: at its end, wherever one seeks, for dav-server seeks to the beginning of what it appends.
+    More,
 }
 
 impl std::fmt::Debug for Upload {
@@ -99,10 +77,9 @@ impl Upload {
             over: if must_be_new { Some(Look::Nothing) } else { asked.seen(&path) },
             announced: length,
             received: 0,
-            position: 0,
-            at_end,
-            content: Content::Here(Vec::new()),
-            ahead: Ahead::default(),
+            what: What::All,
+            coming: gathering(asked),
+            beside: None,
             outcome: None,
             path,
         };
@@ -117,101 +94,144 @@ impl Upload {
                     let file = asked.space().vfs.read(asked.caller().door, &found.path)?;
                     upload.over.as_ref().map_or(Ok(()), |over| over.admits(&found.path, file.etag))?;
                     upload.over = Some(Look::File(Metadata::of(file.attributes, file.etag), file.etag));
-                    upload.position = if at_end { file.content.len() as u64 } else { 0 };
-                    upload.content = Content::Here(file.content.to_vec());
                 }
                 upload.path = found.path.clone();
             }
             Err(fault) if fault.kind() == Kind::NotFound && !must_be_there => {
                 Found::parent_of(asked, &upload.path)?;
+                if keeps_content {
+                    upload.over = Some(Look::Nothing);
+                }
             }
             Err(fault) => return Err(fault),
+        }
+        if keeps_content {
+            upload.what = if at_end { What::More } else { What::From(0) };
         }
         if asked.is_lock() {
             // Nothing will be written: the lock is on an empty file (RFC 4918 7.3).
             upload.over = Some(Look::Nothing);
-            upload.put(Bytes::new())?;
+            upload.outcome = put(asked, (&upload.path, upload.over.as_ref()), Bytes::new())?;
         }
         Ok(upload)
     }
 
     async fn write(&mut self, data: Bytes) -> FsResult<()> {
-        let end = self.position.saturating_add(data.len() as u64);
-        let length = data.len() as u64;
-        if let Content::Here(content) = &mut self.content {
-            if end <= MAX_FILE_BYTES as u64 {
-                let (begin, end) = (self.position as usize, end as usize);
-                if content.len() < end {
-                    content.resize(end, 0);
-                }
-                content[begin..end].copy_from_slice(&data);
-                self.position = end as u64;
-                self.received += length;
-                return Ok(());
+        self.received += data.len() as u64;
+        self.coming.push(&data);
+        let limit = match (self.what, &self.beside) {
+            (What::All, None) => MAX_FILE_BYTES,
+            (What::All, Some(_)) => PIECE,
+            (What::From(_) | What::More, _) if self.received > MAX_FILE_BYTES as u64 => {
+                return Err(self.asked.refuse(Fault::too_large("file of which a part is written", MAX_FILE_BYTES)));
             }
-            let content = std::mem::take(content);
-            let path = self.path.clone();
-            let beside = self.asked.run(move |asked| {
-                let beside = Beside::new(asked, &path)?;
-                beside.write(0, &content)?;
-                Ok(beside)
-            });
-            self.content = Content::Beside(beside.await?);
+            (What::From(_) | What::More, _) => MAX_FILE_BYTES,
+        };
+        if self.coming.length() > limit as u64 {
+            return self.spill().await;
         }
-        if self.ahead.at + self.ahead.bytes.len() as u64 != self.position || self.ahead.bytes.len() >= PIECE {
-            self.write_ahead().await?;
+        if self.coming.is_full() {
+            let mut coming = self.taken();
+            self.coming = self
+                .asked
+                .run(move |_| {
+                    coming.write_out()?;
+                    Ok(coming)
+                })
+                .await?;
         }
-        self.ahead.bytes.extend_from_slice(&data);
-        self.position = end;
-        self.received += length;
         Ok(())
     }
 
-    /// Writes what was gathered for it beside its place.
-    async fn write_ahead(&mut self) -> FsResult<()> {
-        let next = Ahead { at: self.position, bytes: Vec::new() };
-        let Ahead { at, bytes } = std::mem::replace(&mut self.ahead, next);
-        let Content::Beside(beside) = &self.content else { return Ok(()) };
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let (vfs, handle) = (Arc::clone(&beside.vfs), beside.handle);
-        self.ahead.bytes = self
-            .asked
-            .run(move |_| {
-                vfs.write_node(handle, WriteAt::Offset(at), &bytes)?;
-                Ok(bytes)
-            })
-            .await?;
-        self.ahead.bytes.clear();
+    /// What has come, to go on with an empty one.
+    fn taken(&mut self) -> Gathering {
+        std::mem::replace(&mut self.coming, gathering(&self.asked))
+    }
+
+    /// Room for what came back from the disk.
+    async fn room(&self, length: u64) -> FsResult<OwnedSemaphorePermit> {
+        self.asked.door().room.whole(length).await.map_err(|fault| self.asked.refuse(fault))
+    }
+
+    /// Writes what has come beside its place.
+    async fn spill(&mut self) -> FsResult<()> {
+        let _room = if self.coming.is_on_disk() { Some(self.room(self.coming.length()).await?) } else { None };
+        let (coming, beside, path) = (self.taken(), self.beside.take(), self.path.clone());
+        let spilt = self.asked.run(move |asked| {
+            let mut beside = beside.map_or_else(|| Beside::new(asked, &path), Ok)?;
+            beside.append(&coming.into_bytes()?.0)?;
+            Ok(beside)
+        });
+        self.beside = Some(spilt.await?);
         Ok(())
     }
 
     /// All of it is there.
-    fn finish(&mut self) -> Result<(), Fault> {
+    async fn finish(&mut self) -> FsResult<()> {
         if let Some(announced) = self.announced.filter(|announced| *announced != self.received) {
             let told = format_args!("has {} bytes, and {announced} were announced; nothing was written", self.received);
-            return Err(Fault::invalid("body", told));
+            return Err(self.asked.refuse(Fault::invalid("body", told)));
         }
-        match std::mem::replace(&mut self.content, Content::Here(Vec::new())) {
-            Content::Here(content) => self.put(content.into()),
-            Content::Beside(beside) => {
-                beside.into_place(&self.asked, &self.path, self.over.as_ref())?;
-                let found = Found::itself(&self.asked, &self.path)?;
-                self.outcome = Some(Metadata::of_large(found.attributes.clone()));
-                Ok(())
+        if self.beside.is_some() {
+            self.spill().await?;
+        }
+        let room = match (self.what, self.coming.is_on_disk()) {
+            (What::All, false) => None,
+            (What::All, true) => Some(self.room(self.received).await?),
+            // With the rest of the file.
+            (What::From(_) | What::More, _) => Some(self.room(MAX_FILE_BYTES as u64).await?),
+        };
+        let (coming, beside, what) = (self.taken(), self.beside.take(), self.what);
+        let (path, over) = (self.path.clone(), self.over.clone());
+        let finished = self.asked.run(move |asked| {
+            let _room = room;
+            if let Some(beside) = beside {
+                beside.into_place(asked, &path, over.as_ref())?;
+                let found = Found::itself(asked, &path)?;
+                return Ok(Some(Metadata::of_large(found.attributes.clone())));
             }
-        }
-    }
-
-    fn put(&mut self, content: Bytes) -> Result<(), Fault> {
-        let (vfs, caller) = (&self.asked.space().vfs, self.asked.caller());
-        look::check_large(&self.asked, self.over.as_ref(), &self.path)?;
-        let saved = vfs.save(caller, self.path.clone(), content, look::expect(self.over.as_ref()))?;
-        let found = Found::itself(&self.asked, &self.path)?;
-        self.outcome = saved.etag.map(|etag| Metadata::of(found.attributes.clone(), etag));
+            let (content, _taken) = coming.into_bytes()?;
+            let content =
+                if what == What::All { content } else { patched(asked, &path, (what, over.as_ref()), &content)? };
+            put(asked, (&path, over.as_ref()), content)
+        });
+        self.outcome = finished.await?;
         Ok(())
     }
+}
+
+/// Something that bytes are gathered in.
+fn gathering(asked: &Asked) -> Gathering {
+    Gathering::new(&asked.door().room, &asked.space().vfs.state_directory())
+}
+
+/// A file of which a part is another one.
+fn patched(asked: &Asked, path: &TreePath, (what, over): (What, Option<&Look>), part: &[u8]) -> Result<Bytes, Fault> {
+    let mut content = Vec::new();
+    if let Some(over @ Look::File(..)) = over {
+        let file = asked.space().vfs.read(asked.caller().door, path)?;
+        over.admits(path, file.etag)?;
+        content.extend_from_slice(&file.content);
+    }
+    let begin = match what {
+        What::All | What::From(0) => 0,
+        What::From(at) => usize::try_from(at).map_err(Fault::internal)?,
+        What::More => content.len(),
+    };
+    let end = begin.saturating_add(part.len());
+    if end > MAX_FILE_BYTES {
+        return Err(Fault::too_large("file of which a part is written", MAX_FILE_BYTES));
+    }
+    content.resize(content.len().max(end), 0);
+    content.get_mut(begin..end).unwrap_or_default().copy_from_slice(part);
+    Ok(content.into())
+}
+
+fn put(asked: &Asked, (path, over): (&TreePath, Option<&Look>), content: Bytes) -> Result<Option<Metadata>, Fault> {
+    let (vfs, caller) = (&asked.space().vfs, asked.caller());
+    let saved = vfs.save(caller, path.clone(), content, look::expect(over))?;
+    let found = Found::itself(asked, path)?;
+    Ok(saved.etag.map(|etag| Metadata::of(found.attributes.clone(), etag)))
 }
 
 impl DavFile for Upload {
@@ -230,33 +250,21 @@ impl DavFile for Upload {
         Box::pin(std::future::ready(Err(FsError::Forbidden)))
     }
     fn seek(&mut self, place: SeekFrom) -> FsFuture<'_, u64> {
-        if self.at_end {
-            return Box::pin(std::future::ready(Ok(self.position)));
-        }
-        // Behind the end of what can be recorded nothing is kept that could be written around.
-        let sought = sought(place, self.position, self.position)
-            .and_then(|place| if place <= MAX_FILE_BYTES as u64 { Ok(place) } else { Err(FsError::TooLarge) });
-        if let Ok(place) = sought {
-            self.position = place;
-        }
+        let sought = match (self.what, sought(place, 0, 0)) {
+            (What::More, _) => Ok(0),
+            // Behind the end of what can be recorded nothing is kept that could be written around.
+            (What::From(_), Ok(place)) if place > MAX_FILE_BYTES as u64 => Err(FsError::TooLarge),
+            (What::From(_), Ok(place)) if self.received == 0 => {
+                self.what = What::From(place);
+                Ok(place)
+            }
+            (What::All, Ok(0)) => Ok(0),
+            (What::All | What::From(_), _) => Err(FsError::GeneralFailure),
+        };
         Box::pin(std::future::ready(sought))
     }
     fn flush(&mut self) -> FsFuture<'_, ()> {
-        Box::pin(async move {
-            self.write_ahead().await?;
-            let mut upload = Self {
-                asked: self.asked.clone(),
-                path: self.path.clone(),
-                over: self.over.clone(),
-                content: std::mem::replace(&mut self.content, Content::Here(Vec::new())),
-                ahead: Ahead::default(),
-                outcome: None,
-                ..*self
-            };
-            let finish = move |_: &Asked| upload.finish().map(|()| upload.outcome);
-            self.outcome = self.asked.run(finish).await?;
-            Ok(())
-        })
+        Box::pin(self.finish())
     }
 }
 
@@ -268,6 +276,7 @@ pub(crate) struct Beside {
     handle: HandleId,
     /// Where it is; none once it is in its place.
     path: Option<TreePath>,
+    length: u64,
 }
 
 impl Beside {
@@ -282,15 +291,17 @@ impl Beside {
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
         drop(folder);
-        Ok(Self { vfs, caller, node, handle, path })
+        Ok(Self { vfs, caller, node, handle, path, length: 0 })
     }
 
-    /// Writes a part of it.
+    /// Writes more of it.
     ///
     /// # Errors
     /// Those of the disk.
-    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> Result<(), Fault> {
-        self.vfs.write_node(self.handle, WriteAt::Offset(offset), data).map(drop)
+    pub(crate) fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
+        self.vfs.write_node(self.handle, WriteAt::Offset(self.length), data)?;
+        self.length += data.len() as u64;
+        Ok(())
     }
 
     /// Puts it in its place, instead of what was looked at there, or of whatever stands there.
@@ -299,11 +310,10 @@ impl Beside {
     /// `Conflict` when it is something else by now; those of the disk. Nothing is there then but what was.
     pub(crate) fn into_place(mut self, asked: &Asked, place: &TreePath, over: Option<&Look>) -> Result<(), Fault> {
         let Some(path) = self.path.clone() else { return Ok(()) };
-        look::check_large(asked, over, place)?;
         self.vfs.publish(&self.caller, self.node, Durability::Now)?;
         let folder = Found::parent_of(asked, place)?;
         let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
-        let expect = look::expect_instead(over);
+        let expect = look::expect(over);
         self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), expect)?;
         self.path = None;
         self.vfs.settled().map(drop)

@@ -103,7 +103,7 @@ const OWNED: &[(&str, &[&str])] = &[
     ("libgit2-sys", &["svcfs-store"]),
     ("listenfd", &["svcfs"]),
     ("matchit", &["svcfs-http"]),
-    ("nfs3_types", &["svcfs-nfs"]),
+    ("nfs3_types", &["svcfs-nfs", "svcfs-bench"]),
     ("notify", &["svcfs-vfs"]),
     ("procfs", &["svcfs-knowledge"]),
     ("prometheus-client", &["svcfs-http", "svcfs-knowledge"]),

@@ -1,5 +1,8 @@
 //! What a writer asks for, and what it got.
 
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,6 +21,25 @@ pub enum Expect {
     Present,
     /// The content there must have one of these hashes (`If-Match`).
     OneOf(Vec<ETag>),
+    /// A file too large for any version must be there, and be this one.
+    Large(LargeFile),
+}
+
+/// What tells the contents of a file apart that is too large for any version (over [`crate::MAX_FILE_BYTES`]) and has no hash: its size and time.
+/// As text it is the ETag of such a file at every door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LargeFile {
+    /// Length in bytes.
+    pub size: u64,
+    /// Last modification.
+    pub modified: SystemTime,
+}
+
+impl fmt::Display for LargeFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let modified = self.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+        write!(formatter, "{:x}-{:x}", self.size, modified.as_nanos())
+    }
 }
 
 /// What kind of leaf a file is, as git records it.

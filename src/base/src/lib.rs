@@ -19,7 +19,9 @@ mod version;
 pub use actor::{Actor, Caller, Door, Entrance, Provenance};
 pub use address::network;
 pub use audit::AuditEntry;
-pub use change::{Announcement, Applied, Change, ChangeSet, DiskAttributes, Durability, Expect, FileKind, Settled};
+pub use change::{
+    Announcement, Applied, Change, ChangeSet, DiskAttributes, Durability, Expect, FileKind, LargeFile, Settled,
+};
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
 pub use fault::{Fault, Kind, Level, McpError};
 pub use hash::{CommitId, ETag, Seq};

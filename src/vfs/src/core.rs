@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use svcfs_base::{Actor, Clock, DiskAttributes, Door, ETag, Fault, FileKind, Kind, TreePath};
+use svcfs_base::{Actor, Clock, DiskAttributes, Door, ETag, Fault, FileKind, Kind, LargeFile, TreePath};
 use svcfs_store::{FailPoints, History, Install, Log, Memory, Placed, StatKind, StoreError, WorkTree};
 use tracing::warn;
 
@@ -86,6 +86,8 @@ pub(crate) enum Present {
     Directory,
     /// A file or link; true when it was read from the tree.
     Leaf(Leaf, bool),
+    /// A file too large for any version.
+    Large(LargeFile),
 }
 
 impl Core {
@@ -135,6 +137,7 @@ impl Core {
         }
         match self.tree.stat(path) {
             Ok(stat) if stat.kind == StatKind::Directory => Ok(Present::Directory),
+            Ok(stat) if stat.is_large() => Ok(Present::Large(LargeFile { size: stat.size, modified: stat.modified })),
             Ok(_) => match self.tree.read_leaf(path) {
                 Ok((content, stat)) => {
                     let kind = stat.file_kind().unwrap_or(FileKind::Regular);

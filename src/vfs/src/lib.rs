@@ -23,6 +23,7 @@ mod place;
 mod plan;
 mod progress;
 mod queue;
+mod standing;
 mod uncommitted;
 mod view;
 mod watch;
@@ -237,6 +238,11 @@ impl Vfs {
     /// The knowledge root on the server's disk.
     pub fn root(&self) -> &Path {
         &self.core.root
+    }
+
+    /// Where the server keeps its own of this space, beside the tree: no door shows it.
+    pub fn state_directory(&self) -> PathBuf {
+        self.core.root.join(svcfs_store::STATE_DIRECTORY)
     }
 
     /// The change feed.

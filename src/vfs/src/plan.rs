@@ -14,6 +14,7 @@ use crate::gate::{Gate, Proposal};
 use crate::overlay::{Leaf, Pending};
 use crate::place::Place;
 use crate::queue::{After, Before, Effect};
+use crate::standing::{Standing, check};
 
 /// Something done to the tree directly, because history does not hear of it.
 pub(crate) enum Direct {
@@ -40,6 +41,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) effects: Vec<Effect>,
     pub(crate) directs: Vec<Direct>,
     pub(crate) spent: Vec<TreePath>,
+    /// Files too large for any version that others take the place of.
+    pub(crate) larges: Vec<TreePath>,
     pub(crate) moves: Vec<(TreePath, TreePath)>,
     pub(crate) departures: Vec<(TreePath, Departure)>,
     /// Departures that this set ends, to be given back if it is refused.
@@ -59,6 +62,7 @@ impl<'a> Plan<'a> {
             effects: Vec::new(),
             directs: Vec::new(),
             spent: Vec::new(),
+            larges: Vec::new(),
             moves: Vec::new(),
             departures: Vec::new(),
             ended: Vec::new(),
@@ -73,9 +77,7 @@ impl<'a> Plan<'a> {
                 self.check_above(&path)?;
                 self.check_below(&path)?;
                 let is_pending = self.is_pending(&path);
-                let present = self.present(&path)?;
-                let before = leaf_of(&path, present)?;
-                check(&path, before.as_ref().map(|(leaf, _)| leaf.etag), &expect)?;
+                let before = self.giving_way(&path, &expect)?;
                 let kept = before.as_ref().map(|(leaf, _)| leaf.kind).filter(|kind| *kind != FileKind::Symlink);
                 let kind = kind.or(kept).unwrap_or(FileKind::Regular);
                 if content.len() > MAX_FILE_BYTES {
@@ -92,10 +94,18 @@ impl<'a> Plan<'a> {
             }
             Change::Remove { path, expect } => {
                 let is_pending = self.is_pending(&path);
-                let Some((leaf, seen)) = leaf_of(&path, self.present(&path)?)? else {
-                    return Err(missing(&path, &expect));
+                let present = self.present(&path)?;
+                check(&path, Standing::of(&path, &present)?, &expect)?;
+                let (leaf, seen) = match present {
+                    Present::Leaf(leaf, seen) => (leaf, seen),
+                    Present::Large(_) => {
+                        self.files.push(Settled { path: path.clone(), etag: None });
+                        self.directs.push(Direct::Remove(path.clone()));
+                        self.ahead.insert(path, None);
+                        return Ok(());
+                    }
+                    Present::Absent | Present::Directory => return Err(Fault::file_not_found(&path)),
                 };
-                check(&path, Some(leaf.etag), &expect)?;
                 let premise = if expect == Expect::Any { Expect::Present } else { expect };
                 self.remove(path, (leaf, seen), is_pending.then_some(premise));
                 Ok(())
@@ -107,6 +117,7 @@ impl<'a> Plan<'a> {
                     // It came after this set was looked at, and what is in it may be pending; before, nothing was there.
                     Present::Directory if !self.is_exclusive => Err(Fault::file_not_found(&from)),
                     Present::Directory => self.move_directory(from, to, &expect),
+                    Present::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
                     Present::Leaf(leaf, seen) => {
                         self.check_above(&to)?;
                         self.check_below(&to)?;
@@ -122,11 +133,11 @@ impl<'a> Plan<'a> {
                     self.directs.push(Direct::MakeDirectory(path));
                     Ok(())
                 }
-                Present::Directory | Present::Leaf(..) => Err(Fault::exists(&path)),
+                Present::Directory | Present::Leaf(..) | Present::Large(_) => Err(Fault::exists(&path)),
             },
             Change::RemoveDir { path } => match self.present(&path)? {
                 Present::Absent => Err(Fault::file_not_found(&path)),
-                Present::Leaf(..) => Err(Fault::not_directory(&path)),
+                Present::Leaf(..) | Present::Large(_) => Err(Fault::not_directory(&path)),
                 Present::Directory => {
                     self.directs.push(Direct::RemoveDirectory(path));
                     Ok(())
@@ -154,6 +165,20 @@ impl<'a> Plan<'a> {
                 },
                 None => self.core.present(path),
             },
+        }
+    }
+
+    /// What stands where something else is about to be put, if it is what is expected. A file that no version has is noted to give way.
+    fn giving_way(&mut self, path: &TreePath, expect: &Expect) -> Result<Option<(Leaf, bool)>, Fault> {
+        let present = self.present(path)?;
+        check(path, Standing::of(path, &present)?, expect)?;
+        match present {
+            Present::Absent | Present::Directory => Ok(None),
+            Present::Leaf(leaf, seen) => Ok(Some((leaf, seen))),
+            Present::Large(_) => {
+                self.larges.push(path.clone());
+                Ok(None)
+            }
         }
     }
 
@@ -304,8 +329,7 @@ impl<'a> Plan<'a> {
             return Ok(());
         }
         let is_pending = self.is_pending(&to);
-        let target = leaf_of(&to, self.present(&to)?)?;
-        check(&to, target.as_ref().map(|(leaf, _)| leaf.etag), &expect)?;
+        let target = self.giving_way(&to, &expect)?;
         let premise_of_target = is_pending.then_some(expect);
         let (is_from_versioned, is_to_versioned) =
             (self.core.places.of(&from).is_versioned(), self.core.places.of(&to).is_versioned());
@@ -364,7 +388,7 @@ impl<'a> Plan<'a> {
         }
         match self.present(&to)? {
             Present::Absent => {}
-            Present::Leaf(..) => return Err(Fault::not_directory(&to)),
+            Present::Leaf(..) | Present::Large(_) => return Err(Fault::not_directory(&to)),
             Present::Directory if *expect == Expect::Absent => return Err(Fault::exists(&to)),
             Present::Directory if !self.core.tree.list(&to)?.is_empty() => {
                 return Err(Fault::new(Kind::NotEmpty, format!("directory `{to}` is not empty")));
@@ -422,31 +446,4 @@ impl<'a> Plan<'a> {
 
 fn before_of(leaf: Leaf, seen: bool) -> Before {
     Before { etag: leaf.etag, kind: leaf.kind, seen: seen.then_some(leaf.content) }
-}
-
-fn leaf_of(path: &TreePath, present: Present) -> Result<Option<(Leaf, bool)>, Fault> {
-    match present {
-        Present::Absent => Ok(None),
-        Present::Leaf(leaf, seen) => Ok(Some((leaf, seen))),
-        Present::Directory => Err(Fault::is_directory(path)),
-    }
-}
-
-/// Contract 9.1 and gaps.md D2: a condition that does not hold refuses the write, also on a path that does not exist.
-pub(crate) fn check(path: &TreePath, now: Option<ETag>, expect: &Expect) -> Result<(), Fault> {
-    match (expect, now) {
-        (Expect::Any, _) | (Expect::Absent, None) | (Expect::Present, Some(_)) => Ok(()),
-        (Expect::OneOf(etags), Some(etag)) if etags.contains(&etag) => Ok(()),
-        (Expect::Absent, Some(_)) => {
-            Err(Fault::new(Kind::PreconditionFailed, format!("`{path}` exists already, and was to be created only")))
-        }
-        (Expect::Present | Expect::OneOf(_), now) => Err(Fault::modified(path, now)),
-    }
-}
-
-fn missing(path: &TreePath, expect: &Expect) -> Fault {
-    match expect {
-        Expect::Any | Expect::Absent => Fault::file_not_found(path),
-        Expect::Present | Expect::OneOf(_) => Fault::modified(path, None),
-    }
 }

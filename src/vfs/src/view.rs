@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use svcfs_base::{Door, ETag, Fault, FileKind, Kind, Name, TreePath};
+use svcfs_base::{Door, ETag, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, Name, TreePath};
 use svcfs_store::{Special, Stat, StatKind, StoreError};
 
 use crate::Vfs;
@@ -47,6 +47,14 @@ pub struct Attributes {
     pub accessed: SystemTime,
     /// Number of names on the server's disk.
     pub links: u32,
+}
+
+impl Attributes {
+    /// What tells its contents apart, of a file too large for any version.
+    pub fn large(&self) -> Option<LargeFile> {
+        let is_large = self.kind == EntryKind::File && self.size > MAX_FILE_BYTES as u64;
+        is_large.then_some(LargeFile { size: self.size, modified: self.modified })
+    }
 }
 
 /// One entry of a listing.

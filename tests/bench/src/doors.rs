@@ -1,7 +1,8 @@
-//! Files over WebDAV and S3, beside the servers that a user would run instead.
+//! Files over WebDAV, S3 and NFS, beside the servers that a user would run instead.
 //!
 //! One rule: the same requests of the same clients, one server after the other in each round. Of a rival that is not installed only that is told.
 
+mod nfs;
 mod rivals;
 
 use std::fs;
@@ -17,8 +18,9 @@ use svcfs_measure::machine;
 use svcfs_measure::run::Run;
 use svcfs_measure::series::{Bound, Series};
 use svcfs_measure::server::{Place, Server};
-use svcfs_measure::table::{Cell, Table, column, text, times};
+use svcfs_measure::table::{Cell, Table, column, quotient, text, times};
 
+use self::nfs::{Nfs, Share};
 use self::rivals::{Rival, free_port};
 use crate::plan::Extent;
 
@@ -76,6 +78,7 @@ struct Contestant {
     name: &'static str,
     key: &'static str,
     is_ours: bool,
+    is_nfs: bool,
     /// In the order of [`Deed::ALL`].
     done: [Series; 4],
 }
@@ -86,6 +89,8 @@ struct At<'a> {
     prefix: &'a str,
     folder: &'a Path,
     can_write: bool,
+    /// Where it is mounted from, if it speaks NFS.
+    share: Option<Share>,
 }
 
 /// Measures everything, in turn.
@@ -97,22 +102,30 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Doors> {
     let (root, log, large) = (run.at("root"), run.at("doors.log"), run.at("large.bin"));
     fs::create_dir(&root)?;
     fs::write(&large, noise(amount.large * MIB))?;
-    let ports = [free_port()?, free_port()?].map(|port| port.to_string());
-    let doors = ["--webdav", "--webdav-port", &ports[0], "--s3", "--s3-port", &ports[1]];
+    let ports = [free_port()?, free_port()?, free_port()?].map(|port| port.to_string());
+    let doors = [
+        ["--webdav", "--webdav-port", &ports[0]],
+        ["--s3", "--s3-port", &ports[1]],
+        ["--nfs", "--nfs-port", &ports[2]],
+    ];
     let place = Place { root: &root, mountpoint: None, log: &log, rest: extent.plan.rest };
-    let server = Server::start_with(run, place, &doors)?;
+    let server = Server::start_with(run, place, &doors.concat())?;
     let (rivals, missing) = Rival::start_all(run)?;
     let ours = |port: &str, prefix: &'static str| -> Result<At<'_>> {
-        Ok(At { address: format!("127.0.0.1:{port}").parse()?, prefix, folder: &root, can_write: true })
+        Ok(At { address: format!("127.0.0.1:{port}").parse()?, prefix, folder: &root, can_write: true, share: None })
     };
-    let contestant = |name, key, is_ours| Contestant { name, key, is_ours, done: Default::default() };
+    let mut over_nfs = ours(&ports[2], "/")?;
+    over_nfs.share = Some(Share { nfs: over_nfs.address, mount: over_nfs.address, path: "/default".to_owned() });
+    let contestant = |name, key, (is_ours, is_nfs)| Contestant { name, key, is_ours, is_nfs, done: Default::default() };
     let mut contestants = vec![
-        (contestant("svcfs, WebDAV", "svcfs_webdav", true), ours(&ports[0], "/")?),
-        (contestant("svcfs, S3", "svcfs_s3", true), ours(&ports[1], "/default/")?),
+        (contestant("svcfs, WebDAV", "svcfs_webdav", (true, false)), ours(&ports[0], "/")?),
+        (contestant("svcfs, S3", "svcfs_s3", (true, false)), ours(&ports[1], "/default/")?),
+        (contestant("svcfs, NFS", "svcfs_nfs", (true, true)), over_nfs),
     ];
     contestants.extend(rivals.iter().map(|rival| {
-        let Rival { name, key, address, prefix, folder, can_write, .. } = rival;
-        (contestant(name, key, false), At { address: *address, prefix, folder, can_write: *can_write })
+        let Rival { name, key, address, prefix, folder, can_write, share, .. } = rival;
+        let at = At { address: *address, prefix, folder, can_write: *can_write, share: share.clone() };
+        (contestant(name, key, (false, share.is_some())), at)
     }));
     // Made on the disk, because each protocol has another way to make a folder, and before the first question: rclone remembers for
     // minutes what is in a folder.
@@ -143,6 +156,58 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Doors> {
 }
 
 impl At<'_> {
+    /// The same over NFS.
+    fn go_mounted(
+        &self,
+        share: &Share,
+        (run, deed): (&Run, Deed),
+        (amount, large, name): (Amount, &Path, &str),
+        series: &mut Series,
+    ) -> Result<()> {
+        let file = format!("{name}.bin");
+        match deed {
+            Deed::WriteSmall => {
+                let (begun, content) = (Instant::now(), "x".repeat(SMALL));
+                crowd(
+                    amount.files,
+                    || Nfs::mount(share, name),
+                    |client, at| client.put(&format!("{at}.md"), content.as_bytes()),
+                )?;
+                series.add_counted(amount.files, begun.elapsed());
+            }
+            Deed::ReadSmall => {
+                let (begun, done, stop) = (Instant::now(), AtomicUsize::new(0), run.stop());
+                crowd(
+                    amount.reading.count,
+                    || Nfs::mount(share, name),
+                    |client, at| {
+                        if begun.elapsed() > amount.reading.time {
+                            return Ok(());
+                        }
+                        ensure!(!stop.is_requested(), "ended before everything was measured");
+                        client.get(&format!("{}.md", at % amount.files), SMALL)?;
+                        done.fetch_add(1, Ordering::Relaxed);
+                        Ok(())
+                    },
+                )?;
+                series.add_counted(done.into_inner(), begun.elapsed());
+            }
+            Deed::WriteLarge => {
+                let content = fs::read(large)?;
+                let begun = Instant::now();
+                Nfs::mount(share, "")?.put(&file, &content)?;
+                series.add_counted(amount.large, begun.elapsed());
+            }
+            Deed::ReadLarge => {
+                let begun = Instant::now();
+                let mut client = Nfs::mount(share, "")?;
+                (0..READS).try_for_each(|_| client.get(&file, amount.large * MIB))?;
+                series.add_counted(READS * amount.large, begun.elapsed());
+            }
+        }
+        Ok(())
+    }
+
     fn go(
         &self,
         run: &Run,
@@ -150,15 +215,24 @@ impl At<'_> {
         (amount, large, name): (Amount, &Path, &str),
         series: &mut Series,
     ) -> Result<()> {
+        if let Some(share) = &self.share {
+            return self.go_mounted(share, (run, deed), (amount, large, name), series);
+        }
         let url = format!("http://{}{}{name}.bin", self.address, self.prefix);
         match deed {
             Deed::WriteSmall => {
                 let begun = Instant::now();
                 let content = "x".repeat(SMALL);
                 if self.can_write {
-                    self.crowd(amount.files, |client, at| {
-                        client.put(&format!("{}{name}/{at}.md", self.prefix), content.clone().into_bytes()).map(drop)
-                    })?;
+                    crowd(
+                        amount.files,
+                        || Client::connect(self.address),
+                        |client, at| {
+                            client
+                                .put(&format!("{}{name}/{at}.md", self.prefix), content.clone().into_bytes())
+                                .map(drop)
+                        },
+                    )?;
                     series.add_counted(amount.files, begun.elapsed());
                 } else {
                     (0..amount.files)
@@ -168,16 +242,20 @@ impl At<'_> {
             Deed::ReadSmall => {
                 let begun = Instant::now();
                 let (done, stop) = (AtomicUsize::new(0), run.stop());
-                self.crowd(amount.reading.count, |client, at| {
-                    if begun.elapsed() > amount.reading.time {
-                        return Ok(());
-                    }
-                    ensure!(!stop.is_requested(), "ended before everything was measured");
-                    let content = client.get(&format!("{}{name}/{}.md", self.prefix, at % amount.files))?;
-                    ensure!(content.len() == SMALL, "{} bytes came back", content.len());
-                    done.fetch_add(1, Ordering::Relaxed);
-                    Ok(())
-                })?;
+                crowd(
+                    amount.reading.count,
+                    || Client::connect(self.address),
+                    |client, at| {
+                        if begun.elapsed() > amount.reading.time {
+                            return Ok(());
+                        }
+                        ensure!(!stop.is_requested(), "ended before everything was measured");
+                        let content = client.get(&format!("{}{name}/{}.md", self.prefix, at % amount.files))?;
+                        ensure!(content.len() == SMALL, "{} bytes came back", content.len());
+                        done.fetch_add(1, Ordering::Relaxed);
+                        Ok(())
+                    },
+                )?;
                 series.add_counted(done.into_inner(), begun.elapsed());
             }
             Deed::WriteLarge => {
@@ -202,25 +280,29 @@ impl At<'_> {
         }
         Ok(())
     }
+}
 
-    /// Many clients do something as often together, each over a connection of its own.
-    fn crowd(&self, count: usize, work: impl Fn(&mut Client, usize) -> Result<()> + Sync) -> Result<()> {
-        let next = AtomicUsize::new(0);
-        let one = || -> Result<()> {
-            let mut client = Client::connect(self.address)?;
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                if at >= count {
-                    return Ok(());
-                }
-                work(&mut client, at)?;
+/// Many clients do something as often together, each over a connection of its own.
+fn crowd<C>(
+    count: usize,
+    connect: impl Fn() -> Result<C> + Sync,
+    work: impl Fn(&mut C, usize) -> Result<()> + Sync,
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let one = || -> Result<()> {
+        let mut client = connect()?;
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return Ok(());
             }
-        };
-        thread::scope(|scope| {
-            let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(one)).collect();
-            clients.into_iter().try_for_each(|client| client.join().map_err(|_| anyhow!("a client panicked"))?)
-        })
-    }
+            work(&mut client, at)?;
+        }
+    };
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(one)).collect();
+        clients.into_iter().try_for_each(|client| client.join().map_err(|_| anyhow!("a client panicked"))?)
+    })
 }
 
 /// Bytes that nothing makes smaller.
@@ -236,26 +318,58 @@ fn noise(length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).flatten().take(length).collect()
 }
 
+/// How one of our doors does beside one of the others.
+pub struct Judged {
+    /// What is done, through which door, beside whom.
+    pub what: String,
+    /// Our rate by theirs.
+    pub times: Option<f64>,
+}
+
 impl Doors {
+    /// The servers that a user would run instead of one of our doors.
+    fn rivals(&self, ours: &Contestant) -> impl Iterator<Item = &Contestant> {
+        let is_nfs = ours.is_nfs;
+        self.contestants.iter().filter(move |contestant| !contestant.is_ours && contestant.is_nfs == is_nfs)
+    }
+
+    /// Each of our doors beside each of the others that was measured with the same.
+    pub fn judged(&self) -> Vec<Judged> {
+        let mut judged = Vec::new();
+        for (at, deed) in Deed::ALL.into_iter().enumerate() {
+            let rate = |contestant: &Contestant| contestant.done.get(at).and_then(Series::rate);
+            for ours in self.contestants.iter().filter(|contestant| contestant.is_ours) {
+                for rival in self.rivals(ours).filter(|rival| rate(rival).is_some()) {
+                    let deed = deed.name().split(':').next().unwrap_or_default();
+                    let what = format!("{}, {deed} × {}", ours.name, rival.name);
+                    judged.push(Judged { what, times: quotient(rate(ours), rate(rival)) });
+                }
+            }
+        }
+        judged
+    }
+
     /// The table.
     pub fn table(&self) -> Table {
-        let mut columns = vec![column("over HTTP", "deed")];
+        let mut columns = vec![column("over the network", "deed")];
         columns.extend(self.contestants.iter().map(|contestant| column(contestant.name, contestant.key)));
         columns.push(column("WebDAV, of the fastest that takes writes, too", "webdav_share"));
         columns.push(column("S3, of the same", "s3_share"));
+        columns.push(column("NFS, of the other over NFS", "nfs_share"));
         let mut table = Table::new("doors", columns);
         for (at, deed) in Deed::ALL.into_iter().enumerate() {
             let rate = |contestant: &Contestant| contestant.done.get(at).and_then(Series::rate);
-            let writes = |contestant: &&Contestant| !contestant.is_ours && contestant.done[0].rate().is_some();
-            let fastest = self.contestants.iter().filter(writes).filter_map(rate).reduce(f64::max);
-            let ours: Vec<_> = self.contestants.iter().filter(|contestant| contestant.is_ours).map(rate).collect();
+            let writes = |contestant: &&Contestant| contestant.done[0].rate().is_some();
             let rates = self.contestants.iter().map(|contestant| Cell::Rate(rate(contestant)));
-            let shares = ours.into_iter().map(|rate| times(rate, fastest));
+            let shares = self.contestants.iter().filter(|contestant| contestant.is_ours).map(|ours| {
+                let fastest = self.rivals(ours).filter(writes).filter_map(rate).reduce(f64::max);
+                times(rate(ours), fastest)
+            });
             table.row([text(deed.name())].into_iter().chain(rates).chain(shares));
         }
         table.notes.push(
             "What svcfs answered to a writer is on the disk, and a version where a version can have it (64 MiB); what the others \
-             answered is in memory."
+             answered over HTTP is in memory, and over NFS on the disk once it was committed."
                 .to_owned(),
         );
         table.notes.extend(self.missing.iter().map(|reason| format!("Not all was measured: {reason}.")));

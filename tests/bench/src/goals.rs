@@ -1,4 +1,4 @@
-//! What issues 3, 4 and 5 ask for, beside what was measured of it.
+//! What issues 3, 4, 5 and 7 ask for, beside what was measured of it.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use svcfs_measure::writing::{MANY, Writing};
 
 use crate::Measured;
 use crate::committer::Committer;
+use crate::doors::{Doors, Judged};
 use crate::files::Files;
 use crate::links::Links;
 use crate::mounted::Mounted;
@@ -16,7 +17,7 @@ use crate::pauses::Pauses;
 use crate::questions::Questions;
 use crate::ranking::{Engine, Ranking};
 use crate::scale::{self, Scale};
-use crate::searching::{Judged, Searching};
+use crate::searching::{Judged as JudgedSearch, Searching};
 
 /// What memory may be at most, in bytes.
 const MEMORY: f64 = 150e6;
@@ -38,7 +39,7 @@ pub fn table(measured: &Measured) -> Table {
         large,
         mounted,
         files,
-        doors: _,
+        doors,
         pauses,
         past,
         links,
@@ -53,6 +54,7 @@ pub fn table(measured: &Measured) -> Table {
     mounted.iter().for_each(|mounted| goals.mounted(mounted));
     writing.iter().filter_map(|writing| writing.left.as_ref()).for_each(|left| goals.left(left));
     files.iter().for_each(|files| goals.files(files));
+    doors.iter().for_each(|doors| goals.doors(doors));
     pauses.iter().for_each(|pauses| goals.pauses(pauses));
     past.iter().for_each(|past| goals.past(past));
     links.iter().for_each(|links| goals.links(links));
@@ -157,6 +159,12 @@ impl Goals {
         self.within(what, Duration::from_millis(10), files.seen_after());
     }
 
+    fn doors(&mut self, doors: &Doors) {
+        for Judged { what, times } in doors.judged() {
+            self.at_least(&what, (1.0, "1"), times, Cell::Times);
+        }
+    }
+
     fn left(&mut self, left: &Left) {
         let Left { commits, size: (as_left, collected), packs, loose, asked } = left;
         let row = |what: &str, goal: &str, count: usize, most: usize| {
@@ -203,7 +211,7 @@ impl Goals {
 
     fn searching(&mut self, searching: &Searching) {
         let Some(judged) = searching.judged() else { return };
-        let Judged { pages, rate, update, again, slowest: (p50, p99) } = judged;
+        let JudgedSearch { pages, rate, update, again, slowest: (p50, p99) } = judged;
         self.at_least(&format!("index of {pages} pages, pages a second"), (8_000.0, "8000"), Some(rate), Cell::Rate);
         self.within(&format!("index of {pages} pages: one changed, p50"), Duration::from_millis(2), update);
         self.within(&format!("index of {pages} pages: opened again and asked"), Duration::from_secs(1), Some(again));

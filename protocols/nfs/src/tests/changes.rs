@@ -167,3 +167,30 @@ fn a_refusal_that_nobody_waited_for_is_told_to_the_next_who_asks() {
     assert_eq!(served.commit(&file).unwrap_err(), nfsstat3::NFS3ERR_INVAL);
     served.commit(&file).unwrap();
 }
+
+#[test]
+fn numbers_of_files_that_another_door_removed_are_let_go_of_and_no_others() {
+    let served = Served::new();
+    let root = served.root();
+    ["gone.md", "stays.md", "back.md"].iter().for_each(|name| served.put(name, "x\n"));
+    let [gone, stays, back] = ["gone.md", "stays.md", "back.md"].map(|name| served.lookup(&root, name).unwrap());
+    let fresh = served.create(&root, "fresh.md");
+    let vfs = &served.server.primary().vfs;
+    let caller = svcfs_base::Caller::new(svcfs_base::Door::Http);
+    let export = served.door.exports().unwrap().remove(0);
+    let rows = || export.numbers.given(0, 100).unwrap().len();
+    for name in ["gone.md", "back.md"] {
+        vfs.apply(&caller, svcfs_base::Change::remove(super::path(name))).unwrap();
+    }
+    let before = rows();
+    export.tidy().unwrap();
+    assert_eq!(rows(), before, "what is gone for a moment keeps its number");
+    served.put("back.md", "y\n");
+    export.tidy().unwrap();
+    assert_eq!(rows(), before - 1);
+    assert_eq!(served.getattr(&gone).unwrap_err(), nfsstat3::NFS3ERR_STALE);
+    for handle in [&stays, &back, &fresh] {
+        served.getattr(handle).unwrap();
+    }
+    assert_eq!(served.lookup(&root, "back.md").unwrap(), back);
+}

@@ -210,3 +210,38 @@ fn offsets_that_no_file_has_are_behind_the_end_to_read_and_too_far_to_write() {
     assert_eq!(served.text("saved.md").as_deref(), Some("# Saved\n"));
     assert_eq!(served.text("written.md").as_deref(), Some("x"));
 }
+
+#[test]
+fn ten_thousand_names_are_listed_with_all_that_is_known_of_them_in_under_a_second() {
+    let served = Served::new();
+    let folder = served.folder.path().join("root/many");
+    std::fs::create_dir(&folder).unwrap();
+    (0..10_000).for_each(|number| drop(std::fs::File::create(folder.join(format!("page-{number}.md"))).unwrap()));
+    let many = served.lookup(&served.root(), "many").unwrap();
+    let list = || {
+        let begun = std::time::Instant::now();
+        let (mut names, mut cookie) = (BTreeSet::new(), 0);
+        loop {
+            let asked = READDIRPLUS3args {
+                dir: many.clone(),
+                cookie,
+                cookieverf: cookieverf3::default(),
+                dircount: 4096,
+                maxcount: 32 << 10,
+            };
+            let read = outcome(served.ask::<READDIRPLUS3res<'static>>(17, &asked)).unwrap();
+            for entry in read.reply.entries.0 {
+                cookie = entry.cookie;
+                names.insert(text(entry.name.as_ref()));
+            }
+            if read.reply.eof {
+                return (names.len(), begun.elapsed());
+            }
+        }
+    };
+    // The best of some: other programs use this machine, too. The first draws the numbers.
+    let times = [(); 4].map(|()| list());
+    assert!(times.iter().all(|(names, _)| *names == 10_002));
+    let best = times.iter().map(|(_, took)| *took).min().unwrap();
+    assert!(best < std::time::Duration::from_secs(1), "{times:?}");
+}

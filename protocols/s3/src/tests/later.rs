@@ -81,7 +81,7 @@ fn an_upload_that_took_over_a_week_is_over() {
 }
 
 #[expect(clippy::disallowed_methods, reason = "as if it had been written a week ago")]
-fn rewrite(path: &Path, text: &str) {
+pub(super) fn rewrite(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
 }
 

@@ -118,3 +118,66 @@ fn a_copy_or_a_move_to_another_server_is_not_done_here() {
         assert_eq!(served.send("COPY", "/a.md", &[("destination", target)], "").status, 201, "{at}");
     }
 }
+
+#[test]
+fn what_lies_below_a_file_has_no_folder_to_lie_in() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    served.put("/b.md", "# B\n");
+    for target in ["/a.md/c.md", "/none/c.md"] {
+        served.step(409, "PUT", target, &[], "# C\n");
+        served.step(409, "MKCOL", target, &[], "");
+        served.step(409, "LOCK", target, &[], LOCK);
+        for method in ["COPY", "MOVE"] {
+            served.step(409, method, "/b.md", &[("destination", target)], "");
+        }
+    }
+    for method in ["GET", "PROPFIND", "DELETE"] {
+        served.step(404, method, "/a.md/c.md", &[("depth", "0")], "");
+    }
+    assert_eq!(served.text("a.md").as_deref(), Some("# A\n"));
+    assert_eq!(served.text("b.md").as_deref(), Some("# B\n"));
+}
+
+#[test]
+fn a_part_of_a_file_is_not_taken_for_all_of_it() {
+    let served = Served::new();
+    served.put("/a.txt", "0123456789");
+    for range in ["bytes 0-1/10", "bytes */10", "items 0-1/2", "x"] {
+        served.step(400, "PUT", "/a.txt", &[("content-range", range)], "ab");
+    }
+    assert_eq!(served.text("a.txt").as_deref(), Some("0123456789"));
+    let get = |status: u16, range: &str| served.step(status, "GET", "/a.txt", &[("range", range)], "");
+    assert_eq!(get(206, "bytes=2-4").text(), "234");
+    assert_eq!(get(206, "bytes=-3").text(), "789");
+    // Several parts are all of it: a client that asks so takes both.
+    for several in ["bytes=0-1,4-5", "bytes=0-1, 100-200", "bytes=100-,0-0"] {
+        let whole = get(200, several);
+        assert_eq!((whole.text().as_str(), whole.header("content-length")), ("0123456789", "10"), "{several}");
+    }
+    let beyond = get(416, "bytes=10-");
+    assert_eq!(beyond.header("content-range"), "bytes */10");
+}
+
+#[test]
+fn slow_uploads_keep_nobody_out() {
+    let served = Served::new();
+    let slow: Vec<_> = (0..12)
+        .map(|number| {
+            let mut stream = TcpStream::connect(served.address).unwrap();
+            let head = format!(
+                "PUT /slow-{number}.bin HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MAX_FILE_BYTES}\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(b"a few").unwrap();
+            stream
+        })
+        .collect();
+    let begun = std::time::Instant::now();
+    let large = vec![b'x'; MAX_FILE_BYTES];
+    served.step(201, "PUT", "/large.bin", &[], large.clone());
+    served.put("/quick.md", "# Quick\n");
+    assert!(begun.elapsed() < Duration::from_secs(20), "nobody waits for them");
+    assert_eq!(served.get("/large.bin").body, large);
+    drop(slow);
+}

@@ -57,7 +57,8 @@ fn a_lock_binds_other_doors_outlives_the_server_and_is_told_to_whoever_asks() {
     assert_eq!(served.send("PUT", "/odd%20n%C3%A4me.md", &[ann, ("if", &held)], "# two\n").status, 204);
     let renewed = served.send("LOCK", "/odd%20n%C3%A4me.md", &[ann, ("if", &held), ("timeout", "Infinite")], "");
     assert!(renewed.status == 200 && renewed.text().contains("Second-"), "no lock is for ever: {}", renewed.text());
-    assert_eq!(served.send("UNLOCK", "/odd%20n%C3%A4me.md", &[("lock-token", &token)], "").status, 204);
+    let unlock = |headers: &[(&str, &str)]| served.send("UNLOCK", "/odd%20n%C3%A4me.md", headers, "").status;
+    assert_eq!(unlock(&[ann, ("lock-token", &token)]), 204);
     assert_eq!(served.put_over_http("odd näme.md"), Ok(()));
 }
 
@@ -89,4 +90,20 @@ fn what_was_locked_is_not_written_under_a_lock_that_has_ended() {
     assert_eq!(served.send("PUT", "/a.md", &[("if", &held)], "# mine\n").status, 412);
     let long = EXCLUSIVE.replace("mailto:", &"x".repeat(5000));
     assert_eq!(served.send("LOCK", "/a.md", &[], long).status, 413);
+}
+
+#[test]
+fn a_lock_is_ended_and_renewed_by_whoever_has_it_and_by_nobody_else() {
+    let served = Served::new();
+    served.put("/a.md", "# one\n");
+    let (ann, eve) = (("authorization", "Basic YW5uOg=="), ("authorization", "Basic ZXZlOg=="));
+    let token = served.lock("/a.md", &[ann]);
+    let held = format!("({token})");
+    assert_eq!(served.send("UNLOCK", "/a.md", &[eve, ("lock-token", &token)], "").status, 403);
+    assert_eq!(served.send("UNLOCK", "/a.md", &[("lock-token", &token)], "").status, 403);
+    assert_eq!(served.send("LOCK", "/a.md", &[eve, ("if", &held), ("timeout", "Second-1")], "").status, 412);
+    assert_eq!(served.put_over_http("a.md"), Err(Kind::Locked));
+    assert_eq!(served.send("LOCK", "/a.md", &[ann, ("if", &held)], "").status, 200);
+    assert_eq!(served.send("UNLOCK", "/a.md", &[ann, ("lock-token", &token)], "").status, 204);
+    assert_eq!(served.put_over_http("a.md"), Ok(()));
 }

@@ -232,8 +232,13 @@ fn an_upload_to_s3_outlives_a_server_that_is_killed_and_leaves_nothing_half() {
     let done = request(&s3, "POST", &format!("/default/parts.bin?uploadId={id}"), &complete);
     assert_eq!(done.0, 200, "{}", done.1);
     assert_eq!(request(&s3, "GET", "/default/parts.bin", "").1, format!("{first}the end"));
-    let left = std::fs::read_dir(served.place.path("kb/.svc/state/s3")).unwrap().count();
-    assert_eq!(left, 0, "parts are gone once they are put together");
+    let left = std::fs::read_dir(served.place.path("kb/.svc/state/s3").join(&id)).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(
+        left,
+        ["completed.json"],
+        "parts are gone once they are put together, and it is known what became of them"
+    );
     served.server.stop();
 }
 

@@ -262,6 +262,7 @@ impl Source {
         let source = Self::at(cx, from).map_err(|fault| missing(fault, "source file not found", from))?;
         match &cx.caller.expect {
             Expect::OneOf(etags) if !etags.contains(&source.etag) => Err(Fault::modified(from, Some(source.etag))),
+            Expect::Large(_) => Err(Fault::modified(from, Some(source.etag))),
             Expect::Any | Expect::Present | Expect::OneOf(_) => Ok(source),
             Expect::Absent => {
                 let why = "a rename needs the file it renames; `If-None-Match: *` cannot hold";

@@ -79,7 +79,7 @@ pub fn remove(cx: &Cx<'_>, path: TreePath) -> Result<TreePath, Fault> {
     let change = match cx.space.vfs.stat(cx.caller.door, &path) {
         Ok(attributes) if attributes.kind == EntryKind::Directory => match &cx.caller.expect {
             Expect::Any | Expect::Present => Change::RemoveDir { path: path.clone() },
-            Expect::Absent | Expect::OneOf(_) => {
+            Expect::Absent | Expect::OneOf(_) | Expect::Large(_) => {
                 return Err(Fault::invalid("If-Match", format_args!("`{path}` is a directory, which has no ETag")));
             }
         },
@@ -129,6 +129,7 @@ fn narrowed(asked: &Expect, now: Option<ETag>) -> Expect {
         Expect::Absent => now.is_none(),
         Expect::Present => now.is_some(),
         Expect::OneOf(etags) => now.is_some_and(|now| etags.contains(&now)),
+        Expect::Large(_) => false,
     };
     match now {
         _ if !met => asked.clone(),

@@ -18,6 +18,8 @@ use crate::StoreError;
 const SCHEMA: i32 = 1;
 /// So many names are kept in memory; the others are asked of the file.
 const MOST_KNOWN: usize = 65_536;
+/// So many empty pages are worth nobody's time.
+const LEAST_FREE: i64 = 256;
 /// Smaller numbers mean something else, to protocols and to us.
 const SMALLEST: u64 = 16;
 
@@ -133,20 +135,7 @@ impl FileNumbers {
     /// # Errors
     /// [`StoreError`] of the database.
     pub fn path(&self, number: u64) -> Result<Option<TreePath>, StoreError> {
-        let mut inner = self.inner.lock();
-        let mut parts = Vec::new();
-        let mut at = number;
-        while at != Self::ROOT {
-            // Deeper than any path can be: the file is damaged.
-            if parts.len() > 4096 {
-                return Ok(None);
-            }
-            let Some((parent, name)) = inner.name(at)? else { return Ok(None) };
-            parts.push(name);
-            at = parent;
-        }
-        parts.reverse();
-        Ok(TreePath::parse(&parts.join("/")).ok())
+        self.inner.lock().path(number)
     }
 
     /// A file or directory has another name; what had that name is gone.
@@ -177,6 +166,48 @@ impl FileNumbers {
         transaction.execute("DELETE FROM promises WHERE number = ?1", [number])?;
         transaction.execute("DELETE FROM files WHERE number = ?1", [number])?;
         Ok(transaction.commit()?)
+    }
+
+    /// Some numbers that were given, in their order behind one of them; to be looked through for names that are gone.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn given(&self, after: u64, most: usize) -> Result<Vec<u64>, StoreError> {
+        let inner = self.inner.lock();
+        let tail = "SELECT number FROM files WHERE number > ?1 ORDER BY number LIMIT ?2";
+        let mut statement = inner.connection.prepare_cached(tail)?;
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let found =
+            statement.query_map(params![after.cast_signed(), most], |row| Ok(row.get::<_, i64>(0)?.cast_unsigned()))?;
+        Ok(found.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Lets go of numbers whose names are gone, as `is_gone` says of each while nobody is given a number; says how many. One of which something is
+    /// promised stays.
+    ///
+    /// # Errors
+    /// [`StoreError`] of the database.
+    pub fn forget(&self, numbers: &[u64], is_gone: impl Fn(&TreePath) -> bool) -> Result<usize, StoreError> {
+        let mut inner = self.inner.lock();
+        let mut gone = Vec::new();
+        for number in numbers {
+            match inner.path(*number)? {
+                Some(path) if !is_gone(&path) => {}
+                Some(_) | None => gone.push(number.cast_signed()),
+            }
+        }
+        inner.known.clear();
+        let transaction = inner.connection.transaction()?;
+        let mut forgotten = 0;
+        {
+            let tail = "DELETE FROM files WHERE number = ?1 AND number NOT IN (SELECT number FROM promises)";
+            let mut statement = transaction.prepare_cached(tail)?;
+            for number in gone {
+                forgotten += statement.execute([number])?;
+            }
+        }
+        transaction.commit()?;
+        Ok(forgotten)
     }
 
     /// Remembers whose exclusive creation made a file.
@@ -278,6 +309,22 @@ impl FileNumbers {
 }
 
 impl Inner {
+    fn path(&mut self, number: u64) -> Result<Option<TreePath>, StoreError> {
+        let mut parts = Vec::new();
+        let mut at = number;
+        while at != FileNumbers::ROOT {
+            // Deeper than any path can be: the file is damaged.
+            if parts.len() > 4096 {
+                return Ok(None);
+            }
+            let Some((parent, name)) = self.name(at)? else { return Ok(None) };
+            parts.push(name);
+            at = parent;
+        }
+        parts.reverse();
+        Ok(TreePath::parse(&parts.join("/")).ok())
+    }
+
     fn number(&mut self, parent: u64, name: &str) -> Result<u64, StoreError> {
         if let Some(known) = self.known.numbers.get(&(parent, name.into())) {
             return Ok(*known);
@@ -357,5 +404,11 @@ fn open(file: &Path) -> Result<Connection, StoreError> {
     // What lay in directories whose names are gone.
     let orphans = "DELETE FROM files WHERE parent <> ?1 AND parent NOT IN (SELECT number FROM files)";
     while connection.execute(orphans, [FileNumbers::ROOT.cast_signed()])? > 0 {}
+    // The disk gets its room back where more than half of the file is of rows that went.
+    let pages = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0));
+    let free = pages("PRAGMA freelist_count")?;
+    if free > LEAST_FREE && free > pages("PRAGMA page_count")? / 2 {
+        connection.execute_batch("VACUUM")?;
+    }
     Ok(connection)
 }

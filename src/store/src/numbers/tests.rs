@@ -71,3 +71,34 @@ fn an_exclusive_creation_is_known_again() {
     assert!(numbers.is_created_by(page, *b"12345678").unwrap());
     assert!(!numbers.is_created_by(page, *b"87654321").unwrap());
 }
+
+#[test]
+fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
+    let (folder, numbers) = place();
+    let names: Vec<String> = (0..40_000).map(|number| format!("a page with a name {number}.md")).collect();
+    let texts: Vec<&str> = names.iter().map(String::as_str).collect();
+    let given = numbers.numbers(FileNumbers::ROOT, &texts).unwrap();
+    let (stays, owed) = (given[7], given[8]);
+    numbers.promise(&Promise { number: owed, base: None, act: Act::Resized(1) }, false).unwrap();
+    let mut seen = 0;
+    let mut after = 0;
+    loop {
+        let some = numbers.given(after, 1000).unwrap();
+        let Some(last) = some.last() else { break };
+        after = *last;
+        seen += numbers.forget(&some, |path| path.name() != names[7]).unwrap();
+    }
+    assert_eq!(seen, names.len() - 2);
+    assert_eq!(
+        (numbers.path(stays).unwrap(), numbers.path(owed).unwrap()),
+        (Some(path(&names[7])), Some(path(&names[8])))
+    );
+    assert_eq!(numbers.path(given[9]).unwrap(), None);
+    assert_ne!(numbers.number(&path(&names[9])).unwrap(), given[9]);
+    drop(numbers);
+    let file = folder.path().join("nfs.db");
+    let before = std::fs::metadata(&file).unwrap().len();
+    drop(FileNumbers::open(&file).unwrap());
+    let after = std::fs::metadata(&file).unwrap().len();
+    assert!(after < before / 8, "{before} {after}");
+}

@@ -192,6 +192,19 @@ impl WorkTree {
         Ok(Some(Draft { file, directory, name: Some(name) }))
     }
 
+    /// Puts back what was taken out, unless something else stands there by now.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said, `AlreadyExists` among others.
+    pub fn put_back(&self, draft: &mut Draft, path: &TreePath) -> Outcome<()> {
+        let Some(name) = &draft.name else { return Ok(()) };
+        let (parent, place) = self.parent_of(path)?;
+        sys::renameat_with(&draft.directory, &**name, &parent, place, RenameFlags::NOREPLACE)
+            .map_err(|error| disk(path, error))?;
+        draft.name = None;
+        Ok(())
+    }
+
     /// Opens a file to read, whatever becomes of its name.
     ///
     /// # Errors

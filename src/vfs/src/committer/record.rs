@@ -11,8 +11,8 @@ use super::{Committer, Planned};
 use crate::adopt::{adopted, adoption_message};
 use crate::load::Flush;
 use crate::overlay::Leaf;
-use crate::plan::check;
 use crate::queue::{After, Before, Effect, Prepared};
+use crate::standing::{Standing, check};
 
 /// Where the next commit and the next record go.
 #[derive(Clone, Copy)]
@@ -335,7 +335,8 @@ impl Committer {
                 (None, None) => None,
                 (Some(_), _) | (None, Some(_)) => {
                     if let Some(premise) = effect.premise.as_ref().filter(|_| prepared.answer.is_some()) {
-                        check(&effect.path, known.map(|(etag, _)| etag), premise).map_err(Setback::Premise)?;
+                        let now = known.map_or(Standing::Nothing, |(etag, _)| Standing::Content(etag));
+                        check(&effect.path, now, premise).map_err(Setback::Premise)?;
                     }
                     effect.before = known.map(Before::from);
                     continue;

@@ -270,6 +270,7 @@ impl Vfs {
             Present::Leaf(leaf, _) => leaf,
             Present::Directory => return Err(Fault::is_directory(path)),
             Present::Absent => return Err(Fault::file_not_found(path)),
+            Present::Large(_) => return Err(Fault::too_large("file", MAX_FILE_BYTES)),
         };
         Ok(Staging { base: is_based.then_some(leaf.etag), body: leaf.content.into(), ..Staging::of(&attributes) })
     }
@@ -346,7 +347,6 @@ impl Vfs {
             },
         };
         let set = ChangeSet { durability, ..ChangeSet::from(change) };
-        let replaced = if staging.base.is_some() || staging.is_new { None } else { self.take_large(&path)? };
         match self.apply_held(caller, set) {
             Ok(_) => {
                 self.accepted_save(shared, &path);
@@ -354,9 +354,6 @@ impl Vfs {
                 self.put_extended(&path, shared)
             }
             Err(fault) => {
-                if let Some(mut large) = replaced {
-                    self.core.tree.put(&mut large, &path, DiskAttributes::default())?;
-                }
                 self.after_refusal(shared, &path, (staging, content), &fault);
                 Err(fault)
             }
@@ -387,13 +384,11 @@ impl Vfs {
         }
     }
 
-    /// Puts a whole file as doors of files do that have no handles: what a gate refuses is kept where a person finds it (gaps.md D6), and
-    /// one too large to be recorded gives way.
+    /// Puts a whole file as doors of files do that have no handles: what a gate refuses is kept where a person finds it (gaps.md D6).
     ///
     /// # Errors
     /// As [`Vfs::apply`].
     pub fn save(&self, caller: &Caller, path: TreePath, content: Bytes, expect: Expect) -> Result<Settled, Fault> {
-        let large = self.take_large(&path)?;
         let change = Change::put(path.clone(), content.clone()).expecting(expect);
         match self.apply(caller, change) {
             Ok(applied) => {
@@ -401,9 +396,6 @@ impl Vfs {
                 applied.single()
             }
             Err(fault) => {
-                if let Some(mut large) = large {
-                    self.core.tree.put(&mut large, &path, DiskAttributes::default())?;
-                }
                 if fault.kind() == Kind::Rejected {
                     self.keep_refused(&path, content, &fault);
                 }
@@ -466,6 +458,7 @@ impl Vfs {
             Present::Leaf(leaf, _) => Ok(leaf.etag),
             Present::Directory => Err(Fault::is_directory(&path)),
             Present::Absent => Err(Fault::file_not_found(&path)),
+            Present::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
         }
     }
 

@@ -4,7 +4,7 @@
 //! time and put in place whole; from then on it is changed where it is.
 
 use svcfs_base::{Caller, Change, ChangeSet, DiskAttributes, Durability, Expect, Fault, Kind, TreePath};
-use svcfs_store::{Draft, OpenFile};
+use svcfs_store::OpenFile;
 
 use super::body::{Body, RECORDED};
 use super::table::{Handle, Shared, Staging, Told};
@@ -71,14 +71,6 @@ impl Vfs {
             self.publish_held(caller, node, &mut shared, Durability::Soon)?;
         }
         Ok(())
-    }
-
-    /// Takes a large file away that is about to be replaced by one that can be recorded.
-    pub(super) fn take_large(&self, path: &TreePath) -> Result<Option<Draft>, Fault> {
-        if self.core.overlay.get(path).is_some() {
-            return Ok(None);
-        }
-        Ok(self.core.tree.take_large(path)?)
     }
 
     /// Begins unpublished bytes with the first part of a large file, which becomes a file that can be recorded.

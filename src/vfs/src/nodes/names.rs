@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use svcfs_base::{Caller, Change, ChangeSet, Durability, Expect, Fault, Kind, Name, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, Durability, Expect, Fault, Kind, MAX_FILE_BYTES, Name, TreePath};
 
 use super::table::{Held, Staging, Told};
 use super::{HandleId, NodeId, SET_GROUP_ID};
@@ -197,7 +197,7 @@ impl Vfs {
         self.rename_node_expecting(caller, (old_parent, old_name), (new_parent, new_name), expect)
     }
 
-    /// The same, if what has the new name is what is expected. Files that no version has have no hash, and are never it.
+    /// The same, if what has the new name is what is expected.
     ///
     /// # Errors
     /// As [`Vfs::rename_node`]; `Conflict` when something else stands there.
@@ -214,12 +214,13 @@ impl Vfs {
         if from == to || self.rename_special(caller, (&from, &to), &expect)? {
             return Ok(());
         }
-        if self.special(&to)?.is_some() {
-            may_replace_special(&to, &expect)?;
+        if let Some(there) = self.special(&to)? {
             if self.stat(caller.door, &from)?.kind == EntryKind::Directory {
                 return Err(Fault::not_directory(&to));
             }
-            self.remove_special(&to)?;
+            if there.large().is_none() {
+                self.replace_special(&to, &expect)?;
+            }
         }
         // Held until the names have changed: a handle that closes in this moment must not publish under the old one.
         let mut held = self.nodes.hold(&[&from, &to]);
@@ -276,6 +277,7 @@ impl Vfs {
                 Err(Fault::invalid("path", format_args!("`{path}` is a directory; only files are exchanged")))
             }
             Present::Leaf(leaf, _) => Ok(leaf),
+            Present::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
         };
         let (first, second) = (leaf_at(&one)?, leaf_at(&other)?);
         let put = |path: &TreePath, now: &Leaf, new: &Leaf| Change::Put {
@@ -372,18 +374,5 @@ impl Vfs {
             }
         }
         Ok(())
-    }
-}
-
-/// Refuses to replace what no version has, where something else is expected.
-pub(super) fn may_replace_special(path: &TreePath, expect: &Expect) -> Result<(), Fault> {
-    match expect {
-        Expect::Any | Expect::Present => Ok(()),
-        Expect::Absent => Err(Fault::exists(path)),
-        Expect::OneOf(_) => {
-            let told =
-                format!("conflict: file was modified since your last read: `{path}` is one that no version has now");
-            Err(Fault::new(Kind::Conflict, told))
-        }
     }
 }

@@ -8,9 +8,8 @@ use svcfs_base::{Caller, Door, Expect, Fault, Kind, Name, TreePath};
 use svcfs_store::Special;
 
 use super::NodeId;
-use super::names::may_replace_special;
 use crate::Vfs;
-use crate::core::Present;
+use crate::standing::{Standing, check};
 use crate::view::{Attributes, EntryKind};
 
 impl Vfs {
@@ -108,6 +107,19 @@ impl Vfs {
         Ok(true)
     }
 
+    /// Removes a pipe, socket or device that something else is about to take the place of, if that is expected there.
+    pub(super) fn replace_special(&self, path: &TreePath, expect: &Expect) -> Result<(), Fault> {
+        let _held = self.core.locks.hold([path.clone()].into());
+        match self.standing(path)? {
+            Standing::Special => {}
+            Standing::Nothing | Standing::Content(_) | Standing::Large(_) => return Ok(()),
+        }
+        check(path, Standing::Special, expect).map_err(|fault| taken(path, fault))?;
+        self.core.tree.remove(path)?;
+        self.nodes.remove(path);
+        Ok(())
+    }
+
     /// Renames a special or large file; false when none is there. What it replaces is removed first, with a version that says so where it
     /// had versions.
     pub(super) fn rename_special(
@@ -119,36 +131,46 @@ impl Vfs {
         if self.special(from)?.is_none() {
             return Ok(false);
         }
-        match self.attributes_at(caller, to) {
-            Err(fault) if fault.kind() == Kind::NotFound => match expect {
-                Expect::Any | Expect::Absent => {}
-                Expect::Present | Expect::OneOf(_) => return Err(Fault::modified(to, None)),
-            },
-            Err(fault) => return Err(fault),
-            Ok(_) if *expect == Expect::Absent => return Err(Fault::exists(to)),
-            Ok(there) if there.kind == EntryKind::Directory => return Err(Fault::is_directory(to)),
-            Ok(_) if self.special(to)?.is_some() => may_replace_special(to, expect)?,
-            Ok(_) => self.unlink_at(caller, to, expect.clone())?,
+        let mut expect = expect.clone();
+        loop {
+            let is_recorded = match self.attributes_at(caller, to) {
+                Err(fault) if fault.kind() == Kind::NotFound => false,
+                Err(fault) => return Err(fault),
+                Ok(_) if expect == Expect::Absent => return Err(Fault::exists(to)),
+                Ok(there) if there.kind == EntryKind::Directory => return Err(Fault::is_directory(to)),
+                Ok(_) => self.special(to)?.is_none(),
+            };
+            if is_recorded {
+                self.unlink_at(caller, to, expect.clone())?;
+                // What was expected is gone, and what comes now is another's.
+                if expect != Expect::Any {
+                    expect = Expect::Absent;
+                }
+            }
+            self.settle_at(to)?;
+            let _held = self.core.locks.hold([from.clone(), to.clone()].into());
+            let now = self.standing(to)?;
+            if matches!(now, Standing::Content(_)) && expect == Expect::Any {
+                // Written since it was removed: that gets its version, too.
+                continue;
+            }
+            check(to, now, &expect).map_err(|fault| taken(to, fault))?;
+            self.core.tree.rename(from, to, true)?;
+            self.nodes.rename(from, to);
+            return Ok(true);
         }
-        self.settle_at(to)?;
-        let _held = self.core.locks.hold([from.clone(), to.clone()].into());
-        if *expect != Expect::Any {
-            self.must_have_stayed_free(to)?;
-        }
-        self.core.tree.rename(from, to, true)?;
-        self.nodes.rename(from, to);
-        Ok(true)
     }
 
-    /// Refuses a path, which is held, when a page was written there since it was free.
-    fn must_have_stayed_free(&self, path: &TreePath) -> Result<(), Fault> {
-        if self.special(path)?.is_some() {
-            return Ok(());
-        }
-        match self.core.present(path)? {
-            Present::Absent => Ok(()),
-            Present::Directory => Err(Fault::is_directory(path)),
-            Present::Leaf(leaf, _) => Err(Fault::modified(path, Some(leaf.etag))),
+    /// What conditions are compared with, of a path that is held.
+    fn standing(&self, path: &TreePath) -> Result<Standing, Fault> {
+        match Standing::of(path, &self.core.present(path)?)? {
+            Standing::Nothing if self.special(path)?.is_some() => Ok(Standing::Special),
+            standing => Ok(standing),
         }
     }
+}
+
+/// A name that was to be free, in the words of whoever gives names.
+fn taken(path: &TreePath, fault: Fault) -> Fault {
+    if fault.kind() == Kind::PreconditionFailed { Fault::exists(path) } else { fault }
 }

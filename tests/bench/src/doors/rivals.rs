@@ -11,6 +11,8 @@ use anyhow::{Context, Result};
 use svcfs_measure::machine;
 use svcfs_measure::run::Run;
 
+use super::nfs::{Nfs, Share};
+
 /// How long one may take to answer.
 const STARTING: Duration = Duration::from_secs(20);
 
@@ -24,8 +26,13 @@ pub(super) struct Rival {
     /// Where it keeps its files.
     pub(super) folder: PathBuf,
     pub(super) can_write: bool,
+    /// Where it is mounted from, if it speaks NFS.
+    pub(super) share: Option<Share>,
     child: Child,
 }
+
+/// Where it is served, and where it is mounted if it speaks NFS.
+type Ports = (u16, u16);
 
 /// How one is started.
 struct Recipe {
@@ -33,17 +40,20 @@ struct Recipe {
     key: &'static str,
     prefix: &'static str,
     can_write: bool,
-    /// The command that serves this folder at this port; why there is none.
-    command: fn(&Run, &Path, u16) -> Result<Command, String>,
+    /// Whether it speaks NFS, and HTTP otherwise.
+    is_nfs: bool,
+    /// The command that serves this folder at this port, and mounts at the other if it speaks NFS; why there is none.
+    command: fn(&Run, &Path, Ports) -> Result<Command, String>,
 }
 
-const RECIPES: [Recipe; 4] = [
+const RECIPES: [Recipe; 5] = [
     Recipe {
         name: "rclone, WebDAV",
         key: "rclone_webdav",
         prefix: "/",
         can_write: true,
-        command: |_, folder, port| rclone("webdav", folder, port),
+        is_nfs: false,
+        command: |_, folder, (port, _)| rclone("webdav", folder, port),
     },
     Recipe {
         name: "rclone, S3",
@@ -51,7 +61,8 @@ const RECIPES: [Recipe; 4] = [
         // A bucket is a folder.
         prefix: "/default/",
         can_write: true,
-        command: |_, folder, port| {
+        is_nfs: false,
+        command: |_, folder, (port, _)| {
             let above = folder.parent().unwrap_or(folder);
             rclone("s3", above, port)
         },
@@ -61,9 +72,12 @@ const RECIPES: [Recipe; 4] = [
         key: "wsgidav",
         prefix: "/",
         can_write: true,
-        command: |_, folder, port| wsgidav(folder, port),
+        is_nfs: false,
+        command: |_, folder, (port, _)| wsgidav(folder, port),
     },
-    Recipe { name: "nginx", key: "nginx", prefix: "/", can_write: false, command: nginx },
+    Recipe { name: "nginx", key: "nginx", prefix: "/", can_write: false, is_nfs: false, command: nginx },
+    // Of the servers in user space that Debian has: unfs3 is in no release that is still served.
+    Recipe { name: "NFS-Ganesha", key: "ganesha", prefix: "/", can_write: true, is_nfs: true, command: ganesha },
 ];
 
 /// A port that is free now.
@@ -114,7 +128,7 @@ fn wsgidav(folder: &Path, port: u16) -> Result<Command, String> {
     Ok(command)
 }
 
-fn nginx(run: &Run, folder: &Path, port: u16) -> Result<Command, String> {
+fn nginx(run: &Run, folder: &Path, (port, _): Ports) -> Result<Command, String> {
     // Debian keeps it where only root looks; scripts/bench.sh, beside what is installed.
     let places = [PathBuf::from("/usr/sbin/nginx"), tools().join("nginx/usr/sbin/nginx")];
     let program = places.into_iter().find(|place| place.is_file());
@@ -137,6 +151,35 @@ fn nginx(run: &Run, folder: &Path, port: u16) -> Result<Command, String> {
     Ok(command)
 }
 
+/// With the register of ports that it does not start without, for as long as it runs.
+fn ganesha(run: &Run, folder: &Path, (port, mount): Ports) -> Result<Command, String> {
+    let there = |program: &str| Path::new(program).is_file();
+    if !there("/usr/bin/ganesha.nfsd") || !there("/sbin/rpcbind") {
+        return Err("NFS-Ganesha is not installed (`apt-get install nfs-ganesha-vfs rpcbind`)".to_owned());
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Err("NFS-Ganesha runs as root only".to_owned());
+    }
+    let at = run.at("ganesha-itself");
+    let told = |error: std::io::Error| format!("NFS-Ganesha cannot be set up: {error}");
+    fs::create_dir(&at).map_err(told)?;
+    let config = format!(
+        "NFS_CORE_PARAM {{ Protocols = 3; NFS_Port = {port}; MNT_Port = {mount}; Bind_addr = 127.0.0.1; Enable_NLM = false; \
+         Enable_RQUOTA = false; }}\nNFSv4 {{ Graceless = true; RecoveryRoot = {at}; }}\n\
+         EXPORT {{ Export_Id = 1; Path = {folder}; Pseudo = /; Protocols = 3; Access_Type = RW; Squash = None; SecType = sys; \
+         Transports = TCP; FSAL {{ Name = VFS; }} }}\nLOG {{ Default_Log_Level = EVENT; }}\n",
+        at = at.display(),
+        folder = folder.display()
+    );
+    fs::write(at.join("conf"), config).map_err(told)?;
+    let mut command = Command::new("sh");
+    // One that runs already keeps its port, and this one ends.
+    let script = "mkdir -p /run/rpcbind; /sbin/rpcbind -f -w & until rpcinfo -p 127.0.0.1 >/dev/null 2>&1; do sleep 0.1; done; \
+                  exec /usr/bin/ganesha.nfsd -F -f conf -L log -p pid";
+    command.args(["-c", script]).current_dir(&at);
+    Ok(command)
+}
+
 impl Rival {
     /// Starts all that are installed; why the others are not there.
     ///
@@ -145,28 +188,32 @@ impl Rival {
     pub(super) fn start_all(run: &Run) -> Result<(Vec<Self>, Vec<String>)> {
         let (mut rivals, mut missing) = (Vec::new(), Vec::new());
         for recipe in &RECIPES {
-            let (folder, port) = (run.at(recipe.key).join("default"), free_port()?);
+            let (folder, ports) = (run.at(recipe.key).join("default"), (free_port()?, free_port()?));
             fs::create_dir_all(&folder)?;
-            match (recipe.command)(run, &folder, port) {
-                Ok(command) => rivals.push(Self::start(run, recipe, command, (folder, port))?),
+            match (recipe.command)(run, &folder, ports) {
+                Ok(command) => rivals.push(Self::start(run, recipe, command, (folder, ports))?),
                 Err(reason) => missing.push(reason),
             }
         }
         Ok((rivals, missing))
     }
 
-    fn start(run: &Run, recipe: &Recipe, mut command: Command, (folder, port): (PathBuf, u16)) -> Result<Self> {
-        let Recipe { name, key, prefix, can_write, .. } = *recipe;
+    fn start(run: &Run, recipe: &Recipe, mut command: Command, (folder, ports): (PathBuf, Ports)) -> Result<Self> {
+        let Recipe { name, key, prefix, can_write, is_nfs, .. } = *recipe;
         let log = File::create(run.at(&format!("{key}.log")))?;
         command.process_group(0).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let address = at(ports.0);
+        let share =
+            is_nfs.then(|| Share { nfs: address, mount: at(ports.1), path: folder.to_string_lossy().into_owned() });
         // From here on a failure ends it, too.
-        let mut rival = Self { name, key, address, prefix, folder, can_write, child };
+        let mut rival = Self { name, key, address, prefix, folder, can_write, share, child };
         run.until(&format!("{name} answers"), STARTING, || {
             let ended = rival.child.try_wait()?;
             anyhow::ensure!(ended.is_none(), "{name} ended at once; its log is `{key}.log`");
-            Ok(TcpStream::connect(address).is_ok())
+            Ok(TcpStream::connect(address).is_ok()
+                && rival.share.as_ref().is_none_or(|share| Nfs::mount(share, "").is_ok()))
         })?;
         Ok(rival)
     }
@@ -176,8 +223,8 @@ impl Drop for Rival {
     fn drop(&mut self) {
         // Its workers, where it has some, end with it when it is asked to.
         let asked = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
-        let asked =
-            asked.is_some_and(|process| rustix::process::kill_process(process, rustix::process::Signal::TERM).is_ok());
+        let asked = asked
+            .is_some_and(|process| rustix::process::kill_process_group(process, rustix::process::Signal::TERM).is_ok());
         if !asked {
             let _ = self.child.kill();
         }

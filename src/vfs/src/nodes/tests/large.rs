@@ -141,3 +141,95 @@ fn a_reader_has_a_large_file_at_once_where_it_is_in_memory_and_keeps_it_when_ano
     assert_eq!(Reader::at(&space.vfs, &ann(), &at("none")).unwrap_err().kind(), Kind::NotFound);
     assert_eq!(Reader::at(&space.vfs, &ann(), &at(".svc")).unwrap_err().kind(), Kind::IsDirectory);
 }
+
+fn stands(space: &TestSpace, path: &str) -> Expect {
+    let (node, attributes) = space.vfs.find(&ann(), &at(path)).unwrap();
+    space.vfs.forget(node, 1);
+    Expect::Large(attributes.large().unwrap())
+}
+
+/// A large file under a name.
+fn large(space: &TestSpace, file: &str, size: u64) {
+    let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name(file), 0o644).unwrap();
+    lengthen(space, node, size);
+    space.vfs.publish(&ann(), node, Durability::Soon).unwrap();
+    space.vfs.release(&ann(), handle).unwrap();
+}
+
+#[test]
+fn a_large_file_is_replaced_and_removed_only_by_whoever_looked_at_it() {
+    let space = TestSpace::new();
+    let rename = |from: &str, expect: Expect| {
+        let (old, new) = (name(from), name("film.bin"));
+        space.vfs.rename_node_expecting(&ann(), (NodeId::ROOT, &old), (NodeId::ROOT, &new), expect)
+    };
+    let put = |expect: Expect| space.vfs.apply(&eve(), Change::put(at("film.bin"), "small\n").expecting(expect));
+    let remove = |expect: Expect| space.vfs.apply(&eve(), Change::remove(at("film.bin")).expecting(expect));
+    large(&space, "film.bin", LARGE);
+    let first = stands(&space, "film.bin");
+    large(&space, "next.bin", LARGE + 1);
+    assert_eq!(rename("next.bin", Expect::Absent).unwrap_err().kind(), Kind::Exists);
+    rename("next.bin", first.clone()).unwrap();
+    let second = stands(&space, "film.bin");
+    assert_ne!(first, second);
+    // Whoever looked at the first one is late, whatever they do.
+    large(&space, "late.bin", LARGE + 2);
+    space.put("late.md", "late\n");
+    assert_eq!(rename("late.bin", first.clone()).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(rename("late.md", first.clone()).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(put(first.clone()).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(put(Expect::Absent).unwrap_err().kind(), Kind::PreconditionFailed);
+    assert_eq!(put(Expect::OneOf(vec![svcfs_base::ETag::of(b"x")])).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(remove(first).unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(stands(&space, "film.bin"), second);
+    put(second.clone()).unwrap();
+    assert_eq!(space.text("film.bin"), "small\n");
+    assert_eq!(rename("late.bin", second.clone()).unwrap_err().kind(), Kind::Conflict, "a page is no large file");
+    assert_eq!(space.text("film.bin"), "small\n");
+    rename("late.bin", Expect::OneOf(vec![svcfs_base::ETag::of(b"small\n")])).unwrap();
+    rename("late.md", stands(&space, "film.bin")).unwrap();
+    assert_eq!(space.text("film.bin"), "late\n");
+    large(&space, "next.bin", LARGE);
+    rename("next.bin", Expect::Any).unwrap();
+    remove(stands(&space, "film.bin")).unwrap();
+    assert_eq!(remove(second).unwrap_err().kind(), Kind::Conflict);
+    assert!(!space.directory.path().join("film.bin").exists());
+}
+
+#[test]
+fn a_large_file_that_a_refused_write_was_to_replace_stays() {
+    let space = TestSpace::new();
+    large(&space, "film.bin", LARGE);
+    let before = stands(&space, "film.bin");
+    space.vfs.apply(&eve(), Change::put(at("film.bin"), vec![0; svcfs_base::MAX_FILE_BYTES + 1])).unwrap_err();
+    assert_eq!(stands(&space, "film.bin"), before);
+    space.vfs.apply(&eve(), Change::put(at("film.bin"), "small\n")).unwrap();
+    assert_eq!(space.text("film.bin"), "small\n");
+}
+
+#[test]
+fn of_doors_that_replace_one_large_file_one_does() {
+    let space = TestSpace::new();
+    large(&space, "film.bin", LARGE);
+    let expected = stands(&space, "film.bin");
+    (0..4).for_each(|number| large(&space, &format!("{number}.bin"), LARGE + 1 + number));
+    let wins = std::thread::scope(|scope| {
+        let movers = [0, 1, 2, 3].map(|number| {
+            let (space, expected) = (&space, expected.clone());
+            scope.spawn(move || {
+                let (old, new) = (name(&format!("{number}.bin")), name("film.bin"));
+                space.vfs.rename_node_expecting(&ann(), (NodeId::ROOT, &old), (NodeId::ROOT, &new), expected).is_ok()
+            })
+        });
+        let putters = [0, 1, 2, 3].map(|number| {
+            let (space, expected) = (&space, expected.clone());
+            scope.spawn(move || {
+                let change = Change::put(at("film.bin"), format!("{number}\n")).expecting(expected);
+                space.vfs.apply(&eve(), change).is_ok()
+            })
+        });
+        let outcomes = movers.into_iter().chain(putters).map(|writer| writer.join().unwrap());
+        outcomes.filter(|is_done| *is_done).count()
+    });
+    assert_eq!(wins, 1);
+}

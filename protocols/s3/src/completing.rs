@@ -1,0 +1,41 @@
+//! Which uploads in parts are being completed: a client that has not heard of it asks again while the first time is still in progress.
+
+use std::collections::HashSet;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// The names of uploads that are being completed.
+#[derive(Debug, Default)]
+pub(crate) struct Completing {
+    names: Mutex<HashSet<String>>,
+    ended: Notify,
+}
+
+/// Holds one until it is dropped.
+pub(crate) struct Held<'a> {
+    completing: &'a Completing,
+    name: String,
+}
+
+impl Completing {
+    /// Waits until nobody else completes it.
+    pub(crate) async fn hold(&self, name: &str) -> Held<'_> {
+        loop {
+            // Before it is looked at: what ends between the two is heard of.
+            let mut ended = std::pin::pin!(self.ended.notified());
+            ended.as_mut().enable();
+            if self.names.lock().insert(name.to_owned()) {
+                return Held { completing: self, name: name.to_owned() };
+            }
+            ended.await;
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.completing.names.lock().remove(&self.name);
+        self.completing.ended.notify_waiters();
+    }
+}

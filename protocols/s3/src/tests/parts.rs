@@ -1,0 +1,218 @@
+//! Uploads in parts, large objects, and clients that ask twice or slowly.
+
+use std::io::Write;
+
+use svcfs_base::MAX_FILE_BYTES;
+
+use super::*;
+
+/// What the checks of checksums are made with.
+const DIGITS: &str = "123456789";
+/// Its CRC64NVME, as the catalogue of CRCs has it (0xAE8B14860A799888).
+const CRC64NVME: &str = "rosUhgp5mIg=";
+
+impl Served {
+    fn begun(&self, key: &str, headers: &[(&str, &str)]) -> String {
+        let begun = self.send("POST", &format!("/default/{key}?uploads"), headers, "");
+        assert_eq!(begun.status, 200, "{}", begun.text());
+        begun.all("UploadId").concat()
+    }
+
+    fn part(&self, (key, id): (&str, &str), number: u32, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
+        self.send("PUT", &format!("/default/{key}?partNumber={number}&uploadId={id}"), headers, body)
+    }
+}
+
+fn list_of(parts: &[(u32, &str)]) -> String {
+    let parts = parts.iter().map(|(number, etag)| {
+        format!("<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag></Part>", etag.replace('"', "&quot;"))
+    });
+    format!("<CompleteMultipartUpload>{}</CompleteMultipartUpload>", parts.collect::<String>())
+}
+
+#[test]
+fn an_upload_that_is_completed_twice_is_told_the_same_twice() {
+    let served = Served::new();
+    let id = served.begun("a.md", &[]);
+    let etag = served.part(("a.md", &id), 1, &[], "# A\n").header("etag").to_owned();
+    let target = format!("/default/a.md?uploadId={id}");
+    let complete = |parts: &[(u32, &str)]| served.send("POST", &target, &[], list_of(parts));
+    let replies = std::thread::scope(|scope| {
+        let complete = &complete;
+        let etag = etag.as_str();
+        [(); 4].map(|()| scope.spawn(move || complete(&[(1, etag)]))).map(|asked| asked.join().unwrap())
+    });
+    let told = |reply: &Reply| (reply.status, reply.all("ETag"), reply.header("x-amz-version-id").to_owned());
+    assert!(replies.iter().all(|reply| told(reply) == told(&replies[0])), "{}", replies[1].text());
+    assert_eq!(replies[0].status, 200, "{}", replies[0].text());
+    // Somebody writes it meanwhile: whoever only asks again does not write over that.
+    served.put("a.md", "# B\n");
+    assert_eq!(told(&complete(&[(1, &etag)])), told(&replies[0]));
+    assert_eq!(served.text("a.md").as_deref(), Some("# B\n"));
+    complete(&[(2, &etag)]).is(404, "NoSuchUpload");
+    served.send("DELETE", &target, &[], "").is(404, "NoSuchUpload");
+    served.get(&target).is(404, "NoSuchUpload");
+    served.part(("a.md", &id), 1, &[], "x").is(404, "NoSuchUpload");
+    assert_eq!(served.get("/default?uploads").all("UploadId"), [""; 0]);
+    let served = served.again();
+    assert_eq!(served.send("POST", &target, &[], list_of(&[(1, &etag)])).all("ETag"), replies[0].all("ETag"));
+    served.send("POST", &format!("/default/b.md?uploadId={id}"), &[], list_of(&[(1, &etag)])).is(404, "NoSuchUpload");
+}
+
+#[test]
+fn what_is_remembered_of_a_completed_upload_goes_after_a_day() {
+    let served = Served::new();
+    let id = served.begun("a.md", &[]);
+    served.part(("a.md", &id), 1, &[], "# A\n");
+    let target = format!("/default/a.md?uploadId={id}");
+    let parts = "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber></Part></CompleteMultipartUpload>";
+    assert_eq!(served.send("POST", &target, &[], parts).status, 200);
+    let root = served.folder.path().join("default");
+    let file = root.join(".svc/state/s3").join(&id).join("completed.json");
+    crate::parts::Upload::expire(&root).unwrap();
+    let mut completed: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let when = completed["when"]["secs_since_epoch"].as_u64().unwrap();
+    completed["when"]["secs_since_epoch"] = (when - 24 * 60 * 60 - 1).into();
+    later::rewrite(&file, &completed.to_string());
+    crate::parts::Upload::expire(&root).unwrap();
+    assert!(!file.parent().unwrap().exists());
+    served.send("POST", &target, &[], parts).is(404, "NoSuchUpload");
+}
+
+#[test]
+fn parts_are_made_of_other_objects_and_of_ranges_of_them() {
+    let served = Served::new();
+    let large: Bytes = (0..6 << 20).map(|at| (at / 1000) as u8).collect::<Vec<_>>().into();
+    assert_eq!(served.send("PUT", "/team/from.bin", &[], large.clone()).status, 200);
+    served.put("small.txt", "0123456789");
+    let id = served.begun("to.bin", &[]);
+    let copied = |number: u32, source: &str, others: &[(&str, &str)]| {
+        let headers = [&[("x-amz-copy-source", source)], others].concat();
+        served.part(("to.bin", &id), number, &headers, "")
+    };
+    let first = copied(1, "/team/from.bin", &[]);
+    let second = copied(2, "/default/small.txt", &[("x-amz-copy-source-range", "bytes=2-4")]);
+    assert_eq!((first.status, second.status), (200, 200), "{} {}", first.text(), second.text());
+    assert_eq!(second.all("ETag").concat().replace("&quot;", "").replace('"', ""), etag_of(b"234"));
+    copied(3, "/default/small.txt", &[("x-amz-copy-source-range", "bytes=2-10")]).is(416, "InvalidRange");
+    copied(3, "/default/small.txt", &[("x-amz-copy-source-range", "2-4")]).is(400, "InvalidArgument");
+    copied(3, "/default/small.txt", &[("x-amz-copy-source-if-match", "\"x\"")]).is(412, "PreconditionFailed");
+    copied(3, "/default/none.txt", &[]).is(404, "NoSuchKey");
+    copied(0, "/default/small.txt", &[]).is(400, "InvalidArgument");
+    let etags = [&first, &second].map(|part| part.all("ETag").concat());
+    let parts = list_of(&[(1, &etags[0]), (2, &etags[1])]);
+    let done = served.send("POST", &format!("/default/to.bin?uploadId={id}"), &[], parts);
+    assert_eq!(done.status, 200, "{}", done.text());
+    let body = served.get("/default/to.bin").body;
+    assert!(body[..large.len()] == large && &body[large.len()..] == b"234");
+}
+
+#[test]
+fn a_content_has_its_crc64nvme() {
+    let served = Served::new();
+    let put = |sum: &str| served.send("PUT", "/default/a.txt", &[("x-amz-checksum-crc64nvme", sum)], DIGITS);
+    put("AAAAAAAAAAA=").is(400, "BadDigest");
+    assert_eq!(served.text("a.txt"), None);
+    let kept = put(CRC64NVME);
+    assert_eq!((kept.status, kept.header("x-amz-checksum-crc64nvme")), (200, CRC64NVME), "{}", kept.text());
+    for method in ["GET", "HEAD"] {
+        let asked = served.send(method, "/default/a.txt", &[("x-amz-checksum-mode", "ENABLED")], "");
+        assert_eq!(asked.header("x-amz-checksum-crc64nvme"), CRC64NVME, "{method}");
+    }
+    let id = served.begun("c.txt", &[("x-amz-checksum-algorithm", "CRC64NVME")]);
+    let part = served.part(("c.txt", &id), 1, &[], DIGITS);
+    assert_eq!(part.header("x-amz-checksum-crc64nvme"), CRC64NVME, "{}", part.text());
+    served.part(("c.txt", &id), 2, &[("x-amz-checksum-crc64nvme", "AAAAAAAAAAA=")], DIGITS).is(400, "BadDigest");
+}
+
+#[test]
+fn who_asks_for_none_of_a_list_is_told_none_and_that_there_is_no_more() {
+    let served = Served::new();
+    let id = served.begun("a.md", &[]);
+    served.part(("a.md", &id), 1, &[], "# A\n");
+    for target in ["/default?uploads&max-uploads=0", &format!("/default/a.md?uploadId={id}&max-parts=0")] {
+        let listed = served.get(target);
+        assert_eq!(listed.all("IsTruncated"), ["false"], "{}", listed.text());
+        assert!(listed.all("Upload").is_empty() && listed.all("Part").is_empty(), "{}", listed.text());
+    }
+    served.get("/default?uploads&max-uploads=-1").is(400, "InvalidArgument");
+    served.get(&format!("/default/a.md?uploadId={id}&max-parts=-1")).is(400, "InvalidArgument");
+    assert_eq!(served.get("/default?uploads&max-uploads=1").all("Upload").len(), 1);
+}
+
+#[test]
+fn a_large_object_is_listed_among_the_versions() {
+    let served = Served::new();
+    served.put("film.bin", "small\n");
+    let etag = served.send("PUT", "/default/film.bin", &[], vec![b'x'; MAX_FILE_BYTES + 1]).header("etag").to_owned();
+    let listed = served.get("/default?versions&prefix=film");
+    let versions = listed.all("Version");
+    assert!(versions[0].contains("<VersionId>null</VersionId>"), "{}", listed.text());
+    assert_eq!(versions.len(), 2, "{}", listed.text());
+    assert!(versions[0].contains("<IsLatest>true</IsLatest>"), "{}", listed.text());
+    assert!(versions[0].contains(&format!("<Size>{}</Size>", MAX_FILE_BYTES + 1)), "{}", listed.text());
+    assert!(versions[0].contains(etag.trim_matches('"')), "{}", listed.text());
+    assert!(versions[1].contains("<Size>6</Size>") && versions[1].contains("<IsLatest>false</IsLatest>"));
+    assert_eq!(listed.all("DeleteMarker").len(), 1, "the page was removed");
+    let head = served.send("HEAD", "/default/film.bin?versionId=null", &[], "");
+    assert_eq!(head.header("content-length"), (MAX_FILE_BYTES + 1).to_string());
+    let first = served.get("/default?versions&prefix=film&max-keys=1");
+    assert_eq!(first.all("VersionId"), ["null"]);
+    let rest = served.get("/default?versions&prefix=film&key-marker=film.bin&version-id-marker=null");
+    assert_eq!(rest.all("VersionId").len(), 2, "{}", rest.text());
+}
+
+#[test]
+fn an_object_below_a_file_is_refused_before_its_body_comes() {
+    let served = Served::new();
+    served.put("a.md", "# A\n");
+    served.put("b.md", "# B\n");
+    served.send("PUT", "/default/a.md/b.md", &[], "# C\n").is(400, "InvalidArgument");
+    served.send("PUT", "/default/a.md/b/c.md", &[], "# C\n").is(400, "InvalidArgument");
+    served.send("PUT", "/default/a.md/b/", &[], "").is(400, "InvalidArgument");
+    served.send("PUT", "/default/a.md/b.md", &[("x-amz-copy-source", "/default/b.md")], "").is(400, "InvalidArgument");
+    served.send("POST", "/default/a.md/b.md?uploads", &[], "").is(400, "InvalidArgument");
+    served.get("/default/a.md/b.md").is(404, "NoSuchKey");
+    assert_eq!(served.send("DELETE", "/default/a.md/b.md", &[], "").status, 204);
+    assert_eq!(served.text("a.md").as_deref(), Some("# A\n"));
+}
+
+#[test]
+fn slow_uploads_keep_nobody_out() {
+    let served = Served::new();
+    let id = served.begun("slow.bin", &[]);
+    let slow: Vec<_> = (0..80)
+        .map(|number| {
+            let target = match number % 2 {
+                0 => format!("slow-{number}.bin"),
+                _ => format!("slow.bin?partNumber={number}&uploadId={id}"),
+            };
+            let mut stream = std::net::TcpStream::connect(served.address).unwrap();
+            let head = format!(
+                "PUT /default/{target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MAX_FILE_BYTES}\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(b"a few").unwrap();
+            stream
+        })
+        .collect();
+    let begun = std::time::Instant::now();
+    let large = vec![b'x'; MAX_FILE_BYTES];
+    assert_eq!(served.send("PUT", "/default/large.bin", &[], large.clone()).status, 200);
+    served.put("quick.md", "# Quick\n");
+    assert!(begun.elapsed().as_secs() < 20, "nobody waits for them");
+    assert_eq!(served.get("/default/large.bin").body, large);
+    drop(slow);
+}
+
+#[test]
+fn who_is_refused_while_sending_hears_why() {
+    let served = Served::new();
+    served.put("a.bin", "small\n");
+    // More than lies in the buffers of a connection.
+    let body = vec![b'x'; MAX_FILE_BYTES];
+    for _ in 0..5 {
+        served.send("PUT", "/default/a.bin", &[("if-match", "\"x\"")], body.clone()).is(412, "PreconditionFailed");
+        served.send("PUT", "/nowhere/a.bin", &[], body.clone()).is(404, "NoSuchBucket");
+    }
+}
