@@ -8,8 +8,22 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct Links {
     /// Keys of the frontmatter whose values name pages, one or a list, such as `[[a page]]` or `a page`: they are links like those of
-    /// the text.
+    /// the text. `depends_on` and `blocked_by` always are.
     pub typed_fields: Vec<String>,
+}
+
+impl Links {
+    /// Keys of the frontmatter that name the pages which must be finished before a task.
+    pub const BEFORE: [&str; 2] = ["depends_on", "blocked_by"];
+
+    /// Every key whose values are links: those that were said to be, and those that are so by what they mean.
+    #[must_use]
+    pub fn naming_pages(&self) -> Vec<String> {
+        let mut keys = self.typed_fields.clone();
+        let others = Self::BEFORE.iter().filter(|key| !self.typed_fields.iter().any(|named| named == *key));
+        keys.extend(others.map(|key| (*key).to_owned()));
+        keys
+    }
 }
 
 impl Default for Links {

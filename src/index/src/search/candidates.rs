@@ -22,6 +22,16 @@ pub(super) const WEIGHED: usize = 400;
 /// Most pages that are weighed because they have some of the words.
 const WEIGHED_FOR_SOME: usize = 800;
 
+/// Words of a question that is answered with pages that have some of them, too, where few have all: who asks for two means both.
+const MANY_WORDS: usize = 3;
+
+/// Fewer pages than this that have all of the words are few.
+const FEW: usize = 10;
+
+/// A question of so many words describes what it looks for, and nobody expects each of its words in the page: those with all of them do not
+/// come first for that alone.
+const DESCRIPTION: usize = 6;
+
 /// The pages that are weighed.
 #[derive(Default)]
 pub(super) struct Gathered {
@@ -33,6 +43,10 @@ pub(super) struct Gathered {
     pub(super) is_cut: bool,
     /// Whether no page fits, and these have some of the words.
     pub(super) has_some_only: bool,
+    /// Whether few pages fit, and the others have some of the words.
+    pub(super) has_some: bool,
+    /// Those that come before all others.
+    pub(super) foremost: HashSet<i64>,
     seen: HashSet<i64>,
 }
 
@@ -74,9 +88,19 @@ pub(super) fn gather(
             found.add(called);
         }
     }
-    if found.ids.is_empty() && query.or_some && question.is_plain && question.words.len() > 1 {
-        found.has_some_only = true;
-        some(connection, query, &question.words, &mut found)?;
+    let words = question.words.len();
+    if query.or_some && question.is_plain && words > 1 {
+        if found.ids.is_empty() {
+            found.has_some_only = true;
+            some(connection, query, &question.words, &mut found)?;
+        } else if words >= MANY_WORDS && found.ids.len() < FEW {
+            if words < DESCRIPTION {
+                found.foremost.clone_from(&found.seen);
+            }
+            let fit = found.ids.len();
+            some(connection, query, &question.words, &mut found)?;
+            found.has_some = found.ids.len() > fit;
+        }
     }
     Ok((!found.ids.is_empty()).then_some(found))
 }

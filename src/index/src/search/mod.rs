@@ -154,11 +154,16 @@ fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) 
     let wanted = offset.saturating_add(query.limit.get());
     let gathered = candidates::gather(connection, query, &question)?;
     let Some(found) = gathered else { return Ok(Found { note: question.note, ..Found::default() }) };
-    if found.has_some_only {
-        let note = "no page has all of the words; these have some of them";
+    let note = match (found.has_some_only, found.has_some) {
+        (true, _) => Some("no page has all of the words; these have some of them"),
+        (false, true) => Some("few pages have all of the words; the others have some of them"),
+        (false, false) => None,
+    };
+    if let Some(note) = note {
         question.note = Some(question.note.map_or_else(|| note.to_owned(), |why| format!("{why}; {note}")));
     }
     let mut weighed = weighed(connection, (query.trust, &question), &found)?;
+    lift(&mut weighed, &found);
     weighed.sort_by(better);
     let among = with_equals(&weighed, offset..wanted);
     let left_out = offset.min(weighed.len()) - among.start;
@@ -181,6 +186,14 @@ fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) 
     }
     let hits = shown.into_iter().map(|candidate| hit(connection, &question, candidate)).collect::<Result<_, _>>()?;
     Ok(Found { hits, note: question.note, is_partial: found.has_some_only })
+}
+
+/// Puts the pages that come before all others there.
+fn lift(weighed: &mut [(i64, f64)], found: &Gathered) {
+    let is_foremost = |id: &i64| found.foremost.contains(id);
+    let others = weighed.iter().filter(|(id, _)| !is_foremost(id)).map(|(_, score)| *score);
+    let best = others.fold(0.0, f64::max);
+    weighed.iter_mut().filter(|(id, _)| is_foremost(id)).for_each(|(_, score)| *score += best);
 }
 
 /// The better one of two pages comes first, of equals the one that was there first.

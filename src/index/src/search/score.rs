@@ -8,22 +8,23 @@ use crate::IndexError;
 use crate::words::{Forward, Number, Section, Spellings};
 
 /// What one use of a word counts for, and how many words a part has when its length is neither praised nor blamed.
+/// These and the numbers below were measured: with them questions of each kind are answered best (`tests/bench/src/ranking`).
 const SECTIONS: [(Section, f64, f64); 5] = [
-    (Section::Title, 6.0, 4.0),
-    (Section::Names, 3.0, 6.0),
-    (Section::Headings, 2.0, 20.0),
-    (Section::Body, 1.0, 300.0),
+    (Section::Title, 2.0, 3.0),
+    (Section::Names, 2.0, 10.0),
+    (Section::Headings, 1.0, 10.0),
+    (Section::Body, 1.0, 60.0),
     (Section::Frontmatter, 0.7, 40.0),
 ];
 
 /// What a use in the links that lead to a page counts for.
-const ANCHOR: f64 = 3.0;
+const ANCHOR: f64 = 4.0;
 
 /// How much the length of a part counts, 0 to 1.
-const BY_LENGTH: f64 = 0.5;
+const BY_LENGTH: f64 = 0.9;
 
 /// When further uses of a word stop to count.
-const SATURATED: f64 = 1.6;
+const SATURATED: f64 = 1.0;
 
 /// What a title that is the question, and nothing else, adds to a page's score, in parts of it.
 const WHOLE_TITLE: f64 = 1.5;
@@ -33,6 +34,9 @@ const WHOLE_ANCHOR: f64 = 0.4;
 
 /// What words that stand side by side add, in parts of the score.
 const SIDE_BY_SIDE: f64 = 0.6;
+
+/// How much more a rare word says than a common one: in a question of many words the common ones are chance.
+const BY_RARITY: f64 = 1.6;
 
 /// Pages that are counted to tell how rare a word is; beyond, the number is estimated.
 const COUNTED: i64 = 250;
@@ -48,6 +52,8 @@ struct Weight {
     spellings: Vec<Vec<Number>>,
     is_prefix: bool,
     rarity: f64,
+    /// What a page gains by having it.
+    worth: f64,
 }
 
 /// About how many pages have a word.
@@ -74,7 +80,7 @@ impl Scale {
         for word in words {
             let with = if words.len() > 1 { pages_with(connection, word)? } else { 0.0 };
             let rarity = (1.0 + (pages as f64 - with + 0.5).max(0.5) / (with + 0.5)).ln();
-            weights.push(Weight { spellings: word.numbers(), is_prefix: word.is_prefix, rarity });
+            weights.push(Weight { spellings: word.numbers(), is_prefix: word.is_prefix, rarity, worth: rarity.powf(BY_RARITY) });
         }
         let total = weights.iter().map(|word| word.rarity).sum::<f64>().max(f64::MIN_POSITIVE);
         Ok(Self { words: weights, total })
@@ -109,10 +115,10 @@ impl Scale {
                 // How the word goes on is not known here; the index says that it is there.
                 uses = 1.0;
             }
-            sum += word.rarity * uses * (SATURATED + 1.0) / (uses + SATURATED);
+            sum += word.worth * uses * (SATURATED + 1.0) / (uses + SATURATED);
         }
         let title = page.len(Section::Title).max(1) as f64;
-        let whole = in_title / self.total * (of_title as f64 / title).min(1.0);
+        let whole = (in_title / self.total * (of_title as f64 / title).min(1.0)).powi(2);
         let is_called_so = anchors.is_some_and(Anchors::is_whole);
         let close = match self.words.len() {
             _ if is_called_so => 1.0,

@@ -157,6 +157,30 @@ fn pages_with_some_of_the_words_are_found_when_none_has_all_and_say_so() {
 }
 
 #[test]
+fn a_lone_page_with_all_of_many_words_does_not_hide_those_with_most_of_them() {
+    let notes = "something else of that day. ".repeat(40);
+    let log = format!("boats {notes} the harbour {notes} wait for the tide {notes} a lamp {notes} an oar, in haste");
+    let space = Space::of(&[
+        ("log.md", &log),
+        ("tides.md", "# Tide harbour boats\n\nboats wait in the harbour"),
+        ("sea.md", "the sea"),
+    ]);
+    let ask = |q: &str| space.index.search(&SearchQuery { or_some: true, ..SearchQuery::new(q) }).unwrap();
+    let paths = |found: &crate::Found| found.hits.iter().map(|hit| hit.path.to_string()).collect::<Vec<_>>();
+    let note = Some("few pages have all of the words; the others have some of them");
+    // Two words are both meant.
+    assert_eq!((paths(&ask("tide oar")), ask("tide oar").note), (vec!["log.md".to_owned()], None));
+    // Of a few words the pages with all of them come first, whatever the others are called.
+    let few = ask("tide harbour lamp");
+    assert_eq!((paths(&few), few.note.as_deref(), few.is_partial), (["log.md", "tides.md"].map(str::to_owned).to_vec(), note, false));
+    assert!(few.hits[0].score > few.hits[1].score);
+    // A description is answered by what it describes.
+    let described = ask("boats wait in harbour for tide lamp");
+    assert_eq!((paths(&described)[0].as_str(), described.note.as_deref()), ("tides.md", note));
+    assert_eq!(ask("tide AND harbour AND lamp AND oar").hits.len(), 1);
+}
+
+#[test]
 fn a_page_is_found_by_what_others_call_it() {
     let space = Space::of(&[
         ("x/17.md", "# Minutes\n\nnothing of it"),
@@ -229,6 +253,18 @@ fn an_expression_with_a_mistake_is_taken_as_words() {
     assert_eq!(space.found("status:verified"), ["a.md"]);
     assert_eq!(space.found("foo (bar"), ["a.md"]);
     assert_eq!(space.found("\"baz foo"), ["a.md"]);
+}
+
+#[test]
+fn a_distance_that_no_page_has_makes_near_plain_words_and_says_so() {
+    let space = Space::of(&[("a.md", "foo and much later bar"), ("b.md", "foo")]);
+    let ask = |q: &str| space.index.search(&SearchQuery { or_some: true, ..SearchQuery::new(q) }).unwrap();
+    for far in ["65536", "99999999999", &"9".repeat(60)] {
+        let found = ask(&format!("NEAR(foo bar, {far})"));
+        assert_eq!(found.hits[0].path, at("a.md"), "{far}");
+        assert!(found.note.unwrap().contains("`NEAR` takes a distance of 65535 words at most"), "{far}");
+    }
+    assert_eq!((ask("NEAR(foo bar, 65535)").hits.len(), ask("NEAR(foo bar, 65535)").note), (1, None));
 }
 
 #[test]

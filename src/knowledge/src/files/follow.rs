@@ -155,7 +155,7 @@ impl<'a, 'f, 'c> View<'a, 'f, 'c> {
         let place = Place { before: self.before.as_str(), after: self.after.as_str() };
         let of_text = retarget(text, place, self);
         let (text, count) = of_text.as_ref().map_or((text, 0), |(text, count)| (text.as_str(), *count));
-        let of_fields = retarget_fields(text, &self.cx.settings().links.typed_fields, place, self);
+        let of_fields = retarget_fields(text, &self.cx.settings().links.naming_pages(), place, self);
         let outcome = of_fields.map(|(text, more)| (text, count + more)).or(of_text);
         self.fault.take().map_or(Ok(outcome), Err)
     }

@@ -9,6 +9,7 @@ mod tests;
 
 use serde_json::Value;
 use svcfs_base::{Fault, TreePath};
+use svcfs_config::Links;
 use svcfs_index::{Index, MetaRow};
 use svcfs_text::links::{LinkKind, links};
 
@@ -20,9 +21,6 @@ const AVAILABLE: &str = "todo";
 /// What `status` or `state` of a page says that nobody has to wait for.
 const FINISHED: [&str; 9] =
     ["done", "complete", "completed", "finished", "closed", "resolved", "cancelled", "canceled", "archived"];
-
-/// Fields that name what must be finished before.
-const BEFORE: [&str; 2] = ["depends_on", "blocked_by"];
 
 /// Words for priorities; numbers are what they are, with 1 before 2.
 const WORDS: [(&str, f64); 10] = [
@@ -80,7 +78,7 @@ fn urgency(metadata: &Value) -> (f64, (bool, &str)) {
 
 /// Whether a page that must be finished before is not. A name that leads to no page holds nothing up: nobody could ever finish it.
 fn is_blocked(index: &Index, task: &MetaRow) -> Result<bool, Fault> {
-    for name in BEFORE.iter().filter_map(|field| task.metadata.get(*field)).flat_map(names) {
+    for name in Links::BEFORE.iter().filter_map(|field| task.metadata.get(*field)).flat_map(names) {
         if let Some(page) = named(index, &task.path, &name)?
             && let Some(page) = index.page(&page)?
             && !is_finished(&Value::Object(page.frontmatter))

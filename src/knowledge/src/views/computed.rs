@@ -148,6 +148,31 @@ pub(super) fn refresh(
     outcome
 }
 
+/// Says in a computed page why its query cannot be read, where its author looks; what else is wrong with the page is left alone.
+///
+/// # Errors
+/// Those of reading and writing the page.
+pub(super) fn tell_unreadable(space: &Space, path: &TreePath) -> Result<(), Fault> {
+    let caller = Caller::new(Door::Internal);
+    let file = space.vfs.read(caller.door, path)?;
+    let Ok(text) = std::str::from_utf8(&file.content) else { return Ok(()) };
+    let frontmatter = svcfs_text::frontmatter::parse(text).map;
+    let Err(fault) = Asked::read(path, &frontmatter) else { return Ok(()) };
+    if !is_computed(&frontmatter) || fault.kind() != Kind::Invalid {
+        return Ok(());
+    }
+    // In a block of code nothing of the query is a link.
+    let why = fault.message().replace("```", "~~~");
+    let told = format!("> This page is not computed:\n\n```text\n{why}\n```\n");
+    let Ok(written) = with_answer(text, &lint::tidied(&told)) else { return Ok(()) };
+    if written != text {
+        let change = Change::put(path.clone(), written).expecting(Expect::OneOf(vec![file.etag]));
+        let message = format!("{}: the query of {path} cannot be read", caller.actor());
+        space.vfs.apply(&caller, ChangeSet::from(change).message(message))?;
+    }
+    Ok(())
+}
+
 fn attempt(
     space: &Space,
     caller: &Caller,

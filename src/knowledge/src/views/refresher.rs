@@ -94,10 +94,12 @@ impl Refresher {
                 self.pages.insert(path.clone(), prefix.map(str::to_owned));
                 self.stale.insert(path.clone());
             }
-            unasked => {
-                if let Some(Err(fault)) = unasked {
-                    tracing::info!(space = self.space.name, error = %fault.message(), "a computed page is left as it is");
-                }
+            Some(Err(_)) => {
+                // Nothing but the page itself changes that; it is told there.
+                self.pages.remove(path);
+                self.stale.insert(path.clone());
+            }
+            None => {
                 self.pages.remove(path);
                 self.stale.remove(path);
             }
@@ -125,6 +127,9 @@ impl Refresher {
                 // Whoever writes it all the time is a change that is still to be read.
             }
             Err(fault) => {
+                if let Err(why) = computed::tell_unreadable(space, &path) {
+                    tracing::info!(space = space.name, page = %path, error = %why.message(), "nothing could be said of it");
+                }
                 tracing::info!(space = space.name, page = %path, error = %fault.message(), "a computed page is left as it is");
             }
         }

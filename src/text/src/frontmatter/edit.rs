@@ -86,15 +86,7 @@ pub fn set(text: &str, key: &str, value: &Value) -> Result<String, FrontmatterEr
 pub fn exchange(text: &str, key: &str, (old, new): (&str, &str)) -> Result<String, FrontmatterError> {
     let page = Editable::open(text, key)?;
     let Some(value) = page.before.get(key) else { return Ok(text.to_owned()) };
-    let exchanged = |value: &Value| match value {
-        Value::String(text) if text.trim() == old => new.into(),
-        Value::Number(number) if number.to_string() == old => new.into(),
-        other => other.clone(),
-    };
-    let value = match value {
-        Value::Array(items) => items.iter().map(exchanged).collect(),
-        one => exchanged(one),
-    };
+    let value = exchanged(value, (old, new));
     let mut wanted = page.before.clone();
     wanted.insert(key.to_owned(), value.clone());
     let yaml = page.yaml();
@@ -104,6 +96,16 @@ pub fn exchange(text: &str, key: &str, (old, new): (&str, &str)) -> Result<Strin
         // Written with escapes, or over several lines.
         Err(FrontmatterError::Unsafe { .. }) => set(text, key, &value),
         outcome => outcome,
+    }
+}
+
+/// The value with the text in all places, however deep in lists: `[[a]]` without quotes is a list in a list.
+fn exchanged(value: &Value, (old, new): (&str, &str)) -> Value {
+    match value {
+        Value::String(text) if text.trim() == old => new.into(),
+        Value::Number(number) if number.to_string() == old => new.into(),
+        Value::Array(items) => items.iter().map(|item| exchanged(item, (old, new))).collect(),
+        other => other.clone(),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{CONTEXT_CHARS, Link, Moves, Place, link_of, retarget};
+use super::{CONTEXT_CHARS, Link, Moves, Place, link_of, links, retarget};
 use crate::frontmatter::{self, Frontmatter};
 
 /// The links that the values of these fields are, in the order of the keys; a list has several.
@@ -17,7 +17,7 @@ pub fn of_fields(frontmatter: &Map<String, Value>, keys: &[String]) -> Vec<Link>
         let Some(value) = frontmatter.get(key) else { continue };
         for written in written(value) {
             let context: String = format!("{key}: {written}").chars().take(CONTEXT_CHARS).collect();
-            links.extend(link_of(&written).map(|link| Link { context, ..link }));
+            links.extend(meant(&written).map(|link| Link { context, ..link }));
         }
     }
     links
@@ -46,26 +46,30 @@ pub fn retarget_fields(text: &str, keys: &[String], page: Place<'_>, moves: &imp
     new.map(|new| (new, count))
 }
 
-/// A value with its link rewritten; `None` when it leads where it should, or is no link.
-fn retargeted(written: &str, page: Place<'_>, moves: &impl Moves) -> Option<String> {
-    link_of(written)?;
-    if written.starts_with("[[") || written.starts_with("![[") {
-        return retarget(written, page, moves).map(|(new, _)| new);
-    }
-    let (new, _) = retarget(&format!("[[{written}]]"), page, moves)?;
-    Some(new.strip_prefix("[[")?.strip_suffix("]]")?.to_owned())
+/// The link of a value: one in brackets as in the text, else the name that it is.
+fn meant(written: &str) -> Option<Link> {
+    links(written).into_iter().next().or_else(|| link_of(written))
 }
 
-/// The texts and numbers of a value, or of a list of them.
+/// A value with its link rewritten; `None` when it leads where it should, or is no link.
+fn retargeted(written: &str, page: Place<'_>, moves: &impl Moves) -> Option<String> {
+    if !links(written).is_empty() {
+        return retarget(written, page, moves).map(|(new, _)| new);
+    }
+    link_of(written)?;
+    let (new, _) = retarget(&format!("[[{written}]]"), page, moves)?;
+    // Without brackets as before, unless it is a name that needs others.
+    let name = new.strip_prefix("[[").and_then(|name| name.strip_suffix("]]"));
+    Some(name.map_or(new.as_str(), |name| name).to_owned())
+}
+
+/// The texts and numbers of a value, or of a list of them; `[[a]]` without quotes is a list in a list.
 fn written(value: &Value) -> Vec<String> {
-    let several = match value {
-        Value::Array(several) => several.as_slice(),
-        one => std::slice::from_ref(one),
+    let text = match value {
+        Value::String(text) => text.trim().to_owned(),
+        Value::Number(number) => number.to_string(),
+        Value::Array(several) => return several.iter().flat_map(written).collect(),
+        Value::Null | Value::Bool(_) | Value::Object(_) => return Vec::new(),
     };
-    let text = |value: &Value| match value {
-        Value::String(text) => Some(text.trim().to_owned()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    };
-    several.iter().filter_map(text).filter(|text| !text.is_empty()).collect()
+    if text.is_empty() { Vec::new() } else { vec![text] }
 }

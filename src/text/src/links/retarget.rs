@@ -1,7 +1,10 @@
 //! Links rewritten when files move, in the form their author chose.
 
+use std::ops::Range;
+
 use super::uri::{encode, encode_angled, folder_of, join, relative, without_extension};
 use super::{Link, links};
+use crate::headings::slug;
 
 /// Where the page stands whose links are rewritten; two paths differ when the page itself moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,13 +40,15 @@ pub trait Moves {
 /// Headings, labels and embeds stay. Targets of markdown links are percent-encoded where they must be. A target that cannot
 /// stand in a wiki link (it holds `|`, `#`, `]`, `[[` or a line ending) leaves the link as it is. `None` when nothing changed.
 pub fn rewrite(text: &str, mut choose: impl FnMut(&Link) -> Option<String>) -> Option<String> {
-    replace(text, &links(text), |link| choose(link)).map(|(text, _)| text)
+    let chosen = |link: &Link| Some((link.range.clone(), written(text, link, &choose(link)?)?));
+    replace(text, &links(text), chosen).map(|(text, _)| text)
 }
 
 /// Rewrite every link of a page that would otherwise lose its target, because the target moved or the page did.
 ///
 /// A bare name stays a bare name unless it would lead elsewhere; then, and only then, as much of the path is added as is
-/// needed. A full path stays a full path, a relative one relative; `.md` is kept where it was written and nowhere else.
+/// needed. A full path stays a full path, a relative one relative; `.md` is kept where it was written and nowhere else. A wiki link to a
+/// name that none can hold (`a|b.md`) becomes a markdown link.
 /// Gives the new text and the number of links rewritten; `None` when none was.
 pub fn retarget(text: &str, page: Place<'_>, moves: &impl Moves) -> Option<(String, usize)> {
     replace(text, &links(text), |link| {
@@ -55,11 +60,19 @@ pub fn retarget(text: &str, page: Place<'_>, moves: &impl Moves) -> Option<(Stri
         let new = moved.unwrap_or_else(|| old.clone());
         let is_address = !link.kind.is_wiki() || ["/", "./", "../"].iter().any(|start| link.target.starts_with(start));
         let target = if is_address { address(link, page, &new) } else { name(link, &old, &new, moves) };
-        (target != link.target).then_some(target)
+        if target == link.target {
+            return None;
+        }
+        let written = written(text, link, &target).map(|target| (link.range.clone(), target));
+        Some(written.unwrap_or_else(|| (link.whole.clone(), as_markdown(link, page, &new))))
     })
 }
 
-fn replace(text: &str, links: &[Link], mut choose: impl FnMut(&Link) -> Option<String>) -> Option<(String, usize)> {
+fn replace(
+    text: &str,
+    links: &[Link],
+    mut choose: impl FnMut(&Link) -> Option<(Range<usize>, String)>,
+) -> Option<(String, usize)> {
     let mut new = String::with_capacity(text.len());
     let mut from = 0;
     let mut count = 0;
@@ -68,12 +81,10 @@ fn replace(text: &str, links: &[Link], mut choose: impl FnMut(&Link) -> Option<S
         if link.range.start < from {
             continue;
         }
-        let Some(target) = choose(link).and_then(|target| written(text, link, &target)) else {
-            continue;
-        };
-        new.push_str(&text[from..link.range.start]);
+        let Some((range, target)) = choose(link) else { continue };
+        new.push_str(&text[from..range.start]);
         new.push_str(&target);
-        from = link.range.end;
+        from = range.end;
         count += 1;
     }
     new.push_str(&text[from..]);
@@ -90,6 +101,22 @@ fn written(text: &str, link: &Link, target: &str) -> Option<String> {
     Some(if angled { encode_angled(target) } else { encode(target) })
 }
 
+/// A wiki link as a markdown link; without a label it shows the page's name, as before.
+fn as_markdown(link: &Link, page: Place<'_>, new: &str) -> String {
+    let name = without_extension(new.rsplit('/').next().unwrap_or(new));
+    let mut label = String::new();
+    for character in link.label.as_deref().unwrap_or(name).chars() {
+        // A bar would end the cell of a table.
+        if matches!(character, '[' | ']' | '|' | '\\') {
+            label.push('\\');
+        }
+        label.push(character);
+    }
+    let anchor = link.heading.as_deref().map(slug).filter(|anchor| !anchor.is_empty());
+    let fragment = anchor.map_or(String::new(), |anchor| format!("#{anchor}"));
+    format!("[{label}]({}{fragment})", encode(&way(page, new, false)))
+}
+
 /// The new target of a link that is an address.
 fn address(link: &Link, page: Place<'_>, new: &str) -> String {
     let old = link.target.as_str();
@@ -101,9 +128,14 @@ fn address(link: &Link, page: Place<'_>, new: &str) -> String {
     if old.starts_with('/') {
         return format!("/{new}");
     }
+    way(page, new, old.starts_with("./"))
+}
+
+/// How one comes from a page to a path.
+fn way(page: Place<'_>, new: &str, is_dotted: bool) -> String {
     let way = relative(folder_of(page.after), new);
     // `a:b` would be read as a scheme
-    let needs_dot = old.starts_with("./") || way.split('/').next().is_some_and(|first| first.contains(':'));
+    let needs_dot = is_dotted || way.split('/').next().is_some_and(|first| first.contains(':'));
     if needs_dot && !way.starts_with("../") { format!("./{way}") } else { way }
 }
 

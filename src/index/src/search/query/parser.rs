@@ -11,6 +11,9 @@ const DEEPEST: usize = 32;
 /// Words apart that `NEAR` allows when it does not say.
 const NEAR: u32 = 10;
 
+/// Most words apart that `NEAR` takes: no page counts further, and FTS5 reads the number as one of 32 bits.
+const FARTHEST: u32 = 65_535;
+
 /// What is wrong with a sentence, for people.
 type Mistake = &'static str;
 
@@ -162,10 +165,16 @@ impl<'t> Parser<'t> {
             self.tokens = rest;
             match token {
                 Token::Close => break,
-                Token::Word(word) => match word.parse() {
-                    Ok(number) if !parts.is_empty() && self.tokens.first() == Some(&Token::Close) => apart = number,
-                    Ok(_) | Err(_) => parts.push(word),
-                },
+                Token::Word(word) => {
+                    let is_distance = word.bytes().all(|byte| byte.is_ascii_digit())
+                        && !parts.is_empty()
+                        && self.tokens.first() == Some(&Token::Close);
+                    match word.parse() {
+                        Ok(number) if is_distance && number <= FARTHEST => apart = number,
+                        Ok(_) | Err(_) if is_distance => return Err("`NEAR` takes a distance of 65535 words at most"),
+                        Ok(_) | Err(_) => parts.push(word),
+                    }
+                }
                 Token::Phrase(phrase) => parts.push(phrase),
                 _ => return Err("`NEAR` takes words and phrases only"),
             }

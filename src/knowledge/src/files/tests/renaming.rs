@@ -49,6 +49,28 @@ fn what_pages_say_they_contradict_follows_a_rename_and_is_linked_to_before_and_a
 }
 
 #[test]
+fn what_a_task_waits_for_follows_a_rename_in_whatever_form_it_stands_there() {
+    let space = TestSpace::new();
+    space.put("base.md", "---\nstatus: open\n---\nFirst this.\n");
+    let forms = [
+        ("bare", "depends_on: [[base]]", "depends_on: [[ground]]"),
+        ("link", "depends_on: [\"[[base]]\"] # why", "depends_on: [\"[[ground]]\"] # why"),
+        ("path", "blocked_by: base.md", "blocked_by: ground.md"),
+        ("markdown", "blocked_by: \"[x](base.md#part)\"", "blocked_by: \"[x](t/ground.md#part)\""),
+    ];
+    let page = |field: &str| format!("---\nstatus: todo\n{field}\n---\n");
+    for (name, before, _) in forms {
+        space.put(&format!("{name}.md"), &page(before));
+    }
+    assert_eq!(space.get("backlinks", json!({ "path": "base.md" })).as_array().unwrap().len(), 4);
+    assert_eq!(space.get("rename", json!({ "from": "base.md", "to": "t/ground.md" }))["updated_links"], 4);
+    for (name, _, after) in forms {
+        assert_eq!(space.text(&format!("{name}.md")), page(after));
+    }
+    assert_eq!(space.get("eligible", json!({}))["tasks"], json!([]));
+}
+
+#[test]
 fn a_page_that_very_many_link_to_is_renamed_in_one_commit_and_nothing_else_of_them_changes() {
     let space = TestSpace::new();
     space.put("hub.md", "---\naliases: [Mitte]\n---\n# Hub\n");

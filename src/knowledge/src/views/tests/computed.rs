@@ -102,6 +102,24 @@ fn a_refresh_that_is_asked_for_is_its_askers() {
 }
 
 #[test]
+fn a_page_whose_query_cannot_be_read_says_so_until_it_can() {
+    let space = space();
+    space.put("r.md", "---\nsvc-view: true\nsvc-query: TABEL [[x]]\n---\n\nBelow.\n");
+    shows(&space, "r.md", "This page is not computed:");
+    let told = space.text("r.md");
+    assert!(told.contains("`svc-query` of `r.md`: ") && told.contains("TABEL") && told.ends_with("Below.\n"), "{told}");
+    assert_eq!(space.get("peek", json!({ "path": "r.md" }))["links_broken"], json!([]));
+    let before = versions(&space, "r.md");
+    space.put("tasks/new.md", "---\nstatus: open\n---\n");
+    space.put("z.md", &page(OPEN));
+    shows(&space, "z.md", "tasks/new.md");
+    assert_eq!(versions(&space, "r.md"), before, "it is said once");
+    space.put("r.md", &told.replace("TABEL [[x]]", "LIST FROM \"tasks/\""));
+    shows(&space, "r.md", "tasks/new.md");
+    assert!(!space.text("r.md").contains("not computed"));
+}
+
+#[test]
 fn an_answer_has_the_form_that_is_asked_for_or_goes_with_the_query() {
     let space = space();
     space.stop_refreshing();

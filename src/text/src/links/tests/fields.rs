@@ -42,6 +42,8 @@ fn links_in_fields_follow_a_move_and_nothing_else_changes_by_a_byte() {
             "contradicts: new name\nsee:\n  - other # o\n  - a/new name",
             2,
         ),
+        ("see: [[old]]", "see: [[new name]]", 1),
+        ("see: \"[the old one](a/old.md#h)\"", "see: \"[the old one](a/new%20name.md#h)\"", 1),
     ] {
         let page = |yaml: &str| format!("---\n{yaml}\n---\n\nsee: [[old]]\n");
         assert_eq!(retargeted(&page(before)), Some((page(after), count)), "{before}");
