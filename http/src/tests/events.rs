@@ -10,6 +10,7 @@ use svcfs_config::{AuthSettings, KeyDigest, Visibility};
 use svcfs_knowledge::CATALOGUE;
 use warp::reply::Response;
 
+use super::issuer::Issuer;
 use super::server::TestServer;
 
 /// The only key, `key`.
@@ -229,6 +230,20 @@ async fn a_stream_ends_by_itself_when_its_reader_would_not_be_let_in_any_more() 
         assert_eq!(reader.next().await, None, "{loss}");
         assert!(server.get("/metrics").await.text().contains("svc_sse_subscribers 0"), "{loss}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_the_token_that_opened_it_runs_out() {
+    let issuer = Issuer::new();
+    let mut server = TestServer::of(CATALOGUE, &issuer.config());
+    std::sync::Arc::get_mut(&mut server.app).unwrap().subscribers.recheck = Duration::from_millis(100);
+    // A minute is allowed for clocks that differ; of that some seconds are left.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let bearer = format!("Bearer {}", issuer.token(json!({ "exp": now - 54 })));
+    let mut reader = Reader::new(server.send("GET /api/svc/events", &[("Authorization", &bearer)], "").await);
+    assert_eq!(reader.next().await, None);
+    let refused = server.send("GET /api/svc/events", &[("Authorization", &bearer)], "").await;
+    assert_eq!(refused.status(), 401, "coming back they are told why");
 }
 
 #[tokio::test(flavor = "multi_thread")]
