@@ -45,7 +45,7 @@ pub(crate) struct OtherSpace {
     /// Its name in URLs and in `X-Svc-Space`.
     #[serde(default)]
     pub name: String,
-    /// Its directory, by absolute path.
+    /// Its directory, by absolute path. One that is not there is not made: the space answers 503, as when its disk is not mounted.
     #[serde(default)]
     pub root: String,
     /// Who may read it without credentials, where there is authentication: beats `space.visibility` of its own settings, and no request

@@ -82,7 +82,7 @@ pub struct Serve {
     /// Whom the tokens of `--auth oidc` must be for: what stands in their `aud`
     #[arg(long, value_name = "ID")]
     oidc_client_id: Option<String>,
-    /// Also serve this root, as a space of this name: at /api/svc/NAME, or with the header X-Svc-Space
+    /// Also serve this root, which must be there, as a space of this name: at /api/svc/NAME, or with the header X-Svc-Space
     #[arg(long = "space", value_name = "NAME=DIR", value_parser = other_space)]
     spaces: Vec<(String, PathBuf)>,
     /// Also serve every space over S3, as a bucket of its name
