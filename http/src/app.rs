@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use svcfs_base::{Caller, Fault, Kind};
 use svcfs_knowledge::access::{Identity, RETRY};
-use svcfs_knowledge::kernel::{Answer, Area, Cx, Entry, Server, Space};
+use svcfs_knowledge::kernel::{Answer, Area, Cx, Entry, Remarks, Server, Space};
 use svcfs_work::{Lane, LaneError, Lanes, Occupancy};
 use tokio_util::sync::CancellationToken;
 
@@ -95,7 +95,7 @@ impl App {
         access.identify(bearer)
     }
 
-    /// Runs an operation.
+    /// Runs an operation: its output, and what is to be told beside it.
     ///
     /// # Errors
     /// The operation's own, or `Unavailable` when the lane is full.
@@ -105,9 +105,12 @@ impl App {
         space: Arc<Space>,
         caller: Caller,
         arguments: serde_json::Value,
-    ) -> Result<serde_json::Value, Fault> {
+    ) -> Result<(serde_json::Value, Remarks), Fault> {
         let server = Arc::clone(&self.server);
-        let work = move || (entry.call)(arguments, &Cx::new(&server, &space, &caller));
+        let work = move || {
+            let cx = Cx::new(&server, &space, &caller);
+            Ok(((entry.call)(arguments, &cx)?, cx.remarks()))
+        };
         self.blocking(entry.lane, work).await
     }
 
@@ -121,9 +124,12 @@ impl App {
         space: Arc<Space>,
         caller: Caller,
         arguments: serde_json::Value,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<(Answer, Remarks), Fault> {
         let server = Arc::clone(&self.server);
-        let work = move || (entry.tell)(arguments, &Cx::new(&server, &space, &caller));
+        let work = move || {
+            let cx = Cx::new(&server, &space, &caller);
+            Ok(((entry.tell)(arguments, &cx)?, cx.remarks()))
+        };
         self.blocking(entry.lane, work).await
     }
 

@@ -219,8 +219,10 @@ impl App {
         let content = bind::content(route, headers, request.body).await?;
         let arguments = bind::arguments(route, inputs, texts, content)?;
         arguments.as_object().into_iter().for_each(|arguments| notes.asks(arguments));
-        let output = self.call(entry, space, caller, arguments).await?;
-        reply::output(route, output, &cached)
+        let (output, remarks) = self.call(entry, space, caller, arguments).await?;
+        let mut response = reply::output(route, output, &cached)?;
+        reply::remark(&remarks, response.headers_mut());
+        Ok(response)
     }
 }
 

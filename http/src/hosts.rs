@@ -18,7 +18,7 @@ use svcfs_config::{CorsSettings, Host, Origins, ServerSettings};
 /// Headers a script of an allowed origin may send and read (gaps.md 4.1, CORS).
 const MAY_SEND: &str = "Content-Type, Authorization, If-Match, If-None-Match, X-Actor, X-Provenance, X-Svc-Space, X-Space, \
     If-Modified-Since, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name";
-const MAY_READ: &str = "ETag, Last-Modified, X-Permalink, X-File-Type, X-Request-Id, Retry-After, Mcp-Session-Id";
+const MAY_READ: &str = "ETag, Last-Modified, X-Permalink, X-File-Type, X-Total-Count, X-Svc-Note, X-Request-Id, Retry-After, Mcp-Session-Id";
 
 const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 

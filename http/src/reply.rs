@@ -11,7 +11,7 @@ use http::{HeaderName, StatusCode};
 use serde_json::{Map, Value, json};
 use svcfs_base::{Fault, Kind, Timestamp, TreePath};
 use svcfs_knowledge::access::RETRY;
-use svcfs_knowledge::kernel::{Media, Route};
+use svcfs_knowledge::kernel::{Media, Remarks, Route};
 use warp::reply::Response;
 
 use crate::bind::header;
@@ -85,6 +85,22 @@ pub(crate) fn output(route: &Route, output: Value, cached: &Cached) -> Result<Re
     };
     describe(route, &output, response.headers_mut());
     Ok(response)
+}
+
+/// How many entries there are in all, of a list that has some of them (gaps.md D1).
+pub(crate) const TOTAL: HeaderName = HeaderName::from_static("x-total-count");
+
+/// What the caller should know of the answer, such as that it is of an index that is behind.
+pub(crate) const NOTE: HeaderName = HeaderName::from_static("x-svc-note");
+
+/// Says what is told beside the output.
+pub(crate) fn remark(remarks: &Remarks, headers: &mut HeaderMap) {
+    for value in remarks.notes.iter().filter_map(|note| HeaderValue::from_str(note).ok()) {
+        headers.append(NOTE, value);
+    }
+    if let Some(total) = remarks.total {
+        headers.insert(TOTAL, total.into());
+    }
 }
 
 /// An answer without a body.

@@ -16,7 +16,7 @@ use crate::client::{self, Question};
 use crate::failure::{Exit, Failure};
 use crate::presence::{self, Holder, Served};
 use crate::root::{Root, must_be_initialised, settings};
-use crate::{credentials, logging, progress};
+use crate::{credentials, logging, output, progress};
 
 /// How long an index that was left behind may take to catch up before a question is answered.
 const INDEX_PATIENCE: Duration = Duration::from_secs(600);
@@ -132,7 +132,9 @@ fn told(
     notes.leads_to(entry.name);
     notes.is_of(caller.actor());
     notes.asks(&arguments);
-    let outcome = (entry.call)(arguments.into(), &Cx::new(root.server(), space, caller));
+    let cx = Cx::new(root.server(), space, caller);
+    let outcome = (entry.call)(arguments.into(), &cx);
+    cx.remarks().lines().for_each(|line| output::complain(&line));
     request.end(root.server(), outcome.as_ref().map_or_else(|fault| fault.kind().http(), |_| 200));
     outcome
 }

@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::failure::{Exit, Failure};
+use crate::output;
 
 /// How long a server may take to answer: longer than it lets any operation wait.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -157,6 +158,10 @@ async fn as_tool(base: &Uri, question: Question) -> Result<Value, Failure> {
         let text = text_of(&result["content"][0]["text"]);
         let exit = if text.starts_with("internal error") { Exit::Failed } else { Exit::Refused };
         return Err(Failure::saying(exit, text.lines().next().unwrap_or(&text)));
+    }
+    // Behind the answer itself stands what is to be known of it.
+    for remark in result["content"].as_array().into_iter().flatten().skip(1) {
+        output::complain(&text_of(&remark["text"]));
     }
     let output = &result["structuredContent"];
     // A tool's answer must be an object; what is none comes wrapped.

@@ -81,7 +81,8 @@ impl Document {
         let title = Words::of(&page.title, dictionary);
         let body = Words::of(page.body, dictionary);
         let frontmatter = Words::of(split.yaml.unwrap_or_default(), dictionary);
-        let fields = field_words::tokens(path.as_str(), &page.frontmatter, &page.tags, dictionary);
+        let mut fields = field_words::tokens(path.as_str(), &page.frontmatter, &page.tags, dictionary);
+        fields.extend(field_words::subjects(&body));
         let labels = page.links.iter().map(|link| link.label.as_deref().map(|label| label_of(label, dictionary)));
         let labels: Vec<String> = labels.map(Option::unwrap_or_default).collect();
         let parts = [&title, &names, &headed, &body, &frontmatter];

@@ -3,6 +3,8 @@
 //! A value is its words, each with the field before it (`owner:platform owner:team`); a tag and a path are also found as a whole
 //! (`tags:area/work`, and for a path every folder on the way). The field by itself (`owner:`) says that the page has it.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 use crate::words::{Dictionary, Words, folded};
@@ -74,6 +76,38 @@ pub(crate) fn tokens(
     }
     tokens.all.truncate(most);
     tokens.all
+}
+
+/// How dense a word is that a page is about: one in so many words of its text, the densest first.
+const DENSE: [usize; 2] = [20, 60];
+
+/// Fewer uses are chance.
+const FEWEST_USES: usize = 4;
+
+/// Most words that a page is about.
+const MOST_ABOUT: usize = 16;
+
+/// The word of the index that says how dense a word is in a page, by its place in [`DENSE`]. No field and no word begins with its sign.
+pub(crate) fn about(density: usize, word: &str) -> String {
+    format!("/{density}{word}")
+}
+
+/// How many densities there are.
+pub(crate) const DENSITIES: usize = DENSE.len();
+
+/// What a page is about: the words that its text uses again and again. Of a hundred thousand pages that have a word they are the ones to look
+/// at, though they may be old, and called otherwise.
+pub(crate) fn subjects(text: &Words) -> Vec<String> {
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    for word in text.terms() {
+        *uses.entry(word).or_default() += 1;
+    }
+    let long = text.stream.len();
+    let density = |uses: usize| DENSE.iter().position(|dense| uses * dense >= long);
+    let often = uses.into_iter().filter(|(_, uses)| *uses >= FEWEST_USES);
+    let mut often: Vec<_> = often.filter_map(|(word, uses)| Some((uses, word, density(uses)?))).collect();
+    often.sort_unstable_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(other.1)));
+    often.into_iter().take(MOST_ABOUT).map(|(_, word, density)| about(density, word)).collect()
 }
 
 struct Tokens<'d> {

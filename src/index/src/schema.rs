@@ -13,7 +13,7 @@ use crate::IndexError;
 use crate::moments;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is thrown away.
-pub(crate) const SCHEMA: i32 = 10;
+pub(crate) const SCHEMA: i32 = 11;
 
 /// How much of the file each connection keeps in memory, as SQLite wants to be told: KiB, negative.
 pub(crate) const CACHE: i32 = -16_384;
@@ -46,7 +46,8 @@ impl Tables {
 
 /// `texts` holds all words of a page, `names` those of its title, names and headings once more, so that pages of that name are found
 /// among a hundred thousand that have the word somewhere. Both are handed words ready made (`words`), and keep none of them:
-/// `standings` has what the scores of pages with a standing are multiplied with (`search::trust`); `bodies` has the text that snippets show, `forwards` the words in their order. `anchors` has the labels of links, each under its
+/// `bodies` has the text that snippets show, `forwards` all that a page is weighed by: its words in their order, what its score is multiplied with
+/// if it has a standing (`search::trust`), and its path, in whose order equal pages are. `anchors` has the labels of links, each under its
 /// page's number times 2^20 and its position. `spellings` has the words as they are written (no stemming), to suggest them and for `pre*`; those
 /// that no page has any more stay until the next rebuild, which is why `texts` is asked before one of them is shown. `usermerge` has
 /// `parts` go on with a joining of two parts, too.
@@ -72,9 +73,10 @@ const CREATE: &str = "
         field INTEGER NOT NULL, kind INTEGER NOT NULL, value ANY NOT NULL, page INTEGER NOT NULL,
         PRIMARY KEY (field, kind, value, page), UNIQUE (page, field, kind, value)
     ) STRICT, WITHOUT ROWID;
-    CREATE TABLE standings@ (page INTEGER PRIMARY KEY, soft REAL NOT NULL, hard REAL NOT NULL) STRICT;
     CREATE TABLE bodies@ (page INTEGER PRIMARY KEY, frontmatter TEXT NOT NULL, body TEXT NOT NULL) STRICT;
-    CREATE TABLE forwards@ (page INTEGER PRIMARY KEY, words BLOB NOT NULL) STRICT;
+    CREATE TABLE forwards@ (
+        page INTEGER PRIMARY KEY, path TEXT NOT NULL, soft REAL, hard REAL, words BLOB NOT NULL
+    ) STRICT;
     CREATE VIRTUAL TABLE texts@ USING fts5(
         title, called, headings, body, frontmatter, extras, fields,
         content = '', contentless_delete = 1, tokenize = \"ascii tokenchars '-_.:/'\"
@@ -97,7 +99,6 @@ const DROP: &str = "
     DROP TABLE IF EXISTS links@;
     DROP TABLE IF EXISTS link_keys@;
     DROP TABLE IF EXISTS field_values@;
-    DROP TABLE IF EXISTS standings@;
     DROP TABLE IF EXISTS bodies@;
     DROP TABLE IF EXISTS forwards@;
     DROP TABLE IF EXISTS texts@;
@@ -112,7 +113,6 @@ const RENAME: &str = "
     ALTER TABLE links_next RENAME TO links;
     ALTER TABLE link_keys_next RENAME TO link_keys;
     ALTER TABLE field_values_next RENAME TO field_values;
-    ALTER TABLE standings_next RENAME TO standings;
     ALTER TABLE bodies_next RENAME TO bodies;
     ALTER TABLE forwards_next RENAME TO forwards;
     ALTER TABLE texts_next RENAME TO texts;

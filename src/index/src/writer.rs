@@ -141,13 +141,14 @@ fn put_text(transaction: &Transaction<'_>, tables: Tables, id: i64, document: &D
         &document.frontmatter_text,
         &document.body,
     ))?;
-    if let Some([soft, hard]) = document.standing {
-        let sql = tables.sql("INSERT INTO standings@ VALUES (?1, ?2, ?3)");
-        transaction.prepare_cached(&sql)?.execute((id, soft, hard))?;
-    }
-    transaction
-        .prepare_cached(&tables.sql("INSERT INTO forwards@ VALUES (?1, ?2)"))?
-        .execute((id, &document.forward))?;
+    let [soft, hard] = document.standing.map_or([None; 2], |standing| standing.map(Some));
+    transaction.prepare_cached(&tables.sql("INSERT INTO forwards@ VALUES (?1, ?2, ?3, ?4, ?5)"))?.execute((
+        id,
+        document.path.as_str(),
+        soft,
+        hard,
+        &document.forward,
+    ))?;
     transaction
         .prepare_cached(&tables.sql(
             "INSERT INTO texts@ (rowid, title, called, headings, body, frontmatter, extras, fields)
@@ -216,7 +217,6 @@ fn clear(transaction: &Transaction<'_>, tables: Tables, id: i64) -> Result<(), I
         .prepare_cached(&tables.sql("DELETE FROM anchors@ WHERE rowid >= ?1 AND rowid < ?2"))?
         .execute((id * ANCHORS_A_PAGE, (id + 1) * ANCHORS_A_PAGE))?;
     for statement in [
-        "DELETE FROM standings@ WHERE page = ?1",
         "DELETE FROM bodies@ WHERE page = ?1",
         "DELETE FROM forwards@ WHERE page = ?1",
         "DELETE FROM texts@ WHERE rowid = ?1",

@@ -118,6 +118,10 @@ fn text(url: &str, report: &Report) -> String {
     }
     let rows: Vec<Value> = spaces.iter().map(row).collect();
     text.push_str(&format!("\n\n{}", table(&rows.into()).unwrap_or_default()));
+    for SpaceReport { name, index_note, .. } in spaces {
+        let told = index_note.iter().map(|note| format!("\nindex     of `{name}`: {note}"));
+        text.extend(told);
+    }
     for mount in mounts {
         let (at, flags) = (mount.mountpoint.display().to_string(), mount.flags.join(" "));
         text.push_str(format!("\nfolder    {} {}", plain(&at), plain(&flags)).trim_end());
@@ -140,7 +144,7 @@ fn text(url: &str, report: &Report) -> String {
 }
 
 fn row(space: &SpaceReport) -> Value {
-    let SpaceReport { name, root, writable, pages, position: _, index_behind, queue, tasks: _ } = space;
+    let SpaceReport { name, root, writable, pages, position: _, index_behind, index_note: _, queue, tasks: _ } = space;
     json!({
         "space": name,
         "writes": if *writable { "yes" } else { "NO" },

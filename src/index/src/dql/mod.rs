@@ -14,6 +14,7 @@ mod expression;
 mod functions;
 mod grammar;
 mod lexemes;
+mod lines;
 mod links;
 mod lookup;
 mod narrow;
@@ -138,10 +139,15 @@ impl Query {
             let why = format!("the query is {} bytes long; at most {MAX_BYTES} are read", text.len());
             return Err(IndexError::invalid("q", why));
         }
-        let parsed = grammar::query(text)
-            .and_then(|parsed| checks::check(parsed, text))
-            .map_err(|why| IndexError::invalid("q", why))?;
-        Ok(Self { parsed })
+        let read = |text: &str| grammar::query(text).and_then(|parsed| checks::check(parsed, text));
+        let parsed = match lines::put_together(text) {
+            Ok(None) => read(text),
+            Ok(Some(today)) => {
+                read(&today).map_err(|why| format!("{why}; the lines were read as `{}`", today.replace('\n', " ")))
+            }
+            Err(why) => Err(why),
+        };
+        Ok(Self { parsed: parsed.map_err(|why| IndexError::invalid("q", why))? })
     }
 
     /// How SQLite finds the pages it looks at.

@@ -130,7 +130,11 @@ impl Row {
 
 /// The members of these names out of a frontmatter, nothing else of it being kept.
 pub(crate) fn members(frontmatter: &str, keys: &[String], path: &str) -> Result<Vec<(usize, Json)>, IndexError> {
-    if keys.is_empty() {
+    // Looking for the letters of a key is quicker than reading; where they are, it may still be something else.
+    let may_have = |key: &String| {
+        key.contains(|c: char| c.is_control() || matches!(c, '"' | '\\')) || frontmatter.contains(key.as_str())
+    };
+    if !keys.iter().any(may_have) {
         return Ok(Vec::new());
     }
     let mut reader = serde_json::Deserializer::from_str(frontmatter);

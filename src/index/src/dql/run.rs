@@ -28,6 +28,8 @@ pub(crate) struct Run<'c> {
     pub(crate) asking: &'c Asking<'c>,
     pub(crate) context: Context<'c>,
     facts: Vec<Fact>,
+    /// How many of the keys decide, and are read of every page; the others are read of pages that are an answer.
+    deciding: usize,
 }
 
 /// What became of a query.
@@ -69,14 +71,14 @@ pub(crate) fn answer(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Res
 pub(crate) fn plan(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Vec<String>, IndexError> {
     let needs = Needs::of(parsed, asking)?;
     index.readers.read(|connection| {
-        let Needs { keys, facts } = needs;
+        let Needs { keys, facts, deciding } = needs;
         let context = Context::new(
             (Links::new(index, connection, asking.below), Clock::begin(asking.timeout)),
             keys,
             asking.now,
             &asking.custom_fields.0,
         );
-        let run = Run { parsed, asking, context, facts };
+        let run = Run { parsed, asking, context, facts, deciding };
         let (statement, _) = run.narrowed(connection)?;
         let mut prepared = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.text))?;
         let steps = prepared.query_map(params_from_iter(&statement.values), |row| row.get(3))?;
@@ -88,14 +90,14 @@ pub(crate) fn plan(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Resul
 fn attempt(index: &Index, parsed: &Parsed, asking: &Asking<'_>) -> Result<Outcome, IndexError> {
     let needs = Needs::of(parsed, asking)?;
     index.readers.answer_within(asking.timeout, "q", |connection| {
-        let Needs { keys, facts } = needs;
+        let Needs { keys, facts, deciding } = needs;
         let context = Context::new(
             (Links::new(index, connection, asking.below), Clock::begin(asking.timeout)),
             keys,
             asking.now,
             &asking.custom_fields.0,
         );
-        let run = Run { parsed, asking, context, facts };
+        let run = Run { parsed, asking, context, facts, deciding };
         let frame = Frame::of(parsed, asking);
         if let Some(answer) = run.by_paths_alone(connection, &frame)? {
             return Ok(Outcome { answer: Some(answer), fields: Fields::default() });
@@ -136,15 +138,24 @@ struct Scanned {
 struct Needs {
     keys: Vec<String>,
     facts: Vec<Fact>,
+    /// See [`Run::deciding`].
+    deciding: usize,
 }
 
 impl Needs {
     fn of(parsed: &Parsed, asking: &Asking<'_>) -> Result<Self, IndexError> {
-        let mut needs = Self { keys: Vec::new(), facts: Vec::new() };
+        let mut needs = Self { keys: Vec::new(), facts: Vec::new(), deciding: 0 };
         let columns = parsed.columns.iter().chain(&parsed.group).chain(&parsed.flatten).map(|column| &column.node);
-        let nodes = columns.chain(&parsed.conditions).chain(parsed.sort.iter().map(|(node, _)| node));
+        let others: Vec<_> = columns.chain(parsed.sort.iter().map(|(node, _)| node)).collect();
+        // A custom field may be a part of any condition.
+        let deciding: Vec<_> = parsed.conditions.iter().chain(asking.custom_fields.0.values()).collect();
+        if parsed.source.is_some() {
+            needs.keys.push("tags".to_owned());
+        }
         let mut refused = None;
-        for node in nodes.chain(asking.custom_fields.0.values()) {
+        for (is_deciding, node) in
+            deciding.into_iter().map(|node| (true, node)).chain(others.into_iter().map(|node| (false, node)))
+        {
             node.visit(&mut |node| {
                 let Expression::Field(steps) = &node.kind else { return };
                 let Some(Step::Key(key)) = steps.first() else { return };
@@ -158,13 +169,18 @@ impl Needs {
                     None => {}
                 }
             });
+            if is_deciding {
+                needs.deciding = needs.keys.len();
+            }
+        }
+        needs.deciding = needs.deciding.max(usize::from(parsed.source.is_some()));
+        let is_one_row_a_page = parsed.flatten.is_empty() && !matches!(parsed.mode, Mode::Task | Mode::Calendar);
+        if !is_one_row_a_page {
+            needs.deciding = needs.keys.len();
         }
         if let Some(field) = refused {
             let why = format!("`{field}` is a computed field, and those are off (`dataview.computed_fields`)");
             return Err(IndexError::invalid("q", why));
-        }
-        if parsed.source.is_some() && !needs.keys.iter().any(|key| key == "tags") {
-            needs.keys.push("tags".to_owned());
         }
         Ok(needs)
     }
@@ -286,8 +302,18 @@ impl Run<'_> {
             if looked_at.is_multiple_of(BETWEEN_LOOKS) {
                 self.look_at_the_clock()?;
             }
-            let row = self.row(one)?;
+            // Where most pages are an answer, reading twice would cost more than it saves.
+            let keys = &self.context.keys;
+            let read = if kept.len() * 2 < *looked_at { &keys[..self.deciding] } else { keys };
+            let mut row = self.row(one, read)?;
             if !self.is_included(&row) {
+                continue;
+            }
+            if read.len() < keys.len() {
+                if self.fulfils(&row)? {
+                    row.members = members(frontmatter(one)?, keys, &row.path)?;
+                    kept.push(row);
+                }
                 continue;
             }
             let rows = if self.parsed.mode == Mode::Task {
@@ -304,15 +330,14 @@ impl Run<'_> {
         Ok(Some(kept))
     }
 
-    fn row(&self, row: &rusqlite::Row<'_>) -> Result<Row, IndexError> {
+    fn row(&self, row: &rusqlite::Row<'_>, keys: &[String]) -> Result<Row, IndexError> {
         let path = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        let frontmatter = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
         let columns = self.facts.iter().filter(|fact| fact.column().is_some());
         let fact = |(place, fact): (usize, &Fact)| Ok((*fact, fact.of_column(row.get(place)?)));
         Ok(Row {
             id: row.get(0)?,
             path: path.to_owned(),
-            members: members(frontmatter, &self.context.keys, path)?,
+            members: members(frontmatter(row)?, keys, path)?,
             facts: (3..).zip(columns).map(fact).collect::<rusqlite::Result<_>>()?,
             own: Vec::new(),
         })
@@ -367,6 +392,11 @@ impl Run<'_> {
         }
         Ok(rows)
     }
+}
+
+/// The frontmatter of a page of [`Statement::select`].
+fn frontmatter<'r>(row: &'r rusqlite::Row<'_>) -> Result<&'r str, IndexError> {
+    Ok(row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)
 }
 
 /// Whether a column has no name of its own.

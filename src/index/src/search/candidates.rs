@@ -19,6 +19,13 @@ use crate::pages::{range_below, tree_path};
 /// Most pages that are weighed for one question, of each of the places that are looked at.
 pub(super) const WEIGHED: usize = 400;
 
+/// Most pages that are weighed because they are about a word of the question, and of how many words.
+const ABOUT: usize = 100;
+const ABOUT_WORDS: usize = 3;
+
+/// Pages that are weighed because they are new, however many are for another reason.
+const FEWEST_OTHERS: usize = 100;
+
 /// Most pages that are weighed because they have some of the words.
 const WEIGHED_FOR_SOME: usize = 800;
 
@@ -73,12 +80,17 @@ pub(super) fn gather(
         if question.is_positive {
             found.add(matching(connection, query, "names", &question.expression, WEIGHED)?);
         }
+        if question.is_positive {
+            about(connection, query, question, &mut found)?;
+        }
         if query.trust != Trust::Off {
             let rising = format!("({}) AND {RISING}", question.expression);
             found.add(matching(connection, query, "texts", &rising, WEIGHED)?);
         }
     }
-    found.add(fit.into_iter().take(WEIGHED));
+    // Beside many that are named so, few of the others are worth it.
+    let others = WEIGHED.saturating_sub(found.ids.len()).max(FEWEST_OTHERS);
+    found.add(fit.into_iter().take(others));
     if question.is_positive {
         found.anchors = anchors::of(connection, &question.words)?;
         let called: Vec<i64> =
@@ -127,6 +139,34 @@ fn some(connection: &Connection, query: &SearchQuery, words: &[Word], found: &mu
         }
         let room = WEIGHED_FOR_SOME.saturating_sub(found.ids.len());
         found.add(matching(connection, query, "texts", expression, room)?);
+    }
+    Ok(())
+}
+
+/// Pages that are about one of the words, those that use it most often first.
+fn about(
+    connection: &Connection,
+    query: &SearchQuery,
+    question: &Question,
+    found: &mut Gathered,
+) -> Result<(), IndexError> {
+    let single = |word: &Word| {
+        word.spellings.iter().find_map(|spelling| match &spelling[..] {
+            [term] if !word.is_prefix => Some(term.clone()),
+            _ => None,
+        })
+    };
+    for term in question.words.iter().filter_map(single).take(ABOUT_WORDS) {
+        let mut room = ABOUT;
+        for density in 0..field_words::DENSITIES {
+            let expression = format!("({}) AND \"{}\"", question.expression, field_words::about(density, &term));
+            let about = matching(connection, query, "texts", &expression, room)?;
+            room -= about.len();
+            found.add(about);
+            if room == 0 {
+                break;
+            }
+        }
     }
     Ok(())
 }

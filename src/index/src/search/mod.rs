@@ -18,8 +18,6 @@ mod spelling;
 mod tests;
 pub(crate) mod trust;
 
-use std::ops::Range;
-
 use rusqlite::{Connection, OptionalExtension};
 use serde_json::Value;
 use svcfs_base::{Timestamp, TreePath};
@@ -151,7 +149,6 @@ struct Candidate {
 
 fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) -> Result<Found, IndexError> {
     let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
-    let wanted = offset.saturating_add(query.limit.get());
     let gathered = candidates::gather(connection, query, &question)?;
     let Some(found) = gathered else { return Ok(Found { note: question.note, ..Found::default() }) };
     let note = match (found.has_some_only, found.has_some) {
@@ -164,17 +161,9 @@ fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) 
     }
     let mut weighed = weighed(connection, (query.trust, &question), &found)?;
     lift(&mut weighed, &found);
-    weighed.sort_by(better);
-    let among = with_equals(&weighed, offset..wanted);
-    let left_out = offset.min(weighed.len()) - among.start;
-    let mut paths = connection.prepare_cached("SELECT path FROM pages WHERE id = ?1")?;
-    let mut best = Vec::with_capacity(among.len());
-    for (id, score) in &weighed[among] {
-        best.push((*id, *score, paths.query_row([id], |row| row.get::<_, String>(0))?));
-    }
-    best.sort_by(|(_, a, one), (_, b, other)| b.total_cmp(a).then_with(|| one.cmp(other)));
+    weighed.sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.path.cmp(&other.path)));
     let mut shown = Vec::with_capacity(query.limit.get());
-    for (id, score, _) in best.into_iter().skip(left_out).take(query.limit.get()) {
+    for Weighed { id, score, .. } in weighed.into_iter().skip(offset).take(query.limit.get()) {
         shown.push(candidate(connection, id, score)?);
     }
     let missing = query.limit.get() - shown.len();
@@ -188,30 +177,18 @@ fn answer(connection: &Connection, query: &SearchQuery, mut question: Question) 
     Ok(Found { hits, note: question.note, is_partial: found.has_some_only })
 }
 
+/// A page and how well it fits.
+struct Weighed {
+    id: i64,
+    score: f64,
+    path: String,
+}
+
 /// Puts the pages that come before all others there.
-fn lift(weighed: &mut [(i64, f64)], found: &Gathered) {
-    let is_foremost = |id: &i64| found.foremost.contains(id);
-    let others = weighed.iter().filter(|(id, _)| !is_foremost(id)).map(|(_, score)| *score);
-    let best = others.fold(0.0, f64::max);
-    weighed.iter_mut().filter(|(id, _)| is_foremost(id)).for_each(|(_, score)| *score += best);
-}
-
-/// The better one of two pages comes first, of equals the one that was there first.
-fn better(a: &(i64, f64), b: &(i64, f64)) -> std::cmp::Ordering {
-    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
-}
-
-/// A part of what is sorted, with all that are equal to its first and its last: these are in the order of their paths, which must be read.
-fn with_equals(sorted: &[(i64, f64)], part: Range<usize>) -> Range<usize> {
-    let (mut start, mut end) = (part.start.min(sorted.len()), part.end.min(sorted.len()));
-    let is_equal = |one: usize, other: usize| sorted[one].1.total_cmp(&sorted[other].1).is_eq();
-    while start < end && start > 0 && is_equal(start - 1, start) {
-        start -= 1;
-    }
-    while start < end && end < sorted.len() && is_equal(end - 1, end) {
-        end += 1;
-    }
-    start..end
+fn lift(weighed: &mut [Weighed], found: &Gathered) {
+    let is_foremost = |page: &Weighed| found.foremost.contains(&page.id);
+    let best = weighed.iter().filter(|page| !is_foremost(page)).map(|page| page.score).fold(0.0, f64::max);
+    weighed.iter_mut().filter(|page| is_foremost(page)).for_each(|page| page.score += best);
 }
 
 /// How well each of the pages fits. Where no word is asked for, only fields, all fit alike, and trust alone says which come first.
@@ -219,7 +196,7 @@ fn weighed(
     connection: &Connection,
     (trust, question): (Trust, &Question),
     found: &Gathered,
-) -> Result<Vec<(i64, f64)>, IndexError> {
+) -> Result<Vec<Weighed>, IndexError> {
     let scale = Scale::of(connection, &question.words)?;
     let has_words = !question.words.is_empty();
     let mut scratch = Scratch::default();
@@ -229,24 +206,25 @@ fn weighed(
     let wanted = serde_json::to_string(&ids).map_err(|error| IndexError::Source(error.into()))?;
     let standing = match trust {
         Trust::Off => "NULL",
-        Trust::Soft => "(SELECT soft FROM standings WHERE standings.page = wanted.value)",
-        Trust::Hard => "(SELECT hard FROM standings WHERE standings.page = wanted.value)",
+        Trust::Soft => "soft",
+        Trust::Hard => "hard",
     };
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT page, words, {standing} FROM json_each(?1) AS wanted CROSS JOIN forwards ON forwards.page = wanted.value"
+        "SELECT page, forwards.path, {standing}, words FROM json_each(?1) AS wanted CROSS JOIN forwards ON forwards.page = wanted.value"
     ))?;
     let mut rows = statement.query([wanted])?;
     let mut weighed = Vec::with_capacity(ids.len());
     while let Some(row) = rows.next()? {
         let id = row.get(0)?;
         let fit = if has_words {
-            let words = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+            let words = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
             let forward = Forward::decode(words).ok_or_else(|| damaged(id))?;
             scale.score(forward, found.anchors.get(&id), &mut scratch)
         } else {
             1.0
         };
-        weighed.push((id, fit * row.get::<_, Option<f64>>(2)?.unwrap_or(1.0)));
+        let standing = row.get::<_, Option<f64>>(2)?.unwrap_or(1.0);
+        weighed.push(Weighed { id, score: fit * standing, path: row.get(1)? });
     }
     if weighed.len() < ids.len() {
         return Err(IndexError::Damaged(format!("the words of {} pages are missing", ids.len() - weighed.len())));

@@ -80,7 +80,12 @@ impl Scale {
         for word in words {
             let with = if words.len() > 1 { pages_with(connection, word)? } else { 0.0 };
             let rarity = (1.0 + (pages as f64 - with + 0.5).max(0.5) / (with + 0.5)).ln();
-            weights.push(Weight { spellings: word.numbers(), is_prefix: word.is_prefix, rarity, worth: rarity.powf(BY_RARITY) });
+            weights.push(Weight {
+                spellings: word.numbers(),
+                is_prefix: word.is_prefix,
+                rarity,
+                worth: rarity.powf(BY_RARITY),
+            });
         }
         let total = weights.iter().map(|word| word.rarity).sum::<f64>().max(f64::MIN_POSITIVE);
         Ok(Self { words: weights, total })

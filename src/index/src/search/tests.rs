@@ -172,12 +172,29 @@ fn a_lone_page_with_all_of_many_words_does_not_hide_those_with_most_of_them() {
     assert_eq!((paths(&ask("tide oar")), ask("tide oar").note), (vec!["log.md".to_owned()], None));
     // Of a few words the pages with all of them come first, whatever the others are called.
     let few = ask("tide harbour lamp");
-    assert_eq!((paths(&few), few.note.as_deref(), few.is_partial), (["log.md", "tides.md"].map(str::to_owned).to_vec(), note, false));
+    assert_eq!(
+        (paths(&few), few.note.as_deref(), few.is_partial),
+        (["log.md", "tides.md"].map(str::to_owned).to_vec(), note, false)
+    );
     assert!(few.hits[0].score > few.hits[1].score);
     // A description is answered by what it describes.
     let described = ask("boats wait in harbour for tide lamp");
     assert_eq!((paths(&described)[0].as_str(), described.note.as_deref()), ("tides.md", note));
     assert_eq!(ask("tide AND harbour AND lamp AND oar").hits.len(), 1);
+}
+
+#[test]
+fn an_old_page_about_a_word_is_before_hundreds_that_only_have_it() {
+    let about = format!("{} of the old mines", "copper is dug here, and sold again ".repeat(30));
+    let other = format!("{} copper {}", "many other things ".repeat(20), "and more of them ".repeat(20));
+    let names: Vec<String> = (0..600).map(|number| format!("p{number}.md")).collect();
+    let mut pages = vec![("mines.md", about.as_str())];
+    pages.extend(names.iter().map(|name| (name.as_str(), other.as_str())));
+    let space = Space::of(&pages);
+    for q in ["copper", "copper OR gold", "copper thing OR dug copper"] {
+        assert_eq!(space.found(q)[0], "mines.md", "{q}");
+    }
+    assert_eq!(space.found("/0copper"), space.found("0copper"), "what says so is no word of the page");
 }
 
 #[test]

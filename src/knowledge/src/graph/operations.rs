@@ -12,7 +12,7 @@ use svcfs_work::Lane;
 
 use super::walk::{self, Sibling};
 use super::{Analysis, paths};
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+use crate::kernel::{Area, AtLeast, Cx, Entry, Operation, Route, Within};
 
 /// Entries of a list of the analytics at most.
 pub(super) const MOST_LISTED: usize = 1000;
@@ -33,7 +33,8 @@ pub const AREA: Area = Area {
 
 /// List the pages that link to a page
 ///
-/// Each with the line the link stands in. A path that no page links to has an empty list, whether it exists or not.
+/// Each with the line the link stands in. A path that no page links to has an empty list, whether it exists or not. Of a list that is cut
+/// at `limit` it is told how many there are in all: over HTTP by `X-Total-Count`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Backlinks {
     /// The page linked to
@@ -42,10 +43,8 @@ pub struct Backlinks {
     /// How many pages, in path order
     #[serde(default)]
     pub limit: Limit<1000, 10_000>,
-    /// Answer from an index that has read the changes up to this position (the number that the `id` of an event begins with), or refuse
-    /// with 503
     #[serde(default)]
-    pub at_least: Option<u64>,
+    pub at_least: AtLeast,
 }
 
 /// A page that links to another one.
@@ -66,8 +65,14 @@ impl Operation for Backlinks {
     const TOOL: bool = true;
     type Output = Vec<Backlink>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Backlink>, Fault> {
-        let found =
-            cx.index_at_least(self.at_least)?.backlinks(&self.path, &cx.caller.reach.top(), self.limit.get())?;
+        let (index, below) = (cx.index_at_least(self.at_least)?, cx.caller.reach.top());
+        let found = index.backlinks(&self.path, &below, self.limit.get())?;
+        let total = if found.len() < self.limit.get() {
+            found.len()
+        } else {
+            index.sources(&self.path)?.iter().filter(|source| source.is_under(&below)).count()
+        };
+        cx.has_in_all(total, found.len());
         let shown = |svcfs_index::Backlink { path, title, context }| Backlink { path, title, context };
         Ok(found.into_iter().map(shown).collect())
     }

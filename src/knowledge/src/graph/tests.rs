@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use svcfs_base::{ETag, Seq, Timestamp};
 use svcfs_index::{Entry, Graph, Index, Node};
 
-use super::Analysis;
+use super::{AREA, Analysis};
 use crate::spaces::test_space::{TestSpace, path};
 
 /// The graph of these links between numbered pages.
@@ -452,6 +452,18 @@ fn backlinks_come_with_the_line_they_stand_in() {
     let backlinks = |arguments| -> Value { space.get("backlinks", arguments) };
     assert_eq!(backlinks(json!({ "path": "b.md" })), json!(both));
     assert_eq!(backlinks(json!({ "path": "b.md", "limit": 1 })), json!([both[0]]));
+    let caller = svcfs_base::Caller::new(svcfs_base::Door::Http);
+    for (limit, total, lines) in [(1, 2, vec!["there are 2 in all"]), (2, 2, vec![]), (3, 2, vec![])] {
+        let cx = space.cx(&caller);
+        let mut entries = AREA.operations.iter();
+        let entry = entries.find(|entry| entry.name == "backlinks").unwrap();
+        (entry.call)(json!({ "path": "b.md", "limit": limit }), &cx).unwrap();
+        assert_eq!(
+            (cx.remarks().total, cx.remarks().lines().collect::<Vec<_>>()),
+            (Some(total), lines.iter().map(ToString::to_string).collect()),
+            "{limit}"
+        );
+    }
     space.get("delete", json!({ "path": "a.md" }));
     assert_eq!(backlinks(json!({ "path": "b.md" })).as_array().unwrap().len(), 1);
     assert_eq!(backlinks(json!({ "path": "nowhere.md" })), json!([]));

@@ -19,6 +19,9 @@ use crate::health;
 use crate::spaces::Spaces;
 use crate::vitals::{Flushes, Vitals};
 
+use super::AtLeast;
+use super::remarks::{self, Kept, Remarks};
+
 /// How long a question waits for the index to have read everything accepted before it.
 const INDEX_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -93,6 +96,10 @@ impl Space {
     /// Who may read it without credentials.
     pub fn visibility(&self) -> Visibility {
         *self.visibility.read()
+    }
+    /// What its index does not know yet, for whoever reads an answer of it; none when it knows everything.
+    pub fn index_lag(&self) -> Option<String> {
+        remarks::lag(self.indexed.level(), self.vfs.last_seq().0)
     }
     /// Whether its disk takes what is written: pages, and who asked for what.
     ///
@@ -180,12 +187,25 @@ pub struct Cx<'a> {
     /// Who asks, and under which precondition.
     pub caller: &'a Caller,
     server: &'a Server,
+    remarks: Kept,
 }
 
 impl<'a> Cx<'a> {
     /// The context of one call.
     pub fn new(server: &'a Server, space: &'a Space, caller: &'a Caller) -> Self {
-        Self { space, caller, server }
+        Self { space, caller, server, remarks: Kept::default() }
+    }
+    /// Has the caller told, beside the answer.
+    pub fn note(&self, note: impl Into<String>) {
+        self.remarks.note(note.into());
+    }
+    /// Has the caller told how many entries there are in all, of a list that has so many of them.
+    pub fn has_in_all(&self, total: usize, shown: usize) {
+        self.remarks.total(total, shown);
+    }
+    /// What is told beside the answer.
+    pub fn remarks(&self) -> Remarks {
+        self.remarks.all()
     }
     /// Changes the tree: all of the set or none.
     ///
@@ -196,7 +216,7 @@ impl<'a> Cx<'a> {
     }
     /// The index, once it has read every change accepted so far, so that a caller finds what it just wrote.
     ///
-    /// The wait is bounded (2 s): while a large tree is being read in, an older answer is better than none.
+    /// The wait is bounded (2 s): while a large tree is being read in, an older answer is better than none, and says so.
     pub fn index(&self) -> &Index {
         if let Err(accepted) = self.wait_for_index(INDEX_PATIENCE) {
             tracing::warn!(
@@ -205,6 +225,7 @@ impl<'a> Cx<'a> {
                 feed.seq = accepted.0,
                 "the index is behind; answering from what it has"
             );
+            self.note(self.space.index_lag().unwrap_or_else(|| "the search index was behind a moment ago".to_owned()));
         }
         &self.space.index
     }
@@ -243,8 +264,8 @@ impl<'a> Cx<'a> {
     /// # Errors
     /// [`Kind::Invalid`] for a position the log has not reached; [`Kind::Unavailable`], with the seconds after which to ask again, when
     /// the index has not read that far within 10 s.
-    pub fn index_at_least(&self, position: Option<u64>) -> Result<&Index, Fault> {
-        self.index_having_read(position, AT_LEAST_PATIENCE)
+    pub fn index_at_least(&self, position: AtLeast) -> Result<&Index, Fault> {
+        self.index_having_read(position.0, AT_LEAST_PATIENCE)
     }
     /// As [`Cx::index_at_least`], waiting no longer than that.
     pub(crate) fn index_having_read(&self, position: Option<u64>, patience: Duration) -> Result<&Index, Fault> {

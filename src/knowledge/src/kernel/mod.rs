@@ -7,17 +7,21 @@
 //! compile time: nothing can be registered late, twice or conditionally, and a test can walk all of it.
 
 mod arguments;
+mod at_least;
 mod context;
 mod inputs;
 mod operation;
+mod remarks;
 mod route;
 #[cfg(test)]
 mod tests;
 mod within;
 
+pub use at_least::AtLeast;
 pub use context::{Cx, Server, Space};
 pub use inputs::{Field, Inputs, Shape};
 pub use operation::{Answer, Area, Entry, Operation};
+pub use remarks::Remarks;
 pub use route::{Accepts, Media, Method, PREFIX, Route};
 pub use within::Within;
 

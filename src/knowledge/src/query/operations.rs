@@ -10,7 +10,7 @@ use svcfs_index::{Answer, AnswerLimit};
 
 use super::render::{Standing, Style, rendered};
 use super::{Window, answer};
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+use crate::kernel::{Area, AtLeast, Cx, Entry, Operation, Route, Within};
 
 /// The operations of this area.
 pub const AREA: Area = Area { title: "Queries", operations: &[Entry::of::<Query>(), Entry::of::<Aggregate>()] };
@@ -38,10 +38,8 @@ pub struct Query {
     /// The answer as JSON, or rendered as markdown text
     #[serde(default)]
     pub format: Format,
-    /// Answer from an index that has read the changes up to this position (the number that the `id` of an event begins with), or refuse
-    /// with 503
     #[serde(default)]
-    pub at_least: Option<u64>,
+    pub at_least: AtLeast,
 }
 
 /// What form an answer has.

@@ -1,5 +1,6 @@
 //! An index nobody has opened, held against one that is made from the same pages.
 
+use std::error::Error;
 use std::path::Path;
 
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
@@ -48,18 +49,31 @@ pub fn compare(
         return Ok(IndexState::Damaged(damage));
     }
     let pages = with_ignored(pages, &old, &read);
-    let fresh = Index::open(&scratch.join("index.db"))?.with_typed_links(old.typed_links.clone())?;
-    for (done, batch) in pages.chunks(BATCH).enumerate() {
+    let batches = pages.chunks(BATCH).enumerate().map(|(done, batch)| {
         progress(done * BATCH, pages.len());
-        let entries: Vec<_> = batch.iter().filter_map(|path| Some(entry(path, &read(path)?))).collect();
-        fresh.ingest(&entries, last)?;
-    }
-    let fresh = fresh.fingerprint()?;
+        Ok::<_, IndexError>(batch.iter().filter_map(|path| Some(entry(path, &read(path)?))).collect())
+    });
+    let fresh = made_anew(scratch, &old, batches, last)?;
     Ok(if old.digest == fresh.digest {
         IndexState::Equal(fresh.pages)
     } else {
         IndexState::Differs(old.differences(&fresh))
     })
+}
+
+/// What an index is that is made in an empty directory, the same way as an old one.
+///
+/// # Errors
+/// [`IndexError`] when it cannot be made; what a batch fails with is its source.
+pub(super) fn made_anew<E: Into<Box<dyn Error + Send + Sync>>>(
+    scratch: &Path,
+    old: &Fingerprint,
+    batches: impl Iterator<Item = Result<Vec<Entry>, E>>,
+    last: Seq,
+) -> Result<Fingerprint, IndexError> {
+    let fresh = Index::open(&scratch.join("index.db"))?.with_typed_links(old.typed_links.clone())?;
+    fresh.ingest_all(batches, last)?;
+    fresh.fingerprint()
 }
 
 /// Pages that somebody told git to leave alone are indexed when they came in through a door.

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Door, Fault, Kind, Seq, TreePath};
-use svcfs_index::{Difference, Entry, Fingerprint, Index, Joined};
+use svcfs_index::{Difference, Entry, Fingerprint, Joined};
 use svcfs_vfs::{EntryKind, Vfs};
 use svcfs_work::{Failure, Next, Stop, Task};
 
+use super::compare::made_anew;
 use crate::files;
 use crate::kernel::Space;
 
@@ -295,15 +296,14 @@ pub fn check(space: &Space, scratch: &Path, mut progress: impl FnMut(usize, usiz
     let Space { vfs, index, .. } = space;
     catch_up(space)?;
     let before = index.fingerprint()?;
-    let fresh = Index::open(&scratch.join("index.db"))?.with_typed_links(before.typed_links.clone())?;
     let pages = pages(vfs)?;
     let mut read = 0;
     let batches = Batches::of(vfs, &pages).inspect(|batch| {
         read += batch.as_ref().map_or(0, Vec::len);
         progress(read, pages.len());
     });
-    fresh.ingest_all(batches, index.cursor()?)?;
-    Ok(Report::of(before, fresh.fingerprint()?))
+    let fresh = made_anew(scratch, &before, batches, index.cursor()?)?;
+    Ok(Report::of(before, fresh))
 }
 
 /// What an index has not read yet is no fault of its. One that never read the whole tree stays as it is.

@@ -10,7 +10,7 @@ use svcfs_config::Engine;
 use svcfs_index::{AnswerLimit, Condition, Hit, MetaQuery, MetaRow, SearchQuery, SortKey};
 
 use super::{evaluation, grep, suggest, words};
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+use crate::kernel::{Area, AtLeast, Cx, Entry, Operation, Route, Within};
 use crate::usage;
 
 /// The operations of this area.
@@ -21,8 +21,8 @@ pub const AREA: Area = Area {
 
 /// Find pages by their words, best first
 ///
-/// All words must occur, in any form (`run` finds `running`); when no page has all of plain words, pages that have some of them
-/// are found and say so in `note`. Words in titles, names, headings and in the links that lead to a page weigh more, and so do words
+/// All words must occur, in any form (`run` finds `running`); when few pages have all of three plain words or more, or none has all of two,
+/// pages that have some of them are found behind those and say so in `note` (from six words on they are ranked as one list). Words in titles, names, headings and in the links that lead to a page weigh more, and so do words
 /// that stand together. `AND`, `OR`, `NOT` in capitals, `"a phrase"`, `pre*` and parentheses work as expected, `title:`, `headings:` and
 /// `body:` say where, `status:verified` or `tags:x` ask for a field of the frontmatter, `path:docs/` for a folder. A question with a
 /// mistake is read as plain words, and says so. Pages whose frontmatter says `status: verified` or `source-of-truth: true` come a little
@@ -51,10 +51,8 @@ pub struct Search {
     /// as 0.7. Pages found in this way carry `did_you_mean`
     #[serde(default)]
     pub suggest_threshold: Option<f64>,
-    /// Answer from an index that has read the changes up to this position (the number that the `id` of an event begins with), or refuse
-    /// with 503
     #[serde(default)]
-    pub at_least: Option<u64>,
+    pub at_least: AtLeast,
 }
 
 /// Whether trusted pages come higher; nothing does with `search.engine = "grep"`.
@@ -84,7 +82,7 @@ pub struct Found {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub did_you_mean: Option<String>,
     /// How the question was read, when that is not how it was written: as plain words because of a mistake, or as some of its words
-    /// because no page has all of them. The same on every page of an answer
+    /// because few pages or none have all of them; and what the index does not know yet. The same on every page of an answer
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
@@ -116,6 +114,7 @@ impl Operation for Search {
         };
         let suggest::Answer { hits, instead, note, is_partial } =
             suggest::search(cx.index_at_least(self.at_least)?, query, threshold)?;
+        let note = with_remarks(cx, note);
         let is_answered = !hits.is_empty() && instead.is_none() && !is_partial;
         count(cx, (&asked, "search"), is_answered, is_whole);
         let found = |hit: Hit| Found {
@@ -185,10 +184,8 @@ pub struct SearchVerified {
     /// Only pages at or below this path
     #[serde(default)]
     pub path_prefix: Option<TreePath>,
-    /// Answer from an index that has read the changes up to this position (the number that the `id` of an event begins with), or refuse
-    /// with 503
     #[serde(default)]
-    pub at_least: Option<u64>,
+    pub at_least: AtLeast,
 }
 
 /// A page that was found, and why it may be trusted.
@@ -239,6 +236,7 @@ impl Operation for SearchVerified {
             or_some: true,
         };
         let svcfs_index::Found { hits, note, is_partial } = cx.index_at_least(self.at_least)?.search(&query)?;
+        let note = with_remarks(cx, note);
         let found = |hit: Hit| FoundVerified {
             path: hit.path,
             title: hit.title,
@@ -251,6 +249,12 @@ impl Operation for SearchVerified {
         count(cx, (&query.q, "verified"), !hits.is_empty() && !is_partial, is_whole);
         Ok(hits.into_iter().map(found).collect())
     }
+}
+
+/// A note with what is said beside the answer: a page that was found has a place for it, and many clients read nothing else.
+fn with_remarks(cx: &Cx<'_>, note: Option<String>) -> Option<String> {
+    let notes: Vec<String> = note.into_iter().chain(cx.remarks().notes).collect();
+    (!notes.is_empty()).then(|| notes.join("; "))
 }
 
 /// Counts a search. One that finds nothing in a part of the tree, or asks for no word, does not say that a page is missing.
@@ -337,10 +341,8 @@ pub struct QueryMeta {
     /// How many of the first pages to leave out
     #[serde(default)]
     pub offset: u32,
-    /// Answer from an index that has read the changes up to this position (the number that the `id` of an event begins with), or refuse
-    /// with 503
     #[serde(default)]
-    pub at_least: Option<u64>,
+    pub at_least: AtLeast,
 }
 
 /// Which way a list runs.

@@ -115,6 +115,29 @@ fn a_question_with_a_mistake_is_answered_and_says_how_it_was_read() {
 }
 
 #[test]
+fn an_answer_of_an_index_that_is_behind_says_so() {
+    let space = TestSpace::new();
+    space.put("a.md", "fox\n");
+    let caller = svcfs_base::Caller::new(svcfs_base::Door::Http);
+    let told = |name: &str, arguments: Value| {
+        let cx = space.cx(&caller);
+        let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
+        let answer = (entries.find(|entry| entry.name == name).unwrap().call)(arguments, &cx).unwrap();
+        (answer, cx.remarks())
+    };
+    assert_eq!(told("search", json!({ "q": "fox" })).1, crate::kernel::Remarks::default());
+    space.stop_indexing();
+    space.put("b.md", "fox\n");
+    let note = "the search index has one change still to read, which is not known yet";
+    let (found, remarks) = told("search", json!({ "q": "fox" }));
+    assert_eq!((paths(&found), &found[0]["note"]), (vec!["a.md"], &json!(note)));
+    assert_eq!(remarks.notes, [note]);
+    assert_eq!(told("query", json!({ "q": "LIST" })).1.lines().collect::<Vec<_>>(), [note]);
+    assert_eq!(told("backlinks", json!({ "path": "a.md" })).1.notes, [note]);
+    assert_eq!(space.space().index_lag().as_deref(), Some(note));
+}
+
+#[test]
 fn a_question_may_ask_for_an_index_that_has_read_a_change() {
     let space = TestSpace::new();
     space.put("a.md", "fox\n");

@@ -29,8 +29,8 @@ pub const AREA: Area = Area {
 
 /// Up to so many hours a series is told by the hour, beyond by the day.
 const HOURLY: i64 = 7 * 24;
-/// Pages whose counts are compared for trends.
-const COMPARED: u32 = 1_000;
+/// Pages whose counts are compared for trends: all of them. One that was read most in one period may be the least read of the other.
+const COMPARED: u32 = u32::MAX;
 
 fn span(cx: &Cx<'_>, period: &Period) -> Span {
     Span::between(period.before(cx.now()), cx.now())

@@ -56,6 +56,24 @@ fn pages_that_are_read_and_words_that_are_looked_for_are_counted() {
 }
 
 #[test]
+fn trends_are_of_all_pages_however_many_are_read() {
+    let space = TestSpace::new();
+    let now = svcfs_base::Timestamp::from_second(1_767_225_600).unwrap();
+    let usage = &space.space().usage;
+    let before = now - std::time::Duration::from_secs(40 * 24 * 3600);
+    let busy = (0..1_001).map(|number| crate::spaces::test_space::path(&format!("p{number:04}.md")));
+    for page in busy.flat_map(|page| [page.clone(), page]) {
+        usage.viewed(&page, "http", now);
+        usage.viewed(&page, "http", before);
+    }
+    let rare = crate::spaces::test_space::path("rare.md");
+    usage.viewed(&rare, "http", now);
+    let trends = space.get("analytics_trends", json!({}));
+    assert_eq!(trends["declining"], json!([]));
+    assert_eq!(trends["trending"][0]["path"], "rare.md", "{trends}");
+}
+
+#[test]
 fn what_is_looked_for_and_not_found_is_a_gap_until_it_is_found_or_dismissed() {
     let space = space();
     for q in ["helm charts", "Helm  Charts", "vault", "words"] {

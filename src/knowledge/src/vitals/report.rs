@@ -88,6 +88,9 @@ pub struct SpaceReport {
     pub position: u64,
     /// Changes that its search index has not read yet.
     pub index_behind: u64,
+    /// What that means for who asks it; absent when it has read everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index_note: Option<String>,
     /// What is on its way to the disk.
     pub queue: QueueReport,
     /// Its background tasks.
@@ -170,6 +173,7 @@ fn of_space(known: Known, sick: &mut Vec<Sick>) -> SpaceReport {
                 pages: None,
                 position: 0,
                 index_behind: 0,
+                index_note: None,
                 queue,
                 tasks,
             };
@@ -201,6 +205,7 @@ fn of_space(known: Known, sick: &mut Vec<Sick>) -> SpaceReport {
         pages: pages.ok().map(|count| count as u64),
         position: space.vfs.last_seq().0,
         index_behind: behind(&space),
+        index_note: space.index_lag(),
         queue,
         tasks,
     }

@@ -42,11 +42,9 @@ impl Moves for OneMove {
 
 #[test]
 fn a_wiki_link_to_a_name_that_none_can_hold_becomes_a_markdown_link_that_leads_there() {
-    for (to, address, label) in [
-        ("a|b.md", "a%7Cb.md", "a\\|b"),
-        ("deep/a#b.md", "deep/a%23b.md", "a#b"),
-        ("[x].md", "%5Bx%5D.md", "\\[x\\]"),
-    ] {
+    for (to, address, label) in
+        [("a|b.md", "a%7Cb.md", "a\\|b"), ("deep/a#b.md", "deep/a%23b.md", "a#b"), ("[x].md", "%5Bx%5D.md", "\\[x\\]")]
+    {
         let change = OneMove::new("p.md", "old.md", to, &["p.md", "other.md"]);
         let text = "[[old]] ![[old#The Part|l [1]]] | [[old\\|x]] [[other]] [l](old.md) `[[old]]`";
         let (new, count) = change.retarget(text).unwrap();
@@ -54,9 +52,11 @@ fn a_wiki_link_to_a_name_that_none_can_hold_becomes_a_markdown_link_that_leads_t
             "[{label}]({address}) ![l \\[1]({address}#the-part)] | [x]({address}) [[other]] [l]({address}) `[[old]]`"
         );
         assert_eq!((new.as_str(), count), (expected.as_str(), 4));
-        let led: Vec<_> = links(&new).iter().filter_map(|link| change.after.resolve("p.md", link).map(str::to_owned)).collect();
+        let led: Vec<_> =
+            links(&new).iter().filter_map(|link| change.after.resolve("p.md", link).map(str::to_owned)).collect();
         assert_eq!(led.iter().filter(|path| *path == to).count(), 4, "{new}: {led:?}");
-        let field = retarget_fields("---\nsee: old\n---\n", &["see".to_owned()], Place::fixed("p.md"), &change).unwrap().0;
+        let field =
+            retarget_fields("---\nsee: old\n---\n", &["see".to_owned()], Place::fixed("p.md"), &change).unwrap().0;
         let value = &crate::frontmatter::parse(&field).map["see"];
         assert!(value == to.trim_end_matches(".md") || *value == format!("[{label}]({address})"), "{field}");
         let link = of_fields(&crate::frontmatter::parse(&field).map, &["see".to_owned()]).remove(0);

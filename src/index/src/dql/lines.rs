@@ -1,0 +1,101 @@
+//! The older form of a query: a line for each clause (gaps.md 4.6, "Legacy form").
+//!
+//! One rule: it is another way to write the same queries. The lines are put together to one in today's form, which is then read as ever.
+
+/// What begins a line that makes a text one of this form.
+const TELLING: [&str; 4] = ["where", "sort", "columns", "type"];
+
+/// The clauses.
+const KNOWN: [&str; 9] = ["type", "columns", "from", "where", "sort", "group_by", "flatten", "limit", "offset"];
+
+/// The query in today's form; none when it is in that already.
+///
+/// # Errors
+/// What is wrong with a line, with its number.
+pub(super) fn put_together(text: &str) -> Result<Option<String>, String> {
+    let clauses: Vec<_> = text.lines().map(clause).collect();
+    if !clauses.iter().flatten().any(|(name, _)| TELLING.contains(&name.as_str())) {
+        return Ok(None);
+    }
+    let (mut mode, mut columns, mut rest) = (None, Vec::new(), Vec::new());
+    for ((number, line), clause) in (1..).zip(text.lines()).zip(clauses) {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let Some((name, value)) = clause.filter(|(name, _)| KNOWN.contains(&name.as_str())) else {
+            return Err(format!("line {number}: expected one of `{}:`", KNOWN.join(":`, `")));
+        };
+        if value.is_empty() {
+            return Err(format!("line {number}: behind `{name}:` stands nothing"));
+        }
+        match name.as_str() {
+            "type" => mode = Some(value.to_uppercase()),
+            "columns" => columns.push(value.to_owned()),
+            "from" => rest.push(format!("FROM {}", source(value))),
+            "where" => rest.push(format!("WHERE ({value})")),
+            "sort" => rest.push(format!("SORT {value}")),
+            "group_by" => rest.push(format!("GROUP BY {value}")),
+            "flatten" => rest.push(format!("FLATTEN {value}")),
+            "limit" => rest.push(format!("LIMIT {value}")),
+            _ => rest.push(format!("OFFSET {value}")),
+        }
+    }
+    let mode = match mode.as_deref() {
+        // A table of nothing but paths.
+        Some("TABLE") | None if columns.is_empty() => "LIST",
+        None => "TABLE",
+        Some(mode) => mode,
+    };
+    let begin = [vec![mode.to_owned()], vec![columns.join(", ")]].concat();
+    let parts: Vec<String> = begin.into_iter().chain(rest).filter(|part| !part.is_empty()).collect();
+    Ok(Some(parts.join("\n")))
+}
+
+/// `name: value`
+fn clause(line: &str) -> Option<(String, &str)> {
+    let (name, value) = line.trim().split_once(':')?;
+    Some((name.trim_end().to_lowercase(), value.trim()))
+}
+
+/// Tags and what stands in quotes already as they are, everything else as the beginning of paths.
+fn source(value: &str) -> String {
+    if value.starts_with(['#', '"', '\'', '-', '(']) {
+        return value.to_owned();
+    }
+    format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_put_together_to_a_query_of_today() {
+        let together = |text: &str| put_together(text).unwrap().map(|text| text.replace('\n', " "));
+        for (lines, query) in [
+            (
+                "type: table\ncolumns: status, due\nfrom: tasks/\nwhere: status != \"done\"\nwhere: a = 1 OR b = 2\nsort: due desc\nlimit: 5",
+                "TABLE status, due FROM \"tasks/\" WHERE (status != \"done\") WHERE (a = 1 OR b = 2) SORT due desc LIMIT 5",
+            ),
+            ("where: a = 1", "LIST WHERE (a = 1)"),
+            ("columns: a\n\nGROUP_BY: a\nflatten: tags", "TABLE a GROUP BY a FLATTEN tags"),
+            ("type: count\nfrom: #x AND -#y", "COUNT FROM #x AND -#y"),
+            ("Type: distinct\ncolumns: status\noffset: 2", "DISTINCT status OFFSET 2"),
+        ] {
+            assert_eq!(together(lines).as_deref(), Some(query), "{lines}");
+            assert!(crate::Query::parse(lines).is_ok(), "{lines}");
+        }
+        for today in ["LIST", "TABLE a\nWHERE b = \"where: x\"", "from: x"] {
+            assert_eq!(together(today), None, "{today}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_is_said_of_that_line() {
+        let refused = |text: &str| put_together(text).unwrap_err();
+        assert!(refused("type: list\nwher: x").starts_with("line 2: expected one of `type:`, `columns:`"));
+        assert_eq!(refused("where:\n"), "line 1: behind `where:` stands nothing");
+        let told = crate::Query::parse("type: list\nwhere: a = = 1").unwrap_err().to_string();
+        assert!(told.contains("read as `LIST WHERE (a = = 1)`"), "{told}");
+    }
+}

@@ -1,0 +1,69 @@
+//! What is said of an answer beside the answer.
+//!
+//! Many answers are bare lists (gaps.md D1), so that there is no place in them for what concerns all of it. Each door has one: HTTP its
+//! headers, agents a text more, the command line the other stream.
+
+use parking_lot::Mutex;
+
+/// See the module.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Remarks {
+    /// What the caller should know, such as that the answer is of an index that is behind; each once.
+    pub notes: Vec<String>,
+    /// How many entries there are in all, of a list that may have some of them only.
+    pub total: Option<usize>,
+    /// Whether it has some of them only.
+    pub is_cut: bool,
+}
+
+impl Remarks {
+    /// All of it as sentences.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let total = self.total.filter(|_| self.is_cut).map(|total| format!("there are {total} in all"));
+        self.notes.iter().cloned().chain(total)
+    }
+}
+
+/// Where an operation leaves them.
+#[derive(Debug, Default)]
+pub(super) struct Kept(Mutex<Remarks>);
+
+impl Kept {
+    pub(super) fn note(&self, note: String) {
+        let mut remarks = self.0.lock();
+        if !remarks.notes.contains(&note) {
+            remarks.notes.push(note);
+        }
+    }
+    pub(super) fn total(&self, total: usize, shown: usize) {
+        let mut remarks = self.0.lock();
+        (remarks.total, remarks.is_cut) = (Some(total), shown < total);
+    }
+    pub(super) fn all(&self) -> Remarks {
+        self.0.lock().clone()
+    }
+}
+
+/// What an index does not know that has read the log up to a position; none when it knows everything up to the last one.
+pub(super) fn lag(read: u64, last: u64) -> Option<String> {
+    match (read, last.saturating_sub(read)) {
+        (_, 0) => None,
+        (0, _) => Some("the search index is being made; only pages that it has read so far are known".to_owned()),
+        (_, 1) => Some("the search index has one change still to read, which is not known yet".to_owned()),
+        (_, many) => Some(format!("the search index has {many} changes still to read, which are not known yet")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_is_made_for_the_first_time_is_told_from_one_that_is_behind() {
+        let told = |read, last| lag(read, last).unwrap_or_default();
+        assert_eq!((told(0, 0), told(7, 7), told(8, 7)), Default::default());
+        assert_eq!(told(0, 7), "the search index is being made; only pages that it has read so far are known");
+        assert_eq!(told(6, 7), "the search index has one change still to read, which is not known yet");
+        assert_eq!(told(2, 7), "the search index has 5 changes still to read, which are not known yet");
+    }
+}
