@@ -244,12 +244,7 @@ impl Filesystem for Callbacks {
 
     /// Answered here, because git tries it once for each object and fuser would log each as a warning.
     fn link(&self, request: &Request, inode: INodeNo, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
-        self.answer("link", reply, || {
-            let (directory, entry) = self.door.entry(parent, entry)?;
-            let linked = self.vfs.link_special(&self.caller(request), self.door.node(inode)?, (directory, &entry))?;
-            let (node, attributes) = linked.ok_or(Refusal::Word(Errno::EPERM))?;
-            Ok::<_, Refusal>(file_attr(node, &attributes))
-        });
+        self.answer("link", reply, || self.door.link(request, inode, (parent, entry)));
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {

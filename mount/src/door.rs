@@ -205,6 +205,22 @@ impl KernelDoor {
         Ok((self.given(request, parent, (node, attributes))?, handle))
     }
 
+    /// Gives a pipe, a socket or a device one more name; counts as found once.
+    ///
+    /// # Errors
+    /// `EPERM` for anything else.
+    pub(crate) fn link(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        (parent, entry): (INodeNo, &OsStr),
+    ) -> Result<FileAttr, Refusal> {
+        let (directory, entry) = self.entry(parent, entry)?;
+        let linked = self.vfs.link_special(&self.user(request.uid()), self.node(inode)?, (directory, &entry))?;
+        let (node, attributes) = linked.ok_or(Refusal::Word(Errno::EPERM))?;
+        Ok(file_attr(node, &attributes))
+    }
+
     /// Gives a node just made to the user who made it, as on any disk; the vfs makes it as the user of this process. Its group is
     /// that user's, or the directory's where that has the set-group-id bit.
     pub(crate) fn given(
