@@ -95,6 +95,16 @@ async fn a_raw_file_too_large_for_memory_comes_piece_by_piece() {
 }
 
 #[tokio::test]
+async fn a_raw_file_without_bytes_is_answered_as_one() {
+    let server = TestServer::new();
+    server.put("empty.txt", "").await;
+    let whole = server.ask("GET /raw/empty.txt", &[], "").await;
+    assert_eq!((whole.status, whole.text(), whole.header("content-length")), (200, "", "0"));
+    let part = server.ask("GET /raw/empty.txt", &[("range", "bytes=0-")], "").await;
+    assert_eq!((part.status, part.header("content-range")), (416, "bytes */0"));
+}
+
+#[tokio::test]
 async fn a_part_of_a_raw_file_is_sent_to_whom_asks_for_one() {
     let server = TestServer::new();
     server.put("a.txt", "0123456789").await;

@@ -51,7 +51,7 @@ fn a_benchmark_as_json_has_the_rows_of_every_table_with_units() {
     for key in ["pages_per_second", "p50_us", "p99_us", "times_git", "times_git_flushed", "times_one_flush"] {
         assert!(one[key].as_f64().unwrap() > 0.0, "{key}: {one}");
     }
-    assert_eq!(rows("bulk").len(), 3);
+    assert_eq!(rows("bulk").len(), 4);
     assert_eq!(rows("waits")[0]["writes"], 5);
     assert!(rows("history_size")[0]["bytes"].as_u64().unwrap() > 0);
     assert_eq!(rows("searching").len(), 4);
