@@ -97,12 +97,6 @@ fn only_links_that_led_to_the_moved_page_are_rewritten() {
     assert_eq!(change.retarget("[[x]] [[a/x]] [x](../a/x.md)"), Some(("[[x]] [[a/y]] [x](../a/y.md)".into(), 2)));
 }
 
-#[test]
-fn a_name_that_cannot_stand_in_brackets_leaves_the_link() {
-    let change = OneMove::new("p.md", "x.md", "a|b#c.md", &["p.md"]);
-    assert_eq!(change.retarget("[[x]] [l](x.md)"), Some(("[[x]] [l](a%7Cb%23c.md)".into(), 1)));
-}
-
 struct PageMoves(Resolver);
 
 impl Moves for PageMoves {
