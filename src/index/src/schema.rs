@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 
 use crate::IndexError;
 use crate::moments;
@@ -190,6 +190,8 @@ pub(crate) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
 fn try_open(file: &Path) -> rusqlite::Result<Option<Connection>> {
     let mut connection = Connection::open(file)?;
     configure(&connection)?;
+    // Who reads first and then writes is refused at once when somebody else writes (a question that condemns the file); who says so waits.
+    connection.set_transaction_behavior(TransactionBehavior::Immediate);
     connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", 64 << 20, |_| Ok(()))?;
