@@ -46,7 +46,7 @@ fn a_task_stands_behind_those_whom_somebody_waits_for() {
         Ok(Next::WhenSignalled)
     });
     supervisor.start(task, Signal::new()).unwrap();
-    assert_eq!(told.recv_timeout(LONG).unwrap(), nice().max(5));
+    assert_eq!(told.recv_timeout(LONG).unwrap(), nice().max(10));
     assert_eq!(supervisor.stop(LONG), Vec::<&str>::new());
 }
 
