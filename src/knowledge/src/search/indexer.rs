@@ -77,11 +77,6 @@ impl Indexer {
         Ok(())
     }
 
-    /// Whether something was written since the step began.
-    fn is_behind(&self) -> Result<bool, Fault> {
-        Ok(self.space.index.cursor()? < self.space.vfs.feed().last())
-    }
-
     /// What is done while nobody writes: first what makes questions quicker, half of the time and for as long as nothing changes, then memory is
     /// given back.
     fn rest(&self) -> Next {
@@ -109,14 +104,15 @@ impl Task for Indexer {
             return Ok(Next::Now);
         }
         self.is_caught_up = true;
-        let begun = Instant::now();
+        let (begun, last) = (Instant::now(), self.space.vfs.feed().last());
         Ok(match follow(&self.space, cursor)? {
             0 if std::mem::take(&mut self.is_warm) => Next::After(RESTED),
             0 => self.rest(),
             events => {
                 self.is_warm = true;
                 let pace = if events < BATCH { PACE } else { Duration::ZERO };
-                let courtesy = if self.is_behind()? { begun.elapsed().min(COURTESY) } else { Duration::ZERO };
+                let courtesy =
+                    if self.space.vfs.feed().last() != last { begun.elapsed().min(COURTESY) } else { Duration::ZERO };
                 stop.wait(pace.max(courtesy));
                 Next::Now
             }
