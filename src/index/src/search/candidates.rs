@@ -19,7 +19,7 @@ use crate::pages::{range_below, tree_path};
 /// Most pages that are weighed for one question, of each of the places that are looked at.
 pub(super) const WEIGHED: usize = 400;
 
-/// Most pages that are weighed because they are about a word of the question, and of how many words.
+/// Most pages that are weighed because they are about a word of the question, for each of the first of its words, and how many these are.
 const ABOUT: usize = 100;
 const ABOUT_WORDS: usize = 3;
 
@@ -143,7 +143,7 @@ fn some(connection: &Connection, query: &SearchQuery, words: &[Word], found: &mu
     Ok(())
 }
 
-/// Pages that are about one of the words, those that use it most often first.
+/// Pages that are about one of the words, those that use one most often first.
 fn about(
     connection: &Connection,
     query: &SearchQuery,
@@ -156,17 +156,19 @@ fn about(
             _ => None,
         })
     };
-    for term in question.words.iter().filter_map(single).take(ABOUT_WORDS) {
-        let mut room = ABOUT;
-        for density in 0..field_words::DENSITIES {
-            let expression = format!("({}) AND \"{}\"", question.expression, field_words::about(density, &term));
-            let about = matching(connection, query, "texts", &expression, room)?;
-            room -= about.len();
-            found.add(about);
-            if room == 0 {
-                break;
-            }
+    let terms: Vec<String> = question.words.iter().filter_map(single).take(ABOUT_WORDS).collect();
+    let mut room = ABOUT * terms.len();
+    for density in 0..field_words::DENSITIES {
+        if room == 0 {
+            break;
         }
+        // All words at once: a question of its own for each would look for the whole expression again.
+        let any: Vec<String> =
+            terms.iter().map(|term| format!("\"{}\"", field_words::about(density, term))).collect();
+        let expression = format!("({}) AND ({})", question.expression, any.join(" OR "));
+        let about = matching(connection, query, "texts", &expression, room)?;
+        room -= about.len();
+        found.add(about);
     }
     Ok(())
 }
