@@ -74,12 +74,14 @@ pub(super) fn gather(
     question: &Question,
 ) -> Result<Option<Gathered>, IndexError> {
     let mut found = Gathered::default();
-    let fit = matching(connection, query, "texts", &question.expression, WEIGHED + 1)?;
-    if fit.len() > WEIGHED {
+    let named =
+        if question.is_positive { matching(connection, query, "names", &question.expression, WEIGHED)? } else { vec![] };
+    // Who has the words in its name fits: of as many that are named so, few of the others are looked at.
+    let most = if named.len() < WEIGHED { WEIGHED } else { FEWEST_OTHERS };
+    let fit = matching(connection, query, "texts", &question.expression, most + 1)?;
+    if fit.len() > most {
         found.is_cut = true;
-        if question.is_positive {
-            found.add(matching(connection, query, "names", &question.expression, WEIGHED)?);
-        }
+        found.add(named);
         if question.is_positive {
             about(connection, query, question, &mut found)?;
         }
