@@ -23,6 +23,7 @@ mod reading;
 mod record;
 mod refusal;
 mod removing;
+mod summing;
 mod sums;
 mod tagging;
 #[cfg(test)]

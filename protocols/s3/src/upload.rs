@@ -12,7 +12,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::asked::Asked;
 use crate::beside::Beside;
 use crate::refusal::refuse;
-use crate::sums::{Summing, Sums, Wanted, check_md5};
+use crate::summing;
+use crate::sums::{Sums, Wanted, check_md5};
 
 /// Bytes that are written beside the place at once.
 const PIECE: usize = 4 << 20;
@@ -81,7 +82,7 @@ pub(crate) async fn gather(
     body: Option<StreamingBlob>,
     announced: &Announced,
 ) -> S3Result<Gathered> {
-    let mut summing = Summing::new(announced.wanted);
+    let mut summing = summing::Beside::new(asked, announced.wanted);
     let mut coming = gathering(asked);
     let mut beside: Option<Beside> = None;
     let mut length = 0_u64;
@@ -91,8 +92,8 @@ pub(crate) async fn gather(
         if announced.length.is_some_and(|announced| length > announced) {
             return Err(s3_error!(IncompleteBody, "the body has more bytes than were announced; nothing was written"));
         }
-        summing.update(&piece);
         coming.push(&piece);
+        summing = summing.update(&piece).await?;
         let limit = if beside.is_some() { PIECE } else { MAX_FILE_BYTES };
         if coming.length() > limit as u64 {
             beside = Some(spill(asked, path, beside, std::mem::replace(&mut coming, gathering(asked))).await?);
@@ -100,7 +101,7 @@ pub(crate) async fn gather(
             coming = write_out(asked, coming).await?;
         }
     }
-    let (md5, sums) = summing.finish();
+    let (md5, sums) = summing.finish().await?;
     announced.check(length, &md5, &sums)?;
     let (content, room) = match beside {
         None => {

@@ -19,6 +19,7 @@ use crate::operations::Encoding;
 use crate::parts::{Completed, LIFETIME, Part as Kept, Upload, Writing};
 use crate::record::{Record, tags_of};
 use crate::refusal::told;
+use crate::summing;
 use crate::sums::{Summing, Sums, Wanted, hex};
 use crate::upload::{Announced, Content, Gathered, next, room_for};
 use crate::writing::{begin as place_of, finish, kept_headers, source};
@@ -111,20 +112,20 @@ pub(crate) async fn part(
     let algorithm = input.checksum_algorithm.as_ref().map(|it| it.as_str().to_owned()).or(upload.algorithm);
     let announced =
         Announced::of(&headers, (input.content_length, input.content_md5), algorithm.as_deref(), trailing_headers);
-    let mut summing = Summing::new(announced.wanted);
+    let mut summing = summing::Beside::new(&asked, announced.wanted);
     let (mut body, mut size, mut here) = (input.body, 0_u64, Vec::new());
     while let Some(piece) = next(&mut body).await? {
         size += piece.len() as u64;
         if announced.length.is_some_and(|announced| size > announced) {
             return Err(s3_error!(IncompleteBody, "the part has more bytes than were announced; it was not taken"));
         }
-        summing.update(&piece);
         here.extend_from_slice(&piece);
+        summing = summing.update(&piece).await?;
         if here.len() >= PIECE {
             writing = append(&asked, writing, std::mem::take(&mut here)).await?;
         }
     }
-    let (md5, sums) = summing.finish();
+    let (md5, sums) = summing.finish().await?;
     announced.check(size, &md5, &sums)?;
     writing = append(&asked, writing, here).await?;
     let kept = sums.clone();

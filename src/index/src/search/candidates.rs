@@ -74,8 +74,11 @@ pub(super) fn gather(
     question: &Question,
 ) -> Result<Option<Gathered>, IndexError> {
     let mut found = Gathered::default();
-    let named =
-        if question.is_positive { matching(connection, query, "names", &question.expression, WEIGHED)? } else { vec![] };
+    let named = if question.is_positive {
+        matching(connection, query, "names", &question.expression, WEIGHED)?
+    } else {
+        vec![]
+    };
     // Who has the words in its name fits: of as many that are named so, few of the others are looked at.
     let most = if named.len() < WEIGHED { WEIGHED } else { FEWEST_OTHERS };
     let fit = matching(connection, query, "texts", &question.expression, most + 1)?;
@@ -165,8 +168,7 @@ fn about(
             break;
         }
         // All words at once: a question of its own for each would look for the whole expression again.
-        let any: Vec<String> =
-            terms.iter().map(|term| format!("\"{}\"", field_words::about(density, term))).collect();
+        let any: Vec<String> = terms.iter().map(|term| format!("\"{}\"", field_words::about(density, term))).collect();
         let expression = format!("({}) AND ({})", question.expression, any.join(" OR "));
         let about = matching(connection, query, "texts", &expression, room)?;
         room -= about.len();
