@@ -13,6 +13,7 @@ mod listener;
 pub mod mcp;
 mod media;
 pub mod openapi;
+mod patterns;
 mod reply;
 mod routes;
 mod specials;

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use svcfs_knowledge::kernel::{Accepts, Area, Entry, Media, Method, PREFIX, Route};
 
 use crate::bind::is_of_file;
-use crate::media;
 use crate::specials::{Place, SPECIAL, Special, VERSION};
+use crate::{media, patterns};
 
 const ABOUT: &str = "Read, write, search and follow a tree of markdown pages. Every write is a git commit whose author is \
     `X-Actor`. A space other than the primary one is named by `X-Svc-Space` or in the path: `/api/svc/{space}/…`.";
@@ -21,7 +21,11 @@ const HEADERS: [(&str, &str, &str); 7] = [
     ("Space", "X-Svc-Space", "Name of the space; beats the path. 404 when there is none of that name"),
     ("Actor", "X-Actor", "Who changes; becomes the commit author. `anonymous` when absent"),
     ("Provenance", "X-Provenance", "Where the content comes from, as `type:id`"),
-    ("IfMatch", "If-Match", "ETag the page was read with, or `*`; 409 when the page has changed since"),
+    (
+        "IfMatch",
+        "If-Match",
+        "ETag the page was read with, or `*`; 409 when the page has changed since; 412 beside `If-None-Match`",
+    ),
     ("IfNoneMatch", "If-None-Match", "`*`: create only; 412 when something is there"),
     ("IfNoneMatchRead", "If-None-Match", "ETag of a cached copy; 304 when it is still right"),
     (
@@ -43,7 +47,7 @@ const REFUSALS: [(u16, &str, &str); 14] = [
     ),
     (404, "NotFound", "Nothing is there, or there is no such space"),
     (409, "Conflict", "Somebody else was first: the page changed since it was read, or the name is taken"),
-    (412, "PreconditionFailed", "`If-None-Match: *` and something is there"),
+    (412, "PreconditionFailed", "`If-None-Match: *` and something is there, or a condition that contradicts it"),
     (413, "TooLarge", "The body is over its limit"),
     (415, "UnsupportedType", "A kind of file that is not taken here (`assets.allowed_types`)"),
     (422, "Rejected", "Lint or a schema refused the content; `issues` says where"),
@@ -101,7 +105,11 @@ fn insert(paths: &mut Map<String, Value>, path: String, method: Method, describe
 }
 
 fn header((key, name, description): (&str, &str, &str)) -> (String, Value) {
-    let schema = json!({ "type": "string" });
+    let schema = match key {
+        "IfMatch" => json!({ "type": "string", "pattern": patterns::IF_MATCH }),
+        "IfNoneMatch" => json!({ "type": "string", "enum": ["*"] }),
+        _ => json!({ "type": "string" }),
+    };
     (key.to_owned(), json!({ "name": name, "in": "header", "description": description, "schema": schema }))
 }
 
@@ -129,7 +137,12 @@ fn describe(special: &Special) -> Value {
     let parameters: Vec<Value> = in_path(special.path)
         .map(|name| {
             let name = name.trim_start_matches('*');
-            json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } })
+            let mut schema = json!({ "type": "string" });
+            if special.path.contains("{*path}") {
+                schema["format"] = patterns::PATH.into();
+                patterns::narrow(&mut schema, true);
+            }
+            json!({ "name": name, "in": "path", "required": true, "schema": schema })
         })
         .collect();
     json!({
@@ -263,7 +276,8 @@ impl Writer {
     /// Every type that was named. A type that reads otherwise than it is written stands there twice.
     fn schemas(mut self) -> Map<String, Value> {
         let mut schemas = self.outputs.take_definitions(true);
-        for (name, schema) in self.inputs.take_definitions(true) {
+        for (name, mut schema) in self.inputs.take_definitions(true) {
+            patterns::narrow(&mut schema, true);
             schemas.entry(name).or_insert(schema);
         }
         let error = json!({
@@ -307,6 +321,7 @@ fn parameters(entry: &Entry, route: &Route, schema: &Value) -> Vec<Value> {
             continue;
         }
         let mut schema = schema.clone();
+        patterns::narrow(&mut schema, required(name));
         let description = schema.as_object_mut().and_then(|schema| schema.remove("description"));
         let example = example(&mut schema);
         let mut parameter = json!({
@@ -418,7 +433,7 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
         }
         Accepts::Form => {
             let file = json!({ "type": "string", "format": "binary", "description": "The file; its name is that of the part" });
-            let form = json!({ "type": "object", "properties": { "file": file }, "required": ["file"] });
+            let form = json!({ "type": "object", "properties": { "file": file }, "required": ["file"], "additionalProperties": false });
             Some(json!({ "required": true, "content": { "multipart/form-data": { "schema": form } } }))
         }
         Accepts::Json => {
@@ -429,11 +444,21 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 // An unknown member is refused, and one that stands in the path is given already.
                 object.insert("additionalProperties".to_owned(), false.into());
             }
-            for name in in_path(route.path) {
+            patterns::narrow(&mut schema, true);
+            // What may stand in the query is told of there: given in both places it is refused.
+            for name in in_path(route.path).chain(route.in_query.iter().copied()) {
                 let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
                 properties.and_then(|properties| properties.remove(name));
                 let required = schema.get_mut("required").and_then(Value::as_array_mut);
                 required.into_iter().for_each(|required| required.retain(|required| required != name));
+            }
+            for name in route.either {
+                let property = schema.pointer_mut(&format!("/properties/{name}"));
+                property.into_iter().for_each(|property| patterns::narrow(property, true));
+            }
+            if !route.either.is_empty() {
+                let given = |name: &&str| json!({ "required": [name], "properties": { *name: { "type": "string" } } });
+                schema["anyOf"] = route.either.iter().map(given).collect();
             }
             let mut example = example(&mut schema);
             let members = example.as_mut().and_then(Value::as_object_mut);

@@ -58,8 +58,12 @@ fn expectation(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Ex
         (None, Some(_)) => {
             Err(Fault::invalid("If-None-Match", "only `*` (create, don't replace) has a meaning on a write"))
         }
-        (Some(_), Some(_)) => {
-            Err(Fault::new(Kind::Invalid, "`If-Match` and `If-None-Match` contradict each other; send one of them"))
+        (Some(if_match), Some(if_none_match)) => {
+            expectation(Some(if_match), None)?;
+            expectation(None, Some(if_none_match))?;
+            // One of the two does not hold, whatever is there (RFC 9110 13.2.2).
+            let told = "`If-Match` and `If-None-Match` contradict each other; send one of them";
+            Err(Fault::new(Kind::PreconditionFailed, told))
         }
     }
 }

@@ -268,9 +268,18 @@ fn preconditions_are_read_strictly() {
         &[("If-Match", b"abc")],
         &[("If-Match", b",")],
         &[("If-None-Match", b"\"abc\"")],
-        &[("If-Match", b"*"), ("If-None-Match", b"*")],
+        &[("If-Match", b""), ("If-None-Match", b"*")],
+        &[("If-Match", b"*"), ("If-None-Match", b"\"abc\"")],
     ] {
         assert_eq!(expectation_of(lines, false).unwrap_err().kind(), Kind::Invalid, "{lines:?}");
+    }
+}
+
+#[test]
+fn conditions_that_contradict_each_other_fail_as_conditions_do() {
+    for tag in [b"*".to_vec(), ETag::of(b"x").to_string().into_bytes()] {
+        let lines = [("If-Match", &tag[..]), ("If-None-Match", b"*")];
+        assert_eq!(expectation_of(&lines, false).unwrap_err().kind(), Kind::PreconditionFailed);
     }
 }
 

@@ -6,11 +6,13 @@
 mod resources;
 mod tools;
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Request;
+use http::header::{ALLOW, CONTENT_TYPE};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -88,7 +90,11 @@ pub(crate) async fn answer(
             Ok(mut request) => {
                 request.extensions_mut().insert(identity);
                 request.extensions_mut().insert(visit.notes.clone());
-                service.handle(request).await.map(|body| body.map_err(|never| match never {}).boxed())
+                let answer = service.handle(request).await;
+                match in_words(answer).await {
+                    Ok(answer) => answer.map(|body| body.map_err(|never| match never {}).boxed()),
+                    Err(refusal) => own(refusal),
+                }
             }
             Err(fault) => own(visit.refuse(&fault)),
         },
@@ -96,6 +102,24 @@ pub(crate) async fn answer(
     };
     visit.end(app, &mut response);
     response
+}
+
+/// What is no message of the protocol is refused by `rmcp` in plain text; here it has the form of every other refusal (contract 7).
+async fn in_words(
+    answer: http::Response<BoxBody<Bytes, Infallible>>,
+) -> Result<http::Response<BoxBody<Bytes, Infallible>>, warp::reply::Response> {
+    let is_json =
+        answer.headers().get(CONTENT_TYPE).is_some_and(|mime| mime.as_bytes().starts_with(b"application/json"));
+    let is_refusal = answer.status().is_client_error() || answer.status().is_server_error();
+    if is_json || !is_refusal {
+        return Ok(answer);
+    }
+    let (head, body) = answer.into_parts();
+    let Ok(text) = body.collect().await;
+    let told = String::from_utf8_lossy(&text.to_bytes()).into_owned();
+    let mut refusal = reply::json(head.status, &json!({ "error": told }));
+    head.headers.get(ALLOW).into_iter().for_each(|allow| drop(refusal.headers_mut().insert(ALLOW, allow.clone())));
+    Err(refusal)
 }
 
 /// The same request with its body in memory: read as every body is, bounded in size and time.

@@ -185,6 +185,20 @@ async fn resources_are_listed_and_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_message_of_the_protocol_is_refused_in_the_form_of_every_other_refusal() {
+    let door = Listening::on(TestServer::new()).await;
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
+    for (headers, body, status) in
+        [(&HEADERS[..], json!({}), 415), (&HEADERS[..], json!("text"), 415), (&HEADERS[..1], message, 406)]
+    {
+        let (told, answer) = door.post("/mcp", headers, &body).await;
+        assert_eq!(told, status, "{answer}");
+        assert!(answer["error"].is_string(), "{answer}");
+    }
+    assert!(door.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn foreign_hosts_and_origins_do_not_reach_the_tools() {
     let door = Listening::on(TestServer::new()).await;
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });

@@ -199,3 +199,27 @@ async fn every_endpoint_answers_with_a_documented_status_and_type() {
     }
     assert!(asked > 60, "only {asked} requests");
 }
+
+#[test]
+fn the_description_tells_how_paths_numbers_and_bytes_look_and_one_place_for_each_input() {
+    let document = document();
+    let at = |pointer: &str| document.pointer(pointer).unwrap_or_else(|| panic!("{pointer} is not there"));
+    let parameter = |path: &str, name: &str| {
+        let parameters = document["paths"][path]["get"]["parameters"].as_array().unwrap();
+        parameters.iter().find(|parameter| parameter["name"] == name).unwrap()["schema"].clone()
+    };
+    let (page, folder) = (parameter("/api/svc/toc", "path"), parameter("/api/svc/tree", "path"));
+    let (page, folder) = (page["pattern"].as_str().unwrap(), folder["pattern"].as_str().unwrap());
+    assert_ne!(page, folder, "the root is a folder and no page");
+    assert_eq!(parameter("/api/svc/search", "limit")["maximum"], i64::MAX);
+    assert!(at("/components/schemas/BulkFile/properties/content/anyOf/1/properties/base64/pattern").is_string());
+    assert_eq!(at("/components/parameters/IfNoneMatch/schema/enum")[0], "*");
+    let renames = at("/paths/~1api~1svc~1rename/post/requestBody/content/application~1json/schema/properties");
+    assert!(renames.get("from").is_some() && renames.get("update_links").is_none(), "{renames}");
+    let lint = at("/paths/~1api~1svc~1lint/post/requestBody/content/application~1json/schema/anyOf");
+    assert_eq!(lint[1]["required"][0], "content");
+    for tool in tools() {
+        assert!(!tool["inputSchema"].to_string().contains("u009f]*)*"), "agents need no patterns of paths: {tool}");
+        assert!(tool["inputSchema"].get("anyOf").is_none(), "{tool}");
+    }
+}

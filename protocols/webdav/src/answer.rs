@@ -124,17 +124,15 @@ impl Door {
         access.identify(key.as_deref())
     }
 
-    /// The space that a path lies in: the first one, but below `/~NAME`, where there is a space of that name. Whether it may be entered is asked before
-    /// it is told why it cannot be.
+    /// The space that a path lies in: the first one, but below `/~NAME`, where there is a space of that name that who asks may enter. For who may not it is
+    /// a file's name like any other, so that it tells nothing of which spaces there are.
     fn place(&self, path: &str, identity: &Identity) -> Result<Place, Fault> {
         let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
         let first = percent_decode_str(first).decode_utf8_lossy();
         let spaces = self.server.spaces();
-        match first.strip_prefix(NAMED).filter(|name| spaces.known(name).is_ok()) {
-            Some(name) => {
-                identity.enter(name)?;
-                Ok(Place { space: spaces.find(name)?, prefix: format!("/{first}") })
-            }
+        let is_open_to_them = |name: &&str| spaces.known(name).is_ok() && identity.enter(name).is_ok();
+        match first.strip_prefix(NAMED).filter(is_open_to_them) {
+            Some(name) => Ok(Place { space: spaces.find(name)?, prefix: format!("/{first}") }),
             None => {
                 identity.enter(&spaces.first().name)?;
                 Ok(Place { space: Arc::clone(spaces.first()), prefix: String::new() })

@@ -383,6 +383,31 @@ fn without_the_right_key_nothing_is_told_and_with_one_no_more_than_it_opens() {
 }
 
 #[test]
+fn a_key_of_the_first_space_cannot_tell_which_others_there_are() {
+    let served = Served::with("[auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"first\"\nspace = \"default\"\n");
+    let ask = |method: &str, space: &str| {
+        let (target, to) = (format!("/~{space}/a.md"), format!("/~{space}/b.md"));
+        let headers = [("authorization", "Bearer first"), ("depth", "0"), ("destination", &*to)];
+        let headers = if matches!(method, "COPY" | "MOVE") { &headers[..] } else { &headers[..2] };
+        let told = served.send(method, &target, headers, "");
+        (told.status, told.text().replace(space, "NAME"))
+    };
+    for method in ["GET", "HEAD", "PROPFIND", "PUT", "DELETE", "MKCOL", "COPY", "MOVE", "LOCK", "OPTIONS", "PATCH"] {
+        let none = ask(method, "nowhere");
+        assert_ne!(none.0, 401, "{method}");
+        for there in ["team", "sick"] {
+            assert_eq!(ask(method, there), none, "{method}");
+        }
+    }
+    let to = |space: &str| {
+        let to = format!("/~{space}/b.md");
+        served.send("COPY", "/a.md", &[("authorization", "Bearer first"), ("destination", &to)], "").status
+    };
+    assert_eq!(served.send("PUT", "/a.md", &[("authorization", "Bearer first")], "# a\n").status, 201);
+    assert_eq!(to("team"), to("nowhere"));
+}
+
+#[test]
 fn why_a_space_is_not_served_is_told_to_those_who_may_enter_it() {
     let keys = "[auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"full\"\n[[auth.api_keys]]\nkey = \"team\"\nspace = \"team\"\n";
     let served = Served::with(keys);

@@ -79,9 +79,9 @@ faults! {
     /// The place cannot be written.
     ReadOnly           403  30    30 "AccessDenied"       Info  Tool
     /// A directory was needed.
-    NotDirectory       400  20    20 "InvalidArgument"    Info  Tool
+    NotDirectory       409  20    20 "InvalidArgument"    Info  Tool
     /// A file was needed.
-    IsDirectory        400  21    21 "InvalidArgument"    Info  Tool
+    IsDirectory        409  21    21 "InvalidArgument"    Info  Tool
     /// The directory still has entries.
     NotEmpty           409  39    66 "BucketNotEmpty"     Info  Tool
     /// A path component over 255 bytes, or a path over 4,096.

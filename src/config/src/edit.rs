@@ -75,6 +75,13 @@ pub fn set_visibility(text: &str, visibility: Visibility) -> Result<String, Edit
     })
 }
 
+/// Whether the text says how callers prove who they are: `auth.type`, whatever it is.
+#[must_use]
+pub fn says_who(text: &str) -> bool {
+    let document: Result<DocumentMut, _> = text.parse();
+    document.is_ok_and(|document| document.get("auth").and_then(|auth| auth.get("type")).is_some())
+}
+
 /// The text after a change. A file of nothing but comments is all that follows its last key: what is added is to come behind it, not before.
 fn changed(text: &str, change: impl FnOnce(&mut DocumentMut) -> Result<(), EditError>) -> Result<String, EditError> {
     let mut document: DocumentMut = text.parse()?;

@@ -1,8 +1,10 @@
-//! What other processes of this machine ask a running server for: to mount its root at one more place.
+//! What other processes of this machine ask a running server for: to mount its root at one more place, and to take up keys that were made or
+//! revoked.
 //!
 //! They ask over a socket in the state directory, which the server's user and root may use and nobody else. Why not over the
 //! server's port? Because everybody on the machine reaches that one, and whoever may mount may hide any directory of the server's
-//! user. It is HTTP all the same: one `POST /mounts` with JSON both ways.
+//! user. It is HTTP all the same: `POST /mounts` and `POST /keys` with JSON both ways. Why not SIGHUP for keys? Because whoever made one is to know
+//! whether it holds.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -20,6 +22,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use svcfs_mount::Outside;
 use svcfs_store::StatePaths;
@@ -31,9 +34,11 @@ use crate::client;
 use crate::failure::{Exit, Failure};
 use crate::mounting::Manner;
 use crate::mounts::Mounts;
+use crate::reloading::Reloading;
 
 const SOCKET: &str = "control.sock";
 const MOUNTS: &str = "/mounts";
+const KEYS: &str = "/keys";
 
 /// The longest request, in bytes: a path and a few flags.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
@@ -55,6 +60,32 @@ struct Made {
     mountpoint: PathBuf,
 }
 
+/// Keys that were written down or taken out of the settings, by their ids.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Changed {
+    ids: Vec<String>,
+}
+
+/// What holds once the settings were read again.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The server's process.
+    pub pid: u32,
+    /// Whether it asks for keys at all.
+    pub asks: bool,
+    /// Which of the keys open it.
+    pub ids: Vec<String>,
+}
+
+/// What is asked for here.
+#[derive(Clone)]
+struct Doors {
+    mounts: Arc<Mounts>,
+    /// None where there is no HTTP, and nobody with a key.
+    reloading: Option<Arc<Reloading>>,
+}
+
 /// A request that was refused.
 #[derive(Debug, Serialize, Deserialize)]
 struct Refused {
@@ -71,11 +102,16 @@ pub struct Control {
 ///
 /// # Errors
 /// When no socket can be made in the state directory.
-pub fn listen(mounts: &Arc<Mounts>, root: &Path, runtime: &Runtime) -> Result<Control, Failure> {
+pub fn listen(
+    mounts: &Arc<Mounts>,
+    reloading: Option<Arc<Reloading>>,
+    root: &Path,
+    runtime: &Runtime,
+) -> Result<Control, Failure> {
     let path = StatePaths::of(root).directory().join(SOCKET);
     let _inside = runtime.enter();
     let bound = bind(&path).with_context(|| format!("cannot make the socket `{}`", path.display()))?;
-    let answering = runtime.spawn(accept(bound, Arc::clone(mounts)));
+    let answering = runtime.spawn(accept(bound, Doors { mounts: Arc::clone(mounts), reloading }));
     Ok(Control { path, answering })
 }
 
@@ -113,10 +149,10 @@ fn short(path: &Path) -> io::Result<(File, PathBuf)> {
     Ok((directory, short))
 }
 
-async fn accept(listener: UnixListener, mounts: Arc<Mounts>) {
+async fn accept(listener: UnixListener, doors: Doors) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(serve(stream, Arc::clone(&mounts)))),
+            Ok((stream, _)) => drop(tokio::spawn(serve(stream, doors.clone()))),
             Err(error) => {
                 tracing::warn!(%error, "nobody can ask for mounts at the moment");
                 // Descriptors that ran out come back when others close theirs.
@@ -126,32 +162,36 @@ async fn accept(listener: UnixListener, mounts: Arc<Mounts>) {
     }
 }
 
-async fn serve(stream: UnixStream, mounts: Arc<Mounts>) {
-    let refusal = refusal(&stream, mounts.outside());
-    let answer = service_fn(move |request| {
-        let mounts = Arc::clone(&mounts);
+async fn serve(stream: UnixStream, doors: Doors) {
+    let refusal = refusal(&stream);
+    let is_elsewhere = stream
+        .peer_cred()
+        .is_ok_and(|peer| peer.pid().is_some_and(|peer| sees_other_mounts(peer, doors.mounts.outside())));
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let doors = doors.clone();
         async move {
-            match refusal {
-                Some(why) => told(StatusCode::FORBIDDEN, why),
-                None => answer(request, mounts).await,
+            match (refusal, request.uri().path()) {
+                (Some(why), _) => told(StatusCode::FORBIDDEN, why),
+                (None, MOUNTS) if is_elsewhere => told(StatusCode::FORBIDDEN, ELSEWHERE),
+                (None, _) => answer(request, doors).await,
             }
         }
     });
     if let Err(error) = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await {
-        tracing::debug!(%error, "somebody who asked for a mount broke off the conversation");
+        tracing::debug!(%error, "somebody who asked for something broke off the conversation");
     }
 }
 
 /// Why whoever is at the other end is not answered.
-fn refusal(stream: &UnixStream, outside: &Outside) -> Option<&'static str> {
+fn refusal(stream: &UnixStream) -> Option<&'static str> {
     match stream.peer_cred() {
         Ok(peer) if peer.uid() != 0 && peer.uid() != nix::unistd::geteuid().as_raw() => {
-            tracing::warn!(uid = peer.uid(), "a user who may not asked for a mount");
-            Some("the server is another user's: only that user and root may ask it to mount")
+            tracing::warn!(uid = peer.uid(), "a user asked for what only the server's user may");
+            Some("the server is another user's: only that user and root may ask it")
         }
-        Ok(peer) => peer.pid().is_some_and(|peer| sees_other_mounts(peer, outside)).then_some(ELSEWHERE),
+        Ok(_) => None,
         Err(error) => {
-            tracing::warn!(%error, "somebody unknown asked for a mount");
+            tracing::warn!(%error, "somebody unknown asked for what only the server's user may");
             Some("the server cannot tell who you are")
         }
     }
@@ -163,9 +203,10 @@ fn sees_other_mounts(process: i32, outside: &Outside) -> bool {
     theirs.is_ok_and(|theirs| ours.is_ok_and(|ours| theirs != ours))
 }
 
-async fn answer(request: Request<Incoming>, mounts: Arc<Mounts>) -> Result<Response<Full<Bytes>>, http::Error> {
-    if request.uri().path() != MOUNTS {
-        return told(StatusCode::NOT_FOUND, &format!("there is {MOUNTS} here, and nothing else"));
+async fn answer(request: Request<Incoming>, doors: Doors) -> Result<Response<Full<Bytes>>, http::Error> {
+    let path = request.uri().path().to_owned();
+    if ![MOUNTS, KEYS].contains(&path.as_str()) {
+        return told(StatusCode::NOT_FOUND, &format!("there are {MOUNTS} and {KEYS} here, and nothing else"));
     }
     if request.method() != Method::POST {
         return told(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered");
@@ -174,7 +215,11 @@ async fn answer(request: Request<Incoming>, mounts: Arc<Mounts>) -> Result<Respo
         Ok(body) => body.to_bytes(),
         Err(error) => return told(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {error}")),
     };
-    let Wanted { mountpoint, manner } = match serde_json::from_slice(&body) {
+    if path == KEYS { keys(&body, doors.reloading).await } else { mount(&body, doors.mounts).await }
+}
+
+async fn mount(body: &[u8], mounts: Arc<Mounts>) -> Result<Response<Full<Bytes>>, http::Error> {
+    let Wanted { mountpoint, manner } = match serde_json::from_slice(body) {
         Ok(wanted) => wanted,
         Err(error) => return told(StatusCode::BAD_REQUEST, &format!("the server does not know such a mount: {error}")),
     };
@@ -190,6 +235,27 @@ async fn answer(request: Request<Incoming>, mounts: Arc<Mounts>) -> Result<Respo
             told(StatusCode::CONFLICT, failure.told(false).trim_start_matches("svcfs: "))
         }
         Ok(Err(failure)) => told(StatusCode::INTERNAL_SERVER_ERROR, failure.told(false).trim_start_matches("svcfs: ")),
+        Err(error) => told(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+async fn keys(body: &[u8], reloading: Option<Arc<Reloading>>) -> Result<Response<Full<Bytes>>, http::Error> {
+    let Some(reloading) = reloading else {
+        return told(StatusCode::SERVICE_UNAVAILABLE, "nobody comes here with a key");
+    };
+    let Changed { ids } = match serde_json::from_slice(body) {
+        Ok(changed) => changed,
+        Err(error) => return told(StatusCode::BAD_REQUEST, &format!("the server does not know such keys: {error}")),
+    };
+    // Elsewhere: an identity provider may take its time to answer.
+    let held = tokio::task::spawn_blocking(move || -> Result<Held, String> {
+        reloading.now()?;
+        let (asks, ids) = reloading.good_of(ids);
+        Ok(Held { pid: std::process::id(), asks, ids })
+    });
+    match held.await {
+        Ok(Ok(held)) => json(StatusCode::OK, &held),
+        Ok(Err(refused)) => told(StatusCode::CONFLICT, &refused),
         Err(error) => told(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
@@ -215,6 +281,28 @@ pub fn is_there(root: &Path) -> bool {
 /// # Errors
 /// `Refused` or `Failed` in the server's own words; `Refused` when this user may not ask.
 pub fn ask(root: &Path, mountpoint: &Path, manner: &Manner) -> Result<Option<PathBuf>, Failure> {
+    let wanted = Wanted { mountpoint: mountpoint.to_owned(), manner: manner.clone() };
+    let body = serde_json::to_vec(&wanted).map_err(|error| {
+        Failure::new(
+            Exit::Usage,
+            anyhow::Error::new(error).context(format!("`{}` is no name that can be sent", mountpoint.display())),
+        )
+    })?;
+    let answer: Option<Made> = post(root, MOUNTS, body)?;
+    Ok(answer.map(|Made { mountpoint }| mountpoint))
+}
+
+/// Lets the server that has `root` read its settings again, and tell which of these keys open it then. None when no server answers, or nobody comes
+/// to it with keys.
+///
+/// # Errors
+/// `Refused` when it does not take them up, in its own words.
+pub fn take_up_keys(root: &Path, ids: &[&str]) -> Result<Option<Held>, Failure> {
+    let changed = Changed { ids: ids.iter().map(|id| (*id).to_owned()).collect() };
+    post(root, KEYS, serde_json::to_vec(&changed).context("the request cannot be written")?)
+}
+
+fn post<T: DeserializeOwned>(root: &Path, place: &str, body: Vec<u8>) -> Result<Option<T>, Failure> {
     let path = StatePaths::of(root).directory().join(SOCKET);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("the asynchronous runtime cannot be started")?;
@@ -225,25 +313,16 @@ pub fn ask(root: &Path, mountpoint: &Path, manner: &Manner) -> Result<Option<Pat
                 return Ok(None);
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                let told = format!(
-                    "the server of `{}` is another user's: only that user and root may ask it to mount",
-                    root.display()
-                );
+                let told =
+                    format!("the server of `{}` is another user's: only that user and root may ask it", root.display());
                 return Err(Failure::new(Exit::Refused, anyhow::Error::new(error).context(told)));
             }
             // It ended in this moment.
             Err(_) if !is_there(root) => return Ok(None),
-            Err(error) => return Err(anyhow::Error::new(error).context("the server cannot be asked to mount").into()),
+            Err(error) => return Err(anyhow::Error::new(error).context("the server cannot be asked").into()),
         };
-        let wanted = Wanted { mountpoint: mountpoint.to_owned(), manner: manner.clone() };
-        let body = serde_json::to_vec(&wanted).map_err(|error| {
-            Failure::new(
-                Exit::Usage,
-                anyhow::Error::new(error).context(format!("`{}` is no name that can be sent", mountpoint.display())),
-            )
-        })?;
         let request =
-            Request::post(MOUNTS).body(Full::new(Bytes::from(body))).context("the request cannot be written")?;
+            Request::post(place).body(Full::new(Bytes::from(body))).context("the request cannot be written")?;
         let (status, body) = match client::converse(stream, "svcfs", request).await {
             Ok(answer) => answer,
             // It ended in this moment.
@@ -256,8 +335,7 @@ pub fn ask(root: &Path, mountpoint: &Path, manner: &Manner) -> Result<Option<Pat
         if !status.is_success() {
             return Err(client::refusal(status, &body));
         }
-        let Made { mountpoint } = serde_json::from_slice(&body).context("the server's answer cannot be read")?;
-        Ok(Some(mountpoint))
+        Ok(Some(serde_json::from_slice(&body).context("the server's answer cannot be read")?))
     })
 }
 
@@ -280,7 +358,7 @@ mod tests {
         let served = served.unwrap();
         let mounts = Mounts::of(served.server(), Outside::default());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let control = listen(&mounts, root.path(), &runtime).unwrap();
+        let control = listen(&mounts, None, root.path(), &runtime).unwrap();
         assert!(mounts.conceal_if_none(), "nothing is mounted");
         let place = root.path().join("mountpoint");
         assert_eq!(ask(root.path(), &place, &Manner::default()).unwrap(), None);

@@ -26,6 +26,7 @@ mod output;
 mod presence;
 mod progress;
 mod protocols;
+mod reloading;
 mod remote;
 mod replacing;
 mod root;

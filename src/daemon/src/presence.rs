@@ -146,15 +146,13 @@ pub fn key(root: &Path) -> Option<String> {
     fs::read_to_string(key_path(root)).ok()
 }
 
-/// Asks the server of a root to read its settings again; its process, when there is one that could be asked.
-pub fn reload(root: &Path) -> Option<u32> {
-    let Served { pid, url, .. } = announced(root)?;
-    // A file that a killed server left behind may name a process that is somebody else's by now.
-    if url.is_none() || !crate::control::is_there(root) {
-        return None;
-    }
+/// As which space beside the first a running server serves a root, and its process.
+pub fn beside_the_first(root: &Path) -> Option<(String, u32)> {
+    let Served { pid, space, .. } = announced(root)?;
     let process = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
-    rustix::process::kill_process(process, rustix::process::Signal::HUP).ok().map(|()| pid)
+    // A file that a killed server left behind names nobody.
+    rustix::process::test_kill_process(process).ok()?;
+    Some((space?, pid))
 }
 
 /// What the file says, whether or not it still holds.

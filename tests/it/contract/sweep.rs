@@ -263,7 +263,7 @@ fn headers_that_make_no_sense_are_refused_or_harmless() {
         (&[("If-Match", "")], 400),
         (&[("If-None-Match", "*")], 412),
         (&[("If-None-Match", STALE)], 400),
-        (&[("If-Match", STALE), ("If-None-Match", "*")], 400),
+        (&[("If-Match", STALE), ("If-None-Match", "*")], 412),
         (&[("X-Svc-Space", "nowhere")], 404),
         (&[("X-Svc-Space", "../default")], 404),
         (&[("Origin", "https://evil.example")], 403),

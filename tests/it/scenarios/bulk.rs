@@ -38,7 +38,7 @@ fn a_bulk_write_with_one_bad_file_changes_nothing() {
         (json!({ "path": "b.md", "content": "---\nbroken: [\n---\n" }), 422),
         (json!({ "path": "../b.md", "content": "# B\n" }), 400),
         (json!({ "path": "d1/p1.md", "content": "# Twice\n" }), 400),
-        (json!({ "path": "a.md/b.md", "content": "# Below a file\n" }), 400),
+        (json!({ "path": "a.md/b.md", "content": "# Below a file\n" }), 409),
     ] {
         let mut all = files();
         all.as_array_mut().unwrap().push(bad.clone());

@@ -98,7 +98,7 @@ impl Mount {
         let outcome = running.mounts.add(&mountpoint, manner).and_then(|at| {
             running.mounts.take_up(left);
             let root = running.root.space().vfs.root();
-            running.control = Some(control::listen(&running.mounts, root, &listening.runtime)?);
+            running.control = Some(control::listen(&running.mounts, None, root, &listening.runtime)?);
             running.mounts.announce(None, running.root.key())?;
             say(root, &at)
         });

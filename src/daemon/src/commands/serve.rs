@@ -11,8 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use sd_notify::NotifyState;
 use svcfs_config::templates::{self, Template};
-use svcfs_config::{AuthSettings, AuthType, NfsFlags, Overrides, ProtocolFlags, ServerSettings, Settings};
-use svcfs_knowledge::kernel::Server;
+use svcfs_config::{AuthSettings, AuthType, NfsFlags, Overrides, ProtocolFlags, ServerSettings};
 use svcfs_knowledge::spaces;
 use svcfs_mount::Outside;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +22,7 @@ use crate::mounting::Manner;
 use crate::mounts::Mounts;
 use crate::presence::Mounted;
 use crate::protocols::Bound;
+use crate::reloading::Reloading;
 use crate::root::{Root, is_new, settings, whoever};
 use crate::signals::{self, Listening};
 use crate::stop::{self, Http, Running};
@@ -181,20 +181,16 @@ impl Serve {
         let url = socket::url(&opened.server().settings().server, &doors.socket)?;
         opened.open_others(&url, spaces)?;
         let mut running = Running::with(opened, outside);
-        let outcome = doors.open(&mut running, &listening);
         let (server, end) = (Arc::clone(running.root.server()), listening.end.clone());
-        let settings = move || crate::root::settings(&root, config.as_deref(), overrides.clone());
-        let reload = Arc::new(move || reload(&server, &settings, &end));
-        let outcome = outcome.map(|http| wait(&http, (&running.mounts, reload), &listening));
+        let reloading = Arc::new(Reloading::new(server, (root, config), overrides, end));
+        let outcome = doors.open(&mut running, &reloading, &listening);
+        let outcome = outcome.map(|http| wait(&http, (&running.mounts, &reloading), &listening));
         stop::after(outcome, running, listening)
     }
 }
 
 /// Waits for a signal, or for a door that ends by itself.
-fn wait<R>(http: &CancellationToken, (mounts, reload): (&Arc<Mounts>, Arc<R>), listening: &Listening)
-where
-    R: Fn() + Send + Sync + 'static,
-{
+fn wait(http: &CancellationToken, (mounts, reloading): (&Arc<Mounts>, &Arc<Reloading>), listening: &Listening) {
     let tidy_up = async {
         loop {
             // Without a mount it serves on.
@@ -204,9 +200,9 @@ where
     let reloading = async {
         loop {
             listening.hangup.notified().await;
-            let reload = Arc::clone(&reload);
+            let reloading = Arc::clone(reloading);
             // Elsewhere: an identity provider may take its time to answer, and the watchdog and an end that is asked for have none.
-            if let Err(error) = tokio::task::spawn_blocking(move || reload()).await {
+            if let Err(error) = tokio::task::spawn_blocking(move || reloading.now().ok()).await {
                 tracing::error!(%error, "the settings could not be read again");
             }
         }
@@ -221,25 +217,6 @@ where
             () = tidy_up => {}
         }
     });
-}
-
-/// Takes up `[auth]` of the settings again, and nothing else of them (contract 5). What cannot be understood leaves everything as it
-/// was: a slip in the file neither opens the door nor locks everybody out.
-fn reload(server: &Server, settings: &impl Fn() -> Result<Settings, Failure>, end: &CancellationToken) {
-    stop::notify(&[NotifyState::Reloading, NotifyState::monotonic_usec_now().unwrap_or(NotifyState::Reloading)]);
-    let taken_up = settings().map_err(|failure| failure.told(false)).and_then(|settings| {
-        let is_open = settings.auth == AuthSettings::None;
-        server.access().exchange(settings.auth).map_err(|fault| fault.to_string())?;
-        Ok(is_open)
-    });
-    match taken_up {
-        Ok(true) => tracing::warn!("the settings were read again: callers need no credentials now"),
-        Ok(false) => tracing::info!("the settings were read again: other credentials hold from now on"),
-        Err(told) => tracing::error!("the settings are not taken up, those before hold on: {told}"),
-    }
-    if !end.is_cancelled() {
-        stop::notify(&[NotifyState::Ready]);
-    }
 }
 
 /// What `--space` takes.
@@ -278,7 +255,12 @@ struct Doors {
 impl Doors {
     /// The reverse of the stop: template, mount, HTTP, announcement. What is open stands in `running` also when a later step
     /// fails. Gives the token that is cancelled when the HTTP door ends.
-    fn open(self, running: &mut Running, listening: &Listening) -> Result<CancellationToken, Failure> {
+    fn open(
+        self,
+        running: &mut Running,
+        reloading: &Arc<Reloading>,
+        listening: &Listening,
+    ) -> Result<CancellationToken, Failure> {
         let Self { socket, protocols, mountpoint, manner, left, begins } = self;
         let space = Arc::clone(running.root.space());
         if begins && let Some(template) = Template::find(templates::DEFAULT) {
@@ -297,7 +279,8 @@ impl Doors {
         for protocol in protocols {
             running.protocols.push(protocol.open(running.root.server(), listening)?);
         }
-        running.control = Some(control::listen(&running.mounts, space.vfs.root(), &listening.runtime)?);
+        let reloading = Some(Arc::clone(reloading));
+        running.control = Some(control::listen(&running.mounts, reloading, space.vfs.root(), &listening.runtime)?);
         running.mounts.announce(Some(url.clone()), running.root.key())?;
         tell(running, &url)?;
         Ok(ended)

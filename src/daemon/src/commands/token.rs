@@ -12,6 +12,7 @@ use svcfs_config::edit::{self, EditError, NewKey, WrittenKey};
 use svcfs_config::{KeyDigest, templates};
 use svcfs_knowledge::access::Signing;
 
+use crate::control::{self, Held};
 use crate::failure::{Exit, Failure};
 use crate::replacing::{Rights, replace};
 use crate::root::must_be_initialised;
@@ -27,8 +28,8 @@ Examples:
   svcfs token revoke 3f9a1c                               the key whose id begins so
 
 The first key closes the door: without one nobody is answered any more, but those who can read the
-server's own files (svcfs call, query and the like on this machine). A server that runs takes up
-each change at once.";
+server's own files (svcfs call, query and the like on this machine). A server that runs has taken up
+a change when the command ends; one that does not is told of, and ends it with 3.";
 
 /// Make, list and revoke the keys that callers send as `Authorization: Bearer KEY`
 ///
@@ -154,6 +155,7 @@ impl Create {
     fn run(self) -> Result<(), Failure> {
         let Self { of: Of { root, json }, scope, actor, space, prefix, s3 } = self;
         must_be_initialised(&root)?;
+        must_be_the_first(&root)?;
         if let Some(prefix) = &prefix {
             TreePath::parse(prefix).map_err(|fault| Failure::new(Exit::Usage, fault))?;
         }
@@ -162,19 +164,22 @@ impl Create {
         let actor = actor.unwrap_or_else(|| format!("{scope}-token"));
         let new = NewKey { digest, space: space.as_deref(), actor: &actor, scope, prefix: prefix.as_deref() };
         change(&root, |text| edit::add_key(text, &new).map(|text| (text, ())))?;
-        let told = tell_server(&root);
         let id = edit::id_of(&digest);
+        let told = tell_server(&root, &[&id], true);
         let secret = if s3 { Some(secret(&root, &id)?) } else { None };
         if json {
             let mut made = json!({ "id": id, "key": key, "actor": actor, "scope": scope });
             if let Some(secret) = secret {
                 made["s3"] = signing(&id, &secret);
             }
-            return output::json(&made);
+            output::json(&made)?;
+            return told.map(drop);
         }
-        output::complain(&format!("svcfs: key {id} of {actor} for {}, told this once: it is not kept.{told}", scope));
+        let taken_up = told.as_deref().unwrap_or_default();
+        output::complain(&format!("svcfs: key {id} of {actor} for {scope}, told this once: it is not kept.{taken_up}"));
         output::say(&key)?;
-        secret.map_or(Ok(()), |secret| output::say(&lines(&id, &secret)))
+        secret.map_or(Ok(()), |secret| output::say(&lines(&id, &secret)))?;
+        told.map(drop)
     }
 }
 
@@ -251,12 +256,14 @@ impl Revoke {
             let told = format!("no key has an id that begins with `{id}`; `svcfs token list` shows them");
             return Err(Failure::saying(Exit::Refused, told));
         }
-        let told = tell_server(&root);
-        if json {
-            return output::json(&removed);
-        }
         let ids: Vec<&str> = removed.iter().map(|key| key.id.as_str()).collect();
-        output::say(&format!("revoked {}.{told}", ids.join(", ")))
+        let told = tell_server(&root, &ids, false);
+        if json {
+            output::json(&removed)?;
+        } else {
+            output::say(&format!("revoked {}.{}", ids.join(", "), told.as_deref().unwrap_or_default()))?;
+        }
+        told.map(drop)
     }
 }
 
@@ -280,10 +287,43 @@ fn refused(error: EditError) -> Failure {
     Failure::new(Exit::Refused, error)
 }
 
-/// Lets the server of the root, if there is one, read its settings again.
-fn tell_server(root: &Path) -> String {
-    match presence::reload(root) {
-        Some(pid) => format!(" The server (process {pid}) takes it up now."),
-        None => String::new(),
+/// Refuses a root that is served as a space beside the first: keys have no effect in its settings, and keep it from being opened.
+fn must_be_the_first(root: &Path) -> Result<(), Failure> {
+    let Some((space, pid)) = presence::beside_the_first(root) else { return Ok(()) };
+    let told = format!(
+        "`{}` is the space `{space}` of the server with process {pid}; its keys stand with the first space: \
+         `svcfs token create --root THE-FIRST-ROOT --space {space}`",
+        root.display()
+    );
+    Err(Failure::saying(Exit::Refused, told))
+}
+
+/// Lets the server of the root, if there is one, take up keys that were written down, or taken out; what there is to say of it.
+///
+/// # Errors
+/// `Refused` when they are not as they should be now: whoever revoked a key, or closed a door, must not believe it done.
+fn tell_server(root: &Path, ids: &[&str], are_good: bool) -> Result<String, Failure> {
+    let held = control::take_up_keys(root, ids).map_err(|failure| {
+        let told = failure.told(false);
+        let told = told.trim_start_matches("svcfs: ").trim_end();
+        Failure::saying(failure.exit(), format!("the settings are changed, and the server goes on as before: {told}"))
+    })?;
+    let Some(Held { pid, asks, ids: good }) = held else { return Ok(String::new()) };
+    let is_as_said = if are_good { good.len() == ids.len() } else { good.is_empty() };
+    match (asks, is_as_said) {
+        (true, true) => Ok(format!(" The server (process {pid}) has taken it up.")),
+        (false, _) => Err(Failure::saying(
+            Exit::Refused,
+            format!(
+                "the settings are changed, and the server (process {pid}) still asks nobody for a key: {ELSEWHERE}"
+            ),
+        )),
+        (true, false) => Err(Failure::saying(
+            Exit::Refused,
+            format!("the settings are changed, and the server (process {pid}) goes by other keys: {ELSEWHERE}"),
+        )),
     }
 }
+
+/// Why a server does not go by the settings of its root.
+const ELSEWHERE: &str = "its flags beat the settings of the root, or it reads them elsewhere (`--auth`, `--config`)";

@@ -25,10 +25,10 @@ fn the_first_key_closes_the_door_of_a_running_server_and_a_revoked_one_opens_it_
     let server = Running::serve(&place.at("kb"), &[]);
     assert_eq!(reading(&server, None), 200, "{}", server.errors());
     let (reader, id) = make(&place, &["--actor", "ann"]);
-    eventually("the door is closed", || reading(&server, None) == 401);
+    assert_eq!(reading(&server, None), 401, "the door is closed when the command ends");
     assert_eq!(reading(&server, Some(&reader)), 200);
     let (writer, _) = make(&place, &["--scope", "write", "--actor", "agent:scribe"]);
-    eventually("the second key is known", || reading(&server, Some(&writer)) == 200);
+    assert_eq!(reading(&server, Some(&writer)), 200, "the second key is known");
     let put = |key: &str| request_with(server.url(), Some(key), "PUT", "/api/svc/file?path=a.md", "# A\n").0;
     assert_eq!((put(&reader), put(&writer)), (403, 200));
     assert!(!place.read("kb/.svc/config.toml").contains(&reader), "the key is kept in clear");
@@ -36,7 +36,7 @@ fn the_first_key_closes_the_door_of_a_running_server_and_a_revoked_one_opens_it_
     let listed = json_of(&["token", "list", "--json", "--root", &place.at("kb")]);
     assert_eq!(listed[0], json!({ "id": id, "space": null, "actor": "ann", "scope": "read", "prefix": null }));
     svcfs(&["token", "revoke", &id, "--root", &place.at("kb")]).assert().success();
-    eventually("the key is forgotten", || reading(&server, Some(&reader)) == 401);
+    assert_eq!(reading(&server, Some(&reader)), 401, "the key is forgotten");
     assert_eq!(reading(&server, Some(&writer)), 200);
     let log = server.stop();
     assert!(!log.contains(&reader) && !log.contains(&writer), "a key is in the log: {log}");
@@ -82,6 +82,63 @@ fn settings_with_a_slip_leave_the_door_as_it_was_at_sighup_and_closed_at_the_sta
     let told = refusal(&["serve", "--root", &place.at("kb"), "--port", "0"], 2);
     assert!(told.contains("auth.api_key"), "{told}");
     place.write("kb/.svc/config.toml", &good);
+    server.stop();
+}
+
+#[test]
+fn a_key_that_a_running_server_does_not_take_up_is_told_of() {
+    let place = Place::with_root();
+    let root = place.at("kb");
+    // NFS carries no keys: whom it serves must be named once others need one.
+    let server = Running::serve(&root, &["--nfs", "--nfs-port", "0"]);
+    let told = refusal(&["token", "create", "--root", &root], 3);
+    assert!(told.contains("nfs.allow") && told.contains("goes on as before"), "{told}");
+    assert_eq!(reading(&server, None), 200);
+    server.stop();
+
+    place.write("kb/.svc/config.toml", "");
+    place.write("other.toml", "");
+    let server = Running::serve(&root, &["--config", &place.at("other.toml")]);
+    let made = svcfs(&["token", "create", "--root", &root]).assert().code(3);
+    let made = made.get_output();
+    assert!(
+        String::from_utf8_lossy(&made.stdout).starts_with("svc_ro_"),
+        "the key is written down, and told nowhere else"
+    );
+    assert!(String::from_utf8_lossy(&made.stderr).contains("still asks nobody for a key"), "{made:?}");
+    assert_eq!(reading(&server, None), 200);
+    server.stop();
+}
+
+#[test]
+fn settings_that_are_gone_or_half_written_open_no_door_at_sighup() {
+    let place = Place::with_root();
+    let (key, _) = make(&place, &[]);
+    let server = Running::serve(&place.at("kb"), &[]);
+    for left in [None, Some(""), Some("[lint]\nauto_format = false\n")] {
+        std::fs::remove_file(place.path("kb/.svc/config.toml")).unwrap();
+        left.iter().for_each(|text| place.write("kb/.svc/config.toml", text));
+        let before = server.errors().matches("opens no door").count();
+        server.signal(Signal::HUP);
+        eventually("it is told", || server.errors().matches("opens no door").count() > before);
+        assert_eq!((reading(&server, None), reading(&server, Some(&key))), (401, 200), "{left:?}");
+        place.write("kb/.svc/config.toml", "");
+    }
+    place.write("kb/.svc/config.toml", "[auth]\ntype = \"none\"\n");
+    server.signal(Signal::HUP);
+    eventually("who says so opens it", || reading(&server, None) == 200);
+    server.stop();
+}
+
+#[test]
+fn no_key_is_made_in_the_root_of_a_space_beside_the_first() {
+    let place = Place::with_root();
+    svcfs(&["init", "--root", &place.at("team"), "--template", "blank"]).assert().success();
+    let before = place.read("team/.svc/config.toml");
+    let server = Running::serve(&place.at("kb"), &["--space", &format!("team={}", place.at("team"))]);
+    let told = refusal(&["token", "create", "--root", &place.at("team")], 3);
+    assert!(told.contains("--space team"), "{told}");
+    assert_eq!(place.read("team/.svc/config.toml"), before, "it would not be opened any more");
     server.stop();
 }
 

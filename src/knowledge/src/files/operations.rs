@@ -70,7 +70,12 @@ impl Operation for Tree {
             (None, Door::Mcp) => AGENT_DEPTH,
             (None, _) => Limit::<20, 20>::default().get(),
         };
-        tree::asked(cx, &self.path, tree::Shown { depth, is_detailed: self.details })
+        let nodes = tree::asked(cx, &self.path, tree::Shown { depth, is_detailed: self.details });
+        // Reading conflicts with nothing: there is no directory of this name.
+        nodes.map_err(|fault| match fault.kind() {
+            svcfs_base::Kind::NotDirectory => Fault::not_found(fault.message().to_owned()),
+            _ => fault,
+        })
     }
     fn words(nodes: &Vec<Node>) -> Option<String> {
         Some(tree::listing(nodes))
@@ -309,6 +314,7 @@ impl Operation for Delete {
 #[schemars(example = json!({ "files": [{ "path": "notes/a.md", "content": "# A\n" }, { "path": "notes/b.md", "content": "# B\n" }] }))]
 pub struct BulkWrite {
     /// The files; each path once
+    #[schemars(length(min = 1))]
     pub files: Vec<BulkFile>,
     /// Name the change is attributed to and the commit's author; over HTTP it beats the header `X-Actor`
     #[serde(default)]
@@ -328,6 +334,7 @@ pub struct BulkFile {
     pub content: Content,
     /// Write nothing at all unless the file still has this ETag; quotes are optional, `*` means any
     #[serde(default)]
+    #[schemars(regex(pattern = r#"^(\*|(W/)?"?[0-9a-f]{40}"?)$"#))]
     pub if_match: Option<String>,
 }
 

@@ -266,7 +266,7 @@ impl Source {
             Expect::Any | Expect::Present | Expect::OneOf(_) => Ok(source),
             Expect::Absent => {
                 let why = "a rename needs the file it renames; `If-None-Match: *` cannot hold";
-                Err(Fault::invalid("If-None-Match", why))
+                Err(Fault::new(Kind::PreconditionFailed, why))
             }
         }
     }

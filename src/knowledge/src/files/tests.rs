@@ -87,7 +87,8 @@ fn the_tree_has_the_shape_of_the_contract() {
         ])
     );
     assert_eq!(space.refusal("tree", json!({ "path": "nowhere" })), (404, "path not found: nowhere".to_owned()));
-    assert_eq!(space.refusal("tree", json!({ "path": "z.md" })).0, 400);
+    let told = "`z.md` is a file, not a directory";
+    assert_eq!(space.refusal("tree", json!({ "path": "z.md" })), (404, told.to_owned()));
 }
 
 #[test]

@@ -67,6 +67,7 @@ impl Operation for HealthCheck {
 pub struct Stale {
     /// After how many days a page that was reviewed is due again, 1 to 36500; `janitor.stale_days` of the settings when absent
     #[serde(default)]
+    #[schemars(range(min = 1, max = 36_500))]
     pub days: Option<u32>,
 }
 
@@ -113,6 +114,7 @@ impl Operation for Contradictions {
 pub struct Janitor {
     /// After how many days a page that was `reviewed` is due again, 1 to 36500; `janitor.stale_days` of the settings when absent
     #[serde(default)]
+    #[schemars(range(min = 1, max = 36_500))]
     pub stale_days: Option<u32>,
     /// Findings in the answer
     #[serde(default)]

@@ -53,6 +53,7 @@ pub struct Version {
     /// Which page
     pub path: TreePath,
     /// Commit hash, full or abbreviated to at least 4 digits
+    #[schemars(length(min = 1))]
     pub version: String,
 }
 
@@ -85,8 +86,10 @@ pub struct Diff {
     /// Which page
     pub path: TreePath,
     /// Commit hash of the older version, full or abbreviated
+    #[schemars(length(min = 1))]
     pub from: String,
     /// Commit hash of the newer version, full or abbreviated
+    #[schemars(length(min = 1))]
     pub to: String,
 }
 

@@ -10,6 +10,9 @@ use super::SECONDS_A_DAY;
 
 /// A hundred years: longer than any history.
 const MAX_DAYS: u32 = 36_500;
+/// What [`Period::parse`] takes.
+const PATTERN: &str = "^0*(([1-9][0-9]{0,3}|[12][0-9]{4}|3[0-5][0-9]{3}|36[0-4][0-9]{2}|36500)d|([1-9][0-9]{0,2}|[1-4][0-9]{3}|5[01][0-9]{2}|520[0-9]|521[0-4])w\
+    |([1-9][0-9]{0,2}|1[01][0-9]{2}|120[0-9]|121[0-6])m)$";
 const DEFAULT: &str = "30d";
 const DEFAULT_DAYS: u32 = 30;
 
@@ -88,7 +91,7 @@ impl JsonSchema for Period {
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "type": "string", "pattern": "^[0-9]+[dwm]$", "default": DEFAULT,
+            "type": "string", "pattern": PATTERN, "default": DEFAULT,
             "description": format!("How far back to look: days, weeks or months of 30 days, such as `30d`, `2w`, `6m`; {DEFAULT} when absent")
         })
     }

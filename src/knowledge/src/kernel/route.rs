@@ -69,6 +69,8 @@ pub struct Route {
     pub marked_by: Option<(&'static str, &'static str)>,
     /// Inputs of a JSON route that may (also) stand in the query.
     pub in_query: &'static [&'static str],
+    /// Inputs of which one must be given; the operation checks it, the description tells it where it can.
+    pub either: &'static [&'static str],
     /// The output field that is the response body as text of this type, when the response is not JSON. An output without
     /// that field is answered as JSON.
     pub answers: Option<(&'static str, Media)>,
@@ -97,6 +99,7 @@ impl Route {
             accepts,
             marked_by: None,
             in_query: &[],
+            either: &[],
             answers: None,
             or_json: None,
             json_type: None,
@@ -155,6 +158,12 @@ impl Route {
     #[must_use]
     pub const fn query(mut self, inputs: &'static [&'static str]) -> Self {
         self.in_query = inputs;
+        self
+    }
+    /// One of these inputs must be given, and which is not said by any of them alone.
+    #[must_use]
+    pub const fn either(mut self, inputs: &'static [&'static str]) -> Self {
+        self.either = inputs;
         self
     }
     /// The response body is the output's `field`, as text of type `mime`.

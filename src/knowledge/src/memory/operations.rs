@@ -37,6 +37,7 @@ impl Operation for Context {
 pub struct MemoryReport {
     /// Folder of episodes; `memory.episodes_path_prefix` of the settings when absent
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub episodes_prefix: Option<TreePath>,
 }
 

@@ -100,6 +100,7 @@ impl Operation for Templates {
 pub struct Template {
     /// Its name, such as `meeting`
     #[schemars(example = &"meeting")]
+    #[schemars(regex(pattern = r"^[^./\\\u0000-\u001f\u007f-\u009f][^/\\\u0000-\u001f\u007f-\u009f]*$"))]
     pub name: String,
 }
 
@@ -290,7 +291,7 @@ pub struct Issues {
 impl Operation for Lint {
     const NAME: &'static str = "lint";
     const WITHIN: Within = Within::Paths;
-    const HTTP: &'static [Route] = &[Route::post("/lint").reading()];
+    const HTTP: &'static [Route] = &[Route::post("/lint").reading().either(&["path", "content"])];
     const TOOL: bool = true;
     type Output = Issues;
     fn run(self, cx: &Cx<'_>) -> Result<Issues, Fault> {

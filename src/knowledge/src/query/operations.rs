@@ -28,6 +28,7 @@ pub const AREA: Area = Area { title: "Queries", operations: &[Entry::of::<Query>
 pub struct Query {
     /// The query, such as `TABLE status, due FROM "tasks/" WHERE status != "done" SORT due`; at most 64 KiB
     #[schemars(example = "TABLE status FROM \"concepts/\" WHERE status = \"draft\" SORT _updated DESC")]
+    #[schemars(regex(pattern = r"\S"))]
     pub q: String,
     /// Rows in the answer; beats the query's LIMIT. Without either 50
     #[serde(default)]

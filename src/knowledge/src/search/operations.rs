@@ -31,6 +31,7 @@ pub const AREA: Area = Area {
 pub struct Search {
     /// What to look for, such as `oauth AND "refresh token"`; at most 4,096 bytes
     #[schemars(example = "markdown AND frontmatter")]
+    #[schemars(regex(pattern = r"\S"))]
     pub q: String,
     /// Pages in the answer
     #[serde(default)]
@@ -50,6 +51,7 @@ pub struct Search {
     /// When nothing is found, search again for the known words most like the unknown ones: the least likeness, 0 to 1, such
     /// as 0.7. Pages found in this way carry `did_you_mean`
     #[serde(default)]
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub suggest_threshold: Option<f64>,
     #[serde(default)]
     pub at_least: AtLeast,
@@ -174,6 +176,7 @@ fn needs_index(what: &str) -> Fault {
 pub struct SearchVerified {
     /// What to look for, as in `search`; at most 4,096 bytes
     #[schemars(example = "markdown AND frontmatter")]
+    #[schemars(regex(pattern = r"\S"))]
     pub q: String,
     /// Pages in the answer
     #[serde(default)]
@@ -281,6 +284,7 @@ fn question(q: String) -> Result<String, Fault> {
 pub struct Eval {
     /// Questions and the pages that answer them, 1 to 1,000
     #[schemars(example = [ExpectedAnswer::example()])]
+    #[schemars(length(min = 1, max = 1000))]
     pub queries: Vec<ExpectedAnswer>,
 }
 
@@ -288,8 +292,10 @@ pub struct Eval {
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 pub struct ExpectedAnswer {
     /// As somebody would ask `search`
+    #[schemars(regex(pattern = r"\S"))]
     pub question: String,
     /// Any of these is right; at least one
+    #[schemars(length(min = 1, max = 1000))]
     pub expected_paths: Vec<TreePath>,
 }
 

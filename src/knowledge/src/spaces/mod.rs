@@ -216,14 +216,14 @@ const RESERVED: &[&str] = &[
 /// Checks the name of a space.
 ///
 /// # Errors
-/// `Invalid` for a name that no URL carries, and for an endpoint's.
+/// `Invalid` for a name that no URL carries, `Exists` for an endpoint's.
 pub fn check_name(name: &str) -> Result<(), Fault> {
     if let Some(told) = name_fault(name) {
         return Err(Fault::invalid("name", format_args!("`{}` {told}", name.escape_default())));
     }
     if RESERVED.contains(&name) {
         let told = format!("`{name}` is an endpoint's name: the space could not be reached by its path");
-        return Err(Fault::invalid("name", told));
+        return Err(Fault::new(Kind::Exists, format!("`name`: {told}")));
     }
     Ok(())
 }

@@ -154,12 +154,17 @@ impl Operation for InitTemplates {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct CreateSpace {
     /// Its name: letters, digits, `-` and `_`, and no endpoint's name
+    #[schemars(regex(pattern = "^[A-Za-z0-9_-]{1,64}$"))]
     pub name: String,
     /// Its directory on the server, which must lie below one of `server.space_parents`; the name below the first of these when absent
     #[serde(default)]
+    #[schemars(regex(
+        pattern = r"^/*([^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.[^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.\.[^/\u0000-\u001f\u007f-\u009f]+)(/+([^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.[^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.\.[^/\u0000-\u001f\u007f-\u009f]+))*/*$"
+    ))]
     pub root: Option<String>,
     /// What it begins with; `/api/init-templates` lists them. Nothing but settings when absent
     #[serde(default)]
+    #[schemars(extend("enum" = ["knowledge", "wiki", "runbook", "research", "tasks", "blank", null]))]
     pub template: Option<String>,
 }
 

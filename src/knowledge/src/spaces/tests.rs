@@ -99,8 +99,11 @@ fn a_space_cannot_be_made_elsewhere_nor_under_a_name_that_cannot_be_reached() {
     }
     std::os::unix::fs::symlink("/etc", space.parent().join("way")).unwrap();
     assert_eq!(space.refusal("create_space", json!({ "name": "x", "root": "way/x" })).0, 403, "by a link out of it");
-    for name in ["", "a/b", "a b", "a.b", "..", "search", "events", "x\u{0}", "x\n", "x\ny", &"x".repeat(65)] {
+    for name in ["", "a/b", "a b", "a.b", "..", "x\u{0}", "x\n", "x\ny", &"x".repeat(65)] {
         assert_eq!(space.refusal("create_space", json!({ "name": name })).0, 400, "{name:?}");
+    }
+    for taken in ["search", "events"] {
+        assert_eq!(space.refusal("create_space", json!({ "name": taken })).0, 409, "{taken:?}");
     }
     assert_eq!(space.refusal("create_space", json!({ "name": "x", "template": "none" })).0, 400);
     assert_eq!(space.parent().read_dir().unwrap().count(), 1, "something was made");

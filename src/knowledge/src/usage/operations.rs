@@ -445,6 +445,7 @@ impl Operation for AnalyticsSources {
 #[schemars(example = serde_json::json!({ "query": "helm charts" }))]
 pub struct DismissContentGap {
     /// The search, in any case
+    #[schemars(regex(pattern = r"\S"))]
     pub query: String,
     /// Which search it was
     #[serde(default)]

@@ -173,6 +173,7 @@ impl Operation for ViewsList {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ViewsGet {
     /// Its name
+    #[schemars(regex(pattern = "^[A-Za-z0-9][A-Za-z0-9 _-]{0,127}$"))]
     pub name: String,
 }
 
@@ -192,8 +193,10 @@ impl Operation for ViewsGet {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ViewsSave {
     /// Its name: letters, digits, blanks, `_` and `-`
+    #[schemars(regex(pattern = "^[A-Za-z0-9][A-Za-z0-9 _-]{0,127}$"))]
     pub name: String,
     /// The query, such as `TABLE status, due FROM "tasks/"`
+    #[schemars(regex(pattern = r"\S"))]
     pub query: String,
     /// How its rows are laid out
     #[serde(default)]
@@ -229,6 +232,7 @@ impl Operation for ViewsSave {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ViewsDelete {
     /// Its name
+    #[schemars(regex(pattern = "^[A-Za-z0-9][A-Za-z0-9 _-]{0,127}$"))]
     pub name: String,
 }
 
@@ -256,6 +260,7 @@ impl Operation for ViewsDelete {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ViewsExecute {
     /// Its name
+    #[schemars(regex(pattern = "^[A-Za-z0-9][A-Za-z0-9 _-]{0,127}$"))]
     pub name: String,
     /// Rows in the answer; beats the LIMIT of the view's query. Without either 50
     #[serde(default)]

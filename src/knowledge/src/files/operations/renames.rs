@@ -25,6 +25,7 @@ pub struct Rename {
     /// Replace the file at `to` if it still has this ETag (quotes are optional), or whatever it has (`*`); a name that is taken is
     /// refused when absent
     #[serde(default)]
+    #[schemars(regex(pattern = r#"^(\*|(W/)?"?[0-9a-f]{40}"?)$"#))]
     pub replacing: Option<String>,
 }
 

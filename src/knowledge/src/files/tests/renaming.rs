@@ -162,7 +162,7 @@ fn a_rename_that_cannot_be_is_refused() {
         (json!({ "from": "x.md", "to": "y.md" }), 404, "source file not found"),
         (json!({ "from": "x.md", "to": "x.md" }), 404, "source file not found"),
         (json!({ "from": "a.md", "to": "b.md" }), 409, "`b.md` exists already"),
-        (json!({ "from": "d", "to": "e" }), 400, "`d` is a directory, not a file"),
+        (json!({ "from": "d", "to": "e" }), 409, "`d` is a directory, not a file"),
     ] {
         assert_eq!(space.refusal("rename", arguments), (status, message.to_owned()));
     }

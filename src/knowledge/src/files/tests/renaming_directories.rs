@@ -89,7 +89,7 @@ fn a_rename_of_a_directory_that_cannot_be_is_refused() {
         (json!({ "from": "d", "to": "" }), 400, "to is required"),
         (json!({ "from": "gone", "to": "x" }), 404, "source directory not found"),
         (json!({ "from": "gone", "to": "gone" }), 404, "source directory not found"),
-        (json!({ "from": "a.md", "to": "x" }), 400, "`a.md` is a file, not a directory"),
+        (json!({ "from": "a.md", "to": "x" }), 409, "`a.md` is a file, not a directory"),
         (json!({ "from": "d", "to": "e" }), 409, "`e` exists already"),
         (json!({ "from": "d", "to": "empty" }), 409, "`empty` exists already"),
         (json!({ "from": "d", "to": "a.md" }), 409, "`a.md` exists already"),

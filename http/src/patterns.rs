@@ -1,0 +1,64 @@
+//! How texts that name something look, as far as a pattern can say it: whoever makes requests by the description alone, a person or a program, learns from
+//! it what is taken.
+//!
+//! Why not with the types? Because a path means less in some places: an answer may name the root, an optional one may be empty. And agents need none of
+//! it: they would read it with each tool.
+
+use serde_json::Value;
+
+/// The format of paths in schemas.
+pub(crate) const PATH: &str = "tree-path";
+
+/// Headers that hold ETags, and what they may be where something is written.
+pub(crate) const IF_MATCH: &str = r#"^(\*|(W/)?"?[0-9a-f]{40}"?( *, *(W/)?"?[0-9a-f]{40}"?)*)$"#;
+
+/// What stands for one component of a path: anything but `..` and control characters; empty ones and `.` count for nothing.
+const COMPONENT: &str = r"(\.?|[^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.[^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.\.[^/\u0000-\u001f\u007f-\u009f]+)";
+
+/// One that counts.
+const NAME: &str = r"([^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.[^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.\.[^/\u0000-\u001f\u007f-\u009f]+)";
+
+/// Standard base64 (RFC 4648 4), padded, with nothing in the bits that are left over.
+const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
+
+/// Adds the pattern of each path to the schema of what is sent, and what fits into each number. What must be given, or may not be empty, names something
+/// below the root.
+pub(crate) fn narrow(schema: &mut Value, is_required: bool) {
+    let Some(object) = schema.as_object_mut() else { return };
+    if object.get("format").is_some_and(|format| format == PATH) {
+        let is_below = is_required || object.contains_key("minLength");
+        let pattern =
+            if is_below { format!(r"^(\.?/)*{NAME}(/{COMPONENT})*$") } else { format!("^{COMPONENT}(/{COMPONENT})*$") };
+        object.insert("pattern".to_owned(), pattern.into());
+    }
+    if object.get("contentEncoding").is_some_and(|encoding| encoding == "base64") {
+        object.insert("pattern".to_owned(), BASE64.into());
+    }
+    let is_whole =
+        |kind: &Value| kind == "integer" || kind.as_array().is_some_and(|kinds| kinds.contains(&"integer".into()));
+    if object.get("type").is_some_and(is_whole) {
+        let most = most_of(object.get("format").and_then(Value::as_str));
+        object.entry("maximum").or_insert_with(|| most.into());
+    }
+    let required = object.get("required").and_then(Value::as_array).into_iter().flatten();
+    let required: Vec<String> = required.filter_map(Value::as_str).map(str::to_owned).collect();
+    let properties = object.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten();
+    for (name, property) in properties {
+        narrow(property, required.contains(name));
+    }
+    object.get_mut("items").into_iter().for_each(|items| narrow(items, is_required));
+    for choices in ["anyOf", "oneOf"] {
+        let choices = object.get_mut(choices).and_then(Value::as_array_mut).into_iter().flatten();
+        choices.for_each(|choice| narrow(choice, is_required));
+    }
+}
+
+/// The largest whole number of a format: texts are read as 64 bits with a sign.
+fn most_of(format: Option<&str>) -> u64 {
+    match format {
+        Some("uint8") => u8::MAX.into(),
+        Some("uint16") => u16::MAX.into(),
+        Some("uint32") => u32::MAX.into(),
+        Some(_) | None => i64::MAX.unsigned_abs(),
+    }
+}
