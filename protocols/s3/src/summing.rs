@@ -19,12 +19,12 @@ pub(crate) struct Beside {
 
 /// What came before.
 enum Before {
-    Summed(Summing),
-    OnItsWay(JoinHandle<S3Result<Summing>>),
+    Summed(Box<Summing>),
+    OnItsWay(JoinHandle<S3Result<Box<Summing>>>),
 }
 
 impl Before {
-    async fn summed(self) -> S3Result<Summing> {
+    async fn summed(self) -> S3Result<Box<Summing>> {
         match self {
             Self::Summed(summing) => Ok(summing),
             Self::OnItsWay(task) => task
@@ -36,7 +36,7 @@ impl Before {
 
 impl Beside {
     pub(crate) fn new(asked: &Asked, wanted: Wanted) -> Self {
-        let before = Before::Summed(Summing::new(wanted));
+        let before = Before::Summed(Box::new(Summing::new(wanted)));
         Self { asked: asked.clone(), before, coming: Vec::new() }
     }
 

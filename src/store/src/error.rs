@@ -73,6 +73,11 @@ impl StoreError {
         is_link || matches!(self.of_tree(), Some(E::IsADirectory | E::NotADirectory | E::DirectoryNotEmpty))
     }
 
+    /// A file stands there that is too large for any version.
+    pub fn is_too_large(&self) -> bool {
+        self.of_tree() == Some(io::ErrorKind::FileTooLarge)
+    }
+
     /// What the system said about a path of the tree.
     pub(crate) fn of_tree(&self) -> Option<io::ErrorKind> {
         match self {

@@ -37,5 +37,7 @@ pub use memory::{Ledger, Memory, SNAPSHOT_DIRECTORY, Snapshots, State, Strategy,
 pub use numbers::{Act, FileNumbers, Promise};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use trail::{Keep, Trail};
-pub use tree::{Disk, Draft, Install, OpenFile, Placed, SetExtended, Special, SpecialKind, Stat, StatKind, WorkTree};
+pub use tree::{
+    Disk, Draft, Install, Known, OpenFile, Placed, SetExtended, Special, SpecialKind, Stat, StatKind, WorkTree,
+};
 pub use usage::{Bucket, Counted, PageViews, Searched, Span, Totals, Usage};

@@ -136,20 +136,17 @@ impl Vfs {
         Ok(())
     }
 
-    /// What the tree has at a path where history has something else. The path is held.
+    /// What the tree has at a path where history has something else. A file too large for any version is nothing to history, as a pipe:
+    /// what had versions there is gone. The path is held.
     fn difference(&self, path: &TreePath, known: Option<(ETag, FileKind)>) -> Result<Option<Effect>, Fault> {
         if self.core.overlay.get(path).is_some() || self.core.departures.lock().contains_key(path) {
             // Our own change is on its way; what follows it will be seen then.
             return Ok(None);
         }
-        if known.is_none() && self.core.tree.stat(path).is_ok_and(|stat| stat.is_large()) {
-            // Nobody expects it to be recorded.
-            return Ok(None);
-        }
         let present = match self.core.standing(path) {
             Ok(standing) => standing,
             Err(error) => {
-                // One file nobody can read, or too large a one, must not keep the others from being recorded.
+                // One file nobody can read must not keep the others from being recorded.
                 warn!(page.path = %path, %error, "an edit behind the server cannot be recorded");
                 return Ok(None);
             }
@@ -160,7 +157,7 @@ impl Vfs {
         }
         // An executable bit alone says nothing where the disk keeps none.
         let before = known.map(Before::from);
-        Ok(Some(Effect { path: path.clone(), before, after: present.map(After::Leaf), premise: None }))
+        Ok(Some(Effect { path: path.clone(), before, after: present.map(After::Leaf), premise: None, over: None }))
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Applied, Caller, Change, ChangeSet, Durability, Fault, FileKind, Kind, Settled, TreePath};
-use svcfs_store::{Draft, FailPoint, StatKind, StoreError};
+use svcfs_store::{FailPoint, StatKind, StoreError};
 
 use crate::Vfs;
 use crate::core::{Core, LOOK, recorded_only};
@@ -156,7 +156,7 @@ impl Vfs {
         }
         plan.without_noise();
         self.core.fail.pass(FailPoint::AcceptPlanned);
-        let Plan { effects, directs, spent, larges, moves, departures, files, .. } = plan;
+        let Plan { effects, directs, spent, moves, departures, files, .. } = plan;
         self.core.departures.lock().extend(departures);
         for direct in directs {
             self.core.carry_out(direct)?;
@@ -165,7 +165,7 @@ impl Vfs {
             for path in &spent {
                 self.core.tree.remove(path)?;
             }
-            return Ok(Waiting { answer: None, files, was_needed: false, made: Vec::new(), taken: Taken::default() });
+            return Ok(Waiting { answer: None, files, was_needed: false, made: Vec::new() });
         }
         for (_, to) in &moves {
             self.core.make_room(to)?;
@@ -180,7 +180,6 @@ impl Vfs {
         for path in effects.iter().map(|effect| &effect.path).chain(removed) {
             self.core.tree.may_change(path)?;
         }
-        let taken = Taken::all(&self.core, larges)?;
         let (sender, receiver) = mpsc::sync_channel(1);
         is_awaited |= !moves.is_empty();
         let prepared = Prepared {
@@ -198,13 +197,12 @@ impl Vfs {
             is_adopted: false,
             answer: is_awaited.then_some(sender),
         };
-        let pushed = self.core.queue.push(prepared, |prepared| self.core.show(prepared));
-        let taken = taken.unless(&self.core, pushed)?;
+        self.core.queue.push(prepared, |prepared| self.core.show(prepared))?;
         if let Some(said) = said {
             self.core.messages.spent(&said);
         }
         self.core.fail.pass(FailPoint::AcceptQueued);
-        Ok(Waiting { answer: is_awaited.then_some(receiver), files, was_needed: true, made, taken })
+        Ok(Waiting { answer: is_awaited.then_some(receiver), files, was_needed: true, made })
     }
 }
 
@@ -215,48 +213,6 @@ struct Waiting {
     was_needed: bool,
     /// Directories that were made for it, outermost first.
     made: Vec<TreePath>,
-    taken: Taken,
-}
-
-/// Files too large for any version that gave way to what was accepted: the write path puts nothing over what it does not know.
-#[derive(Default)]
-struct Taken(Vec<(TreePath, Draft)>);
-
-impl Taken {
-    /// Takes all of these, or none.
-    fn all(core: &Core, paths: Vec<TreePath>) -> Result<Self, Fault> {
-        let mut all = Self::default();
-        for path in paths {
-            match core.tree.take_large(&path) {
-                Ok(taken) => all.0.extend(taken.map(|draft| (path, draft))),
-                Err(error) => {
-                    all.give_back(core);
-                    return Err(error.into());
-                }
-            }
-        }
-        Ok(all)
-    }
-
-    /// Keeps them taken if what they gave way to is accepted.
-    fn unless<T>(self, core: &Core, accepted: Result<T, Fault>) -> Result<Self, Fault> {
-        match accepted {
-            Ok(_) => Ok(self),
-            Err(fault) => {
-                self.give_back(core);
-                Err(fault)
-            }
-        }
-    }
-
-    /// Puts them back where nothing took their place.
-    fn give_back(self, core: &Core) {
-        for (path, mut draft) in self.0 {
-            if let Err(error) = core.tree.put_back(&mut draft, &path) {
-                tracing::error!(page.path = %path, %error, "a large file that was to be replaced could not be put back");
-            }
-        }
-    }
 }
 
 impl Waiting {
@@ -271,7 +227,6 @@ impl Waiting {
         vfs.seat.attend(core);
         let outcome = core.answer(&answer)?;
         if outcome.is_err() {
-            self.taken.give_back(core);
             // Refused: what was made for it goes, unless somebody has put something there meanwhile.
             let _ = self.made.iter().rev().try_for_each(|made| core.tree.remove_directory(made));
         }
@@ -317,10 +272,11 @@ impl Core {
                 Some(After::Blob(..)) => continue,
                 None => None,
             };
-            self.overlay.put(effect.path.clone(), Pending { stamp: prepared.stamp, leaf, accepted });
+            let pending = Pending { stamp: prepared.stamp, leaf, over: effect.over, accepted };
+            self.overlay.put(effect.path.clone(), pending);
         }
         for path in &prepared.spent {
-            self.overlay.put(path.clone(), Pending { stamp: prepared.stamp, leaf: None, accepted });
+            self.overlay.put(path.clone(), Pending { stamp: prepared.stamp, leaf: None, over: None, accepted });
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use svcfs_base::{Actor, Clock, DiskAttributes, Door, ETag, Fault, FileKind, Kind, LargeFile, TreePath};
-use svcfs_store::{FailPoints, History, Install, Log, Memory, Placed, StatKind, StoreError, WorkTree};
+use svcfs_base::{Actor, Clock, DiskAttributes, Door, Fault, FileKind, Kind, LargeFile, TreePath};
+use svcfs_store::{FailPoints, History, Install, Known, Log, Memory, Placed, StatKind, StoreError, WorkTree};
 use tracing::warn;
 
 use crate::committer::Commits;
@@ -137,7 +137,7 @@ impl Core {
         }
         match self.tree.stat(path) {
             Ok(stat) if stat.kind == StatKind::Directory => Ok(Present::Directory),
-            Ok(stat) if stat.is_large() => Ok(Present::Large(LargeFile { size: stat.size, modified: stat.modified })),
+            Ok(stat) if let Some(large) = stat.large() => Ok(Present::Large(large)),
             Ok(_) => match self.tree.read_leaf(path) {
                 Ok((content, stat)) => {
                     let kind = stat.file_kind().unwrap_or(FileKind::Regular);
@@ -157,16 +157,17 @@ impl Core {
         }
     }
 
-    /// The file or link that stands in the tree at a path, accepted changes not counted; links on the way are not followed.
+    /// The file or link that stands in the tree at a path, accepted changes not counted; links on the way are not followed. None also
+    /// where something stands that no version can have: a file too large, a pipe.
     pub(crate) fn standing(&self, path: &TreePath) -> Result<Option<Leaf>, StoreError> {
         match self.tree.read_leaf(path) {
             Ok((content, stat)) => Ok(Some(Leaf::new(content, stat.file_kind().unwrap_or(FileKind::Regular)))),
-            Err(error) if error.is_missing() || error.is_in_the_way() => Ok(None),
+            Err(error) if error.is_missing() || error.is_in_the_way() || error.is_too_large() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Installs what is logged: over one of the `known` contents, or over whatever stands there. An empty directory gives way: it
+    /// Installs what is logged: over what is `known`, or over whatever stands there. An empty directory gives way: it
     /// is nobody's work.
     ///
     /// # Errors
@@ -175,7 +176,7 @@ impl Core {
         &self,
         path: &TreePath,
         leaf: &Leaf,
-        known: Option<&[ETag]>,
+        known: Option<Known<'_>>,
     ) -> Result<Placed, StoreError> {
         let put = || match known {
             Some(known) => self.tree.replace(&installing(path, leaf), known),

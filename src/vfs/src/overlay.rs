@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
-use svcfs_base::{DiskAttributes, ETag, FileKind, TreePath};
+use svcfs_base::{DiskAttributes, ETag, FileKind, LargeFile, TreePath};
 
 /// A file or link with its content.
 #[derive(Debug, Clone)]
@@ -32,6 +32,8 @@ pub(crate) struct Pending {
     pub(crate) stamp: u64,
     /// The file; none when it will be gone.
     pub(crate) leaf: Option<Leaf>,
+    /// The file too large for any version that stands there in the tree as long as this does not.
+    pub(crate) over: Option<LargeFile>,
     /// When it was accepted.
     pub(crate) accepted: SystemTime,
 }

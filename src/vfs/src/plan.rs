@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use bytes::Bytes;
-use svcfs_base::{Caller, Change, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, Settled, TreePath};
+use svcfs_base::{Caller, Change, ETag, Expect, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, Settled, TreePath};
 use svcfs_store::StatKind;
 
 use crate::core::{Core, Departure, Present};
@@ -42,7 +42,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) directs: Vec<Direct>,
     pub(crate) spent: Vec<TreePath>,
     /// Files too large for any version that others take the place of.
-    pub(crate) larges: Vec<TreePath>,
+    larges: BTreeMap<TreePath, LargeFile>,
     pub(crate) moves: Vec<(TreePath, TreePath)>,
     pub(crate) departures: Vec<(TreePath, Departure)>,
     /// Departures that this set ends, to be given back if it is refused.
@@ -62,7 +62,7 @@ impl<'a> Plan<'a> {
             effects: Vec::new(),
             directs: Vec::new(),
             spent: Vec::new(),
-            larges: Vec::new(),
+            larges: BTreeMap::new(),
             moves: Vec::new(),
             departures: Vec::new(),
             ended: Vec::new(),
@@ -175,8 +175,8 @@ impl<'a> Plan<'a> {
         match present {
             Present::Absent | Present::Directory => Ok(None),
             Present::Leaf(leaf, seen) => Ok(Some((leaf, seen))),
-            Present::Large(_) => {
-                self.larges.push(path.clone());
+            Present::Large(large) => {
+                self.larges.insert(path.clone(), large);
                 Ok(None)
             }
         }
@@ -408,12 +408,12 @@ impl<'a> Plan<'a> {
             let before = Some(Before { etag: blob, kind, seen: None });
             // A page that left a moment ago under a scratch name is not there to be moved.
             let is_departed = self.end_departure(&path).is_some();
-            self.effects.push(Effect { path, before, after: None, premise: None });
+            self.effects.push(Effect { path, before, after: None, premise: None, over: None });
             if !is_scratch(&target) && !is_departed {
                 self.files.push(Settled { path: target.clone(), etag: Some(blob) });
                 let after = Some(After::Blob(blob, kind));
                 self.at.insert(target.clone(), self.effects.len());
-                self.effects.push(Effect { path: target, before: None, after, premise: None });
+                self.effects.push(Effect { path: target, before: None, after, premise: None, over: None });
             }
         }
         if self.effects.is_empty() {
@@ -432,7 +432,9 @@ impl<'a> Plan<'a> {
             Some(at) => self.effects[*at].after = after,
             None => {
                 self.at.insert(path.clone(), self.effects.len());
-                self.effects.push(Effect { path, before, after, premise });
+                // Behind what is only accepted a large file may stand in the tree still.
+                let over = self.larges.remove(&path).or_else(|| self.core.overlay.get(&path)?.over);
+                self.effects.push(Effect { path, before, after, premise, over });
             }
         }
     }

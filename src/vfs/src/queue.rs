@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use svcfs_base::{
-    Actor, Announcement, CommitId, Door, Durability, ETag, Entrance, Expect, Fault, FileKind, Seq, TreePath,
+    Actor, Announcement, CommitId, Door, Durability, ETag, Entrance, Expect, Fault, FileKind, LargeFile, Seq, TreePath,
 };
 
 use crate::overlay::Leaf;
@@ -55,6 +55,8 @@ pub(crate) struct Effect {
     /// What must be true once more when the set's turn comes: it was held against a change that was itself only accepted, and may
     /// be refused in between.
     pub(crate) premise: Option<Expect>,
+    /// The file too large for any version that gives way to it. It stays where it is until then.
+    pub(crate) over: Option<LargeFile>,
 }
 
 impl Effect {

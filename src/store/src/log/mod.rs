@@ -20,7 +20,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
-use svcfs_base::{Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp, TreePath};
+use svcfs_base::{
+    Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, LargeFile, Seq, Timestamp, TreePath,
+};
 
 use svcfs_work::Helper;
 
@@ -35,9 +37,9 @@ use writer::Writer;
 
 use crate::{FailPoint, FailPoints, StatePaths, StoreError, probe};
 
-const SCHEMA_NUMBER: i64 = 7;
+const SCHEMA_NUMBER: i64 = 8;
 /// What makes a log of each form one of the next, from the first on.
-const UPGRADES: [&str; 6] = [
+const UPGRADES: [&str; 7] = [
     // It did not say which commits of others came from another branch.
     "ALTER TABLE sets ADD COLUMN against INTEGER NOT NULL DEFAULT 0;
      UPDATE sets SET against = 2 WHERE is_foreign; CREATE INDEX jumps ON sets (seq) WHERE against = 2;",
@@ -54,6 +56,8 @@ const UPGRADES: [&str; 6] = [
     // Records were rows at once.
     "CREATE TABLE journal (file INTEGER PRIMARY KEY, key BLOB NOT NULL);
      INSERT INTO journal (file, key) VALUES (0, randomblob(16)), (1, randomblob(16));",
+    // A file too large for any version was taken away before what took its place was logged.
+    "ALTER TABLE contents ADD COLUMN over_size INTEGER; ALTER TABLE contents ADD COLUMN over_modified INTEGER;",
 ];
 const MAX_IDLE_READERS: usize = 8;
 /// What a reader keeps of the file until the next checkpoint, in KiB: 1,000 versions of a page lie in as many pages of 4 KiB.
@@ -163,6 +167,8 @@ pub struct Entry {
     pub content: Option<Bytes>,
     /// What the file should get beside its content: the time stays in the log, permission bits and owner go with the content.
     pub disk: DiskAttributes,
+    /// The file too large for any version that it is put in the place of; kept as long as the content is.
+    pub over: Option<LargeFile>,
 }
 
 /// The log of one space.
@@ -379,15 +385,18 @@ impl Log {
 
     /// What an unsettled record brings for a file, put into its entry.
     fn complete(&self, connection: &Connection, seq: Seq, (entry, ordinal): (&mut Entry, i64)) -> Outcome<()> {
-        let found: Option<(Option<Vec<u8>>, DiskAttributes)> = connection
-            .prepare_cached("SELECT bytes, mode, uid, gid FROM contents WHERE seq = ?1 AND ordinal = ?2")?
+        let found: Option<Option<Vec<u8>>> = connection
+            .prepare_cached(
+                "SELECT bytes, mode, uid, gid, over_size, over_modified FROM contents WHERE seq = ?1 AND ordinal = ?2",
+            )?
             .query_row(params![rows::number(seq), ordinal], |row| {
                 let owner = row.get::<_, Option<u32>>(2)?.zip(row.get(3)?);
-                Ok((row.get(0)?, DiskAttributes { mode: row.get(1)?, owner, ..entry.disk }))
+                entry.disk = DiskAttributes { mode: row.get(1)?, owner, ..entry.disk };
+                entry.over = row.get::<_, Option<i64>>(4)?.zip(row.get(5)?).map(rows::large);
+                row.get(0)
             })
             .optional()?;
-        let Some((bytes, disk)) = found else { return Ok(()) };
-        entry.disk = disk;
+        let Some(bytes) = found else { return Ok(()) };
         entry.content = Some(match bytes {
             Some(bytes) => bytes.into(),
             None => self.spool.read(seq, ordinal, entry.new)?,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 use svcfs_base::{
-    Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, Seq, Timestamp, TreePath, VersionId,
+    Actor, Announcement, CommitId, DiskAttributes, Door, ETag, FileKind, LargeFile, Seq, Timestamp, TreePath, VersionId,
 };
 
 use super::{Against, Entry, Record, Role, spool};
@@ -51,11 +51,13 @@ pub(super) fn insert(connection: &Connection, record: &Record) -> rusqlite::Resu
         if let Some(content) = &entry.content {
             let inline = (!spool::is_large(content)).then_some(&content[..]);
             let (uid, gid) = entry.disk.owner.unzip();
+            let (size, modified) = entry.over.as_ref().and_then(large_numbers).unzip();
             connection
                 .prepare_cached(
-                    "INSERT INTO contents (seq, ordinal, bytes, mode, uid, gid) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                    "INSERT INTO contents (seq, ordinal, bytes, mode, uid, gid, over_size, over_modified)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 )?
-                .execute(params![seq, ordinal, inline, entry.disk.mode, uid, gid])?;
+                .execute(params![seq, ordinal, inline, entry.disk.mode, uid, gid, size, modified])?;
         }
     }
     Ok(())
@@ -92,6 +94,7 @@ pub(super) fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         kind: FileKind::of_git_mode(row.get(3)?).ok_or_else(|| damaged(3, "unknown kind of file"))?,
         content: None,
         disk: DiskAttributes { modified, ..DiskAttributes::default() },
+        over: None,
     })
 }
 
@@ -150,6 +153,17 @@ pub(super) fn moment(nanoseconds: i64) -> SystemTime {
 /// A file's time as it is stored.
 pub(super) fn nanoseconds(time: SystemTime) -> Option<i64> {
     i64::try_from(time.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos()).ok()
+}
+
+/// Size and time of a large file as they are stored, of one that the disk can have.
+pub(super) fn large_numbers(large: &LargeFile) -> Option<(i64, i64)> {
+    Some((i64::try_from(large.size).ok()?, nanosecond(Timestamp::try_from(large.modified).ok()?)))
+}
+
+/// A large file from what is stored of it.
+pub(super) fn large((size, modified): (i64, i64)) -> LargeFile {
+    let modified = Timestamp::from_nanosecond(modified.into()).unwrap_or_default();
+    LargeFile { size: size.unsigned_abs(), modified: modified.into() }
 }
 
 /// SQLite's integers are signed; positions stay far below.

@@ -38,6 +38,8 @@ CREATE TABLE contents (
     mode INTEGER,                   -- permission bits and owner the file should get; NULL: what is there, or what a new file gets
     uid INTEGER,
     gid INTEGER,
+    over_size INTEGER,              -- the file too large for any version that it is put in the place of, and its time as above
+    over_modified INTEGER,
     PRIMARY KEY (seq, ordinal)
 );
 CREATE TABLE settled (

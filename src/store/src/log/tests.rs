@@ -43,6 +43,10 @@ pub(super) fn record(seq: u64, path: &str, content: &[u8]) -> Record {
                 modified: Some(SystemTime::UNIX_EPOCH + Duration::from_nanos(1_234_567_890)),
                 accessed: None,
             },
+            over: Some(LargeFile {
+                size: svcfs_base::MAX_FILE_BYTES as u64 + 1,
+                modified: SystemTime::UNIX_EPOCH - Duration::from_nanos(7),
+            }),
         }],
     }
 }
@@ -167,7 +171,8 @@ fn a_stretch_of_changes_tells_when_it_ends_within_a_commit() {
 }
 
 /// What undoes the upgrades to the newest form, each to the form of its number.
-const DOWNGRADES: [(i64, &str); 6] = [
+const DOWNGRADES: [(i64, &str); 7] = [
+    (7, "ALTER TABLE contents DROP COLUMN over_size; ALTER TABLE contents DROP COLUMN over_modified;"),
     (6, "DROP TABLE journal;"),
     (5, "DROP INDEX changes_by_path; CREATE INDEX changes_by_path ON changes (path, seq);"),
     (4, "DROP INDEX moments; ALTER TABLE settled DROP COLUMN strategy;"),

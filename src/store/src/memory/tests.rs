@@ -87,6 +87,7 @@ fn moments_that_name_sets_only_ever_grow() {
         kind: FileKind::Regular,
         content: None,
         disk: svcfs_base::DiskAttributes::default(),
+        over: None,
     };
     let record = Record {
         seq: Seq(1),

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use bytes::Bytes;
 use rustix::fs::{self as sys, AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use svcfs_base::{DiskAttributes, MAX_FILE_BYTES, TreePath};
+use svcfs_base::{DiskAttributes, LargeFile, MAX_FILE_BYTES, TreePath};
 
 use super::stat::{times, to_any_stat};
 use super::{Outcome, Stat, StatKind, WorkTree, disk};
@@ -35,6 +35,11 @@ impl Stat {
     /// Whether it is a file too large to be recorded.
     pub const fn is_large(&self) -> bool {
         matches!(self.kind, StatKind::File) && self.size > MAX_FILE_BYTES as u64
+    }
+
+    /// What tells its contents apart, of such a file.
+    pub fn large(&self) -> Option<LargeFile> {
+        self.is_large().then_some(LargeFile { size: self.size, modified: self.modified })
     }
 }
 
@@ -175,34 +180,6 @@ impl WorkTree {
         let placed = done().map_err(|error| disk(path, error))?;
         draft.name = None;
         Ok(OpenFile(placed))
-    }
-
-    /// Takes a large file out of the tree, to be put back or dropped; none where no such file stands.
-    ///
-    /// # Errors
-    /// `Disk` with what the system said.
-    pub fn take_large(&self, path: &TreePath) -> Outcome<Option<Draft>> {
-        if !self.stat(path).is_ok_and(|stat| stat.is_large()) {
-            return Ok(None);
-        }
-        let file = self.open_to_write(path)?;
-        let (parent, place) = self.parent_of(path)?;
-        let (directory, name) = (self.temporary.try_clone()?, self.temporary_name());
-        sys::renameat(&parent, place, &directory, &*name).map_err(|error| disk(path, error))?;
-        Ok(Some(Draft { file, directory, name: Some(name) }))
-    }
-
-    /// Puts back what was taken out, unless something else stands there by now.
-    ///
-    /// # Errors
-    /// `Disk` with what the system said, `AlreadyExists` among others.
-    pub fn put_back(&self, draft: &mut Draft, path: &TreePath) -> Outcome<()> {
-        let Some(name) = &draft.name else { return Ok(()) };
-        let (parent, place) = self.parent_of(path)?;
-        sys::renameat_with(&draft.directory, &**name, &parent, place, RenameFlags::NOREPLACE)
-            .map_err(|error| disk(path, error))?;
-        draft.name = None;
-        Ok(())
     }
 
     /// Opens a file to read, whatever becomes of its name.

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::{self as sys, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
-use svcfs_base::{DiskAttributes, ETag, FileKind, MAX_FILE_BYTES, TreePath};
+use svcfs_base::{DiskAttributes, ETag, FileKind, LargeFile, MAX_FILE_BYTES, TreePath};
 
 use super::extended::inherit;
 use super::stat::{StatKind, times, to_stat};
@@ -35,6 +35,21 @@ pub struct Install<'a> {
     pub kind: FileKind,
     /// What it gets beside its content.
     pub disk: DiskAttributes,
+}
+
+/// What may stand where a file is put or taken away; anything else was put there by somebody else.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// A file or link of one of these contents.
+    pub contents: &'a [ETag],
+    /// This file, too large for any version.
+    pub large: Option<LargeFile>,
+}
+
+impl<'a> From<&'a [ETag]> for Known<'a> {
+    fn from(contents: &'a [ETag]) -> Self {
+        Self { contents, large: None }
+    }
 }
 
 /// What became of a change of one file.
@@ -95,11 +110,11 @@ impl WorkTree {
         done.map_err(|error| disk(install.path, error))
     }
 
-    /// The same over a file that has one of the `known` contents, or over nothing. Anything else was put there by somebody else.
+    /// The same over what is `known`, or over nothing.
     ///
     /// # Errors
     /// As [`WorkTree::install`].
-    pub fn replace(&self, install: &Install<'_>, known: &[ETag]) -> Outcome<Placed> {
+    pub fn replace(&self, install: &Install<'_>, known: Known<'_>) -> Outcome<Placed> {
         for _ in 0..MAX_ATTEMPTS {
             let mut spot = self.room(install.path)?;
             let is_over_nothing = spot.file.is_none();
@@ -139,11 +154,11 @@ impl WorkTree {
         done.map_err(|error| disk(path, error))
     }
 
-    /// Removes a file or link that has one of the `known` contents. Anything else was put there by somebody else.
+    /// Removes a file or link that is `known`.
     ///
     /// # Errors
     /// `Disk` with what the system said.
-    pub fn remove_known(&self, path: &TreePath, known: &[ETag]) -> Outcome<Placed> {
+    pub fn remove_known(&self, path: &TreePath, known: Known<'_>) -> Outcome<Placed> {
         let mut spot = self.spot(path)?;
         let done = match (spot.before(), self.is_one_of(&spot, known)) {
             (None, _) => Err(Errno::NOENT),
@@ -157,7 +172,7 @@ impl WorkTree {
         done.map_err(|error| disk(path, error))
     }
 
-    fn take_away(&self, spot: &mut Spot<'_>, before: &sys::Stat, known: &[ETag]) -> rustix::io::Result<Placed> {
+    fn take_away(&self, spot: &mut Spot<'_>, before: &sys::Stat, known: Known<'_>) -> rustix::io::Result<Placed> {
         let mut old = Temporary { tree: self, name: self.temporary_name(), has_name: false, bytes: size(before) };
         match sys::renameat_with(&spot.parent, spot.name, &self.temporary, &*old.name, RenameFlags::NOREPLACE) {
             Err(error) if is_unsupported(error) => {
@@ -205,8 +220,8 @@ impl WorkTree {
         self.disposal.of(Held::from(spot.file.map(|(file, _)| file)));
     }
 
-    /// Whether what stands there is nothing, or has one of these contents.
-    fn is_one_of(&self, spot: &Spot<'_>, known: &[ETag]) -> rustix::io::Result<bool> {
+    /// Whether what stands there is nothing, or known.
+    fn is_one_of(&self, spot: &Spot<'_>, known: Known<'_>) -> rustix::io::Result<bool> {
         match &spot.file {
             Some((_, stat)) => is_known(&spot.parent, spot.name, stat, known),
             None => Ok(true),
@@ -305,12 +320,12 @@ impl Temporary<'_> {
     }
 
     /// Whether this is the file that was looked at before it was renamed, or one like it. What cannot be read is not.
-    fn is_what_was_seen(&self, now: &sys::Stat, before: &sys::Stat, known: &[ETag]) -> bool {
+    fn is_what_was_seen(&self, now: &sys::Stat, before: &sys::Stat, known: Known<'_>) -> bool {
         is_same(now, before) || is_known(&self.tree.temporary, &self.name, now, known).unwrap_or(false)
     }
 
     /// Changes places with a file, which is in our hands then, and is given its name back when it is not the one that was looked at.
-    fn exchange(&mut self, spot: &mut Spot<'_>, before: &sys::Stat, known: &[ETag]) -> rustix::io::Result<Placed> {
+    fn exchange(&mut self, spot: &mut Spot<'_>, before: &sys::Stat, known: Known<'_>) -> rustix::io::Result<Placed> {
         let mut placed = self.stat()?;
         match self.rename(spot, RenameFlags::EXCHANGE) {
             // This disk cannot: nobody watches the moment between the look and the rename.
@@ -337,12 +352,15 @@ impl Temporary<'_> {
     }
 }
 
-/// Whether a file or link has one of these contents.
-fn is_known(directory: &OwnedFd, name: &str, stat: &sys::Stat, known: &[ETag]) -> rustix::io::Result<bool> {
+/// Whether a file or link is one of those.
+fn is_known(directory: &OwnedFd, name: &str, stat: &sys::Stat, known: Known<'_>) -> rustix::io::Result<bool> {
     let content = match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => return Err(Errno::ISDIR),
         FileType::Symlink => sys::readlinkat(directory, name, Vec::new())?.into_bytes(),
         FileType::RegularFile => {
+            if let Some(large) = to_stat(stat).and_then(|stat| stat.large()) {
+                return Ok(known.large == Some(large));
+            }
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let file = File::from(sys::openat(directory, name, flags, Mode::empty())?);
             let mut content = Vec::with_capacity(usize::try_from(stat.st_size).unwrap_or(0).min(MAX_FILE_BYTES) + 1);
@@ -351,7 +369,7 @@ fn is_known(directory: &OwnedFd, name: &str, stat: &sys::Stat, known: &[ETag]) -
         }
         _ => return Ok(false),
     };
-    Ok(known.contains(&ETag::of(&content)))
+    Ok(known.contents.contains(&ETag::of(&content)))
 }
 
 /// Whether a file is still the one that was looked at, and nobody wrote to it since. A rename changes the time of the last change

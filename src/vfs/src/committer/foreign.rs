@@ -117,6 +117,7 @@ pub(crate) fn foreign_record(commit: ForeignCommit) -> Record {
         kind: entry.kind,
         content: None,
         disk: DiskAttributes::default(),
+        over: None,
     };
     Record {
         seq: Seq(0),

@@ -280,6 +280,7 @@ impl Committer {
                 kind: kind.unwrap_or(FileKind::Regular),
                 content: leaf.filter(|_| form.is_kept).map(|leaf| leaf.content.clone()),
                 disk: leaf.map(|leaf| leaf.disk).unwrap_or_default(),
+                over: effect.over,
             }
         };
         let mut entries: Vec<Entry> = prepared.changing().map(entry).collect();
@@ -343,7 +344,7 @@ impl Committer {
                 }
             };
             let (path, before) = (effect.path.clone(), known.map(Before::from));
-            unseen.push(Effect { path, before, after: edit, premise: None });
+            unseen.push(Effect { path, before, after: edit, premise: None, over: None });
         }
         Ok((!unseen.is_empty()).then(|| adopted(&self.core, unseen, None)))
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use svcfs_base::{CommitId, ETag, Expect, Fault, TreePath};
-use svcfs_store::{Author, FailPoint, History, Memory, Placed, Role, Snapshots, StoreError, Tip};
+use svcfs_base::{CommitId, ETag, Expect, Fault, LargeFile, TreePath};
+use svcfs_store::{Author, FailPoint, History, Known, Memory, Placed, Role, Snapshots, StoreError, Tip};
 use tracing::{debug, error, warn};
 
 use super::foreign::{LOOK, PATIENCE, foreign_records, no_branch};
@@ -201,7 +201,7 @@ impl Committer {
             }
             for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
                 let fate = &fates[&effect.path];
-                if fate.newest == at && self.put_in_place(effect, &fate.known)? == Placed::Edited {
+                if fate.newest == at && self.put_in_place(effect, fate.known())? == Placed::Edited {
                     edited.push(effect.path.clone());
                 }
                 self.early.pass();
@@ -215,8 +215,8 @@ impl Committer {
     }
 
     /// Makes a path what a set says, unless somebody edited it since the set was accepted.
-    fn put_in_place(&self, effect: &Effect, known: &[ETag]) -> Result<Placed, StoreError> {
-        let put = |known: &[ETag]| match &effect.after {
+    fn put_in_place(&self, effect: &Effect, known: Known<'_>) -> Result<Placed, StoreError> {
+        let put = |known: Known<'_>| match &effect.after {
             Some(After::Leaf(leaf)) => self.core.put_in_place(&effect.path, leaf, Some(known)),
             Some(After::Blob(..)) => Ok(Placed::Done),
             None => self.remove(&effect.path, Some(known)),
@@ -227,7 +227,7 @@ impl Committer {
         // What somebody else's commit put there a moment ago is in history, and ours comes on top of it.
         let theirs = self.core.memory.recorded(&[&effect.path])?;
         if let Some((theirs, _)) = theirs.into_iter().flatten().next()
-            && put(&[theirs])? == Placed::Done
+            && put([theirs][..].into())? == Placed::Done
         {
             return Ok(Placed::Done);
         }
@@ -247,7 +247,7 @@ impl Committer {
         }
     }
 
-    fn remove(&self, path: &TreePath, known: Option<&[ETag]>) -> Result<Placed, StoreError> {
+    fn remove(&self, path: &TreePath, known: Option<Known<'_>>) -> Result<Placed, StoreError> {
         let removed = match known {
             Some(known) => self.core.tree.remove_known(path, known),
             None => self.core.tree.remove(path).map(|()| Placed::Done),
@@ -295,7 +295,15 @@ struct Fate {
     /// Which set has the last word.
     newest: usize,
     /// What may stand there without anybody having edited it: contents that history has or gets with this batch.
-    known: Vec<ETag>,
+    contents: Vec<ETag>,
+    /// The same of a file too large for any version, which the first of them was told to take the place of.
+    large: Option<LargeFile>,
+}
+
+impl Fate {
+    fn known(&self) -> Known<'_> {
+        Known { contents: &self.contents, large: self.large }
+    }
 }
 
 fn fates(planned: &[Planned]) -> HashMap<&TreePath, Fate> {
@@ -306,11 +314,12 @@ fn fates(planned: &[Planned]) -> HashMap<&TreePath, Fate> {
         for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
             let fate = fates.entry(&effect.path).or_default();
             fate.newest = at;
-            fate.known.extend(effect.before.as_ref().map(|before| before.etag));
-            fate.known.extend(effect.after.as_ref().map(After::etag));
+            fate.contents.extend(effect.before.as_ref().map(|before| before.etag));
+            fate.contents.extend(effect.after.as_ref().map(After::etag));
             if let Some(Expect::OneOf(etags)) = &effect.premise {
-                fate.known.extend(etags);
+                fate.contents.extend(etags);
             }
+            fate.large = fate.large.or(effect.over);
         }
     }
     fates

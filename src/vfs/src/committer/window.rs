@@ -213,6 +213,7 @@ impl Committer {
                 before: known.map(Before::from),
                 after: after_of(entry),
                 premise: None,
+                over: None,
             })
         });
         let message = gathering.message(&last.actor);

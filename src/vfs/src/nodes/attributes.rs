@@ -21,6 +21,10 @@ impl Vfs {
                 let mut attributes = Attributes::from(large.stat()?);
                 let told = shared.told.as_mut().and_then(|told| told.of(&attributes, false));
                 attributes.changed = told.unwrap_or(attributes.changed);
+                if self.nodes.path_of(node).is_err() {
+                    // What took its name may not be in its place yet.
+                    attributes.links = 0;
+                }
                 return Ok(attributes);
             }
             let path = match (self.nodes.path_of(node), &shared.kept) {

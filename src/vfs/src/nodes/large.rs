@@ -145,7 +145,11 @@ impl Vfs {
         let path = self.nodes.path_of(handle.node).ok();
         // Whoever wants it for themselves in this moment waits until this is written.
         let _held = path.clone().map(|path| self.core.locks.hold([path].into()));
-        path.map_or(Ok(()), |path| self.core.not_leased(&Caller::new(handle.door), &path, false))?;
+        if let Some(path) = &path {
+            self.core.not_leased(&Caller::new(handle.door), path, false)?;
+            // What takes its place by its size and time must find it as it was.
+            self.settle_at(path)?;
+        }
         change(large)?;
         shared.told = None;
         Ok(true)

@@ -63,7 +63,7 @@ impl Vfs {
 
     /// What is known of a path when a special or large file stands there and nothing is about to take its place.
     pub(super) fn special(&self, path: &TreePath) -> Result<Option<Attributes>, Fault> {
-        if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some()) {
+        if self.core.overlay.get(path).is_some_and(|pending| pending.leaf.is_some() || pending.over.is_some()) {
             return Ok(None);
         }
         Ok(self.core.tree.special(path)?.map(Attributes::from))
@@ -102,6 +102,10 @@ impl Vfs {
             return Ok(false);
         }
         let _held = self.core.locks.hold([path.clone()].into());
+        if self.special(path)?.is_none() {
+            // Something else took its place meanwhile, and is removed as what it is.
+            return Ok(false);
+        }
         self.core.tree.remove(path)?;
         self.nodes.remove(path);
         Ok(true)

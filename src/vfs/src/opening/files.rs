@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use svcfs_base::{DiskAttributes, ETag, Fault, TreePath};
+use svcfs_base::{DiskAttributes, ETag, Fault, LargeFile, TreePath};
 use svcfs_store::{Entry, Record, StatKind, State, StoreError, Tip};
 use tracing::warn;
 
@@ -20,7 +20,9 @@ pub(super) fn in_place<'r>(core: &Core, logged: &Logged<'r>) -> HashSet<&'r Tree
     let is_in_place = |path: &TreePath, entries: &[&Entry]| {
         let newest = entries.last().map(|newest| newest.new.map(|blob| (blob, newest.kind)));
         let standing = core.standing(path).map(|standing| standing.map(|leaf| (leaf.etag, leaf.kind)));
-        standing.is_ok_and(|standing| newest == Some(standing))
+        let is_that = standing.is_ok_and(|standing| newest == Some(standing));
+        // One that is nothing to versions may have to give way.
+        is_that && (newest.is_some_and(|state| state.is_some()) || large_at(core, path).is_none())
     };
     logged.by_path().iter().filter(|(path, entries)| is_in_place(path, entries)).map(|(path, _)| *path).collect()
 }
@@ -43,6 +45,14 @@ pub(super) fn complete(
     for (at, ((path, entries), recorded)) in left.into_iter().zip(recorded).enumerate() {
         reporter.pass(Progress::Restoring { files: at, total });
         let Some(newest) = entries.last() else { continue };
+        if let Some(large) = large_at(core, path) {
+            if entries.iter().any(|entry| entry.over == Some(large)) {
+                changed.push((*newest, attributes(entries)));
+            } else if newest.new.is_some() {
+                warn!(page.path = %path, "a file too large for any version came here after the last write; it is kept");
+            }
+            continue;
+        }
         let present = match core.standing(path) {
             Ok(standing) => standing.map(|leaf| (leaf.etag, leaf.kind)),
             Err(error) => {
@@ -85,7 +95,7 @@ pub(super) fn renew(core: &Core, logged: &Logged<'_>) -> Result<(), Fault> {
         let Some(kind) = stat.file_kind() else { continue };
         let disk = DiskAttributes { modified: Some(stat.modified), ..DiskAttributes::default() };
         // An edit is seen by the next look at the tree, as any other.
-        let _ = core.put_in_place(path, &Leaf { disk, ..Leaf::new(content, kind) }, Some(&[blob]))?;
+        let _ = core.put_in_place(path, &Leaf { disk, ..Leaf::new(content, kind) }, Some([blob][..].into()))?;
     }
     Ok(())
 }
@@ -96,6 +106,11 @@ fn may_stand(entries: &[&Entry], present: State) -> bool {
         .iter()
         .flat_map(|entry| [entry.old, entry.new].map(|blob| blob.map(|blob| (blob, entry.kind))))
         .any(|state| state == present)
+}
+
+/// The file too large for any version that stands at a path.
+fn large_at(core: &Core, path: &TreePath) -> Option<LargeFile> {
+    core.tree.stat(path).ok().and_then(|stat| stat.large())
 }
 
 /// What the renames of directories brought to each path: a file is written over it when its directory is renamed and its links

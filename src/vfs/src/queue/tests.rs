@@ -18,6 +18,7 @@ fn set(durability: Durability, content: Bytes) -> Prepared {
             path,
             before: None,
             premise: None,
+            over: None,
             after: Some(After::Leaf(Leaf::new(content, FileKind::Regular))),
         }],
         spent: Vec::new(),

@@ -1,6 +1,7 @@
 //! A batch as bytes.
 //!
-//! One rule: what comes back is what the rows would have given back.
+//! One rule: what comes back is what the rows would have given back. Batches of earlier programs are read, too: nothing is ever put into
+//! the middle of one, and what came later stands behind it.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -56,11 +57,37 @@ struct Content<'b> {
     owner: Option<(u32, u32)>,
 }
 
+/// What stands behind a batch: which changes are put in the place of a file too large for any version.
+#[derive(Serialize, Deserialize, Default)]
+struct Behind {
+    overs: Vec<Over>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Over {
+    seq: u64,
+    ordinal: usize,
+    /// Size and time, as the rows have them.
+    large: (i64, i64),
+}
+
 /// Records as bytes, with the position that they come after, behind so many zeros.
 pub(super) fn written(after: Seq, records: &[Record], zeros: usize) -> Result<Vec<u8>, StoreError> {
     let batch = Batch { after: after.0, sets: records.iter().map(set_of).collect() };
     postcard::to_extend(&batch, vec![0; zeros])
+        .and_then(|bytes| postcard::to_extend(&behind(records), bytes))
         .map_err(|error| StoreError::Damaged(format!("a batch cannot be written down: {error}")))
+}
+
+fn behind(records: &[Record]) -> Behind {
+    let overs = records.iter().flat_map(|record| {
+        let entries = record.entries.iter().enumerate().filter(|(_, entry)| entry.content.is_some());
+        entries.filter_map(|(ordinal, entry)| {
+            let large = entry.over.as_ref().and_then(rows::large_numbers)?;
+            Some(Over { seq: record.seq.0, ordinal, large })
+        })
+    });
+    Behind { overs: overs.collect() }
 }
 
 fn set_of(record: &Record) -> Set<'_> {
@@ -98,8 +125,16 @@ fn change_of(entry: &Entry) -> Change<'_> {
 
 /// A batch, and the position that it comes after. Contents in spool files are asked for by record, place in it, and hash.
 pub(super) fn read(bytes: &[u8], spooled: Spooled<'_>) -> Result<(Seq, Vec<Record>), StoreError> {
-    let batch: Batch<'_> = postcard::from_bytes(bytes).map_err(|error| damaged(&error.to_string()))?;
-    let records = batch.sets.into_iter().map(|set| record_of(set, spooled)).collect::<Result<_, _>>()?;
+    let unread = |error: postcard::Error| damaged(&error.to_string());
+    let (batch, rest): (Batch<'_>, _) = postcard::take_from_bytes(bytes).map_err(unread)?;
+    let behind = if rest.is_empty() { Behind::default() } else { postcard::from_bytes(rest).map_err(unread)? };
+    let mut records = batch.sets.into_iter().map(|set| record_of(set, spooled)).collect::<Result<Vec<_>, _>>()?;
+    for Over { seq, ordinal, large } in behind.overs {
+        let record = records.iter_mut().find(|record| record.seq.0 == seq);
+        let entry = record.and_then(|record| record.entries.get_mut(ordinal));
+        entry.ok_or_else(|| damaged("something is said of a change that is not there"))?.over =
+            Some(rows::large(large));
+    }
     Ok((Seq(batch.after), records))
 }
 
@@ -120,6 +155,7 @@ fn record_of(set: Set<'_>, spooled: Spooled<'_>) -> Result<Record, StoreError> {
             kind: FileKind::of_git_mode(change.kind).ok_or_else(|| damaged("unknown kind of file"))?,
             content,
             disk: DiskAttributes { mode, owner, modified: change.modified.map(rows::moment), accessed: None },
+            over: None,
         })
     });
     Ok(Record {

@@ -312,3 +312,16 @@ mod refused {
         }
     }
 }
+
+#[test]
+fn a_batch_of_a_program_that_knew_of_no_large_files_is_read() {
+    let records = [Record {
+        entries: record(1, "a.md", b"one").entries.into_iter().map(|entry| Entry { over: None, ..entry }).collect(),
+        ..record(1, "a.md", b"one")
+    }];
+    let now = record::written(Seq(0), &records, 0).unwrap();
+    let (nothing, before) = now.split_last().unwrap();
+    assert_eq!(*nothing, 0, "nothing is said behind the batch");
+    let (after, read) = record::read(before, &nothing_spooled).unwrap();
+    assert_eq!((after, format!("{read:?}")), (Seq(0), format!("{records:?}")));
+}

@@ -24,7 +24,7 @@ fn put(tree: &WorkTree, known: &[&str]) -> Placed {
     let path = at("a.md");
     let known: Vec<_> = known.iter().map(|text| ETag::of(text.as_bytes())).collect();
     let disk = DiskAttributes::default();
-    tree.replace(&Install { path: &path, content: b"two", kind: FileKind::Regular, disk }, &known).unwrap()
+    tree.replace(&Install { path: &path, content: b"two", kind: FileKind::Regular, disk }, known[..].into()).unwrap()
 }
 
 /// What was replaced is let go of a moment later.
@@ -44,11 +44,11 @@ fn what_was_replaced_and_removed_by_thousands_is_gone_when_the_tree_is_closed() 
     for (before, content) in [("", "one"), ("one", "two"), ("two", "three")] {
         for path in &paths {
             let install = Install { path, content: content.as_bytes(), kind, disk };
-            assert_eq!(tree.replace(&install, &[ETag::of(before.as_bytes())]).unwrap(), Placed::Done);
+            assert_eq!(tree.replace(&install, [ETag::of(before.as_bytes())][..].into()).unwrap(), Placed::Done);
         }
     }
     for path in &paths {
-        assert_eq!(tree.remove_known(path, &[ETag::of(b"three")]).unwrap(), Placed::Done);
+        assert_eq!(tree.remove_known(path, [ETag::of(b"three")][..].into()).unwrap(), Placed::Done);
     }
     drop(tree);
     assert_eq!(crate::condition::half_installed(directory.path()), [] as [PathBuf; 0]);
@@ -61,10 +61,10 @@ fn a_known_file_is_replaced_and_any_other_stays() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");
     assert_eq!(put(&tree, &["none", "one"]), Placed::Done);
     assert_eq!(fs::read_to_string(&file).unwrap(), "two");
-    assert_eq!(tree.remove_known(&at("a.md"), &[ETag::of(b"one")]).unwrap(), Placed::Edited);
-    assert_eq!(tree.remove_known(&at("a.md"), &[ETag::of(b"two")]).unwrap(), Placed::Done);
+    assert_eq!(tree.remove_known(&at("a.md"), [ETag::of(b"one")][..].into()).unwrap(), Placed::Edited);
+    assert_eq!(tree.remove_known(&at("a.md"), [ETag::of(b"two")][..].into()).unwrap(), Placed::Done);
     assert!(!file.exists());
-    assert!(tree.remove_known(&at("a.md"), &[]).is_err());
+    assert!(tree.remove_known(&at("a.md"), [][..].into()).is_err());
     assert_eq!(put(&tree, &[]), Placed::Done, "nothing is lost over nothing");
     assert_nothing_left(directory.path());
 }

@@ -9,7 +9,15 @@ fn set(actor: &str, message: &str, paths: &[&str]) -> Record {
         let (name, new) =
             path.strip_prefix('-').map_or((*path, Some(ETag::of(message.as_bytes()))), |name| (name, None));
         let path = TreePath::parse(name).unwrap();
-        Entry { path, old: None, new, kind: FileKind::Regular, content: None, disk: DiskAttributes::default() }
+        Entry {
+            path,
+            old: None,
+            new,
+            kind: FileKind::Regular,
+            content: None,
+            disk: DiskAttributes::default(),
+            over: None,
+        }
     };
     Record {
         seq: Seq(1),

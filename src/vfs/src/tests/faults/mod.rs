@@ -7,6 +7,7 @@ mod beside;
 mod doubted;
 mod gathered;
 mod killed;
+mod large;
 mod paused;
 mod refused;
 mod story;
