@@ -333,7 +333,7 @@ fn nobody_but_its_user_and_root_asks_a_server_for_mounts() {
     let told = String::from_utf8_lossy(&asked.stderr);
     assert!(told.contains("only that user and root may ask") && !mounted(&place), "{told}");
     let log = server.stop();
-    assert!(log.contains("a user who may not asked for a mount"), "{log}");
+    assert!(log.contains("a user asked for what only the server's user may"), "{log}");
 }
 
 #[test]

@@ -162,17 +162,27 @@ fn about(
         })
     };
     let terms: Vec<String> = question.words.iter().filter_map(single).take(ABOUT_WORDS).collect();
-    let mut room = ABOUT * terms.len();
+    let mut rooms = vec![ABOUT; terms.len()];
     for density in 0..field_words::DENSITIES {
-        if room == 0 {
+        let of = |terms: &[String]| {
+            let any: Vec<_> = terms.iter().map(|term| format!("\"{}\"", field_words::about(density, term))).collect();
+            format!("({}) AND ({})", question.expression, any.join(" OR "))
+        };
+        if terms.is_empty() {
             break;
         }
-        // All words at once: a question of its own for each would look for the whole expression again.
-        let any: Vec<String> = terms.iter().map(|term| format!("\"{}\"", field_words::about(density, term))).collect();
-        let expression = format!("({}) AND ({})", question.expression, any.join(" OR "));
-        let about = matching(connection, query, "texts", &expression, room)?;
-        room -= about.len();
-        found.add(about);
+        // All words at once, which most often is enough: a question for each looks for the whole expression each time.
+        let about = matching(connection, query, "texts", &of(&terms), ABOUT)?;
+        if about.len() < ABOUT {
+            found.add(about);
+            continue;
+        }
+        // Pages about one of the words leave no room for those about the others.
+        for (term, room) in terms.iter().zip(&mut rooms) {
+            let about = matching(connection, query, "texts", &of(std::slice::from_ref(term)), *room)?;
+            *room -= about.len();
+            found.add(about);
+        }
     }
     Ok(())
 }

@@ -94,7 +94,7 @@ fn a_rename_of_a_directory_that_cannot_be_is_refused() {
         (json!({ "from": "d", "to": "empty" }), 409, "`empty` exists already"),
         (json!({ "from": "d", "to": "a.md" }), 409, "`a.md` exists already"),
         (json!({ "from": "d", "to": "d/deeper" }), 400, "`to`: `d` cannot be moved below itself"),
-        (json!({ "from": "d", "to": "a.md/x" }), 400, "a part of `a.md` is not a directory"),
+        (json!({ "from": "d", "to": "a.md/x" }), 409, "a part of `a.md` is not a directory"),
         (json!({ "from": ".git", "to": "x" }), 404, "source directory not found"),
         (
             json!({ "from": "d", "to": ".svc/state/x" }),
