@@ -59,6 +59,7 @@ impl Operation for Toc {
 pub struct Templates {
     /// A template to show whole, such as `meeting`
     #[serde(default)]
+    #[schemars(regex(pattern = r"^[^./\\\u0000-\u001f\u007f-\u009f][^/\\\u0000-\u001f\u007f-\u009f]*$"))]
     pub name: Option<String>,
 }
 
