@@ -11,7 +11,7 @@ use crate::sums::{Summing, Sums, Wanted};
 const STRETCH: usize = 1 << 20;
 
 /// A body that is summed up as it comes.
-pub(crate) struct Beside {
+pub(crate) struct Body {
     asked: Asked,
     before: Before,
     coming: Vec<u8>,
@@ -34,7 +34,7 @@ impl Before {
     }
 }
 
-impl Beside {
+impl Body {
     pub(crate) fn new(asked: &Asked, wanted: Wanted) -> Self {
         let before = Before::Summed(Box::new(Summing::new(wanted)));
         Self { asked: asked.clone(), before, coming: Vec::new() }
@@ -66,7 +66,7 @@ impl Beside {
     /// The MD5, and the sums that were wanted.
     ///
     /// # Errors
-    /// As [`Beside::update`].
+    /// As [`Body::update`].
     pub(crate) async fn finish(self) -> S3Result<([u8; 16], Sums)> {
         let mut summing = self.before.summed().await?;
         summing.update(&self.coming);

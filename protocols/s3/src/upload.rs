@@ -82,7 +82,7 @@ pub(crate) async fn gather(
     body: Option<StreamingBlob>,
     announced: &Announced,
 ) -> S3Result<Gathered> {
-    let mut summing = summing::Beside::new(asked, announced.wanted);
+    let mut summing = summing::Body::new(asked, announced.wanted);
     let mut coming = gathering(asked);
     let mut beside: Option<Beside> = None;
     let mut length = 0_u64;

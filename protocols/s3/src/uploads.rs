@@ -112,7 +112,7 @@ pub(crate) async fn part(
     let algorithm = input.checksum_algorithm.as_ref().map(|it| it.as_str().to_owned()).or(upload.algorithm);
     let announced =
         Announced::of(&headers, (input.content_length, input.content_md5), algorithm.as_deref(), trailing_headers);
-    let mut summing = summing::Beside::new(&asked, announced.wanted);
+    let mut summing = summing::Body::new(&asked, announced.wanted);
     let (mut body, mut size, mut here) = (input.body, 0_u64, Vec::new());
     while let Some(piece) = next(&mut body).await? {
         size += piece.len() as u64;

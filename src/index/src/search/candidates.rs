@@ -161,28 +161,29 @@ fn about(
             _ => None,
         })
     };
-    let terms: Vec<String> = question.words.iter().filter_map(single).take(ABOUT_WORDS).collect();
-    let mut rooms = vec![ABOUT; terms.len()];
+    let words = question.words.iter().filter_map(single).take(ABOUT_WORDS);
+    let mut open: Vec<(String, usize)> = words.map(|word| (word, ABOUT)).collect();
     for density in 0..field_words::DENSITIES {
-        let of = |terms: &[String]| {
-            let any: Vec<_> = terms.iter().map(|term| format!("\"{}\"", field_words::about(density, term))).collect();
+        let of = |words: &[(String, usize)]| {
+            let any: Vec<_> =
+                words.iter().map(|(word, _)| format!("\"{}\"", field_words::about(density, word))).collect();
             format!("({}) AND ({})", question.expression, any.join(" OR "))
         };
-        if terms.is_empty() {
-            break;
-        }
         // All words at once, which most often is enough: a question for each looks for the whole expression each time.
-        let about = matching(connection, query, "texts", &of(&terms), ABOUT)?;
-        if about.len() < ABOUT {
-            found.add(about);
-            continue;
+        if open.len() > 1 {
+            let about = matching(connection, query, "texts", &of(&open), ABOUT)?;
+            if about.len() < ABOUT {
+                found.add(about);
+                continue;
+            }
         }
         // Pages about one of the words leave no room for those about the others.
-        for (term, room) in terms.iter().zip(&mut rooms) {
-            let about = matching(connection, query, "texts", &of(std::slice::from_ref(term)), *room)?;
-            *room -= about.len();
+        for one in &mut open {
+            let about = matching(connection, query, "texts", &of(std::slice::from_ref(one)), one.1)?;
+            one.1 -= about.len();
             found.add(about);
         }
+        open.retain(|(_, room)| *room > 0);
     }
     Ok(())
 }

@@ -15,6 +15,9 @@ use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
 use crate::usage;
 use renames::{Rename, RenameDir};
 
+/// How an ETag looks that stands in an input, or `*`; a header may name several.
+const IF_MATCH: &str = r#"^(\*|(W/)?"?[0-9a-f]{40}"?)$"#;
+
 /// The operations of this area.
 pub const AREA: Area = Area {
     title: "Files",
@@ -334,7 +337,7 @@ pub struct BulkFile {
     pub content: Content,
     /// Write nothing at all unless the file still has this ETag; quotes are optional, `*` means any
     #[serde(default)]
-    #[schemars(regex(pattern = r#"^(\*|(W/)?"?[0-9a-f]{40}"?)$"#))]
+    #[schemars(regex(pattern = IF_MATCH))]
     pub if_match: Option<String>,
 }
 

@@ -52,6 +52,9 @@ impl Operation for Toc {
     }
 }
 
+/// How the name of a template looks: that of a file which is not hidden.
+const TEMPLATE_NAME: &str = r"^[^./\\\u0000-\u001f\u007f-\u009f][^/\\\u0000-\u001f\u007f-\u009f]*$";
+
 /// List the templates a page can be begun from
 ///
 /// Templates are the files of `.svc/templates`. With `name`, that template with its text.
@@ -59,7 +62,7 @@ impl Operation for Toc {
 pub struct Templates {
     /// A template to show whole, such as `meeting`
     #[serde(default)]
-    #[schemars(regex(pattern = r"^[^./\\\u0000-\u001f\u007f-\u009f][^/\\\u0000-\u001f\u007f-\u009f]*$"))]
+    #[schemars(regex(pattern = TEMPLATE_NAME))]
     pub name: Option<String>,
 }
 
@@ -101,7 +104,7 @@ impl Operation for Templates {
 pub struct Template {
     /// Its name, such as `meeting`
     #[schemars(example = &"meeting")]
-    #[schemars(regex(pattern = r"^[^./\\\u0000-\u001f\u007f-\u009f][^/\\\u0000-\u001f\u007f-\u009f]*$"))]
+    #[schemars(regex(pattern = TEMPLATE_NAME))]
     pub name: String,
 }
 

@@ -139,6 +139,9 @@ impl Order {
     }
 }
 
+/// How the name of a view looks.
+const VIEW_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9 _-]{0,127}$";
+
 /// List the saved views
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ViewsList {}
@@ -173,7 +176,7 @@ impl Operation for ViewsList {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ViewsGet {
     /// Its name
-    #[schemars(regex(pattern = "^[A-Za-z0-9][A-Za-z0-9 _-]{0,127}$"))]
+    #[schemars(regex(pattern = VIEW_NAME))]
     pub name: String,
 }
 
@@ -193,7 +196,7 @@ impl Operation for ViewsGet {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ViewsSave {
     /// Its name: letters, digits, blanks, `_` and `-`
-    #[schemars(regex(pattern = "^[A-Za-z0-9][A-Za-z0-9 _-]{0,127}$"))]
+    #[schemars(regex(pattern = VIEW_NAME))]
     pub name: String,
     /// The query, such as `TABLE status, due FROM "tasks/"`
     #[schemars(regex(pattern = r"\S"))]
@@ -232,7 +235,7 @@ impl Operation for ViewsSave {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ViewsDelete {
     /// Its name
-    #[schemars(regex(pattern = "^[A-Za-z0-9][A-Za-z0-9 _-]{0,127}$"))]
+    #[schemars(regex(pattern = VIEW_NAME))]
     pub name: String,
 }
 
@@ -260,7 +263,7 @@ impl Operation for ViewsDelete {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ViewsExecute {
     /// Its name
-    #[schemars(regex(pattern = "^[A-Za-z0-9][A-Za-z0-9 _-]{0,127}$"))]
+    #[schemars(regex(pattern = VIEW_NAME))]
     pub name: String,
     /// Rows in the answer; beats the LIMIT of the view's query. Without either 50
     #[serde(default)]

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::json;
 use svcfs_base::{ETag, Expect, Fault, TreePath};
 
+use super::IF_MATCH;
 use crate::files::rename::{self, Renamed, RenamedDirectory};
 use crate::kernel::{Cx, Operation, Route, Within};
 
@@ -25,7 +26,7 @@ pub struct Rename {
     /// Replace the file at `to` if it still has this ETag (quotes are optional), or whatever it has (`*`); a name that is taken is
     /// refused when absent
     #[serde(default)]
-    #[schemars(regex(pattern = r#"^(\*|(W/)?"?[0-9a-f]{40}"?)$"#))]
+    #[schemars(regex(pattern = IF_MATCH))]
     pub replacing: Option<String>,
 }
 
