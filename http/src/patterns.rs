@@ -12,11 +12,15 @@ pub(crate) const PATH: &str = "tree-path";
 /// Headers that hold ETags, and what they may be where something is written.
 pub(crate) const IF_MATCH: &str = r#"^(\*|(W/)?"?[0-9a-f]{40}"?( *, *(W/)?"?[0-9a-f]{40}"?)*)$"#;
 
-/// What stands for one component of a path: anything but `..` and control characters; empty ones and `.` count for nothing.
-const COMPONENT: &str = r"(\.?|[^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.[^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.\.[^/\u0000-\u001f\u007f-\u009f]+)";
+/// Nowhere in a path is a component `..`, nor what becomes one, or a NUL, when somebody percent-decodes it, once or again (`svcfs_base::TreePath`).
+const CLIMBS_NOT: &str =
+    r"(?!(.*([/\\]|%(25)*(2[fF]|5[cC])))?(\.|%(25)*2[eE]){2}([/\\]|%(25)*(2[fF]|5[cC])|$))(?!.*%(25)*00)";
 
-/// One that counts.
-const NAME: &str = r"([^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.[^/.\u0000-\u001f\u007f-\u009f][^/\u0000-\u001f\u007f-\u009f]*|\.\.[^/\u0000-\u001f\u007f-\u009f]+)";
+/// The characters of a path.
+const ANY: &str = r"[^\u0000-\u001f\u007f-\u009f]*";
+
+/// What a path begins with that is not the root: empty components and `.` count for nothing.
+const BELOW: &str = r"(\.?/)*([^/.\u0000-\u001f\u007f-\u009f]|\.[^/\u0000-\u001f\u007f-\u009f])";
 
 /// Standard base64 (RFC 4648 4), padded, with nothing in the bits that are left over.
 const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
@@ -27,8 +31,8 @@ pub(crate) fn narrow(schema: &mut Value, is_required: bool) {
     let Some(object) = schema.as_object_mut() else { return };
     if object.get("format").is_some_and(|format| format == PATH) {
         let is_below = is_required || object.contains_key("minLength");
-        let pattern =
-            if is_below { format!(r"^(\.?/)*{NAME}(/{COMPONENT})*$") } else { format!("^{COMPONENT}(/{COMPONENT})*$") };
+        let begins = if is_below { BELOW } else { "" };
+        let pattern = format!("^{CLIMBS_NOT}{begins}{ANY}$");
         object.insert("pattern".to_owned(), pattern.into());
     }
     if object.get("contentEncoding").is_some_and(|encoding| encoding == "base64") {

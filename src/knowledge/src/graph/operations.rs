@@ -65,6 +65,7 @@ impl Operation for Backlinks {
     const TOOL: bool = true;
     type Output = Vec<Backlink>;
     fn run(self, cx: &Cx<'_>) -> Result<Vec<Backlink>, Fault> {
+        given("path", &self.path)?;
         let (index, below) = (cx.index_at_least(self.at_least)?, cx.caller.reach.top());
         let found = index.backlinks(&self.path, &below, self.limit.get())?;
         let total = if found.len() < self.limit.get() {
@@ -451,10 +452,16 @@ fn analysis(cx: &Cx<'_>) -> Result<Arc<Analysis>, Fault> {
     cx.space.graph.of(cx.index(), cx.caller.reach.folder.as_ref())
 }
 
-/// The node of a page that the caller named.
-fn node(analysis: &Analysis, field: &str, path: &TreePath) -> Result<Node, Fault> {
+/// Refuses the root, which is no page: it is what an empty input names.
+fn given(field: &str, path: &TreePath) -> Result<(), Fault> {
     if path.is_root() {
         return Err(Fault::new(svcfs_base::Kind::Invalid, format!("{field} is required")));
     }
+    Ok(())
+}
+
+/// The node of a page that the caller named.
+fn node(analysis: &Analysis, field: &str, path: &TreePath) -> Result<Node, Fault> {
+    given(field, path)?;
     analysis.graph().node(path).ok_or_else(|| Fault::not_found(format!("page not found: {path}")))
 }

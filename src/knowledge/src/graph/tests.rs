@@ -415,6 +415,7 @@ fn what_cannot_be_asked_is_refused() {
     let space = small();
     for (name, arguments, why) in [
         ("backlinks", json!({}), "path is required"),
+        ("backlinks", json!({ "path": "/" }), "path is required"),
         ("backlinks", json!({ "path": "a.md", "limit": 0 }), "`limit`: 0 is too small; 1 to 10000 is allowed"),
         ("graph_analytics", json!({ "limit": -1 }), "`limit`: -1 is too small; 1 to 1000 is allowed"),
         ("graph_path", json!({ "from": "c.md" }), "to is required"),
