@@ -297,6 +297,7 @@ impl Core {
         match direct {
             Direct::Install(path, leaf) => {
                 self.wait_for(&path)?;
+                self.make_room(&path)?;
                 self.install(&path, &leaf)?;
             }
             Direct::Remove(path) => {

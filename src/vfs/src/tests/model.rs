@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use proptest::strategy::Strategy;
+use svcfs_store::FailPoint;
 
 use super::gathered::NEVER;
 use super::*;
@@ -453,4 +454,23 @@ fn a_window_that_came_to_nothing_stays_closed_after_a_crash() {
             Step::Write { path: 3, text: 0, is_soon: false },
         ],
     );
+}
+
+#[test]
+fn a_scratch_file_below_a_file_that_is_being_removed_is_put_when_that_is_gone_and_not_by_halves() {
+    let space = TestSpace::new();
+    space.put("d", "text\n");
+    space.vfs.apply(&fuse(), Change::put(at("e/c~"), "scratch\n")).unwrap();
+    let stop = super::stop::Stop::at(&FailPoints::of(space.directory.path()), FailPoint::LogWrite);
+    space.vfs.apply(&fuse(), ChangeSet::from(Change::remove(at("d"))).soon()).unwrap();
+    stop.wait();
+    std::thread::scope(|scope| {
+        let both = ChangeSet::new(vec![Change::remove(at("e/c~")), Change::put(at("d/c~"), "scratch\n")]);
+        let writer = scope.spawn(|| space.vfs.apply(&fuse(), both));
+        space.wait_until("the first is done", |space| !space.directory.path().join("e/c~").exists());
+        FailPoints::of(space.directory.path()).clear(FailPoint::LogWrite);
+        stop.go_on();
+        writer.join().unwrap().unwrap();
+    });
+    assert_eq!(space.text("d/c~"), "scratch\n");
 }
