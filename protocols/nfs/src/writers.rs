@@ -51,8 +51,8 @@ pub(crate) struct Writer {
     is_over: bool,
 }
 
-/// A file that is being written, with its node.
-type Named = (NodeId, Arc<Mutex<Writer>>);
+/// A file that is being written, with its node and handle.
+type Named = (NodeId, HandleId, Arc<Mutex<Writer>>);
 /// The same, held.
 type Open = ArcMutexGuard<RawMutex, Writer>;
 
@@ -67,23 +67,28 @@ pub(crate) struct Writers {
 impl Writers {
     /// The node of a file that is being written.
     pub(crate) fn node(&self, number: u64) -> Option<NodeId> {
-        self.open.lock().get(&number).map(|(node, _)| *node)
+        self.open.lock().get(&number).map(|(node, ..)| *node)
     }
 
     /// The file, held, if it is being written.
     fn get(&self, number: u64) -> Option<Open> {
-        let writer = self.open.lock().get(&number).map(|(_, writer)| Arc::clone(writer))?;
+        let writer = self.open.lock().get(&number).map(|(.., writer)| Arc::clone(writer))?;
         let writer = Mutex::lock_arc(&writer);
         (!writer.is_over).then_some(writer)
     }
 
     fn all(&self) -> Vec<Arc<Mutex<Writer>>> {
-        self.open.lock().values().map(|(_, writer)| Arc::clone(writer)).collect()
+        self.open.lock().values().map(|(.., writer)| Arc::clone(writer)).collect()
     }
 
+    /// Lets go of a file. Why it was not saved is noted before: whoever does not find the file asks for that.
     fn forget(&self, writer: &mut Writer) {
         writer.is_over = true;
-        self.open.lock().remove(&writer.number);
+        let mut open = self.open.lock();
+        // Once it is over another may be open under the same number.
+        if open.get(&writer.number).is_some_and(|(_, handle, _)| *handle == writer.handle) {
+            open.remove(&writer.number);
+        }
     }
 
     /// Why a file was not saved, told once.
@@ -156,7 +161,7 @@ impl Export {
         if open.contains_key(&number) {
             return None;
         }
-        open.insert(number, (node, writer));
+        open.insert(number, (node, handle, writer));
         drop(open);
         Some(held)
     }
@@ -218,14 +223,16 @@ impl Export {
     /// Why it was not saved. What a gate or another's write forbids is kept where a person finds it; what the disk refused is tried again.
     fn save(&self, writer: &mut Writer) -> Result<(), Fault> {
         let outcome = self.publish(writer, Durability::Now);
-        if writer.is_over
-            && let Some(position) = writer.position.take()
-        {
-            self.numbers.kept(&[(writer.number, position)], writer.promised > 0)?;
+        if writer.is_over {
+            self.writers.forget(writer);
+            if let Some(position) = writer.position.take() {
+                self.numbers.kept(&[(writer.number, position)], writer.promised > 0)?;
+            }
         }
         outcome
     }
 
+    /// Saves a file; that the save is over, done or refused, is left to the caller to make known.
     fn publish(&self, writer: &mut Writer, durability: Durability) -> Result<(), Fault> {
         if writer.is_over {
             return Ok(());
@@ -241,7 +248,7 @@ impl Export {
             }
             _ => {}
         }
-        self.writers.forget(writer);
+        writer.is_over = true;
         let released = self.vfs().release(&writer.caller, writer.handle);
         outcome.and(released)
     }
@@ -294,6 +301,7 @@ impl Export {
                 self.writers.refuse(writer.number, &fault);
             }
             if writer.is_over {
+                self.writers.forget(&mut writer);
                 saved.extend(writer.position.take().map(|position| (writer.number, position)));
                 is_flushed |= writer.promised > 0;
             } else {

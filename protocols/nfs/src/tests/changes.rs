@@ -1,5 +1,8 @@
 //! What is changed: contents, names, attributes, and the story that history tells of it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use nfs3_types::nfs3::{
     Nfs3Option, createhow3, createverf3, nfsstat3, nfstime3, sattr3, sattrguard3, set_mtime, stable_how,
 };
@@ -166,6 +169,28 @@ fn a_refusal_that_nobody_waited_for_is_told_to_the_next_who_asks() {
     assert_eq!(served.text(".svc/rejected/a.md").as_deref(), Some("---\ntitle: [\n---\n"));
     assert_eq!(served.commit(&file).unwrap_err(), nfsstat3::NFS3ERR_INVAL);
     served.commit(&file).unwrap();
+}
+
+#[test]
+fn a_save_that_is_refused_while_somebody_asks_about_history_is_not_answered_as_done() {
+    let served = Served::new();
+    let root = served.root();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                served.server.primary().vfs.committed().unwrap();
+            }
+        });
+        let answers = (0..300).map(|number| {
+            let file = served.create(&root, &format!("{number}.md"));
+            let written = served.write(&file, 0, b"---\ntitle: [\n---\n", stable_how::UNSTABLE);
+            written.and_then(|_| served.commit(&file)).err()
+        });
+        let answers: Vec<_> = answers.collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(answers, vec![Some(nfsstat3::NFS3ERR_INVAL); 300]);
+    });
 }
 
 #[test]
