@@ -45,6 +45,9 @@ use tools::{Known, Tools};
 /// Where it is served.
 pub(crate) const PATH: &str = "/mcp";
 
+/// Names the space that a message over HTTP is for (contract 4.1).
+const SPACE: &str = "X-Svc-Space";
+
 const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown pages with YAML frontmatter, each change a version in git. Paths are \
     relative, such as `notes/today.md`. Before writing, read the resource svc://schema (or the page SCHEMA.md): it tells what goes \
     where. Find pages with svc_search (all words must occur) or svc_query_meta (by frontmatter), look around with svc_tree; \
@@ -86,7 +89,7 @@ pub(crate) async fn answer(
     let own = |response: warp::reply::Response| response.map(|body| body.map_err(BoxError::from).boxed());
     let mut response = match identity {
         Ok(_) if is_preflight => own(visit.preflight(app, "POST, GET, DELETE, OPTIONS")),
-        Ok(Ok(identity)) => match read_whole(request).await {
+        Ok(Ok(identity)) => match goes_on(app, &identity, request).await {
             Ok(mut request) => {
                 request.extensions_mut().insert(identity);
                 request.extensions_mut().insert(visit.notes.clone());
@@ -120,6 +123,14 @@ async fn in_words(
     let mut refusal = reply::json(head.status, &json!({ "error": told }));
     head.headers.get(ALLOW).into_iter().for_each(|allow| drop(refusal.headers_mut().insert(ALLOW, allow.clone())));
     Err(refusal)
+}
+
+/// The same request with its body in memory, when the space that its header names can be entered: no message needs to be looked at before.
+async fn goes_on(app: &App, identity: &Identity, request: Request<Incoming>) -> Result<Request<Full<Bytes>>, Fault> {
+    if let Some(name) = header(request.headers(), SPACE)? {
+        app.enter(identity, Some(name.as_str()))?;
+    }
+    read_whole(request).await
 }
 
 /// The same request with its body in memory: read as every body is, bounded in size and time.
@@ -183,7 +194,7 @@ impl Agent {
         let identity = parts.extensions.get::<Identity>().cloned();
         let identity =
             identity.ok_or_else(|| Fault::new(Kind::Unauthenticated, "nobody looked at who sent this request"))?;
-        let space = self.app.enter(&identity, header(&parts.headers, "X-Svc-Space")?.as_deref())?;
+        let space = self.app.enter(&identity, header(&parts.headers, SPACE)?.as_deref())?;
         notes.enters(&space);
         Ok((identity, space))
     }

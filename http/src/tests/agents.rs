@@ -101,8 +101,21 @@ async fn a_tool_is_of_the_space_the_header_names() {
     let params = json!({ "name": "svc_write", "arguments": { "path": "b.md", "content": "x\n" } });
     ask_with(&door, &[("X-Svc-Space", "other")], "tools/call", params.clone()).await;
     assert_eq!(call(&door, "svc_read", json!({ "path": "b.md" })).await["result"]["isError"], true);
-    let unknown = ask_with(&door, &[("X-Svc-Space", "nobody")], "tools/call", params).await;
-    assert_eq!(unknown["result"]["content"][0]["text"], "space not found: nobody");
+    assert!(door.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_message_for_a_space_that_is_not_there_is_answered_with_404() {
+    let door = Listening::on(TestServer::new()).await;
+    let client = json!({ "name": "test", "version": "1" });
+    let welcome = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    let call = json!({ "name": "svc_tree", "arguments": {} });
+    for (method, params) in [("initialize", welcome), ("tools/list", json!({})), ("tools/call", call)] {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let headers = [&HEADERS[..], &[("X-Svc-Space", "nobody")]].concat();
+        let answer = door.post("/mcp", &headers, &body).await;
+        assert_eq!(answer, (404, json!({ "error": "space not found: nobody" })), "{method}");
+    }
     assert!(door.stopped().await);
 }
 

@@ -13,6 +13,9 @@ use tokio_util::sync::CancellationToken;
 use crate::failure::{Exit, Failure};
 use crate::signals::Listening;
 
+/// What settings and `/readyz` call them.
+const NAMES: [&str; 3] = ["s3", "webdav", "nfs"];
+
 /// A protocol whose port is taken.
 pub struct Bound {
     name: &'static str,
@@ -31,6 +34,14 @@ pub struct Protocol {
 }
 
 impl Bound {
+    /// Tells `/readyz` of the protocols that are not served (gaps.md 4.2); each of the others tells of itself when it is opened.
+    pub fn tell_of_others(served: &[Self], server: &Server) {
+        let is_served = |name: &&str| served.iter().any(|bound| bound.name == *name);
+        for name in NAMES.into_iter().filter(|name| !is_served(name)) {
+            server.vitals().serves(Told { name, served: None });
+        }
+    }
+
     /// Takes the port of every protocol that is to be served.
     ///
     /// # Errors
@@ -39,8 +50,7 @@ impl Bound {
         let s3 = settings.s3.as_ref().map(|s3| s3.port);
         let webdav = settings.webdav.as_ref().map(|webdav| webdav.port);
         let nfs = settings.nfs.as_ref().map(|nfs| nfs.port);
-        let protocols = [("s3", s3), ("webdav", webdav), ("nfs", nfs)];
-        let served = protocols.into_iter().filter_map(|(name, port)| Some((name, port?)));
+        let served = NAMES.into_iter().zip([s3, webdav, nfs]).filter_map(|(name, port)| Some((name, port?)));
         served.map(|(name, port)| Self::of(name, &settings.server.host, port)).collect()
     }
 

@@ -1,5 +1,6 @@
 //! A knowledge root, opened in this process.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -159,6 +160,11 @@ fn opener(told: Arc<Told>, listed: Vec<SpaceSettings>) -> Opener {
         let announced = announced.map_err(|failure| Fault::internal(failure.told(false)))?;
         Ok(Live { space, supervisor, kept: Some(Box::new(announced)) })
     })
+}
+
+/// Whether a server with these settings has a space of this name; `made` are those that were made at run time.
+pub fn is_space(name: &str, settings: &Settings, made: &BTreeMap<String, PathBuf>) -> bool {
+    name == presence::FIRST || settings.spaces.iter().any(|space| space.name == name) || made.contains_key(name)
 }
 
 /// The settings of a space beside the first. What is the server's affair has no effect there, and is refused: who wrote `[auth]` believes the

@@ -276,6 +276,7 @@ impl Doors {
         let http = answer(socket, running, listening)?;
         let ended = http.stop.clone();
         running.http = Some(http);
+        Bound::tell_of_others(&protocols, running.root.server());
         for protocol in protocols {
             running.protocols.push(protocol.open(running.root.server(), listening)?);
         }

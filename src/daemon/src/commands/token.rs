@@ -9,15 +9,16 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use svcfs_base::{Scope, TreePath};
 use svcfs_config::edit::{self, EditError, NewKey, WrittenKey};
-use svcfs_config::{KeyDigest, templates};
+use svcfs_config::{KeyDigest, Overrides, templates};
 use svcfs_knowledge::access::Signing;
+use svcfs_knowledge::spaces;
 
 use crate::control::{self, Held};
 use crate::failure::{Exit, Failure};
 use crate::replacing::{Rights, replace};
 use crate::root::must_be_initialised;
 use crate::table::table;
-use crate::{credentials, output, presence};
+use crate::{credentials, output, presence, root};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,7 +62,7 @@ struct Create {
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
     /// The only space it opens; all of them when absent
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = space_name)]
     space: Option<String>,
     /// The folder beyond which it shows and changes nothing; the whole tree when absent
     #[arg(long, value_name = "FOLDER")]
@@ -177,6 +178,10 @@ impl Create {
         }
         let taken_up = told.as_deref().unwrap_or_default();
         output::complain(&format!("svcfs: key {id} of {actor} for {scope}, told this once: it is not kept.{taken_up}"));
+        if let Some(space) = space.filter(|space| !has_space(&root, space)) {
+            let told = "neither the settings nor the spaces made so far have it; the key opens nothing until it is made, or served with `--space`";
+            output::complain(&format!("svcfs: the space `{space}`: {told}"));
+        }
         output::say(&key)?;
         secret.map_or(Ok(()), |secret| output::say(&lines(&id, &secret)))?;
         told.map(drop)
@@ -199,6 +204,18 @@ impl S3 {
         let secret = secret(&root, &id)?;
         if json { output::json(&signing(&id, &secret)) } else { output::say(&lines(&id, &secret)) }
     }
+}
+
+/// What `--space` takes.
+fn space_name(text: &str) -> Result<String, String> {
+    svcfs_config::name_fault(text).map_or_else(|| Ok(text.to_owned()), |told| Err(told.to_owned()))
+}
+
+/// Whether the server of a root has a space of this name, as far as its settings and its list say.
+fn has_space(root: &Path, name: &str) -> bool {
+    let settings = root::understood(root, None, Overrides::default());
+    let made = spaces::made_at_run_time(root).unwrap_or_default();
+    settings.is_ok_and(|settings| root::is_space(name, &settings, &made))
 }
 
 /// The secret of a key, for clients that sign.

@@ -2,6 +2,7 @@
 //!
 //! One rule: nothing is opened, made or changed; a port is taken for a moment and given back.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -34,12 +35,22 @@ pub fn could_start(at: Option<&Path>, config: Option<&Path>) -> Vec<Finding> {
     found.extend(secrets(&file));
     found.extend(at.into_iter().flat_map(of_root));
     found.push(port(&settings.server, at));
-    found.extend(keys(&settings));
+    let (made, unreadable) = match at.map_or_else(|| Ok(BTreeMap::new()), spaces::made_at_run_time) {
+        Ok(made) => (made, None),
+        Err(fault) => (BTreeMap::new(), Some(fault)),
+    };
+    found.extend(keys(&settings, &made));
     found.extend(log(&settings.log));
     if let Err(fault) = query::custom_fields(&settings.dataview) {
         found.push(Finding::problem("queries", fault.message()));
     }
     found.extend(other_spaces(&settings, at));
+    found.extend(unreadable.map(|fault| {
+        let told = format!("the spaces that were made at run time are not served: {}", fault.message());
+        Finding::warning("space", told)
+    }));
+    let listed = |name: &str| settings.spaces.iter().any(|space| space.name == name);
+    found.extend(made.iter().filter(|(name, _)| !listed(name)).map(|(name, root)| made_space(name, root)));
     found
 }
 
@@ -110,7 +121,7 @@ fn port(server: &ServerSettings, at: Option<&Path>) -> Finding {
 }
 
 /// Whether whoever should come in can, and nobody else.
-fn keys(settings: &Settings) -> Vec<Finding> {
+fn keys(settings: &Settings, made: &BTreeMap<String, PathBuf>) -> Vec<Finding> {
     let mut found = Vec::new();
     let host = &settings.server.host;
     match &settings.auth {
@@ -121,13 +132,11 @@ fn keys(settings: &Settings) -> Vec<Finding> {
             found.push(Finding::warning("keys", told));
         }
         AuthSettings::PerSpace(keys) => {
-            let is_there =
-                |name: &str| name == presence::FIRST || settings.spaces.iter().any(|space| space.name == name);
-            let lost = keys.iter().filter_map(|key| key.space.as_deref()).filter(|name| !is_there(name));
+            let lost = keys.iter().filter_map(|key| key.space.as_deref());
+            let lost = lost.filter(|name| !root::is_space(name, settings, made));
             let lost: Vec<String> = lost.map(str::to_owned).collect();
             if !lost.is_empty() {
-                let told =
-                    "keys are for spaces that the settings do not have; they open nothing until such a space is made";
+                let told = "keys are for spaces that are not there; they open nothing until one is made, or served with `--space`";
                 found.push(Finding::warning("keys", told).at(lost));
             }
         }
@@ -159,16 +168,30 @@ fn log(to: &LogOutput) -> Option<Finding> {
 }
 
 /// Why a space beside the first could not be opened.
-fn sickness(path: &Path) -> Option<String> {
-    if !path.exists() {
+fn sickness(root: &Path, proof: &Path) -> Option<String> {
+    if !proof.exists() {
         return Some("its root is not there; is the disk mounted?".to_owned());
     }
-    let settings = root::of_space(path);
+    let settings = root::of_space(root);
     let failure = settings.err()?;
     Some(failure.told(false).trim_start_matches("svcfs: ").to_owned())
 }
 
-/// The spaces beside the first, and where new ones may be made.
+/// A space that was made at run time. It was a root then: an empty directory is where a disk is not mounted.
+fn made_space(name: &str, root: &Path) -> Finding {
+    health(name, root, &root.join(".svc"))
+}
+
+/// Whether a space beside the first can be opened; not where `proof` is missing.
+fn health(name: &str, root: &Path, proof: &Path) -> Finding {
+    let Some(why) = sickness(root, proof) else {
+        return Finding::ok("space", format!("`{name}` can be opened from `{}`", root.display()));
+    };
+    let told = format!("`{name}` is answered with 503, the other spaces are served: {why}");
+    Finding::warning("space", told).at([root.display()])
+}
+
+/// The spaces that the settings have beside the first, and where new ones may be made.
 fn other_spaces(settings: &Settings, at: Option<&Path>) -> Vec<Finding> {
     let mut found = Vec::new();
     let whole =
@@ -185,13 +208,9 @@ fn other_spaces(settings: &Settings, at: Option<&Path>) -> Vec<Finding> {
         } else {
             overlaps.map(|(other, _)| format!("its root lies in that of `{other}`, or the other way round"))
         };
-        found.push(match (refused, sickness(&path)) {
-            (Some(why), _) => Finding::problem("space", format!("`{name}`: {why}")).at([path.display()]),
-            (None, Some(why)) => {
-                let told = format!("`{name}` is answered with 503, the other spaces are served: {why}");
-                Finding::warning("space", told).at([path.display()])
-            }
-            (None, None) => Finding::ok("space", format!("`{name}` can be opened from `{}`", path.display())),
+        found.push(match refused {
+            Some(why) => Finding::problem("space", format!("`{name}`: {why}")).at([path.display()]),
+            None => health(name, &path, &path),
         });
         taken.push((name.clone(), path));
     }

@@ -143,6 +143,22 @@ fn no_key_is_made_in_the_root_of_a_space_beside_the_first() {
 }
 
 #[test]
+fn a_key_for_a_space_that_is_not_there_is_made_and_said_to_open_nothing() {
+    let place = Place::with_root();
+    place.write("kb/.svc/spaces.json", &format!("{{\"made\": \"{}\"}}", place.at("made")));
+    let told = |space: &str| {
+        let made = svcfs(&["token", "create", "--space", space, "--root", &place.at("kb")]).assert().success();
+        String::from_utf8(made.get_output().stderr.clone()).unwrap()
+    };
+    assert!(told("taem").contains("the space `taem`: neither"));
+    for space in ["default", "made"] {
+        assert!(!told(space).contains("opens nothing"), "{space}");
+    }
+    let refused = svcfs(&["token", "create", "--space", "no such", "--root", &place.at("kb")]).assert().code(2);
+    assert!(String::from_utf8_lossy(&refused.get_output().stderr).contains("letters, digits"));
+}
+
+#[test]
 fn the_last_key_is_not_revoked_and_a_short_id_revokes_nothing() {
     let place = Place::with_root();
     let (key, id) = make(&place, &[]);

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
-use crate::harness::{Place, Running, eventually, refusal, request};
+use crate::harness::{Place, Running, eventually, refusal, request, svcfs};
 
 #[test]
 fn a_page_that_was_put_over_webdav_is_seen_over_http_and_in_git() {
@@ -14,6 +14,11 @@ fn a_page_that_was_put_over_webdav_is_seen_over_http_and_in_git() {
     assert!(request(server.url(), "GET", "/api/svc/file?path=over%20there.md", "").1.contains("# There"));
     let ready = request(server.url(), "GET", "/readyz", "").1;
     assert!(ready.contains(r#""webdav":{"enabled":true,"healthy":true"#), "{ready}");
+    for off in [r#""nfs":{"enabled":false}"#, r#""s3":{"enabled":false}"#] {
+        assert!(ready.contains(off), "{off} is not in {ready}");
+    }
+    let status = svcfs(&["status", "--root", &place.at("kb")]).assert().success();
+    assert!(String::from_utf8_lossy(&status.get_output().stdout).contains("protocol  s3: off"));
     server.stop();
     assert_eq!(place.git("kb", &["show", "HEAD:over there.md"]), "# There");
 }

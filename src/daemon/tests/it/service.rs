@@ -177,6 +177,30 @@ fn a_sick_space_beside_the_first_keeps_no_reload_from_the_server() {
 }
 
 #[test]
+fn spaces_that_were_made_at_run_time_are_looked_at_before_a_start() {
+    let place = Place::new();
+    place.write("well/.svc/config.toml", "");
+    place.write("sick/.svc/config.toml", "[server]\nport = 1234\n");
+    std::fs::create_dir(place.path("empty")).unwrap();
+    let spaces: Value =
+        ["well", "sick", "empty"].map(|name| (name.to_owned(), json!(place.at(name)))).into_iter().collect();
+    place.write("kb/.svc/spaces.json", &spaces.to_string());
+    let digest = "0".repeat(64);
+    let key = |space| format!("[[auth.api_keys]]\nkey = \"sha256:{digest}\"\nspace = \"{space}\"\nactor = \"a\"\n");
+    let config = format!("[server]\nport = 0\n[auth]\ntype = \"perspace\"\n{}", key("well"));
+    place.write("kb/.svc/config.toml", &config);
+    let text = told(&["check-config", "--root", &place.at("kb")]);
+    for part in ["`well` can be opened", "`sick` is answered with 503", "`empty` is answered with 503"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert!(!text.contains("keys are for spaces that are not there"), "{text}");
+    place.write("kb/.svc/spaces.json", "{");
+    let text = told(&["check-config", "--root", &place.at("kb")]);
+    assert!(text.contains("the spaces that were made at run time are not served"), "{text}");
+    assert!(text.contains("keys are for spaces that are not there"), "{text}");
+}
+
+#[test]
 fn a_root_that_is_served_may_have_its_port() {
     let place = Place::with_root();
     let server = Running::serve(&place.at("kb"), &[]);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fs, io};
 
 use parking_lot::{Mutex, RwLock};
 use svcfs_base::{Caller, Change, Door, Fault, Kind, TreePath};
@@ -310,9 +311,7 @@ impl Spaces {
     fn saved(&self) -> Result<BTreeMap<String, PathBuf>, Fault> {
         let file = TreePath::parse(FILE)?;
         match self.first.vfs.read(Door::Internal, &file) {
-            Ok(read) => serde_json::from_slice(&read.content).map_err(|error| {
-                Fault::new(Kind::Invalid, format!("`{FILE}` of the first space cannot be understood: {error}"))
-            }),
+            Ok(read) => understood(&read.content),
             Err(fault) if fault.kind() == Kind::NotFound => Ok(BTreeMap::new()),
             Err(fault) => Err(fault),
         }
@@ -333,6 +332,26 @@ impl Known {
             Self::Failed(name, ..) => name,
         }
     }
+}
+
+/// The spaces that were made at run time beside the one of `root`, which nobody needs to serve: their names and roots.
+///
+/// # Errors
+/// Those of reading the list; `Invalid` when it cannot be understood.
+pub fn made_at_run_time(root: &Path) -> Result<BTreeMap<String, PathBuf>, Fault> {
+    match fs::read(root.join(FILE)) {
+        Ok(list) => understood(&list),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(BTreeMap::new())
+        }
+        Err(error) => Err(Fault::unavailable(format!("`{FILE}` of the first space cannot be read: {error}"))),
+    }
+}
+
+fn understood(list: &[u8]) -> Result<BTreeMap<String, PathBuf>, Fault> {
+    serde_json::from_slice(list).map_err(|error| {
+        Fault::new(Kind::Invalid, format!("`{FILE}` of the first space cannot be understood: {error}"))
+    })
 }
 
 /// A space that was there before would begin anew as an empty one, and look healthy.

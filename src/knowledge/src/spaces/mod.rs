@@ -21,7 +21,7 @@ use svcfs_vfs::{Commits, Options, Strategy, Vfs};
 pub use svcfs_vfs::{OnProgress, Progress};
 use svcfs_work::{Signal, Supervisor};
 
-pub use collection::{Known, Live, Opener, Spaces};
+pub use collection::{Known, Live, Opener, Spaces, made_at_run_time};
 pub use operations::AREA;
 pub use planting::{Planted, plant};
 

@@ -129,10 +129,11 @@ fn of_parts(registry: &mut Registry, server: &Server) {
     registry.register("svc_task_failures", "Steps of background tasks that failed", failures);
     let mounts: Vec<MountReport> = server.vitals().mounts();
     registry.register("svc_mounts", "Places where the first space is mounted", ConstGauge::new(mounts.len()));
-    let protocols = server.vitals().protocols();
+    let mut protocols = server.vitals().protocols();
+    protocols.retain(|_, protocol| protocol.enabled);
     if !protocols.is_empty() {
-        let healthy = protocols.into_iter().filter(|(_, protocol)| protocol.enabled);
-        let healthy = healthy
+        let healthy = protocols
+            .into_iter()
             .map(|(name, protocol)| ([("protocol", name)], ConstGauge::new(u64::from(protocol.healthy == Some(true)))));
         registry.register("svc_protocol_healthy", "Whether a protocol server answers: 1 or 0", labelled(healthy));
     }
