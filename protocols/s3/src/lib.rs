@@ -31,6 +31,7 @@ mod tests;
 mod upload;
 mod uploads;
 mod versions;
+mod whole;
 mod writing;
 
 use std::sync::Arc;

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::record::Record;
 use crate::sums::Sums;
+use crate::whole::Checksum;
 
 /// Where uploads are, below the root of their space.
 const FOLDER: &str = ".svc/state/s3";
@@ -38,8 +39,9 @@ pub(crate) struct Upload {
     pub(crate) began: SystemTime,
     /// What the client said of the object.
     pub(crate) record: Record,
-    /// Which checksum each part has.
-    pub(crate) algorithm: Option<String>,
+    /// The checksum of it, and of each part.
+    #[serde(default)]
+    pub(crate) checksum: Option<Checksum>,
 }
 
 /// What became of an upload that is completed.
@@ -50,6 +52,8 @@ pub(crate) struct Completed {
     pub(crate) parts: Vec<(i32, [u8; 16])>,
     pub(crate) etag: String,
     pub(crate) version: Option<String>,
+    #[serde(default)]
+    pub(crate) sums: Sums,
     when: SystemTime,
 }
 
@@ -149,11 +153,11 @@ impl Upload {
         key: &str,
         actor: &str,
         record: Record,
-        algorithm: Option<String>,
+        checksum: Option<Checksum>,
     ) -> Result<Self, Fault> {
         let id = Uuid::new_v4().simple().to_string();
         let (key, actor) = (key.to_owned(), actor.to_owned());
-        let upload = Self { id, key, actor, began: SystemTime::now(), record, algorithm };
+        let upload = Self { id, key, actor, began: SystemTime::now(), record, checksum };
         let folder = folder(root).join(&upload.id);
         std::fs::create_dir_all(&folder).map_err(failed(&folder))?;
         describe(&folder.join(UPLOAD), &upload)?;
@@ -261,13 +265,14 @@ impl Upload {
         &self,
         root: &Path,
         parts: &[(i32, [u8; 16])],
-        (etag, version): (&str, Option<&str>),
+        (etag, version, sums): (&str, Option<&str>, &Sums),
     ) -> Result<(), Fault> {
         let completed = Completed {
             key: self.key.clone(),
             parts: parts.to_vec(),
             etag: etag.to_owned(),
             version: version.map(str::to_owned),
+            sums: sums.clone(),
             when: SystemTime::now(),
         };
         let folder = folder(root).join(&self.id);

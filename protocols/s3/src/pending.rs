@@ -12,6 +12,7 @@ use crate::operations::Encoding;
 use crate::parts::{LIFETIME, Part as Kept, Upload};
 use crate::sums::hex;
 use crate::uploads::found;
+use crate::whole::Checksum;
 
 /// Uploads or parts told at once.
 const MOST: usize = 1000;
@@ -58,7 +59,10 @@ pub(crate) async fn list_parts(
         checksum_sha256: part.sums.sha256,
         checksum_crc64nvme: part.sums.crc64nvme,
     };
+    let (checksum_algorithm, checksum_type) = Checksum::named(upload.checksum.as_ref());
     Ok(S3Response::new(ListPartsOutput {
+        checksum_algorithm,
+        checksum_type,
         abort_date: Some(Timestamp::from(upload.began + LIFETIME)),
         bucket: Some(input.bucket),
         key: Some(input.key),
@@ -100,12 +104,17 @@ pub(crate) async fn list(
     all.truncate(most);
     let next = all.last().filter(|_| is_truncated).map(|upload| (upload.key.clone(), upload.id.clone()));
     let (next_key, next_id) = next.unzip();
-    let told = |upload: Upload| MultipartUpload {
-        initiated: Some(Timestamp::from(upload.began)),
-        initiator: Some(Initiator { display_name: Some(upload.actor.clone()), id: Some(upload.actor) }),
-        key: Some(encoding.text(&upload.key)),
-        upload_id: Some(upload.id),
-        ..MultipartUpload::default()
+    let told = |upload: Upload| {
+        let (checksum_algorithm, checksum_type) = Checksum::named(upload.checksum.as_ref());
+        MultipartUpload {
+            checksum_algorithm,
+            checksum_type,
+            initiated: Some(Timestamp::from(upload.began)),
+            initiator: Some(Initiator { display_name: Some(upload.actor.clone()), id: Some(upload.actor) }),
+            key: Some(encoding.text(&upload.key)),
+            upload_id: Some(upload.id),
+            ..MultipartUpload::default()
+        }
     };
     Ok(S3Response::new(ListMultipartUploadsOutput {
         bucket: Some(input.bucket),

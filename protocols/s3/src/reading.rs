@@ -99,6 +99,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
     };
     let answer = Answer::of(&asked, "GetObject", question).await?;
     let (length, content_range, sums) = (answer.length(), answer.content_range(), answer.sums(is_asked_for));
+    let checksum_type = sums.kind();
     let is_part = content_range.is_some();
     let tags = answer.object.record.tags.len();
     let mut output = GetObjectOutput {
@@ -121,6 +122,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
         checksum_sha1: sums.sha1,
         checksum_sha256: sums.sha256,
         checksum_crc64nvme: sums.crc64nvme,
+        checksum_type,
         ..GetObjectOutput::default()
     };
     let from = answer.range.as_ref().map_or(0, |range| range.start);
@@ -205,6 +207,7 @@ pub(crate) async fn head(
     };
     let answer = Answer::of(&asked, "HeadObject", question).await?;
     let sums = answer.sums(is_asked_for);
+    let checksum_type = sums.kind();
     let output = HeadObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
         content_length: i64::try_from(answer.length()).ok(),
@@ -224,6 +227,7 @@ pub(crate) async fn head(
         checksum_sha1: sums.sha1,
         checksum_sha256: sums.sha256,
         checksum_crc64nvme: sums.crc64nvme,
+        checksum_type,
         ..HeadObjectOutput::default()
     };
     Ok(S3Response::new(output))

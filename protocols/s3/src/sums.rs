@@ -38,7 +38,7 @@ impl Sums {
     }
 
     /// Name and value of each, as headers have them.
-    fn each(&self) -> [(&'static str, &Option<String>); 5] {
+    pub(crate) fn each(&self) -> [(&'static str, &Option<String>); 5] {
         [
             ("crc32", &self.crc32),
             ("crc32c", &self.crc32c),
@@ -46,6 +46,18 @@ impl Sums {
             ("sha256", &self.sha256),
             ("crc64nvme", &self.crc64nvme),
         ]
+    }
+
+    /// The one of an algorithm.
+    pub(crate) fn one(&self, algorithm: &str) -> Option<&String> {
+        self.each().into_iter().find(|(name, _)| name.eq_ignore_ascii_case(algorithm))?.1.as_ref()
+    }
+
+    /// The same, as sums of the sums of so many parts are written.
+    pub(crate) fn of_parts(self, parts: usize) -> Self {
+        let of = |sum: Option<String>| sum.map(|sum| format!("{sum}-{parts}"));
+        let Self { crc32, crc32c, sha1, sha256, crc64nvme } = self;
+        Self { crc32: of(crc32), crc32c: of(crc32c), sha1: of(sha1), sha256: of(sha256), crc64nvme: of(crc64nvme) }
     }
 
     /// Whether there are none.
@@ -70,21 +82,28 @@ impl Sums {
     }
 }
 
-/// Which checksums a request wants: those it sends, those it will send behind the body, and the one it names.
+/// Which checksums a request wants: those it sends, those it will send behind the body, and those it names.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wanted([bool; 5]);
 
 impl Wanted {
-    /// As the headers of a request say; `algorithm` where the operation has such a field.
+    /// As the headers of a request say; `algorithm` is one more.
     pub(crate) fn of(headers: &HeaderMap, algorithm: Option<&str>) -> Self {
         let sent = Sums::of(headers);
-        let trailing = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let trailing = trailing.to_ascii_lowercase();
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let trailing = text("x-amz-trailer").unwrap_or_default().to_ascii_lowercase();
+        let named = [algorithm, text("x-amz-sdk-checksum-algorithm")];
         let names = |name: &str| {
             trailing.split(',').any(|part| part.trim().strip_prefix("x-amz-checksum-") == Some(name))
-                || algorithm.is_some_and(|algorithm| algorithm.eq_ignore_ascii_case(name))
+                || named.into_iter().flatten().any(|algorithm| algorithm.eq_ignore_ascii_case(name))
         };
         Self(sent.each().map(|(name, value)| value.is_some() || names(name)))
+    }
+
+    /// Those that are announced, and the one of an algorithm.
+    pub(crate) fn either(algorithm: Option<&str>, announced: &Sums) -> Self {
+        let names = |name: &str| algorithm.is_some_and(|algorithm| algorithm.eq_ignore_ascii_case(name));
+        Self(announced.each().map(|(name, value)| value.is_some() || names(name)))
     }
 }
 
@@ -107,6 +126,10 @@ impl Summing {
     }
     pub(crate) fn update(&mut self, data: &[u8]) {
         self.md5.update(data);
+        self.others.update(data);
+    }
+    /// The same without the MD5, where nobody asks for it.
+    pub(crate) fn update_others(&mut self, data: &[u8]) {
         self.others.update(data);
     }
     /// The MD5, and the sums that were wanted.

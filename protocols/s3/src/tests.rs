@@ -1,3 +1,4 @@
+mod checksums;
 mod conditions;
 mod kept;
 mod later;

@@ -22,6 +22,7 @@ use crate::refusal::told;
 use crate::summing;
 use crate::sums::{Summing, Sums, Wanted, hex};
 use crate::upload::{Announced, Content, Gathered, next, room_for};
+use crate::whole::Checksum;
 use crate::writing::{begin as place_of, finish, kept_headers, source};
 use crate::{Door, beyond};
 
@@ -52,9 +53,8 @@ pub(crate) async fn create(
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "CreateMultipartUpload"))?;
     beyond::refuse(&request)?;
     let S3Request { input, headers, .. } = request;
-    if input.checksum_type.as_ref().is_some_and(|kind| kind.as_str() == ChecksumType::FULL_OBJECT) {
-        return Err(s3_error!(NotImplemented, "checksums of uploads in parts are made of those of the parts"));
-    }
+    let checksum = Checksum::of(input.checksum_algorithm.as_ref(), input.checksum_type.as_ref())?;
+    let (checksum_algorithm, checksum_type) = Checksum::named(checksum.as_ref());
     let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
     if matches!(key, Key::Folder(_)) {
         return Err(s3_error!(InvalidArgument, "a key that ends with `/` is a folder, which has no content"));
@@ -67,13 +67,12 @@ pub(crate) async fn create(
     };
     record.check()?;
     let text = input.key.clone();
-    let algorithm = input.checksum_algorithm.as_ref().map(|algorithm| algorithm.as_str().to_owned());
     let upload = asked
         .run("CreateMultipartUpload", move |asked| {
             asked.caller.reach.check(key.path())?;
             check_way(asked, key.path())?;
             let actor = asked.caller.actor().to_string();
-            Ok(Upload::begin(asked.space.vfs.root(), &text, &actor, record, algorithm)?)
+            Ok(Upload::begin(asked.space.vfs.root(), &text, &actor, record, checksum)?)
         })
         .await?;
     Ok(S3Response::new(CreateMultipartUploadOutput {
@@ -81,7 +80,8 @@ pub(crate) async fn create(
         key: Some(input.key),
         upload_id: Some(upload.id),
         abort_date: Some(Timestamp::from(upload.began + LIFETIME)),
-        checksum_algorithm: input.checksum_algorithm,
+        checksum_algorithm,
+        checksum_type,
         ..CreateMultipartUploadOutput::default()
     }))
 }
@@ -109,9 +109,8 @@ pub(crate) async fn part(
             Ok((upload, writing))
         })
         .await?;
-    let algorithm = input.checksum_algorithm.as_ref().map(|it| it.as_str().to_owned()).or(upload.algorithm);
-    let announced =
-        Announced::of(&headers, (input.content_length, input.content_md5), algorithm.as_deref(), trailing_headers);
+    let algorithm = upload.checksum.as_ref().map(|checksum| checksum.algorithm.as_str());
+    let announced = Announced::of(&headers, (input.content_length, input.content_md5), algorithm, trailing_headers);
     let mut summing = summing::Body::new(&asked, announced.wanted);
     let (mut body, mut size, mut here) = (input.body, 0_u64, Vec::new());
     while let Some(piece) = next(&mut body).await? {
@@ -169,7 +168,7 @@ pub(crate) async fn part_copy(
     let range = range.ok_or_else(|| s3_error!(InvalidArgument, "write the range to copy like `bytes=0-1023`"))?;
     let (_, object) = source(door, &request, &input.copy_source, conditions).await?;
     let UploadPartCopyInput { upload_id, key, part_number, .. } = request.input;
-    let md5 = asked
+    let (md5, sums) = asked
         .run("UploadPartCopy", move |asked| {
             let root = asked.space.vfs.root();
             let upload = found(asked, &upload_id, &key)?;
@@ -180,7 +179,8 @@ pub(crate) async fn part_copy(
             }
             let range = range.map_or(Ok(0..object.size), |range| range.check(object.size));
             let range = range.map_err(|_| beyond())?;
-            let mut summing = Summing::new(Wanted::of(&http::HeaderMap::new(), upload.algorithm.as_deref()));
+            let algorithm = upload.checksum.as_ref().map(|checksum| checksum.algorithm.as_str());
+            let mut summing = Summing::new(Wanted::either(algorithm, &Sums::default()));
             let mut writing = upload.part(root, part_number)?;
             let mut at = range.start;
             while at < range.end {
@@ -200,14 +200,18 @@ pub(crate) async fn part_copy(
                 at += piece.len() as u64;
             }
             let (md5, sums) = summing.finish();
-            writing.finish(part_number, range.end - range.start, md5, sums)?;
-            Ok(md5)
+            writing.finish(part_number, range.end - range.start, md5, sums.clone())?;
+            Ok((md5, sums))
         })
         .await?;
     let result = CopyPartResult {
         e_tag: Some(ETag::Strong(hex(&md5))),
         last_modified: Some(Timestamp::from(std::time::SystemTime::now())),
-        ..CopyPartResult::default()
+        checksum_crc32: sums.crc32,
+        checksum_crc32c: sums.crc32c,
+        checksum_sha1: sums.sha1,
+        checksum_sha256: sums.sha256,
+        checksum_crc64nvme: sums.crc64nvme,
     };
     Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() }))
 }
@@ -251,13 +255,21 @@ fn named(named: Option<CompletedMultipartUpload>, kept: &[Kept]) -> S3Result<Vec
     }
 }
 
-/// Puts parts together.
-fn joined(asked: &Asked, upload: &Upload, parts: &[Kept], place: &svcfs_base::TreePath) -> Result<Gathered, Fault> {
+/// Puts parts together, and compares the checksums of the whole with those that were announced.
+fn joined(
+    asked: &Asked,
+    upload: &Upload,
+    (parts, announced): (&[Kept], &Sums),
+    place: &svcfs_base::TreePath,
+) -> Result<Gathered, Refused> {
     let root = asked.space.vfs.root();
+    let checksum = upload.checksum.as_ref();
+    let mut summing = Summing::new(Checksum::wanted(checksum, announced));
     let length: u64 = parts.iter().map(|part| part.size).sum();
     let content = if length <= MAX_FILE_BYTES as u64 {
         let mut here = Vec::with_capacity(length as usize);
         let mut take = |piece: &[u8]| {
+            summing.update_others(piece);
             here.extend_from_slice(piece);
             Ok(())
         };
@@ -265,12 +277,18 @@ fn joined(asked: &Asked, upload: &Upload, parts: &[Kept], place: &svcfs_base::Tr
         Content::Here(here.into())
     } else {
         let mut beside = Beside::new(asked, place)?;
-        parts.iter().try_for_each(|part| upload.read(root, part, &mut |piece| beside.append(piece)))?;
+        let mut take = |piece: &[u8]| {
+            summing.update_others(piece);
+            beside.append(piece)
+        };
+        parts.iter().try_for_each(|part| upload.read(root, part, &mut take))?;
         Content::Beside(beside)
     };
+    let sums = Checksum::of_parts(checksum, parts)?.unwrap_or_else(|| summing.finish().1);
+    announced.check(&sums)?;
     let mut md5s = Md5::new();
     parts.iter().for_each(|part| md5s.update(&part.md5));
-    Ok(Gathered { content, md5: md5s.finalize(), sums: Sums::default(), room: None })
+    Ok(Gathered { content, md5: md5s.finalize(), sums, room: None })
 }
 
 /// `CompleteMultipartUpload`
@@ -282,6 +300,13 @@ pub(crate) async fn complete(
     let input = request.input;
     let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
     let conditions = Conditions { if_match: input.if_match, if_none_match: input.if_none_match };
+    let announced = Sums {
+        crc32: input.checksum_crc32,
+        crc32c: input.checksum_crc32c,
+        sha1: input.checksum_sha1,
+        sha256: input.checksum_sha256,
+        crc64nvme: input.checksum_crc64nvme,
+    };
     let (id, text) = (input.upload_id, input.key.clone());
     let _held = door.completing.hold(&id).await;
     let begun = asked
@@ -303,11 +328,12 @@ pub(crate) async fn complete(
     };
     let (upload, parts) = match begun {
         Ok(begun) => begun,
-        Err(Completed { etag, version, .. }) => {
-            let e_tag = Some(ETag::Strong(etag));
-            return Ok(S3Response::new(CompleteMultipartUploadOutput { e_tag, version_id: version, ..output }));
-        }
+        Err(Completed { etag, version, sums, .. }) => return Ok(S3Response::new(told_of(output, etag, version, sums))),
     };
+    let kind = Checksum::named(upload.checksum.as_ref()).1;
+    if let Some(asked) = input.checksum_type.filter(|asked| kind.as_ref().is_some_and(|kind| kind != asked)) {
+        return Err(s3_error!(InvalidRequest, "the checksum of this upload is not of the kind `{}`", asked.as_str()));
+    }
     let length: u64 = parts.iter().map(|part| part.size).sum();
     if let Some(announced) = input.mpu_object_size.filter(|announced| u64::try_from(*announced) != Ok(length)) {
         return Err(s3_error!(
@@ -320,21 +346,39 @@ pub(crate) async fn complete(
     let room = if length <= MAX_FILE_BYTES as u64 { Some(room_for(&asked, length).await?) } else { None };
     let (joining, at) = (upload.clone(), place.clone());
     let made_of: Vec<_> = parts.iter().map(|part| (part.number, part.md5)).collect();
-    let gathered = asked.run("CompleteMultipartUpload", move |asked| Ok(joined(asked, &joining, &parts, &at)?)).await?;
+    let gathered =
+        asked.run("CompleteMultipartUpload", move |asked| joined(asked, &joining, (&parts, &announced), &at)).await?;
+    let sums = gathered.sums.clone();
     let etag = format!("{}-{}", hex(&gathered.md5), made_of.len());
     let record = Record { etag: Some(etag), ..upload.record.clone() };
     let written = finish(&asked, key, (place, expected), Gathered { room, ..gathered }, record).await?;
-    let (etag, version) = (written.etag.clone(), written.version.clone());
+    let (etag, version, kept) = (written.etag.clone(), written.version.clone(), sums.clone());
     asked
         .run("CompleteMultipartUpload", move |asked| {
-            Ok(upload.completed(asked.space.vfs.root(), &made_of, (&etag, version.as_deref()))?)
+            Ok(upload.completed(asked.space.vfs.root(), &made_of, (&etag, version.as_deref(), &kept))?)
         })
         .await?;
-    Ok(S3Response::new(CompleteMultipartUploadOutput {
-        e_tag: Some(ETag::Strong(written.etag)),
-        version_id: written.version,
+    Ok(S3Response::new(told_of(output, written.etag, written.version, sums)))
+}
+
+/// What became of an upload, as its client is told.
+fn told_of(
+    output: CompleteMultipartUploadOutput,
+    etag: String,
+    version_id: Option<String>,
+    sums: Sums,
+) -> CompleteMultipartUploadOutput {
+    CompleteMultipartUploadOutput {
+        e_tag: Some(ETag::Strong(etag)),
+        version_id,
+        checksum_type: sums.kind(),
+        checksum_crc32: sums.crc32,
+        checksum_crc32c: sums.crc32c,
+        checksum_sha1: sums.sha1,
+        checksum_sha256: sums.sha256,
+        checksum_crc64nvme: sums.crc64nvme,
         ..output
-    }))
+    }
 }
 
 /// What a client is told once more that completes what it has completed, with the same parts: it may not have heard.

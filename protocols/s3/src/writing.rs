@@ -43,9 +43,8 @@ pub(crate) async fn put(door: &Arc<Door>, request: S3Request<PutObjectInput>) ->
     let S3Request { input, headers, trailing_headers, .. } = request;
     refuse_what_is_not_there(input.website_redirect_location.is_some() || input.write_offset_bytes.is_some())?;
     let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
-    let algorithm = input.checksum_algorithm.as_ref().map(s3s::dto::ChecksumAlgorithm::as_str);
-    let announced =
-        Announced::of(&headers, (input.content_length, input.content_md5.clone()), algorithm, trailing_headers);
+    let length = (input.content_length, input.content_md5.clone());
+    let announced = Announced::of(&headers, length, None, trailing_headers);
     let record = Record {
         headers: kept_headers(&headers, key.path()),
         metadata: input.metadata.clone().unwrap_or_default().into_iter().collect(),
@@ -57,6 +56,7 @@ pub(crate) async fn put(door: &Arc<Door>, request: S3Request<PutObjectInput>) ->
     let (expected, place) = begin(&asked, &key, conditions).await?;
     let gathered = gather(&asked, &place, input.body, &announced).await?;
     let sums = gathered.sums.clone();
+    let checksum_type = sums.kind();
     let written = finish(&asked, key, (place, expected), gathered, record).await?;
     Ok(S3Response::new(PutObjectOutput {
         version_id: written.version,
@@ -66,6 +66,7 @@ pub(crate) async fn put(door: &Arc<Door>, request: S3Request<PutObjectInput>) ->
         checksum_sha1: sums.sha1,
         checksum_sha256: sums.sha256,
         checksum_crc64nvme: sums.crc64nvme,
+        checksum_type,
         ..PutObjectOutput::default()
     }))
 }
@@ -271,7 +272,9 @@ fn gathered_of(
     (place, expected): (TreePath, Expect),
     record: Record,
 ) -> Result<Written, Refused> {
-    let sums = if object.is_of_record() { object.record.sums.clone() } else { Default::default() };
+    // Of an object that came in parts, the copy has none.
+    let is_same = object.is_of_record() && !object.record.sums.is_of_parts();
+    let sums = if is_same { object.record.sums.clone() } else { Default::default() };
     let (content, md5) = match object.content {
         Read::Here(content) => {
             let md5 = <s3s::crypto::Md5 as s3s::crypto::Checksum>::checksum(&content);
