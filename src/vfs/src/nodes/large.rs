@@ -40,17 +40,28 @@ impl Vfs {
             modified: Some(staging.modified),
             accessed: staging.accessed,
         };
-        if let Some(there) = self.special(path)? {
-            // Another such file, of which history knows nothing.
-            attributes.mode = attributes.mode.or(Some(there.mode));
-        } else if let Present::Leaf(there, _) = self.core.present(path)? {
-            attributes.mode = attributes.mode.or(there.disk.mode);
-            let expect = staging.base.map_or(Expect::Any, |etag| Expect::OneOf(vec![etag]));
-            self.apply_held(caller, ChangeSet::from(Change::remove(path.clone()).expecting(expect)).soon())?;
-        }
+        let _held = loop {
+            if let Some(there) = self.special(path)? {
+                // Another such file, of which history knows nothing.
+                attributes.mode = attributes.mode.or(Some(there.mode));
+            } else if let Present::Leaf(there, _) = self.core.present(path)? {
+                attributes.mode = attributes.mode.or(there.disk.mode);
+                let expect = staging.base.map_or(Expect::Any, |etag| Expect::OneOf(vec![etag]));
+                let removal = ChangeSet::from(Change::remove(path.clone()).expecting(expect)).soon();
+                match self.apply_held(caller, removal) {
+                    // Another door was faster.
+                    Err(fault) if fault.kind() == Kind::NotFound => {}
+                    outcome => drop(outcome?),
+                }
+            }
+            self.settle_at(path)?;
+            let held = self.core.locks.hold([path.clone()].into());
+            // What another door wrote since is removed as well, so that history has it.
+            if !matches!(self.core.present(path)?, Present::Leaf(..)) {
+                break held;
+            }
+        };
         attributes.mode = attributes.mode.or(Some(0o644));
-        self.settle_at(path)?;
-        let _held = self.core.locks.hold([path.clone()].into());
         let large = self.core.tree.put(draft, path, attributes)?;
         if durability == Durability::Now {
             large.flush()?;

@@ -197,6 +197,28 @@ fn a_large_file_is_replaced_and_removed_only_by_whoever_looked_at_it() {
 }
 
 #[test]
+fn a_page_that_is_written_while_a_large_file_takes_its_place_is_not_covered_unseen() {
+    let space = TestSpace::new();
+    for round in 0..200 {
+        let file = format!("{round}.bin");
+        space.put(&file, "before\n");
+        let (node, handle) = open(&space, &file, EMPTYING);
+        lengthen(&space, node, LARGE);
+        std::thread::scope(|scope| {
+            scope.spawn(|| space.vfs.publish(&ann(), node, Durability::Soon).unwrap());
+            for number in 0..3 {
+                space.put(&file, &format!("{number}\n"));
+            }
+        });
+        space.vfs.release(&ann(), handle).unwrap();
+        space.vfs.settled().unwrap();
+        let is_large = std::fs::metadata(space.directory.path().join(&file)).unwrap().len() == LARGE;
+        let last = space.log().into_iter().find(|line| line.contains(&file)).unwrap();
+        assert_eq!(is_large, last.contains("delete"), "what stands there is what history ends with: {last}");
+    }
+}
+
+#[test]
 fn a_large_file_that_a_refused_write_was_to_replace_stays() {
     let space = TestSpace::new();
     large(&space, "film.bin", LARGE);
