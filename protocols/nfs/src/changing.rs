@@ -187,7 +187,8 @@ impl Door {
             (false, _) => vfs.unlink(caller, seen.node, &name)?,
         }
         directory.export.abandon(gone.number)?;
-        Ok(directory.export.numbers.removed(&gone.path).map_err(Fault::from)?)
+        directory.export.numbers.removed(&gone.path).map_err(Fault::from)?;
+        Ok(directory.export.names_are_safe()?)
     }
 
     /// What has a name in a directory, when something has.
@@ -245,7 +246,8 @@ impl Door {
             export.abandon(replaced.number)?;
             export.numbers.kept(&[(replaced.number, i64::MAX)], false).map_err(Fault::from)?;
         }
-        Ok(export.numbers.renamed(&from.path, &to).map_err(Fault::from)?)
+        export.numbers.renamed(&from.path, &to).map_err(Fault::from)?;
+        Ok(export.names_are_safe()?)
     }
 
     /// A file has one name here.

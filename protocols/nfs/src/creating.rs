@@ -140,6 +140,7 @@ impl Door {
             let target = std::str::from_utf8(target).map_err(|_| Refusal::Word(nfsstat3::NFS3ERR_INVAL))?;
             let (node, _) = directory.export.vfs().make_link(&asked.caller, seen.node, name, target)?;
             directory.export.found(node);
+            directory.export.names_are_safe()?;
             directory.child(name)
         });
         let done = |(obj, obj_attributes), dir_wcc| SYMLINK3resok { obj, obj_attributes, dir_wcc };

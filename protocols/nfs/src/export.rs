@@ -49,6 +49,11 @@ impl Export {
         &self.space.vfs
     }
 
+    /// Waits until a name that was changed cannot be lost any more: clients do not ask for that (RFC 1813, 1.6 and 4.8).
+    pub(crate) fn names_are_safe(&self) -> Result<(), Fault> {
+        self.vfs().settled().map(drop)
+    }
+
     /// The numbers of names in a directory.
     pub(crate) fn numbers(&self, directory: u64, names: &[&str]) -> Result<Vec<u64>, Fault> {
         Ok(self.numbers.numbers(directory, names)?)

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use nfs3_types::nfs3::{nfs_fh3, nfsstat3, stable_how};
+use nfs3_types::nfs3::{SYMLINK3args, SYMLINK3res, nfs_fh3, nfspath3, nfsstat3, sattr3, stable_how, symlinkdata3};
+use nfs3_types::xdr_codec::Opaque;
 use svcfs_base::{Caller, Door as Entry, Durability, Name};
 use svcfs_vfs::{NodeId, WriteAt};
 
-use super::Served;
+use super::{Served, entry};
 
 #[test]
 fn handles_are_good_after_a_restart_and_after_every_save() {
@@ -24,6 +25,31 @@ fn handles_are_good_after_a_restart_and_after_every_save() {
     assert_eq!(served.getattr(&file).unwrap().fileid, number);
     let second_life = served.commit(&file).unwrap();
     assert_ne!(first_life, second_life, "clients send again what was not safe");
+}
+
+#[test]
+fn names_that_were_changed_are_so_after_the_server_died() {
+    let mut served = Served::new();
+    for round in 0..5 {
+        let root = served.root();
+        served.save(&root, "old.md", "# Old\n");
+        served.save(&root, "gone.md", "# Gone\n");
+        served.save(&root, "draft", &format!("# Draft {round}\n"));
+        served.rename((&root, "draft"), (&root, "old.md")).unwrap();
+        served = served.died();
+        assert_eq!(served.text("old.md"), Some(format!("# Draft {round}\n")), "renamed over a page");
+        let root = served.root();
+        served.remove(&root, "gone.md").unwrap();
+        served = served.died();
+        assert_eq!(served.text("gone.md"), None, "removed");
+        let (root, link) = (served.root(), format!("link-{round}"));
+        let symlink =
+            symlinkdata3 { symlink_attributes: sattr3::default(), symlink_data: nfspath3(Opaque::borrowed(b"old.md")) };
+        let asked = SYMLINK3args { where_: entry(&root, link.as_bytes()), symlink };
+        super::outcome(served.ask::<SYMLINK3res>(10, &asked)).unwrap();
+        served = served.died();
+        served.lookup(&served.root(), &link).unwrap();
+    }
 }
 
 #[test]
