@@ -300,6 +300,7 @@ impl Operation for Lint {
     type Output = Issues;
     fn run(self, cx: &Cx<'_>) -> Result<Issues, Fault> {
         let issues = match (self.content, self.path) {
+            (_, Some(path)) if path.is_root() => return Err(Fault::new(Kind::Invalid, "path is required")),
             (Some(content), _) => lint::lint(&content),
             (None, Some(path)) => lint::lint(&super::text(&super::file(cx, &path)?)),
             (None, None) => return Err(Fault::new(Kind::Invalid, "path or content is required")),

@@ -123,6 +123,8 @@ fn lint_answers_with_a_list_and_content_wins_over_path() {
     assert_eq!((&issue["line"], answer["issues"].as_array().unwrap().len()), (&json!(5), 1));
     assert_eq!(space.refusal("lint", json!({ "path": "x.md" })), (404, "file not found: x.md".to_owned()));
     assert_eq!(space.refusal("lint", json!({})), (400, "path or content is required".to_owned()));
+    let empty = json!({ "path": "", "content": "" });
+    assert_eq!(space.refusal("lint", empty), (400, "path is required".to_owned()), "as everywhere");
 }
 
 #[test]
