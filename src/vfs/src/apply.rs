@@ -38,7 +38,14 @@ impl Vfs {
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Applied, Fault> {
         let set = set.into();
         self.keep_what_goes(&set.changes)?;
-        self.apply_held(caller, set)
+        let taken_along = self.extended_of_moved(&set.changes)?;
+        let applied = self.apply_held(caller, set)?;
+        for (path, extended) in taken_along {
+            if let Err(error) = self.move_extended(&path, extended) {
+                tracing::warn!(page.path = %path, ?error, "a file was renamed without the attributes that programs gave it");
+            }
+        }
+        Ok(applied)
     }
 
     /// The same for whoever holds the nodes of what it takes away.

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use svcfs_base::{Fault, TreePath};
-use svcfs_store::SetExtended;
+use svcfs_base::{Change, Fault, TreePath};
+use svcfs_store::{SetExtended, StatKind};
 
 use super::NodeId;
 use super::table::Shared;
@@ -119,8 +119,21 @@ impl Vfs {
         Ok(names.into_iter().filter_map(value).collect::<Result<_, _>>()?)
     }
 
+    /// What files have that a set renames, with what those have whose place they take, by their new names.
+    pub(crate) fn extended_of_moved(&self, changes: &[Change]) -> Result<Vec<(TreePath, (Extended, Extended))>, Fault> {
+        let mut moved = Vec::new();
+        for change in changes {
+            let Change::Move { from, to, .. } = change else { continue };
+            // A directory is the same one under another name.
+            if self.core.tree.stat(from).is_ok_and(|stat| stat.kind != StatKind::Directory) {
+                moved.push((to.clone(), (self.extended_at(from)?, self.extended_at(to)?)));
+            }
+        }
+        Ok(moved)
+    }
+
     /// Makes what a file has at its new name the same as it had at its old one.
-    pub(super) fn move_extended(&self, to: &TreePath, (of_it, of_other): (Extended, Extended)) -> Result<(), Fault> {
+    pub(crate) fn move_extended(&self, to: &TreePath, (of_it, of_other): (Extended, Extended)) -> Result<(), Fault> {
         if of_it == of_other {
             return Ok(());
         }

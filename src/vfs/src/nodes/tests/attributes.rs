@@ -1,3 +1,5 @@
+use svcfs_store::SetExtended;
+
 use super::*;
 
 #[test]
@@ -79,4 +81,35 @@ fn the_time_set_on_a_directory_is_not_changed_by_saves_that_came_before() {
     space.vfs.set_attributes(&ann(), directory, set).unwrap();
     space.vfs.settled().unwrap();
     assert_eq!(space.vfs.attributes(directory).unwrap().modified, then);
+}
+
+#[test]
+fn what_programs_gave_a_file_goes_with_it_whichever_door_renames_it() {
+    let space = TestSpace::new();
+    let mark = |path: &str, value: &[u8]| {
+        let (node, _) = space.vfs.find(&ann(), &at(path)).unwrap();
+        space.vfs.set_extended(node, b"user.mood", value, SetExtended::Either).unwrap();
+        space.vfs.forget(node, 1);
+    };
+    let marked = |path: &str| {
+        let (node, _) = space.vfs.find(&ann(), &at(path)).unwrap();
+        let value = space.vfs.extended(node, b"user.mood").unwrap();
+        space.vfs.forget(node, 1);
+        value.map(|value| String::from_utf8(value).unwrap())
+    };
+    space.put("a.md", "[b](b.md)\n");
+    space.put("b.md", "text\n");
+    space.put("c.md", "plain\n");
+    mark("a.md", b"of a");
+    mark("b.md", b"of b");
+    // As a rename that mends links does it: the others are written in the same set.
+    let set = vec![Change::rename(at("b.md"), at("d/e.md")), Change::put(at("a.md"), "[b](d/e.md)\n")];
+    space.vfs.apply(&eve(), ChangeSet::new(set)).unwrap();
+    assert_eq!((marked("d/e.md").as_deref(), marked("a.md").as_deref()), (Some("of b"), Some("of a")));
+    let over = Change::rename(at("c.md"), at("d/e.md")).expecting(Expect::Any);
+    space.vfs.apply(&eve(), ChangeSet::from(over)).unwrap();
+    assert_eq!(marked("d/e.md"), None, "another file");
+    space.vfs.apply(&eve(), Change::rename(at("d"), at("f"))).unwrap();
+    space.vfs.apply(&eve(), ChangeSet::from(Change::rename(at("a.md"), at("g.md"))).soon()).unwrap();
+    assert_eq!(marked("g.md").as_deref(), Some("of a"));
 }
