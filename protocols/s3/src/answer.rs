@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, RANGE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::host::{S3Host, VirtualHost};
 use s3s::service::{S3Service, S3ServiceBuilder};
@@ -56,12 +56,14 @@ pub(crate) async fn answer(
         id: None,
     }));
     request.extensions_mut().insert(Arc::clone(&visit));
+    let (brings_body, expects) = (!request.body().is_end_stream(), request.headers().contains_key(EXPECT));
     let what = format!("{} {}", request.method(), request.uri().path().escape_default());
     let checked = svcfs_listener::check_form(&request).and_then(|()| door.names.check(request.headers()));
     let checked = checked.map_err(|fault| told(&fault));
     let checked = checked.and_then(|()| check(request.method(), request.headers()));
     let outcome = match checked {
         Ok(()) => {
+            ignore_ranges(request.headers_mut());
             let request = request.map(|body| Body::http_body_unsync(Coming::new(body)));
             service.call(request).await.map_err(|error| s3_error!(InternalError, "{error:?}"))
         }
@@ -79,10 +81,11 @@ pub(crate) async fn answer(
     let status = response.status();
     if status.is_client_error() || status.is_server_error() {
         tracing::debug!(status = status.as_u16(), "`{what}` was refused");
-        // What is left of a body that nobody reads would be taken for the next request.
-        if status != StatusCode::NOT_FOUND {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
+    }
+    // What is left of a body that nobody reads would be taken for the next request. And who expects to be told to go on with an empty body (botocore)
+    // is told so by no server of ours, and takes the next answer for what it still expects.
+    if (status.is_client_error() || status.is_server_error()) && brings_body || expects && !brings_body {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     visit.end(&door.server, status.as_u16());
     response
@@ -95,6 +98,14 @@ fn unsigned(query: &str) -> String {
         !matches!(name.as_str(), "x-amz-signature" | "signature" | "x-amz-security-token")
     };
     query.split('&').filter(is_told).collect::<Vec<_>>().join("&")
+}
+
+/// A range of another unit than bytes is none (RFC 9110 14.2), and of several S3 gives the whole object.
+fn ignore_ranges(headers: &mut HeaderMap) {
+    let is_one = |range: &HeaderValue| range.as_bytes().starts_with(b"bytes=") && !range.as_bytes().contains(&b',');
+    if headers.get(RANGE).is_some_and(|range| !is_one(range)) {
+        headers.remove(RANGE);
+    }
 }
 
 /// What s3s would take, and should not.

@@ -3,15 +3,17 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use dav_server::body::Body;
+use bytes::Bytes;
 use dav_server::{DavHandler, DavMethod, DavMethodSet};
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
-use svcfs_base::{Actor, Caller, Fault, Kind, Scope};
+use svcfs_base::{Actor, Caller, Fault, Kind, Scope, TreePath};
 use svcfs_knowledge::access::{Identity, RETRY};
 use svcfs_knowledge::audit::{Head, Request as Visit};
 use svcfs_knowledge::kernel::Space;
@@ -21,12 +23,18 @@ use svcfs_work::Lane;
 use crate::asked::{Asked, Question};
 use crate::locks::Locks;
 use crate::tree::Tree;
-use crate::{Door, body};
+use crate::{Door, body, conditions, propfind};
 
 /// What begins the first part of the path of a space that is named: `/~team/notes.md`.
 const NAMED: char = '~';
 /// Bytes of a file handed to a connection at once.
 const PIECE: usize = 256 << 10;
+
+/// What is done to folders: what else is asked of one is answered with 405.
+const OF_FOLDERS: &str = "OPTIONS, PROPFIND, PROPPATCH, COPY, MOVE, DELETE, LOCK, UNLOCK";
+
+/// What an answer carries.
+pub(crate) type Reply = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// A space, and what its paths begin with.
 struct Place {
@@ -36,7 +44,7 @@ struct Place {
 
 impl Door {
     /// Answers a request, whatever it is.
-    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>, peer: IpAddr) -> Response<Body> {
+    pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>, peer: IpAddr) -> Response<Reply> {
         let visit = Visit::begin(Head {
             door: svcfs_base::Door::WebDav,
             method: request.method().as_str().to_owned(),
@@ -54,6 +62,9 @@ impl Door {
                 refusal(&fault)
             }
         };
+        if response.status() == StatusCode::METHOD_NOT_ALLOWED && !response.headers().contains_key(header::ALLOW) {
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(OF_FOLDERS));
+        }
         if is_file {
             // Files come from many hands, and a page among them would run with the rights of whoever looks.
             let headers = response.headers_mut();
@@ -70,7 +81,7 @@ impl Door {
         request: Request<Incoming>,
         what: &str,
         visit: &Visit,
-    ) -> Result<Response<Body>, Fault> {
+    ) -> Result<Response<Reply>, Fault> {
         svcfs_listener::check_form(&request)?;
         let (head, body) = request.into_parts();
         self.names.check(&head.headers)?;
@@ -82,29 +93,31 @@ impl Door {
         let place = self.place(head.uri.path(), &identity)?;
         visit.notes().enters(&place.space);
         identity.reach.allow(needs(&head.method), head.method.as_str())?;
-        self.check_destination(&head.headers, (&place, &identity))?;
-        let head = understood(head)?;
+        let destination = self.destination(&head.headers, (&place, &identity))?;
+        let head = understood(head, destination)?;
         let caller = Caller { actor: user.map(|user| Actor::new(&user)), ..Caller::new(svcfs_base::Door::WebDav) };
         let caller = identity.vouch(caller);
         visit.notes().is_of(caller.actor());
         let principal = caller.actor().to_string();
-        let is_propfind = head.method.as_str() == "PROPFIND";
         let content = body::content(&head.method, body).await?;
         let question = Question::of(&head, &content, &place.prefix);
         question.path().iter().for_each(|path| visit.notes().is_about(path.as_str()));
         let asked = Asked::new(Arc::clone(self), Arc::clone(&place.space), caller, question);
-        let handler = handler(place.prefix, &asked);
+        let locks = Locks { asked: asked.clone(), prefix: place.prefix };
+        if head.method.as_str() == "PROPFIND"
+            && let Some(path) = asked.path()
+        {
+            return propfind::answer((&asked, &locks), path.clone(), (&head, content.here())).await;
+        }
+        let handler = handler(locks);
         let request = Request::from_parts(head, content);
-        let mut response = handler.handle_guarded(request, principal, asked.clone()).await;
+        let response = handler.handle_guarded(request, principal, asked.clone()).await;
+        let response = response.map(BodyExt::boxed_unsync);
         if let Some(fault) = asked.fault() {
             log(&fault, what);
             if let Some(told) = told_instead(&response, &fault) {
                 return Ok(told);
             }
-        }
-        if is_propfind && response.status() == StatusCode::NOT_IMPLEMENTED {
-            // A listing of everything below (RFC 4918 9.1): dav-server's body says so, with the code of something else.
-            *response.status_mut() = StatusCode::FORBIDDEN;
         }
         Ok(response)
     }
@@ -140,19 +153,34 @@ impl Door {
         }
     }
 
-    /// A copy or a move ends on the server and in the space it begins in.
-    fn check_destination(&self, headers: &HeaderMap, (place, identity): (&Place, &Identity)) -> Result<(), Fault> {
-        let Some(destination) = headers.get("destination") else { return Ok(()) };
+    /// Where a copy or a move ends: on the server and in the space it begins in, by the address that the space has in the request.
+    fn destination(
+        &self,
+        headers: &HeaderMap,
+        (place, identity): (&Place, &Identity),
+    ) -> Result<Option<HeaderValue>, Fault> {
+        let Some(destination) = headers.get("destination") else { return Ok(None) };
         let uri = destination.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
         let uri = uri.ok_or_else(|| Fault::invalid("Destination", "must be the URL or the path of a file here"))?;
         if !self.is_ours(&uri, headers) {
             let told = "`Destination` lies on another server; if it is this one, set `server.public_url`";
             return Err(Fault::new(Kind::Upstream, told));
         }
-        if self.place(uri.path(), identity)?.space.name == place.space.name {
-            return Ok(());
+        let there = self.place(uri.path(), identity)?;
+        if there.space.name != place.space.name {
+            let told = "`Destination` lies in another space; copy it there by reading and writing it";
+            return Err(Fault::new(Kind::Upstream, told));
         }
-        Err(Fault::new(Kind::Upstream, "`Destination` lies in another space; copy it there by reading and writing it"))
+        // What names the space is its first part, however it is encoded.
+        let path = match there.prefix.is_empty() {
+            true => uri.path(),
+            false => uri.path().trim_start_matches('/').split_once('/').map_or("", |(_, rest)| rest),
+        };
+        let path = path.trim_start_matches('/');
+        let decoded = percent_decode_str(path).decode_utf8();
+        TreePath::parse(&decoded.map_err(|_| Fault::invalid("Destination", "must be UTF-8"))?)?;
+        let whole = HeaderValue::from_str(&format!("{}/{path}", place.prefix));
+        whole.map(Some).map_err(|error| Fault::invalid("Destination", error))
     }
 
     /// Whether a URL is one of the server that a request was sent to, under the name it was sent to or that a proxy was asked for.
@@ -171,15 +199,15 @@ impl Door {
     }
 }
 
-fn handler(prefix: String, asked: &Asked) -> DavHandler<Asked> {
+fn handler(locks: Locks) -> DavHandler<Asked> {
     let mut methods = DavMethodSet::all();
     for method in [DavMethod::Report, DavMethod::MkCalendar, DavMethod::MkAddressbook] {
         methods.remove(method);
     }
     DavHandler::builder()
         .filesystem(Box::new(Tree))
-        .locksystem(Box::new(Locks { asked: asked.clone(), prefix: prefix.clone() }))
-        .strip_prefix(prefix)
+        .strip_prefix(locks.prefix.clone())
+        .locksystem(Box::new(locks))
         .methods(methods)
         .autoindex(false)
         .hide_symlinks(false)
@@ -187,12 +215,33 @@ fn handler(prefix: String, asked: &Asked) -> DavHandler<Asked> {
         .build_handler()
 }
 
-/// A request as dav-server is to see it: it takes a part of a file for all of it where a header says which part in words that it does not know, and
-/// tells the boundaries of several parts as no client expects them.
+/// A request as dav-server is to see it: it takes a part of a file for all of it where a header says which part in words that it does not know,
+/// tells the boundaries of several parts as no client expects them, and takes a condition that it cannot read for none.
 ///
 /// # Errors
-/// `Invalid` for a part of a file that is put (RFC 9110 14.5).
-fn understood(mut head: Parts) -> Result<Parts, Fault> {
+/// `Invalid` for a part of a file that is put (RFC 9110 14.5), and for an `If` that is none.
+fn understood(mut head: Parts, destination: Option<HeaderValue>) -> Result<Parts, Fault> {
+    destination.into_iter().for_each(|destination| drop(head.headers.insert("destination", destination)));
+    if let Some(condition) = head.headers.get("if") {
+        let unreadable = || {
+            let told = "must be lists of lock tokens and ETags, such as `(<urn:uuid:…>)` or `([\"…\"])`";
+            Fault::invalid("If", told)
+        };
+        let readable = condition.to_str().ok().filter(|condition| conditions::is_readable(condition));
+        // dav-server wants resources to be named by whole addresses, of which it heeds the path.
+        let whole = readable.ok_or_else(unreadable)?.replace("</", "<http://localhost/");
+        head.headers.insert("if", HeaderValue::from_str(&whole).map_err(|_| unreadable())?);
+    }
+    let is_looking = matches!(head.method, Method::GET | Method::HEAD);
+    let weak = head.headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
+    if let Some(strong) = weak.filter(|_| is_looking).map(|tags| HeaderValue::from_str(&tags.replace("W/\"", "\""))) {
+        // Who has it already has it, whichever of the two it is called (RFC 9110 13.1.2).
+        head.headers.insert(header::IF_NONE_MATCH, strong.map_err(|error| Fault::invalid("If-None-Match", error))?);
+    }
+    if head.method == Method::HEAD {
+        // RFC 9110 14.2
+        head.headers.remove(header::RANGE);
+    }
     if head.method == Method::PUT && head.headers.contains_key(header::CONTENT_RANGE) {
         let told = "a part of a file is written with PATCH and `X-Update-Range`; PUT takes whole files";
         return Err(Fault::invalid("Content-Range", told));
@@ -212,7 +261,7 @@ fn needs(method: &Method) -> Scope {
 }
 
 /// The answer where dav-server has no word for what happened: its errors have ten values, and no text.
-fn told_instead(response: &Response<Body>, fault: &Fault) -> Option<Response<Body>> {
+fn told_instead(response: &Response<Reply>, fault: &Fault) -> Option<Response<Reply>> {
     let status = response.status();
     let is_better = status.is_client_error() || status.is_server_error();
     let is_ours = match fault.kind() {
@@ -244,7 +293,7 @@ fn told_instead(response: &Response<Body>, fault: &Fault) -> Option<Response<Bod
 }
 
 /// An answer in words; what is wrong inside is for the log alone.
-fn refusal(fault: &Fault) -> Response<Body> {
+fn refusal(fault: &Fault) -> Response<Reply> {
     let status = match fault.kind() {
         // Conditions of this protocol fail with 412; a collection is written by none of them.
         Kind::Conflict => StatusCode::PRECONDITION_FAILED,
@@ -257,7 +306,7 @@ fn refusal(fault: &Fault) -> Response<Body> {
         Kind::Internal | Kind::DiskFailed => "the server failed; its log says why",
         _ => fault.message(),
     };
-    let mut response = Response::new(Body::from(format!("{told}\n")));
+    let mut response = Response::new(Full::from(format!("{told}\n")).map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

@@ -10,11 +10,13 @@ use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_knowledge::kernel::Space;
+use svcfs_vfs::Lease;
 use svcfs_work::Lane;
 
 use crate::Door;
 use crate::body::Content;
 use crate::file::Reading;
+use crate::found::Found;
 use crate::look::Look;
 
 /// What a request is about, as far as dav-server does not tell.
@@ -28,6 +30,8 @@ pub(crate) struct Question {
     wants_etags: bool,
     /// Whether it is to be done only while things are as they were.
     is_conditional: bool,
+    /// Its header `If`, which has the tokens of the client's locks.
+    tokens: String,
 }
 
 impl Question {
@@ -40,6 +44,7 @@ impl Question {
             is_shallow: head.headers.get("depth").is_some_and(|depth| depth == "0"),
             wants_etags: head.method.as_str() != "PROPFIND" || may_name_etags(content.here()),
             is_conditional: is_conditional(&head.headers),
+            tokens: head.headers.get("if").and_then(|tokens| tokens.to_str().ok()).unwrap_or_default().to_owned(),
             method: head.method.clone(),
         }
     }
@@ -52,10 +57,10 @@ impl Question {
     }
 }
 
-/// Whether the body of a PROPFIND may ask for hashes: everything is asked for by no body and by `allprop`.
+/// Whether the body of a PROPFIND may ask for hashes: everything is asked for by no body, by `allprop` and by `propname`.
 fn may_name_etags(body: &[u8]) -> bool {
     let names = |name: &[u8]| body.windows(name.len()).any(|part| part == name);
-    body.is_empty() || names(b"getetag") || names(b"allprop")
+    body.is_empty() || [&b"getetag"[..], b"allprop", b"propname"].into_iter().any(names)
 }
 
 fn is_conditional(headers: &HeaderMap) -> bool {
@@ -98,6 +103,10 @@ impl Asked {
     pub(crate) fn caller(&self) -> &Caller {
         &self.0.caller
     }
+    /// The path that is asked about; none for one that is none.
+    pub(crate) fn path(&self) -> Option<&TreePath> {
+        self.0.question.path()
+    }
     /// Whether hashes of files may be asked for.
     pub(crate) fn wants_etags(&self) -> bool {
         self.0.question.wants_etags
@@ -118,6 +127,23 @@ impl Asked {
     pub(crate) fn copies_whole(&self, path: &TreePath) -> bool {
         let Question { method, path: source, is_shallow, .. } = &self.0.question;
         method.as_str() == "COPY" && !is_shallow && source.as_ref() == Some(path)
+    }
+
+    /// Whether it comes with a lock, and from whoever has that.
+    pub(crate) fn holds(&self, lease: &Lease) -> bool {
+        let is_told = self.0.question.tokens.contains(&format!("<{}>", lease.token));
+        is_told && *self.caller().actor().as_str() == *lease.holder
+    }
+
+    /// Whether it makes the name of a path, or takes it away.
+    pub(crate) fn is_naming(&self, path: &TreePath) -> bool {
+        let Question { method, path: asked, .. } = &self.0.question;
+        match method.as_str() {
+            "DELETE" | "MOVE" | "MKCOL" => true,
+            "COPY" => asked.as_ref() != Some(path),
+            "PUT" | "PATCH" | "LOCK" => Found::itself(self, path).is_err(),
+            _ => false,
+        }
     }
 
     /// Whether it reads the file at a path, and no more.

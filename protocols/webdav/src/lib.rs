@@ -10,14 +10,17 @@
 mod answer;
 mod asked;
 mod body;
+mod conditions;
 mod etags;
 mod file;
 mod folders;
 mod found;
+mod live;
 mod locks;
 mod look;
 mod metadata;
 mod properties;
+mod propfind;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use dav_server::davpath::DavPath;
 use dav_server::ls::{DavLock, DavLockSystem, LsFuture};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use svcfs_base::{Door, Fault, Kind, TreePath};
 use svcfs_vfs::Lease;
 use uuid::Uuid;
@@ -18,6 +19,9 @@ use crate::tree::path_of;
 
 /// How long a lock holds whose client names no time, or asks for one without end.
 const USUAL: Duration = Duration::from_secs(600);
+
+/// What a path of an address does not carry as it is (RFC 3986 2.3).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The locks of the space that a request is for.
 #[derive(Clone)]
@@ -39,15 +43,30 @@ impl Locks {
     }
 
     fn at(&self, path: &DavPath) -> Vec<Lease> {
-        let Ok(path) = path_of(path) else { return Vec::new() };
-        self.ours(self.asked.space().vfs.leases_at(&path)).collect()
+        path_of(path).map(|path| self.held_at(&path)).unwrap_or_default()
+    }
+
+    /// The locks that bind a path.
+    pub(crate) fn held_at(&self, path: &TreePath) -> Vec<Lease> {
+        self.ours(self.asked.space().vfs.leases_at(path)).collect()
+    }
+
+    /// The address of a path, as clients are told it.
+    pub(crate) fn address(&self, path: &TreePath) -> String {
+        let encoded: Vec<_> = path.components().map(encoded).collect();
+        format!("{}/{}", self.prefix, encoded.join("/"))
+    }
+
+    /// The locks of the folder above that bind its names, not what is in it, where a name of it is made or taken away (RFC 4918 7.4).
+    fn naming(&self, path: &DavPath) -> Vec<Lease> {
+        let above = path_of(path).ok().filter(|path| self.asked.is_naming(path)).and_then(|path| path.parent());
+        let at = |above: TreePath| self.held_at(&above).into_iter().filter(|lease| !lease.is_deep).collect();
+        above.map(at).unwrap_or_default()
     }
 
     /// A lease in dav-server's words, which somebody asked for who was `asked` about this path.
     fn shown(&self, lease: &Lease, asked: &DavPath) -> DavLock {
-        let encoded: Vec<_> = lease.path.components().map(encoded).collect();
-        let whole = format!("{}/{}", self.prefix, encoded.join("/"));
-        let mut path = DavPath::new(&whole).unwrap_or_else(|_| asked.clone());
+        let mut path = DavPath::new(&self.address(&lease.path)).unwrap_or_else(|_| asked.clone());
         // A path without it is told as it is.
         let _prefixed = path.set_prefix(&self.prefix);
         DavLock {
@@ -99,6 +118,10 @@ impl DavLockSystem for Locks {
         is_shared: bool,
         is_deep: bool,
     ) -> LsFuture<'_, Result<DavLock, DavLock>> {
+        if let Some(other) = self.naming(path).into_iter().find(|lease| !self.asked.holds(lease)) {
+            // The lock would make a file, whose name another's lock binds.
+            return Box::pin(std::future::ready(Err(self.shown(&other, path))));
+        }
         let until = self.asked.space().vfs.lease_end(timeout.unwrap_or(USUAL));
         let wanted = path_of(path).and_then(|path| {
             Ok(Lease {
@@ -160,7 +183,11 @@ impl DavLockSystem for Locks {
             if holds_one { Ok(()) } else { Err(self.shown(here.first().unwrap_or(&nothing()), path)) }
         } else {
             // Whoever holds one of several shared locks may write; of what lies below, nothing may be another's.
-            let mut others = here.iter().filter(|lease| !(is_held(lease) || lease.is_shared && holds_one));
+            let above = self.naming(path);
+            let holds_above = above.iter().any(is_held);
+            let is_others = |lease: &&Lease, holds_one| !(is_held(lease) || lease.is_shared && holds_one);
+            let above = above.iter().filter(|lease| is_others(lease, holds_above));
+            let mut others = here.iter().filter(|lease| is_others(lease, holds_one)).chain(above);
             let below = path_of(path).ok().filter(|_| deep).map(|path| self.asked.space().vfs.leases_below(&path));
             let mut below = self.ours(below.unwrap_or_default()).filter(|lease| !is_held(lease));
             others.next().cloned().or_else(|| below.next()).map_or(Ok(()), |lease| Err(self.shown(&lease, path)))
@@ -207,7 +234,7 @@ fn nothing() -> Lease {
 }
 
 fn encoded(part: &str) -> String {
-    percent_encoding::utf8_percent_encode(part, percent_encoding::NON_ALPHANUMERIC).to_string()
+    utf8_percent_encode(part, RESERVED).to_string()
 }
 
 /// What a client says of itself, as text.

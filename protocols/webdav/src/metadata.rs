@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use dav_server::fs::{DavDirEntry, DavMetaData, FsFuture, FsResult};
-use svcfs_base::ETag;
+use svcfs_base::{ETag, TreePath};
 use svcfs_vfs::{Attributes, EntryKind};
 
 /// What is known of a file or folder.
@@ -63,13 +63,13 @@ impl DavMetaData for Metadata {
 
 /// One line of a listing.
 pub(crate) struct Entry {
-    pub(crate) name: String,
+    pub(crate) path: TreePath,
     pub(crate) metadata: Metadata,
 }
 
 impl DavDirEntry for Entry {
     fn name(&self) -> Vec<u8> {
-        self.name.clone().into_bytes()
+        self.path.name().as_bytes().to_vec()
     }
     fn metadata(&self) -> FsFuture<'_, Box<dyn DavMetaData>> {
         let metadata: Box<dyn DavMetaData> = Box::new(self.metadata.clone());

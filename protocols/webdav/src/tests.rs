@@ -2,6 +2,7 @@ mod habits;
 mod kept;
 mod locks;
 mod looked;
+mod propfind;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

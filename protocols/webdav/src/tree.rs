@@ -157,33 +157,6 @@ impl GuardedFileSystem<Asked> for Tree {
     ) -> FsFuture<'a, Vec<(StatusCode, DavProp)>> {
         Box::pin(about(asked, path, move |asked, path| properties::change(asked, &path, patch)))
     }
-
-    fn get_props<'a>(&'a self, path: &'a DavPath, with_content: bool, asked: &'a Asked) -> FsFuture<'a, Vec<DavProp>> {
-        Box::pin(async move {
-            let mut all = about(asked, path, |asked, path| properties::of(asked, &path)).await?;
-            if !with_content {
-                all.iter_mut().for_each(|property| property.xml = None);
-            }
-            Ok(all)
-        })
-    }
-
-    fn get_prop<'a>(&'a self, path: &'a DavPath, wanted: DavProp, asked: &'a Asked) -> FsFuture<'a, Vec<u8>> {
-        Box::pin(async move {
-            let all = about(asked, path, |asked, path| properties::of(asked, &path)).await?;
-            let found = all.into_iter().find(|property| properties::is_same(property, &wanted));
-            found.and_then(|property| property.xml).ok_or(FsError::NotFound)
-        })
-    }
-
-    fn get_quota<'a>(&'a self, asked: &'a Asked) -> FsFuture<'a, (u64, Option<u64>)> {
-        Box::pin(asked.run(|asked| {
-            let disk = asked.space().vfs.disk()?;
-            let block = u64::from(disk.block_size);
-            let used = disk.blocks.saturating_sub(disk.free).saturating_mul(block);
-            Ok((used, Some(used.saturating_add(disk.available.saturating_mul(block)))))
-        }))
-    }
 }
 
 /// What is known of a path, and whether a link itself was found there. A file that conditions are about is looked at once.
@@ -208,8 +181,8 @@ fn known<'a>(
     Ok((found.metadata(asked)?, found.attributes.kind == EntryKind::Symlink))
 }
 
-/// What a folder holds; links as what they lead to, and none that lead nowhere or out of what the caller may see.
-fn listing(asked: &Asked, path: &TreePath) -> Result<Vec<Entry>, Fault> {
+/// What a folder holds, by the names it has there; links as what they lead to, and none that lead nowhere or out of what the caller may see.
+pub(crate) fn listing(asked: &Asked, path: &TreePath) -> Result<Vec<Entry>, Fault> {
     let folder = Found::at(asked, path)?;
     let mut listing = Vec::new();
     for (place, attributes) in folder.entries(asked)? {
@@ -219,7 +192,7 @@ fn listing(asked: &Asked, path: &TreePath) -> Result<Vec<Entry>, Fault> {
             found::metadata(asked, &place, attributes)
         };
         match metadata {
-            Ok(metadata) => listing.push(Entry { name: place.name().to_owned(), metadata }),
+            Ok(metadata) => listing.push(Entry { path: place, metadata }),
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Stale | Kind::Forbidden | Kind::Invalid) => {}
             Err(fault) => return Err(fault),
         }

@@ -205,6 +205,45 @@ fn slow_uploads_keep_nobody_out() {
     drop(slow);
 }
 
+/// What a connection tells until it is closed; it is an error when it stays open.
+fn told_until_the_end(served: &Served, head: &str) -> String {
+    use std::io::Read;
+    let mut stream = std::net::TcpStream::connect(served.address).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut told = String::new();
+    stream.read_to_string(&mut told).unwrap();
+    told
+}
+
+#[test]
+fn a_connection_ends_where_the_next_request_would_be_taken_for_a_body_or_an_answer_for_another() {
+    let served = Served::new();
+    let put = |bucket: &str, length: usize| {
+        let head = format!("PUT /{bucket}/a.txt HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n");
+        told_until_the_end(&served, &format!("{head}Expect: 100-continue\r\n\r\n"))
+    };
+    let refused = put("nowhere", 10);
+    assert!(refused.starts_with("HTTP/1.1 404") && refused.contains("connection: close"), "{refused}");
+    let empty = put("default", 0);
+    assert!(empty.starts_with("HTTP/1.1 200") && empty.contains("connection: close"), "{empty}");
+    assert_eq!(served.text("a.txt").as_deref(), Some(""));
+    // Who only looks goes on with the same connection.
+    let missing = served.get("/default/none.txt");
+    assert_eq!((missing.status, missing.header("connection")), (404, ""));
+}
+
+#[test]
+fn ranges_that_are_none_or_several_are_the_whole_object() {
+    let served = Served::new();
+    served.put("a.txt", DIGITS);
+    for range in ["x=1", "bytes=0-1,4-5", "items=0-1"] {
+        let whole = served.send("GET", "/default/a.txt", &[("range", range)], "");
+        assert_eq!((whole.status, whole.text().as_str()), (200, DIGITS), "{range}");
+    }
+    assert_eq!(served.send("GET", "/default/a.txt", &[("range", "bytes=2-4")], "").text(), "345");
+}
+
 #[test]
 fn who_is_refused_while_sending_hears_why() {
     let served = Served::new();

@@ -120,6 +120,47 @@ fn a_copy_or_a_move_to_another_server_is_not_done_here() {
 }
 
 #[test]
+fn a_destination_is_read_as_every_other_address() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    for target in ["/../b.md", "/x/../../b.md", "/%2e%2e/b.md", "/~default/../b.md"] {
+        served.step(400, "COPY", "/a.md", &[("destination", target)], "");
+    }
+    assert_eq!(served.text("b.md"), None);
+    // The first space is at both addresses.
+    served.step(201, "COPY", "/a.md", &[("destination", "/~default/b%20c.md")], "");
+    served.step(201, "MOVE", "/~default/a.md", &[("destination", "/d.md")], "");
+    served.step(201, "COPY", "/%7Edefault/d.md", &[("destination", "/%7edefault/e.md")], "");
+    assert_eq!(["a.md", "b c.md", "d.md", "e.md"].map(|path| served.text(path).is_some()), [false, true, true, true]);
+}
+
+#[test]
+fn a_condition_that_cannot_be_read_is_refused_and_a_weak_tag_is_a_tag_to_who_reads() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    for condition in ["((", "([\"nope\"]) junk", "nope"] {
+        served.step(400, "PUT", "/a.md", &[("if", condition)], "# B\n");
+    }
+    served.step(412, "PUT", "/a.md", &[("if", "([\"nope\"])")], "# B\n");
+    assert_eq!(served.text("a.md").as_deref(), Some("# A\n"));
+    let etag = served.get("/a.md").header("etag").to_owned();
+    let weak = format!("\"other\", W/{etag}");
+    served.step(304, "GET", "/a.md", &[("if-none-match", &weak)], "");
+    let head = served.step(200, "HEAD", "/a.md", &[("range", "bytes=0-1")], "");
+    assert_eq!(head.header("content-length"), "4", "a range is for GET");
+}
+
+#[test]
+fn what_is_not_done_to_a_folder_is_answered_with_what_is() {
+    let served = Served::new();
+    served.send("MKCOL", "/docs", &[], "");
+    for (method, target) in [("GET", "/docs/"), ("PUT", "/docs")] {
+        let refused = served.step(405, method, target, &[], "");
+        assert!(refused.header("allow").contains("PROPFIND"), "{method}");
+    }
+}
+
+#[test]
 fn what_lies_below_a_file_has_no_folder_to_lie_in() {
     let served = Served::new();
     served.put("/a.md", "# A\n");

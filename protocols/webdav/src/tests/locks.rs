@@ -107,3 +107,33 @@ fn a_lock_is_ended_and_renewed_by_whoever_has_it_and_by_nobody_else() {
     assert_eq!(served.send("UNLOCK", "/a.md", &[ann, ("lock-token", &token)], "").status, 204);
     assert_eq!(served.put_over_http("a.md"), Ok(()));
 }
+
+#[test]
+fn a_lock_of_a_folder_alone_binds_its_names_and_not_what_is_in_its_files() {
+    let served = Served::new();
+    served.send("MKCOL", "/docs", &[], "");
+    served.put("/docs/a.md", "# A\n");
+    served.put("/b.md", "# B\n");
+    let ann = ("authorization", "Basic YW5uOg==");
+    let token = served.lock("/docs", &[ann, ("depth", "0")]);
+    let to = ("destination", "/docs/c.md");
+    let away = ("destination", "/c.md");
+    for (method, target, headers) in [
+        ("PUT", "/docs/new.md", &[][..]),
+        ("MKCOL", "/docs/new", &[]),
+        ("DELETE", "/docs/a.md", &[]),
+        ("LOCK", "/docs/new.md", &[]),
+        ("MOVE", "/docs/a.md", &[away]),
+        ("MOVE", "/b.md", &[to]),
+        ("COPY", "/b.md", &[to]),
+    ] {
+        let body = if method == "LOCK" { EXCLUSIVE } else { "" };
+        assert_eq!(served.send(method, target, headers, body).status, 423, "{method} {target}");
+    }
+    assert_eq!(served.put_over_http("docs/new.md"), Err(Kind::Locked), "as at every other door");
+    assert_eq!(served.send("PUT", "/docs/a.md", &[], "# other\n").status, 204, "its content is nobody's");
+    assert_eq!(served.send("COPY", "/docs/a.md", &[away], "").status, 201);
+    let held = format!("</docs/> ({token})");
+    assert_eq!(served.send("PUT", "/docs/new.md", &[ann, ("if", &held)], "# mine\n").status, 201);
+    assert_eq!(served.send("DELETE", "/docs/new.md", &[ann, ("if", &held)], "").status, 204);
+}

@@ -15,6 +15,9 @@ use crate::Vfs;
 /// Names and values.
 pub(crate) type Extended = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// The new name of a file that is renamed, what it has, and what the file has whose place it takes.
+pub(crate) type Moved = (TreePath, (Extended, Extended));
+
 impl Vfs {
     /// The value of an attribute; none when the file does not have it.
     ///
@@ -120,7 +123,7 @@ impl Vfs {
     }
 
     /// What files have that a set renames, with what those have whose place they take, by their new names.
-    pub(crate) fn extended_of_moved(&self, changes: &[Change]) -> Result<Vec<(TreePath, (Extended, Extended))>, Fault> {
+    pub(crate) fn extended_of_moved(&self, changes: &[Change]) -> Result<Vec<Moved>, Fault> {
         let mut moved = Vec::new();
         for change in changes {
             let Change::Move { from, to, .. } = change else { continue };

@@ -1,0 +1,238 @@
+//! PROPFIND (RFC 4918 9.1), answered here: dav-server's answer has what nobody asked for, leaves out what is not there, and tells ETags that are none.
+//!
+//! A listing is written as it is sent, some of it at a time, so that a large folder takes little memory.
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_work::Lane;
+use xmltree::{Element, EmitterConfig, XMLNode};
+
+use crate::answer::Reply;
+use crate::asked::Asked;
+use crate::found::Found;
+use crate::live::{DAV, Name, Subject, dav, declared, text};
+use crate::locks::Locks;
+use crate::properties;
+use crate::tree::listing;
+
+/// Lines of a listing that are written at once.
+const LINES: usize = 64;
+const BEGIN: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:multistatus xmlns:D="DAV:">"#;
+const END: &[u8] = b"</D:multistatus>";
+/// A listing of everything below is refused (RFC 4918 9.1.1).
+const FINITE: &[u8] =
+    br#"<?xml version="1.0" encoding="utf-8"?><D:error xmlns:D="DAV:"><D:propfind-finite-depth/></D:error>"#;
+
+/// What a request asks for.
+enum Wanted {
+    /// The names of all there is.
+    Names,
+    /// All that this protocol defines and clients gave, and these.
+    All(Vec<Name>),
+    /// These.
+    These(Vec<Name>),
+}
+
+/// How far down a request looks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Itself,
+    AndMembers,
+    Everything,
+}
+
+impl Depth {
+    /// Everything, where a request says nothing.
+    fn of(head: &Parts) -> Result<Self, Fault> {
+        match head.headers.get("depth").map(HeaderValue::as_bytes) {
+            None => Ok(Self::Everything),
+            Some(b"0") => Ok(Self::Itself),
+            Some(b"1") => Ok(Self::AndMembers),
+            Some(text) if text.eq_ignore_ascii_case(b"infinity") => Ok(Self::Everything),
+            Some(_) => Err(Fault::invalid("Depth", "must be 0, 1 or infinity")),
+        }
+    }
+}
+
+fn elements(parent: &Element) -> impl Iterator<Item = &Element> {
+    parent.children.iter().filter_map(XMLNode::as_element)
+}
+
+impl Wanted {
+    /// As the body of a request says; none is all (RFC 4918 9.1).
+    fn of(body: &[u8], is_microsoft: bool) -> Result<Self, Fault> {
+        if body.is_empty() {
+            return Ok(Self::All(if is_microsoft { Name::of_microsoft().collect() } else { Vec::new() }));
+        }
+        let no_such = || Fault::invalid("body", "must be a `propfind` with `prop`, `allprop` or `propname` in it");
+        let root = Element::parse(Cursor::new(body)).map_err(|error| Fault::invalid("body", error))?;
+        if !Name::of(&root).is_of_dav("propfind") {
+            return Err(no_such());
+        }
+        let child = |name: &str| elements(&root).find(|child| Name::of(child).is_of_dav(name));
+        let names = |parent: &Element| elements(parent).map(Name::of).collect();
+        match (child("propname"), child("allprop"), child("prop")) {
+            (Some(_), None, None) => Ok(Self::Names),
+            (None, Some(_), None) => Ok(Self::All(child("include").map(names).unwrap_or_default())),
+            (None, None, Some(these)) => Ok(Self::These(names(these))),
+            (..) => Err(no_such()),
+        }
+    }
+}
+
+/// Answers.
+///
+/// # Errors
+/// `Invalid` for a body or a depth that is none; `NotFound`; those of looking.
+pub(crate) async fn answer(
+    (asked, locks): (&Asked, &Locks),
+    path: TreePath,
+    (head, body): (&Parts, &[u8]),
+) -> Result<Response<Reply>, Fault> {
+    let depth = Depth::of(head)?;
+    let agent = head.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    let wanted = Wanted::of(body, agent.contains("Microsoft"))?;
+    let here = asked.clone();
+    let looked = svcfs_listener::blocking(&asked.door().lanes, Lane::Quick, move || look(&here, path, depth)).await?;
+    let Some(mut subjects) = looked else {
+        return Ok(reply(StatusCode::FORBIDDEN, Full::from(FINITE).map_err(|never| match never {}).boxed_unsync()));
+    };
+    let told = Arc::new((asked.clone(), locks.clone(), wanted));
+    let lines = std::iter::from_fn(move || {
+        let rest = subjects.split_off(subjects.len().min(LINES));
+        Some(std::mem::replace(&mut subjects, rest)).filter(|part| !part.is_empty())
+    });
+    let lines = stream::iter(lines).then(move |part| {
+        let told = Arc::clone(&told);
+        async move {
+            let lanes = Arc::clone(&told);
+            svcfs_listener::blocking(&lanes.0.door().lanes, Lane::Quick, move || written(&told, &part)).await
+        }
+    });
+    let fixed = |text: &'static [u8]| stream::once(std::future::ready(Ok(Bytes::from_static(text))));
+    let body = fixed(BEGIN).chain(lines).chain(fixed(END));
+    // What goes wrong on the way breaks the answer off: half of a listing must not be taken for all of it.
+    let body = body.map(|part| part.map(Frame::data).map_err(|fault: Fault| std::io::Error::other(fault.to_string())));
+    Ok(reply(StatusCode::MULTI_STATUS, StreamBody::new(body).boxed_unsync()))
+}
+
+fn reply(status: StatusCode, body: Reply) -> Response<Reply> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+/// What is told of; nothing for everything below a folder.
+fn look(asked: &Asked, path: TreePath, depth: Depth) -> Result<Option<Vec<Subject>>, Fault> {
+    let found = Found::at(asked, &path)?;
+    let itself = Subject { path: path.clone(), metadata: found.metadata(asked)? };
+    match (depth, found.is_folder()) {
+        (Depth::Everything, true) => return Ok(None),
+        (Depth::Itself, _) | (_, false) => return Ok(Some(vec![itself])),
+        (Depth::AndMembers, true) => {}
+    }
+    drop(found);
+    let members = listing(asked, &path)?.into_iter();
+    let members = members.map(|entry| Subject { path: entry.path, metadata: entry.metadata });
+    Ok(Some(std::iter::once(itself).chain(members).collect()))
+}
+
+/// Lines of a listing.
+fn written((asked, locks, wanted): &(Asked, Locks, Wanted), part: &[Subject]) -> Result<Bytes, Fault> {
+    let mut text = Vec::new();
+    for subject in part {
+        let there = properties_of(asked, locks, (wanted, subject));
+        match there {
+            Ok((there, missing)) => write(&mut text, response(subject.href(locks), there, missing))?,
+            // It went while it was told of.
+            Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Stale) => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(text.into())
+}
+
+/// What a file or folder has of what is wanted, and what it has not.
+fn properties_of(
+    asked: &Asked,
+    locks: &Locks,
+    (wanted, subject): (&Wanted, &Subject),
+) -> Result<(Vec<Element>, Vec<Element>), Fault> {
+    let live = |name: &Name| subject.live(name, (asked, locks));
+    let dead = || -> Result<Vec<Element>, Fault> {
+        let all = properties::of(asked, &subject.path)?.into_iter();
+        Ok(all.filter_map(|property| Element::parse(Cursor::new(property.xml?)).ok()).collect())
+    };
+    let all_of = |names: &mut dyn Iterator<Item = Name>| {
+        names.filter_map(|name| live(&name).transpose()).collect::<Result<Vec<_>, Fault>>()
+    };
+    match wanted {
+        Wanted::Names => {
+            let there = all_of(&mut Name::all().chain(Name::asked_for()))?.into_iter().chain(dead()?);
+            Ok((there.map(|property| Name::of(&property).element(Vec::new())).collect(), Vec::new()))
+        }
+        Wanted::All(more) => {
+            let mut there = all_of(&mut Name::all())?;
+            there.extend(dead()?);
+            let is_told = |name: &Name| there.iter().any(|property| Name::of(property) == *name);
+            let more: Vec<Name> = more.iter().filter(|name| !is_told(name)).cloned().collect();
+            there.extend(all_of(&mut more.into_iter())?);
+            Ok((there, Vec::new()))
+        }
+        Wanted::These(names) => {
+            let (mut there, mut missing) = (Vec::new(), Vec::new());
+            let mut given = None;
+            for name in names {
+                if let Some(property) = live(name)? {
+                    there.push(property);
+                    continue;
+                }
+                let given = match &given {
+                    Some(given) => given,
+                    None => given.insert(dead()?),
+                };
+                match given.iter().find(|property| Name::of(property) == *name) {
+                    Some(property) => there.push(property.clone()),
+                    None => missing.push(name.element(Vec::new())),
+                }
+            }
+            Ok((there, missing))
+        }
+    }
+}
+
+/// What is told of one file or folder. At least one status is told (RFC 4918 14.24).
+fn response(href: String, there: Vec<Element>, missing: Vec<Element>) -> Element {
+    let of_status = |properties: Vec<Element>, status: &str| {
+        let properties = properties.into_iter().map(XMLNode::Element).collect();
+        let parts = [dav("prop", properties), text("status", format!("HTTP/1.1 {status}"))];
+        dav("propstat", parts.into_iter().map(XMLNode::Element).collect())
+    };
+    let mut parts = vec![text("href", href)];
+    if !there.is_empty() || missing.is_empty() {
+        parts.push(of_status(there, "200 OK"));
+    }
+    if !missing.is_empty() {
+        parts.push(of_status(missing, "404 Not Found"));
+    }
+    let mut response = dav("response", parts.into_iter().map(XMLNode::Element).collect());
+    response.namespaces = Some(declared("D", DAV));
+    response
+}
+
+fn write(text: &mut Vec<u8>, element: Element) -> Result<(), Fault> {
+    let config = EmitterConfig::new().write_document_declaration(false);
+    element.write_with_config(text, config).map_err(Fault::internal)
+}

@@ -1,0 +1,146 @@
+//! Properties that are asked for: those are told, and those alone.
+
+use std::collections::BTreeMap;
+
+use xmltree::{Element, XMLNode};
+
+use super::*;
+
+/// What is told of one address: properties and their texts, by status.
+type Told = BTreeMap<String, BTreeMap<String, String>>;
+
+fn children(parent: &Element) -> impl Iterator<Item = &Element> {
+    parent.children.iter().filter_map(XMLNode::as_element)
+}
+
+fn all_text(element: &Element) -> String {
+    let told = element.children.iter().map(|node| match node {
+        XMLNode::Element(child) => format!("<{}>{}", child.name, all_text(child)),
+        other => other.as_text().unwrap_or_default().to_owned(),
+    });
+    told.collect()
+}
+
+/// An answer, by address.
+fn told(reply: &Reply) -> BTreeMap<String, Told> {
+    assert_eq!(reply.status, 207, "{}", reply.text());
+    let whole = Element::parse(&reply.body[..]).unwrap();
+    let responses = children(&whole).map(|response| {
+        let parts: Vec<_> = children(response).collect();
+        assert_eq!(parts[0].name, "href");
+        let by_status = parts[1..].iter().map(|part| {
+            let properties = children(part.get_child("prop").unwrap());
+            let properties: Vec<_> = properties.map(|property| (property.name.clone(), all_text(property))).collect();
+            let (count, properties) = (properties.len(), BTreeMap::from_iter(properties));
+            assert_eq!(count, properties.len(), "each is told once");
+            (all_text(part.get_child("status").unwrap()), properties)
+        });
+        (all_text(parts[0]), by_status.collect())
+    });
+    responses.collect()
+}
+
+impl Served {
+    fn ask(&self, target: &str, depth: &str, wanted: &str) -> BTreeMap<String, Told> {
+        let body = format!("<propfind xmlns='DAV:' xmlns:X='urn:x'>{wanted}</propfind>");
+        told(&self.send("PROPFIND", target, &[("depth", depth)], body))
+    }
+
+    /// Gives a file two properties.
+    fn paint(&self, target: &str) {
+        let body = "<propertyupdate xmlns='DAV:' xmlns:X='urn:x'><set><prop><X:colour>sea &amp; sky</X:colour>\
+                    <X:mood/></prop></set></propertyupdate>";
+        assert_eq!(self.send("PROPPATCH", target, &[], body).status, 207);
+    }
+}
+
+fn names(properties: &BTreeMap<String, String>) -> Vec<&str> {
+    properties.keys().map(String::as_str).collect()
+}
+
+const OK: &str = "HTTP/1.1 200 OK";
+const MISSING: &str = "HTTP/1.1 404 Not Found";
+
+#[test]
+fn what_is_asked_for_is_told_and_what_is_not_there_is_told_to_be_missing() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    served.paint("/a.md");
+    let etag = served.get("/a.md").header("etag").to_owned();
+    let wanted = "<prop><getetag/><X:colour/><X:none/><nothing/><plain xmlns=''/></prop>";
+    let file = &served.ask("/a.md", "0", wanted)["/a.md"];
+    let expected = [("colour".to_owned(), "sea & sky".to_owned()), ("getetag".to_owned(), etag)];
+    assert_eq!(file[OK], BTreeMap::from(expected), "an ETag is one as GET tells it");
+    assert_eq!(names(&file[MISSING]), ["none", "nothing", "plain"]);
+    let file = &served.ask("/a.md", "0", "<prop><getcontentlength/></prop>")["/a.md"];
+    assert_eq!((names(&file[OK]), file.len()), (vec!["getcontentlength"], 1), "nothing that nobody asked for");
+    let folder = &served.ask("/", "0", "<prop><getcontentlength/><getetag/></prop>")["/"];
+    assert_eq!((names(&folder[MISSING]), folder.len()), (vec!["getcontentlength", "getetag"], 1));
+    assert!(served.ask("/a.md", "0", "<prop/>")["/a.md"][OK].is_empty());
+}
+
+#[test]
+fn all_is_what_the_protocol_defines_and_clients_gave_and_names_have_nothing_in_them() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    served.paint("/a.md");
+    let defined = ["creationdate", "getcontentlength", "getcontenttype", "getetag", "getlastmodified"];
+    let others = ["lockdiscovery", "mood", "resourcetype", "supportedlock"];
+    let expected = [&["colour"][..], &defined, &others].concat();
+    let mut expected: Vec<_> = expected.clone();
+    expected.sort_unstable();
+    let bare = told(&served.send("PROPFIND", "/a.md", &[("depth", "0")], ""));
+    for all in [&bare["/a.md"], &served.ask("/a.md", "0", "<allprop/>")["/a.md"]] {
+        assert_eq!((names(&all[OK]), all.len()), (expected.clone(), 1));
+    }
+    let more = "<allprop/><include><quota-used-bytes/><getetag/></include>";
+    assert!(served.ask("/a.md", "0", more)["/a.md"][OK].contains_key("quota-used-bytes"));
+    let named = &served.ask("/a.md", "0", "<propname/>")["/a.md"][OK];
+    assert!(expected.iter().all(|name| named.contains_key(*name)), "{named:?}");
+    assert!(named.values().all(String::is_empty), "{named:?}");
+}
+
+#[test]
+fn a_folder_is_told_of_with_its_members_and_everything_below_is_refused() {
+    let served = Served::new();
+    served.send("MKCOL", "/all", &[], "");
+    served.send("MKCOL", "/all/docs", &[], "");
+    served.put("/all/odd%20n%C3%A4me.md", "# A\n");
+    let type_of = |told: &Told| told[OK]["resourcetype"].clone();
+    let listed = served.ask("/all", "1", "<prop><resourcetype/></prop>");
+    let listed: Vec<_> = listed.iter().map(|(address, told)| (address.as_str(), type_of(told))).collect();
+    let expected = [("/all/", "<collection>"), ("/all/docs/", "<collection>"), ("/all/odd%20n%C3%A4me.md", "")];
+    assert_eq!(listed, expected.map(|(address, kind)| (address, kind.to_owned())));
+    assert_eq!(served.ask("/~team", "0", "<propname/>").into_keys().collect::<Vec<_>>(), ["/~team/"]);
+    for headers in [&[][..], &[("depth", "infinity")]] {
+        let refused = served.send("PROPFIND", "/", headers, "");
+        assert_eq!(refused.status, 403);
+        assert!(refused.text().contains("propfind-finite-depth"), "{}", refused.text());
+        assert_eq!(
+            served.send("PROPFIND", "/all/odd%20n%C3%A4me.md", headers, "").status,
+            207,
+            "nothing is below a file"
+        );
+    }
+    for depth in ["2", "", "1,noroot"] {
+        assert_eq!(served.send("PROPFIND", "/", &[("depth", depth)], "").status, 400, "{depth}");
+    }
+    for body in [
+        "<propfind xmlns='DAV:'/>",
+        "<propfind><prop/></propfind>",
+        "<x",
+        "<propfind xmlns='DAV:'><prop/><allprop/></propfind>",
+    ] {
+        assert_eq!(served.send("PROPFIND", "/", &[("depth", "0")], body).status, 400, "{body}");
+    }
+}
+
+#[test]
+fn a_large_folder_is_told_of_whole() {
+    let served = Served::new();
+    served.send("MKCOL", "/all", &[], "");
+    for number in 0..200 {
+        served.put(&format!("/all/{number}.md"), "# A\n");
+    }
+    assert_eq!(served.ask("/all", "1", "<prop><getetag/></prop>").len(), 201);
+}
