@@ -452,6 +452,9 @@ fn body(route: &Route, schema: &Value) -> Option<Value> {
                 let required = schema.get_mut("required").and_then(Value::as_array_mut);
                 required.into_iter().for_each(|required| required.retain(|required| required != name));
             }
+            for name in in_path(route.path).filter(|_| route.path_wins) {
+                schema["properties"][name] = json!({ "description": "Not heeded: the address says it" });
+            }
             for name in route.either {
                 let property = schema.pointer_mut(&format!("/properties/{name}"));
                 property.into_iter().for_each(|property| patterns::narrow(property, true));

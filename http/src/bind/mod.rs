@@ -96,6 +96,9 @@ pub(crate) fn arguments(
         (Content::Json(members), _) => {
             inputs.check_names(&members, &[])?;
             for (name, value) in members {
+                if route.path_wins && stands_in_path(route, &name) {
+                    continue;
+                }
                 insert(&mut object, &name, value)?;
             }
         }
@@ -142,13 +145,16 @@ fn raw(bytes: Bytes, takes_bytes: bool) -> Result<Value, Fault> {
 
 /// Whether an input of this route may be given as text outside the body.
 fn stands_in_query(route: &Route, name: &str) -> bool {
-    let in_path = || route.path.split(['{', '}']).skip(1).step_by(2).any(|parameter| parameter == name);
     match route.accepts {
         Accepts::Nothing => true,
         Accepts::Raw(field) | Accepts::Object(field) => name != field,
-        Accepts::Json => route.in_query.contains(&name) || in_path(),
+        Accepts::Json => route.in_query.contains(&name) || stands_in_path(route, name),
         Accepts::Form => !form::is_of_file(name),
     }
+}
+
+fn stands_in_path(route: &Route, name: &str) -> bool {
+    route.path.split(['{', '}']).skip(1).step_by(2).any(|parameter| parameter == name)
 }
 
 fn insert(object: &mut Map<String, Value>, name: &str, value: Value) -> Result<(), Fault> {

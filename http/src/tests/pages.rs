@@ -332,6 +332,20 @@ async fn our_own_failures_are_told_without_what_is_inside() {
 }
 
 #[tokio::test]
+async fn a_view_is_put_back_as_it_was_got_under_whatever_name_the_address_says() {
+    let server = TestServer::new();
+    let body = r#"{"query": "LIST", "layout": "table"}"#;
+    assert_eq!(server.ask("PUT /api/svc/views/one", &[], body).await.status, 200);
+    let got = String::from_utf8(server.get("/api/svc/views/one").await.body.to_vec()).unwrap();
+    assert!(got.contains(r#""name":"one""#), "{got}");
+    for name in ["one", "two"] {
+        let put = server.ask(&format!("PUT /api/svc/views/{name}"), &[], got.clone()).await;
+        let put: serde_json::Value = serde_json::from_slice(&put.body).unwrap();
+        assert_eq!(put["name"], name);
+    }
+}
+
+#[tokio::test]
 async fn feeds_have_the_media_types_that_feed_readers_look_for() {
     let server = TestServer::new();
     assert_eq!(server.ask("PUT /api/svc/file?path=a.md", &[("X-Actor", "Zoë & Co")], "# A\n").await.status, 200);

@@ -143,17 +143,22 @@ impl S3Host for Hosts {
     fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
         let bare = host.rsplit_once(':').map_or(host, |(name, _)| name);
         let settings = &self.0.server.settings().server;
-        let is_own = |own: &str| own.eq_ignore_ascii_case(bare);
-        let is_ours = is_own("localhost")
-            || is_own(&settings.host.to_string())
-            || settings.public_url.as_ref().is_some_and(|url| is_own(url.host()));
-        let Some((first, rest)) = bare.split_once('.').filter(|_| !is_ours) else { return Ok(VirtualHost::new(host)) };
+        let is_ours = |host: &str| {
+            let is_own = |own: &str| own.eq_ignore_ascii_case(host);
+            is_own("localhost")
+                || is_own(&settings.host.to_string())
+                || settings.public_url.as_ref().is_some_and(|url| is_own(url.host()))
+        };
+        let split = bare.split_once('.').filter(|_| !is_ours(bare));
+        let Some((first, rest)) = split else { return Ok(VirtualHost::new(host)) };
         let spaces = self.0.server.spaces().all();
         // Host names have no case.
         let named =
             spaces.iter().map(svcfs_knowledge::spaces::Known::name).find(|name| name.eq_ignore_ascii_case(first));
         Ok(match named {
             Some(name) => VirtualHost::new(rest).with_bucket(name.to_owned()),
+            // Nobody would look for a bucket in the path: what has no such bucket must not be written into another.
+            None if is_ours(rest) => VirtualHost::new(rest).with_bucket(first.to_owned()),
             None => VirtualHost::new(host),
         })
     }

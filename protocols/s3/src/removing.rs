@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use s3s::dto::{DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, Error};
 use s3s::{S3Request, S3Response, S3Result, s3_error};
-use svcfs_base::{Change, ChangeSet, Expect, Fault, Kind, Scope, TreePath};
+use svcfs_base::{Change, ChangeSet, CommitId, Expect, Fault, Kind, Scope, TreePath};
 
 use crate::Door;
 use crate::asked::{Asked, Refused};
@@ -13,6 +13,9 @@ use crate::found::Found;
 use crate::key::{Key, SERVERS};
 use crate::record::{Record, is_missing};
 use crate::refusal::{refuse, told};
+
+/// Keys that are removed at once, at most (S3's own limit).
+const MOST: usize = 1000;
 
 /// `DeleteObject`
 pub(crate) async fn one(
@@ -29,14 +32,19 @@ pub(crate) async fn one(
     }
     let conditions = Writing { if_match: input.if_match, if_none_match: None };
     let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
-    asked
+    let removed = asked
         .run("DeleteObject", move |asked| {
             let expected = conditions.expect(asked, &key)?;
-            let failed = remove(asked, &[key], &expected)?;
-            failed.into_iter().next().map_or(Ok(()), |(_, fault)| Err(fault.into()))
+            let Removed { failed, marker } = remove(asked, &[key], &expected)?;
+            failed.into_iter().next().map_or(Ok(marker), |(_, fault)| Err(fault.into()))
         })
         .await?;
-    Ok(S3Response::new(DeleteObjectOutput::default()))
+    let version_id = removed.map(|marker| marker.to_string());
+    Ok(S3Response::new(DeleteObjectOutput {
+        delete_marker: version_id.as_ref().map(|_| true),
+        version_id,
+        ..DeleteObjectOutput::default()
+    }))
 }
 
 /// `DeleteObjects`
@@ -46,6 +54,9 @@ pub(crate) async fn many(
 ) -> S3Result<S3Response<DeleteObjectsOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "DeleteObjects"))?;
     let delete = request.input.delete;
+    if delete.objects.len() > MOST {
+        return Err(s3_error!(MalformedXML, "{} keys are named, and {MOST} are removed at once", delete.objects.len()));
+    }
     let is_quiet = delete.quiet.unwrap_or_default();
     let (mut keys, mut texts, mut errors) = (Vec::new(), Vec::new(), Vec::new());
     for object in delete.objects {
@@ -66,7 +77,7 @@ pub(crate) async fn many(
     }
     let outcome = asked.run("DeleteObjects", move |asked| remove(asked, &keys, &Expect::Any)).await;
     let deleted = match outcome {
-        Ok(failed) => {
+        Ok(Removed { failed, .. }) => {
             let is_failed = |text: &str| failed.iter().any(|(key, _)| key.text() == text);
             let removed = texts.into_iter().filter(|text| !is_quiet && !is_failed(text));
             let removed = removed.map(|key| DeletedObject { key: Some(key), ..DeletedObject::default() }).collect();
@@ -91,9 +102,16 @@ fn error(key: String, refused: &s3s::S3Error) -> Error {
     }
 }
 
-/// Removes what these keys name, pages in one change set. What is not there is as good as removed. Answers with those that could not be removed
-/// beside it: large files and folders, each by itself.
-fn remove(asked: &Asked, keys: &[Key], expected: &Expect) -> Result<Vec<(Key, Fault)>, Refused> {
+/// What became of keys.
+struct Removed {
+    /// Those that could not be removed: large files and folders, each by itself.
+    failed: Vec<(Key, Fault)>,
+    /// The version that says that pages were removed, where it is made already.
+    marker: Option<CommitId>,
+}
+
+/// Removes what these keys name, pages in one change set. What is not there is as good as removed.
+fn remove(asked: &Asked, keys: &[Key], expected: &Expect) -> Result<Removed, Refused> {
     let (mut changes, mut large, mut folders) = (Vec::new(), Vec::new(), Vec::new());
     for key in keys {
         let found = match Found::itself(asked, key.path()) {
@@ -110,9 +128,8 @@ fn remove(asked: &Asked, keys: &[Key], expected: &Expect) -> Result<Vec<(Key, Fa
         }
     }
     let mut left: Vec<TreePath> = changes.iter().map(|change| change.path().clone()).collect();
-    if !changes.is_empty() {
-        asked.space.vfs.apply(&asked.caller, ChangeSet::new(changes))?;
-    }
+    let marker =
+        if changes.is_empty() { None } else { asked.space.vfs.apply(&asked.caller, ChangeSet::new(changes))?.commit };
     let mut failed = Vec::new();
     if !large.is_empty() {
         for path in large {
@@ -139,7 +156,7 @@ fn remove(asked: &Asked, keys: &[Key], expected: &Expect) -> Result<Vec<(Key, Fa
             tracing::warn!(page.path = %path, error = ?fault, "a folder that an object was removed from could not be tidied away");
         }
     }
-    Ok(failed)
+    Ok(Removed { failed, marker })
 }
 
 fn remove_large(asked: &Asked, path: &TreePath, expected: &Expect) -> Result<(), Fault> {

@@ -136,6 +136,13 @@ pub(crate) async fn next(body: &mut Option<StreamingBlob>) -> S3Result<Option<By
     let Some(body) = body else { return Ok(None) };
     let broken = |error: s3s::StdError| match error.downcast::<s3s::S3Error>() {
         Ok(error) => *error,
+        // s3s keeps the type of this error to itself.
+        Err(error) if error.to_string().ends_with("SignatureMismatch") => {
+            s3_error!(
+                SignatureDoesNotMatch,
+                "the signature of a piece of the body is not that of the key; nothing was written"
+            )
+        }
         Err(error) => s3_error!(IncompleteBody, "the body broke off: {error}; nothing was written"),
     };
     body.next().await.transpose().map_err(broken)

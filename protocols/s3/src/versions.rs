@@ -41,6 +41,9 @@ pub(crate) fn object(asked: &Asked, key: &Key, version: Option<&str>) -> Result<
         Key::File(_) | Key::Folder(_) => return Err(unknown().into()),
     };
     let content = match vfs.version(path, version) {
+        Err(fault) if fault.kind() == Kind::NotFound && is_removal(asked, path, version)? => {
+            return Err(s3_error!(MethodNotAllowed, "`{path}` was removed by that version; it has no content").into());
+        }
         Err(fault) if fault.kind() == Kind::NotFound => return Err(unknown().into()),
         content => content?,
     };
@@ -56,6 +59,12 @@ pub(crate) fn object(asked: &Asked, key: &Key, version: Option<&str>) -> Result<
         content: Content::Here(content),
         attributes: None,
     })
+}
+
+/// Whether a version of a path is the removal of it, as listings of versions tell it.
+fn is_removal(asked: &Asked, path: &TreePath, version: &str) -> Result<bool, Fault> {
+    let removed = removals(asked, path.as_str())?.remove(path).unwrap_or_default();
+    Ok(removed.iter().any(|(id, _)| id == version))
 }
 
 /// One version, or the removal that followed one.
@@ -176,7 +185,7 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
                 (Some(large), _) => large.clone(),
                 (None, true) => Default::default(),
                 (None, false) => match asked.space.vfs.version(&path, &entry.id) {
-                    Ok(content) => (content.len() as u64, etag_of(&content)),
+                    Ok(content) => (content.len() as u64, etag_at(asked, (&path, entry.is_latest), &content)),
                     // It cannot be had any more.
                     Err(fault) if fault.kind() == Kind::NotFound => continue,
                     Err(fault) => return Err(fault),
@@ -187,6 +196,13 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
     }
     page.next = last.map(|last| (last, None));
     Ok(page)
+}
+
+/// The ETag of a version: of the newest one, the one that the object is told with, which may be that of an upload in parts.
+fn etag_at(asked: &Asked, (path, is_latest): (&TreePath, bool), content: &[u8]) -> String {
+    let there = if is_latest { Object::at(asked, &Key::File(path.clone())).ok() } else { None };
+    let same = there.filter(|there| there.blob == Some(svcfs_base::ETag::of(content)));
+    same.map_or_else(|| etag_of(content), |there| there.etag)
 }
 
 /// What a key is told together with: all that is like it up to the delimiter behind the prefix.

@@ -1,6 +1,6 @@
 //! One value that two indexes share only when they would give the same answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, params};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::{Index, IndexError, schema};
 ///
 /// Left out are row numbers and the time of the last change: both may differ between an index that grew and one that was
 /// made at once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Fingerprint {
     /// The hash of all the rest.
     pub digest: ETag,
@@ -33,6 +33,9 @@ pub struct Fingerprint {
     /// The hash of the rows of each page.
     #[serde(skip)]
     pub by_page: BTreeMap<TreePath, ETag>,
+    /// The words that may be suggested. Those that left their last page stay, and are not offered.
+    #[serde(skip)]
+    pub spellings: BTreeSet<String>,
 }
 
 /// A page for which two fingerprints disagree.
@@ -56,7 +59,21 @@ pub enum Divergence {
     Changed,
 }
 
+/// Words to suggest are left out: one index may have some that left their last page, which are not offered.
+impl PartialEq for Fingerprint {
+    fn eq(&self, other: &Self) -> bool {
+        let rows = |of: &Self| (of.digest, of.pages, of.links, of.words, of.postings);
+        (rows(self), &self.damage, &self.typed_links) == (rows(other), &other.damage, &other.typed_links)
+    }
+}
+
+impl Eq for Fingerprint {}
+
 impl Fingerprint {
+    /// Whether an index gives the answers of one that was made anew.
+    pub fn is_as_good_as(&self, fresh: &Self) -> bool {
+        self == fresh && self.spellings.is_superset(&fresh.spellings)
+    }
     /// The pages for which `later` differs from this one, in path order. Empty with unequal fingerprints means that only the
     /// full-text index itself differs (`postings`).
     pub fn differences(&self, later: &Self) -> Vec<Difference> {
@@ -102,7 +119,14 @@ pub(crate) fn fingerprint(connection: &Connection) -> Result<Fingerprint, IndexE
         damage: damage(connection)?,
         typed_links: schema::typed_links(connection)?,
         by_page,
+        spellings: spellings(connection)?,
     })
+}
+
+fn spellings(connection: &Connection) -> Result<BTreeSet<String>, IndexError> {
+    let mut statement = connection.prepare_cached("SELECT word FROM spellings")?;
+    let words = statement.query_map([], |row| row.get(0))?;
+    Ok(words.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Asks FTS5 to compare its postings with the texts it keeps.

@@ -161,7 +161,13 @@ fn nothing_acknowledged_is_lost_when_a_machine_loses_its_power() {
         return;
     };
     let rounds = setting("SVCFS_POWER_ROUNDS").unwrap_or(1);
-    let mut trial = Trial { binary: Binary::build(), random: Random::new(seed()), history: audit::history, cuts: 0 };
+    let mut trial = Trial {
+        binary: Binary::build(),
+        random: Random::new(seed()),
+        history: audit::history,
+        cuts: 0,
+        unmountable: 0,
+    };
     let mut deeds = 0;
     for round in 0..rounds {
         let Some(disk) = Disk::formatted("") else { return };

@@ -23,7 +23,7 @@ pub fn played(name: &str, scenario: impl Fn(&dyn Door, &TestSpace)) {
     for kind in doors::ALL {
         let Some(space) = kind.gathering_space() else { continue };
         // Shown where the scenario fails.
-        eprintln!("through {kind:?} where commits are gathered");
+        println!("through {kind:?} where commits are gathered");
         scenario(&*kind.asking(&space), &space);
         if kind.renames_in_two() && expected.has_renames() {
             // What belongs to one renaming is gathered, or not, as it comes.
@@ -39,7 +39,7 @@ fn played_with_a_commit_each(name: &str, scenario: impl Fn(&dyn Door, &TestSpace
     let mut expected: Option<Story> = None;
     for (strategy, kind) in STRATEGIES.into_iter().flat_map(|strategy| doors::ALL.map(|kind| (strategy, kind))) {
         let Some(space) = kind.space(strategy) else { continue };
-        eprintln!("through {kind:?} with {strategy:?}");
+        println!("through {kind:?} with {strategy:?}");
         scenario(&*kind.of(&space), &space);
         let story = space.story();
         match &expected {

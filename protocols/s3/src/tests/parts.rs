@@ -255,3 +255,49 @@ fn who_is_refused_while_sending_hears_why() {
         served.send("PUT", "/nowhere/a.bin", &[], body.clone()).is(404, "NoSuchBucket");
     }
 }
+
+#[test]
+fn a_removal_is_a_version_that_has_no_content() {
+    let served = Served::new();
+    served.put("a.txt", "one");
+    let removed = served.send("DELETE", "/default/a.txt", &[], "");
+    let marker = removed.header("x-amz-version-id").to_owned();
+    assert_eq!((removed.status, removed.header("x-amz-delete-marker")), (204, "true"));
+    assert!(
+        served.get("/default?versions").all("DeleteMarker")[0].contains(&format!("<VersionId>{marker}</VersionId>"))
+    );
+    for method in ["GET", "HEAD"] {
+        let target = format!("/default/a.txt?versionId={marker}");
+        assert_eq!(served.send(method, &target, &[], "").status, 405, "{method}");
+    }
+    served.get("/default/a.txt?versionId=0123456789012345678901234567890123456789").is(404, "NoSuchVersion");
+    let again = served.send("DELETE", "/default/a.txt", &[], "");
+    assert_eq!((again.status, again.header("x-amz-version-id")), (204, ""), "nothing was removed");
+    let keys = (0..1001).map(|number| format!("<Object><Key>{number}</Key></Object>")).collect::<String>();
+    served.send("POST", "/default?delete", &[], format!("<Delete>{keys}</Delete>")).is(400, "MalformedXML");
+}
+
+#[test]
+fn the_newest_version_is_listed_with_the_etag_of_the_object() {
+    let served = Served::new();
+    let id = served.begun("a.txt", &[]);
+    served.part(("a.txt", &id), 1, &[], DIGITS);
+    let list = "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber></Part></CompleteMultipartUpload>";
+    assert_eq!(served.send("POST", &format!("/default/a.txt?uploadId={id}"), &[], list).status, 200);
+    let etag = served.send("HEAD", "/default/a.txt", &[], "").header("etag").trim_matches('"').to_owned();
+    assert!(etag.ends_with("-1"), "{etag}");
+    assert!(served.get("/default?versions").text().contains(&etag));
+}
+
+#[test]
+fn a_bucket_in_a_host_name_that_is_not_there_is_not_looked_for_in_the_path() {
+    let served = Served::new();
+    let port = served.address.port();
+    let send =
+        |method: &str, target: &str| served.send(method, target, &[("host", &format!("nope.localhost:{port}"))], "x");
+    send("PUT", "/default/a.txt").is(404, "NoSuchBucket");
+    send("PUT", "/a.md").is(404, "NoSuchBucket");
+    assert_eq!((served.text("a.txt"), served.text("a.md")), (None, None));
+    let team = [("host", &*format!("team.localhost:{port}"))];
+    assert_eq!(served.send("PUT", "/a.md", &team, "x").status, 200);
+}

@@ -92,7 +92,7 @@ fn made_anew(
 
 fn tell(report: &Report, is_check: bool, json: bool) -> Result<(), Failure> {
     let Report { pages, before, after, differences } = report;
-    let equal = before == after;
+    let equal = before.is_as_good_as(after);
     if json {
         output::json(&json!({
             "equal": equal, "pages": pages, "before": before, "after": after, "differences": differences,

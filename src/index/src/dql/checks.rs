@@ -77,25 +77,35 @@ pub(super) fn looks_at_links(node: &Node) -> bool {
     found
 }
 
-/// A pattern that stands in the query is no regular expression for any page.
+/// A pattern or a format that stands in the query is none for any page.
 fn patterns(parsed: &Parsed) -> Result<(), Problem> {
     let mut wrong = None;
     for node in nodes(parsed) {
         node.visit(&mut |node| {
             let Expression::Call(function, arguments) = &node.kind else { return };
-            let takes = [(Function::RegexTest, 0), (Function::RegexReplace, 1)];
+            let takes = [(Function::RegexTest, 0), (Function::RegexReplace, 1), (Function::DateFormat, 1)];
             let Some((_, place)) = takes.into_iter().find(|(takes, _)| takes == function) else { return };
-            if let Some(Node { kind: Expression::Literal(Value::Text(pattern)), span }) = arguments.get(place)
-                && let Err(error) = compile(pattern, false)
+            if let Some(Node { kind: Expression::Literal(Value::Text(text)), span }) = arguments.get(place)
+                && let Some(what) = if *function == Function::DateFormat { no_format(text) } else { no_pattern(text) }
             {
-                let told = error.to_string();
-                let last = told.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                let what = format!("`{}` is no regular expression: {last}", shown(pattern));
                 wrong = wrong.take().or(Some(Problem::at(span.start, what)));
             }
         });
     }
     wrong.map_or(Ok(()), Err)
+}
+
+fn no_pattern(text: &str) -> Option<String> {
+    let told = compile(text, false).err()?.to_string();
+    let last = told.lines().last().unwrap_or_default().trim_start_matches("error: ");
+    Some(format!("`{}` is no regular expression: {last}", shown(text)))
+}
+
+/// Any moment will do to find that out: what can be written of one can be written of all.
+fn no_format(text: &str) -> Option<String> {
+    let moment = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::UTC);
+    let error = jiff::fmt::strtime::format(text, &moment).err()?;
+    Some(format!("`{}` is no format of dates: {error}", shown(text)))
 }
 
 /// What GROUP BY and functions of many rows can be together with.

@@ -346,7 +346,9 @@ fn a_text_that_grows_without_end_is_refused() {
     let refused = ask(&space, &format!("TABLE {twelve} FROM \"index\"")).unwrap_err().to_string();
     assert_eq!(refused, "`q`: makes a text of more than 1 MiB");
     let refused = ask(&space, "TABLE dateformat(now(), \"%Q%!\") FROM \"index\"").unwrap_err().to_string();
-    assert!(refused.starts_with("`q`: dateformat cannot use this format"), "{refused}");
+    assert!(refused.contains("line 1, column 25") && refused.contains("`%Q%!` is no format of dates"), "{refused}");
+    let made = ask(&space, "TABLE dateformat(now(), \"%\" + \"!\") FROM \"index\"").unwrap_err().to_string();
+    assert!(made.starts_with("`q`: dateformat cannot use this format"), "{made}");
 }
 
 #[test]

@@ -190,7 +190,8 @@ pub(super) fn find(page: Forward<'_>, section: Section, spellings: &Spellings, f
         }
     }
     if spellings.len() > 1 {
-        found.sort_unstable_by_key(|place| (place.at, place.words));
+        // `parse_token` is there as two words, and as one: both are meant.
+        found.sort_unstable_by_key(|place| (place.at, std::cmp::Reverse(place.words)));
         found.dedup_by_key(|place| place.at);
     }
 }

@@ -360,6 +360,20 @@ fn frontmatter_and_path_are_searchable() {
 }
 
 #[test]
+fn a_snippet_marks_the_whole_of_a_word_with_joints() {
+    let space = Space::of(&[("a.md", "call parse_token, read-only and parseToken in the état-major")]);
+    let snippet = |q: &str| space.index.search(&SearchQuery::new(q)).unwrap().hits[0].snippet.clone();
+    for (question, marked) in [
+        ("parse_token", "call <mark>parse_token</mark>, read-only and <mark>parseToken</mark> in"),
+        ("read-only", "<mark>read-only</mark>"),
+        ("etat-major", "<mark>état-major</mark>"),
+        ("parse", "call <mark>parse</mark>_token"),
+    ] {
+        assert!(snippet(question).contains(marked), "{question}: {}", snippet(question));
+    }
+}
+
+#[test]
 fn a_snippet_marks_matches_and_escapes_everything_else() {
     let space = Space::of(&[("a.md", "# T\n\nuse <script>alert(1)</script>\nand `a && b` for <mark>Servers</mark>\n")]);
     let hit = space.index.search(&SearchQuery::new("server")).unwrap().hits.remove(0);

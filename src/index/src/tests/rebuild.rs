@@ -56,6 +56,19 @@ fn a_fingerprint_notices_rows_changed_behind_our_back() {
 }
 
 #[test]
+fn an_index_without_words_to_suggest_is_not_as_good_as_a_fresh_one_and_with_old_ones_it_is() {
+    let space = Space::of(&[("a.md", "apples pears"), ("b.md", "plums")]);
+    let whole = space.index.fingerprint().unwrap();
+    let fresh = Space::of(&[("a.md", "apples pears")]).index.fingerprint().unwrap();
+    assert!(whole.is_as_good_as(&whole) && !whole.is_as_good_as(&fresh), "another page");
+    let connection = rusqlite::Connection::open(&space.file).unwrap();
+    connection.execute("INSERT INTO spellings VALUES ('zebras')", []).unwrap();
+    assert!(space.index.fingerprint().unwrap().is_as_good_as(&whole), "what left its last page is not offered");
+    connection.execute("DELETE FROM spellings WHERE word LIKE 'pear%'", []).unwrap();
+    assert!(!space.index.fingerprint().unwrap().is_as_good_as(&whole));
+}
+
+#[test]
 fn a_rebuild_that_cannot_read_a_page_leaves_the_old_index() {
     let space = Space::of(&[("a.md", "apples")]);
     let before = space.index.fingerprint().unwrap();

@@ -130,6 +130,12 @@ fn atom_entry(entry: Entry) -> Result<atom::Entry, Fault> {
         updated: time,
         published: Some(time),
         summary: Some(shown(&entry.content_text).into()),
+        // An entry has this or a link (RFC 4287 4.1.2), and without a public address nothing has one.
+        content: Some(atom::Content {
+            value: Some(shown(&entry.content_text)),
+            content_type: Some("text".to_owned()),
+            ..atom::Content::default()
+        }),
         links: entry.url.map(link).into_iter().collect(),
         authors: entry.authors.into_iter().map(person).collect(),
         ..atom::Entry::default()

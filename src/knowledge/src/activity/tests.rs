@@ -138,6 +138,7 @@ fn an_atom_feed_is_well_formed_whatever_pages_authors_and_messages_are_called() 
     assert_eq!(entry.title().as_str(), "Updated: <a> & 'b'.md");
     assert_eq!(entry.authors()[0].name(), "Eve & \"Co\" Sons");
     assert_eq!(entry.summary().unwrap().as_str(), "</title><script>alert(1)</script> & \"]]>");
+    assert_eq!(entry.content().and_then(|content| content.value()), Some("</title><script>alert(1)</script> & \"]]>"));
     assert_eq!(entry.links()[0].href(), "https://notes.example/page/%3Ca%3E%20%26%20%27b%27.md");
     assert_eq!(entry.updated(), feed.updated());
     assert_eq!(feed.links().iter().map(|link| link.rel()).collect::<Vec<_>>(), ["alternate", "self"]);

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Fault, Limit, Timestamp, TreePath};
+use svcfs_base::{Fault, Kind, Limit, Timestamp, TreePath};
 use svcfs_work::Lane;
 
 use super::disputes::Dispute;
@@ -55,6 +55,9 @@ impl Operation for HealthCheck {
     const TOOL: bool = true;
     type Output = PageHealth;
     fn run(self, cx: &Cx<'_>) -> Result<PageHealth, Fault> {
+        if self.path.is_root() {
+            return Err(Fault::new(Kind::Invalid, "path is required"));
+        }
         super::page_health(cx, self.path)
     }
 }

@@ -178,6 +178,7 @@ fn a_page_is_told_everything_about_itself() {
     assert_eq!(kinds("truth/a.md"), ["contradiction", "contradiction"]);
     assert_eq!(kinds("bare.md"), ["orphan", "missing_frontmatter"]);
     assert_eq!(kinds("good.md"), [] as [Value; 0]);
+    assert_eq!(space.refusal("health_check", json!({ "path": "" })), (400, "path is required".to_owned()));
     assert_eq!(space.refusal("health_check", json!({ "path": "x.md" })), (404, "file not found: x.md".to_owned()));
     assert_eq!(space.refusal("health_check", json!({})).0, 400);
 }

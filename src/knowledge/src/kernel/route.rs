@@ -69,6 +69,8 @@ pub struct Route {
     pub marked_by: Option<(&'static str, &'static str)>,
     /// Inputs of a JSON route that may (also) stand in the query.
     pub in_query: &'static [&'static str],
+    /// Whether what the path says beats what the body says of the same input, so that an answer can be sent back as it came.
+    pub path_wins: bool,
     /// Inputs of which one must be given; the operation checks it, the description tells it where it can.
     pub either: &'static [&'static str],
     /// The output field that is the response body as text of this type, when the response is not JSON. An output without
@@ -99,6 +101,7 @@ impl Route {
             accepts,
             marked_by: None,
             in_query: &[],
+            path_wins: false,
             either: &[],
             answers: None,
             or_json: None,
@@ -158,6 +161,12 @@ impl Route {
     #[must_use]
     pub const fn query(mut self, inputs: &'static [&'static str]) -> Self {
         self.in_query = inputs;
+        self
+    }
+    /// What the path says beats what the body says of the same input.
+    #[must_use]
+    pub const fn path_wins(mut self) -> Self {
+        self.path_wins = true;
         self
     }
     /// One of these inputs must be given, and which is not said by any of them alone.

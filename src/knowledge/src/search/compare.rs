@@ -54,7 +54,7 @@ pub fn compare(
         Ok::<_, IndexError>(batch.iter().filter_map(|path| Some(entry(path, &read(path)?))).collect())
     });
     let fresh = made_anew(scratch, &old, batches, last)?;
-    Ok(if old.digest == fresh.digest {
+    Ok(if old.is_as_good_as(&fresh) {
         IndexState::Equal(fresh.pages)
     } else {
         IndexState::Differs(old.differences(&fresh))

@@ -220,7 +220,7 @@ pub struct ViewsSave {
 
 impl Operation for ViewsSave {
     const NAME: &'static str = "views_save";
-    const HTTP: &'static [Route] = &[Route::put("/views/{name}")];
+    const HTTP: &'static [Route] = &[Route::put("/views/{name}").path_wins()];
     const TOOL: bool = true;
     type Output = View;
     fn run(self, cx: &Cx<'_>) -> Result<View, Fault> {
