@@ -116,7 +116,7 @@ impl Operation for Search {
         };
         let suggest::Answer { hits, instead, note, is_partial } =
             suggest::search(cx.index_at_least(self.at_least)?, query, threshold)?;
-        let note = with_remarks(cx, note);
+        let note = with_remarks(cx, note, hits.is_empty());
         let is_answered = !hits.is_empty() && instead.is_none() && !is_partial;
         count(cx, (&asked, "search"), is_answered, is_whole);
         let found = |hit: Hit| Found {
@@ -150,6 +150,7 @@ impl Search {
             shown: start..start.saturating_add(self.limit.get()),
         };
         let grep::Lines { pages, note } = grep::search(&cx.space.vfs, &pattern)?;
+        let note = with_remarks(cx, note, pages.is_empty());
         count(cx, (&asked, "search"), !pages.is_empty(), is_whole);
         let found = |line: grep::Line| Found {
             path: line.path,
@@ -239,7 +240,7 @@ impl Operation for SearchVerified {
             or_some: true,
         };
         let svcfs_index::Found { hits, note, is_partial } = cx.index_at_least(self.at_least)?.search(&query)?;
-        let note = with_remarks(cx, note);
+        let note = with_remarks(cx, note, hits.is_empty());
         let found = |hit: Hit| FoundVerified {
             path: hit.path,
             title: hit.title,
@@ -254,8 +255,13 @@ impl Operation for SearchVerified {
     }
 }
 
-/// A note with what is said beside the answer: a page that was found has a place for it, and many clients read nothing else.
-fn with_remarks(cx: &Cx<'_>, note: Option<String>) -> Option<String> {
+/// A note with what is said beside the answer: a page that was found has a place for it, and many clients read nothing else. Where nothing was
+/// found, that a question was not read as it was meant may be why, and is said beside the answer, too.
+fn with_remarks(cx: &Cx<'_>, note: Option<String>, is_nothing_found: bool) -> Option<String> {
+    if is_nothing_found {
+        note.into_iter().for_each(|note| cx.note(note));
+        return None;
+    }
     let notes: Vec<String> = note.into_iter().chain(cx.remarks().notes).collect();
     (!notes.is_empty()).then(|| notes.join("; "))
 }

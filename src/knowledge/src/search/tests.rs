@@ -112,19 +112,28 @@ fn a_question_with_a_mistake_is_answered_and_says_how_it_was_read() {
         assert!(note.starts_with("the question was read as plain words: "), "{note}");
         assert!(space.get(name, json!({ "q": "quick fox" }))[0].get("note").is_none());
     }
+    // Where nothing is found, no page carries the note.
+    for name in ["search", "search_verified"] {
+        let (found, remarks) = told(&space, name, json!({ "q": "(zebra" }));
+        assert_eq!(found, json!([]));
+        assert!(remarks.notes[0].starts_with("the question was read as plain words: "), "{remarks:?}");
+    }
+}
+
+/// An answer, and what is said beside it.
+fn told(space: &TestSpace, name: &str, arguments: Value) -> (Value, crate::kernel::Remarks) {
+    let caller = svcfs_base::Caller::new(svcfs_base::Door::Http);
+    let cx = space.cx(&caller);
+    let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
+    let answer = (entries.find(|entry| entry.name == name).unwrap().call)(arguments, &cx).unwrap();
+    (answer, cx.remarks())
 }
 
 #[test]
 fn an_answer_of_an_index_that_is_behind_says_so() {
     let space = TestSpace::new();
     space.put("a.md", "fox\n");
-    let caller = svcfs_base::Caller::new(svcfs_base::Door::Http);
-    let told = |name: &str, arguments: Value| {
-        let cx = space.cx(&caller);
-        let mut entries = crate::CATALOGUE.iter().flat_map(|area| area.operations);
-        let answer = (entries.find(|entry| entry.name == name).unwrap().call)(arguments, &cx).unwrap();
-        (answer, cx.remarks())
-    };
+    let told = |name: &str, arguments: Value| told(&space, name, arguments);
     assert_eq!(told("search", json!({ "q": "fox" })).1, crate::kernel::Remarks::default());
     space.stop_indexing();
     space.put("b.md", "fox\n");
