@@ -255,7 +255,7 @@ impl ServerHandler for Agent {
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
         let Some(tool) = self.tools.find(&request.name) else {
-            let message = format!("there is no tool `{}`; tools/list names them all", request.name.escape_default());
+            let message = format!("there is no tool `{}`; tools/list names them all", svcfs_base::plain(&request.name));
             return Err(ErrorData::invalid_params(message, None));
         };
         let told = Told::of(&context, "tools/call", &request.name);

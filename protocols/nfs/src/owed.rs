@@ -32,7 +32,8 @@ pub(crate) fn settle(vfs: &Vfs, numbers: &FileNumbers) -> Result<(), Fault> {
 }
 
 fn settle_one(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<(), Fault> {
-    let caller = Caller::new(Door::Nfs).named(Actor::new("nfs"));
+    let author = promises.iter().rev().find_map(|promise| promise.author.clone());
+    let caller = Caller::new(Door::Nfs).named(author.unwrap_or_else(|| Actor::new("nfs")));
     let Some((opened, promises)) = open(vfs, path, promises, &caller)? else {
         tracing::warn!(page.path = %path, "what was written over NFS before the server died was saved then, or somebody saved since");
         return Ok(());

@@ -176,7 +176,9 @@ impl Export {
             return if is_flushed || writer.position.is_some() { self.keep_large(writer) } else { Ok(()) };
         }
         let base = *writer.base.get_or_insert_with(|| owed::standing(self.vfs(), writer.node));
-        writer.position = Some(self.numbers.promise(&Promise { number: writer.number, base, act }, is_flushed)?);
+        let author = Some(writer.caller.actor());
+        let promise = Promise { number: writer.number, base, act, author };
+        writer.position = Some(self.numbers.promise(&promise, is_flushed)?);
         writer.promised += bytes;
         if writer.promised > MAX_FILE_BYTES as u64 { self.save(writer) } else { Ok(()) }
     }

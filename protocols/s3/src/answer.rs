@@ -79,12 +79,14 @@ pub(crate) async fn answer(
         response
     });
     let status = response.status();
-    if status.is_client_error() || status.is_server_error() {
+    let is_refused = status.is_client_error() || status.is_server_error();
+    if is_refused {
         tracing::debug!(status = status.as_u16(), "`{what}` was refused");
     }
     // What is left of a body that nobody reads would be taken for the next request. And who expects to be told to go on with an empty body (botocore)
     // is told so by no server of ours, and takes the next answer for what it still expects.
-    if (status.is_client_error() || status.is_server_error()) && brings_body || expects && !brings_body {
+    let may_follow_a_body = is_refused && (brings_body || status != StatusCode::NOT_FOUND);
+    if may_follow_a_body || expects && !brings_body {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     visit.end(&door.server, status.as_u16());

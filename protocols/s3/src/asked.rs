@@ -52,7 +52,7 @@ impl Door {
         };
         let (space, caller) = asked().map_err(|fault| refuse(fault, what))?;
         let space = space.map_err(|fault| match fault.kind() {
-            Kind::NotFound => s3_error!(NoSuchBucket, "there is no space `{}`", bucket.escape_default()),
+            Kind::NotFound => s3_error!(NoSuchBucket, "there is no space `{}`", svcfs_base::plain(bucket)),
             _ => refuse(fault, what),
         })?;
         Ok(Asked { door: Arc::clone(self), space, caller })

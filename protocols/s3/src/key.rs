@@ -25,7 +25,7 @@ impl Key {
         if path.is_root() || path.as_str() != bare {
             let told = format!(
                 "the key `{}` is no path here: it may not begin with `/`, nor have empty parts, `.` or `..`",
-                text.escape_default()
+                svcfs_base::plain(text)
             );
             return Err(Fault::new(Kind::Invalid, told));
         }

@@ -35,7 +35,7 @@ pub(crate) fn object(asked: &Asked, key: &Key, version: Option<&str>) -> Result<
     let Some(version) = version.filter(|version| *version != NULL) else { return Ok(Object::at(asked, key)?) };
     asked.check(key.path())?;
     let vfs = &asked.space.vfs;
-    let unknown = || s3_error!(NoSuchVersion, "`{}` has no version `{}`", key.path(), version.escape_default());
+    let unknown = || s3_error!(NoSuchVersion, "`{}` has no version `{}`", key.path(), svcfs_base::plain(version));
     let path = match key {
         Key::File(path) if vfs.is_visible(asked.caller.door, path) => path,
         Key::File(_) | Key::Folder(_) => return Err(unknown().into()),

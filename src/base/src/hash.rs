@@ -103,7 +103,7 @@ impl ETag {
                 header,
                 format_args!(
                     "`{}` is not an ETag of this server: 40 hexadecimal digits are needed",
-                    text.escape_default()
+                    crate::plain(text)
                 ),
             )
         })

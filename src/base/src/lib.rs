@@ -13,6 +13,7 @@ mod fault;
 mod hash;
 mod limit;
 mod path;
+mod plain;
 mod reach;
 mod version;
 
@@ -27,6 +28,7 @@ pub use fault::{Fault, Kind, Level, McpError};
 pub use hash::{CommitId, ETag, Seq};
 pub use limit::Limit;
 pub use path::{Name, TreePath};
+pub use plain::plain;
 pub use reach::{Reach, Scope};
 pub use version::VersionId;
 

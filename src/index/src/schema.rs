@@ -13,7 +13,7 @@ use crate::IndexError;
 use crate::moments;
 
 /// Raised whenever a table, a tokenizer or what is read from a page changes: an older file is thrown away.
-pub(crate) const SCHEMA: i32 = 11;
+pub(crate) const SCHEMA: i32 = 12;
 
 /// How much of the file each connection keeps in memory, as SQLite wants to be told: KiB, negative.
 pub(crate) const CACHE: i32 = -16_384;

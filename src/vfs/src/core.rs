@@ -160,7 +160,7 @@ impl Core {
     /// The file or link that stands in the tree at a path, accepted changes not counted; links on the way are not followed. None also
     /// where something stands that no version can have: a file too large, a pipe.
     pub(crate) fn standing(&self, path: &TreePath) -> Result<Option<Leaf>, StoreError> {
-        match self.tree.read_leaf(path) {
+        match self.tree.inspect_leaf(path) {
             Ok((content, stat)) => Ok(Some(Leaf::new(content, stat.file_kind().unwrap_or(FileKind::Regular)))),
             Err(error) if error.is_missing() || error.is_in_the_way() || error.is_too_large() => Ok(None),
             Err(error) => Err(error),

@@ -104,7 +104,7 @@ impl Vfs {
 
     /// The position a `since` names, and how many records of that set were given already, when it names a part of it.
     fn position(&self, since: &str) -> Result<(Seq, Option<usize>), Fault> {
-        let unknown = || Fault::invalid("since", format_args!("unknown sequence `{}`", since.escape_default()));
+        let unknown = || Fault::invalid("since", format_args!("unknown sequence `{}`", svcfs_base::plain(since)));
         let (name, given) = match since.split_once('.') {
             Some((name, given)) => (name, Some(given.parse().map_err(|_| unknown())?)),
             None => (since, None),

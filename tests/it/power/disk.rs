@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::crash::random::Random;
 use crate::disk::image::run;
-use crate::space::folder;
+use crate::space::{folder, wait};
 
 /// Room for git, SQLite and what a minute of work makes.
 const SIZE: usize = 160 << 20;
@@ -294,9 +294,15 @@ impl Disk {
         run(Command::new("mount").arg(options.trim_end_matches(',')).arg(self.file()).arg(self.root()))
     }
 
-    /// Unmounts its filesystem, in order.
+    /// Unmounts its filesystem, in order. Another program of the machine may be looking at it in this moment.
     pub fn unmount(&self) {
-        run(Command::new("umount").arg(self.root())).unwrap();
+        let mut refused = String::new();
+        wait::until("nobody uses the disk", || {
+            let outcome = run(Command::new("umount").arg(self.root()));
+            refused = outcome.err().unwrap_or_default();
+            refused.is_empty() || !refused.contains("busy")
+        });
+        assert_eq!(refused, "");
     }
 
     /// Starts a new record.

@@ -77,6 +77,8 @@ fn what_was_told_to_be_safe_is_there_after_the_server_died() {
     assert_eq!(after.getattr(&gone).unwrap_err(), nfsstat3::NFS3ERR_STALE);
     assert_eq!(after.text("new.md").as_deref(), Some("safe and sound\n"));
     assert_eq!(after.text("old.md").as_deref(), Some("after\n"));
+    let authors = after.commits();
+    assert!(authors.contains(&"uid-4711: uid-4711: new.md".to_owned()), "by whoever wrote it: {authors:?}");
     // The client sends it again, to the file that it made.
     after.write(&unsafe_one, 0, b"perhaps\n", stable_how::UNSTABLE).unwrap();
     after.commit(&unsafe_one).unwrap();

@@ -132,8 +132,7 @@ impl TreePath {
 }
 
 fn check_name(name: &str) -> Result<(), Fault> {
-    let denied =
-        |why: &str| Err(Fault::new(Kind::Invalid, format!("path denied: {why} in `{}`", name.escape_default())));
+    let denied = |why: &str| Err(Fault::new(Kind::Invalid, format!("path denied: {why} in `{}`", crate::plain(name))));
     if name.is_empty() || name == "." {
         return denied("an empty name");
     }

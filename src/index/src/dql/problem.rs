@@ -74,7 +74,7 @@ pub(crate) fn found(input: &Input<'_>) -> String {
 
 /// A piece of a query, short enough for a message, without control characters.
 pub(crate) fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    let mut shown: String = svcfs_base::plain(&text.chars().take(SHOWN).collect::<String>());
     if text.chars().nth(SHOWN).is_some() {
         shown.push('…');
     }

@@ -216,7 +216,7 @@ fn number(value: &str) -> Option<Literal> {
 
 /// A piece of a condition, short enough for a message.
 fn shown(text: &str) -> String {
-    text.chars().take(40).flat_map(char::escape_default).collect()
+    svcfs_base::plain(&text.chars().take(40).collect::<String>())
 }
 
 fn refuse(condition: &str, why: &str) -> IndexError {

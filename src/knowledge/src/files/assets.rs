@@ -37,7 +37,7 @@ pub fn take_in(cx: &Cx<'_>, folder: Option<TreePath>, given: &str, content: Byte
     let assets = &cx.settings().assets;
     let called = given.rsplit(['/', '\\']).next().unwrap_or_default().trim();
     if called.is_empty() || called.starts_with('.') {
-        let why = format!("`{}` is no name of a file; give one such as `picture.png`", given.escape_debug());
+        let why = format!("`{}` is no name of a file; give one such as `picture.png`", svcfs_base::plain(given));
         return Err(Fault::invalid("name", why));
     }
     if content.len() > assets.max_file_size {
@@ -47,7 +47,7 @@ pub fn take_in(cx: &Cx<'_>, folder: Option<TreePath>, given: &str, content: Byte
     if !assets.allowed_types.contains(guessed.essence_str()) {
         let why = format!(
             "`{}` is of type {guessed}, which is not taken here; see `assets.allowed_types` of the settings",
-            called.escape_debug()
+            svcfs_base::plain(called)
         );
         return Err(Fault::new(Kind::UnsupportedType, why));
     }

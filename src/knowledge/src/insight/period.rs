@@ -32,7 +32,7 @@ impl Period {
         let wrong = || {
             format!(
                 "`{}` is no period; write days, weeks or months, such as `30d`, `2w` or `6m`",
-                text.escape_default()
+                svcfs_base::plain(text)
             )
         };
         let unit = text.chars().next_back().ok_or_else(wrong)?;

@@ -6,7 +6,8 @@ use serde_path_to_error::Path;
 use svcfs_base::{Fault, Kind};
 
 /// What serde calls a type, and what a caller does.
-const PLAIN: [(&str, &str); 9] = [
+const PLAIN: [(&str, &str); 10] = [
+    ("expected a nonzero usize", "expected a whole number, 1 or more"),
     ("expected u8", "expected a whole number, 0 or more"),
     ("expected u32", "expected a whole number, 0 or more"),
     ("expected u64", "expected a whole number, 0 or more"),

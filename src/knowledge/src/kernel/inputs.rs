@@ -137,7 +137,7 @@ impl Inputs {
                 format!("known are {}", names.join(", "))
             }
         };
-        let given = given.escape_default();
+        let given = svcfs_base::plain(given);
         Fault::new(Kind::Invalid, format!("there is no parameter `{given}`; {hint}"))
     }
 }
@@ -149,7 +149,7 @@ impl Field {
     /// `Invalid`, naming the input, when the text is not of its type or a second one that is no list.
     pub fn add(&self, object: &mut Map<String, Value>, text: &str) -> Result<(), Fault> {
         let value = self.shape.read(text).map_err(|wanted| {
-            let text = text.escape_default();
+            let text = svcfs_base::plain(text);
             Fault::invalid(&self.name, format_args!("`{text}` is not {wanted}"))
         })?;
         match object.get_mut(&self.name) {

@@ -28,7 +28,7 @@ pub fn template(cx: &Cx<'_>, name: &str) -> Result<TemplateText, Fault> {
     if stem.is_empty() || stem.starts_with('.') || stem.contains(['/', '\\']) {
         return Err(Fault::invalid(
             "name",
-            format_args!("`{}` is no template's name; use one such as `meeting`", name.escape_debug()),
+            format_args!("`{}` is no template's name; use one such as `meeting`", svcfs_base::plain(name)),
         ));
     }
     let path = TreePath::parse(&format!("{FOLDER}/{stem}.md"))?;

@@ -363,7 +363,7 @@ fn missing(root: &Path) -> Fault {
 }
 
 fn not_found(name: &str) -> Fault {
-    Fault::not_found(format!("space not found: {}", name.escape_default()))
+    Fault::not_found(format!("space not found: {}", svcfs_base::plain(name)))
 }
 
 fn close(live: Live) -> Result<(), Fault> {

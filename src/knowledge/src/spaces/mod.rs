@@ -219,7 +219,7 @@ const RESERVED: &[&str] = &[
 /// `Invalid` for a name that no URL carries, `Exists` for an endpoint's.
 pub fn check_name(name: &str) -> Result<(), Fault> {
     if let Some(told) = name_fault(name) {
-        return Err(Fault::invalid("name", format_args!("`{}` {told}", name.escape_default())));
+        return Err(Fault::invalid("name", format_args!("`{}` {told}", svcfs_base::plain(name))));
     }
     if RESERVED.contains(&name) {
         let told = format!("`{name}` is an endpoint's name: the space could not be reached by its path");

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use svcfs_base::{Actor, Caller, Change, ChangeSet, Door, Expect, Fault, Kind, Timestamp, TreePath};
 use svcfs_config::DataviewSettings;
 use svcfs_index::{Index, Query};
+use svcfs_text::computed::{self, Answer, BEGIN, END};
 use svcfs_text::frontmatter::{Block, split};
 
 use crate::kernel::Space;
@@ -21,10 +22,6 @@ pub(super) const FLAG: &str = "svc-view";
 pub(super) const QUERY: &str = "svc-query";
 /// The key that says in which form the answer is written.
 const FORM: &str = "svc-format";
-
-/// The lines between which the answer stands.
-const BEGIN: &str = "<!-- svc:auto -->";
-const END: &str = "<!-- /svc-view -->";
 
 /// How often a page is read again because somebody wrote it meanwhile.
 const ATTEMPTS: usize = 4;
@@ -203,26 +200,16 @@ fn with_answer(text: &str, answer: &str) -> Result<String, String> {
     if page.block != Block::Present {
         return Err("has no frontmatter that can be read".to_owned());
     }
-    let (mut begin, mut end) = (None, None);
-    let mut offset = page.body_offset;
-    for line in page.body.split_inclusive('\n') {
-        match (begin, line.trim()) {
-            (None, BEGIN) => begin = Some(offset),
-            (Some(_), END) => {
-                end = Some(offset + line.len());
-                break;
-            }
-            _ => {}
-        }
-        offset += line.len();
-    }
     let block = format!("{BEGIN}\n\n{answer}\n{END}\n");
-    match (begin, end) {
-        (Some(begin), Some(end)) => Ok([&text[..begin], &block, &text[end..]].concat()),
-        (Some(_), None) => {
+    match computed::answer(page.body) {
+        Answer::There(range) => {
+            let [begin, end] = [range.start, range.end].map(|offset| page.body_offset + offset);
+            Ok([&text[..begin], &block, &text[end..]].concat())
+        }
+        Answer::Open(_) => {
             Err(format!("has a line `{BEGIN}` and no line `{END}` behind it; what stands between is replaced"))
         }
-        (None, _) => {
+        Answer::Absent => {
             let head = &text[..page.body_offset];
             let (ending, gap) =
                 (if head.ends_with('\n') { "" } else { "\n" }, if page.body.is_empty() { "" } else { "\n" });

@@ -41,7 +41,7 @@ fn place(name: &str) -> Result<TreePath, Fault> {
         && name.len() <= MAX_NAME
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-'));
     if !is_good {
-        let shown: String = name.chars().take(40).flat_map(char::escape_debug).collect();
+        let shown: String = svcfs_base::plain(&name.chars().take(40).collect::<String>());
         let why = format!("`{shown}` is no view's name; use letters, digits, blanks, `_` and `-`, at most {MAX_NAME}");
         return Err(Fault::invalid("name", why));
     }

@@ -125,6 +125,25 @@ impl History {
         })
     }
 
+    /// The files that nobody has touched since `.git/index` noted them as what history had: size, times and number are the same. What they have now
+    /// that is something else, no program wrote. A path of which the index knows nothing is none of them; nor is any where it cannot be read.
+    ///
+    /// # Errors
+    /// `Git` where there is no repository.
+    pub fn untouched<'p>(&self, paths: &[&'p TreePath]) -> Outcome<HashSet<&'p TreePath>> {
+        let _indexing = self.indexing.lock();
+        let repository = Repository::open(&self.root)?;
+        let Ok(index) = repository.index() else { return Ok(HashSet::new()) };
+        let is_untouched = |path: &TreePath| {
+            let entry = index.get_path(Path::new(path.as_str()), 0)?;
+            let stat = std::fs::symlink_metadata(self.root.join(path.as_str())).ok()?;
+            let now = to_entry(path, entry.id, i32::try_from(entry.mode).ok()?, &stat);
+            // A disk may have another number after a restart.
+            Some(stat.is_file() && is_same(&IndexEntry { dev: now.dev, ..entry }, &now))
+        };
+        Ok(paths.iter().copied().filter(|path| is_untouched(path).unwrap_or_default()).collect())
+    }
+
     fn put_in_place(&self, repository: &Repository, draft: &Draft) -> Outcome<()> {
         let written = draft.take(repository)?;
         *self.own_index.lock() = written;

@@ -270,6 +270,25 @@ fn a_lock_of_the_index_that_is_older_than_the_machine_is_taken_away_and_a_younge
 }
 
 #[test]
+fn a_file_is_untouched_until_somebody_writes_to_it_or_puts_another_in_its_place() {
+    let fixture = fixture();
+    let root = fixture.directory.path();
+    let pages = ["same.md", "edited.md", "replaced.md"].map(at);
+    pages.iter().for_each(|page| std::fs::write(root.join(page.as_str()), "1").unwrap());
+    fixture.commit(None, &pages.each_ref().map(|page| write(page, "1")));
+    fixture.history.refresh_index(pages.iter(), |_, _| Ok(true)).unwrap();
+    std::fs::write(root.join("unknown.md"), "1").unwrap();
+    std::fs::write(root.join("edited.md"), "2").unwrap();
+    std::fs::write(root.join("new"), "1").unwrap();
+    std::fs::rename(root.join("new"), root.join("replaced.md")).unwrap();
+    let (unknown, gone) = (at("unknown.md"), at("gone.md"));
+    let asked: Vec<_> = pages.iter().chain([&unknown, &gone]).collect();
+    assert_eq!(fixture.history.untouched(&asked).unwrap(), std::collections::HashSet::from([&pages[0]]));
+    std::fs::remove_file(root.join(".git/index")).unwrap();
+    assert!(fixture.history.untouched(&asked).unwrap().is_empty());
+}
+
+#[test]
 fn a_lock_of_the_index_does_not_keep_differences_from_being_seen() {
     let fixture = fixture();
     let (root, page) = (fixture.directory.path(), at("page.md"));

@@ -6,6 +6,7 @@
 mod ledger;
 mod snapshots;
 
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -257,6 +258,14 @@ impl Memory {
             // Nothing says which files are as they were but the files.
             Self::Snapshots { .. } | Self::Nothing { .. } => Ok(vec![TreePath::root()]),
         }
+    }
+
+    /// The files that nobody has touched since they were noted, whatever their bytes are now; none where nothing notes that.
+    ///
+    /// # Errors
+    /// As [`History::untouched`].
+    pub fn untouched<'p>(&self, paths: &[&'p TreePath]) -> Outcome<HashSet<&'p TreePath>> {
+        self.git().map_or_else(|| Ok(HashSet::new()), |history| history.untouched(paths))
     }
 
     /// The content of a hash, where it can be found by that.

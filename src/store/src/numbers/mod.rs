@@ -11,11 +11,11 @@ use std::path::Path;
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
-use svcfs_base::{ETag, TreePath};
+use svcfs_base::{Actor, ETag, TreePath};
 
 use crate::StoreError;
 
-const SCHEMA: i32 = 1;
+const SCHEMA: i32 = 2;
 /// So many names are kept in memory; the others are asked of the file.
 const MOST_KNOWN: usize = 65_536;
 /// So many empty pages are worth nobody's time.
@@ -32,6 +32,8 @@ pub struct Promise {
     pub base: Option<ETag>,
     /// What was done.
     pub act: Act,
+    /// Who did it; none where an earlier program noted it.
+    pub author: Option<Actor>,
 }
 
 /// What was done to a file.
@@ -240,17 +242,18 @@ impl FileNumbers {
     /// # Errors
     /// [`StoreError`] of the database; nothing is promised then.
     pub fn promise(&self, promise: &Promise, is_flushed: bool) -> Result<i64, StoreError> {
-        let Promise { number, base, act } = promise;
+        let Promise { number, base, act, author } = promise;
         let (place, data) = match act {
             Act::Resized(size) => (size, None),
             Act::Written(offset, data) => (offset, Some(data)),
         };
         let mut inner = self.inner.lock();
         inner.flushing(is_flushed, |connection| {
-            let tail = "INSERT INTO promises (number, base, place, data) VALUES (?1, ?2, ?3, ?4)";
+            let tail = "INSERT INTO promises (number, base, place, data, author) VALUES (?1, ?2, ?3, ?4, ?5)";
             let mut statement = connection.prepare_cached(tail)?;
             let base = base.map(|base| base.to_string());
-            statement.insert(params![number.cast_signed(), base, place.cast_signed(), data])
+            let author = author.as_ref().map(Actor::as_str);
+            statement.insert(params![number.cast_signed(), base, place.cast_signed(), data, author])
         })
     }
 
@@ -291,18 +294,19 @@ impl FileNumbers {
     /// [`StoreError`] of the database, `Damaged` for a hash that is none.
     pub fn promised(&self, number: u64) -> Result<Vec<Promise>, StoreError> {
         let inner = self.inner.lock();
-        let tail = "SELECT base, place, data FROM promises WHERE number = ?1 ORDER BY position";
+        let tail = "SELECT base, place, data, author FROM promises WHERE number = ?1 ORDER BY position";
         let mut statement = inner.connection.prepare(tail)?;
         let rows = statement.query_map([number.cast_signed()], |row| {
-            Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<Vec<u8>>>(2)?))
+            let author = row.get::<_, Option<String>>(3)?.map(|author| Actor::new(&author));
+            Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<Vec<u8>>>(2)?, author))
         })?;
         rows.map(|row| {
-            let (base, place, data) = row?;
+            let (base, place, data, author) = row?;
             let base = base.map(|base| ETag::parse("base", &base)).transpose();
             let base = base.map_err(|_| StoreError::Damaged("nfs.db: a hash that is none".to_owned()))?;
             let place = place.cast_unsigned();
             let act = data.map_or(Act::Resized(place), |data| Act::Written(place, data));
-            Ok(Promise { number, base, act })
+            Ok(Promise { number, base, act, author })
         })
         .collect()
     }
@@ -392,6 +396,12 @@ fn open(file: &Path) -> Result<Connection, StoreError> {
     let version: i32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     match version {
         SCHEMA => {}
+        1 => {
+            let transaction = connection.transaction()?;
+            transaction.execute_batch("ALTER TABLE promises ADD COLUMN author TEXT")?;
+            transaction.pragma_update(None, "user_version", SCHEMA)?;
+            transaction.commit()?;
+        }
         0 => {
             let transaction = connection.transaction()?;
             transaction.execute_batch(include_str!("schema.sql"))?;

@@ -19,6 +19,7 @@ CREATE TABLE promises (
     number INTEGER NOT NULL,
     base TEXT,
     place INTEGER NOT NULL,
-    data BLOB
+    data BLOB,
+    author TEXT
 ) STRICT;
 CREATE INDEX promises_of ON promises (number);

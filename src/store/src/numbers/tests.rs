@@ -48,7 +48,7 @@ fn promises_are_there_after_a_restart_in_order_until_they_are_kept() {
     let page = numbers.numbers(FileNumbers::ROOT, &["a.md", "b.md"]).unwrap()[0];
     let base = Some(ETag::of(b"old"));
     let acts = [Act::Resized(0), Act::Written(5, b"there".to_vec()), Act::Written(0, b"hello".to_vec())];
-    let promises = acts.map(|act| Promise { number: page, base, act });
+    let promises = acts.map(|act| Promise { number: page, base, act, author: Some(Actor::new("ann")) });
     let made = promises.iter().zip([false, true, true]);
     let made: Vec<i64> = made.map(|(promise, is_flushed)| numbers.promise(promise, is_flushed).unwrap()).collect();
     let last = made[1];
@@ -60,6 +60,23 @@ fn promises_are_there_after_a_restart_in_order_until_they_are_kept() {
     assert_eq!(again.promised(page).unwrap(), promises[2..], "those that came later are not kept yet");
     again.kept(&[(page, i64::MAX)], false).unwrap();
     assert!(again.owed().unwrap().is_empty());
+}
+
+#[test]
+fn promises_of_an_earlier_program_are_kept_without_a_name() {
+    let (folder, numbers) = place();
+    let page = numbers.number(&path("a.md")).unwrap();
+    drop(numbers);
+    let file = folder.path().join("nfs.db");
+    let connection = Connection::open(&file).unwrap();
+    let before = "ALTER TABLE promises DROP COLUMN author; PRAGMA user_version = 1";
+    connection.execute_batch(before).unwrap();
+    let owed = "INSERT INTO promises (number, place, data) VALUES (?1, 0, x'41')";
+    connection.execute(owed, [page.cast_signed()]).unwrap();
+    drop(connection);
+    let again = FileNumbers::open(&file).unwrap();
+    let promise = Promise { number: page, base: None, act: Act::Written(0, b"A".to_vec()), author: None };
+    assert_eq!(again.promised(page).unwrap(), [promise]);
 }
 
 #[test]
@@ -79,7 +96,7 @@ fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
     let texts: Vec<&str> = names.iter().map(String::as_str).collect();
     let given = numbers.numbers(FileNumbers::ROOT, &texts).unwrap();
     let (stays, owed) = (given[7], given[8]);
-    numbers.promise(&Promise { number: owed, base: None, act: Act::Resized(1) }, false).unwrap();
+    numbers.promise(&Promise { number: owed, base: None, act: Act::Resized(1), author: None }, false).unwrap();
     let mut seen = 0;
     let mut after = 0;
     loop {

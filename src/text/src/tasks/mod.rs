@@ -6,6 +6,7 @@ mod tests;
 use pulldown_cmark::{Event, Tag, TagEnd};
 use serde_json::{Map, Value};
 
+use crate::computed::{self, Answer};
 use crate::frontmatter;
 use crate::lines::Lines;
 use crate::structure::parser;
@@ -28,7 +29,7 @@ pub struct Task {
     pub details: Map<String, Value>,
 }
 
-/// The tasks of a page, in order.
+/// The tasks of a page, in order. What a computed page answers are tasks of others, and none of its own.
 #[must_use]
 pub fn of(text: &str) -> Vec<Task> {
     let split = frontmatter::split(text);
@@ -37,6 +38,10 @@ pub fn of(text: &str) -> Vec<Task> {
         return Vec::new();
     }
     let lines = Lines::of(text);
+    let answered = match computed::answer(split.body) {
+        Answer::There(range) => range,
+        Answer::Absent | Answer::Open(_) => 0..0,
+    };
     let mut found: Vec<Task> = Vec::new();
     // The tasks whose items are open: none for an item that is no task.
     let mut open: Vec<Option<usize>> = Vec::new();
@@ -52,7 +57,7 @@ pub fn of(text: &str) -> Vec<Task> {
             Event::End(TagEnd::Item) => {
                 open.pop();
             }
-            Event::TaskListMarker(is_completed) => {
+            Event::TaskListMarker(is_completed) if !answered.contains(&range.start) => {
                 if let Some(last) = open.last_mut() {
                     *last = Some(found.len());
                     let line = lines.index_of(range.start + split.body_offset) + 1;

@@ -15,6 +15,13 @@ fn items_with_boxes_are_tasks_and_nothing_else_is() {
 }
 
 #[test]
+fn what_a_computed_page_answers_are_no_tasks_of_its_own() {
+    let page =
+        "- [ ] mine\n\n<!-- svc:auto -->\n\n- [ ] of another\n- [x] too\n\n<!-- /svc-view -->\n\n- [ ] mine, too\n";
+    assert_eq!(told(page), [r#"1 false "mine" [] {}"#, r#"10 false "mine, too" [] {}"#]);
+}
+
+#[test]
 fn a_task_inside_a_task_is_one_of_its_own() {
     let page = "1. [ ] outer\n   continued\n   - [x] inner\n\n   more\n";
     assert_eq!(told(page), [r#"1 false "outer continued more" [] {}"#, r#"3 true "inner" [] {}"#]);

@@ -30,6 +30,18 @@ fn an_edit_that_a_write_covered_before_it_was_submitted_is_recorded_once_and_bel
 }
 
 #[test]
+fn that_the_server_looks_at_a_file_is_no_access_of_anybodys() {
+    let space = TestSpace::new();
+    let file = space.directory.path().join("a.md");
+    fs::write(&file, "behind").unwrap();
+    // So long ago that any reading would be noted (mount(8), relatime).
+    let then = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(100_000_000);
+    fs::File::options().write(true).open(&file).unwrap().set_times(fs::FileTimes::new().set_accessed(then)).unwrap();
+    assert_eq!(space.vfs.adopt(&[at("a.md")]).unwrap(), 1);
+    assert_eq!(fs::metadata(&file).unwrap().accessed().unwrap(), then);
+}
+
+#[test]
 fn an_edit_that_was_noticed_twice_is_one_version() {
     let space = TestSpace::new();
     fs::write(space.directory.path().join("a.md"), "behind").unwrap();

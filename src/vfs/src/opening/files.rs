@@ -40,7 +40,7 @@ pub(super) fn complete(
     let recorded = core.memory.settled(settled, &paths)?;
     let brought = brought(logged.records);
     let total = paths.len();
-    let mut changed = Vec::new();
+    let (mut changed, mut others) = (Vec::new(), Vec::new());
     reporter.tell(Progress::Restoring { files: 0, total });
     for (at, ((path, entries), recorded)) in left.into_iter().zip(recorded).enumerate() {
         reporter.pass(Progress::Restoring { files: at, total });
@@ -69,6 +69,14 @@ pub(super) fn complete(
         } else if is_left_torn(core, logged, (path, entries))? {
             // It is the file itself, and has what it was given since.
             changed.push((*newest, DiskAttributes { modified: newest.disk.modified, ..DiskAttributes::default() }));
+        } else {
+            others.push((*path, (*newest, attributes(entries))));
+        }
+    }
+    let lost = overwritten(core, others.iter().map(|(path, _)| *path))?;
+    for (path, change) in others {
+        if lost.contains(path) {
+            changed.push(change);
         } else {
             warn!(page.path = %path, "edited behind the server after its last write; the edit is kept and recorded");
         }
@@ -166,6 +174,15 @@ fn is_left_torn(core: &Core, logged: &Logged<'_>, (path, entries): (&TreePath, &
         }
     }
     Ok(false)
+}
+
+/// The files that have bytes of another one since a power cut: ext4 with `data=writeback` gives the room of a file that was removed or replaced away
+/// before it is safe that it was. Nobody touched them since the machine was started, nor since they were noted as what history had.
+fn overwritten<'p>(core: &Core, paths: impl Iterator<Item = &'p TreePath>) -> Result<HashSet<&'p TreePath>, Fault> {
+    let started = core.tree.started();
+    let is_older = |path: &&TreePath| core.tree.stat(path).is_ok_and(|stat| stat.changed < started);
+    let paths: Vec<_> = paths.filter(is_older).collect();
+    if paths.is_empty() { Ok(HashSet::new()) } else { Ok(core.memory.untouched(&paths)?) }
 }
 
 /// A beginning of the content, with zeros for what follows of it, or with nothing; or all of it, with zeros for some blocks.

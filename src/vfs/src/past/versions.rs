@@ -66,7 +66,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound` (`version not found`) for an unknown version, or one that does not have the path.
     pub fn version(&self, path: &TreePath, version: &str) -> Result<Bytes, Fault> {
-        let missing = || Fault::not_found(format!("version not found: `{path}` at `{}`", version.escape_default()));
+        let missing = || Fault::not_found(format!("version not found: `{path}` at `{}`", svcfs_base::plain(version)));
         self.committed()?;
         self.content_at(path, version)?.flatten().ok_or_else(missing)
     }
@@ -79,7 +79,7 @@ impl Vfs {
         self.committed()?;
         let content = |field: &str, version: &str| {
             let missing =
-                || Fault::not_found(format!("version not found: `{field}` is `{}`", version.escape_default()));
+                || Fault::not_found(format!("version not found: `{field}` is `{}`", svcfs_base::plain(version)));
             self.content_at(path, version)?.ok_or_else(missing)
         };
         Ok(unified_diff(path, content("from", from)?.as_deref(), content("to", to)?.as_deref())?)

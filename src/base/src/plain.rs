@@ -1,0 +1,30 @@
+//! Texts of callers in messages to people.
+
+/// A text as it may stand in a message: letters of every script and quotation marks as they are; what nobody sees, what ends a line, and what
+/// turns the writing round is written as Rust escapes it.
+pub fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '"' | '\'' | '\\' => shown.push(character),
+            _ => shown.extend(character.escape_debug()),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn what_can_be_read_stays_and_what_cannot_be_seen_is_written() {
+        for (text, shown) in [
+            ("café – “日本” it's $.a\\b=\"c\"…", "café – “日本” it's $.a\\b=\"c\"…"),
+            ("a\nb\u{1b}[31m\0", "a\\nb\\u{1b}[31m\\0"),
+            ("abc\u{202e}txt.exe", "abc\\u{202e}txt.exe"),
+        ] {
+            assert_eq!(plain(text), shown);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Where the answer of a computed page stands (gaps.md 2.1, computed view pages).
+
+use std::ops::Range;
+
+/// The line above it.
+pub const BEGIN: &str = "<!-- svc:auto -->";
+/// The line below it.
+pub const END: &str = "<!-- /svc-view -->";
+
+/// Where an answer stands in the text of a page, with the lines around it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Nowhere yet.
+    Absent,
+    /// From a byte on, and nothing says where it ends.
+    Open(usize),
+    /// In these bytes.
+    There(Range<usize>),
+}
+
+/// Looks for an answer in the body of a page.
+#[must_use]
+pub fn answer(body: &str) -> Answer {
+    let mut begin = None;
+    let mut offset = 0;
+    for line in body.split_inclusive('\n') {
+        match (begin, line.trim()) {
+            (None, BEGIN) => begin = Some(offset),
+            (Some(begin), END) => return Answer::There(begin..offset + line.len()),
+            _ => {}
+        }
+        offset += line.len();
+    }
+    begin.map_or(Answer::Absent, Answer::Open)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, answer};
+
+    #[test]
+    fn an_answer_stands_between_its_lines() {
+        let page = "a\n<!-- svc:auto -->\n- [ ] b\n<!-- /svc-view -->\nc\n";
+        let Answer::There(range) = answer(page) else { panic!("it is there") };
+        assert_eq!((&page[..range.start], &page[range.end..]), ("a\n", "c\n"));
+        assert_eq!(answer("a\n<!-- svc:auto -->\nb\n"), Answer::Open(2));
+        assert_eq!(answer("a\n<!-- /svc-view -->\n"), Answer::Absent);
+    }
+}
