@@ -79,13 +79,12 @@ pub fn pages_stand_as_written(space: &TestSpace, written: &[Written]) {
 
 /// Search finds every page of the writers by the word in it.
 pub fn search_is_right(space: &TestSpace) {
-    // What a git command put there is recorded when it is seen, maybe after everything else was waited for.
-    space.settle();
     let client = space.client();
     for path in git::head(&space.root()).into_keys().filter(|path| path.contains("/page ")) {
         let text = space.text(&path);
         if let Some(word) = text.lines().nth(2) {
-            assert_eq!(client.found(word), [path.as_str()], "`{word}`");
+            // What a git command put there is recorded when it is seen, maybe after everything else was waited for.
+            wait::until(&format!("search finds `{word}` in `{path}`"), || client.found(word) == [path.as_str()]);
         }
     }
 }
