@@ -1,7 +1,8 @@
 //! The WebDAV door (RFC 4918, classes 1, 2 and 3): dav-server ↔ `Vfs`.
 //!
 //! One rule: this crate translates and decides nothing. What is written takes the one write path, what may be seen is the tree's to say, who may do
-//! what is `access`'s; the protocol's own words (conditions, locks, XML) are dav-server's.
+//! what is `access`'s; the protocol's own words (conditions, locks, XML) are dav-server's, but for PROPFIND
+//! ([`propfind`] says why).
 //!
 //! That crate walks folders itself and asks for one file after the other. Folders are therefore shown to it as if they were files where it would
 //! copy, move or remove them ([`asked`]), and are then copied, moved and removed whole ([`folders`]): one change set, one commit.
