@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use svcfs_knowledge::kernel::{Accepts, Area, Entry, Media, Method, PREFIX, Route};
 
 use crate::bind::is_of_file;
+use crate::routes::SPACE;
 use crate::specials::{Place, SPECIAL, Special, VERSION};
 use crate::{media, patterns};
 
@@ -18,7 +19,7 @@ const KEY: &str = "A key of `auth.api_key` or `auth.api_keys`; where `auth.type`
 
 /// Parameters that stand in headers, by their name under `components`.
 const HEADERS: [(&str, &str, &str); 7] = [
-    ("Space", "X-Svc-Space", "Name of the space; beats the path. 404 when there is none of that name"),
+    ("Space", SPACE, "Name of the space; beats the path. 404 when there is none of that name"),
     ("Actor", "X-Actor", "Who changes; becomes the commit author. `anonymous` when absent"),
     ("Provenance", "X-Provenance", "Where the content comes from, as `type:id`"),
     (

@@ -32,6 +32,9 @@ pub(crate) struct Operation {
     pub inputs: Inputs,
 }
 
+/// Names the space that a request is for (contract 4.1).
+pub(crate) const SPACE: &str = "X-Svc-Space";
+
 /// What a request's path says beside where it leads.
 #[derive(Debug, Clone)]
 pub(crate) struct Address {
@@ -47,7 +50,7 @@ impl Address {
     /// # Errors
     /// `Invalid` for a header that is no text.
     pub(crate) fn named(&self, headers: &HeaderMap) -> Result<Option<String>, Fault> {
-        Ok(header(headers, "X-Svc-Space")?.or_else(|| self.space.clone()))
+        Ok(header(headers, SPACE)?.or_else(|| self.space.clone()))
     }
 
     /// The space a request is for.

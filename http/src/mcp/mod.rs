@@ -37,6 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::{App, log};
 use crate::bind::{Body, MAX_BODY_BYTES, from_arguments, header, read};
+use crate::routes::SPACE;
 use crate::specials::VERSION;
 use crate::visit::{self, Visit};
 use crate::{Error, reply};
@@ -44,9 +45,6 @@ use tools::{Known, Tools};
 
 /// Where it is served.
 pub(crate) const PATH: &str = "/mcp";
-
-/// Names the space that a message over HTTP is for (contract 4.1).
-const SPACE: &str = "X-Svc-Space";
 
 const INSTRUCTIONS: &str = "A knowledge base: a tree of markdown pages with YAML frontmatter, each change a version in git. Paths are \
     relative, such as `notes/today.md`. Before writing, read the resource svc://schema (or the page SCHEMA.md): it tells what goes \

@@ -1,6 +1,6 @@
 //! The form of a request.
 
-use http::header;
+use http::header::{self, HeaderMap, HeaderValue};
 use svcfs_base::{Fault, Kind};
 
 /// Checks what HTTP asks of the form of a request, where the parser below lets more pass than what stands behind a proxy should (RFC 9112 3.2):
@@ -24,4 +24,12 @@ pub fn check_form<B>(request: &http::Request<B>) -> Result<(), Fault> {
         return invalid("the address and the `Host` header of the request name different hosts");
     }
     Ok(())
+}
+
+/// Takes a range for none that is of another unit than bytes (RFC 9110 14.2), or of several parts: that is answered with all of it, as any server may.
+pub fn ignore_odd_ranges(headers: &mut HeaderMap) {
+    let is_one = |range: &HeaderValue| range.as_bytes().starts_with(b"bytes=") && !range.as_bytes().contains(&b',');
+    if headers.get(header::RANGE).is_some_and(|range| !is_one(range)) {
+        headers.remove(header::RANGE);
+    }
 }

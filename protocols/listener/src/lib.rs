@@ -15,7 +15,7 @@ mod names;
 pub use coming::{Broken, Coming};
 pub use connections::serve;
 pub use crowd::{Crowd, Place};
-pub use form::check_form;
+pub use form::{check_form, ignore_odd_ranges};
 pub use gathering::{Gathering, Room};
 pub use login::Login;
 pub use names::Names;

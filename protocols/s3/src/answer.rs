@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, RANGE};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use s3s::config::{S3Config, StaticConfigProvider};
@@ -63,7 +63,7 @@ pub(crate) async fn answer(
     let checked = checked.and_then(|()| check(request.method(), request.headers()));
     let outcome = match checked {
         Ok(()) => {
-            ignore_ranges(request.headers_mut());
+            svcfs_listener::ignore_odd_ranges(request.headers_mut());
             let request = request.map(|body| Body::http_body_unsync(Coming::new(body)));
             service.call(request).await.map_err(|error| s3_error!(InternalError, "{error:?}"))
         }
@@ -100,14 +100,6 @@ fn unsigned(query: &str) -> String {
         !matches!(name.as_str(), "x-amz-signature" | "signature" | "x-amz-security-token")
     };
     query.split('&').filter(is_told).collect::<Vec<_>>().join("&")
-}
-
-/// A range of another unit than bytes is none (RFC 9110 14.2), and of several S3 gives the whole object.
-fn ignore_ranges(headers: &mut HeaderMap) {
-    let is_one = |range: &HeaderValue| range.as_bytes().starts_with(b"bytes=") && !range.as_bytes().contains(&b',');
-    if headers.get(RANGE).is_some_and(|range| !is_one(range)) {
-        headers.remove(RANGE);
-    }
 }
 
 /// What s3s would take, and should not.

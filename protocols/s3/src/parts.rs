@@ -200,6 +200,11 @@ impl Upload {
         names.filter_map(|entry| name(entry).transpose()).collect()
     }
 
+    /// The checksum that each part has.
+    pub(crate) fn algorithm(&self) -> Option<&str> {
+        self.checksum.as_ref().map(|checksum| checksum.algorithm.as_str())
+    }
+
     /// Whether it has taken too long.
     pub(crate) fn is_over(&self) -> bool {
         self.began.elapsed().is_ok_and(|age| age > LIFETIME)

@@ -109,8 +109,8 @@ pub(crate) async fn part(
             Ok((upload, writing))
         })
         .await?;
-    let algorithm = upload.checksum.as_ref().map(|checksum| checksum.algorithm.as_str());
-    let announced = Announced::of(&headers, (input.content_length, input.content_md5), algorithm, trailing_headers);
+    let length = (input.content_length, input.content_md5);
+    let announced = Announced::of(&headers, length, upload.algorithm(), trailing_headers);
     let mut summing = summing::Body::new(&asked, announced.wanted);
     let (mut body, mut size, mut here) = (input.body, 0_u64, Vec::new());
     while let Some(piece) = next(&mut body).await? {
@@ -179,8 +179,7 @@ pub(crate) async fn part_copy(
             }
             let range = range.map_or(Ok(0..object.size), |range| range.check(object.size));
             let range = range.map_err(|_| beyond())?;
-            let algorithm = upload.checksum.as_ref().map(|checksum| checksum.algorithm.as_str());
-            let mut summing = Summing::new(Wanted::either(algorithm, &Sums::default()));
+            let mut summing = Summing::new(Wanted::either(upload.algorithm(), &Sums::default()));
             let mut writing = upload.part(root, part_number)?;
             let mut at = range.start;
             while at < range.end {

@@ -50,11 +50,10 @@ impl Checksum {
 
     /// What is to be summed up of all bytes, for the upload and to compare with what a client announces of the whole.
     pub(crate) fn wanted(this: Option<&Self>, announced: &Sums) -> Wanted {
-        let algorithm = this.filter(|this| this.is_full).map(|this| this.algorithm.as_str());
-        Wanted::either(
-            algorithm,
-            &if this.is_some_and(|this| !this.is_full) { Sums::default() } else { announced.clone() },
-        )
+        match this {
+            Some(Self { is_full: false, .. }) => Wanted::default(),
+            _ => Wanted::either(this.map(|this| this.algorithm.as_str()), announced),
+        }
     }
 
     /// The checksum of the checksums of parts; none of an upload that has none, or one of all bytes.

@@ -246,11 +246,7 @@ fn understood(mut head: Parts, destination: Option<HeaderValue>) -> Result<Parts
         let told = "a part of a file is written with PATCH and `X-Update-Range`; PUT takes whole files";
         return Err(Fault::invalid("Content-Range", told));
     }
-    let is_of_several = |range: &HeaderValue| range.as_bytes().contains(&b',');
-    if head.headers.get(header::RANGE).is_some_and(is_of_several) {
-        // Answered with all of it, as any server may (RFC 9110 14.2).
-        head.headers.remove(header::RANGE);
-    }
+    svcfs_listener::ignore_odd_ranges(&mut head.headers);
     Ok(head)
 }
 

@@ -59,9 +59,11 @@ impl Locks {
 
     /// The locks of the folder above that bind its names, not what is in it, where a name of it is made or taken away (RFC 4918 7.4).
     fn naming(&self, path: &DavPath) -> Vec<Lease> {
-        let above = path_of(path).ok().filter(|path| self.asked.is_naming(path)).and_then(|path| path.parent());
-        let at = |above: TreePath| self.held_at(&above).into_iter().filter(|lease| !lease.is_deep).collect();
-        above.map(at).unwrap_or_default()
+        let Ok(path) = path_of(path) else { return Vec::new() };
+        let mut above = path.parent().map(|above| self.held_at(&above)).unwrap_or_default();
+        above.retain(|lease| !lease.is_deep);
+        // Nearly always there are none, and nothing has to be looked at.
+        if above.is_empty() || !self.asked.is_naming(&path) { Vec::new() } else { above }
     }
 
     /// A lease in dav-server's words, which somebody asked for who was `asked` about this path.

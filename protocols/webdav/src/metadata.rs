@@ -50,15 +50,6 @@ impl DavMetaData for Metadata {
     fn etag(&self) -> Option<String> {
         self.etag.clone()
     }
-    fn accessed(&self) -> FsResult<SystemTime> {
-        Ok(self.attributes.accessed)
-    }
-    fn status_changed(&self) -> FsResult<SystemTime> {
-        Ok(self.attributes.changed)
-    }
-    fn executable(&self) -> FsResult<bool> {
-        Ok(self.attributes.kind == EntryKind::File && self.attributes.mode & 0o100 != 0)
-    }
 }
 
 /// One line of a listing.

@@ -122,17 +122,17 @@ pub fn atom(cx: &Cx<'_>, max: usize) -> Result<String, Fault> {
 
 fn atom_entry(entry: Entry) -> Result<atom::Entry, Fault> {
     let link = |href| atom::Link { rel: "alternate".to_owned(), href, ..atom::Link::default() };
-    let time = moment(entry.date_published)?;
+    let (time, text) = (moment(entry.date_published)?, shown(&entry.content_text));
     let person = |author: Author| atom::Person { name: shown(author.name.as_str()), ..atom::Person::default() };
     Ok(atom::Entry {
         id: entry.id,
         title: shown(&entry.title).into(),
         updated: time,
         published: Some(time),
-        summary: Some(shown(&entry.content_text).into()),
+        summary: Some(text.clone().into()),
         // An entry has this or a link (RFC 4287 4.1.2), and without a public address nothing has one.
         content: Some(atom::Content {
-            value: Some(shown(&entry.content_text)),
+            value: Some(text),
             content_type: Some("text".to_owned()),
             ..atom::Content::default()
         }),

@@ -15,7 +15,9 @@ mod tests;
 mod tree;
 mod write;
 
-use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_base::{Fault, TreePath};
+
+use crate::kernel::given;
 
 pub use content::Content;
 pub use follow::target_of;
@@ -25,8 +27,6 @@ pub use read::{file, moment, permalink, stems};
 
 /// The path of a file that is to be changed: any but the root.
 fn named(path: TreePath) -> Result<TreePath, Fault> {
-    if path.is_root() {
-        return Err(Fault::new(Kind::Invalid, "path is required"));
-    }
+    given("path", &path)?;
     Ok(path)
 }

@@ -9,7 +9,7 @@ use svcfs_base::{Fault, Kind, Timestamp, TreePath};
 use svcfs_text::{Link, headings, links};
 use svcfs_vfs::{EntryKind, File};
 
-use crate::kernel::Cx;
+use crate::kernel::{Cx, given};
 
 /// What stays as it is in one segment of a URL (RFC 3986, unreserved).
 pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -19,9 +19,7 @@ pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.'
 /// # Errors
 /// `Invalid` for the root; `NotFound` when nothing or a directory is there (contract 7, gaps.md 4.3).
 pub fn file(cx: &Cx<'_>, path: &TreePath) -> Result<File, Fault> {
-    if path.is_root() {
-        return Err(Fault::new(Kind::Invalid, "path is required"));
-    }
+    given("path", path)?;
     cx.space
         .vfs
         .read(cx.caller.door, path)

@@ -12,7 +12,7 @@ use svcfs_work::Lane;
 
 use super::walk::{self, Sibling};
 use super::{Analysis, paths};
-use crate::kernel::{Area, AtLeast, Cx, Entry, Operation, Route, Within};
+use crate::kernel::{Area, AtLeast, Cx, Entry, Operation, Route, Within, given};
 
 /// Entries of a list of the analytics at most.
 pub(super) const MOST_LISTED: usize = 1000;
@@ -450,14 +450,6 @@ impl Operation for GraphWalk {
 /// What the links between the pages that the caller may see say: to a key of a folder there are no others.
 fn analysis(cx: &Cx<'_>) -> Result<Arc<Analysis>, Fault> {
     cx.space.graph.of(cx.index(), cx.caller.reach.folder.as_ref())
-}
-
-/// Refuses the root, which is no page: it is what an empty input names.
-fn given(field: &str, path: &TreePath) -> Result<(), Fault> {
-    if path.is_root() {
-        return Err(Fault::new(svcfs_base::Kind::Invalid, format!("{field} is required")));
-    }
-    Ok(())
 }
 
 /// The node of a page that the caller named.

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use svcfs_base::{Fault, Kind, Limit, Timestamp, TreePath};
+use svcfs_base::{Fault, Limit, Timestamp, TreePath};
 use svcfs_work::Lane;
 
 use super::disputes::Dispute;
@@ -10,7 +10,7 @@ use super::findings::{Finding, FindingKind};
 use super::page::PageHealth;
 use super::review::{Overdue, Review};
 use super::survey::Survey;
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within, given};
 
 /// The operations of this area.
 pub const AREA: Area = Area {
@@ -55,9 +55,7 @@ impl Operation for HealthCheck {
     const TOOL: bool = true;
     type Output = PageHealth;
     fn run(self, cx: &Cx<'_>) -> Result<PageHealth, Fault> {
-        if self.path.is_root() {
-            return Err(Fault::new(Kind::Invalid, "path is required"));
-        }
+        given("path", &self.path)?;
         super::page_health(cx, self.path)
     }
 }

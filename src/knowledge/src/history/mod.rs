@@ -11,11 +11,11 @@ use svcfs_vfs::{Version, Vfs};
 
 pub use operations::AREA;
 
+use crate::kernel::given;
+
 /// Refuses the root, which has no versions of its own, and hidden paths as if they did not exist.
 fn admit(vfs: &Vfs, door: Door, path: &TreePath) -> Result<(), Fault> {
-    if path.is_root() {
-        return Err(Fault::new(Kind::Invalid, "path is required"));
-    }
+    given("path", path)?;
     if vfs.is_visible(door, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
 }
 

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::Path;
-use svcfs_base::{Fault, Kind};
+use svcfs_base::{Fault, Kind, TreePath};
 
 /// What serde calls a type, and what a caller does.
 const PLAIN: [(&str, &str); 10] = [
@@ -62,6 +62,17 @@ pub(super) fn under_own_names(mut arguments: Value, aliases: &[(&str, &str)]) ->
         }
     }
     Ok(arguments)
+}
+
+/// Refuses the root as the path of a page or file: it is what an empty input names.
+///
+/// # Errors
+/// `Invalid`: `<field> is required`.
+pub(crate) fn given(field: &str, path: &TreePath) -> Result<(), Fault> {
+    match path.is_root() {
+        true => Err(Fault::new(Kind::Invalid, format!("{field} is required"))),
+        false => Ok(()),
+    }
 }
 
 /// A refusal of serde's without the names of Rust's types.

@@ -17,6 +17,7 @@ mod route;
 mod tests;
 mod within;
 
+pub(crate) use arguments::given;
 pub use at_least::AtLeast;
 pub use context::{Cx, Server, Space};
 pub use inputs::{Field, Inputs, Shape};

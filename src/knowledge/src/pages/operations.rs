@@ -12,7 +12,7 @@ use svcfs_text::{Heading, headings};
 
 use super::peek::{self, Glance};
 use super::templates;
-use crate::kernel::{Area, Cx, Entry, Operation, Route, Within};
+use crate::kernel::{Area, Cx, Entry, Operation, Route, Within, given};
 
 /// The operations of this area.
 pub const AREA: Area = Area {
@@ -299,8 +299,8 @@ impl Operation for Lint {
     const TOOL: bool = true;
     type Output = Issues;
     fn run(self, cx: &Cx<'_>) -> Result<Issues, Fault> {
+        self.path.iter().try_for_each(|path| given("path", path))?;
         let issues = match (self.content, self.path) {
-            (_, Some(path)) if path.is_root() => return Err(Fault::new(Kind::Invalid, "path is required")),
             (Some(content), _) => lint::lint(&content),
             (None, Some(path)) => lint::lint(&super::text(&super::file(cx, &path)?)),
             (None, None) => return Err(Fault::new(Kind::Invalid, "path or content is required")),

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use svcfs_base::{Change, Fault, TreePath};
-use svcfs_store::{SetExtended, StatKind};
+use svcfs_base::{Change, Door, Fault, TreePath};
+use svcfs_store::SetExtended;
 
 use super::NodeId;
 use super::table::Shared;
 use crate::Vfs;
+use crate::view::EntryKind;
 
 /// Names and values.
 pub(crate) type Extended = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -128,7 +129,7 @@ impl Vfs {
         for change in changes {
             let Change::Move { from, to, .. } = change else { continue };
             // A directory is the same one under another name.
-            if self.core.tree.stat(from).is_ok_and(|stat| stat.kind != StatKind::Directory) {
+            if self.stat(Door::Internal, from).is_ok_and(|there| there.kind != EntryKind::Directory) {
                 moved.push((to.clone(), (self.extended_at(from)?, self.extended_at(to)?)));
             }
         }

@@ -232,8 +232,7 @@ impl Vfs {
         }
         let change = Change::rename(from.clone(), to.clone()).expecting(expect);
         held.keep(self, &to)?;
-        let extended =
-            if is_directory { Default::default() } else { (self.extended_at(&from)?, self.extended_at(&to)?) };
+        let taken_along = self.extended_of_moved(std::slice::from_ref(&change))?;
         let outcome = self.apply_held(caller, ChangeSet::from(change).soon());
         if outcome.is_err() {
             held.unkeep(&to);
@@ -254,7 +253,7 @@ impl Vfs {
             shared.told = there.map(|there| Told::new(self.core.file_time(), there.modified));
         }
         self.nodes.rename(&from, &to);
-        self.move_extended(&to, extended)
+        taken_along.into_iter().try_for_each(|(to, extended)| self.move_extended(&to, extended))
     }
 
     /// Exchanges two files atomically, in one commit.
