@@ -83,6 +83,13 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// Where.
+    pub const fn path(&self) -> &TreePath {
+        match self {
+            Self::Page { path, .. } | Self::Gone(path) => path,
+        }
+    }
+
     /// The bytes of text it holds, for bounding a batch.
     fn weight(&self) -> usize {
         match self {

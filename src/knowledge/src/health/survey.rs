@@ -133,7 +133,11 @@ impl Kept {
     pub fn keep(&self, survey: Survey) {
         *self.last.lock() = Some(Arc::new(survey));
     }
-    /// The number of findings of the last look; none before the first.
+    /// Lets go of the last look: the index read some pages again.
+    pub fn forget(&self) {
+        *self.last.lock() = None;
+    }
+    /// The number of findings of the last look; none before the first, and after [`Kept::forget`].
     pub fn findings(&self) -> Option<usize> {
         self.last.lock().as_ref().map(|survey| survey.findings.len())
     }

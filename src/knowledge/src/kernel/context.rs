@@ -16,6 +16,7 @@ use crate::access::{Access, Limiter};
 use crate::audit::{self, Recorder};
 use crate::graph::Newest;
 use crate::health;
+use crate::search::Doubts;
 use crate::spaces::Spaces;
 use crate::vitals::{Flushes, Vitals};
 
@@ -41,6 +42,8 @@ pub struct Space {
     pub index: Arc<Index>,
     /// The change feed's position up to which the index has read; the indexer raises it after each step.
     pub indexed: Watermark,
+    /// What the index read while it was not as recorded.
+    pub doubts: Doubts,
     /// What readers asked for; ask through [`Cx::usage`].
     pub usage: Usage,
     /// The last look at how the tree is doing.
@@ -77,6 +80,7 @@ impl Space {
             vfs,
             index,
             indexed: Watermark::new(indexed.0),
+            doubts: Doubts::default(),
             usage,
             health: health::Kept::default(),
             graph: Newest::default(),

@@ -1,16 +1,16 @@
 //! The task that keeps the index up to date with the tree.
 //!
 //! One rule: the feed says which paths to look at, the tree says what is there. Doing a step twice, or after a crash in the
-//! middle, gives the same index.
+//! middle, gives the same index. Where the two say different things, the path is looked at again.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Door, Fault, Kind, Seq, TreePath};
+use svcfs_base::{Door, ETag, Fault, FileKind, Kind, Seq, TreePath};
 use svcfs_index::{Difference, Entry, Fingerprint, Joined};
-use svcfs_vfs::{EntryKind, Vfs};
+use svcfs_vfs::{EntryKind, EventChange, Vfs};
 use svcfs_work::{Failure, Next, Stop, Task};
 
 use super::compare::made_anew;
@@ -106,8 +106,14 @@ impl Task for Indexer {
         self.is_caught_up = true;
         let (begun, last) = (Instant::now(), self.space.vfs.feed().last());
         Ok(match follow(&self.space, cursor)? {
-            0 if std::mem::take(&mut self.is_warm) => Next::After(RESTED),
-            0 => self.rest(),
+            0 => {
+                doubt(&self.space, cursor)?;
+                let rest = if std::mem::take(&mut self.is_warm) { Next::After(RESTED) } else { self.rest() };
+                match (rest, self.space.doubts.wait()) {
+                    (Next::After(rest), Some(wait)) => Next::After(rest.min(wait)),
+                    (rest, _) => rest,
+                }
+            }
             events => {
                 self.is_warm = true;
                 let pace = if events < BATCH { PACE } else { Duration::ZERO };
@@ -127,21 +133,40 @@ fn follow(space: &Space, cursor: Seq) -> Result<usize, Fault> {
     let Some(last) = events.last().map(|event| event.seq) else {
         return Ok(0);
     };
-    let mut seen = HashSet::new();
     let changes = events.iter().flat_map(|event| &event.changes);
-    let paths: Vec<TreePath> = changes
-        .filter(|change| change.path.is_page() && !change.path.is_dotted() && seen.insert(&change.path))
-        .map(|change| change.path.clone())
-        .collect();
-    let mut batches = Batches::of(vfs, &paths);
-    while let Some(batch) = batches.next() {
-        index.ingest(&batch?, if batches.is_over() { last } else { cursor })?;
-    }
-    if paths.is_empty() {
+    let pages = changes.filter(|change| change.path.is_page() && !change.path.is_dotted());
+    let text = |change: &EventChange| change.new.filter(|_| change.kind != FileKind::Symlink);
+    let told: BTreeMap<TreePath, Option<ETag>> = pages.map(|change| (change.path.clone(), text(change))).collect();
+    look(space, &told, cursor, last)?;
+    if told.is_empty() {
         index.ingest(&[], last)?;
     }
     space.indexed.reach(last.0);
     Ok(events.len())
+}
+
+/// Takes in what stands at some paths, of which events told, and moves the cursor with the last of them.
+fn look(space: &Space, told: &BTreeMap<TreePath, Option<ETag>>, cursor: Seq, last: Seq) -> Result<(), Fault> {
+    let paths: Vec<TreePath> = told.keys().cloned().collect();
+    let mut batches = Batches::of(&space.vfs, &paths);
+    while let Some(batch) = batches.next() {
+        let batch = batch?;
+        space.index.ingest(&batch, if batches.is_over() { last } else { cursor })?;
+        for read in &batch {
+            space.doubts.weigh(read, told.get(read.path()).copied().flatten());
+        }
+    }
+    Ok(())
+}
+
+/// Looks again at what was not as its event told, when it is time.
+fn doubt(space: &Space, cursor: Seq) -> Result<(), Fault> {
+    let told = space.doubts.due();
+    if !told.is_empty() {
+        look(space, &told, cursor, cursor)?;
+        space.health.forget();
+    }
+    Ok(())
 }
 
 /// The pages of a tree that belong into its index.

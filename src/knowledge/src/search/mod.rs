@@ -3,6 +3,7 @@
 //! One rule: nothing but the indexer writes to the index, and it only ever writes what stands in the tree.
 
 mod compare;
+mod doubts;
 mod evaluation;
 mod grep;
 mod indexer;
@@ -13,5 +14,6 @@ mod tests;
 mod words;
 
 pub use compare::{IndexState, compare};
+pub use doubts::Doubts;
 pub use indexer::{Indexer, Report, check, reindex};
 pub use operations::AREA;
