@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use svcfs_base::{Caller, Fault, Kind};
 use svcfs_knowledge::access::{Identity, RETRY};
-use svcfs_knowledge::kernel::{Answer, Area, Cx, Entry, Remarks, Server, Space};
+use svcfs_knowledge::kernel::{Area, Ask, Cx, Entry, Remarks, Server, Space};
 use svcfs_work::{Lane, LaneError, Lanes, Occupancy};
 use tokio_util::sync::CancellationToken;
 
@@ -95,40 +95,22 @@ impl App {
         access.identify(bearer)
     }
 
-    /// Runs an operation: its output, and what is to be told beside it.
+    /// Runs an operation as `ask` does, [`Entry::call`], [`Entry::write`] or [`Entry::tell`]: what it answers, and what is to be told
+    /// beside it.
     ///
     /// # Errors
     /// The operation's own, or `Unavailable` when the lane is full.
-    pub(crate) async fn call(
+    pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        entry: &'static Entry,
+        (entry, ask): (&Entry, Ask<T>),
         space: Arc<Space>,
         caller: Caller,
         arguments: serde_json::Value,
-    ) -> Result<(serde_json::Value, Remarks), Fault> {
+    ) -> Result<(T, Remarks), Fault> {
         let server = Arc::clone(&self.server);
         let work = move || {
             let cx = Cx::new(&server, &space, &caller);
-            Ok(((entry.call)(arguments, &cx)?, cx.remarks()))
-        };
-        self.blocking(entry.lane, work).await
-    }
-
-    /// The same, with the output in words beside it.
-    ///
-    /// # Errors
-    /// As of [`App::call`].
-    pub(crate) async fn tell(
-        &self,
-        entry: &'static Entry,
-        space: Arc<Space>,
-        caller: Caller,
-        arguments: serde_json::Value,
-    ) -> Result<(Answer, Remarks), Fault> {
-        let server = Arc::clone(&self.server);
-        let work = move || {
-            let cx = Cx::new(&server, &space, &caller);
-            Ok(((entry.tell)(arguments, &cx)?, cx.remarks()))
+            Ok((ask(arguments, &cx)?, cx.remarks()))
         };
         self.blocking(entry.lane, work).await
     }

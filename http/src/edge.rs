@@ -219,8 +219,13 @@ impl App {
         let content = bind::content(route, headers, request.body).await?;
         let arguments = bind::arguments(route, inputs, texts, content)?;
         arguments.as_object().into_iter().for_each(|arguments| notes.asks(arguments));
-        let (output, remarks) = self.call(entry, space, caller, arguments).await?;
-        let mut response = reply::output(route, output, &cached)?;
+        let (mut response, remarks) = if reply::is_plain(route) {
+            let (output, remarks) = self.ask((entry, entry.write), space, caller, arguments).await?;
+            (reply::written(route, output)?, remarks)
+        } else {
+            let (output, remarks) = self.ask((entry, entry.call), space, caller, arguments).await?;
+            (reply::output(route, output, &cached)?, remarks)
+        };
         reply::remark(&remarks, response.headers_mut());
         Ok(response)
     }

@@ -19,11 +19,11 @@ use crate::media;
 
 /// A JSON answer.
 pub(crate) fn json(status: StatusCode, body: &Value) -> Response {
-    json_as(media::JSON, status, body)
+    json_as(media::JSON, status, body.to_string())
 }
 
-fn json_as(mime: &'static str, status: StatusCode, body: &Value) -> Response {
-    let mut response = Response::new(body.to_string().into());
+fn json_as(mime: &'static str, status: StatusCode, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(body.into().into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(mime));
     response
@@ -64,6 +64,24 @@ impl Cached {
     }
 }
 
+/// Whether a route tells an output as it is, and nothing of it in headers.
+pub(crate) const fn is_plain(route: &Route) -> bool {
+    route.answers.is_none()
+        && route.or_json.is_none()
+        && route.headers.is_empty()
+        && !route.has_etag
+        && route.success != StatusCode::NO_CONTENT.as_u16()
+}
+
+/// The output of an operation for a plain route, written out as JSON.
+///
+/// # Errors
+/// `Internal` when the status is none.
+pub(crate) fn written(route: &Route, output: Vec<u8>) -> Result<Response, Fault> {
+    let status = StatusCode::from_u16(route.success).map_err(Fault::internal)?;
+    Ok(json_as(route.json_type.unwrap_or(media::JSON), status, output))
+}
+
 /// The output of an operation, as its route wants it told.
 ///
 /// # Errors
@@ -79,7 +97,7 @@ pub(crate) fn output(route: &Route, output: Value, cached: &Cached) -> Result<Re
             Some(response) => response,
             None => {
                 let body = route.or_json.and_then(|field| output.get(field)).unwrap_or(&output);
-                json_as(route.json_type.unwrap_or(media::JSON), status, body)
+                json_as(route.json_type.unwrap_or(media::JSON), status, body.to_string())
             }
         }
     };

@@ -85,8 +85,11 @@ fn mode(input: &mut Input<'_>) -> Outcome<Parsed> {
                     return expected(input, "ID after WITHOUT");
                 }
                 parsed.without_id = true;
+                if at_clause(input) {
+                    return expected(input, "a column behind WITHOUT ID, because the path is left out");
+                }
             }
-            if parsed.without_id || !at_clause(input) {
+            if !at_clause(input) {
                 parsed.columns = columns(input)?;
             }
         }

@@ -19,7 +19,7 @@ const MAX_ITEMS: usize = 64;
 /// What is said about a query beside its text.
 #[derive(Debug, Clone, Default)]
 pub struct Refinement<'v> {
-    /// Columns instead of the query's own; none keeps those.
+    /// Columns instead of the query's own; none keeps those, and formulas alone stand beside them.
     pub columns: Vec<ViewColumn<'v>>,
     /// Conditions that must hold, too.
     pub filters: Vec<Filter<'v>>,
@@ -107,17 +107,23 @@ impl Query {
             parsed.sort = refinement.sort.iter().map(key).collect::<Result<_, IndexError>>()?;
         }
         if !refinement.columns.is_empty() {
-            let column = |column: &ViewColumn<'_>| {
+            let column = |column: &ViewColumn<'_>| -> Result<Column, IndexError> {
                 let node = match column.formula {
                     Some(formula) => read("columns", formula)?,
                     None => field("columns", column.property)?,
                 };
                 Ok(Column { name: column.label.to_owned(), node: meant(&parsed, node)? })
             };
-            let columns = refinement.columns.iter().map(column).collect::<Result<_, IndexError>>()?;
-            let places = (0..).zip(&refinement.columns);
-            parsed.summaries = places.filter_map(|(place, column)| Some((place, column.summary?))).collect();
-            parsed.columns = columns;
+            let adds = refinement.columns.iter().all(|column| column.formula.is_some());
+            let mut columns = if adds { parsed.columns.clone() } else { Vec::new() };
+            let mut summaries = Vec::new();
+            for given in &refinement.columns {
+                let made = column(given)?;
+                let place = columns.iter().position(|known| adds && known.name == made.name).unwrap_or(columns.len());
+                columns.splice(place..columns.len().min(place + 1), [made]);
+                summaries.extend(given.summary.map(|summary| (place, summary)));
+            }
+            (parsed.columns, parsed.summaries) = (columns, summaries);
         }
         if !parsed.summaries.is_empty() && parsed.is_aggregated() {
             let why = "a column of sums and counts has no summary; leave one of the two out";

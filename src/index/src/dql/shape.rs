@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 
 use super::ast::{Expression, Mode, Node, Parsed};
 use super::evaluate::Scope;
+use super::functions::Function;
 use super::lexemes::Step;
 use super::row::Row;
 use super::run::{Run, window};
@@ -136,11 +137,17 @@ fn cells(run: &Run<'_>, row: &Row) -> Result<Vec<Json>, IndexError> {
     Ok(cells)
 }
 
-/// What a sort key means: a column's name means the column.
+/// What a sort key means: the name of a column means the column, also that of the group and of what COUNT counts.
 fn meant<'n>(parsed: &'n Parsed, node: &'n Node) -> &'n Node {
+    static COUNTED: Node = Node { kind: Expression::Call(Function::Count, Vec::new()), span: 0..0 };
     let Expression::Field(steps) = &node.kind else { return node };
     let [Step::Key(key)] = steps.as_slice() else { return node };
-    parsed.columns.iter().find(|column| column.name == *key).map_or(node, |column| &column.node)
+    let named = parsed.columns.iter().chain(&parsed.group).find(|column| column.name == *key);
+    match named {
+        Some(column) => &column.node,
+        None if parsed.mode == Mode::Count && key == COUNT => &COUNTED,
+        None => node,
+    }
 }
 
 /// A value to sort by for each key, the group's first.

@@ -13,6 +13,7 @@ mod rank;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod written;
 
 use std::sync::{Arc, OnceLock};
 
@@ -24,7 +25,8 @@ pub use operations::AREA;
 
 use betweenness::Betweenness;
 use components::Components;
-use operations::Cluster;
+use operations::{Cluster, Communities, Drawing};
+use written::Written;
 
 /// A graph and what was worked out for it, each part when somebody first asks for it.
 pub struct Analysis {
@@ -36,6 +38,9 @@ pub struct Analysis {
     by_rank: OnceLock<Vec<Node>>,
     tags: OnceLock<walk::Tags>,
     clusters: OnceLock<Vec<Cluster>>,
+    /// The answers that tell of every page.
+    drawn: OnceLock<Written<Drawing>>,
+    grouped: OnceLock<Written<Communities>>,
 }
 
 impl Analysis {
@@ -49,6 +54,8 @@ impl Analysis {
             by_rank: OnceLock::new(),
             tags: OnceLock::new(),
             clusters: OnceLock::new(),
+            drawn: OnceLock::new(),
+            grouped: OnceLock::new(),
         }
     }
     /// The graph itself.

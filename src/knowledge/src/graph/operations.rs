@@ -1,7 +1,7 @@
 //! The wire shapes of the graph.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,7 @@ use svcfs_index::Node;
 use svcfs_work::Lane;
 
 use super::walk::{self, Sibling};
+use super::written::Written;
 use super::{Analysis, paths};
 use crate::kernel::{Area, AtLeast, Cx, Entry, Operation, Route, Within, given};
 
@@ -124,28 +125,45 @@ impl Operation for Graph {
     const WITHIN: Within = Within::Own;
     const HTTP: &'static [Route] = &[Route::get("/graph")];
     const LANE: Lane = Lane::Slow;
-    type Output = Drawing;
-    fn run(self, cx: &Cx<'_>) -> Result<Drawing, Fault> {
+    type Output = Written<Drawing>;
+    fn run(self, cx: &Cx<'_>) -> Result<Written<Drawing>, Fault> {
         let analysis = analysis(cx)?;
-        let graph = analysis.graph();
-        let mut is_shown = vec![true; graph.len()];
-        if let Some(limit) = self.limit {
-            for node in analysis.by_rank().iter().skip(limit.get()) {
-                is_shown[*node as usize] = false;
-            }
+        match self.limit {
+            Some(limit) => Written::of(&drawing(&analysis, limit.get())),
+            None => kept(&analysis.drawn, || drawing(&analysis, usize::MAX)),
         }
-        let shown = || graph.nodes().filter(|node| is_shown[*node as usize]);
-        let dot = |node| {
-            let page = graph.page(node);
-            let group = page.path.as_str().split_once('/').map_or("", |(top, _)| top);
-            Dot { id: page.path.clone(), title: page.title.clone(), group: group.to_owned() }
-        };
-        let edges = |node| {
-            let targets = graph.links_out(node).iter().filter(|to| is_shown[**to as usize]);
-            targets.map(move |to| Edge { source: graph.page(node).path.clone(), target: graph.page(*to).path.clone() })
-        };
-        Ok(Drawing { nodes: shown().map(dot).collect(), edges: shown().flat_map(edges).collect() })
     }
+}
+
+/// What is written out already, or is so now for whoever asks next.
+fn kept<T: Serialize>(place: &OnceLock<Written<T>>, make: impl FnOnce() -> T) -> Result<Written<T>, Fault> {
+    if let Some(written) = place.get() {
+        return Ok(written.clone());
+    }
+    let written = Written::of(&make())?;
+    Ok(place.get_or_init(|| written).clone())
+}
+
+/// The pages with the highest PageRank, so many of them, and the links between them.
+fn drawing(analysis: &Analysis, limit: usize) -> Drawing {
+    let graph = analysis.graph();
+    let mut is_shown = vec![true; graph.len()];
+    if limit < graph.len() {
+        for node in analysis.by_rank().iter().skip(limit) {
+            is_shown[*node as usize] = false;
+        }
+    }
+    let shown = || graph.nodes().filter(|node| is_shown[*node as usize]);
+    let dot = |node| {
+        let page = graph.page(node);
+        let group = page.path.as_str().split_once('/').map_or("", |(top, _)| top);
+        Dot { id: page.path.clone(), title: page.title.clone(), group: group.to_owned() }
+    };
+    let edges = |node| {
+        let targets = graph.links_out(node).iter().filter(|to| is_shown[**to as usize]);
+        targets.map(move |to| Edge { source: graph.page(node).path.clone(), target: graph.page(*to).path.clone() })
+    };
+    Drawing { nodes: shown().map(dot).collect(), edges: shown().flat_map(edges).collect() }
 }
 
 /// See how the pages hang together: the most important ones, groups, bridges and orphans
@@ -341,12 +359,14 @@ impl Operation for GraphCommunities {
     const HTTP: &'static [Route] = &[Route::get("/graph/communities")];
     const TOOL: bool = true;
     const LANE: Lane = Lane::Slow;
-    type Output = Communities;
-    fn run(self, cx: &Cx<'_>) -> Result<Communities, Fault> {
+    type Output = Written<Communities>;
+    fn run(self, cx: &Cx<'_>) -> Result<Written<Communities>, Fault> {
         let analysis = analysis(cx)?;
         let pages = |nodes: &Vec<Node>| nodes.iter().map(|node| analysis.path(*node)).collect();
-        let communities = analysis.communities().iter().enumerate();
-        Ok(Communities { communities: communities.map(|(id, nodes)| Community { id, pages: pages(nodes) }).collect() })
+        kept(&analysis.grouped, || {
+            let communities = analysis.communities().iter().enumerate();
+            Communities { communities: communities.map(|(id, nodes)| Community { id, pages: pages(nodes) }).collect() }
+        })
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) use arguments::given;
 pub use at_least::AtLeast;
 pub use context::{Cx, Server, Space};
 pub use inputs::{Field, Inputs, Shape};
-pub use operation::{Answer, Area, Entry, Operation};
+pub use operation::{Answer, Area, Ask, Entry, Operation};
 pub use remarks::Remarks;
 pub use route::{Accepts, Media, Method, PREFIX, Route};
 pub use within::Within;

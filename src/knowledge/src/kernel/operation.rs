@@ -57,6 +57,9 @@ pub struct Answer {
     pub words: Option<String>,
 }
 
+/// A way to ask for an operation: reads the inputs from a JSON object and runs it.
+pub type Ask<T> = fn(Value, &Cx<'_>) -> Result<T, Fault>;
+
 /// An operation with its type erased, so that tables can hold it.
 #[derive(Clone, Copy)]
 pub struct Entry {
@@ -81,9 +84,11 @@ pub struct Entry {
     /// Schema of the output, possibly a reference into the generator's definitions.
     pub output: fn(&mut SchemaGenerator) -> Schema,
     /// Reads the inputs from a JSON object, runs the operation and writes its output as JSON.
-    pub call: fn(Value, &Cx<'_>) -> Result<Value, Fault>,
-    /// The same, with the output in words beside it.
-    pub tell: fn(Value, &Cx<'_>) -> Result<Answer, Fault>,
+    pub call: Ask<Value>,
+    /// The same, written out at once: for doors that look at nothing in the output, which may be as long as the tree.
+    pub write: Ask<Vec<u8>>,
+    /// The same as [`Entry::call`], with the output in words beside it.
+    pub tell: Ask<Answer>,
     type_name: fn() -> &'static str,
 }
 
@@ -102,6 +107,7 @@ impl Entry {
             input: O::json_schema,
             output: output::<O>,
             call: call::<O>,
+            write: write::<O>,
             tell: tell::<O>,
             type_name: std::any::type_name::<O>,
         }
@@ -150,6 +156,15 @@ fn output<O: Operation>(generator: &mut SchemaGenerator) -> Schema {
 
 fn call<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Value, Fault> {
     told::<O>(&run::<O>(arguments, cx)?, cx)
+}
+
+fn write<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Vec<u8>, Fault> {
+    let output = run::<O>(arguments, cx)?;
+    let written = match cx.caller.reach.folder {
+        None => serde_json::to_vec(&output),
+        Some(_) => serde_json::to_vec(&told::<O>(&output, cx)?),
+    };
+    written.map_err(Fault::internal)
 }
 
 fn tell<O: Operation>(arguments: Value, cx: &Cx<'_>) -> Result<Answer, Fault> {

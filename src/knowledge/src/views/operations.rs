@@ -35,7 +35,7 @@ pub struct View {
     /// How its rows are laid out
     #[serde(default)]
     pub layout: Layout,
-    /// Columns instead of the query's own
+    /// Columns instead of the query's own; when all of them are formulas, columns beside those
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<Shown>,
     /// Conditions beside the query's
@@ -204,7 +204,7 @@ pub struct ViewsSave {
     /// How its rows are laid out
     #[serde(default)]
     pub layout: Layout,
-    /// Columns instead of the query's own
+    /// Columns instead of the query's own; when all of them are formulas, columns beside those
     #[serde(default)]
     pub columns: Vec<Shown>,
     /// Conditions beside the query's

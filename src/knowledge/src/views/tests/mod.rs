@@ -70,6 +70,26 @@ fn filters_order_columns_formulas_and_summaries_are_applied() {
 }
 
 #[test]
+fn formulas_alone_stand_beside_the_columns_of_the_query() {
+    let space = space();
+    let columns = json!([
+        { "property": "h", "formula": "h * 2", "summary": "sum" },
+        { "property": "days", "formula": "round(h / 8, 1)", "summary": "max" },
+    ]);
+    let query = "TABLE hours AS h, status FROM \"tasks/\" WHERE hours > 3 SORT _path";
+    space.get("views_save", json!({ "name": "v", "query": query, "columns": columns }));
+    let answer = space.get("views_execute", json!({ "name": "v" }));
+    assert_eq!(
+        (&answer["headers"], &answer["rows"], &answer["summaries"]),
+        (
+            &json!(["path", "h", "status", "days"]),
+            &json!([["tasks/a.md", 8, "open", 0.5], ["tasks/b.md", 24, "open", 1.5]]),
+            &json!({ "h": 32, "days": 1.5 })
+        )
+    );
+}
+
+#[test]
 fn the_limit_and_offset_of_a_views_query_are_heeded_unless_the_caller_says_otherwise() {
     let space = space();
     space.get("views_save", json!({ "name": "few", "query": "LIST FROM \"tasks/\" SORT _path LIMIT 1 OFFSET 1" }));
