@@ -220,7 +220,8 @@ impl Agent {
         if let Some(missing) = tool.missing(&arguments) {
             return Err(Fault::new(Kind::Invalid, format!("{missing} is required")));
         }
-        let (Answer { output, words }, remarks) = self.app.ask((tool.entry, tool.entry.tell), space, caller, arguments.into()).await?;
+        let (Answer { output, words }, remarks) =
+            self.app.ask((tool.entry, tool.entry.tell), space, caller, arguments.into()).await?;
         let mut result = CallToolResult::structured(if tool.is_wrapped { json!({ "result": output }) } else { output });
         if let Some(words) = words {
             result.content = vec![ContentBlock::text(words)];

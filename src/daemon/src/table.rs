@@ -55,6 +55,11 @@ pub fn rows(headers: &[&str], rows: &[Vec<Value>]) -> String {
     aligned(&lines)
 }
 
+/// A value as a heading.
+pub fn named(value: &Value) -> String {
+    Some(cell("", Some(value))).filter(|text| !text.is_empty()).unwrap_or_else(|| "(none)".to_owned())
+}
+
 /// One value on one line.
 fn cell(column: &str, value: Option<&Value>) -> String {
     let text = match value {

@@ -83,9 +83,35 @@ fn shown(answer: &Value) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let mut text = table::rows(&headers, &rows);
+    let groups = list(&answer["groups"]);
+    // A group of sums and counts is a row itself.
+    let is_row = |group: &Value| group["rows"][0][0] == group["key"] && group["rows"][1].is_null();
+    let mut text = if groups.iter().all(is_row) {
+        table::rows(&headers, &rows)
+    } else {
+        let part = |group: &Value| {
+            let rows: Vec<Vec<Value>> = list(&group["rows"]).iter().map(list).collect();
+            format!("{} ({})\n{}", table::named(&group["key"]), group["count"], table::rows(&headers, &rows))
+        };
+        groups.iter().map(part).collect::<Vec<_>>().join("\n")
+    };
     if answer["has_more"] == true {
         text.push_str(&format!("({} of {})\n", rows.len(), answer["total"]));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_pages_stand_under_headings_and_groups_of_counts_are_rows() {
+        let pages = json!({ "headers": ["path"], "rows": [["a.md"], ["b.md"], ["c.md"]], "total": 4, "has_more": true,
+            "groups": [{ "key": "open", "count": 2, "rows": [["a.md"], ["b.md"]] }, { "key": null, "count": 1, "rows": [["c.md"]] }] });
+        assert_eq!(shown(&pages), "open (2)\nPATH\na.md\nb.md\n\n(none) (1)\nPATH\nc.md\n(3 of 4)\n");
+        let counts = json!({ "count": 3, "headers": ["status", "count"], "rows": [["open", 2], [null, 1]], "total": 2, "has_more": false,
+            "groups": [{ "key": "open", "count": 2, "rows": [["open", 2]] }, { "key": null, "count": 1, "rows": [[null, 1]] }] });
+        assert_eq!(shown(&counts), "STATUS  COUNT\nopen    2\n        1\n");
+    }
 }

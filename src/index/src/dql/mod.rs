@@ -27,14 +27,15 @@ mod tasks;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value as Json;
 use svcfs_base::{Timestamp, TreePath};
 
 use crate::{Index, IndexError};
-use ast::{Node, Parsed};
+use ast::{Expression, Node, Parsed};
+use row::Fact;
 
 pub use ast::Mode;
 pub(crate) use lexemes::Step;
@@ -61,16 +62,39 @@ impl CustomFields {
     /// Reads the expressions.
     ///
     /// # Errors
-    /// The name of the first field whose expression cannot be read, and what is wrong with it.
+    /// The name of the first field that would be of no use, and why: its expression cannot be read or names the field itself, or the
+    /// server has a field of that name.
     pub fn read<'f>(fields: impl IntoIterator<Item = (&'f str, &'f str)>) -> Result<Self, (String, String)> {
         let read = |(name, text): (&str, &str)| {
             let node = grammar::lone_expression(text).map_err(|why| (name.to_owned(), why))?;
             if node.has_aggregate() {
                 return Err((name.to_owned(), "makes one value of many pages, and a field is of one page".to_owned()));
             }
+            if Fact::named(name).is_some() {
+                return Err((name.to_owned(), "is a field that every page has already; choose another name".to_owned()));
+            }
             Ok((name.to_owned(), node))
         };
-        fields.into_iter().map(read).collect::<Result<_, _>>().map(Self)
+        let fields = Self(fields.into_iter().map(read).collect::<Result<_, _>>()?);
+        match fields.0.keys().find(|name| fields.needs(name).contains(*name)) {
+            Some(name) => Err((name.clone(), "is made of itself, so that it never has a value".to_owned())),
+            None => Ok(fields),
+        }
+    }
+
+    /// The fields that one is made of, and those that they are made of, and so on.
+    fn needs(&self, name: &str) -> BTreeSet<String> {
+        let (mut found, mut next) = (BTreeSet::new(), vec![name.to_owned()]);
+        while let Some(node) = next.pop().and_then(|name| self.0.get(&name)) {
+            node.visit(&mut |node| {
+                let Expression::Field(steps) = &node.kind else { return };
+                let Some(Step::Key(key)) = steps.first() else { return };
+                if found.insert(key.clone()) && self.0.contains_key(key) {
+                    next.push(key.clone());
+                }
+            });
+        }
+        found
     }
 }
 

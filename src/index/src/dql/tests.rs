@@ -266,9 +266,12 @@ fn a_computed_field_that_cannot_be_read_is_named() {
         )
     );
     assert!(refused("sum(hours)").1.contains("one value of many pages"));
-    let circle = CustomFields::read([("a", "b + 1"), ("b", "a + 1")]).unwrap();
-    let answer = vault().index.query(&Query::parse("COUNT WHERE a = 1").unwrap(), &asking(&circle)).unwrap();
-    assert_eq!(answer.total, 0, "fields made of each other are nothing");
+    for circle in [vec![("a", "b + 1"), ("b", "c"), ("c", "default(a, 1)")], vec![("a", "a + 1")]] {
+        let (name, why) = CustomFields::read(circle).unwrap_err();
+        assert!(name == "a" && why.contains("made of itself"), "{name}: {why}");
+    }
+    let (name, why) = CustomFields::read([("_path", "1")]).unwrap_err();
+    assert!(name == "_path" && why.contains("every page has already"), "{name}: {why}");
 }
 
 #[test]

@@ -29,6 +29,9 @@ const SATURATED: f64 = 1.0;
 /// What a title that is the question, and nothing else, adds to a page's score, in parts of it.
 const WHOLE_TITLE: f64 = 1.5;
 
+/// As how much of a word such a title counts when it is only also written so: `docker` fits `docker` better than `x11docker`.
+const EXTRA: f64 = 0.5;
+
 /// A link that has all of the question is as good as this part of such a title.
 const WHOLE_ANCHOR: f64 = 0.4;
 
@@ -97,7 +100,7 @@ impl Scale {
         places.clear();
         let mut sum = 0.0;
         let mut in_title = 0.0;
-        let mut of_title = 0;
+        let mut of_title = 0.0;
         for (at, word) in self.words.iter().enumerate() {
             let mut uses = anchors.map_or(0.0, |anchors| ANCHOR * f64::from(anchors.uses(at)).ln_1p());
             page.known(&word.spellings, known);
@@ -108,7 +111,7 @@ impl Scale {
                 }
                 if section == Section::Title {
                     in_title += word.rarity;
-                    of_title += found.iter().map(|place| place.words).max().unwrap_or_default();
+                    of_title += found.iter().map(Place::share).fold(0.0, f64::max);
                 }
                 let long = page.len(section) as f64 / length;
                 uses += weight * found.len() as f64 / (1.0 - BY_LENGTH + BY_LENGTH * long);
@@ -123,7 +126,7 @@ impl Scale {
             sum += word.worth * uses * (SATURATED + 1.0) / (uses + SATURATED);
         }
         let title = page.len(Section::Title).max(1) as f64;
-        let whole = (in_title / self.total * (of_title as f64 / title).min(1.0)).powi(2);
+        let whole = (in_title / self.total * (of_title / title).min(1.0)).powi(2);
         let is_called_so = anchors.is_some_and(Anchors::is_whole);
         let close = match self.words.len() {
             _ if is_called_so => 1.0,
@@ -178,20 +181,29 @@ pub(super) struct Place {
     pub(super) at: usize,
     /// How many words it is.
     pub(super) words: usize,
+    /// Whether it is only another way to write the place, as `docker` is in `x11docker`.
+    pub(super) is_extra: bool,
+}
+
+impl Place {
+    /// How many words of a title it makes up.
+    const fn share(&self) -> f64 {
+        if self.is_extra { EXTRA } else { self.words as f64 }
+    }
 }
 
 /// Where a part of a page has a word, in any of its spellings; `found` holds nothing else afterwards.
 pub(super) fn find(page: Forward<'_>, section: Section, spellings: &Spellings, found: &mut Vec<Place>) {
     found.clear();
     for spelling in spellings.each() {
-        page.places(section, spelling, |at| found.push(Place { at, words: spelling.len() }));
+        page.places(section, spelling, |at| found.push(Place { at, words: spelling.len(), is_extra: false }));
         if let [word] = spelling {
-            page.other_places(section, *word, |at| found.push(Place { at, words: 1 }));
+            page.other_places(section, *word, |at| found.push(Place { at, words: 1, is_extra: true }));
         }
     }
     if spellings.len() > 1 {
         // `parse_token` is there as two words, and as one: both are meant.
-        found.sort_unstable_by_key(|place| (place.at, std::cmp::Reverse(place.words)));
+        found.sort_unstable_by_key(|place| (place.at, std::cmp::Reverse(place.words), place.is_extra));
         found.dedup_by_key(|place| place.at);
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::query::Word;
 use super::score::find;
-use crate::words::{Forward, Section, Span, Spellings, spans};
+use crate::words::{Forward, Section, Span, Spellings, Written, spans};
 
 /// About how many words a snippet shows.
 const WORDS: usize = 24;
@@ -24,6 +24,8 @@ struct Match {
     at: usize,
     words: usize,
     word: usize,
+    /// Whether of its last word, a pair of characters, only the first was asked for.
+    is_half: bool,
 }
 
 /// The densest part of the body; of the frontmatter, when the words stand only there. On one line, as HTML, every match in `<mark>`.
@@ -44,9 +46,10 @@ fn matches(text: &str, page: Forward<'_>, section: Section, words: &[Word]) -> V
     for (number_of_word, word) in words.iter().enumerate() {
         page.known(&word.numbers(), &mut known);
         find(page, section, &known, &mut places);
-        found.extend(places.iter().map(|place| Match { at: place.at, words: place.words, word: number_of_word }));
+        let whole = |at, words| Match { at, words, word: number_of_word, is_half: false };
+        found.extend(places.iter().map(|place| whole(place.at, place.words)));
         if word.is_prefix {
-            found.extend(going_on(text, word).map(|(at, words)| Match { at, words, word: number_of_word }));
+            found.extend(going_on(text, word).map(|(at, words, is_half)| Match { is_half, ..whole(at, words) }));
         }
     }
     found.sort_unstable();
@@ -54,15 +57,17 @@ fn matches(text: &str, page: Forward<'_>, section: Section, words: &[Word]) -> V
     found
 }
 
-/// Where a text has a word of which only the beginning was given.
-fn going_on(text: &str, word: &Word) -> impl Iterator<Item = (usize, usize)> {
-    let terms: Vec<String> = spans(text).take(READ).map(|span| span.term(text)).collect();
+/// Where a text has a word of which only the beginning was given, how many words that is, and whether it is half a pair.
+fn going_on(text: &str, word: &Word) -> impl Iterator<Item = (usize, usize, bool)> {
+    let spans: Vec<Span> = spans(text).take(READ).collect();
+    let terms: Vec<String> = spans.iter().map(|span| span.term(text)).collect();
     let mut found = Vec::new();
     for spelling in &word.spellings {
         let Some((last, before)) = spelling.split_last() else { continue };
         for at in before.len()..terms.len() {
             if terms[at].starts_with(last.as_str()) && terms[at - before.len()..at] == *before {
-                found.push((at - before.len(), spelling.len()));
+                let is_half = spans[at].written == Written::Pair && last.chars().count() == 1;
+                found.push((at - before.len(), spelling.len(), is_half));
             }
         }
     }
@@ -109,7 +114,9 @@ fn shown(text: &str, matches: &[Match]) -> String {
         .filter(|found| found.at >= window.start && found.at < window.end)
         .filter_map(|found| {
             let inside = spans.get(found.at - window.start..)?;
-            Some(inside.first()?.range.start..inside.get(found.words - 1).or(inside.last())?.range.end)
+            let last = inside.get(found.words - 1).or(inside.last())?.range.clone();
+            let first = text[last.clone()].chars().next().filter(|_| found.is_half);
+            Some(inside.first()?.range.start..first.map_or(last.end, |first| last.start + first.len_utf8()))
         })
         .collect();
     if end - start > LONGEST {

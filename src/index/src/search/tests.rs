@@ -338,6 +338,17 @@ fn a_match_in_the_title_outweighs_many_in_the_body() {
 }
 
 #[test]
+fn a_title_that_is_the_question_comes_before_compounds_that_contain_it() {
+    let text = "Runs containers. docker docker";
+    let space = Space::of(&[
+        ("a.md", &format!("# x11docker\n\n{text} docker\n")),
+        ("b.md", &format!("# docker\n\n{text}\n")),
+        ("c.md", &format!("# docker_slim\n\n{text} docker\n")),
+    ]);
+    assert_eq!(space.found("docker")[0], "b.md");
+}
+
+#[test]
 fn frontmatter_and_path_are_searchable() {
     let space = Space::of(&[("quokka/xylo.md", "---\nowner: zoe\n---\n# T\n\ntext")]);
     for q in ["zoe", "quokka", "xylo text"] {

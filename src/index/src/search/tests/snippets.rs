@@ -38,3 +38,11 @@ fn a_snippet_marks_matches_and_escapes_everything_else() {
     assert!(hit.snippet.contains("a &amp;&amp; b") && !hit.snippet.contains("<script"), "{}", hit.snippet);
     assert!(!hit.snippet.contains('\n'));
 }
+
+#[test]
+fn one_character_of_a_script_without_spaces_is_marked_alone() {
+    let space = Space::of(&[("a.md", "東京タワーは東京にある。")]);
+    let snippet = |q: &str| space.index.search(&SearchQuery::new(q)).unwrap().hits.remove(0).snippet;
+    assert_eq!(snippet("京"), "東<mark>京</mark>タワーは東<mark>京</mark>にある。");
+    assert_eq!(snippet("東京"), "<mark>東京</mark>タワーは<mark>東京</mark>にある。");
+}
