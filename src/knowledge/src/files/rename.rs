@@ -187,6 +187,7 @@ impl Rewriting {
         (page, file): (&TreePath, &File),
     ) -> Result<(), Fault> {
         let Ok(old) = std::str::from_utf8(&file.content) else {
+            cx.note(format!("the page `{page}` is not UTF-8, so that its links stay as they are"));
             return Ok(());
         };
         let view = View::new(cx, moved, links, page);

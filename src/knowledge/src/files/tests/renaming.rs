@@ -237,3 +237,20 @@ fn a_rename_never_relies_on_an_index_that_is_behind() {
     assert_eq!(fault.kind().http(), 503);
     assert_eq!(fault.message(), "the search index is behind (changes to read: 1); try again in a moment");
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "an edit behind the server, which no gate sees")]
+fn a_linking_page_that_is_not_utf_8_stays_as_it_is_and_the_caller_is_told() {
+    let space = TestSpace::new();
+    space.put("a.md", "a\n");
+    std::fs::write(space.root().join("b.md"), b"\xff[[a]]\n").unwrap();
+    assert_eq!(space.space().vfs.rescan().unwrap(), 1);
+    space.settle();
+    let caller = svcfs_base::Caller::new(svcfs_base::Door::Http);
+    let cx = space.cx(&caller);
+    let rename = super::super::AREA.operations.iter().find(|entry| entry.name == "rename").unwrap();
+    let renamed = (rename.call)(json!({ "from": "a.md", "to": "c.md" }), &cx).unwrap();
+    assert_eq!(renamed["updated_links"], 0);
+    assert_eq!(cx.remarks().notes, ["the page `b.md` is not UTF-8, so that its links stay as they are"]);
+    assert_eq!(std::fs::read(space.root().join("b.md")).unwrap(), b"\xff[[a]]\n");
+}
