@@ -71,7 +71,10 @@ impl CustomFields {
                 return Err((name.to_owned(), "makes one value of many pages, and a field is of one page".to_owned()));
             }
             if Fact::named(name).is_some() {
-                return Err((name.to_owned(), "is a field that every page has already; choose another name".to_owned()));
+                return Err((
+                    name.to_owned(),
+                    "is a field that every page has already; choose another name".to_owned(),
+                ));
             }
             Ok((name.to_owned(), node))
         };

@@ -1,6 +1,7 @@
 //! Questions to the log.
 
 use std::collections::HashMap;
+use std::time::SystemTime;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use svcfs_base::{Actor, CommitId, ETag, Seq, Timestamp, TreePath, VersionId};
@@ -238,6 +239,20 @@ impl Log {
                     "SELECT count(*) FROM changes c CROSS JOIN sets s ON s.seq = c.seq WHERE c.path = ?1 AND s.role <> 2",
                 )?
                 .query_row([path.as_str()], |row| Ok(usize::try_from(row.get::<_, i64>(0)?).unwrap_or(0)))
+        })
+    }
+
+    /// The contents that were put at a path with this time of change, as far as rows were made of what was logged.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn put_at(&self, path: &TreePath, modified: SystemTime) -> Outcome<Vec<ETag>> {
+        self.of_rows(|connection| {
+            let mut statement = connection
+                .prepare_cached("SELECT new FROM changes WHERE path = ?1 AND modified = ?2 AND new IS NOT NULL")?;
+            let found =
+                statement.query_map(params![path.as_str(), rows::nanoseconds(modified)], |row| rows::etag(row, 0))?;
+            found.filter_map(Result::transpose).collect::<Result<_, _>>().map_err(Into::into)
         })
     }
 

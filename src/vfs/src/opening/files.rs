@@ -73,7 +73,7 @@ pub(super) fn complete(
             others.push((*path, (*newest, attributes(entries))));
         }
     }
-    let lost = overwritten(core, others.iter().map(|(path, _)| *path))?;
+    let lost = overwritten(core, logged, others.iter().map(|(path, _)| *path))?;
     for (path, change) in others {
         if lost.contains(path) {
             changed.push(change);
@@ -177,12 +177,35 @@ fn is_left_torn(core: &Core, logged: &Logged<'_>, (path, entries): (&TreePath, &
 }
 
 /// The files that have bytes of another one since a power cut: ext4 with `data=writeback` gives the room of a file that was removed or replaced away
-/// before it is safe that it was. Nobody touched them since the machine was started, nor since they were noted as what history had.
-fn overwritten<'p>(core: &Core, paths: impl Iterator<Item = &'p TreePath>) -> Result<HashSet<&'p TreePath>, Fault> {
+/// before it is safe that it was. Nobody touched them since the machine was started, nor since they were noted as what history had, in
+/// `.git/index` or in the log.
+fn overwritten<'p>(
+    core: &Core,
+    logged: &Logged<'_>,
+    paths: impl Iterator<Item = &'p TreePath>,
+) -> Result<HashSet<&'p TreePath>, Fault> {
     let started = core.tree.started();
     let is_older = |path: &&TreePath| core.tree.stat(path).is_ok_and(|stat| stat.changed < started);
     let paths: Vec<_> = paths.filter(is_older).collect();
-    if paths.is_empty() { Ok(HashSet::new()) } else { Ok(core.memory.untouched(&paths)?) }
+    if paths.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let mut found = core.memory.untouched(&paths)?;
+    for path in paths {
+        if !found.contains(path) && has_time_of_another(core, logged, path)? {
+            found.insert(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a file has the time of change, to the nanosecond, that we gave another content at this path: whoever writes to a file changes that time.
+fn has_time_of_another(core: &Core, logged: &Logged<'_>, path: &TreePath) -> Result<bool, StoreError> {
+    let Ok((present, stat)) = core.tree.read_leaf(path) else { return Ok(false) };
+    let entries = logged.by_path().get(path).into_iter().flatten();
+    let unsettled = entries.filter(|entry| entry.disk.modified == Some(stat.modified)).filter_map(|entry| entry.new);
+    let put: Vec<ETag> = unsettled.chain(core.log.put_at(path, stat.modified)?).collect();
+    Ok(stat.kind == StatKind::File && !put.is_empty() && !put.contains(&ETag::of(&present)))
 }
 
 /// A beginning of the content, with zeros for what follows of it, or with nothing; or all of it, with zeros for some blocks.
@@ -246,7 +269,43 @@ fn clear_empty_directories(core: &Core, path: &TreePath) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use svcfs_base::Change;
+
     use super::*;
+    use crate::tests::{TestSpace, at, eve};
+
+    /// Writes to a file and sets its time of change, as nothing but a broken disk does.
+    #[expect(clippy::disallowed_methods, reason = "a disk's fault is imitated")]
+    fn filled(space: &TestSpace, text: &str, modified: SystemTime) {
+        let file = space.directory.path().join("b.md");
+        std::fs::write(&file, text).unwrap();
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
+    }
+
+    #[test]
+    fn a_file_with_our_time_and_other_bytes_is_no_edit_though_the_index_of_git_was_lost_too() {
+        let space = TestSpace::new();
+        space.put("a.md", "one");
+        space.vfs.apply(&eve(), Change::rename(at("a.md"), at("b.md"))).unwrap();
+        space.vfs.committed().unwrap();
+        let core = &space.vfs.core;
+        // Of the journal rows are made when it is full, or when a root is opened.
+        let unsettled = core.log.unsettled().unwrap();
+        let logged = Logged::new(&unsettled);
+        let is_lost = || has_time_of_another(core, &logged, &at("b.md")).unwrap();
+        let modified = core.tree.stat(&at("b.md")).unwrap().modified;
+        assert!(!is_lost());
+        filled(&space, "of a reflog", modified);
+        assert!(is_lost());
+        filled(&space, "an edit", modified + Duration::from_nanos(1));
+        assert!(!is_lost());
+        assert!(!has_time_of_another(core, &logged, &at("never.md")).unwrap());
+        filled(&space, "of a reflog", modified);
+        space.vfs.close().unwrap();
+        assert!(has_time_of_another(core, &Logged::new(&[]), &at("b.md")).unwrap());
+    }
 
     #[test]
     fn a_torn_file_is_told_from_an_edited_one() {
