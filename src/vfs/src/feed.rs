@@ -31,7 +31,8 @@ pub struct Event {
     pub announcement: Announcement,
     /// Its commit; none when nothing differed from the commit before, or when it is made later, with those of other sets.
     pub commit: Option<CommitId>,
-    /// The paths it touched, in order. None when it is a commit made of sets that had events of their own.
+    /// The paths it touched, in order. None when others told of them: it is a commit made of sets that had events of their own, or came with
+    /// another branch.
     pub changes: Vec<EventChange>,
 }
 
@@ -56,8 +57,9 @@ impl From<Record> for Event {
             new: entry.new,
             kind: entry.kind,
         };
-        // The sets of a commit that tells of several were told of themselves.
-        let entries = if record.role == Role::Gathered { Vec::new() } else { record.entries };
+        // The sets of a commit that tells of several were told of themselves, and commits of another branch by its difference from the old one.
+        let is_told = record.role != Role::Gathered && record.against.is_told();
+        let entries = if is_told { record.entries } else { Vec::new() };
         Self {
             seq: record.seq,
             time: record.time,

@@ -49,6 +49,17 @@ pub enum Way {
     Jump(CommitId),
 }
 
+/// How a head became another one that it is no ancestor of.
+#[derive(Debug, Clone)]
+pub struct Jump {
+    /// The whole difference between the two, under the name of the second.
+    pub whole: ForeignCommit,
+    /// Commits that the first has and the second has not.
+    pub left: Vec<CommitId>,
+    /// Those that the second has and the first has not, oldest first.
+    pub come: Vec<CommitId>,
+}
+
 impl History {
     /// How one head became another.
     ///
@@ -92,13 +103,24 @@ impl History {
         })
     }
 
-    /// The whole difference between two heads, under the name of the second.
+    /// How a head became another one that it is no ancestor of.
     ///
     /// # Errors
     /// `Git` when the second is missing.
-    pub fn jump(&self, from: CommitId, to: CommitId) -> Outcome<ForeignCommit> {
+    pub fn jump(&self, from: CommitId, to: CommitId) -> Outcome<Jump> {
         self.reader(|repository| {
-            Ok(ForeignCommit { against: Against::OtherBranch, ..difference(repository, Some(from), to)? })
+            let whole = ForeignCommit { against: Against::OtherBranch, ..difference(repository, Some(from), to)? };
+            if if_there(repository.find_commit(oid(from)?).map_err(Into::into))?.is_none() {
+                return Ok(Jump { whole, left: Vec::new(), come: vec![to] });
+            }
+            let between = |one: CommitId, other: CommitId| -> Outcome<Vec<CommitId>> {
+                let mut walk = repository.revwalk()?;
+                walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
+                walk.hide(oid(one)?)?;
+                walk.push(oid(other)?)?;
+                walk.map(|id| Ok(commit_id(id?))).collect()
+            };
+            Ok(Jump { whole, left: between(to, from)?, come: between(from, to)? })
         })
     }
 

@@ -30,7 +30,7 @@ use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 use tracing::warn;
 
 pub use blame::{BlameHunk, FileVersion};
-pub use foreign::{ForeignCommit, ForeignEntry, Way, as_recorded, order_within};
+pub use foreign::{ForeignCommit, ForeignEntry, Jump, Way, as_recorded, order_within};
 pub(crate) use inspection::set_aside;
 pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, mend_head};
 pub use others::OtherGit;

@@ -238,7 +238,9 @@ fn a_head_that_was_rewritten_is_told_as_one_difference() {
     fixture.history.publish().unwrap();
     assert_eq!(fixture.history.way(Some(ours), other).unwrap(), Way::Jump(ours));
     let jump = fixture.history.jump(ours, other).unwrap();
-    assert_eq!((jump.against, jump.commit, jump.entries.len()), (Against::OtherBranch, other, 2));
+    let Jump { whole, left, come } = jump;
+    assert_eq!((whole.against, whole.commit, whole.entries.len()), (Against::OtherBranch, other, 2));
+    assert_eq!((left, come), (vec![ours], vec![other]));
 }
 
 #[test]

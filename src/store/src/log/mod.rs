@@ -37,9 +37,9 @@ use writer::Writer;
 
 use crate::{FailPoint, FailPoints, StatePaths, StoreError, probe};
 
-const SCHEMA_NUMBER: i64 = 8;
+const SCHEMA_NUMBER: i64 = 9;
 /// What makes a log of each form one of the next, from the first on.
-const UPGRADES: [&str; 7] = [
+const UPGRADES: [&str; 8] = [
     // It did not say which commits of others came from another branch.
     "ALTER TABLE sets ADD COLUMN against INTEGER NOT NULL DEFAULT 0;
      UPDATE sets SET against = 2 WHERE is_foreign; CREATE INDEX jumps ON sets (seq) WHERE against = 2;",
@@ -58,6 +58,8 @@ const UPGRADES: [&str; 7] = [
      INSERT INTO journal (file, key) VALUES (0, randomblob(16)), (1, randomblob(16));",
     // A file too large for any version was taken away before what took its place was logged.
     "ALTER TABLE contents ADD COLUMN over_size INTEGER; ALTER TABLE contents ADD COLUMN over_modified INTEGER;",
+    // The way from one branch to another was a version of what differed, under the name of the newest commit.
+    "UPDATE sets SET against = 1 WHERE against = 2;",
 ];
 const MAX_IDLE_READERS: usize = 8;
 /// What a reader keeps of the file until the next checkpoint, in KiB: 1,000 versions of a page lie in as many pages of 4 KiB.
@@ -134,8 +136,13 @@ pub enum Against {
     Parent,
     /// The first of several parents: a merge, and much of it was changed by others.
     FirstParent,
-    /// The head before, which is no ancestor of the commit: a rebase, a checkout of another branch.
+    /// The head before, which is no ancestor of the commit: a rebase, a checkout of another branch. The change feed tells of it, history does
+    /// not: what the new branch has and the old one had not comes behind it, as [`Against::Again`].
     OtherBranch,
+    /// The first parent; whoever follows the feed was told by the difference of the branches.
+    Again,
+    /// What it was the difference from is of no interest any more: the branch was left. The feed has told of it, history does not.
+    Left,
 }
 
 impl Against {
@@ -144,11 +151,24 @@ impl Against {
             Self::Parent => 0,
             Self::FirstParent => 1,
             Self::OtherBranch => 2,
+            Self::Again => 3,
+            Self::Left => 4,
         }
     }
 
+    /// Whether it is a part of what the present branch has been through.
+    const fn is_history(self) -> bool {
+        matches!(self, Self::Parent | Self::FirstParent | Self::Again)
+    }
+
+    /// Whether the change feed tells of it.
+    pub const fn is_told(self) -> bool {
+        !matches!(self, Self::Again)
+    }
+
     fn of_number(number: i64) -> Option<Self> {
-        [Self::Parent, Self::FirstParent, Self::OtherBranch].into_iter().find(|against| against.number() == number)
+        let all = [Self::Parent, Self::FirstParent, Self::OtherBranch, Self::Again, Self::Left];
+        all.into_iter().find(|against| against.number() == number)
     }
 }
 
@@ -376,6 +396,27 @@ impl Log {
             }
             Ok(transaction.commit()?)
         })
+    }
+
+    /// Takes commits that the branch does not have any more out of history; the feed keeps them.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn leave(&self, commits: &[CommitId]) -> Outcome<()> {
+        if commits.is_empty() {
+            return Ok(());
+        }
+        self.writer.write(|writer| {
+            let transaction = writer.transaction()?;
+            for commit in commits {
+                transaction
+                    .prepare_cached("UPDATE sets SET against = ?2 WHERE commit_id = ?1 AND against <> ?3")?
+                    .execute(params![&commit.as_bytes()[..], Against::Left.number(), Against::OtherBranch.number()])?;
+            }
+            Ok(transaction.commit()?)
+        })?;
+        *self.tally.write() = tally::Tally::default();
+        Ok(())
     }
 
     /// Position of the newest record; zero when there is none.

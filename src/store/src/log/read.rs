@@ -84,7 +84,7 @@ impl Log {
     /// `Database`.
     pub fn changes_after(&self, seq: Seq, skip: usize, max: usize) -> Outcome<ChangePage> {
         let mut changes = self.changes(
-            "WHERE (c.seq, c.ordinal) >= (?1, ?2) AND s.role <> 2 ORDER BY c.seq, c.ordinal LIMIT ?3",
+            "WHERE (c.seq, c.ordinal) >= (?1, ?2) AND s.role <> 2 AND s.against <> 3 ORDER BY c.seq, c.ordinal LIMIT ?3",
             params![rows::number(seq), count(skip), count(max.saturating_add(1))],
         )?;
         // One more than asked tells whether the last set goes on.
@@ -98,7 +98,7 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn newest_changes(&self, max: usize) -> Outcome<ChangePage> {
-        let tail = "WHERE s.role <> 2 ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?1";
+        let tail = "WHERE s.role <> 2 AND s.against <> 3 ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?1";
         let mut changes = self.changes(tail, params![count(max)])?;
         changes.reverse();
         Ok(ChangePage { changes, is_split: false })
@@ -107,7 +107,7 @@ impl Log {
     fn changes(&self, tail: &str, parameters: &[&dyn rusqlite::ToSql]) -> Outcome<Vec<PathChange>> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached(&format!(
-                "SELECT c.seq, s.commit_id, c.ordinal, c.path, c.new IS NULL, s.actor, s.time
+                "SELECT c.seq, iif(s.against = 2, NULL, s.commit_id), c.ordinal, c.path, c.new IS NULL, s.actor, s.time
                  FROM changes c CROSS JOIN sets s ON s.seq = c.seq {tail}"
             ))?;
             let found = statement.query_map(parameters, |row| {
@@ -198,14 +198,15 @@ impl Log {
             let snapshot = connection.unchecked_transaction()?;
             let made = newest(&snapshot)?;
             let ahead = owed.iter().rev().filter(|record| record.seq > made && record.seq < before);
-            let ahead = ahead.filter(|record| record.role != Role::Deferred).flat_map(|record| {
+            let ahead = ahead.filter(|record| record.role != Role::Deferred && record.against.is_history());
+            let ahead = ahead.flat_map(|record| {
                 record.entries.iter().rev().filter(|entry| entry.path == *path).map(|entry| version_of(record, entry))
             });
             let mut versions: Vec<_> = ahead.take(max).collect();
             let mut statement = snapshot.prepare_cached(
                 "SELECT s.seq, s.commit_id, s.actor, s.message, s.time, c.old, c.new, s.against
                  FROM changes c CROSS JOIN sets s ON s.seq = c.seq
-                 WHERE c.path = ?1 AND c.seq < ?2 AND s.role <> 2 ORDER BY c.seq DESC LIMIT ?3",
+                 WHERE c.path = ?1 AND c.seq < ?2 AND s.role <> 2 AND s.against NOT IN (2, 4) ORDER BY c.seq DESC LIMIT ?3",
             )?;
             let left = count(max - versions.len());
             let found = statement.query_map(params![path.as_str(), rows::number(before), left], |row| {
@@ -236,7 +237,8 @@ impl Log {
         self.read(|connection| {
             connection
                 .prepare_cached(
-                    "SELECT count(*) FROM changes c CROSS JOIN sets s ON s.seq = c.seq WHERE c.path = ?1 AND s.role <> 2",
+                    "SELECT count(*) FROM changes c CROSS JOIN sets s ON s.seq = c.seq
+                     WHERE c.path = ?1 AND s.role <> 2 AND s.against NOT IN (2, 4)",
                 )?
                 .query_row([path.as_str()], |row| Ok(usize::try_from(row.get::<_, i64>(0)?).unwrap_or(0)))
         })
@@ -340,7 +342,7 @@ impl Log {
     }
 
     /// The newest position of what is called so: a commit's hash, full or abbreviated to 4 digits or more, or a moment; none when it
-    /// is unknown or fits several commits.
+    /// is unknown or fits several commits. Of a commit that left the branch and came back, the position at which the feed tells of it.
     ///
     /// # Errors
     /// `Database`.
@@ -356,7 +358,10 @@ impl Log {
     fn position_of_moment(&self, moment: Timestamp) -> Outcome<Option<Seq>> {
         self.read(|connection| {
             connection
-                .prepare_cached("SELECT max(seq) FROM sets WHERE time = ?1 AND commit_id IS NULL AND role <> 2")?
+                .prepare_cached(
+                    "SELECT max(seq) FROM (SELECT seq FROM sets WHERE time = ?1 AND commit_id IS NULL AND role <> 2
+                     UNION ALL SELECT seq FROM sets WHERE against = 2 AND time = ?1)",
+                )?
                 .query_row([rows::nanosecond(moment)], |row| Ok(row.get::<_, Option<i64>>(0)?.map(rows::seq)))
         })
     }
@@ -370,7 +375,8 @@ impl Log {
         let (Some(first), Some(last)) = (bound("0"), bound("f")) else { return Ok(None) };
         self.read(|connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT max(seq) FROM sets WHERE commit_id BETWEEN ?1 AND ?2 GROUP BY commit_id LIMIT 2",
+                "SELECT coalesce(max(iif(against = 3, NULL, seq)), max(seq)) FROM sets
+                 WHERE commit_id BETWEEN ?1 AND ?2 AND against <> 2 GROUP BY commit_id LIMIT 2",
             )?;
             let found = statement.query_map([first, last].map(|bound| bound.as_bytes().to_vec()), |row| row.get(0))?;
             let found: Vec<i64> = found.collect::<rusqlite::Result<_>>()?;

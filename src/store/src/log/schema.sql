@@ -8,7 +8,8 @@ CREATE TABLE sets (
     announcement TEXT NOT NULL,
     commit_id BLOB,
     role INTEGER NOT NULL,          -- 0 a set, 1 a commit of others, 2 a set without a commit, 3 the commit of such sets
-    against INTEGER NOT NULL DEFAULT 0 -- what its changes are the difference from: 0 parent, 1 first of several, 2 another branch
+    against INTEGER NOT NULL DEFAULT 0 -- what its changes are the difference from: 0 parent, 1 first of several, 2 another branch, 3 parent
+                                       -- (told of by a 2), 4 none: of a branch that was left
 );
 CREATE INDEX sets_by_commit ON sets (commit_id);
 CREATE INDEX jumps ON sets (seq) WHERE against = 2;

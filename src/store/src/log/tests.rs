@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime};
 
-use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath};
+use svcfs_base::{Actor, Announcement, CommitId, Door, ETag, FileKind, Seq, Timestamp, TreePath, VersionId};
 
 use super::*;
 
@@ -217,12 +217,46 @@ fn a_log_of_any_earlier_form_is_taken_over() {
 }
 
 #[test]
-fn a_log_of_the_first_form_may_have_commits_of_another_branch() {
+fn a_log_of_the_first_form_may_have_differences_that_are_no_commits_own() {
     let Fixture { directory: _directory, log } = of_form(1);
     // It did not say which commits of others came from there: any may have.
     let against: Vec<_> = log.after(Seq(0), 9).unwrap().iter().map(|record| record.against).collect();
-    assert_eq!(against, [Against::OtherBranch, Against::Parent]);
-    assert_eq!(log.last_jump().unwrap(), Some(Seq(1)));
+    assert_eq!(against, [Against::FirstParent, Against::Parent]);
+}
+
+#[test]
+fn commits_that_left_the_branch_are_told_by_the_feed_and_are_no_history() {
+    let Fixture { log, directory: _directory } = fixture();
+    let told = |record: Record| Record { entries: record.entries, role: Role::Foreign, ..record };
+    let jump = Record {
+        against: Against::OtherBranch,
+        commit: record(1, "a.md", b"").commit,
+        ..told(record(3, "a.md", b"one"))
+    };
+    let again = Record { against: Against::Again, ..told(record(4, "b.md", b"came")) };
+    log.append(&[record(1, "a.md", b"one"), told(record(2, "a.md", b"left"))]).unwrap();
+    assert_eq!(log.select(&Selection::default(), 0, 9).unwrap().1, 2);
+    log.leave(&[record(2, "", b"").commit.unwrap()]).unwrap();
+    log.append(&[jump.clone(), again]).unwrap();
+    let seqs = |path: &str| {
+        let path = TreePath::parse(path).unwrap();
+        let versions = log.versions(&path, Seq(9), 9).unwrap();
+        assert_eq!(log.count_versions(&path).unwrap(), versions.len());
+        versions.iter().map(|version| version.seq.0).collect::<Vec<_>>()
+    };
+    // Before and after rows are made of them.
+    assert_eq!((seqs("a.md"), seqs("b.md"), seqs("a.md")), (vec![1], vec![4], vec![1]));
+    let (lately, count) = log.select(&Selection::default(), 0, 9).unwrap();
+    assert_eq!((lately.iter().map(|found| found.seq.0).collect::<Vec<_>>(), count), (vec![4, 1], 2));
+    let feed = log.changes_after(Seq(0), 0, 9).unwrap().changes;
+    assert_eq!(feed.iter().map(|change| change.seq.0).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(
+        feed.iter().map(|change| log.position_of(&change.id.to_string()).unwrap()).collect::<Vec<_>>(),
+        [1, 2, 3].map(|seq| Some(Seq(seq)))
+    );
+    assert_eq!(feed[2].id, VersionId::Moment(jump.time));
+    assert_eq!(log.position_of(&record(4, "", b"").commit.unwrap().to_string()).unwrap(), Some(Seq(4)));
+    assert_eq!(log.last_jump().unwrap(), Some(Seq(3)));
 }
 
 #[test]

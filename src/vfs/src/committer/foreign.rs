@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use svcfs_base::{Announcement, CommitId, DiskAttributes, Door, Seq};
-use svcfs_store::{Entry, ForeignCommit, ForeignEntry, Record, Role, StoreError, Way};
+use svcfs_base::{Actor, Announcement, CommitId, DiskAttributes, Door, Seq};
+use svcfs_store::{Against, Entry, ForeignCommit, ForeignEntry, Jump, Record, Role, StoreError, Way};
 use tracing::{debug, info};
 
 use super::Committer;
@@ -92,12 +92,24 @@ pub(crate) fn numbered(records: &[Record], last: Seq) -> Vec<Record> {
 pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId) -> Result<Vec<Record>, StoreError> {
     let commits = match core.git()?.way(from, to)? {
         Way::Commits(commits) => core.git()?.foreign(&commits)?,
-        Way::Jump(from) => {
-            keep(core, from, to)?;
-            vec![core.git()?.jump(from, to)?]
-        }
+        Way::Jump(from) => return jump_records(core, from, to),
     };
     Ok(commits.into_iter().map(foreign_record).collect())
+}
+
+/// The same for heads of which the first is no ancestor of the second. What was left is no history any more from now on: killed before
+/// these are logged, the next opening finds the same way.
+pub(crate) fn jump_records(core: &Core, from: CommitId, to: CommitId) -> Result<Vec<Record>, StoreError> {
+    keep(core, from, to)?;
+    let Jump { whole, left, come } = core.git()?.jump(from, to)?;
+    core.log.leave(&left)?;
+    let actor = Actor::new(Door::Direct.default_actor());
+    let message = format!("{actor}: the branch is at {:.7} now, and was at {:.7}", to.to_string(), from.to_string());
+    let time = core.memory.moment(core.clock.now());
+    let again = core.git()?.foreign(&come)?.into_iter();
+    let again = again.map(|commit| ForeignCommit { against: Against::Again, ..commit });
+    let whole = ForeignCommit { actor, message, time, ..whole };
+    Ok(std::iter::once(whole).chain(again).map(foreign_record).collect())
 }
 
 /// Keeps what a branch does not have any more.

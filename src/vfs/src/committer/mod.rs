@@ -27,7 +27,7 @@ use tracing::{error, info, warn};
 
 use ahead::Ahead;
 use early::Early;
-pub(crate) use foreign::{foreign_record, keep, numbered};
+pub(crate) use foreign::{foreign_record, jump_records, numbered};
 use record::Logged;
 pub(crate) use seat::Seat;
 pub use window::Commits;

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::thread;
 
 use svcfs_base::{CommitId, Fault};
-use svcfs_store::{FailPoint, ForeignCommit, History, Memory, Record, Role, Tip, Way};
+use svcfs_store::{FailPoint, History, Memory, Record, Role, Tip, Way};
 use tracing::{info, warn};
 
-use crate::committer::{Committer, Window, foreign_record, keep, numbered};
+use crate::committer::{Committer, Window, foreign_record, jump_records, numbered};
 use crate::core::Core;
 use crate::progress::{Progress, Reporter};
 use logged::Logged;
@@ -181,10 +181,7 @@ fn follow(
     reporter.tell(Progress::ReadingHistory);
     match core.git()?.way(committer.head, head)? {
         Way::Jump(_) if known.contains(&head) => {}
-        Way::Jump(from) => {
-            keep(&core, from, head)?;
-            record(committer, vec![core.git()?.jump(from, head)?])?;
-        }
+        Way::Jump(from) => record(committer, &jump_records(&core, from, head)?)?,
         Way::Commits(mut commits) => {
             commits.retain(|commit| !known.contains(commit));
             if is_new_log && !commits.is_empty() {
@@ -193,7 +190,8 @@ fn follow(
             // A part at a time, so that memory does not grow with history. Killed in between, the next opening finds the first
             // parts in the log, unsettled, and goes on behind them.
             for part in commits.chunks(COMMITS_AT_ONCE) {
-                record(committer, core.git()?.foreign(part)?)?;
+                let commits = core.git()?.foreign(part)?;
+                record(committer, &commits.into_iter().map(foreign_record).collect::<Vec<_>>())?;
             }
         }
     }
@@ -203,9 +201,8 @@ fn follow(
 }
 
 /// Logs commits of others.
-fn record(committer: &mut Committer, commits: Vec<ForeignCommit>) -> Result<(), Fault> {
-    let records: Vec<_> = commits.into_iter().map(foreign_record).collect();
-    let records = numbered(&records, committer.last);
+fn record(committer: &mut Committer, records: &[Record]) -> Result<(), Fault> {
+    let records = numbered(records, committer.last);
     committer.core.log.append(&records)?;
     committer.last = records.last().map_or(committer.last, |record| record.seq);
     Ok(())

@@ -81,6 +81,9 @@ impl Vfs {
                 if jump.is_some_and(|jump| seq <= jump) || new != Some(expected) {
                     return Ok(None);
                 }
+                if against == Against::Again {
+                    return Ok(None);
+                }
                 if against != Against::Parent {
                     // A merge that took a file as it was on the other side changed nothing: that side's version comes next.
                     continue;
