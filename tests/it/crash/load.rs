@@ -140,7 +140,7 @@ impl Driver {
     }
 
     /// Whether the answer to its deed of this number promises that it is on the disk, and everything before it.
-    fn is_safe(self, serial: usize) -> bool {
+    pub fn is_safe(self, serial: usize) -> bool {
         self != Self::Close || serial.is_multiple_of(SAVES_UNTIL_FSYNC)
     }
 
