@@ -126,7 +126,7 @@ impl Filesystem for Callbacks {
         accessed: Option<TimeOrNow>,
         modified: Option<TimeOrNow>,
         _changed: Option<SystemTime>,
-        _file: Option<FileHandle>,
+        file: Option<FileHandle>,
         _created: Option<SystemTime>,
         _chgtime: Option<SystemTime>,
         _bkuptime: Option<SystemTime>,
@@ -144,6 +144,7 @@ impl Filesystem for Callbacks {
             gid,
             modified: modified.map(moment),
             accessed: accessed.map(moment),
+            through: file.filter(|file| !is_ours(file.0)).map(handle),
         };
         self.answer("setattr", reply, || {
             let node = self.door.node(inode)?;
@@ -329,21 +330,21 @@ impl Filesystem for Callbacks {
         });
     }
 
-    fn flush(&self, request: &Request, inode: INodeNo, file: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, request: &Request, _inode: INodeNo, file: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
         if is_ours(file.0) || !self.door.writers.is_own_close(file, request.pid()) {
             // Half a save is nobody's version; the writer's own close, or the last one, publishes it.
             return reply.ok();
         }
         let caller = self.door.saver(request, file);
-        self.answer("flush", reply, || self.vfs.publish(&caller, node(inode), Durability::Soon));
+        self.answer("flush", reply, || self.vfs.publish_opened(&caller, handle(file), Durability::Soon));
     }
 
-    fn fsync(&self, request: &Request, inode: INodeNo, file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+    fn fsync(&self, request: &Request, _inode: INodeNo, file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
         if is_ours(file.0) {
             return reply.ok();
         }
         let caller = self.door.saver(request, file);
-        self.answer("fsync", reply, || self.vfs.publish(&caller, node(inode), Durability::Now));
+        self.answer("fsync", reply, || self.vfs.publish_opened(&caller, handle(file), Durability::Now));
     }
 
     fn release(

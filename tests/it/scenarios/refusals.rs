@@ -1,6 +1,7 @@
 //! What lint refuses.
 
 use std::fs::{self, File};
+use std::process::Command;
 
 use super::played;
 use crate::doors::GUEST;
@@ -48,4 +49,19 @@ fn a_refused_save_through_the_mount_is_kept_and_explained() {
     let story = space.story();
     assert_eq!((story.log.len(), story.tree.len()), (2, 1), "{}", story.told());
     assert_ne!(story.log[1].author, GUEST);
+}
+
+#[test]
+fn a_shell_whose_programs_write_a_page_one_after_the_other_saves_it_whole() {
+    let Some(space) = TestSpace::mounted() else { return };
+    let page = space.mountpoint().join("report.md");
+    save(File::create(&page).unwrap(), b"---\ntitle: Yesterday\n---\n\nA page that is longer than what comes.\n")
+        .unwrap();
+    // What is there when the first program ends is a page that lint refuses; the whole is none.
+    let programs = "( echo '# Report'; /bin/echo '```'; test -e .svc/rejected/report.md || exit 3; uname -s; echo '```' ) > report.md";
+    let status = Command::new("sh").args(["-c", programs]).current_dir(space.mountpoint()).status().unwrap();
+    assert!(status.success());
+    space.settle();
+    assert_eq!(space.text("report.md"), "# Report\n```\nLinux\n```\n");
+    assert!(!space.root().join(".svc/rejected/report.md").exists(), "accepted");
 }

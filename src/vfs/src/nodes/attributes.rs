@@ -74,7 +74,7 @@ impl Vfs {
     /// `TooLarge` where the disk has no such length, `IsDirectory` for a length of a directory, `Forbidden` when the disk refuses.
     pub fn set_attributes(&self, caller: &Caller, node: NodeId, set: SetAttributes) -> Result<Attributes, Fault> {
         if let Some(size) = set.size {
-            self.resize(caller, node, size)?;
+            self.resize(caller, (node, set.through), size)?;
         }
         let shared = self.nodes.shared(node)?;
         {

@@ -5,8 +5,8 @@ use svcfs_base::{
     Caller, Change, ChangeSet, DiskAttributes, Door, Durability, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES,
     Settled, TreePath,
 };
-use svcfs_store::{Install, OpenFile};
-use tracing::{error, warn};
+use svcfs_store::OpenFile;
+use tracing::error;
 
 use super::body::{Body, RECORDED, part};
 use super::kept::stands_in_for;
@@ -14,16 +14,22 @@ use super::table::{Shared, Staging, Told};
 use super::{Allocation, HandleId, NodeId, OpenMode, PRIVILEGES, WriteAt};
 use crate::Vfs;
 use crate::core::{Present, is_of_disk};
-use crate::place::REJECTED_DIRECTORY;
 use crate::view::{Attributes, EntryKind};
 
 impl Vfs {
-    pub(super) fn resize(&self, caller: &Caller, node: NodeId, size: u64) -> Result<(), Fault> {
+    /// Gives a file another length, through a handle or by name.
+    pub(super) fn resize(
+        &self,
+        caller: &Caller,
+        (node, through): (NodeId, Option<HandleId>),
+        size: u64,
+    ) -> Result<(), Fault> {
         if let Ok(path) = self.nodes.path_of(node) {
             self.core.not_leased(caller, &path, false)?;
         }
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
+        through.map_or(Ok(()), |handle| shared.take_back(handle))?;
         if shared.staging.is_none()
             && shared.large.is_none()
             && let Ok(path) = self.nodes.path_of(node)
@@ -42,7 +48,7 @@ impl Vfs {
                 shared.staging = Some(staging);
                 shared.large = None;
             }
-            None => self.stage_held(node, &mut shared, size > 0, |staging, now| {
+            None => self.stage_held((node, through), &mut shared, size > 0, |staging, now| {
                 staging.is_changed |= staging.body.length() != size;
                 if size == 0 {
                     staging.base = None;
@@ -65,8 +71,8 @@ impl Vfs {
     ///
     /// # Errors
     /// `NoSpace` when the disk has no room for it now; `TooLarge` where no file is as long; as [`Vfs::write_node`].
-    pub fn allocate(&self, caller: &Caller, handle: HandleId, part: Allocation) -> Result<(), Fault> {
-        let handle = self.nodes.handle(handle)?;
+    pub fn allocate(&self, caller: &Caller, id: HandleId, part: Allocation) -> Result<(), Fault> {
+        let handle = self.nodes.handle(id)?;
         if !handle.is_writing {
             return Err(Fault::new(Kind::Forbidden, "the file was opened to read only"));
         }
@@ -81,7 +87,7 @@ impl Vfs {
             let shared = self.nodes.shared(handle.node)?;
             let mut shared = shared.lock();
             if !self.zero_large(handle, &mut shared, part)? {
-                self.stage_held(handle.node, &mut shared, true, |staging, now| {
+                self.stage_held((handle.node, Some(id)), &mut shared, true, |staging, now| {
                     staging.body.zero(part.offset, part.length)?;
                     staging.is_changed = true;
                     staging.is_written = true;
@@ -90,7 +96,7 @@ impl Vfs {
                 })?;
             }
         }
-        if part.grows && size < end { self.resize(caller, handle.node, end) } else { Ok(()) }
+        if part.grows && size < end { self.resize(caller, (handle.node, Some(id)), end) } else { Ok(()) }
     }
 
     /// Opens a file.
@@ -126,7 +132,7 @@ impl Vfs {
         if let Some(large) = shared.large.take() {
             shared.staging = Some(Self::cut_large(&large, 0, self.core.file_time())?);
         }
-        self.stage_held(node, &mut shared, false, |staging, now| {
+        self.stage_held((node, None), &mut shared, false, |staging, now| {
             staging.is_changed |= staging.body.length() > 0;
             staging.is_written = false;
             staging.base = None;
@@ -201,8 +207,8 @@ impl Vfs {
     /// # Errors
     /// `TooLarge` where no file is as long; `Forbidden` for a handle opened to read; `Stale`; `NoSpace` and `ReadOnly`
     /// while the disk is known to refuse.
-    pub fn write_node(&self, handle: HandleId, at: WriteAt, data: &[u8]) -> Result<usize, Fault> {
-        let handle = self.nodes.handle(handle)?;
+    pub fn write_node(&self, id: HandleId, at: WriteAt, data: &[u8]) -> Result<usize, Fault> {
+        let handle = self.nodes.handle(id)?;
         if !handle.is_writing {
             return Err(Fault::new(Kind::Forbidden, "the file was opened to read only"));
         }
@@ -219,7 +225,7 @@ impl Vfs {
         if self.write_large(handle, &mut shared, (at, data))? {
             return Ok(data.len());
         }
-        self.stage_held(handle.node, &mut shared, true, |staging, now| {
+        self.stage_held((handle.node, Some(id)), &mut shared, true, |staging, now| {
             let start = match at {
                 WriteAt::Offset(offset) => offset,
                 WriteAt::End => staging.body.length(),
@@ -238,12 +244,13 @@ impl Vfs {
     /// Changes unpublished content, which begins as what is published; as nothing when the present content does not matter.
     fn stage_held(
         &self,
-        node: NodeId,
+        (node, through): (NodeId, Option<HandleId>),
         shared: &mut Shared,
         is_based: bool,
         change: impl FnOnce(&mut Staging, std::time::SystemTime) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let now = self.core.file_time();
+        through.map_or(Ok(()), |handle| shared.take_back(handle))?;
         if shared.staging.is_none() {
             let begun = self.nodes.path_of(node).and_then(|path| self.staged(&path, is_based));
             shared.staging = Some(match (begun, &shared.kept) {
@@ -255,6 +262,7 @@ impl Vfs {
             Some(staging) => {
                 change(staging, now)?;
                 staging.refused = None;
+                staging.verdict = None;
                 Ok(())
             }
             None => Ok(()),
@@ -294,6 +302,16 @@ impl Vfs {
         self.publish_now(caller, node, durability)
     }
 
+    /// The same through a handle: what it wrote and was refused is tried again, and told again.
+    ///
+    /// # Errors
+    /// As [`Vfs::publish`].
+    pub fn publish_opened(&self, caller: &Caller, handle: HandleId, durability: Durability) -> Result<(), Fault> {
+        let node = self.nodes.handle(handle)?.node;
+        self.nodes.shared(node)?.lock().take_back(handle)?;
+        self.publish(caller, node, durability)
+    }
+
     fn publish_now(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
@@ -315,15 +333,16 @@ impl Vfs {
             self.put_large(caller, &path, shared, durability)?;
             return self.put_extended(&path, shared);
         }
-        let Some(staging) = shared.staging.take() else {
+        let Some(mut staging) = shared.staging.take() else {
             if durability == Durability::Now {
                 shared.large.as_ref().map_or(Ok(()), OpenFile::flush)?;
                 self.settled()?;
             }
             return Ok(());
         };
-        if let Some(fault) = staging.refused {
+        if let Some(fault) = staging.refused.as_ref().map(Fault::again) {
             // Closing leaves the page as it was, and says so: many programs look at the outcome of one call only.
+            self.put_aside(shared, staging);
             return Err(fault);
         }
         if !staging.is_changed && !staging.is_new {
@@ -347,40 +366,21 @@ impl Vfs {
             },
         };
         let set = ChangeSet { durability, ..ChangeSet::from(change) };
-        match self.apply_held(caller, set) {
+        let outcome = match staging.lost() {
+            Some(fault) => Err(fault.again()),
+            None => self.apply_held(caller, set),
+        };
+        match outcome {
             Ok(_) => {
                 self.accepted_save(shared, &path);
                 shared.told = Some(Told::new(staging.changed, staging.modified));
                 self.put_extended(&path, shared)
             }
             Err(fault) => {
-                self.after_refusal(shared, &path, (staging, content), &fault);
+                staging.judge(&fault);
+                self.after_refusal(shared, &path, (staging, content), durability);
                 Err(fault)
             }
-        }
-    }
-
-    fn after_refusal(&self, shared: &mut Shared, path: &TreePath, (staging, content): (Staging, Bytes), fault: &Fault) {
-        match fault.kind() {
-            Kind::Rejected | Kind::Conflict | Kind::Locked => {
-                shared.refusal = Some(fault.message().to_owned());
-                self.keep_refused(path, content, fault);
-            }
-            // The disk, or we: the bytes stay with the node, and the next flush tries again.
-            _ => shared.staging = Some(staging),
-        }
-    }
-
-    /// Keeps what was refused where a person finds it (gaps.md D6).
-    pub(super) fn keep_refused(&self, path: &TreePath, content: Bytes, fault: &Fault) {
-        warn!(page.path = %path, reason = fault.message(), "a save was refused; its text is kept below `{REJECTED_DIRECTORY}`");
-        let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else {
-            return;
-        };
-        let install =
-            Install { path: &place, content: &content, kind: FileKind::Regular, disk: DiskAttributes::default() };
-        if let Err(error) = self.core.tree.install(&install) {
-            error!(page.path = %path, %error, "the text of a refused save could not be kept");
         }
     }
 
@@ -404,23 +404,6 @@ impl Vfs {
         }
     }
 
-    /// An accepted save makes an earlier refusal of the same path void.
-    pub(super) fn accepted_save(&self, shared: &mut Shared, path: &TreePath) {
-        shared.refusal = None;
-        self.forget_refused(path);
-    }
-
-    fn forget_refused(&self, path: &TreePath) {
-        let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else {
-            return;
-        };
-        if self.core.tree.stat(&place).is_ok()
-            && let Err(error) = self.core.tree.remove(&place)
-        {
-            warn!(page.path = %path, %error, "the text of an earlier refused save could not be removed");
-        }
-    }
-
     /// Closes a handle; the last one publishes what is left, as a safety net.
     ///
     /// # Errors
@@ -429,6 +412,7 @@ impl Vfs {
         let node = self.nodes.handle(handle)?.node;
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
+        self.let_go_of_refused(&mut shared, (node, handle));
         // Asked while the content is held: who opens the file and empties it in this moment waits, and is not published by us.
         let is_last = !self.nodes.is_open_elsewhere(node);
         let outcome = if is_last { self.publish_held(caller, node, &mut shared, Durability::Soon) } else { Ok(()) };
@@ -441,11 +425,6 @@ impl Vfs {
         }
         self.nodes.close(handle);
         outcome
-    }
-
-    /// Why the last save of this node was refused, if it was (`user.svc.lint`, gaps.md D6).
-    pub fn refusal(&self, node: NodeId) -> Option<String> {
-        self.nodes.shared(node).ok()?.lock().refusal.clone()
     }
 
     /// The hash of the node's published content.

@@ -11,6 +11,7 @@ mod kept;
 mod large;
 mod names;
 mod reading;
+mod refused;
 mod settled;
 mod special;
 mod table;
@@ -38,8 +39,8 @@ pub const SET_GROUP_ID: u32 = 0o2000;
 /// Permission bits that a file loses when its content changes.
 const PRIVILEGES: u32 = 0o4000 | SET_GROUP_ID;
 
-/// An open file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// An open file. Those opened later have greater numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HandleId(pub u64);
 
 /// How a file is opened.
@@ -88,6 +89,8 @@ pub struct SetAttributes {
     pub modified: Option<SystemTime>,
     /// New access time.
     pub accessed: Option<SystemTime>,
+    /// The handle that they are set through; by name when it is none.
+    pub through: Option<HandleId>,
 }
 
 /// Size and free space of a disk.

@@ -29,6 +29,12 @@ pub(crate) struct Staging {
     pub(crate) is_new: bool,
     /// Why the disk refused the last write: what is here is half a save, and nobody's version.
     pub(crate) refused: Option<Fault>,
+    /// Why these very bytes were not accepted when they were to be published.
+    pub(crate) verdict: Option<Fault>,
+    /// Others wrote the file since, as was told: what began from `base` is accepted no more.
+    pub(crate) lost: Option<Fault>,
+    /// Handles from this one on were opened after the first refusal, and have nothing to do with these bytes.
+    pub(crate) until: Option<HandleId>,
     pub(crate) mode: Option<u32>,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -49,6 +55,9 @@ impl Staging {
             is_written: false,
             is_new: false,
             refused: None,
+            verdict: None,
+            lost: None,
+            until: None,
             mode: None,
             uid: attributes.uid,
             gid: attributes.gid,
@@ -100,6 +109,9 @@ impl Told {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) staging: Option<Staging>,
+    /// Unpublished bytes that were refused when a handle was closed, for the handles that were open then: they may go on with them.
+    /// To all others the file is what is published.
+    pub(crate) aside: Option<Staging>,
     /// The file itself, while it is open, too large to be recorded, and none of its bytes are unpublished.
     pub(crate) large: Option<OpenFile>,
     /// What it had when its name went.
@@ -247,6 +259,19 @@ impl Nodes {
     /// True when other handles of the node are open.
     pub(crate) fn is_open_elsewhere(&self, id: NodeId) -> bool {
         self.table().nodes.get(&id).is_some_and(|node| node.open > 1)
+    }
+
+    /// The handle that is opened next.
+    pub(crate) fn next_handle(&self) -> HandleId {
+        HandleId(self.table().next_handle)
+    }
+
+    /// True when other handles of the node than this one are open for writing, of those opened before `until`.
+    pub(crate) fn is_written_elsewhere(&self, (id, handle): (NodeId, HandleId), until: Option<HandleId>) -> bool {
+        let is_other = |(other, opened): (&HandleId, &Handle)| {
+            opened.node == id && opened.is_writing && *other != handle && until.is_none_or(|until| *other < until)
+        };
+        self.table().handles.iter().any(is_other)
     }
 
     pub(crate) fn is_open(&self, id: NodeId) -> bool {

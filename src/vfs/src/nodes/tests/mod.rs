@@ -3,6 +3,7 @@
 mod attributes;
 mod large;
 mod names;
+mod refused;
 mod saving;
 
 use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, Expect, Kind, Name};
