@@ -154,6 +154,7 @@ impl Vfs {
                 None => (None, default_message(caller, &set.changes, &self.core)),
             },
         };
+        let written: Vec<TreePath> = set.changes.iter().filter_map(written).cloned().collect();
         let mut plan = Plan::new(&self.core, &self.gates, caller, is_exclusive);
         for change in set.changes {
             if let Err(fault) = plan.add(change) {
@@ -172,6 +173,7 @@ impl Vfs {
             for path in &spent {
                 self.core.tree.remove(path)?;
             }
+            self.core.forget_refused(written.iter());
             return Ok(Waiting { answer: None, files, was_needed: false, made: Vec::new() });
         }
         for (_, to) in &moves {
@@ -205,6 +207,7 @@ impl Vfs {
             answer: is_awaited.then_some(sender),
         };
         self.core.queue.push(prepared, |prepared| self.core.show(prepared))?;
+        self.core.forget_refused(written.iter());
         if let Some(said) = said {
             self.core.messages.spent(&said);
         }
@@ -331,6 +334,15 @@ impl Core {
     /// What is done to the tree directly comes after what is accepted for the same path.
     fn wait_for(&self, path: &TreePath) -> Result<(), Fault> {
         if self.overlay.get(path).is_some() { self.wait_settled(MAX_WAIT) } else { Ok(()) }
+    }
+}
+
+/// The path of a file that a change writes.
+const fn written(change: &Change) -> Option<&TreePath> {
+    match change {
+        Change::Put { path, .. } => Some(path),
+        Change::Move { to, .. } => Some(to),
+        Change::Remove { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => None,
     }
 }
 

@@ -18,6 +18,7 @@ use crate::leases::Leases;
 use crate::load::OnFlush;
 use crate::locks::Locks;
 use crate::messages::Messages;
+use crate::nodes::Refusals;
 use crate::overlay::{Leaf, Overlay};
 use crate::place::Places;
 use crate::queue::{Before, Queue, Until};
@@ -48,6 +49,8 @@ pub(crate) struct Core {
     pub(crate) feed: Feed,
     /// What writers said of their next saves.
     pub(crate) messages: Messages,
+    /// Saves that were refused.
+    pub(crate) refusals: Refusals,
     /// Pages that were renamed to a scratch name, until their removal is recorded.
     pub(crate) departures: Mutex<BTreeMap<TreePath, Departure>>,
     /// Why the committer cannot go on, while it cannot.

@@ -137,6 +137,7 @@ impl Vfs {
         let leases = leases::Leases::open(&StatePaths::of(&root))?;
         let core = Arc::new(Core {
             leases,
+            refusals: nodes::Refusals::of_tree(&tree),
             fail: FailPoints::of(&root),
             root,
             places,

@@ -372,7 +372,6 @@ impl Vfs {
         };
         match outcome {
             Ok(_) => {
-                self.accepted_save(shared, &path);
                 shared.told = Some(Told::new(staging.changed, staging.modified));
                 self.put_extended(&path, shared)
             }
@@ -391,13 +390,10 @@ impl Vfs {
     pub fn save(&self, caller: &Caller, path: TreePath, content: Bytes, expect: Expect) -> Result<Settled, Fault> {
         let change = Change::put(path.clone(), content.clone()).expecting(expect);
         match self.apply(caller, change) {
-            Ok(applied) => {
-                self.forget_refused(&path);
-                applied.single()
-            }
+            Ok(applied) => applied.single(),
             Err(fault) => {
                 if fault.kind() == Kind::Rejected {
-                    self.keep_refused(&path, content, &fault);
+                    self.keep_refused(&path, content, &fault, None);
                 }
                 Err(fault)
             }

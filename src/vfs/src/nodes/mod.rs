@@ -21,6 +21,7 @@ use std::time::SystemTime;
 use svcfs_base::Fault;
 
 pub use reading::Reader;
+pub(crate) use refused::Refusals;
 pub(crate) use table::Nodes;
 
 use crate::Vfs;

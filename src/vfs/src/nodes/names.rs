@@ -240,7 +240,9 @@ impl Vfs {
         if let Err(fault) = &outcome
             && matches!(fault.kind(), Kind::Rejected)
         {
-            self.keep_refused(&to, self.read(caller.door, &from)?.content, fault);
+            let refused = self.read(caller.door, &from)?;
+            let own = (refused.attributes.mode, (refused.attributes.uid, refused.attributes.gid));
+            self.keep_refused(&to, refused.content, fault, Some(own));
         }
         match outcome {
             Ok(_) => {}
@@ -248,7 +250,6 @@ impl Vfs {
             Err(fault) => return Err(fault),
         }
         if let Some(shared) = held.at(&from) {
-            self.accepted_save(shared, &to);
             let there = self.stat(caller.door, &to).ok();
             shared.told = there.map(|there| Told::new(self.core.file_time(), there.modified));
         }

@@ -3,15 +3,23 @@
 //! One rule: what a handle wrote is never mixed with a text it did not begin from. Its bytes stay its own until they are accepted, or until
 //! nobody who wrote them has the file open any more; a copy is kept where a person finds it from the first refusal on.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::Bytes;
-use svcfs_base::{DiskAttributes, Durability, Fault, FileKind, Kind, TreePath};
-use svcfs_store::Install;
+use parking_lot::Mutex;
+use svcfs_base::{DiskAttributes, Door, Durability, Fault, FileKind, Kind, TreePath};
+use svcfs_store::{Install, StatKind, StoreError, WorkTree};
 use tracing::{error, warn};
 
 use super::table::{Shared, Staging};
 use super::{HandleId, NodeId};
 use crate::Vfs;
+use crate::core::Core;
 use crate::place::REJECTED_DIRECTORY;
+
+/// Of so many refusals it is known why.
+const MOST_TOLD: usize = 10_000;
 
 impl Staging {
     /// Notes why it was not accepted, where that is for what it is; what the disk refuses is tried again as it is.
@@ -64,8 +72,8 @@ impl Vfs {
             shared.staging = Some(staging);
             return;
         };
-        shared.refusal = Some(fault.message().to_owned());
-        self.keep_refused(path, content, &fault);
+        let mode = staging.mode.or_else(|| Some(self.stat(Door::Internal, path).ok()?.mode)).unwrap_or(0o644);
+        self.keep_refused(path, content, &fault, Some((mode, (staging.uid, staging.gid))));
         if durability == Durability::Now && staging.lost().is_none() {
             // No close, after which the file has to be what it was: whoever asked has it open, and goes on.
             let until = staging.until.unwrap_or_else(|| self.nodes.next_handle());
@@ -93,38 +101,111 @@ impl Vfs {
         }
     }
 
-    /// Keeps what was refused where a person finds it (gaps.md D6).
-    pub(super) fn keep_refused(&self, path: &TreePath, content: Bytes, fault: &Fault) {
+    /// Keeps what was refused where a person finds it (gaps.md D6), readable for those who may read the page. `own` is what the refused file has
+    /// of permission bits and owner, where it does not go by the page's.
+    pub(super) fn keep_refused(&self, path: &TreePath, content: Bytes, fault: &Fault, own: Option<(u32, (u32, u32))>) {
         warn!(page.path = %path, reason = fault.message(), "a save was refused; its text is kept below `{REJECTED_DIRECTORY}`");
         let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else {
             return;
         };
-        let install =
-            Install { path: &place, content: &content, kind: FileKind::Regular, disk: DiskAttributes::default() };
+        self.core.refusals.note(path, fault.message());
+        let page = self.stat(Door::Internal, path).ok().map(|there| (there.mode, (there.uid, there.gid)));
+        let (mode, owner) = match (page, own) {
+            // Nobody sees it who may not see both; whoever wrote it has it anyway.
+            (Some((page, (_, group))), Some((own, owner))) if group == owner.1 => (page & own, Some(owner)),
+            (Some((page, _)), Some((own, owner))) => (page & own & 0o604, Some(owner)),
+            (Some((mode, owner)), None) | (None, Some((mode, owner))) => (mode, Some(owner)),
+            (None, None) => (0o644, None),
+        };
+        let mode = match self.directories_as_above(path) {
+            Ok(()) => mode & 0o644 | 0o600,
+            Err(error) => {
+                warn!(page.path = %path, %error, "the directories of a refused text do not get the permission bits of those of the page");
+                0o600
+            }
+        };
+        let disk = DiskAttributes { mode: Some(mode), owner, ..DiskAttributes::default() };
+        let install = Install { path: &place, content: &content, kind: FileKind::Regular, disk };
         if let Err(error) = self.core.tree.install(&install) {
             error!(page.path = %path, %error, "the text of a refused save could not be kept");
         }
     }
 
-    /// An accepted save makes an earlier refusal of the same path void.
-    pub(super) fn accepted_save(&self, shared: &mut Shared, path: &TreePath) {
-        shared.refusal = None;
-        self.forget_refused(path);
-    }
-
-    pub(super) fn forget_refused(&self, path: &TreePath) {
-        let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else {
-            return;
-        };
-        if self.core.tree.stat(&place).is_ok()
-            && let Err(error) = self.core.tree.remove(&place)
-        {
-            warn!(page.path = %path, %error, "the text of an earlier refused save could not be removed");
+    /// Makes the directories that the text of a refused save is kept in, each with the permission bits and the owner of the one of the page.
+    fn directories_as_above(&self, path: &TreePath) -> Result<(), StoreError> {
+        let tree = &self.core.tree;
+        let mut above: Vec<TreePath> = path.ancestors().filter(|above| !above.is_root()).collect();
+        above.sort();
+        for directory in above {
+            let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{directory}")) else { continue };
+            let there = match tree.stat(&directory) {
+                // Of a page that was never saved.
+                Err(error) if error.is_missing() => break,
+                there => there?,
+            };
+            if tree.stat(&place).is_err() {
+                tree.make_parents(&place)?;
+                tree.make_directory(&place, there.mode & 0o700)?;
+            }
+            let now = tree.stat(&place)?;
+            if (now.uid, now.gid) != (there.uid, there.gid) {
+                tree.set_owner(&place, Some(there.uid), Some(there.gid))?;
+            }
+            if now.mode & 0o7777 != there.mode & 0o1777 {
+                tree.set_mode(&place, there.mode & 0o1777)?;
+            }
         }
+        Ok(())
     }
 
     /// Why the last save of this node was refused, if it was (`user.svc.lint`, gaps.md D6).
     pub fn refusal(&self, node: NodeId) -> Option<String> {
-        self.nodes.shared(node).ok()?.lock().refusal.clone()
+        self.core.refusals.of(&self.nodes.path_of(node).ok()?)
+    }
+}
+
+/// What was refused lately, and why, by path.
+pub(crate) struct Refusals {
+    told: Mutex<BTreeMap<TreePath, String>>,
+    /// Whether any text may be kept, also from an earlier life of the server: nearly always none is.
+    has_any: AtomicBool,
+}
+
+impl Refusals {
+    /// Of a tree in which texts may be kept already.
+    pub(crate) fn of_tree(tree: &WorkTree) -> Self {
+        let has_any = TreePath::parse(REJECTED_DIRECTORY).is_ok_and(|place| tree.stat(&place).is_ok());
+        Self { told: Mutex::default(), has_any: has_any.into() }
+    }
+
+    fn note(&self, path: &TreePath, reason: &str) {
+        let mut told = self.told.lock();
+        self.has_any.store(true, Ordering::Release);
+        if told.len() < MOST_TOLD || told.contains_key(path) {
+            told.insert(path.clone(), reason.to_owned());
+        }
+    }
+
+    fn of(&self, path: &TreePath) -> Option<String> {
+        self.told.lock().get(path).cloned()
+    }
+}
+
+impl Core {
+    /// An accepted write makes an earlier refusal of the same path void, through whichever door. To be called while the path is held: what
+    /// is refused because of this write is kept after it.
+    pub(crate) fn forget_refused<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) {
+        if !self.refusals.has_any.load(Ordering::Acquire) {
+            return;
+        }
+        for path in paths {
+            let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else { continue };
+            self.refusals.told.lock().remove(path);
+            if self.tree.stat(&place).is_ok_and(|there| there.kind == StatKind::File)
+                && let Err(error) = self.tree.remove(&place)
+            {
+                warn!(page.path = %path, %error, "the text of an earlier refused save could not be removed");
+            }
+        }
     }
 }

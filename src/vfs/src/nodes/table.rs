@@ -116,8 +116,6 @@ pub(crate) struct Shared {
     pub(crate) large: Option<OpenFile>,
     /// What it had when its name went.
     pub(crate) kept: Option<Kept>,
-    /// Why the last save was refused.
-    pub(crate) refusal: Option<String>,
     /// Attributes that programs gave a file which is not in the tree.
     pub(crate) extended: Extended,
     /// What was told of the last published change.

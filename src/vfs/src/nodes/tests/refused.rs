@@ -128,3 +128,84 @@ fn what_is_written_after_the_disk_refused_a_part_does_not_land_in_the_old_page()
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(space.text("a.md"), "one\ntwo\n");
 }
+
+fn refuse(space: &TestSpace, path: &str) {
+    let (node, _) = space.vfs.find(&ann(), &at(path)).unwrap();
+    let handle = space.vfs.open_node(&ann(), node, EMPTYING).unwrap();
+    write(space, handle, WriteAt::Offset(0), "refuse this\n");
+    assert_eq!(publish(space, handle, Durability::Soon), Err(Kind::Rejected));
+    space.vfs.release(&ann(), handle).unwrap();
+}
+
+#[test]
+fn the_refused_text_of_a_page_is_read_by_those_who_may_read_the_page() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let space = TestSpace::new();
+    let root = space.directory.path();
+    let own = std::fs::metadata(root).unwrap().uid();
+    let owner = if own == 0 { 12345 } else { own };
+    for page in ["a.md", "private.md", "d/e/deep.md"] {
+        space.put(page, "good\n");
+    }
+    space.vfs.settled().unwrap();
+    let set = |path: &str, mode| {
+        std::fs::set_permissions(root.join(path), std::fs::Permissions::from_mode(mode)).unwrap();
+        chown(root.join(path), Some(owner), None).unwrap();
+    };
+    set("private.md", 0o600);
+    set("d", 0o700);
+    let of = |path: &str| {
+        let there = std::fs::metadata(root.join(".svc/rejected").join(path)).unwrap();
+        (there.mode() & 0o7777, there.uid())
+    };
+    refuse(&space, "a.md");
+    refuse(&space, "private.md");
+    refuse(&space, "d/e/deep.md");
+    assert_eq!(of("a.md").0, 0o644);
+    assert_eq!(of("private.md"), (0o600, owner));
+    assert_eq!(of("d"), (0o700, owner), "who may not look into the folder does not see the text either");
+    // The same after somebody closed the page.
+    set("a.md", 0o640);
+    refuse(&space, "a.md");
+    assert_eq!(of("a.md"), (0o640, owner));
+    // A page that is new has the bits that it would have had.
+    let (_, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("new.md"), 0o600).unwrap();
+    write(&space, handle, WriteAt::Offset(0), "refuse this\n");
+    assert_eq!(publish(&space, handle, Durability::Soon), Err(Kind::Rejected));
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!(of("new.md").0, 0o600);
+}
+
+#[test]
+fn a_refused_text_goes_with_the_next_accepted_write_of_its_page_through_any_door() {
+    let mut space = TestSpace::new();
+    space.put("a.md", "good\n");
+    let node = space.vfs.find(&ann(), &at("a.md")).unwrap().0;
+    let other = |text: &str| Change::put(at("a.md"), text.to_owned());
+    let writes: [&dyn Fn(&TestSpace); 4] = [
+        &|space| drop(space.put("a.md", "of HTTP\n")),
+        &|space| drop(space.put("a.md", "of HTTP\n")),
+        &|space| drop(space.vfs.apply(&eve(), ChangeSet::from(other("accepted\n")).soon()).unwrap()),
+        &|space| {
+            space.put("b.md", "another\n");
+            space.vfs.apply(&eve(), Change::rename(at("b.md"), at("a.md"))).unwrap();
+        },
+    ];
+    for (number, write) in writes.iter().enumerate() {
+        refuse(&space, "a.md");
+        assert_eq!(space.vfs.refusal(node).as_deref(), Some("bad word"));
+        assert!(space.vfs.refused_text(&at("a.md")).unwrap().is_some());
+        space.vfs.apply(&eve(), other("refuse this, too\n")).unwrap_err();
+        assert!(is_kept(&space, "a.md"), "nothing was accepted");
+        write(&space);
+        assert!(!is_kept(&space, "a.md"), "{number}");
+        assert_eq!(space.vfs.refused_text(&at("a.md")).unwrap(), None);
+        assert_eq!(space.vfs.refusal(node), None);
+    }
+    // Also of a server that was there before.
+    refuse(&space, "a.md");
+    space.reopen();
+    assert!(is_kept(&space, "a.md"));
+    space.put("a.md", "of HTTP once more\n");
+    assert!(!is_kept(&space, "a.md"));
+}
