@@ -167,7 +167,19 @@ pub(crate) const fn flag_bits(flags: i32) -> OFlags {
 /// A point in time, where the kernel may say "now".
 pub(crate) fn moment(clock: &dyn Clock, time: TimeOrNow) -> SystemTime {
     match time {
-        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::SpecificTime(time) => counted_forward(time),
         TimeOrNow::Now => clock.now().into(),
+    }
+}
+
+/// A moment as it was meant: fuser counts the nanoseconds before 1970 back, as it does the seconds; the kernel means them forward.
+fn counted_forward(time: SystemTime) -> SystemTime {
+    match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(_) => time,
+        Err(before) => {
+            let back = before.duration();
+            SystemTime::UNIX_EPOCH - Duration::from_secs(back.as_secs())
+                + Duration::from_nanos(u64::from(back.subsec_nanos()))
+        }
     }
 }

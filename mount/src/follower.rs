@@ -5,14 +5,18 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime};
 
 use fuser::Notifier;
-use svcfs_base::{Entrance, Seq, TreePath};
+use svcfs_base::{Door, Entrance, Seq, TreePath};
 use svcfs_vfs::{Event, EventChange, Vfs};
 
 use crate::convert::inode;
 
 const BATCH: usize = 256;
+
+/// Longer than it takes from a change of a directory to the announcement of what is in it, but on the slowest of disks.
+const LATELY: Duration = Duration::from_secs(10);
 
 /// How far the follower is.
 pub(crate) struct Progress {
@@ -95,27 +99,52 @@ fn invalidate(vfs: &Vfs, kernel: &Kernel, event: &Event) {
         if event.entrance == Some(kernel.entrance) {
             kernel.forget_attributes(vfs, &change.path);
         } else {
-            invalidate_change(vfs, kernel, change);
+            for trace in traces(vfs, event.time.into(), change) {
+                kernel.forget(vfs, &trace);
+            }
         }
     }
 }
 
-fn invalidate_change(vfs: &Vfs, kernel: &Kernel, change: &EventChange) {
-    kernel.forget_content(vfs, &change.path);
+/// Something that the kernel may remember and that is no more.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Trace {
+    /// Bytes of a file, names of a directory.
+    Content(TreePath),
+    /// What `stat` says; names of a directory whose modification time is another one.
+    Attributes(TreePath),
+    /// What a name in a directory leads to.
+    Name(TreePath, String),
+}
+
+/// What a change, accepted at a time, leaves behind.
+pub(crate) fn traces(vfs: &Vfs, at: SystemTime, change: &EventChange) -> Vec<Trace> {
+    let mut traces = vec![Trace::Content(change.path.clone())];
     if change.old.is_some() && change.new.is_some() {
-        return;
+        return traces;
     }
-    // The name came or went: so may directories above it have.
+    // The name came or went: so may directories above it have, also those that were looked up since.
     let mut name = change.path.clone();
+    let mut is_nearest = true;
     while let Some(above) = name.parent() {
-        if vfs.node_at(&above).is_some() {
-            kernel.forget_name(vfs, &above, name.name());
-            // Its listing, too.
-            kernel.forget_content(vfs, &above);
-            return;
+        if let Some(node) = vfs.node_at(&above) {
+            let is_there = |path: &TreePath| vfs.stat(Door::Fuse, path).is_ok();
+            // The name of a directory that stands may lead somebody to where they work.
+            if is_nearest || !is_there(&name) {
+                traces.push(Trace::Name(above.clone(), name.name().to_owned()));
+            }
+            let modified = vfs.attributes(node).map_or(at, |there| there.modified);
+            // Listed in the moment in which it changed, it has the time of the change and not its names.
+            if is_nearest || modified + LATELY >= at {
+                traces.push(Trace::Content(above.clone()));
+            } else {
+                traces.push(Trace::Attributes(above.clone()));
+            }
+            is_nearest = false;
         }
         name = above;
     }
+    traces
 }
 
 /// Invalidations of paths. A path no node is known of is in no kernel cache; a notification the kernel has nothing to do with is
@@ -126,20 +155,25 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn forget_content(&self, vfs: &Vfs, path: &TreePath) {
-        if let Some(node) = vfs.node_at(path) {
-            report("content", path, self.notifier.inval_inode(inode(node), 0, 0));
+    fn forget(&self, vfs: &Vfs, trace: &Trace) {
+        match trace {
+            Trace::Content(path) => {
+                if let Some(node) = vfs.node_at(path) {
+                    report("content", path, self.notifier.inval_inode(inode(node), 0, 0));
+                }
+            }
+            Trace::Attributes(path) => self.forget_attributes(vfs, path),
+            Trace::Name(directory, name) => {
+                if let Some(node) = vfs.node_at(directory) {
+                    report("name", directory, self.notifier.inval_entry(inode(node), OsStr::new(name)));
+                }
+            }
         }
     }
     fn forget_attributes(&self, vfs: &Vfs, path: &TreePath) {
         if let Some(node) = vfs.node_at(path) {
             // A negative offset leaves the pages alone.
             report("attributes", path, self.notifier.inval_inode(inode(node), -1, 0));
-        }
-    }
-    fn forget_name(&self, vfs: &Vfs, directory: &TreePath, name: &str) {
-        if let Some(node) = vfs.node_at(directory) {
-            report("name", directory, self.notifier.inval_entry(inode(node), OsStr::new(name)));
         }
     }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use fuser::{FopenFlags, OpenFlags, WriteFlags};
 use rustix::fs::OFlags;
 use svcfs_base::{Actor, Caller, Change, ChangeSet, Door, Name, Seq, SystemClock, TreePath};
-use svcfs_vfs::{HandleId, NodeId, OpenMode, Vfs, WriteAt};
+use svcfs_vfs::{Event, HandleId, NodeId, OpenMode, Vfs, WriteAt};
 
 use crate::actors::{Actors, Attribution, actor_in};
 use crate::convert::{open_mode, write_at};
 use crate::door::KernelDoor;
-use crate::follower::Progress;
+use crate::follower::{Progress, Trace, traces};
 use crate::mountpoint::mounted;
 use crate::writers::Writer;
 
@@ -137,5 +137,34 @@ fn a_file_opened_while_a_change_of_it_is_about_to_be_announced_is_read_past_the_
     std::fs::remove_file(&lock).unwrap();
     vfs.settled().unwrap();
     assert_eq!(flags(), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH);
+    vfs.close().unwrap();
+}
+
+#[test]
+fn the_listing_of_a_directory_goes_with_what_others_make_in_it_though_that_was_looked_up_before_we_were_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let vfs = space(folder.path());
+    let caller = Caller::new(Door::Http);
+    let at = |path: &str| TreePath::parse(path).unwrap();
+    let traces_of = |change: Change| {
+        let before = vfs.feed().last();
+        vfs.apply(&caller, change).unwrap();
+        // Somebody is faster than we are.
+        for path in ["", "d", "d/new"] {
+            let _ = vfs.find(&caller, &at(path));
+        }
+        let events = vfs.feed().after(before, 8).unwrap();
+        let of_event =
+            |event: &Event| event.changes.iter().map(|change| traces(&vfs, event.time.into(), change)).collect();
+        events.iter().flat_map(|event| -> Vec<Vec<Trace>> { of_event(event) }).flatten().collect::<Vec<_>>()
+    };
+    vfs.apply(&caller, Change::put(at("d/old.md"), "old\n")).unwrap();
+    let made = traces_of(Change::put(at("d/new/n.md"), "new\n"));
+    assert!(made.contains(&Trace::Content(at("d"))), "{made:?}");
+    assert!(!made.contains(&Trace::Name(at(""), "d".to_owned())), "it stands, and may be somebody's working directory");
+    let moved = traces_of(Change::rename(at("d/new"), at("elsewhere")));
+    assert!(moved.contains(&Trace::Name(at("d"), "new".to_owned())), "{moved:?}");
+    assert!(moved.contains(&Trace::Content(at("d"))), "{moved:?}");
+    assert!(moved.contains(&Trace::Content(at(""))), "{moved:?}");
     vfs.close().unwrap();
 }

@@ -209,3 +209,16 @@ fn conditions_and_names_of_attributes_are_those_of_the_system_calls() {
     assert!(matches!(too_much, Ok(()) | Err(Errno::NOSPC | Errno::TOOBIG)), "{too_much:?}");
     assert_eq!(fs::read(&page).unwrap(), b"text");
 }
+
+#[test]
+fn a_link_lists_no_attributes_that_nobody_can_read() {
+    let Some(space) = Mounted::new() else { return };
+    space.shell("mkdir from; echo '# Page' > from/page.md; ln -s page.md from/link.md");
+    assert!(value(&space, "from/link.md", "etag").is_ok(), "it is known by now, and read through the link");
+    let listed = rustix::fs::llistxattr(space.at("from/link.md"), &mut [0_u8; 1024]);
+    assert_eq!(listed, Ok(0));
+    if has("rsync") {
+        space.shell("rsync -aX from/ ../copy/; rsync -aX from/ ../copy/; rsync -aX from/ to/; rsync -aX from/ to/");
+        assert_eq!(fs::read_link(space.at("../copy/link.md")).unwrap(), Path::new("page.md"));
+    }
+}

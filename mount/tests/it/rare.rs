@@ -7,7 +7,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::Barrier;
 
 use rustix::fs::{
-    CWD, Dir, FlockOperation, Mode, OFlags, SeekFrom, copy_file_range, fcntl_lock, flock, mkdirat, openat, seek,
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps, copy_file_range,
+    fcntl_lock, flock, mkdirat, openat, renameat_with, seek, utimensat,
 };
 use rustix::io::Errno;
 use svcfs_base::{Door, TreePath};
@@ -190,4 +191,46 @@ fn the_mountpoint_itself_has_times_owner_and_permission_bits() {
     space.shell("chmod 750 . && touch -d @1000000000 . && chown $(id -u) .");
     let found = fs::metadata(space.at("")).unwrap();
     assert_eq!((found.mtime(), found.mode() & 0o777), (1_000_000_000, 0o750));
+}
+
+#[test]
+fn times_before_1970_are_kept_to_the_nanosecond() {
+    let Some(space) = Mounted::new() else { return };
+    fs::write(space.at("a.md"), "text").unwrap();
+    for (seconds, nanoseconds) in [(-2, 500_000_000), (-1, 750_000_000), (-1, 1), (-3, 0), (0, 250_000_000), (7, 5)] {
+        let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
+        let times = Timestamps { last_access: time, last_modification: time };
+        utimensat(CWD, space.at("a.md"), &times, AtFlags::empty()).unwrap();
+        for path in [space.at("a.md"), space.folder().join("root/a.md")] {
+            let there = fs::metadata(path).unwrap();
+            assert_eq!((there.mtime(), there.mtime_nsec()), (seconds, nanoseconds));
+            assert_eq!((there.atime(), there.atime_nsec()), (seconds, nanoseconds));
+        }
+    }
+}
+
+#[test]
+fn a_length_that_the_disk_has_not_is_refused_as_too_large() {
+    let Some(space) = Mounted::new() else { return };
+    fs::write(space.at("a.md"), "text").unwrap();
+    let file = File::options().write(true).open(space.at("a.md")).unwrap();
+    // More than files of any disk that we know of may have.
+    let refused = rustix::fs::ftruncate(&file, i64::MAX as u64 - 4096);
+    // Some disks say that it is no length at all.
+    assert!(matches!(refused, Err(Errno::FBIG | Errno::INVAL)), "{refused:?}");
+    drop(file);
+    assert_eq!(fs::read_to_string(space.at("a.md")).unwrap(), "text");
+}
+
+#[test]
+fn only_files_and_links_are_exchanged() {
+    let Some(space) = Mounted::new() else { return };
+    space.shell("echo a > a.md; mkdir d; mkfifo pipe");
+    let exchange =
+        |one: &str, other: &str| renameat_with(CWD, space.at(one), CWD, space.at(other), RenameFlags::EXCHANGE);
+    for (one, other) in [("a.md", "d"), ("d", "a.md"), ("a.md", "pipe"), ("pipe", "a.md")] {
+        assert_eq!(exchange(one, other), Err(Errno::INVAL), "{one} and {other}");
+    }
+    assert_eq!(exchange("a.md", "nothing.md"), Err(Errno::NOENT));
+    assert_eq!(fs::read_to_string(space.at("a.md")).unwrap(), "a\n");
 }

@@ -143,6 +143,9 @@ fn of_state(source: io::Error) -> Fault {
         E::StorageFull | E::QuotaExceeded => no_space(source),
         E::ReadOnlyFilesystem => read_only(source),
         E::PermissionDenied => no_permission(source),
+        E::FileTooLarge => {
+            Fault::new(Kind::TooLarge, "no file is as long as that on the server's disk").caused_by(source)
+        }
         _ if source.raw_os_error() == Some(Kind::DiskFailed.errno()) => disk_failed(source),
         E::NotFound => Fault::unavailable(
             "a directory below `.git` or `.svc/state` of the root is gone; put it back, or run `svcfs doctor`",

@@ -260,7 +260,7 @@ impl Vfs {
     /// Exchanges two files atomically, in one commit.
     ///
     /// # Errors
-    /// `NotFound`; `Invalid` for directories, which only a rename moves.
+    /// `NotFound`; `Invalid` for directories, pipes and their like, which only a rename moves.
     pub fn exchange(
         &self,
         caller: &Caller,
@@ -272,6 +272,9 @@ impl Vfs {
         let mut held = self.nodes.hold(&[&one, &other]);
         self.publish_all_below(caller, &TreePath::root(), &mut held)?;
         let leaf_at = |path: &TreePath| match self.core.present(path)? {
+            Present::Absent if self.special(path)?.is_some() => {
+                Err(Fault::invalid("path", format_args!("`{path}` is no file; only files are exchanged")))
+            }
             Present::Absent => Err(Fault::file_not_found(path)),
             Present::Directory => {
                 Err(Fault::invalid("path", format_args!("`{path}` is a directory; only files are exchanged")))
