@@ -366,12 +366,16 @@ impl Vfs {
             },
         };
         let set = ChangeSet { durability, ..ChangeSet::from(change) };
+        let is_same = self.stands_at(&path, &content);
         let outcome = match staging.lost() {
             Some(fault) => Err(fault.again()),
             None => self.apply_held(caller, set),
         };
         match outcome {
             Ok(_) => {
+                if is_same {
+                    self.keep_time(&path, &content, &staging)?;
+                }
                 shared.told = Some(Told::new(staging.changed, staging.modified));
                 self.put_extended(&path, shared)
             }

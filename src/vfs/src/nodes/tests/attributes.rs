@@ -113,3 +113,35 @@ fn what_programs_gave_a_file_goes_with_it_whichever_door_renames_it() {
     space.vfs.apply(&eve(), ChangeSet::from(Change::rename(at("a.md"), at("g.md"))).soon()).unwrap();
     assert_eq!(marked("g.md").as_deref(), Some("of a"));
 }
+
+#[test]
+fn a_save_of_the_same_bytes_keeps_the_time_that_it_got() {
+    let space = TestSpace::new();
+    for mode in [EMPTYING, WRITING] {
+        for is_settled in [true, false] {
+            save(&space, "a.md", "same\n");
+            if is_settled {
+                space.vfs.settled().unwrap();
+            }
+            let (node, handle) = open(&space, "a.md", mode);
+            space.vfs.write_node(handle, WriteAt::Offset(0), b"same\n").unwrap();
+            let saved = space.vfs.attributes(node).unwrap();
+            space.vfs.publish(&ann(), node, Durability::Soon).unwrap();
+            space.vfs.release(&ann(), handle).unwrap();
+            let told = |what: &str| {
+                let now = space.vfs.attributes(node).unwrap();
+                assert_eq!((now.modified, now.changed), (saved.modified, saved.changed), "{what} {is_settled}");
+            };
+            told("when it is closed");
+            space.vfs.settled().unwrap();
+            told("a moment later");
+            assert_eq!(space.vfs.stat(Door::Http, &at("a.md")).unwrap().modified, saved.modified);
+            let (node, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name("a.md")).unwrap();
+            space.vfs.unlink(&ann(), NodeId::ROOT, &name("a.md")).unwrap();
+            space.vfs.forget(node, 1);
+        }
+    }
+    space.vfs.settled().unwrap();
+    assert!(space.log().iter().all(|line| line == "ann|ann: a.md" || line == "ann|delete: a.md"));
+    assert_eq!(space.log().len(), 8, "the same bytes are no version");
+}
