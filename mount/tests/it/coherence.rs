@@ -2,10 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use svcfs_base::{Door, TreePath};
+use svcfs_base::{Caller, Change, Door, TreePath};
 
 use crate::mounted::{LIMIT, Mounted, options, put, remove, wait_for};
 
@@ -196,4 +196,32 @@ fn the_working_directory_of_a_program_stays_where_it_is_when_its_own_mount_fills
         .shell("mkdir fresh; cd fresh; for n in 1 2 3 4 5; do echo $n > $n.md; sync .; pwd -P; done | uniq | wc -l");
     assert_eq!(printed, "1\n");
     other.stop(LIMIT).unwrap();
+}
+
+#[test]
+fn a_program_goes_on_with_a_page_that_another_door_renames() {
+    let Some(space) = Mounted::new() else { return };
+    let rename = |from: &str, to: &str| {
+        let path = |text| TreePath::parse(text).unwrap();
+        space.vfs.apply(&Caller::new(Door::Http), Change::rename(path(from), path(to))).unwrap();
+    };
+    fs::create_dir(space.at("d")).unwrap();
+    for (from, to, moved) in [("a.md", "b.md", ("a.md", "b.md")), ("d/a.md", "e/a.md", ("d", "e"))] {
+        fs::write(space.at(from), "one two\n").unwrap();
+        let mut file = File::options().read(true).write(true).open(space.at(from)).unwrap();
+        rename(moved.0, moved.1);
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "one two\n");
+        file.write_at(b"ONE", 0).unwrap();
+        file.sync_all().unwrap();
+        rename(moved.1, "later");
+        file.write_at(b"TWO", 4).unwrap();
+        nix::unistd::close(file).unwrap();
+        let now = if moved.1 == to { "later".to_owned() } else { to.replace(moved.1, "later") };
+        wait_for(|| fs::read_to_string(space.at(&now)).is_ok_and(|text| text == "ONE TWO\n"));
+        wait_for(|| !space.at(from).exists() && !space.at(to).exists());
+        assert!(!space.at(".svc/rejected").exists());
+        rename("later", &format!("over-{}", moved.1));
+    }
 }

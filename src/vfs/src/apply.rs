@@ -39,7 +39,10 @@ impl Vfs {
         let set = set.into();
         self.keep_what_goes(&set.changes)?;
         let taken_along = self.extended_of_moved(&set.changes)?;
+        let (renames, mut held) = self.hold_renamed(&set.changes);
         let applied = self.apply_held(caller, set)?;
+        self.follow_renames(&renames, &mut held);
+        drop(held);
         for (path, extended) in taken_along {
             if let Err(error) = self.move_extended(&path, extended) {
                 tracing::warn!(page.path = %path, ?error, "a file was renamed without the attributes that programs gave it");

@@ -8,7 +8,7 @@ use svcfs_base::{Change, Door, ETag, Fault, FileKind, Kind, MAX_FILE_BYTES, Tree
 use svcfs_store::OpenFile;
 
 use super::body::{Body, RECORDED};
-use super::table::{Shared, Staging};
+use super::table::{Held, Shared, Staging};
 use crate::Vfs;
 use crate::view::{Attributes, EntryKind};
 
@@ -58,7 +58,8 @@ pub(super) fn stands_in_for(fault: &Fault) -> bool {
 }
 
 impl Vfs {
-    /// Keeps what open handles have of the files that a set of another door takes away. A page renamed there is one that is gone here.
+    /// Keeps what open handles have of the files that a set of another door takes away. A page that takes the place of another there is one that
+    /// is gone here.
     pub(crate) fn keep_what_goes(&self, changes: &[Change]) -> Result<(), Fault> {
         for change in changes {
             let gone = match change {
@@ -71,6 +72,38 @@ impl Vfs {
             }
         }
         Ok(())
+    }
+}
+
+impl Vfs {
+    /// What a set of another door renames to names that are free, where that is open here; held until the handles can follow.
+    pub(crate) fn hold_renamed(&self, changes: &[Change]) -> (Vec<(TreePath, TreePath)>, Held<'_>) {
+        let mut renames = Vec::new();
+        for change in changes {
+            if let Change::Move { from, to, .. } = change
+                && !self.nodes.opened_below(from).is_empty()
+                && self.stat_any(Door::Internal, to).is_err_and(|fault| fault.kind() == Kind::NotFound)
+            {
+                renames.push((from.clone(), to.clone()));
+            }
+        }
+        let paths: Vec<&TreePath> = renames.iter().flat_map(|(from, to)| [from, to]).collect();
+        let mut held = self.nodes.hold(&paths);
+        // Whoever is making a file there saves it yet.
+        renames.retain(|(_, to)| held.at(to).is_none_or(|shared| shared.staging.is_none() && shared.aside.is_none()));
+        (renames, held)
+    }
+
+    /// Handles go on under the names that their files have now.
+    pub(crate) fn follow_renames(&self, renames: &[(TreePath, TreePath)], held: &mut Held<'_>) {
+        for (from, to) in renames {
+            self.nodes.rename(from, to);
+        }
+        for (node, shared) in held.all() {
+            if self.nodes.path_of(node).is_ok_and(|path| renames.iter().any(|(_, to)| path.is_under(to))) {
+                shared.unkeep(self.nodes.is_open(node));
+            }
+        }
     }
 }
 
