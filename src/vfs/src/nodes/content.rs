@@ -61,7 +61,9 @@ impl Vfs {
         }
         // Set by name, without a handle whose closing would publish it.
         if !is_open {
-            self.publish_held(caller, node, &mut shared, Durability::Soon)?;
+            let outcome = self.publish_held(caller, node, &mut shared, Durability::Soon);
+            shared.aside = None;
+            outcome?;
             shared.large = None;
         }
         Ok(())
@@ -418,7 +420,7 @@ impl Vfs {
         let outcome = if is_last { self.publish_held(caller, node, &mut shared, Durability::Soon) } else { Ok(()) };
         if is_last && outcome.is_err() {
             // Whoever saved was told. Were the bytes kept, the next one to open the file would publish them unawares.
-            shared.staging = None;
+            (shared.staging, shared.aside) = (None, None);
         }
         if is_last && self.nodes.path_of(node).is_ok() {
             shared.unkeep(false);

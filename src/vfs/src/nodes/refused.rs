@@ -158,9 +158,13 @@ impl Vfs {
         Ok(())
     }
 
-    /// Why the last save of this node was refused, if it was (`user.svc.lint`, gaps.md D6).
+    /// Why the last save of this node was refused, if it was (`user.svc.lint`, gaps.md D6); also of the refused text itself.
     pub fn refusal(&self, node: NodeId) -> Option<String> {
-        self.core.refusals.of(&self.nodes.path_of(node).ok()?)
+        let path = self.nodes.path_of(node).ok()?;
+        match path.as_str().strip_prefix(REJECTED_DIRECTORY).and_then(|path| path.strip_prefix('/')) {
+            Some(page) => self.core.refusals.of(&TreePath::parse(page).ok()?),
+            None => self.core.refusals.of(&path),
+        }
     }
 }
 

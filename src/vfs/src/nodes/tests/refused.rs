@@ -174,6 +174,20 @@ fn the_refused_text_of_a_page_is_read_by_those_who_may_read_the_page() {
     assert_eq!(publish(&space, handle, Durability::Soon), Err(Kind::Rejected));
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(of("new.md").0, 0o600);
+    // There is no page yet that could say why.
+    let (kept, _) = space.vfs.find(&ann(), &at(".svc/rejected/new.md")).unwrap();
+    assert_eq!(space.vfs.refusal(kept).as_deref(), Some("bad word"));
+}
+
+#[test]
+fn a_save_that_is_refused_with_its_last_handle_leaves_the_kept_text_and_nothing_else() {
+    let space = TestSpace::new();
+    space.put("a.md", "good\n");
+    let (node, handle) = open(&space, "a.md", WRITING);
+    write(&space, handle, WriteAt::Offset(0), "refuse");
+    assert_eq!(space.vfs.release(&ann(), handle).unwrap_err().kind(), Kind::Rejected);
+    assert!(space.vfs.nodes.shared(node).unwrap().lock().aside.is_none());
+    assert!(is_kept(&space, "a.md"));
 }
 
 #[test]
