@@ -64,6 +64,34 @@ fn a_server_whose_branch_is_damaged_says_so_and_goes_on_when_it_is_right() {
 }
 
 #[test]
+fn a_server_whose_branch_names_a_lost_commit_says_so_and_goes_on_when_it_is_right() {
+    let lost = format!("{}\n", "12".repeat(20));
+    without(".git/refs/heads/main", |at| fs::write(at, &lost).unwrap(), "git does not have what the branch leads to");
+}
+
+#[test]
+fn a_server_whose_objects_are_taken_away_begins_no_others_and_goes_on_when_they_are_back() {
+    let patient = Patient::new();
+    let (server, client) = patient.serve();
+    must_put(&client, "before.md", "# Before\n");
+    let (at, kept) = (patient.at(".git/objects"), patient.aside("taken"));
+    rename(&at, &kept);
+    let address = server.address();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(move || put(&Client::new(address), "held.md", "# Held\n").status);
+        wait::until("the server says what is gone", || {
+            trouble(&client).is_some_and(|told| told.contains("is gone; put it back"))
+        });
+        assert!(!writer.is_finished() && !at.exists());
+        rename(&kept, &at);
+        assert_eq!(writer.join().unwrap(), 200, "a held write is acknowledged once it is whole");
+    });
+    wait_until_ready(&client);
+    stop_and_audit(&patient, server);
+    assert!(git::head(&patient.root()).contains_key("held.md"));
+}
+
+#[test]
 fn a_lock_somebody_holds_on_the_branch_holds_writes_and_loses_none() {
     let patient = Patient::new();
     let (server, client) = patient.serve();

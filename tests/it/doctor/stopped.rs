@@ -27,6 +27,12 @@ const DAMAGES: &[Damage] = &[
         "repository",
         "problem",
     ),
+    (
+        "a branch that names a lost commit",
+        |patient| fs::write(patient.at(".git/refs/heads/main"), format!("{}\n", "12".repeat(20))).unwrap(),
+        "objects",
+        "problem",
+    ),
     ("a lost object", lose_an_object, "objects", "problem"),
     (
         "a damaged index.db",

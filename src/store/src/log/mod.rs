@@ -364,6 +364,14 @@ impl Log {
         })
     }
 
+    /// Whether it tells of a commit.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn has_commits(&self) -> Outcome<bool> {
+        self.read(has_commits)
+    }
+
     /// The strategy that the log was last written under, by name.
     ///
     /// # Errors
@@ -485,6 +493,10 @@ impl Log {
         self.readers.lock().clear();
         self.writer.close().map_err(|error| self.explained(error, 0))
     }
+}
+
+fn has_commits(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM sets WHERE commit_id IS NOT NULL LIMIT 1")?.exists([])
 }
 
 #[cfg(test)]

@@ -75,16 +75,19 @@ impl Inspection {
         Ok(restored)
     }
 
-    /// Puts a branch that cannot be read back to the newest settled commit; true when it was. The log brings what came after.
+    /// Puts a branch that cannot be read, or names a commit that git does not have, back to the newest settled commit; true when it was.
+    /// The log brings what came after.
     ///
     /// # Errors
     /// `State`, `Git` when it cannot be written.
     pub fn mend_branch(&self, settled: CommitId) -> Outcome<bool> {
-        let is_unreadable = matches!(
-            head_of(&self.repository),
-            Err(StoreError::Git(error)) if error.class() == ErrorClass::Reference
-        );
-        if !is_unreadable || !self.missing(&[settled])?.is_empty() {
+        let is_lost = match head_of(&self.repository) {
+            Ok(Some(head)) => !self.missing(&[head])?.is_empty(),
+            Ok(None) => false,
+            Err(StoreError::Git(error)) if error.class() == ErrorClass::Reference => true,
+            Err(error) => return Err(error),
+        };
+        if !is_lost || !self.missing(&[settled])?.is_empty() {
             return Ok(false);
         }
         let Ok(name) = current_reference(&self.repository) else { return Ok(false) };
