@@ -33,6 +33,17 @@ const DAMAGES: &[Damage] = &[
         "objects",
         "problem",
     ),
+    (
+        "a pack without its index",
+        |patient| {
+            let mut pack = Command::new("git");
+            pack.args(["-c", "safe.directory=*", "repack", "-adq"]).current_dir(patient.root());
+            assert!(pack.status().unwrap().success());
+            patient.packs().iter().for_each(|pack| fs::remove_file(pack.with_extension("idx")).unwrap());
+        },
+        "packs",
+        "problem",
+    ),
     ("a lost object", lose_an_object, "objects", "problem"),
     (
         "a damaged index.db",

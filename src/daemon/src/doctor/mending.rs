@@ -62,6 +62,12 @@ fn mend_repository(found: &Examination, done: &mut Vec<String>) -> Result<(), Fa
         done.push(format!("made `HEAD` name `{branch}` again"));
     }
     let Some(repository) = found.repository()? else { return Ok(()) };
+    let indexed = repository.index_packs().context("the index of a pack could not be made")?;
+    if indexed > 0 {
+        done.push(format!("made the index of {} anew", counted(indexed, "pack")));
+    }
+    // Opened again: it has seen what it has.
+    let Some(repository) = found.repository()? else { return Ok(()) };
     if let Some(settled) = settled
         && repository.mend_branch(settled).context("the branch could not be mended")?
     {

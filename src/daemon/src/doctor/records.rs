@@ -133,6 +133,12 @@ fn objects_of(found: &mut Examination, repository: &Inspection, objects: Objects
         let told = "packs of git that were cut short or changed; a backup or a clone has them whole";
         found.add([Finding::problem("packs", told).at(torn.iter().map(|path| path.display()))]);
     }
+    let unindexed = repository.packs_without_index().unwrap_or_default();
+    if !unindexed.is_empty() {
+        let told = "packs of git without their index, so that git finds nothing in them";
+        let paths = unindexed.iter().map(|path| path.display());
+        found.add([Finding::problem("packs", told).at(paths).mended_by("makes the indexes anew")]);
+    }
     found.add([if bad.is_empty() {
         Finding::ok("objects", format!("all {read} objects of git that the newest commit leads to are whole"))
     } else {

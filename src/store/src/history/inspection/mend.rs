@@ -47,6 +47,23 @@ impl Inspection {
         Ok(files.len())
     }
 
+    /// Makes the indexes of [`Inspection::packs_without_index`] anew; how many.
+    ///
+    /// # Errors
+    /// `State`, `Git` when a pack cannot be read, or its index not be written.
+    pub fn index_packs(&self) -> Outcome<usize> {
+        let packs = self.packs_without_index()?;
+        for pack in &packs {
+            let directory = pack.parent().unwrap_or(&self.root);
+            let stored = self.repository.odb()?;
+            let mut indexer = git2::Indexer::new(Some(&stored), directory, 0, true)?;
+            io::copy(&mut fs::File::open(pack)?, &mut indexer)?;
+            indexer.commit()?;
+            owner::give_as_its_directory(&pack.with_extension("idx"))?;
+        }
+        Ok(packs.len())
+    }
+
     /// Writes contents that git lost and the tree still has; how many. What stands in their place is moved aside.
     ///
     /// # Errors
