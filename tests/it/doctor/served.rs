@@ -18,6 +18,8 @@ fn check_refused(client: &Client, reason: &str) {
     assert!(told.contains(reason), "{told}");
     assert_eq!(page(client, "kept.md").as_deref(), Some("# Kept\n\notter\n"));
     assert_eq!(client.found("otter"), ["kept.md"]);
+    let blame = client.get("/api/svc/blame?path=kept.md");
+    assert!(blame.status == 200 || blame.json()["error"].as_str().unwrap().contains(reason), "{}", blame.text());
 }
 
 fn stop_and_audit(patient: &Patient, server: Server) {
@@ -89,6 +91,27 @@ fn a_server_whose_objects_are_taken_away_begins_no_others_and_goes_on_when_they_
     wait_until_ready(&client);
     stop_and_audit(&patient, server);
     assert!(git::head(&patient.root()).contains_key("held.md"));
+}
+
+#[test]
+fn a_server_whose_state_is_taken_away_promises_nothing_that_it_cannot_keep() {
+    let patient = Patient::new();
+    let (server, client) = patient.serve();
+    must_put(&client, "before.md", "# Before\n");
+    fs::remove_dir_all(patient.at(".svc/state")).unwrap();
+    let address = server.address();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(move || put(&Client::new(address), "after.md", "# After\n"));
+        wait::until("the server says what is gone", || {
+            trouble(&client).is_some_and(|told| told.contains("`.svc/state` was taken away while the server runs"))
+        });
+        let reply = writer.join().unwrap();
+        assert!(reply.status == 503 && reply.text().contains("the write is not kept"), "{}", reply.text());
+    });
+    server.stop();
+    let (server, client) = patient.serve();
+    assert_eq!(page(&client, "before.md").as_deref(), Some("# Before\n"));
+    stop_and_audit(&patient, server);
 }
 
 #[test]

@@ -294,6 +294,11 @@ impl Log {
         })
     }
 
+    /// Whether its file is still where it was opened.
+    pub fn is_there(&self) -> bool {
+        self.file.exists()
+    }
+
     /// Whether it tells of a commit.
     ///
     /// # Errors
