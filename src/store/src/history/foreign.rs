@@ -1,8 +1,10 @@
 //! Commits somebody else made: a person's `git commit`, a pull, a checkout.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
+use encoding_rs::Encoding;
 use git2::{Commit, ObjectType, Repository, Sort, Tree, TreeEntry};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
@@ -169,15 +171,21 @@ fn difference(repository: &Repository, from: Option<CommitId>, to: CommitId) -> 
     let mut entries = Vec::new();
     compare(repository, (before.as_ref(), Some(&commit.tree()?)), "", &mut entries)?;
     entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
-    let author = commit.author();
+    let (author, read) = (commit.author(), |bytes| decoded(&commit, bytes));
     Ok(ForeignCommit {
         commit: to,
-        actor: Actor::new(&String::from_utf8_lossy(author.name_bytes())),
-        message: as_recorded(&String::from_utf8_lossy(commit.message_raw_bytes())),
+        actor: Actor::new(&read(author.name_bytes())),
+        message: as_recorded(&read(commit.message_raw_bytes())),
         time: Timestamp::from_second(author.when().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
         against: if commit.parent_count() > 1 { Against::FirstParent } else { Against::Parent },
         entries,
     })
+}
+
+/// What a commit says, in the encoding it says it is in (`i18n.commitEncoding`); UTF-8 when it says nothing.
+pub(super) fn decoded<'b>(commit: &Commit<'_>, bytes: &'b [u8]) -> Cow<'b, str> {
+    let named = commit.message_encoding().ok().flatten().and_then(|name| Encoding::for_label(name.as_bytes()));
+    named.unwrap_or(encoding_rs::UTF_8).decode_without_bom_handling(bytes).0
 }
 
 /// Adds what a merge let go of: files that another parent changed, and that are as the first one has them. The commits of that parent were told of before.
