@@ -202,6 +202,7 @@ impl Vfs {
             effects,
             spent,
             is_adopted: false,
+            seen: None,
             answer: is_awaited.then_some(sender),
         };
         self.core.queue.push(prepared, |prepared| self.core.show(prepared))?;
