@@ -131,6 +131,11 @@ impl Mounts {
         Ok(())
     }
 
+    /// Whose mounts they are.
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
     /// Where mounts are made.
     pub const fn outside(&self) -> &Outside {
         &self.outside
