@@ -1,9 +1,9 @@
-//! What other processes of this machine ask a running server for: to mount its root at one more place, and to take up keys that were made or
-//! revoked.
+//! What other processes of this machine ask a running server for: to mount its root at one more place, to take up keys that were made or
+//! revoked, and to make its search index anew.
 //!
 //! They ask over a socket in the state directory, which the server's user and root may use and nobody else. Why not over the
 //! server's port? Because everybody on the machine reaches that one, and whoever may mount may hide any directory of the server's
-//! user. It is HTTP all the same: `POST /mounts` and `POST /keys` with JSON both ways. Why not SIGHUP for keys? Because whoever made one is to know
+//! user. It is HTTP all the same: `POST /mounts`, `POST /keys` and `POST /indexes` with JSON both ways. Why not SIGHUP for keys? Because whoever made one is to know
 //! whether it holds.
 
 use std::fs::{self, File, Permissions};
@@ -24,21 +24,23 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use svcfs_mount::Outside;
 use svcfs_store::StatePaths;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::client;
 use crate::failure::{Exit, Failure};
 use crate::mounting::Manner;
 use crate::mounts::Mounts;
 use crate::reloading::Reloading;
+use crate::{client, indexing};
 
 const SOCKET: &str = "control.sock";
 const MOUNTS: &str = "/mounts";
 const KEYS: &str = "/keys";
+const INDEXES: &str = "/indexes";
 
 /// The longest request, in bytes: a path and a few flags.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
@@ -65,6 +67,14 @@ struct Made {
 #[serde(deny_unknown_fields)]
 struct Changed {
     ids: Vec<String>,
+}
+
+/// An index that is wanted.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Anew {
+    /// Only compare.
+    check: bool,
 }
 
 /// What holds once the settings were read again.
@@ -205,8 +215,11 @@ fn sees_other_mounts(process: i32, outside: &Outside) -> bool {
 
 async fn answer(request: Request<Incoming>, doors: Doors) -> Result<Response<Full<Bytes>>, http::Error> {
     let path = request.uri().path().to_owned();
-    if ![MOUNTS, KEYS].contains(&path.as_str()) {
-        return told(StatusCode::NOT_FOUND, &format!("there are {MOUNTS} and {KEYS} here, and nothing else"));
+    if ![MOUNTS, KEYS, INDEXES].contains(&path.as_str()) {
+        return told(
+            StatusCode::NOT_FOUND,
+            &format!("there are {MOUNTS}, {KEYS} and {INDEXES} here, and nothing else"),
+        );
     }
     if request.method() != Method::POST {
         return told(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered");
@@ -215,7 +228,31 @@ async fn answer(request: Request<Incoming>, doors: Doors) -> Result<Response<Ful
         Ok(body) => body.to_bytes(),
         Err(error) => return told(StatusCode::BAD_REQUEST, &format!("the request cannot be read: {error}")),
     };
-    if path == KEYS { keys(&body, doors.reloading).await } else { mount(&body, doors.mounts).await }
+    match path.as_str() {
+        KEYS => keys(&body, doors.reloading).await,
+        INDEXES => index(&body, doors.mounts).await,
+        _ => mount(&body, doors.mounts).await,
+    }
+}
+
+async fn index(body: &[u8], mounts: Arc<Mounts>) -> Result<Response<Full<Bytes>>, http::Error> {
+    let Anew { check } = match serde_json::from_slice(body) {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            return told(StatusCode::BAD_REQUEST, &format!("the server does not know such an index: {error}"));
+        }
+    };
+    let made = move || {
+        let space = mounts.server().primary();
+        // What it has not read yet is no fault of the old one.
+        space.indexed.wait(space.vfs.last_seq().0, indexing::PATIENCE);
+        indexing::made_anew(space, check, |_, _| ())
+    };
+    match tokio::task::spawn_blocking(made).await {
+        Ok(Ok(report)) => json(StatusCode::OK, &report),
+        Ok(Err(failure)) => told(StatusCode::INTERNAL_SERVER_ERROR, failure.told(false).trim_start_matches("svcfs: ")),
+        Err(error) => told(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
 }
 
 async fn mount(body: &[u8], mounts: Arc<Mounts>) -> Result<Response<Full<Bytes>>, http::Error> {
@@ -300,6 +337,15 @@ pub fn ask(root: &Path, mountpoint: &Path, manner: &Manner) -> Result<Option<Pat
 pub fn take_up_keys(root: &Path, ids: &[&str]) -> Result<Option<Held>, Failure> {
     let changed = Changed { ids: ids.iter().map(|id| (*id).to_owned()).collect() };
     post(root, KEYS, serde_json::to_vec(&changed).context("the request cannot be written")?)
+}
+
+/// Lets the server that has `root` make its search index anew, or only compare it with a new one, while it answers questions; what it found. None
+/// when no server answers.
+///
+/// # Errors
+/// `Failed` in its own words.
+pub fn index_anew(root: &Path, check: bool) -> Result<Option<Value>, Failure> {
+    post(root, INDEXES, serde_json::to_vec(&Anew { check }).context("the request cannot be written")?)
 }
 
 fn post<T: DeserializeOwned>(root: &Path, place: &str, body: Vec<u8>) -> Result<Option<T>, Failure> {

@@ -45,7 +45,7 @@ struct Helper {
     root: PathBuf,
     /// Empty directory to mount at
     mountpoint: PathBuf,
-    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor; of a root at=TIME|COMMIT, config=FILE; of a server token_file=FILE, space=NAME, patience=SECONDS, uid=USER, state=DIR; what these do: svcfs mount --help
+    /// ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, space=NAME; of a root at=TIME|COMMIT, config=FILE; of a server token_file=FILE, patience=SECONDS, uid=USER, state=DIR; what these do: svcfs mount --help
     #[arg(short, value_delimiter = ',')]
     options: Vec<String>,
     /// Pass over options that are unknown
@@ -92,19 +92,19 @@ fn translated(helper: Helper) -> Result<Vec<OsString>, clap::Error> {
             ("actor", Some(value)) => format!("--actor={value}"),
             ("config", Some(value)) if !is_remote => format!("--config={value}"),
             ("token_file", Some(value)) if is_remote => format!("--token-file={value}"),
-            ("space", Some(value)) if is_remote => format!("--space={value}"),
+            ("space", Some(value)) => format!("--space={value}"),
             ("patience", Some(value)) if is_remote => format!("--patience={value}"),
             ("uid", Some(value)) if is_remote => format!("--owner={value}"),
             ("state", Some(value)) if is_remote => format!("--state={value}"),
             _ if sloppy => continue,
             _ => {
                 let own = if is_remote {
-                    "token_file=FILE, space=NAME, patience=SECONDS, uid=USER and state=DIR"
+                    "token_file=FILE, patience=SECONDS, uid=USER and state=DIR"
                 } else {
                     "at=TIME|COMMIT and config=FILE"
                 };
                 let told = format!(
-                    "`{option}` is no mount option of svcfs; there are ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, {own}\n"
+                    "`{option}` is no mount option of svcfs; there are ro, noexec, allow_other, actor=USER=NAME, no_svc_actor, space=NAME, {own}\n"
                 );
                 return Err(clap::Error::raw(clap::error::ErrorKind::InvalidValue, told));
             }
@@ -149,6 +149,7 @@ mod tests {
                 "svcfs mount --background --token-file=/etc/a.token --space=notes --patience=30 --owner=ann --state=/var/a --remote https://a.org -- /mnt/a",
             ),
             ("mount.fuse.svcfs -f a b", "svcfs mount --background --dry-run --root a -- b"),
+            ("mount.fuse.svcfs a b -o space=team", "svcfs mount --background --space=team --root a -- b"),
         ] {
             assert_eq!(called(line).as_deref(), Ok(expected), "{line}");
         }
@@ -156,7 +157,7 @@ mod tests {
             ("mount.fuse.svcfs a b -o acl", "`acl` is no mount option of svcfs"),
             ("mount.fuse.svcfs a b -o ro=1", "`ro=1` is no mount option of svcfs"),
             ("mount.fuse.svcfs a b -o actor", "`actor` is no mount option of svcfs"),
-            ("mount.fuse.svcfs a b -o space=notes", "`space=notes` is no mount option of svcfs"),
+            ("mount.fuse.svcfs a b -o state=/var/a", "`state=/var/a` is no mount option of svcfs"),
             ("mount.fuse.svcfs http://a b -o config=/etc/a.toml", "token_file=FILE"),
             ("mount.fuse.svcfs a", "<MOUNTPOINT>"),
             ("mount.fuse.svcfs --help", "/etc/fstab"),

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use svcfs_base::{Caller, Fault, TreePath};
 use svcfs_knowledge::CATALOGUE;
-use svcfs_knowledge::kernel::{Cx, Server};
+use svcfs_knowledge::kernel::{Cx, Server, Space};
 use svcfs_mount::{Finding, Hit, Knowledge};
 
 /// Links in one folder of search: the longest answer that the operation gives.
@@ -16,14 +16,19 @@ const MAX_FOUND: usize = 200;
 const MAX_TAGGED: usize = 10_000;
 
 /// The operations, as the mount asks them.
-pub struct Operations(pub Arc<Server>);
+pub struct Operations {
+    /// Where they are asked.
+    pub server: Arc<Server>,
+    /// The space that is mounted.
+    pub space: Arc<Space>,
+}
 
 impl Operations {
     fn ask<T: DeserializeOwned>(&self, caller: &Caller, name: &str, arguments: Value) -> Result<T, Fault> {
         let mut entries = CATALOGUE.iter().flat_map(|area| area.operations);
         let entry = entries.find(|entry| entry.name == name);
         let entry = entry.ok_or_else(|| Fault::internal(format!("there is no operation `{name}`")))?;
-        let answer = (entry.call)(arguments, &Cx::new(&self.0, self.0.primary(), caller))?;
+        let answer = (entry.call)(arguments, &Cx::new(&self.server, &self.space, caller))?;
         serde_json::from_value(answer).map_err(Fault::internal)
     }
 
@@ -83,7 +88,7 @@ impl Knowledge for Operations {
             let why = "answers with values and not with pages; begin it with LIST or TABLE, without GROUP BY";
             return Err(Fault::invalid("q", why));
         }
-        let context = Cx::new(&self.0, self.0.primary(), caller);
+        let context = Cx::new(&self.server, &self.space, caller);
         let paths = answer.rows.iter().filter_map(|row| row.first()?.as_str());
         let hit = |path: &str| {
             let path = TreePath::parse(path)?;
@@ -99,7 +104,7 @@ impl Knowledge for Operations {
     }
 
     fn tags(&self, caller: &Caller) -> Result<Vec<String>, Fault> {
-        Ok(Cx::new(&self.0, self.0.primary(), caller).index().tags()?)
+        Ok(Cx::new(&self.server, &self.space, caller).index().tags()?)
     }
 
     fn tagged(&self, caller: &Caller, tag: &str) -> Result<Vec<Hit>, Fault> {

@@ -16,6 +16,7 @@ mod credentials;
 mod doctor;
 mod failure;
 mod fstab;
+mod indexing;
 mod knowledge;
 mod logging;
 mod manual;

@@ -32,6 +32,9 @@ pub struct Manner {
     /// Believe no program that names who it works for in the variable SVC_ACTOR
     #[arg(long, requires = "mountpoint")]
     no_svc_actor: bool,
+    /// Which space of the server; its first when absent.
+    #[arg(skip)]
+    pub space: Option<String>,
 }
 
 /// A user whose changes are always another name's.
@@ -44,7 +47,7 @@ struct Pin {
 impl Manner {
     /// The options of a mount: as many requests at once as a build with every core needs, few enough to cost nothing at rest.
     pub fn options(self, clock: Arc<dyn Clock>) -> Options {
-        let Self { read_only, at: _, no_exec, allow_other, actor, no_svc_actor } = self;
+        let Self { read_only, at: _, no_exec, allow_other, actor, no_svc_actor, space: _ } = self;
         let pinned = actor.into_iter().map(|Pin { user, name }| (user, name)).collect::<HashMap<_, _>>();
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         Options {
@@ -60,7 +63,7 @@ impl Manner {
 impl Manner {
     /// The flags that say the same to another process.
     pub fn flags(&self) -> Vec<String> {
-        let Self { read_only, at, no_exec, allow_other, actor, no_svc_actor } = self;
+        let Self { read_only, at, no_exec, allow_other, actor, no_svc_actor, space } = self;
         let switches = [
             (*read_only, "--read-only"),
             (*no_exec, "--no-exec"),
@@ -69,7 +72,12 @@ impl Manner {
         ];
         let switched = switches.iter().filter(|(is_on, _)| *is_on).map(|(_, flag)| (*flag).to_owned());
         let at = at.iter().map(|at| format!("--at={at}"));
-        switched.chain(at).chain(actor.iter().map(|Pin { user, name }| format!("--actor={user}={name}"))).collect()
+        let space = space.iter().map(|space| format!("--space={space}"));
+        switched
+            .chain(at)
+            .chain(space)
+            .chain(actor.iter().map(|Pin { user, name }| format!("--actor={user}={name}")))
+            .collect()
     }
 }
 

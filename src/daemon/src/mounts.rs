@@ -72,12 +72,14 @@ impl Mounts {
         mounts
     }
 
-    /// Mounts the root at one more place, and answers with the place's name without links.
+    /// Mounts the root, or another space of the server, at one more place, and answers with the place's name without links.
     ///
     /// # Errors
-    /// When the place does not serve, or the system refuses; `Refused` while everything stops.
+    /// When the place does not serve, or the system refuses; `Refused` while everything stops, and for a space that is not there.
     pub fn add(&self, mountpoint: &Path, mut manner: Manner) -> Result<PathBuf, Failure> {
-        let vfs = Arc::clone(&self.server.primary().vfs);
+        let spaces = self.server.spaces();
+        let space = manner.space.as_deref().map_or_else(|| Ok(Arc::clone(spaces.first())), |name| spaces.find(name))?;
+        let vfs = Arc::clone(&space.vfs);
         let state = manner.at.as_deref().map(|at| past_state(&vfs, at)).transpose()?;
         // A name may be another state's when a killed server's mount is taken up again.
         manner.at = state.map(|state| state.commit.to_string());
@@ -94,7 +96,7 @@ impl Mounts {
         options.on_answer = Some(Arc::new(move |operation, outcome, took| {
             counting.vitals().measures.mounted(operation, outcome, took);
         }));
-        options.knowledge = Some(Arc::new(Operations(Arc::clone(&self.server))));
+        options.knowledge = Some(Arc::new(Operations { server: Arc::clone(&self.server), space }));
         let mount = Mount::start(vfs, mountpoint, &options)?;
         let place = mount.mountpoint().to_owned();
         held.mounts.push((mount, manner));
@@ -127,6 +129,11 @@ impl Mounts {
             presence::announce(first.vfs.root(), &first.name, (url, key), held.mounted())?
         });
         Ok(())
+    }
+
+    /// Whose mounts they are.
+    pub fn server(&self) -> &Server {
+        &self.server
     }
 
     /// Where mounts are made.

@@ -23,6 +23,8 @@ use crate::{background, credentials, logging, output, signals};
 
 /// How long programs that use the mount may take to close their files when it ends.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a program waits for a server that is away, in seconds, unless it is told otherwise.
+const PATIENCE_WITH_A_SERVER: u64 = 10;
 /// Where root keeps what a mount has to keep.
 const OF_ROOT: &str = "/var/lib/svcfs/remote";
 /// Flags of a mount of another machine's server.
@@ -36,12 +38,11 @@ pub struct Elsewhere {
     #[arg(long, value_name = "FILE", requires = "remote")]
     token_file: Option<PathBuf>,
     /// Which space of the server; its first when absent
-    #[arg(long, value_name = "NAME", requires = "remote")]
-    space: Option<String>,
-    /// How long a program waits for a server that is away, before it gets an input/output error
-    #[arg(long, value_name = "SECONDS", requires = "remote", default_value_t = 10,
-        value_parser = clap::value_parser!(u64).range(1..=3600))]
-    patience: u64,
+    #[arg(long, value_name = "NAME")]
+    pub space: Option<String>,
+    /// How long a program waits for a server that is away, before it gets an input/output error [default: 10]
+    #[arg(long, value_name = "SECONDS", requires = "remote", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    patience: Option<u64>,
     /// Let the files be this user's (name or number), who may then write them; else whoever mounts. Only root gives them away
     #[arg(long, value_name = "USER", requires = "remote", value_parser = owner)]
     owner: Option<Owner>,
@@ -96,6 +97,7 @@ impl Elsewhere {
     /// What stands in the way of mounting, or did not end as it should.
     pub fn run(self, mountpoint: &Path, manner: Manner, is_in_background: bool) -> Result<(), Failure> {
         let Self { remote, token_file, space, patience, owner, state } = self;
+        let patience = patience.unwrap_or(PATIENCE_WITH_A_SERVER);
         if owner.is_some() && !rustix::process::geteuid().is_root() {
             return Err(Failure::saying(Exit::Usage, "--owner needs root: an ordinary user's mount is that user's"));
         }
@@ -151,6 +153,27 @@ impl Elsewhere {
     /// Whether a server elsewhere was asked for.
     pub const fn is_asked_for(&self) -> bool {
         self.remote.is_some()
+    }
+
+    /// Whether what belongs to another machine's server is asked of one.
+    ///
+    /// # Errors
+    /// `Usage`, naming the flag.
+    pub fn check(&self) -> Result<(), Failure> {
+        let Self { remote, token_file, space: _, patience, owner, state } = self;
+        let given = [
+            (token_file.is_some(), "--token-file"),
+            (patience.is_some(), "--patience"),
+            (owner.is_some(), "--owner"),
+            (state.is_some(), "--state"),
+        ];
+        match given.into_iter().find(|(is_given, _)| *is_given && remote.is_none()) {
+            Some((_, flag)) => Err(Failure::saying(
+                Exit::Usage,
+                format!("{flag} belongs to a mount of another machine's server; name that with --remote"),
+            )),
+            None => Ok(()),
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::tree::BLANK_PREFIX;
 use crate::{Disk, StatePaths};
@@ -36,7 +37,24 @@ pub fn unwritable(root: &Path) -> Vec<(PathBuf, io::Error)> {
         Err(error) if error != rustix::io::Errno::NOENT => Some((place, error.into())),
         Ok(()) | Err(_) => None,
     };
-    places.into_iter().filter_map(refused).collect()
+    let mut found: Vec<_> = places.into_iter().filter_map(refused).collect();
+    if found.is_empty()
+        && let Err(error) = tried(root)
+    {
+        found.push((root.to_owned(), error));
+    }
+    found
+}
+
+/// Makes a file without a name: a disk that became read-only after an error says so only to whoever writes.
+fn tried(root: &Path) -> io::Result<()> {
+    let state = StatePaths::of(root).temporary();
+    let directory = if state.is_dir() { &state } else { root };
+    match rustix::fs::open(directory, OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR) {
+        // A disk that knows no such files.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT) | Ok(_) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Files of `.git` and of our state that belong to the superuser in a root that does not, because a command was run here with

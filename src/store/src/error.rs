@@ -129,6 +129,10 @@ impl From<StoreError> for Fault {
                 text if text.contains("Permission denied") => no_permission(source),
                 _ if source.code() == git2::ErrorCode::Locked => locked(source),
                 _ if source.class() == git2::ErrorClass::Reference => unreadable_branch(source),
+                // Not always with its code.
+                text if source.class() == git2::ErrorClass::Odb && text.starts_with("object not found") => {
+                    lost_object(source)
+                }
                 _ => Self::internal(StoreError::Git(source)),
             },
             StoreError::Damaged(text) => Self::internal(StoreError::Damaged(text)),
@@ -182,6 +186,14 @@ fn locked(source: git2::Error) -> Fault {
 
 fn unreadable_branch(source: git2::Error) -> Fault {
     let text = "git's `HEAD` or the branch it names cannot be read; put it back, or run `svcfs doctor`";
+    Fault::unavailable(text).caused_by(source)
+}
+
+fn lost_object(source: git2::Error) -> Fault {
+    let text = format!(
+        "git does not have what the branch leads to ({}); put `.git/objects` back, or run `svcfs doctor`, which says what is missing",
+        source.message()
+    );
     Fault::unavailable(text).caused_by(source)
 }
 

@@ -66,12 +66,13 @@ impl Vfs {
             self.settled()?;
         }
         let leaves = self.leaves_at(paths)?;
+        let seen = self.core.log.last();
         let uncommitted = self.core.uncommitted.at(&leaves);
         // What is recorded between this look and the submission is left out by the committer.
         let committed = self.core.memory.recorded(&leaves.iter().collect::<Vec<_>>())?;
         let recorded = uncommitted.into_iter().zip(committed).map(|(newer, committed)| newer.unwrap_or(committed));
         self.core.fail.pass(FailPoint::AdoptLooked);
-        let mut sets = Sets::new(&self.core, reporter, leaves.len());
+        let mut sets = Sets::new(&self.core, reporter, (leaves.len(), seen));
         for (path, known) in leaves.iter().zip(recorded) {
             let held = self.core.locks.hold([path.clone()].into());
             let difference = self.difference(path, known)?;
@@ -181,6 +182,7 @@ pub(crate) fn adopted(
         effects,
         spent: Vec::new(),
         is_adopted: true,
+        seen: None,
         answer,
     }
 }

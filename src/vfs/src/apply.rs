@@ -13,7 +13,7 @@ use svcfs_base::{Applied, Caller, Change, ChangeSet, Durability, Fault, FileKind
 use svcfs_store::{FailPoint, StatKind, StoreError};
 
 use crate::Vfs;
-use crate::core::{Core, LOOK, recorded_only};
+use crate::core::{Core, LOOK};
 use crate::overlay::Pending;
 use crate::plan::{Direct, Plan};
 use crate::queue::{After, Prepared, Receipt};
@@ -207,6 +207,7 @@ impl Vfs {
             effects,
             spent,
             is_adopted: false,
+            seen: None,
             answer: is_awaited.then_some(sender),
         };
         self.core.queue.push(prepared, |prepared| self.core.show(prepared))?;
@@ -263,7 +264,7 @@ impl Core {
             let is_stuck = self.stuck.lock().is_some_and(|since| since.elapsed() >= MAX_STUCK);
             let trouble = self.trouble.lock().as_ref().map(Fault::again);
             match trouble {
-                Some(fault) if is_stuck => return Err(recorded_only(&fault)),
+                Some(fault) if is_stuck => return Err(self.recorded_only(&fault)),
                 trouble if left.is_zero() => {
                     let silent = || Fault::unavailable("the disk does not answer; the write may still complete");
                     return Err(trouble.unwrap_or_else(silent));

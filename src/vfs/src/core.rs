@@ -250,10 +250,18 @@ pub(crate) fn is_of_disk(fault: &Fault) -> bool {
     matches!(fault.kind(), Kind::NoSpace | Kind::ReadOnly | Kind::DiskFailed)
 }
 
-/// What the writer of a logged change is told that is not in place yet.
-pub(crate) fn recorded_only(fault: &Fault) -> Fault {
-    let text = format!("the write is recorded and will be completed, but not at this moment: {fault}");
-    Fault::unavailable(text).inside(format!("{fault:?}"))
+impl Core {
+    /// What the writer of a logged change is told that is not in place yet.
+    pub(crate) fn recorded_only(&self, fault: &Fault) -> Fault {
+        let text = if self.log.is_there() {
+            format!("the write is recorded and will be completed, but not at this moment: {fault}")
+        } else {
+            "`.svc/state` was taken away while the server runs, and the write is not kept: stop the server, put the \
+             directory back if you can, and start it again; what was acknowledged before is in the tree"
+                .to_owned()
+        };
+        Fault::unavailable(text).inside(format!("{fault:?}"))
+    }
 }
 
 fn installing<'a>(path: &'a TreePath, leaf: &'a Leaf) -> Install<'a> {

@@ -44,6 +44,8 @@ pub(crate) struct Prepared {
     pub(crate) spent: Vec<TreePath>,
     /// True when the tree has it already: an edit made behind the server.
     pub(crate) is_adopted: bool,
+    /// Of an edit behind the server that was seen before its turn comes: the newest record of the log when the look began.
+    pub(crate) seen: Option<Seq>,
     pub(crate) answer: Option<SyncSender<Result<Receipt, Fault>>>,
 }
 

@@ -235,8 +235,7 @@ impl Goals {
         let what = format!("`/backlinks` of a page with few, among {pages} pages, p99");
         self.within(&what, Duration::from_millis(2), judged.backlinks);
         self.within(&format!("`/tree` of a folder among {pages} pages, p99"), Duration::from_millis(2), judged.folder);
-        let what =
-            format!("questions about the graph of {pages} pages with a bounded answer, nothing changed: slowest p50");
+        let what = format!("questions about the graph of {pages} pages, nothing changed: slowest p50");
         self.within(&what, Duration::from_millis(10), judged.graph);
         let what = format!("rename of a hub with {} backlinks, the longest", judged.at_hub);
         self.within(&what, Duration::from_secs(2), judged.hub);

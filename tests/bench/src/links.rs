@@ -101,8 +101,14 @@ const BACKLINKS: &str = "`/backlinks` of some page";
 const FOLDER: &str = "`/tree` of a folder";
 const HUB_RENAMED: &str = "`/rename` of the hub, links rewritten";
 
-/// Questions answered from the graph alone, with lists of bounded length.
-const OF_GRAPH: [&str; 4] = ["`/graph/analytics`", "`/graph/centrality?limit=100`", "`/graph/path`", "`/graph/walk`"];
+/// Questions answered from the graph alone; only the whole graph, which is as long as all links are, is none of them.
+const OF_GRAPH: [&str; 5] = [
+    "`/graph/analytics`",
+    "`/graph/centrality?limit=100`",
+    "`/graph/path`",
+    "`/graph/walk`",
+    "`/graph/communities`, every page",
+];
 
 type Question = (&'static str, Box<dyn Fn(usize) -> String>, Box<dyn Fn(&Value) -> bool>);
 
@@ -150,7 +156,7 @@ fn questions(pages: Pages, at_hub: usize) -> Vec<Question> {
             Box::new(move |answer| listed(answer, "links_out")),
         ),
         (
-            "`/graph/communities`, every page",
+            OF_GRAPH[4],
             Box::new(|_| "/api/svc/graph/communities".to_owned()),
             Box::new(move |answer| listed(answer, "communities")),
         ),

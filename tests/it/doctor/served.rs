@@ -18,6 +18,8 @@ fn check_refused(client: &Client, reason: &str) {
     assert!(told.contains(reason), "{told}");
     assert_eq!(page(client, "kept.md").as_deref(), Some("# Kept\n\notter\n"));
     assert_eq!(client.found("otter"), ["kept.md"]);
+    let blame = client.get("/api/svc/blame?path=kept.md");
+    assert!(blame.status == 200 || blame.json()["error"].as_str().unwrap().contains(reason), "{}", blame.text());
 }
 
 fn stop_and_audit(patient: &Patient, server: Server) {
@@ -61,6 +63,55 @@ fn a_server_whose_head_is_damaged_says_so_and_goes_on_when_it_is_right() {
 #[test]
 fn a_server_whose_branch_is_damaged_says_so_and_goes_on_when_it_is_right() {
     without(".git/refs/heads/main", |at| fs::write(at, "rubbish").unwrap(), "the branch it names");
+}
+
+#[test]
+fn a_server_whose_branch_names_a_lost_commit_says_so_and_goes_on_when_it_is_right() {
+    let lost = format!("{}\n", "12".repeat(20));
+    without(".git/refs/heads/main", |at| fs::write(at, &lost).unwrap(), "git does not have what the branch leads to");
+}
+
+#[test]
+fn a_server_whose_objects_are_taken_away_begins_no_others_and_goes_on_when_they_are_back() {
+    let patient = Patient::new();
+    let (server, client) = patient.serve();
+    must_put(&client, "before.md", "# Before\n");
+    let (at, kept) = (patient.at(".git/objects"), patient.aside("taken"));
+    rename(&at, &kept);
+    let address = server.address();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(move || put(&Client::new(address), "held.md", "# Held\n").status);
+        wait::until("the server says what is gone", || {
+            trouble(&client).is_some_and(|told| told.contains("is gone; put it back"))
+        });
+        assert!(!writer.is_finished() && !at.exists());
+        rename(&kept, &at);
+        assert_eq!(writer.join().unwrap(), 200, "a held write is acknowledged once it is whole");
+    });
+    wait_until_ready(&client);
+    stop_and_audit(&patient, server);
+    assert!(git::head(&patient.root()).contains_key("held.md"));
+}
+
+#[test]
+fn a_server_whose_state_is_taken_away_promises_nothing_that_it_cannot_keep() {
+    let patient = Patient::new();
+    let (server, client) = patient.serve();
+    must_put(&client, "before.md", "# Before\n");
+    fs::remove_dir_all(patient.at(".svc/state")).unwrap();
+    let address = server.address();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(move || put(&Client::new(address), "after.md", "# After\n"));
+        wait::until("the server says what is gone", || {
+            trouble(&client).is_some_and(|told| told.contains("`.svc/state` was taken away while the server runs"))
+        });
+        let reply = writer.join().unwrap();
+        assert!(reply.status == 503 && reply.text().contains("the write is not kept"), "{}", reply.text());
+    });
+    server.stop();
+    let (server, client) = patient.serve();
+    assert_eq!(page(&client, "before.md").as_deref(), Some("# Before\n"));
+    stop_and_audit(&patient, server);
 }
 
 #[test]

@@ -27,6 +27,23 @@ const DAMAGES: &[Damage] = &[
         "repository",
         "problem",
     ),
+    (
+        "a branch that names a lost commit",
+        |patient| fs::write(patient.at(".git/refs/heads/main"), format!("{}\n", "12".repeat(20))).unwrap(),
+        "objects",
+        "problem",
+    ),
+    (
+        "a pack without its index",
+        |patient| {
+            let mut pack = Command::new("git");
+            pack.args(["-c", "safe.directory=*", "repack", "-adq"]).current_dir(patient.root());
+            assert!(pack.status().unwrap().success());
+            patient.packs().iter().for_each(|pack| fs::remove_file(pack.with_extension("idx")).unwrap());
+        },
+        "packs",
+        "problem",
+    ),
     ("a lost object", lose_an_object, "objects", "problem"),
     (
         "a damaged index.db",

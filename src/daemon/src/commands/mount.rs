@@ -26,6 +26,7 @@ Examples:
   svcfs mount bot.mnt --root notes --actor bot=agent:x    and so is all that user bot changes here
   svcfs mount show.mnt --root notes --read-only           as many mounts of a root as you like
   svcfs mount then.mnt --root notes --at 2026-11-01       the tree as it was
+  svcfs mount team.mnt --root notes --space team          another space of the server that has this root
   /srv/notes /srv/notes.mnt fuse.svcfs nofail 0 0         in /etc/fstab, once mount(8) finds svcfs:
   ln -s /usr/bin/svcfs /sbin/mount.fuse.svcfs
   svcfs mount --remote https://notes.example.org --token-file ~/.notes.token notes    another machine's
@@ -68,21 +69,25 @@ impl Mount {
     /// # Errors
     /// What stands in the way of mounting, or did not end as it should.
     pub fn run(self) -> Result<(), Failure> {
-        let Self { mountpoint, root: path, config, elsewhere, manner, background, dry_run } = self;
+        let Self { mountpoint, root: path, config, elsewhere, mut manner, background, dry_run } = self;
+        // clap takes flags that need another one for good where that other one cannot be.
+        elsewhere.check()?;
         if dry_run {
             return Ok(());
         }
         if elsewhere.is_asked_for() {
             return elsewhere.run(&mountpoint, manner, background);
         }
+        manner.space = elsewhere.space;
         presence::uncover(&path)?;
         must_be_initialised(&path)?;
-        let place = std::path::absolute(&mountpoint).context("the current directory is gone")?;
+        // A process that covers its root stands elsewhere.
+        let mountpoint = std::path::absolute(&mountpoint).context("the current directory is gone")?;
         if config.is_some() && control::is_there(&path) {
             let told = format!("`{}` is served already, with settings of its own; leave --config out", path.display());
             return Err(Failure::saying(Exit::Usage, told));
         }
-        if let Some(at) = control::ask(&path, &place, &manner)? {
+        if let Some(at) = control::ask(&path, &mountpoint, &manner)? {
             return output::say(&told(&path, &at));
         }
         if background {

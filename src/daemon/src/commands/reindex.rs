@@ -1,22 +1,15 @@
 //! `svcfs reindex`
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
-use serde_json::json;
-use svcfs_base::Fault;
+use serde_json::Value;
 use svcfs_config::{LogOutput, Overrides};
-use svcfs_knowledge::search::{Report, check, reindex};
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::{Exit, Failure};
 use crate::root::{Root, must_be_initialised, settings};
-use crate::{logging, output, presence, progress};
-
-/// How long the old index may take to catch up before it is compared; a tree of a million pages takes minutes.
-const PATIENCE: Duration = Duration::from_secs(3600);
+use crate::{control, indexing, logging, output, presence, progress};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,7 +23,8 @@ place all the same).";
 /// Make the search index anew, and prove that the old one was right
 ///
 /// The index is derived from the pages and can be made again at any time. This brings the old one up to date, makes a new one
-/// from the pages, compares the two word by word and link by link, and names the pages for which they differ.
+/// from the pages, compares the two word by word and link by link, and names the pages for which they differ. A server that has the
+/// root does it itself, and answers questions from the old one meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Reindex {
@@ -53,65 +47,57 @@ impl Reindex {
     pub fn run(self) -> Result<(), Failure> {
         let Self { root: path, check, json } = self;
         must_be_initialised(&path)?;
+        let watched = progress::spinner("the server makes the new index, and answers questions meanwhile");
+        let told = control::index_anew(&path, check);
+        watched.finish_and_clear();
+        if let Some(report) = told? {
+            return tell(&report, check, json);
+        }
         let settings = settings(&path, None, Overrides::default())?;
         let _logging = logging::start(&LogOutput::Stderr, LevelFilter::WARN)?;
         let advice = "stop it first, and start it again afterwards";
         let root = Root::open(&path, settings, false).map_err(|fault| presence::taken(&path, fault, advice))?;
-        let report = if check { checked(&root) } else { rebuilt(&root) };
+        let report = made_anew(&root, check);
         root.close()?;
         tell(&report?, check, json)
     }
 }
 
-fn rebuilt(root: &Root) -> Result<Report, Failure> {
-    made_anew(root, |reach| reindex(root.space(), reach))
-}
-
-fn checked(root: &Root) -> Result<Report, Failure> {
-    let scratch = tempfile::tempdir().context("no place for temporary files")?;
-    made_anew(root, |reach| check(root.space(), scratch.path(), reach))
-}
-
 /// Lets the old index catch up, then makes a new one, and shows how far that is.
-fn made_anew(
-    root: &Root,
-    make: impl FnOnce(&mut dyn FnMut(usize, usize)) -> Result<Report, Fault>,
-) -> Result<Report, Failure> {
+fn made_anew(root: &Root, check: bool) -> Result<Value, Failure> {
     let watched = progress::spinner("bringing the old index up to date");
-    let caught_up = root.index_to_cursor(PATIENCE, || watched.tick());
+    let caught_up = root.index_to_cursor(indexing::PATIENCE, || watched.tick());
     watched.finish_and_clear();
     caught_up?;
     let watched = progress::pages("making the new index");
-    let report = make(&mut |done, total| {
+    let report = indexing::made_anew(root.space(), check, |done, total| {
         watched.set_length(total as u64);
         watched.set_position(done as u64);
     });
     watched.finish_and_clear();
-    Ok(report?)
+    report
 }
 
-fn tell(report: &Report, is_check: bool, json: bool) -> Result<(), Failure> {
-    let Report { pages, before, after, differences } = report;
-    let equal = before.is_as_good_as(after);
+fn tell(report: &Value, is_check: bool, json: bool) -> Result<(), Failure> {
+    let equal = report["equal"] == true;
+    let differences = report["differences"].as_array().map_or(&[][..], Vec::as_slice);
     if json {
-        output::json(&json!({
-            "equal": equal, "pages": pages, "before": before, "after": after, "differences": differences,
-        }))?;
+        output::json(report)?;
     } else if equal {
-        let (links, words) = (after.links, after.words);
+        let (pages, links, words) = (&report["pages"], &report["after"]["links"], &report["after"]["words"]);
         output::say(&format!("{pages} pages, {links} links, {words} words: the new index equals the old one"))?;
     } else {
         let lines = differences.iter().map(|difference| {
-            let how = serde_json::to_value(difference.divergence).unwrap_or_default();
-            format!("  {:<8} {}\n", how.as_str().unwrap_or_default(), difference.path)
+            let text = |name: &str| difference[name].as_str().unwrap_or_default().to_owned();
+            format!("  {:<8} {}\n", text("divergence"), text("path"))
         });
         output::say(&lines.collect::<String>())?;
     }
     if equal {
         return Ok(());
     }
-    let damage =
-        before.damage.as_ref().map(|damage| format!(" (the old one was damaged: {damage})")).unwrap_or_default();
+    let damage = report["before"]["damage"].as_str();
+    let damage = damage.map(|damage| format!(" (the old one was damaged: {damage})")).unwrap_or_default();
     let what = match differences.len() {
         0 => "in its word lists only".to_owned(),
         1 => "for 1 page".to_owned(),

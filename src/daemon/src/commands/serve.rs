@@ -148,6 +148,8 @@ impl Serve {
             until_stdin_closes,
         } = self;
         presence::uncover(&root)?;
+        // A process that covers its root stands elsewhere.
+        let mountpoint = mountpoint.map(std::path::absolute).transpose().context("the current directory is gone")?;
         // Before there is any other thread.
         let outside = mountpoint.as_ref().map_or_else(|| Ok(Outside::default()), |at| Outside::of(&root, at))?;
         let inherited = socket::inherited()?;

@@ -62,6 +62,12 @@ fn mend_repository(found: &Examination, done: &mut Vec<String>) -> Result<(), Fa
         done.push(format!("made `HEAD` name `{branch}` again"));
     }
     let Some(repository) = found.repository()? else { return Ok(()) };
+    let indexed = repository.index_packs().context("the index of a pack could not be made")?;
+    if indexed > 0 {
+        done.push(format!("made the index of {} anew", counted(indexed, "pack")));
+    }
+    // Opened again: it has seen what it has.
+    let Some(repository) = found.repository()? else { return Ok(()) };
     if let Some(settled) = settled
         && repository.mend_branch(settled).context("the branch could not be mended")?
     {
@@ -92,9 +98,10 @@ fn can_open(found: &Examination) -> bool {
     if !found.keeps_git() {
         return true;
     }
-    let is_known = found.log.as_ref().is_some_and(|log| log.settled_commit.is_some());
+    let is_settled = found.log.as_ref().is_some_and(|log| log.settled_commit.is_some());
+    let is_known = is_settled || found.log.as_ref().is_some_and(|log| log.has_commits);
     match found.repository() {
-        Ok(Some(repository)) => matches!(repository.head(), Ok(head) if head.is_some() || !is_known),
+        Ok(Some(repository)) => matches!(repository.head(), Ok(head) if head.is_some() || !is_settled),
         Ok(None) => !is_known && !found.root.join(".git").exists(),
         Err(_) => false,
     }

@@ -93,7 +93,7 @@ pub(super) fn history(found: &mut Examination, watch: &dyn Watch) {
 }
 
 fn absent(found: &Examination) -> Finding {
-    let is_known = found.log.as_ref().is_some_and(|log| log.settled_commit.is_some());
+    let is_known = found.log.as_ref().is_some_and(|log| log.has_commits || log.settled_commit.is_some());
     if found.root.join(".git").exists() {
         Finding::problem("repository", "`.git` is damaged: git does not take it for a repository").mended_by(
             "makes `HEAD` anew when that is what is missing; otherwise put `.git` back from a backup or a clone",
@@ -132,6 +132,12 @@ fn objects_of(found: &mut Examination, repository: &Inspection, objects: Objects
     if !torn.is_empty() {
         let told = "packs of git that were cut short or changed; a backup or a clone has them whole";
         found.add([Finding::problem("packs", told).at(torn.iter().map(|path| path.display()))]);
+    }
+    let unindexed = repository.packs_without_index().unwrap_or_default();
+    if !unindexed.is_empty() {
+        let told = "packs of git without their index, so that git finds nothing in them";
+        let paths = unindexed.iter().map(|path| path.display());
+        found.add([Finding::problem("packs", told).at(paths).mended_by("makes the indexes anew")]);
     }
     found.add([if bad.is_empty() {
         Finding::ok("objects", format!("all {read} objects of git that the newest commit leads to are whole"))

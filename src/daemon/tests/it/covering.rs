@@ -92,6 +92,21 @@ fn a_root_that_a_killed_server_covered_is_uncovered_and_covered_again_by_the_nex
 }
 
 #[test]
+fn a_root_is_covered_by_a_path_that_is_relative_to_where_one_stands() {
+    if !can_cover() {
+        return;
+    }
+    let place = Place::with_root();
+    place.write("kb/before.md", "# Before\n");
+    let mut mount = svcfs(&["mount", "--background", "--root", "kb", "kb"]);
+    mount.current_dir(place.path("")).assert().success();
+    assert!(covers(&place));
+    assert_eq!(place.read("kb/before.md"), "# Before\n");
+    svcfs(&["unmount", &place.at("kb")]).assert().success();
+    assert!(!covers(&place));
+}
+
+#[test]
 fn a_covered_root_is_uncovered_by_unmount_and_then_edits_behind_the_server_are_seen() {
     if !can_cover() {
         return;

@@ -141,6 +141,30 @@ fn a_running_server_mounts_its_root_at_more_places() {
     assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "saved.md"]), "agent:x");
 }
 
+#[test]
+fn another_space_of_the_server_is_mounted_by_its_name() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    for name in ["team", "second"] {
+        std::fs::create_dir(place.path(name)).unwrap();
+    }
+    let server = Running::serve(&place.at("kb"), &["--space", &format!("team={}", place.at("team"))]);
+    let mount =
+        |space: &str| ["mount", "--root", &place.at("kb"), "--space", space, &place.at("second")].map(str::to_owned);
+    let told = refusal(&mount("nix").each_ref().map(String::as_str), 3);
+    assert!(told.contains("nix"), "{told}");
+    svcfs(&mount("team").each_ref().map(String::as_str)).assert().success();
+    place.write("second/saved.md", "# Saved\n");
+    eventually("it stands in the tree of that space", || place.has("team/saved.md"));
+    assert!(!place.has("kb/saved.md"));
+    let told = refusal(&["mount", "--root", &place.at("kb"), &place.at("mnt"), "--patience", "3"], 2);
+    assert!(told.contains("--patience belongs to a mount of another machine's server"), "{told}");
+    server.stop();
+    assert_eq!(place.read("team/saved.md"), "# Saved\n");
+}
+
 /// Where the server says that it mounts.
 fn announced(place: &Place) -> Vec<String> {
     let served: serde_json::Value = serde_json::from_str(&place.read("kb/.svc/state/server.json")).unwrap();

@@ -3,7 +3,7 @@
 use predicates::str::contains;
 use serde_json::json;
 
-use crate::harness::{Place, json_of, refusal, svcfs};
+use crate::harness::{Place, Running, json_of, refusal, request, svcfs};
 
 #[test]
 fn a_check_fails_for_an_index_that_is_wrong_and_leaves_it_so_until_it_is_made_anew() {
@@ -30,4 +30,17 @@ fn a_check_fails_for_an_index_that_is_wrong_and_leaves_it_so_until_it_is_made_an
     let told = refusal(&["reindex", "--root", &root], 1);
     assert!(told.contains("the new one is in place"), "{told}");
     assert_eq!(json_of(&["reindex", "--check", "--root", &root, "--json"])["equal"], true);
+}
+
+#[test]
+fn a_running_server_makes_its_index_anew_and_answers_meanwhile() {
+    let place = Place::with_root();
+    place.write("kb/fox.md", "# Fox\n\nquick\n");
+    let server = Running::serve(&place.at("kb"), &[]);
+    let root = place.at("kb");
+    svcfs(&["reindex", "--check", "--root", &root]).assert().success().stdout(contains("equals the old one"));
+    let told = json_of(&["reindex", "--root", &root, "--json"]);
+    assert!(told["equal"] == true && told["pages"] == told["after"]["pages"], "{told}");
+    assert!(request(server.url(), "GET", "/api/svc/search?q=quick", "").1.contains("fox.md"));
+    server.stop();
 }

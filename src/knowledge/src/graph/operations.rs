@@ -18,6 +18,9 @@ use crate::kernel::{Area, AtLeast, Cx, Entry, Operation, Route, Within, given};
 /// Entries of a list of the analytics at most.
 pub(super) const MOST_LISTED: usize = 1000;
 
+/// Longest answer that is kept as it was written, in bytes: what is longer would take more memory than it saves time.
+const MOST_KEPT: usize = 8 << 20;
+
 /// The operations of this area.
 pub const AREA: Area = Area {
     title: "Graph",
@@ -141,7 +144,7 @@ fn kept<T: Serialize>(place: &OnceLock<Written<T>>, make: impl FnOnce() -> T) ->
         return Ok(written.clone());
     }
     let written = Written::of(&make())?;
-    Ok(place.get_or_init(|| written).clone())
+    Ok(if written.bytes() <= MOST_KEPT { place.get_or_init(|| written).clone() } else { written })
 }
 
 /// The pages with the highest PageRank, so many of them, and the links between them.

@@ -350,6 +350,20 @@ fn centrality_is_told_highest_rank_first_and_as_far_as_asked() {
 }
 
 #[test]
+fn an_answer_that_tells_of_every_page_is_another_one_after_a_change() {
+    let space = small();
+    let all = || [space.get("graph", json!({})), space.get("graph_communities", json!({}))];
+    let before = all();
+    assert_eq!(all(), before, "written out once");
+    space.put("new.md", "[[c]]\n");
+    let nodes = |[graph, groups]: [Value; 2]| {
+        let groups = groups["communities"].as_array().unwrap().iter().map(|one| one["pages"].as_array().unwrap().len());
+        (graph["nodes"].as_array().unwrap().len(), groups.sum::<usize>())
+    };
+    assert_eq!((nodes(before), nodes(all())), ((5, 5), (6, 6)));
+}
+
+#[test]
 fn communities_hold_every_page() {
     let space = small();
     assert_eq!(

@@ -25,6 +25,13 @@ impl<T: Serialize> Written<T> {
     }
 }
 
+impl<T> Written<T> {
+    /// How long its text is.
+    pub fn bytes(&self) -> usize {
+        self.text.get().len()
+    }
+}
+
 impl<T> Clone for Written<T> {
     fn clone(&self) -> Self {
         Self { text: Arc::clone(&self.text), of: PhantomData }

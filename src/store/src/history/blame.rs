@@ -6,6 +6,7 @@ use std::path::Path;
 use git2::{BlameOptions, Blob, DiffOptions, Oid, Patch, Repository};
 use svcfs_base::{Actor, CommitId, ETag, Timestamp, TreePath};
 
+use super::foreign::decoded;
 use super::{History, Outcome, commit_id, oid};
 
 /// How many files are remembered, and how many hunks of one at most: together some 10 MB.
@@ -77,7 +78,7 @@ impl History {
                         first_line: hunk.final_start_line(),
                         lines: hunk.lines_in_hunk(),
                         commit: commit_id(commit.id()),
-                        actor: Actor::new(&String::from_utf8_lossy(author.name_bytes())),
+                        actor: Actor::new(&decoded(&commit, author.name_bytes())),
                         time: Timestamp::from_second(author.when().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
                     })
                 })

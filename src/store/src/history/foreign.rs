@@ -1,9 +1,11 @@
 //! Commits somebody else made: a person's `git commit`, a pull, a checkout.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-use git2::{ObjectType, Repository, Sort, Tree, TreeEntry};
+use encoding_rs::Encoding;
+use git2::{Commit, ObjectType, Repository, Sort, Tree, TreeEntry};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
 use super::read::if_there;
@@ -96,8 +98,11 @@ impl History {
     pub fn foreign(&self, commits: &[CommitId]) -> Outcome<Vec<ForeignCommit>> {
         self.reader(|repository| {
             let told = |commit: &CommitId| {
-                let parent = repository.find_commit(oid(*commit)?)?.parent_ids().next().map(commit_id);
-                difference(repository, parent, *commit)
+                let found = repository.find_commit(oid(*commit)?)?;
+                let mut told = difference(repository, found.parent_ids().next().map(commit_id), *commit)?;
+                dropped(repository, &found, &mut told.entries)?;
+                told.entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
+                Ok(told)
             };
             commits.iter().map(told).collect()
         })
@@ -166,15 +171,42 @@ fn difference(repository: &Repository, from: Option<CommitId>, to: CommitId) -> 
     let mut entries = Vec::new();
     compare(repository, (before.as_ref(), Some(&commit.tree()?)), "", &mut entries)?;
     entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
-    let author = commit.author();
+    let (author, read) = (commit.author(), |bytes| decoded(&commit, bytes));
     Ok(ForeignCommit {
         commit: to,
-        actor: Actor::new(&String::from_utf8_lossy(author.name_bytes())),
-        message: as_recorded(&String::from_utf8_lossy(commit.message_raw_bytes())),
+        actor: Actor::new(&read(author.name_bytes())),
+        message: as_recorded(&read(commit.message_raw_bytes())),
         time: Timestamp::from_second(author.when().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
         against: if commit.parent_count() > 1 { Against::FirstParent } else { Against::Parent },
         entries,
     })
+}
+
+/// What a commit says, in the encoding it says it is in (`i18n.commitEncoding`); UTF-8 when it says nothing.
+pub(super) fn decoded<'b>(commit: &Commit<'_>, bytes: &'b [u8]) -> Cow<'b, str> {
+    let named = commit.message_encoding().ok().flatten().and_then(|name| Encoding::for_label(name.as_bytes()));
+    named.unwrap_or(encoding_rs::UTF_8).decode_without_bom_handling(bytes).0
+}
+
+/// Adds what a merge let go of: files that another parent changed, and that are as the first one has them. The commits of that parent were told of before.
+fn dropped(repository: &Repository, merge: &Commit<'_>, entries: &mut Vec<ForeignEntry>) -> Outcome<()> {
+    let tree_of = |commit| repository.find_commit(commit).and_then(|commit| commit.tree());
+    let mut parents = merge.parent_ids();
+    let Some(first) = parents.next() else { return Ok(()) };
+    for other in parents {
+        // A shallow clone has neither.
+        let Ok(theirs) = tree_of(other) else { continue };
+        let base = repository.merge_base(first, other).and_then(tree_of).ok();
+        let (mut changed, mut differing) = (Vec::new(), Vec::new());
+        compare(repository, (base.as_ref(), Some(&theirs)), "", &mut changed)?;
+        let changed: HashSet<TreePath> = changed.into_iter().map(|entry| entry.path).collect();
+        compare(repository, (Some(&theirs), Some(&merge.tree()?)), "", &mut differing)?;
+        let known: HashSet<TreePath> = entries.iter().map(|entry| entry.path.clone()).collect();
+        entries.extend(
+            differing.into_iter().filter(|entry| changed.contains(&entry.path) && !known.contains(&entry.path)),
+        );
+    }
+    Ok(())
 }
 
 /// Gathers the files in which two trees differ, looking only into directories that do.

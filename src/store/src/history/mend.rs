@@ -10,6 +10,7 @@ use git2::{ErrorClass, Oid, Repository};
 use svcfs_base::CommitId;
 use tracing::warn;
 
+use super::inspection::{Holder, holder};
 use super::{FailPoint, History, Outcome, current_reference, head_of, oid};
 
 /// A branch is locked for milliseconds: a lock that outlives this has lost its process.
@@ -52,8 +53,8 @@ impl History {
         let repository = &writer.repository;
         let name = current_reference(repository)?;
         let file = repository.commondir().join(&name);
-        drop_stale_lock(&repository.commondir().join(format!("{name}.lock")))?;
-        drop_stale_lock(&repository.path().join("HEAD.lock"))?;
+        drop_stale_lock(&repository.commondir().join(format!("{name}.lock")), &self.root)?;
+        drop_stale_lock(&repository.path().join("HEAD.lock"), &self.root)?;
         match head_of(repository) {
             Err(crate::StoreError::Git(error)) if error.class() == ErrorClass::Reference && is_without_bytes(&file) => {
                 fs::remove_file(&file)?;
@@ -102,10 +103,15 @@ fn is_without_bytes(file: &Path) -> bool {
     fs::read(file).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0))
 }
 
-fn drop_stale_lock(lock: &Path) -> Outcome<()> {
+fn drop_stale_lock(lock: &Path, root: &Path) -> Outcome<()> {
     let deadline = Instant::now() + MAX_LOCKED;
     while lock.exists() {
         if Instant::now() >= deadline {
+            if let Some(Holder { pid, name }) = holder(lock, root) {
+                warn!(lock = %lock.display(), pid, "`{name}` holds a lock of git; writes wait until it lets go");
+                return Ok(());
+            }
+            warn!(lock = %lock.display(), "a lock of git that no process holds is taken away");
             match fs::remove_file(lock) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
                 Ok(()) | Err(_) => return Ok(()),

@@ -272,6 +272,19 @@ fn a_lock_of_the_index_that_is_older_than_the_machine_is_taken_away_and_a_younge
 }
 
 #[test]
+fn a_lock_on_the_branch_that_a_process_holds_is_left_to_it_and_one_of_nobody_is_taken_away() {
+    let fixture = fixture();
+    let commit = fixture.commit(None, &[write(&at("page.md"), "1")]);
+    let lock = fixture.directory.path().join(".git/refs/heads/main.lock");
+    let held = std::fs::File::create(&lock).unwrap();
+    fixture.history.mend_branch(Some(commit)).unwrap();
+    assert!(lock.exists());
+    drop(held);
+    fixture.history.mend_branch(Some(commit)).unwrap();
+    assert!(!lock.exists());
+}
+
+#[test]
 fn a_file_is_untouched_until_somebody_writes_to_it_or_puts_another_in_its_place() {
     let fixture = fixture();
     let root = fixture.directory.path();

@@ -31,6 +31,8 @@ pub struct LogCheck {
     pub settled: Seq,
     /// The commit that was newest then.
     pub settled_commit: Option<CommitId>,
+    /// Whether any record has a commit, settled or not.
+    pub has_commits: bool,
     /// Records after it: accepted changes that the next start completes.
     pub unsettled: usize,
     /// Large contents of those records whose file is gone, by file name.
@@ -131,6 +133,7 @@ fn looked_at(paths: &StatePaths) -> Outcome<LogCheck> {
         found.settled = rows::seq(settled);
         found.settled_commit = head.and_then(|bytes| CommitId::try_from(&*bytes).ok());
         found.unsettled = usize::try_from(unsettled).unwrap_or_default() + ahead.records.len();
+        found.has_commits = super::has_commits(snapshot)? || ahead.records.iter().any(|record| record.commit.is_some());
         found.commits = commits(snapshot, settled)?;
         Ok(())
     });

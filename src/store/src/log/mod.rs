@@ -7,6 +7,7 @@
 mod check;
 mod doubt;
 mod journal;
+mod kinds;
 mod read;
 mod rows;
 mod spool;
@@ -27,6 +28,7 @@ use svcfs_base::{
 use svcfs_work::Helper;
 
 pub use check::LogCheck;
+pub use kinds::{Against, Role};
 pub use read::{ChangePage, PathChange, PathVersion, SetOf};
 pub use tally::{Activity, DayActivity, Occurrence, PageActivity, Selection};
 
@@ -98,78 +100,6 @@ pub struct Record {
     pub moves: Vec<(TreePath, TreePath)>,
     /// The files it touches, in order.
     pub entries: Vec<Entry>,
-}
-
-/// What a [`Record`] stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// An accepted set with a commit of its own.
-    Set,
-    /// A commit that somebody else made: replay cannot build it again.
-    Foreign,
-    /// An accepted set without a commit: it is in one of those that the next [`Role::Gathered`] records tell.
-    Deferred,
-    /// A commit of deferred sets. Every set that was deferred before it is in this commit or in one beside it, or came to nothing;
-    /// their records hold the contents of its entries.
-    Gathered,
-}
-
-impl Role {
-    const fn number(self) -> i64 {
-        match self {
-            Self::Set => 0,
-            Self::Foreign => 1,
-            Self::Deferred => 2,
-            Self::Gathered => 3,
-        }
-    }
-
-    fn of_number(number: i64) -> Option<Self> {
-        [Self::Set, Self::Foreign, Self::Deferred, Self::Gathered].into_iter().find(|role| role.number() == number)
-    }
-}
-
-/// What the entries of a [`Record`] are the difference from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Against {
-    /// The one parent of its commit: they are what the commit itself changed.
-    Parent,
-    /// The first of several parents: a merge, and much of it was changed by others.
-    FirstParent,
-    /// The head before, which is no ancestor of the commit: a rebase, a checkout of another branch. The change feed tells of it, history does
-    /// not: what the new branch has and the old one had not comes behind it, as [`Against::Again`].
-    OtherBranch,
-    /// The first parent; whoever follows the feed was told by the difference of the branches.
-    Again,
-    /// What it was the difference from is of no interest any more: the branch was left. The feed has told of it, history does not.
-    Left,
-}
-
-impl Against {
-    const fn number(self) -> i64 {
-        match self {
-            Self::Parent => 0,
-            Self::FirstParent => 1,
-            Self::OtherBranch => 2,
-            Self::Again => 3,
-            Self::Left => 4,
-        }
-    }
-
-    /// Whether it is a part of what the present branch has been through.
-    const fn is_history(self) -> bool {
-        matches!(self, Self::Parent | Self::FirstParent | Self::Again)
-    }
-
-    /// Whether the change feed tells of it.
-    pub const fn is_told(self) -> bool {
-        !matches!(self, Self::Again)
-    }
-
-    fn of_number(number: i64) -> Option<Self> {
-        let all = [Self::Parent, Self::FirstParent, Self::OtherBranch, Self::Again, Self::Left];
-        all.into_iter().find(|against| against.number() == number)
-    }
 }
 
 /// One file of a [`Record`].
@@ -364,6 +294,19 @@ impl Log {
         })
     }
 
+    /// Whether its file is still where it was opened.
+    pub fn is_there(&self) -> bool {
+        self.file.exists()
+    }
+
+    /// Whether it tells of a commit.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn has_commits(&self) -> Outcome<bool> {
+        self.read(has_commits)
+    }
+
     /// The strategy that the log was last written under, by name.
     ///
     /// # Errors
@@ -485,6 +428,10 @@ impl Log {
         self.readers.lock().clear();
         self.writer.close().map_err(|error| self.explained(error, 0))
     }
+}
+
+fn has_commits(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.prepare_cached("SELECT 1 FROM sets WHERE commit_id IS NOT NULL LIMIT 1")?.exists([])
 }
 
 #[cfg(test)]

@@ -244,6 +244,27 @@ impl Log {
         })
     }
 
+    /// Whether a record after a position changed a path.
+    ///
+    /// # Errors
+    /// `Database`.
+    pub fn changed_after(&self, path: &TreePath, seq: Seq) -> Outcome<bool> {
+        if self.last() <= seq {
+            return Ok(false);
+        }
+        // Asked while writers are at work: no rows are made for it.
+        let owed = self.writer.owed_for(1).map_err(|error| self.explained(error, 0))?;
+        let is_of = |record: &Record| record.seq > seq && record.entries.iter().any(|entry| entry.path == *path);
+        if owed.iter().any(|record| is_of(record)) {
+            return Ok(true);
+        }
+        self.of_rows(|connection| {
+            let mut statement =
+                connection.prepare_cached("SELECT 1 FROM changes WHERE path = ?1 AND seq > ?2 LIMIT 1")?;
+            Ok(statement.exists(params![path.as_str(), rows::number(seq)])?)
+        })
+    }
+
     /// The contents that were put at a path with this time of change, as far as rows were made of what was logged.
     ///
     /// # Errors

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::Duration;
 
-use svcfs_base::Fault;
+use svcfs_base::{Fault, Seq};
 
 use super::adopted;
 use crate::core::Core;
 use crate::progress::{Progress, Reporter};
-use crate::queue::{After, Effect, Receipt};
+use crate::queue::{After, Effect, Prepared, Receipt};
 
 /// How much one commit adopts at most: bounds memory when a large tree is opened for the first time.
 const MAX_FILES: usize = 10_000;
@@ -22,6 +22,8 @@ const MAX_WAIT: Duration = Duration::from_secs(600);
 pub(super) struct Sets<'v> {
     core: &'v Core,
     reporter: &'v mut Reporter,
+    /// The newest record when the look began.
+    seen: Seq,
     /// Files that will be looked at, and those that were.
     total: usize,
     looked_at: usize,
@@ -44,11 +46,12 @@ struct Submitted {
 }
 
 impl<'v> Sets<'v> {
-    pub(super) fn new(core: &'v Core, reporter: &'v mut Reporter, total: usize) -> Self {
+    pub(super) fn new(core: &'v Core, reporter: &'v mut Reporter, (total, seen): (usize, Seq)) -> Self {
         let under_way = VecDeque::with_capacity(MAX_UNDER_WAY);
         let sets = Self {
             core,
             reporter,
+            seen,
             total,
             looked_at: 0,
             recorded: 0,
@@ -103,7 +106,7 @@ impl<'v> Sets<'v> {
             self.wait_for_oldest()?;
         }
         self.bytes = 0;
-        let answer = submit(self.core, std::mem::take(&mut self.effects))?;
+        let answer = submit(self.core, std::mem::take(&mut self.effects), self.seen)?;
         self.under_way.push_back(Submitted { answer, looked_at: self.looked_at });
         Ok(())
     }
@@ -136,9 +139,9 @@ impl<'v> Sets<'v> {
 }
 
 /// Hands one set to the committer.
-pub(super) fn submit(core: &Core, effects: Vec<Effect>) -> Result<Answer, Fault> {
+pub(super) fn submit(core: &Core, effects: Vec<Effect>, seen: Seq) -> Result<Answer, Fault> {
     let (sender, answer) = mpsc::sync_channel(1);
-    core.queue.push(adopted(core, effects, Some(sender)), |_| {})?;
+    core.queue.push(Prepared { seen: Some(seen), ..adopted(core, effects, Some(sender)) }, |_| {})?;
     // Whoever waits has more to look at first.
     core.queue.call();
     Ok(answer)

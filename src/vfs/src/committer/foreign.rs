@@ -71,7 +71,7 @@ impl Committer {
         let records = numbered(records, self.last);
         let Some(newest) = records.last() else { return Ok(()) };
         self.core.log.append(&records)?;
-        self.last = newest.seq;
+        (self.last, self.told) = (newest.seq, newest.seq);
         self.is_unsettled = true;
         let paths: Vec<_> = records.iter().flat_map(|record| &record.entries).map(|entry| entry.path.clone()).collect();
         self.index.touch(paths.iter().cloned());

@@ -49,6 +49,8 @@ pub(crate) struct Committer {
     pub(crate) head: Option<CommitId>,
     /// The newest position of the log.
     pub(crate) last: Seq,
+    /// The newest record that is no edit found by a look at the tree.
+    pub(crate) told: Seq,
     /// What is known of `.git/index`.
     pub(crate) index: index::GitIndex,
     /// git commands that are not waited for any more.
@@ -108,6 +110,7 @@ impl Committer {
             core,
             head,
             last,
+            told: Seq(0),
             index: index::GitIndex::default(),
             passed: None,
             unsettled_bytes: 0,

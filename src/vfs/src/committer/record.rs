@@ -152,12 +152,15 @@ impl Committer {
             }
         }
         let outcome = if prepared.is_adopted {
-            self.plan_adopted(&mut prepared, tip).map(|record| (None, record)).map_err(Setback::Store)
+            self.plan_adopted(&mut prepared, tip, logged).map(|record| (None, record)).map_err(Setback::Store)
         } else {
             self.plan_asked(&mut prepared, tip)
         };
         match outcome {
             Ok((unseen, Some(record))) => {
+                if prepared.seen.is_none() {
+                    self.told = record.seq;
+                }
                 logged.planned.extend(unseen.into_iter().chain([Planned { prepared, record, is_extra: false }]));
                 Ok(())
             }
@@ -215,17 +218,33 @@ impl Committer {
     }
 
     /// A set of edits behind us, without those that were recorded since they were seen, and without what cannot be recorded:
-    /// that is on the disk only. None when nothing is left.
-    fn plan_adopted(&self, prepared: &mut Prepared, tip: &mut Tip) -> Result<Option<Record>, StoreError> {
+    /// that is on the disk only. None when nothing is left. A path that was changed since is looked at again, also when history has
+    /// of it what it had: a page that came and went meanwhile is there for whoever looked in between.
+    fn plan_adopted(
+        &self,
+        prepared: &mut Prepared,
+        tip: &mut Tip,
+        logged: &Logged,
+    ) -> Result<Option<Record>, StoreError> {
         let paths: Vec<_> = prepared.effects.iter().map(|effect| &effect.path).collect();
         let known = self.core.memory.staged(tip.recorded(), &paths)?;
-        let mut fresh = Vec::with_capacity(prepared.effects.len());
+        let (mut fresh, mut again) = (Vec::with_capacity(prepared.effects.len()), Vec::new());
         for (effect, known) in prepared.effects.drain(..).zip(known) {
             let before = effect.before.as_ref().map(|before| (before.etag, before.kind));
             let after = effect.after.as_ref().map(|after| (after.etag(), after.kind()));
-            if known == before && known != after {
+            if known != before || known == after {
+                continue;
+            }
+            if let Some(seen) = prepared.seen.filter(|seen| *seen < self.told)
+                && (logged.changes(&effect.path) || self.core.log.changed_after(&effect.path, seen)?)
+            {
+                again.push(effect.path);
+            } else {
                 fresh.push(effect);
             }
+        }
+        if !again.is_empty() {
+            self.core.doubt(again);
         }
         prepared.effects = fresh;
         while !prepared.effects.is_empty() {
@@ -374,6 +393,11 @@ pub(super) struct Logged {
 }
 
 impl Logged {
+    /// Whether a set among them changes a path.
+    fn changes(&self, path: &TreePath) -> bool {
+        self.planned.iter().any(|planned| planned.record.entries.iter().any(|entry| entry.path == *path))
+    }
+
     /// The sets that were asked for, in their order; those made for edits behind us are made again when their time comes.
     fn asked(self) -> Vec<Prepared> {
         let planned = self.planned.into_iter().filter(|planned| !planned.is_extra).map(|planned| planned.prepared);

@@ -11,7 +11,7 @@ use tracing::{debug, error, warn};
 use super::foreign::{LOOK, PATIENCE, foreign_records, no_branch};
 use super::record::edit_of;
 use super::{Committer, Ending, Planned, RETRY};
-use crate::core::{is_of_disk, kept_if_in_the_way, recorded_only};
+use crate::core::{is_of_disk, kept_if_in_the_way};
 use crate::feed::Event;
 use crate::queue::{After, Effect, Prepared, Receipt};
 
@@ -113,7 +113,7 @@ impl Committer {
     /// do so for hours, and whoever comes now is told at once that nothing of theirs is taken.
     fn hold_up(&mut self, planned: &[Planned], fault: Fault) {
         if !is_of_disk(&fault) {
-            *self.core.trouble.lock() = Some(recorded_only(&fault));
+            *self.core.trouble.lock() = Some(self.core.recorded_only(&fault));
             return;
         }
         let text = format!("{fault}; changes that were taken before wait for it");

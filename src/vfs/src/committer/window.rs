@@ -285,6 +285,7 @@ fn closing((newest, all): (&Record, &[&Record]), stamp: u64, message: String, ef
         effects,
         spent: Vec::new(),
         is_adopted: true,
+        seen: None,
         answer: None,
     }
 }

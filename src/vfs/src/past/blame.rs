@@ -37,7 +37,7 @@ impl Vfs {
             Fault::new(Kind::Disabled, text)
         })?;
         self.committed()?;
-        let missing = || Fault::file_not_found(path);
+        let missing = || self.not_in_history(Fault::file_not_found(path));
         let head = history.head()?.ok_or_else(missing)?;
         let (blob, _) = history.leaf(head, path)?.ok_or_else(missing)?;
         let content = history.blob(blob)?.ok_or_else(missing)?;

@@ -66,7 +66,10 @@ impl Vfs {
     /// # Errors
     /// `NotFound` (`version not found`) for an unknown version, or one that does not have the path.
     pub fn version(&self, path: &TreePath, version: &str) -> Result<Bytes, Fault> {
-        let missing = || Fault::not_found(format!("version not found: `{path}` at `{}`", svcfs_base::plain(version)));
+        let missing = || {
+            let told = format!("version not found: `{path}` at `{}`", svcfs_base::plain(version));
+            self.not_in_history(Fault::not_found(told))
+        };
         self.committed()?;
         self.content_at(path, version)?.flatten().ok_or_else(missing)
     }
@@ -78,11 +81,18 @@ impl Vfs {
     pub fn diff(&self, path: &TreePath, from: &str, to: &str) -> Result<String, Fault> {
         self.committed()?;
         let content = |field: &str, version: &str| {
-            let missing =
-                || Fault::not_found(format!("version not found: `{field}` is `{}`", svcfs_base::plain(version)));
+            let missing = || {
+                let told = format!("version not found: `{field}` is `{}`", svcfs_base::plain(version));
+                self.not_in_history(Fault::not_found(told))
+            };
             self.content_at(path, version)?.ok_or_else(missing)
         };
         Ok(unified_diff(path, content("from", from)?.as_deref(), content("to", to)?.as_deref())?)
+    }
+
+    /// Why history does not have something: what keeps it from being read, if anything does.
+    pub(super) fn not_in_history(&self, fault: Fault) -> Fault {
+        self.health().err().unwrap_or(fault)
     }
 
     /// What a path was at a version, if anything; none when there is no such version.

@@ -23,6 +23,7 @@ fn set(durability: Durability, content: Bytes) -> Prepared {
         }],
         spent: Vec::new(),
         is_adopted: false,
+        seen: None,
         answer: None,
     }
 }

@@ -72,6 +72,13 @@ fn history_is_that_of_the_present_branch_and_a_log_made_anew_says_the_same() {
     told("merged");
     space.put("c.md", "ours");
     told("written on");
+    on_a_branch(&space, "other", "a.md");
+    done(&space, &["checkout", "-q", "main"]);
+    space.put("b.md", "beside it");
+    done(&space, &["merge", "-q", "--no-edit", "-s", "ours", "other"]);
+    told("merged, and not what the other branch had");
+    let newest = space.vfs.newest_version(&at("a.md")).unwrap().unwrap();
+    assert_eq!(newest.etag, ETag::of(space.text("a.md").as_bytes()));
 }
 
 #[test]

@@ -289,6 +289,25 @@ fn two_work_trees_of_one_repository_are_not_served_at_once() {
 }
 
 #[test]
+fn a_root_whose_history_went_before_its_first_checkpoint_begins_no_other() {
+    let space = TestSpace::new();
+    let points = svcfs_store::FailPoints::of(space.directory.path());
+    points.pause(FailPoint::CheckpointFlush);
+    space.put("a.md", "one");
+    let copy = crashed(&space);
+    points.clear(FailPoint::CheckpointFlush);
+    let (git, aside) = (copy.path().join(".git"), copy.path().join("aside"));
+    fs::rename(&git, &aside).unwrap();
+    for _ in 0..2 {
+        let Err(fault) = Vfs::open(options(copy.path(), false)) else { panic!("opened it") };
+        assert!(fault.message().contains("the history of its pages, is gone"), "{fault}");
+        assert!(!git.exists());
+    }
+    fs::rename(&aside, &git).unwrap();
+    assert_eq!(reopened(copy).text("a.md"), "one");
+}
+
+#[test]
 fn a_detached_head_moves_along_and_no_branch_does() {
     let mut space = TestSpace::new();
     space.put("a.md", "one");

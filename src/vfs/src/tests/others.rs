@@ -1,5 +1,7 @@
 //! A person's git beside the write path, moment by moment.
 
+use std::os::unix::ffi::OsStrExt;
+
 use super::*;
 
 const ANN: [&str; 4] = ["-c", "user.name=Ann", "-c", "user.email=a@x"];
@@ -18,6 +20,24 @@ fn a_persons_commit_is_announced_though_nobody_writes() {
     space.wait_until("followers hear of it", |space| {
         space.vfs.feed().after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
     });
+}
+
+#[test]
+fn a_persons_commit_in_another_encoding_is_told_in_letters() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    space.git(&["config", "i18n.commitEncoding", "ISO-8859-1"]);
+    fs::write(space.directory.path().join("b.md"), "by hand").unwrap();
+    space.git(&["add", "b.md"]);
+    let mut commit = Command::new("git");
+    let latin = |bytes: &'static [u8]| std::ffi::OsStr::from_bytes(bytes).to_owned();
+    commit.arg("-C").arg(space.directory.path()).args(["-c", "user.email=l@x", "-c"]).arg(latin(b"user.name=L\xe9on"));
+    assert!(commit.args(["commit", "-q", "-m"]).arg(latin(b"caf\xe9")).status().unwrap().success());
+    space.wait_until("it is known", |space| space.vfs.known_version(&at("b.md")).unwrap().is_some());
+    let version = space.vfs.versions(&at("b.md")).unwrap().remove(0);
+    assert_eq!((version.author.as_str(), version.message.trim()), ("Léon", "café"));
+    let blamed = space.vfs.blame(&at("b.md")).unwrap();
+    assert_eq!(blamed[0].author.as_str(), "Léon");
 }
 
 #[test]

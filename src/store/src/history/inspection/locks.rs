@@ -70,7 +70,7 @@ fn below(directory: &Path, found: &mut Vec<PathBuf>) {
 
 /// A process that has the lock open, or a git that is at work in the root or may be: where others may not look, one of that
 /// name is enough.
-fn holder(lock: &Path, root: &Path) -> Option<Holder> {
+pub fn holder(lock: &Path, root: &Path) -> Option<Holder> {
     let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path()))).find_map(

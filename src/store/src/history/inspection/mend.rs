@@ -47,6 +47,23 @@ impl Inspection {
         Ok(files.len())
     }
 
+    /// Makes the indexes of [`Inspection::packs_without_index`] anew; how many.
+    ///
+    /// # Errors
+    /// `State`, `Git` when a pack cannot be read, or its index not be written.
+    pub fn index_packs(&self) -> Outcome<usize> {
+        let packs = self.packs_without_index()?;
+        for pack in &packs {
+            let directory = pack.parent().unwrap_or(&self.root);
+            let stored = self.repository.odb()?;
+            let mut indexer = git2::Indexer::new(Some(&stored), directory, 0, true)?;
+            io::copy(&mut fs::File::open(pack)?, &mut indexer)?;
+            indexer.commit()?;
+            owner::give_as_its_directory(&pack.with_extension("idx"))?;
+        }
+        Ok(packs.len())
+    }
+
     /// Writes contents that git lost and the tree still has; how many. What stands in their place is moved aside.
     ///
     /// # Errors
@@ -75,16 +92,19 @@ impl Inspection {
         Ok(restored)
     }
 
-    /// Puts a branch that cannot be read back to the newest settled commit; true when it was. The log brings what came after.
+    /// Puts a branch that cannot be read, or names a commit that git does not have, back to the newest settled commit; true when it was.
+    /// The log brings what came after.
     ///
     /// # Errors
     /// `State`, `Git` when it cannot be written.
     pub fn mend_branch(&self, settled: CommitId) -> Outcome<bool> {
-        let is_unreadable = matches!(
-            head_of(&self.repository),
-            Err(StoreError::Git(error)) if error.class() == ErrorClass::Reference
-        );
-        if !is_unreadable || !self.missing(&[settled])?.is_empty() {
+        let is_lost = match head_of(&self.repository) {
+            Ok(Some(head)) => !self.missing(&[head])?.is_empty(),
+            Ok(None) => false,
+            Err(StoreError::Git(error)) if error.class() == ErrorClass::Reference => true,
+            Err(error) => return Err(error),
+        };
+        if !is_lost || !self.missing(&[settled])?.is_empty() {
             return Ok(false);
         }
         let Ok(name) = current_reference(&self.repository) else { return Ok(false) };

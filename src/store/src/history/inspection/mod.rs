@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use git2::{BranchType, ErrorCode, Repository};
 use svcfs_base::CommitId;
 
+pub(super) use locks::holder;
 pub use locks::{GitLock, Holder};
 pub use mend::mend_head;
 pub(crate) use mend::set_aside;

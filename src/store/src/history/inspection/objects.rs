@@ -80,15 +80,8 @@ impl Inspection {
     /// # Errors
     /// `State` when the directory of packs or one of them cannot be read.
     pub fn torn_packs(&self) -> Outcome<Vec<PathBuf>> {
-        let directory = self.repository.commondir().join("objects/pack");
-        let entries = match std::fs::read_dir(&directory) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
         let mut torn = Vec::new();
-        for entry in entries {
-            let index = entry?.path();
+        for index in self.of_packs()? {
             if index.extension().is_some_and(|extension| extension == "idx")
                 && !(is_whole(&index, SystemTime::UNIX_EPOCH)?
                     && is_whole(&index.with_extension("pack"), SystemTime::UNIX_EPOCH)?)
@@ -98,6 +91,32 @@ impl Inspection {
         }
         torn.sort();
         Ok(torn)
+    }
+
+    /// Whole packs whose index is gone, so that git finds nothing in them.
+    ///
+    /// # Errors
+    /// As [`Inspection::torn_packs`].
+    pub fn packs_without_index(&self) -> Outcome<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for pack in self.of_packs()? {
+            if pack.extension().is_some_and(|extension| extension == "pack")
+                && !pack.with_extension("idx").exists()
+                && is_whole(&pack, SystemTime::UNIX_EPOCH)?
+            {
+                found.push(pack);
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    fn of_packs(&self) -> Outcome<Vec<PathBuf>> {
+        match std::fs::read_dir(self.repository.commondir().join("objects/pack")) {
+            Ok(entries) => Ok(entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -23,7 +23,11 @@ pub(super) fn kept(
 ) -> Outcome<(Pack, Option<PathBuf>)> {
     let laid = Laid::out(directory, objects)?;
     let keep = laid.path.with_extension("keep");
-    fs::create_dir_all(directory)?;
+    match fs::create_dir(directory) {
+        // Where all objects are gone, none must begin in their place.
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
+        Ok(()) | Err(_) => {}
+    }
     let is_ours = match marked(directory, &keep) {
         Ok(()) => true,
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,

@@ -15,7 +15,7 @@ fn a_whole_log_is_counted_and_its_settled_commits_are_named() {
     log.settle(Seq(2), record(2, "a.md", b"two").commit).unwrap();
     let found = Log::check(&paths).unwrap().unwrap();
     assert_eq!((found.last, found.settled, found.unsettled), (Seq(3), Seq(2), 1), "beside the one who has it open");
-    assert_eq!(found.settled_commit, record(2, "", b"").commit);
+    assert_eq!((found.settled_commit, found.has_commits), (record(2, "", b"").commit, true));
     assert_eq!(found.commits, [record(1, "", b"").commit.unwrap(), record(2, "", b"").commit.unwrap()]);
     assert!(found.damage.is_empty() && found.missing_spool.is_empty() && found.leftover_spool.is_empty(), "{found:?}");
 }

@@ -1,0 +1,73 @@
+//! What a record stands for, and what its entries are the difference from.
+
+/// What a [`Record`](super::Record) stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// An accepted set with a commit of its own.
+    Set,
+    /// A commit that somebody else made: replay cannot build it again.
+    Foreign,
+    /// An accepted set without a commit: it is in one of those that the next [`Role::Gathered`] records tell.
+    Deferred,
+    /// A commit of deferred sets. Every set that was deferred before it is in this commit or in one beside it, or came to nothing;
+    /// their records hold the contents of its entries.
+    Gathered,
+}
+
+impl Role {
+    pub(super) const fn number(self) -> i64 {
+        match self {
+            Self::Set => 0,
+            Self::Foreign => 1,
+            Self::Deferred => 2,
+            Self::Gathered => 3,
+        }
+    }
+
+    pub(super) fn of_number(number: i64) -> Option<Self> {
+        [Self::Set, Self::Foreign, Self::Deferred, Self::Gathered].into_iter().find(|role| role.number() == number)
+    }
+}
+
+/// What the entries of a [`Record`](super::Record) are the difference from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Against {
+    /// The one parent of its commit: they are what the commit itself changed.
+    Parent,
+    /// The first of several parents: a merge, and much of it was changed by others.
+    FirstParent,
+    /// The head before, which is no ancestor of the commit: a rebase, a checkout of another branch. The change feed tells of it, history does
+    /// not: what the new branch has and the old one had not comes behind it, as [`Against::Again`].
+    OtherBranch,
+    /// The first parent; whoever follows the feed was told by the difference of the branches.
+    Again,
+    /// What it was the difference from is of no interest any more: the branch was left. The feed has told of it, history does not.
+    Left,
+}
+
+impl Against {
+    pub(super) const fn number(self) -> i64 {
+        match self {
+            Self::Parent => 0,
+            Self::FirstParent => 1,
+            Self::OtherBranch => 2,
+            Self::Again => 3,
+            Self::Left => 4,
+        }
+    }
+
+    /// Whether it is a part of what the present branch has been through.
+    pub(super) const fn is_history(self) -> bool {
+        matches!(self, Self::Parent | Self::FirstParent | Self::Again)
+    }
+
+    /// Whether the change feed tells of it.
+    pub const fn is_told(self) -> bool {
+        !matches!(self, Self::Again)
+    }
+
+    pub(super) fn of_number(number: i64) -> Option<Self> {
+        let all = [Self::Parent, Self::FirstParent, Self::OtherBranch, Self::Again, Self::Left];
+        all.into_iter().find(|against| against.number() == number)
+    }
+}
