@@ -29,6 +29,7 @@ impl Vfs {
 
     /// As [`Vfs::rescan`], for somebody who waits.
     pub(crate) fn rescan_and_tell(&self, reporter: &mut Reporter) -> Result<usize, Fault> {
+        self.core.sweep_refused();
         self.committed()?;
         reporter.tell(Progress::Comparing);
         let paths = self.core.memory.differences()?;

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -17,6 +18,9 @@ use super::{HandleId, NodeId};
 use crate::Vfs;
 use crate::core::Core;
 use crate::place::REJECTED_DIRECTORY;
+
+/// How long a refused text is kept while no write of its page is accepted (gaps.md D6).
+const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Of so many refusals it is known why.
 const MOST_TOLD: usize = 10_000;
@@ -196,6 +200,33 @@ impl Refusals {
 }
 
 impl Core {
+    /// Lets go of refused texts that nobody came for in seven days.
+    pub(crate) fn sweep_refused(&self) {
+        if let Ok(place) = TreePath::parse(REJECTED_DIRECTORY)
+            && self.refusals.has_any.load(Ordering::Acquire)
+            && let Err(error) = self.sweep_below(&place)
+        {
+            warn!(%error, "old texts below `{REJECTED_DIRECTORY}` could not be removed");
+        }
+    }
+
+    fn sweep_below(&self, directory: &TreePath) -> Result<(), StoreError> {
+        for (name, stat) in self.tree.list(directory)? {
+            let path = directory.join(&name);
+            let age = self.file_time().duration_since(stat.modified).unwrap_or_default();
+            match stat.kind {
+                StatKind::Directory => {
+                    self.sweep_below(&path)?;
+                    // One that is not empty stays.
+                    let _ = self.tree.remove_directory(&path);
+                }
+                _ if age >= KEPT => self.tree.remove(&path)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// An accepted write makes an earlier refusal of the same path void, through whichever door. To be called while the path is held: what
     /// is refused because of this write is kept after it.
     pub(crate) fn forget_refused<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) {

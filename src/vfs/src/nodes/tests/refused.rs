@@ -223,3 +223,21 @@ fn a_refused_text_goes_with_the_next_accepted_write_of_its_page_through_any_door
     space.put("a.md", "of HTTP once more\n");
     assert!(!is_kept(&space, "a.md"));
 }
+
+#[test]
+fn a_refused_text_that_nobody_came_for_goes_after_seven_days() {
+    let space = TestSpace::new();
+    for page in ["d/a.md", "d/b.md"] {
+        let path = at(page);
+        let saved = space.vfs.save(&ann(), path, "refuse".into(), svcfs_base::Expect::Any);
+        assert_eq!(saved.map(drop).map_err(|fault| fault.kind()), Err(Kind::Rejected));
+    }
+    let day = std::time::Duration::from_secs(24 * 3600);
+    for (page, days) in [("a.md", 8), ("b.md", 6)] {
+        let kept = space.directory.path().join(".svc/rejected/d").join(page);
+        let file = std::fs::File::options().write(true).open(kept).unwrap();
+        file.set_modified(space.vfs.core.file_time() - day * days).unwrap();
+    }
+    space.vfs.rescan().unwrap();
+    assert_eq!(["d/a.md", "d/b.md"].map(|page| is_kept(&space, page)), [false, true]);
+}
