@@ -481,5 +481,5 @@ fn a_remote_mount_that_cannot_be_says_why() {
     let at = place.at("mnt");
     svcfs(&["mount", "--remote", "notes.example.org", &at]).assert().code(2);
     svcfs(&["mount", "--remote", server.url(), "--root", "kb", &at]).assert().code(2);
-    svcfs(&["mount", "--space", "x", &at]).assert().code(2);
+    svcfs(&["mount", "--patience", "3", &at]).assert().code(2);
 }
