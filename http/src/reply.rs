@@ -97,7 +97,7 @@ pub(crate) fn output(route: &Route, output: Value, cached: &Cached) -> Result<Re
             Some(response) => response,
             None => {
                 let body = route.or_json.and_then(|field| output.get(field)).unwrap_or(&output);
-                json_as(route.json_type.unwrap_or(media::JSON), status, body.to_string())
+                written(route, body.to_string().into_bytes())?
             }
         }
     };

@@ -81,13 +81,7 @@ impl History {
                     return Ok(Way::Jump(from));
                 }
             }
-            let mut walk = repository.revwalk()?;
-            walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
-            walk.push(target)?;
-            if let Some(from) = from {
-                walk.hide(oid(from)?)?;
-            }
-            walk.map(|id| Ok(commit_id(id?))).collect::<Outcome<_>>().map(Way::Commits)
+            between(repository, from, to).map(Way::Commits)
         })
     }
 
@@ -99,9 +93,8 @@ impl History {
         self.reader(|repository| {
             let told = |commit: &CommitId| {
                 let found = repository.find_commit(oid(*commit)?)?;
-                let mut told = difference(repository, found.parent_ids().next().map(commit_id), *commit)?;
+                let mut told = difference(repository, found.parent_ids().next().map(commit_id), &found)?;
                 dropped(repository, &found, &mut told.entries)?;
-                told.entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
                 Ok(told)
             };
             commits.iter().map(told).collect()
@@ -114,18 +107,13 @@ impl History {
     /// `Git` when the second is missing.
     pub fn jump(&self, from: CommitId, to: CommitId) -> Outcome<Jump> {
         self.reader(|repository| {
-            let whole = ForeignCommit { against: Against::OtherBranch, ..difference(repository, Some(from), to)? };
+            let now = repository.find_commit(oid(to)?)?;
+            let whole = ForeignCommit { against: Against::OtherBranch, ..difference(repository, Some(from), &now)? };
             if if_there(repository.find_commit(oid(from)?).map_err(Into::into))?.is_none() {
                 return Ok(Jump { whole, left: Vec::new(), come: vec![to] });
             }
-            let between = |one: CommitId, other: CommitId| -> Outcome<Vec<CommitId>> {
-                let mut walk = repository.revwalk()?;
-                walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
-                walk.hide(oid(one)?)?;
-                walk.push(oid(other)?)?;
-                walk.map(|id| Ok(commit_id(id?))).collect()
-            };
-            Ok(Jump { whole, left: between(to, from)?, come: between(from, to)? })
+            let [left, come] = [(to, from), (from, to)].map(|(one, other)| between(repository, Some(one), other));
+            Ok(Jump { whole, left: left?, come: come? })
         })
     }
 
@@ -162,8 +150,18 @@ impl History {
     }
 }
 
-fn difference(repository: &Repository, from: Option<CommitId>, to: CommitId) -> Outcome<ForeignCommit> {
-    let commit = repository.find_commit(oid(to)?)?;
+/// The commits that a head has and another one, if there is one, has not, oldest first.
+fn between(repository: &Repository, from: Option<CommitId>, to: CommitId) -> Outcome<Vec<CommitId>> {
+    let mut walk = repository.revwalk()?;
+    walk.set_sorting(Sort::TOPOLOGICAL | Sort::REVERSE)?;
+    walk.push(oid(to)?)?;
+    if let Some(from) = from {
+        walk.hide(oid(from)?)?;
+    }
+    walk.map(|id| Ok(commit_id(id?))).collect()
+}
+
+fn difference(repository: &Repository, from: Option<CommitId>, commit: &Commit<'_>) -> Outcome<ForeignCommit> {
     let before = match from {
         Some(from) => repository.find_commit(oid(from)?).and_then(|commit| commit.tree()).ok(),
         None => None,
@@ -171,9 +169,9 @@ fn difference(repository: &Repository, from: Option<CommitId>, to: CommitId) -> 
     let mut entries = Vec::new();
     compare(repository, (before.as_ref(), Some(&commit.tree()?)), "", &mut entries)?;
     entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
-    let (author, read) = (commit.author(), |bytes| decoded(&commit, bytes));
+    let (author, read) = (commit.author(), |bytes| decoded(commit, bytes));
     Ok(ForeignCommit {
-        commit: to,
+        commit: commit_id(commit.id()),
         actor: Actor::new(&read(author.name_bytes())),
         message: as_recorded(&read(commit.message_raw_bytes())),
         time: Timestamp::from_second(author.when().seconds()).unwrap_or(Timestamp::UNIX_EPOCH),
@@ -192,7 +190,7 @@ pub(super) fn decoded<'b>(commit: &Commit<'_>, bytes: &'b [u8]) -> Cow<'b, str> 
 fn dropped(repository: &Repository, merge: &Commit<'_>, entries: &mut Vec<ForeignEntry>) -> Outcome<()> {
     let tree_of = |commit| repository.find_commit(commit).and_then(|commit| commit.tree());
     let mut parents = merge.parent_ids();
-    let Some(first) = parents.next() else { return Ok(()) };
+    let Some(first) = parents.next().filter(|_| merge.parent_count() > 1) else { return Ok(()) };
     for other in parents {
         // A shallow clone has neither.
         let Ok(theirs) = tree_of(other) else { continue };
@@ -206,6 +204,7 @@ fn dropped(repository: &Repository, merge: &Commit<'_>, entries: &mut Vec<Foreig
             differing.into_iter().filter(|entry| changed.contains(&entry.path) && !known.contains(&entry.path)),
         );
     }
+    entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
     Ok(())
 }
 

@@ -78,10 +78,7 @@ impl Vfs {
                 let PathVersion { seq, id, actor, time, old, new, against, .. } = version;
                 // Recorded while git kept no history: git knows the page as it was before and after.
                 let VersionId::Commit(commit) = id else { return Ok(None) };
-                if jump.is_some_and(|jump| seq <= jump) || new != Some(expected) {
-                    return Ok(None);
-                }
-                if against == Against::Again {
+                if jump.is_some_and(|jump| seq <= jump) || new != Some(expected) || against == Against::Again {
                     return Ok(None);
                 }
                 if against != Against::Parent {
