@@ -34,7 +34,7 @@ pub fn unwritable(root: &Path) -> Vec<(PathBuf, io::Error)> {
         git,
     ];
     let refused = |place: PathBuf| match rustix::fs::accessat(CWD, &place, Access::WRITE_OK, AtFlags::EACCESS) {
-        Err(error) if error != rustix::io::Errno::NOENT => Some((place, error.into())),
+        Err(error) if error != Errno::NOENT => Some((place, error.into())),
         Ok(()) | Err(_) => None,
     };
     let mut found: Vec<_> = places.into_iter().filter_map(refused).collect();

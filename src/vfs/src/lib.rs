@@ -116,7 +116,7 @@ impl Vfs {
         let commits = if strategy == Strategy::Git { commits } else { Commits::Each };
         let mut reporter = Reporter::new(progress);
         let places = Places::new(&scratch)?;
-        if strategy == Strategy::Git && (log.settled()?.1.is_some() || log.has_commits()?) {
+        if strategy == Strategy::Git && log.has_commits()? {
             // Another one in its place would stand in the way of whoever puts the lost one back.
             History::must_be_there(&root)?;
         }

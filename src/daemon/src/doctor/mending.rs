@@ -99,7 +99,7 @@ fn can_open(found: &Examination) -> bool {
         return true;
     }
     let is_settled = found.log.as_ref().is_some_and(|log| log.settled_commit.is_some());
-    let is_known = is_settled || found.log.as_ref().is_some_and(|log| log.has_commits);
+    let is_known = found.log.as_ref().is_some_and(|log| log.has_commits);
     match found.repository() {
         Ok(Some(repository)) => matches!(repository.head(), Ok(head) if head.is_some() || !is_settled),
         Ok(None) => !is_known && !found.root.join(".git").exists(),

@@ -93,7 +93,7 @@ pub(super) fn history(found: &mut Examination, watch: &dyn Watch) {
 }
 
 fn absent(found: &Examination) -> Finding {
-    let is_known = found.log.as_ref().is_some_and(|log| log.has_commits || log.settled_commit.is_some());
+    let is_known = found.log.as_ref().is_some_and(|log| log.has_commits);
     if found.root.join(".git").exists() {
         Finding::problem("repository", "`.git` is damaged: git does not take it for a repository").mended_by(
             "makes `HEAD` anew when that is what is missing; otherwise put `.git` back from a backup or a clone",

@@ -431,7 +431,9 @@ impl Log {
 }
 
 fn has_commits(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.prepare_cached("SELECT 1 FROM sets WHERE commit_id IS NOT NULL LIMIT 1")?.exists([])
+    let any =
+        "SELECT 1 FROM sets WHERE commit_id IS NOT NULL UNION ALL SELECT 1 FROM settled WHERE head IS NOT NULL LIMIT 1";
+    connection.prepare_cached(any)?.exists([])
 }
 
 #[cfg(test)]

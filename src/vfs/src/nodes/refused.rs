@@ -25,6 +25,11 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Of so many refusals it is known why.
 const MOST_TOLD: usize = 10_000;
 
+/// Where the refused text of a page is kept; none for a page whose name is too long for that.
+fn place_of(path: &TreePath) -> Option<TreePath> {
+    TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")).ok()
+}
+
 impl Staging {
     /// Notes why it was not accepted, where that is for what it is; what the disk refuses is tried again as it is.
     pub(super) fn judge(&mut self, fault: &Fault) {
@@ -109,9 +114,7 @@ impl Vfs {
     /// of permission bits and owner, where it does not go by the page's.
     pub(super) fn keep_refused(&self, path: &TreePath, content: Bytes, fault: &Fault, own: Option<(u32, (u32, u32))>) {
         warn!(page.path = %path, reason = fault.message(), "a save was refused; its text is kept below `{REJECTED_DIRECTORY}`");
-        let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else {
-            return;
-        };
+        let Some(place) = place_of(path) else { return };
         self.core.refusals.note(path, fault.message());
         let page = self.stat(Door::Internal, path).ok().map(|there| (there.mode, (there.uid, there.gid)));
         let (mode, owner) = match (page, own) {
@@ -141,7 +144,7 @@ impl Vfs {
         let mut above: Vec<TreePath> = path.ancestors().filter(|above| !above.is_root()).collect();
         above.sort();
         for directory in above {
-            let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{directory}")) else { continue };
+            let Some(place) = place_of(&directory) else { continue };
             let there = match tree.stat(&directory) {
                 // Of a page that was never saved.
                 Err(error) if error.is_missing() => break,
@@ -234,7 +237,7 @@ impl Core {
             return;
         }
         for path in paths {
-            let Ok(place) = TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")) else { continue };
+            let Some(place) = place_of(path) else { continue };
             self.refusals.told.lock().remove(path);
             if self.tree.stat(&place).is_ok_and(|there| there.kind == StatKind::File)
                 && let Err(error) = self.tree.remove(&place)
