@@ -16,10 +16,11 @@ use svcfs_vfs::Reader;
 use svcfs_work::Lane;
 
 use crate::Door;
-use crate::asked::Asked;
+use crate::asked::{Asked, Refused};
 use crate::conditions::Reading as Conditions;
 use crate::key::Key;
 use crate::object::{Content, Object};
+use crate::refusal::refuse;
 use crate::sums::Sums;
 use crate::versions;
 
@@ -43,23 +44,33 @@ struct Answer {
 
 impl Answer {
     async fn of(asked: &Asked, what: &'static str, question: Question) -> S3Result<Self> {
+        let key = Key::parse(&question.key).map_err(|fault| refuse(fault, what))?;
+        if let Some(object) = question.version.is_none().then(|| Object::at_once(asked, &key)).flatten() {
+            return asked.now(what, |_| Self::about(object, question));
+        }
         asked
             .run(what, move |asked| {
-                let Question { key, version, conditions, range, part } = question;
-                let object = versions::object(asked, &Key::parse(&key)?, version.as_deref())?;
-                conditions.check(&object)?;
-                if part.is_some_and(|part| part != 1) {
-                    let told = "where the parts of an upload began is not kept; ask for a range instead";
-                    return Err(s3_error!(NotImplemented, "{}", told).into());
-                }
-                let range = range.map(|range| range.check(object.size)).transpose();
-                let range = range.map_err(|_| {
-                    s3_error!(InvalidRange, "the object has {} bytes, none of which lie in that range", object.size)
-                })?;
-                Ok(Self { object, range })
+                let object = versions::object(asked, &key, question.version.as_deref())?;
+                Self::about(object, question)
             })
             .await
     }
+
+    /// The part of an object that a question is about.
+    fn about(object: Object, question: Question) -> Result<Self, Refused> {
+        let Question { conditions, range, part, .. } = question;
+        conditions.check(&object)?;
+        if part.is_some_and(|part| part != 1) {
+            let told = "where the parts of an upload began is not kept; ask for a range instead";
+            return Err(s3_error!(NotImplemented, "{}", told).into());
+        }
+        let range = range.map(|range| range.check(object.size)).transpose();
+        let range = range.map_err(|_| {
+            s3_error!(InvalidRange, "the object has {} bytes, none of which lie in that range", object.size)
+        })?;
+        Ok(Self { object, range })
+    }
+
     fn length(&self) -> u64 {
         self.range.as_ref().map_or(self.object.size, |range| range.end - range.start)
     }

@@ -18,6 +18,7 @@ use crate::body::Content;
 use crate::file::Reading;
 use crate::found::Found;
 use crate::look::Look;
+use crate::metadata::Metadata;
 
 /// What a request is about, as far as dav-server does not tell.
 pub(crate) struct Question {
@@ -151,9 +152,11 @@ impl Asked {
         let Question { method, path: asked, .. } = &self.0.question;
         matches!(*method, Method::GET | Method::HEAD) && asked.as_ref() == Some(path)
     }
-    /// Keeps that file until it is opened.
-    pub(crate) fn keep(&self, reading: Reading) {
+    /// Keeps that file until it is opened; what is known of it.
+    pub(crate) fn keep(&self, reading: Reading) -> Metadata {
+        let metadata = reading.metadata();
         *self.0.reading.lock() = Some(reading);
+        metadata
     }
     /// The file that was kept, once.
     pub(crate) fn kept(&self) -> Option<Reading> {
