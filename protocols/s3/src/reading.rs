@@ -33,20 +33,25 @@ struct Question {
     conditions: Conditions,
     range: Option<Range>,
     part: Option<i32>,
+    /// Whether the version of what is there now is to be told.
+    tells_version: bool,
 }
 
 /// An object, and the part of it that was asked for.
 struct Answer {
     object: Object,
     range: Option<std::ops::Range<u64>>,
+    /// What its version is called, where that is looked up: it costs a question to the log.
+    version: Option<String>,
 }
 
 impl Answer {
     async fn of(asked: &Asked, what: &'static str, question: Question) -> S3Result<Self> {
         asked
             .run(what, move |asked| {
-                let Question { key, version, conditions, range, part } = question;
-                let object = versions::object(asked, &Key::parse(&key)?, version.as_deref())?;
+                let Question { key, version, conditions, range, part, tells_version } = question;
+                let key = Key::parse(&key)?;
+                let object = versions::object(asked, &key, version.as_deref())?;
                 conditions.check(&object)?;
                 if part.is_some_and(|part| part != 1) {
                     let told = "where the parts of an upload began is not kept; ask for a range instead";
@@ -56,7 +61,8 @@ impl Answer {
                 let range = range.map_err(|_| {
                     s3_error!(InvalidRange, "the object has {} bytes, none of which lie in that range", object.size)
                 })?;
-                Ok(Self { object, range })
+                let version = if tells_version { versions::current(asked, &key, &object) } else { None };
+                Ok(Self { object, range, version })
             })
             .await
     }
@@ -96,6 +102,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
         },
         range: input.range,
         part: input.part_number,
+        tells_version: false,
     };
     let answer = Answer::of(&asked, "GetObject", question).await?;
     let (length, content_range, sums) = (answer.length(), answer.content_range(), answer.sums(is_asked_for));
@@ -204,8 +211,10 @@ pub(crate) async fn head(
         },
         range: input.range,
         part: input.part_number,
+        tells_version: true,
     };
     let answer = Answer::of(&asked, "HeadObject", question).await?;
+    let version_id = input.version_id.or(answer.version.clone());
     let sums = answer.sums(is_asked_for);
     let checksum_type = sums.kind();
     let output = HeadObjectOutput {
@@ -221,7 +230,7 @@ pub(crate) async fn head(
         e_tag: Some(ETag::Strong(answer.object.etag.clone())),
         last_modified: Some(Timestamp::from(answer.object.modified)),
         metadata: Some(answer.object.metadata().into_iter().collect()),
-        version_id: input.version_id,
+        version_id,
         checksum_crc32: sums.crc32,
         checksum_crc32c: sums.crc32c,
         checksum_sha1: sums.sha1,
