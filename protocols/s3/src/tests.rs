@@ -340,6 +340,11 @@ fn many_objects_are_removed_in_one_commit() {
     assert_eq!((reply.status, reply.all("Deleted").len(), reply.all("Error").len()), (200, 21, 1), "{}", reply.text());
     assert_eq!(served.commits(&mut seen).len(), 1);
     assert!(!served.folder.path().join("default/many").exists());
+    // What was not there has no version that says so.
+    let markers = reply.all("DeleteMarkerVersionId");
+    let listed = served.get("/default?versions&prefix=many/0.md").all("DeleteMarker").concat();
+    assert!(markers.len() == 20 && listed.contains(&format!("<VersionId>{}</VersionId>", markers[0])), "{listed}");
+    assert_eq!(reply.all("DeleteMarker").len(), 20, "{}", reply.text());
 }
 
 #[test]
