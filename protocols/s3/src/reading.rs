@@ -34,24 +34,30 @@ struct Question {
     conditions: Conditions,
     range: Option<Range>,
     part: Option<i32>,
+    /// Whether the version of what is there now is to be told.
+    tells_version: bool,
 }
 
 /// An object, and the part of it that was asked for.
 struct Answer {
     object: Object,
     range: Option<std::ops::Range<u64>>,
+    /// What its version is called, where that is looked up: it costs a question to the log.
+    version: Option<String>,
 }
 
 impl Answer {
     async fn of(asked: &Asked, what: &'static str, question: Question) -> S3Result<Self> {
         let key = Key::parse(&question.key).map_err(|fault| refuse(fault, what))?;
-        if let Some(object) = question.version.is_none().then(|| Object::at_once(asked, &key)).flatten() {
+        let may_be_here = question.version.is_none() && !question.tells_version;
+        if let Some(object) = may_be_here.then(|| Object::at_once(asked, &key)).flatten() {
             return asked.now(what, |_| Self::about(object, question));
         }
         asked
             .run(what, move |asked| {
                 let object = versions::object(asked, &key, question.version.as_deref())?;
-                Self::about(object, question)
+                let version = question.tells_version.then(|| versions::current(asked, &key, &object)).flatten();
+                Ok(Self { version, ..Self::about(object, question)? })
             })
             .await
     }
@@ -68,7 +74,7 @@ impl Answer {
         let range = range.map_err(|_| {
             s3_error!(InvalidRange, "the object has {} bytes, none of which lie in that range", object.size)
         })?;
-        Ok(Self { object, range })
+        Ok(Self { object, range, version: None })
     }
 
     fn length(&self) -> u64 {
@@ -107,6 +113,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
         },
         range: input.range,
         part: input.part_number,
+        tells_version: false,
     };
     let answer = Answer::of(&asked, "GetObject", question).await?;
     let (length, content_range, sums) = (answer.length(), answer.content_range(), answer.sums(is_asked_for));
@@ -215,8 +222,10 @@ pub(crate) async fn head(
         },
         range: input.range,
         part: input.part_number,
+        tells_version: true,
     };
     let answer = Answer::of(&asked, "HeadObject", question).await?;
+    let version_id = input.version_id.or(answer.version.clone());
     let sums = answer.sums(is_asked_for);
     let checksum_type = sums.kind();
     let output = HeadObjectOutput {
@@ -232,7 +241,7 @@ pub(crate) async fn head(
         e_tag: Some(ETag::Strong(answer.object.etag.clone())),
         last_modified: Some(Timestamp::from(answer.object.modified)),
         metadata: Some(answer.object.metadata().into_iter().collect()),
-        version_id: input.version_id,
+        version_id,
         checksum_crc32: sums.crc32,
         checksum_crc32c: sums.crc32c,
         checksum_sha1: sums.sha1,
