@@ -135,7 +135,7 @@ pub(crate) fn traces(vfs: &Vfs, at: SystemTime, change: &EventChange) -> Vec<Tra
             }
             let modified = vfs.attributes(node).map_or(at, |there| there.modified);
             // Listed in the moment in which it changed, it has the time of the change and not its names.
-            if is_nearest || modified + LATELY >= at {
+            if is_nearest || is_lately(modified, at) {
                 traces.push(Trace::Content(above.clone()));
             } else {
                 traces.push(Trace::Attributes(above.clone()));
@@ -145,6 +145,11 @@ pub(crate) fn traces(vfs: &Vfs, at: SystemTime, change: &EventChange) -> Vec<Tra
         name = above;
     }
     traces
+}
+
+/// Whether a directory was changed so shortly before a time that its names may be those of before. Times of directories are whatever somebody set.
+fn is_lately(modified: SystemTime, at: SystemTime) -> bool {
+    at.duration_since(modified).map_or(true, |age| age <= LATELY)
 }
 
 /// Invalidations of paths. A path no node is known of is in no kernel cache; a notification the kernel has nothing to do with is
@@ -181,5 +186,19 @@ impl Kernel {
 fn report(what: &str, path: &TreePath, outcome: io::Result<()>) {
     if let Err(error) = outcome {
         tracing::debug!(%path, %error, "the kernel did not drop its {what}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_whose_time_is_as_late_as_times_go_is_one_that_changed_lately() {
+        let now = SystemTime::now();
+        let latest = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(i64::MAX as u64)).unwrap();
+        let told =
+            [latest, now, now - LATELY, now - LATELY * 2, SystemTime::UNIX_EPOCH].map(|time| is_lately(time, now));
+        assert_eq!(told, [true, true, true, false, false]);
     }
 }

@@ -96,7 +96,8 @@ impl Object {
     /// The object of a key, if nothing must be waited for; [`Object::at`] tells of all others.
     pub(crate) fn at_once(asked: &Asked, key: &Key) -> Option<Self> {
         let Key::File(path) = key else { return None };
-        asked.check(path).ok()?;
+        // One that is found at once has no link on its way: it lies where its path says.
+        asked.caller.reach.check(path).ok()?;
         let (file, record) = asked.space.vfs.read_now(asked.caller.door, path, Some(ATTRIBUTE))?;
         Some(Self::of(asked, path.clone(), Record::read(record.as_deref()), file))
     }

@@ -186,26 +186,38 @@ pub(super) fn decoded<'b>(commit: &Commit<'_>, bytes: &'b [u8]) -> Cow<'b, str> 
     named.unwrap_or(encoding_rs::UTF_8).decode_without_bom_handling(bytes).0
 }
 
-/// Adds what a merge let go of: files that another parent changed, and that are as the first one has them. The commits of that parent were told of before.
+/// Adds what a merge let go of: files that commits of another parent's side changed, also if they changed them back, and that are as the first parent
+/// has them. Those commits were told of before, and theirs would be the last word.
 fn dropped(repository: &Repository, merge: &Commit<'_>, entries: &mut Vec<ForeignEntry>) -> Outcome<()> {
-    let tree_of = |commit| repository.find_commit(commit).and_then(|commit| commit.tree());
-    let mut parents = merge.parent_ids();
+    let mut parents = merge.parent_ids().map(commit_id);
     let Some(first) = parents.next().filter(|_| merge.parent_count() > 1) else { return Ok(()) };
     for other in parents {
-        // A shallow clone has neither.
-        let Ok(theirs) = tree_of(other) else { continue };
-        let base = repository.merge_base(first, other).and_then(tree_of).ok();
-        let (mut changed, mut differing) = (Vec::new(), Vec::new());
-        compare(repository, (base.as_ref(), Some(&theirs)), "", &mut changed)?;
-        let changed: HashSet<TreePath> = changed.into_iter().map(|entry| entry.path).collect();
-        compare(repository, (Some(&theirs), Some(&merge.tree()?)), "", &mut differing)?;
+        // A shallow clone may have neither.
+        let Some(theirs) = if_there(repository.find_commit(oid(other)?).map_err(Into::into))? else { continue };
+        let mut differing = Vec::new();
+        compare(repository, (Some(&theirs.tree()?), Some(&merge.tree()?)), "", &mut differing)?;
         let known: HashSet<TreePath> = entries.iter().map(|entry| entry.path.clone()).collect();
-        entries.extend(
-            differing.into_iter().filter(|entry| changed.contains(&entry.path) && !known.contains(&entry.path)),
-        );
+        differing.retain(|entry| !known.contains(&entry.path));
+        if differing.is_empty() {
+            continue;
+        }
+        let touched = touched(repository, &between(repository, Some(first), other)?)?;
+        entries.extend(differing.into_iter().filter(|entry| touched.contains(&entry.path)));
     }
     entries.sort_by(|one, other| order_within((one.new, &one.path), (other.new, &other.path)));
     Ok(())
+}
+
+/// What commits changed, each against its first parent.
+fn touched(repository: &Repository, commits: &[CommitId]) -> Outcome<HashSet<TreePath>> {
+    let mut changed = Vec::new();
+    for commit in commits {
+        let commit = repository.find_commit(oid(*commit)?)?;
+        // What lies beyond the end of a shallow clone is as nothing, as it is where the commit itself is told of.
+        let before = commit.parent(0).and_then(|parent| parent.tree()).ok();
+        compare(repository, (before.as_ref(), Some(&commit.tree()?)), "", &mut changed)?;
+    }
+    Ok(changed.into_iter().map(|entry| entry.path).collect())
 }
 
 /// Gathers the files in which two trees differ, looking only into directories that do.

@@ -323,7 +323,8 @@ impl Log {
         self.writer.write(|writer| Ok(writer.execute("UPDATE settled SET strategy = ?1", [name]).map(drop)?))
     }
 
-    /// Gives a record that was already logged another commit, when replay had to build it on another parent.
+    /// Gives a record that was already logged another commit, when replay had to build it on another parent. The branch has it then, also where
+    /// it had been left before.
     ///
     /// # Errors
     /// `Database`.
@@ -333,8 +334,13 @@ impl Log {
             let transaction = writer.transaction()?;
             for (seq, commit) in commits {
                 transaction.execute(
-                    "UPDATE sets SET commit_id = ?2 WHERE seq = ?1",
-                    params![rows::number(*seq), &commit.as_bytes()[..]],
+                    "UPDATE sets SET commit_id = ?2, against = iif(against = ?3, ?4, against) WHERE seq = ?1",
+                    params![
+                        rows::number(*seq),
+                        &commit.as_bytes()[..],
+                        Against::Left.number(),
+                        Against::Parent.number()
+                    ],
                 )?;
             }
             Ok(transaction.commit()?)

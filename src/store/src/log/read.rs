@@ -1,6 +1,6 @@
 //! Questions to the log.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -247,24 +247,25 @@ impl Log {
         })
     }
 
-    /// Whether a record after a position changed a path.
+    /// The paths that records after a position changed.
     ///
     /// # Errors
     /// `Database`.
-    pub fn changed_after(&self, path: &TreePath, seq: Seq) -> Outcome<bool> {
+    pub fn changed_after(&self, seq: Seq) -> Outcome<HashSet<TreePath>> {
         if self.last() <= seq {
-            return Ok(false);
+            return Ok(HashSet::new());
         }
         // Asked while writers are at work: no rows are made for it.
         let owed = self.writer.owed_for(1).map_err(|error| self.explained(error, 0))?;
-        let is_of = |record: &Record| record.seq > seq && record.entries.iter().any(|entry| entry.path == *path);
-        if owed.iter().any(|record| is_of(record)) {
-            return Ok(true);
-        }
+        let owed = owed.iter().filter(|record| record.seq > seq);
+        let mut changed: HashSet<_> = owed.flat_map(|record| &record.entries).map(|entry| entry.path.clone()).collect();
         self.of_rows(|connection| {
-            let mut statement =
-                connection.prepare_cached("SELECT 1 FROM changes WHERE path = ?1 AND seq > ?2 LIMIT 1")?;
-            Ok(statement.exists(params![path.as_str(), rows::number(seq)])?)
+            let mut statement = connection.prepare_cached("SELECT path FROM changes WHERE seq > ?1")?;
+            let mut found = statement.query([rows::number(seq)])?;
+            while let Some(row) = found.next()? {
+                changed.insert(rows::path(row, 0)?);
+            }
+            Ok(changed)
         })
     }
 

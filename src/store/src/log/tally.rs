@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
+use parking_lot::RwLockWriteGuard;
 use rusqlite::{Connection, params};
 use svcfs_base::{Actor, Seq, Timestamp, TreePath};
 
@@ -146,15 +147,19 @@ impl Log {
 
     fn tallied<T>(&self, question: impl FnOnce(&Tally) -> T) -> Outcome<T> {
         let last = self.last();
-        if last > self.tally.read().read {
-            let mut tally = self.tally.write();
-            if let Err(error) = self.with_reader(|connection| Ok(tally.read_on(connection, last)?)) {
-                // Half a set must not be counted: the next question begins anew.
-                *tally = Tally::default();
-                return Err(error);
-            }
+        let tally = self.tally.read();
+        if last <= tally.read {
+            return Ok(question(&tally));
         }
-        Ok(question(&self.tally.read()))
+        drop(tally);
+        let mut tally = self.tally.write();
+        if let Err(error) = self.with_reader(|connection| Ok(tally.read_on(connection, last)?)) {
+            // Half a set must not be counted: the next question begins anew.
+            *tally = Tally::default();
+            return Err(error);
+        }
+        // Not let go of in between: where a branch was left, it begins anew.
+        Ok(question(&RwLockWriteGuard::downgrade(tally)))
     }
 }
 

@@ -257,6 +257,9 @@ fn commits_that_left_the_branch_are_told_by_the_feed_and_are_no_history() {
     assert_eq!(feed[2].id, VersionId::Moment(jump.time));
     assert_eq!(log.position_of(&record(4, "", b"").commit.unwrap().to_string()).unwrap(), Some(Seq(4)));
     assert_eq!(log.last_jump().unwrap(), Some(Seq(3)));
+    // Killed in between, and built again on the branch.
+    log.set_commits(&[(Seq(2), record(5, "", b"").commit.unwrap())]).unwrap();
+    assert_eq!(seqs("a.md"), [2, 1]);
 }
 
 #[test]

@@ -102,11 +102,12 @@ pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId)
 pub(crate) fn jump_records(core: &Core, from: CommitId, to: CommitId) -> Result<Vec<Record>, StoreError> {
     keep(core, from, to)?;
     let Jump { whole, left, come } = core.git()?.jump(from, to)?;
+    // All that can fail or takes its time comes before anything is said of what was left.
+    let again = core.git()?.foreign(&come)?.into_iter();
     core.log.leave(&left)?;
     let actor = Actor::new(Door::Direct.default_actor());
     let message = format!("{actor}: the branch is at {:.7} now, and was at {:.7}", to.to_string(), from.to_string());
     let time = core.memory.moment(core.clock.now());
-    let again = core.git()?.foreign(&come)?.into_iter();
     let again = again.map(|commit| ForeignCommit { against: Against::Again, ..commit });
     let whole = ForeignCommit { actor, message, time, ..whole };
     Ok(std::iter::once(whole).chain(again).map(foreign_record).collect())

@@ -1,5 +1,6 @@
 //! Steps 6 and 8a: a commit for each set, made and unreferenced, then all sets of the batch in the log with one flush.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use svcfs_base::{CommitId, Fault, FileKind, Seq, Timestamp, TreePath};
@@ -229,15 +230,21 @@ impl Committer {
         let paths: Vec<_> = prepared.effects.iter().map(|effect| &effect.path).collect();
         let known = self.core.memory.staged(tip.recorded(), &paths)?;
         let (mut fresh, mut again) = (Vec::with_capacity(prepared.effects.len()), Vec::new());
+        let since = match prepared.seen.filter(|seen| *seen < self.told) {
+            Some(seen) => {
+                let mut since = self.core.log.changed_after(seen)?;
+                since.extend(logged.changed().cloned());
+                since
+            }
+            None => HashSet::new(),
+        };
         for (effect, known) in prepared.effects.drain(..).zip(known) {
             let before = effect.before.as_ref().map(|before| (before.etag, before.kind));
             let after = effect.after.as_ref().map(|after| (after.etag(), after.kind()));
             if known != before || known == after {
                 continue;
             }
-            if let Some(seen) = prepared.seen.filter(|seen| *seen < self.told)
-                && (logged.changes(&effect.path) || self.core.log.changed_after(&effect.path, seen)?)
-            {
+            if since.contains(&effect.path) {
                 again.push(effect.path);
             } else {
                 fresh.push(effect);
@@ -393,9 +400,9 @@ pub(super) struct Logged {
 }
 
 impl Logged {
-    /// Whether a set among them changes a path.
-    fn changes(&self, path: &TreePath) -> bool {
-        self.planned.iter().any(|planned| planned.record.entries.iter().any(|entry| entry.path == *path))
+    /// The paths that sets among them change.
+    fn changed(&self) -> impl Iterator<Item = &TreePath> {
+        self.planned.iter().flat_map(|planned| &planned.record.entries).map(|entry| &entry.path)
     }
 
     /// The sets that were asked for, in their order; those made for edits behind us are made again when their time comes.

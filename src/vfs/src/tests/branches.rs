@@ -99,3 +99,25 @@ fn the_feed_goes_on_behind_every_position_though_the_branch_was_another_meanwhil
     let last = space.vfs.changes(None, 1).unwrap().last_seq;
     assert!(space.vfs.changes(Some(&last), 10).unwrap().changes.is_empty());
 }
+
+#[test]
+fn a_side_branch_that_changed_a_page_and_changed_it_back_does_not_have_the_last_word_of_it() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    done(&space, &["checkout", "-q", "-b", "side"]);
+    for text in ["two", "one"] {
+        fs::write(space.directory.path().join("a.md"), text).unwrap();
+        space.git(&["add", "a.md"]);
+        seen(&space, &["commit", "-q", "-m", text]);
+    }
+    done(&space, &["checkout", "-q", "main"]);
+    space.put("a.md", "ours");
+    done(&space, &["merge", "-q", "--no-edit", "--no-ff", "side"]);
+    let newest = space.vfs.newest_version(&at("a.md")).unwrap().unwrap();
+    assert_eq!((space.text("a.md").as_str(), newest.etag), ("ours", ETag::of(b"ours")));
+    // As after a kill, with a write that is not settled.
+    space.put("b.md", "another");
+    let again = reopened(copied(space.directory.path()));
+    assert_eq!((again.text("a.md").as_str(), again.text("b.md").as_str()), ("ours", "another"));
+    assert_eq!(history(&again, &["a.md"]), history(&space, &["a.md"]));
+}
