@@ -11,9 +11,9 @@ use rustix::fs::{
     fcntl_lock, flock, mkdirat, openat, renameat_with, seek, utimensat,
 };
 use rustix::io::Errno;
-use svcfs_base::{Door, TreePath};
+use svcfs_base::{Caller, Change, Door, TreePath};
 
-use crate::mounted::{Mounted, has};
+use crate::mounted::{Mounted, has, wait_for};
 
 #[test]
 fn bytes_are_copied_from_file_to_file_in_the_kernel() {
@@ -51,6 +51,27 @@ fn a_file_without_a_name_is_refused_with_the_number_after_which_programs_make_on
     let Some(space) = Mounted::new() else { return };
     let flags = OFlags::TMPFILE | OFlags::RDWR;
     assert_eq!(openat(CWD, space.at(""), flags, Mode::RUSR).unwrap_err(), Errno::OPNOTSUPP);
+}
+
+#[test]
+fn a_removed_directory_that_is_somebodys_working_directory_is_empty_and_takes_nothing() {
+    let Some(space) = Mounted::new() else { return };
+    let told = space.shell(
+        "mkdir -m 750 gone && exec 9< gone && cd gone && rmdir ../gone && stat -c '%F %h %a' . && ls -la && \
+         chmod 700 . && stat -L -c '%h %a' /dev/fd/9 && (echo x > new) 2> /dev/null || echo refused",
+    );
+    assert_eq!(told, "directory 0 750\ntotal 0\n0 700\nrefused\n");
+    let opened = {
+        fs::create_dir(space.at("other")).unwrap();
+        let opened = File::open(space.at("other")).unwrap();
+        let path = TreePath::parse("other").unwrap();
+        space.vfs.apply(&Caller::new(Door::Http), Change::RemoveDir { path }).unwrap();
+        opened
+    };
+    wait_for(|| opened.metadata().unwrap().nlink() == 0);
+    let names = Dir::read_from(&opened).unwrap().map(|entry| entry.unwrap().file_name().to_owned());
+    assert_eq!(names.filter(|name| !name.to_bytes().starts_with(b".")).count(), 0);
+    assert_eq!(mkdirat(opened.as_fd(), "d", Mode::RWXU).unwrap_err(), Errno::NOENT);
 }
 
 #[test]
