@@ -78,7 +78,7 @@ impl KernelDoor {
             Attribute::Version => newest()?.map(|newest| newest.version.hash.to_string()),
             Attribute::Actor => newest()?.map(|newest| newest.version.author),
             Attribute::Lint => self.vfs.refusal(node),
-            Attribute::Backlinks => self.views.count_backlinks(&self.user(request.uid()), &path)?,
+            Attribute::Backlinks => self.views.count_backlinks(&self.reader(request), &path)?,
             Attribute::Message => self.vfs.announced_save(&self.author(request), &path),
             Attribute::Unknown => None,
         };

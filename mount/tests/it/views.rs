@@ -209,6 +209,44 @@ fn the_past_of_a_page_is_shown_to_those_who_may_read_the_page() {
     }
 }
 
+/// A question is answered to each reader with the pages that they may read, ranked among themselves; nobody learns the title of another's page.
+#[test]
+fn nobody_is_told_of_pages_that_they_may_not_read() {
+    let Some(space) = Mounted::new() else { return };
+    if !rustix::process::geteuid().is_root() || !has("setpriv") {
+        return;
+    }
+    space.put("notes/tides.md", "tides");
+    space.put("a.md", "a");
+    space.shell("chmod a+rx . .svc notes; chmod 640 notes/tides.md; chgrp 4321 notes/tides.md");
+    let all = "001-Tides-Moon.md 002-a.md";
+    let list = |who: &str, place: &str| {
+        let who = if who.is_empty() { String::new() } else { format!("setpriv --reuid=65534 --regid=65534 {who}") };
+        space.shell(&format!("{who} ls '.svc/{place}' | xargs"))
+    };
+    let (alone, member) = ("--clear-groups", "--groups=24,4321");
+    assert_eq!(list("", "search/tide OR moon"), format!("{all}\n"));
+    assert_eq!(list(alone, "search/tide OR moon"), "001-a.md\n");
+    assert_eq!(list(member, "search/tide OR moon"), format!("{all}\n"));
+    assert_eq!(list(alone, "query/open tasks"), "001-a.md\n");
+    assert_eq!((list(alone, "tags/sea"), list(member, "tags/sea")), ("\n".into(), "001-Tides.md deep\n".into()));
+    assert_eq!((list(alone, "tags"), list(member, "tags")), ("\n".into(), "area sea\n".into()));
+    space.shell("chmod 644 notes/tides.md; chmod 600 a.md");
+    assert_eq!(
+        (list(alone, "backlinks/notes/tides.md"), list("", "backlinks/notes/tides.md")),
+        ("\n".into(), "001-A.md\n".into())
+    );
+    assert_eq!(list(alone, "search/tide OR moon"), "001-Tides-Moon.md\n");
+    space.shell("chmod 700 notes");
+    assert_eq!(list(alone, "search/tide OR moon"), "\n");
+    if has("getfattr") {
+        let count = "getfattr --only-values -n user.svc.backlinks notes/tides.md";
+        space.shell("chmod 755 notes");
+        let nobody = format!("setpriv --reuid=65534 --regid=65534 --clear-groups {count}");
+        assert_eq!((space.shell(count), space.shell(&nobody)), ("1".into(), "0".into()));
+    }
+}
+
 #[test]
 fn ten_thousand_versions_are_listed_at_once() {
     let Some(space) = Mounted::new() else { return };
