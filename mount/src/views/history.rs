@@ -63,7 +63,7 @@ impl Folder {
     /// The version of a name, however many digits its number is written with: they become more with the versions.
     fn version(&self, views: &Views, name: &str) -> Result<Option<PlaceRef>, Fault> {
         let Some((number, _)) = name.split_once('-') else { return Ok(None) };
-        if number.len() < DIGITS || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        if !number.bytes().all(|byte| byte.is_ascii_digit()) {
             return Ok(None);
         }
         let Ok(wanted) = number.parse::<usize>() else { return Ok(None) };

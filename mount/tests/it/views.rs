@@ -54,6 +54,10 @@ fn every_version_of_a_page_is_a_file() {
         "1c1\n< one\n---\n> one and two\n"
     );
     assert_eq!(space.shell("grep -l two .svc/history/notes/plan.md/* | wc -l"), "1\n");
+    for zeros in ["", "0", "000000"] {
+        let renamed = format!("{zeros}{}", listed[0].trim_start_matches('0'));
+        assert_eq!(space.shell(&format!("cat .svc/history/notes/plan.md/{renamed}")), "one\n", "{renamed}");
+    }
     space.shell("cp .svc/history/notes/plan.md/0001-* notes/plan.md");
     assert_eq!(space.shell("cat notes/plan.md"), "one\n");
     assert_eq!(space.authors("notes/plan.md", 4).len(), 4);
