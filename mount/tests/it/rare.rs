@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::Barrier;
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps, copy_file_range,
-    fcntl_lock, flock, mkdirat, openat, renameat_with, seek, utimensat,
+    fcntl_lock, flock, inotify, mkdirat, openat, renameat_with, seek, utimensat,
 };
 use rustix::io::Errno;
 use svcfs_base::{Caller, Change, Door, TreePath};
@@ -102,6 +103,50 @@ fn what_is_written_into_a_shared_mapping_is_read_and_saved() {
     );
     let path = TreePath::parse("a.md").unwrap();
     assert_eq!(space.vfs.read(Door::Http, &path).unwrap().content, "ONE TWO");
+}
+
+#[test]
+fn names_with_control_characters_are_refused() {
+    let Some(space) = Mounted::new() else { return };
+    for name in ["a\nb", "a\tb", "\u{1}", "a\u{7f}"] {
+        let refused = fs::write(space.at(name), "text").unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(Errno::INVAL.raw_os_error()), "{name:?}");
+        assert_eq!(mkdirat(CWD, space.at(name), Mode::RWXU), Err(Errno::INVAL), "{name:?}");
+    }
+}
+
+#[test]
+fn devices_and_privileges_have_no_effect() {
+    let Some(space) = Mounted::new() else { return };
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let at = fs::canonicalize(space.at("")).unwrap();
+    let line = mounts.lines().find(|line| line.split(' ').nth(1) == at.to_str()).unwrap();
+    let options: BTreeSet<&str> = line.split(' ').nth(3).unwrap().split(',').collect();
+    assert!(options.contains("nosuid") && options.contains("nodev"), "{line}");
+}
+
+#[test]
+fn holes_of_files_that_have_versions_are_filled() {
+    let Some(space) = Mounted::new() else { return };
+    let file = File::create(space.at("a.bin")).unwrap();
+    file.set_len(3 << 20).unwrap();
+    file.write_all_at(b"end", (3 << 20) - 3).unwrap();
+    assert_eq!(seek(&file, SeekFrom::Hole(0)), Ok(3 << 20));
+    assert_eq!(seek(&file, SeekFrom::Data(4096)), Ok(4096));
+}
+
+#[test]
+fn who_watches_a_directory_hears_of_what_the_mount_changes_and_not_of_other_doors() {
+    let Some(space) = Mounted::new() else { return };
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+    inotify::add_watch(&watch, space.at(""), inotify::WatchFlags::CREATE | inotify::WatchFlags::MODIFY).unwrap();
+    let path = TreePath::parse("theirs.md").unwrap();
+    space.vfs.apply(&Caller::new(Door::Http), Change::put(path, "theirs")).unwrap();
+    wait_for(|| fs::read_to_string(space.at("theirs.md")).is_ok_and(|text| text == "theirs"));
+    fs::write(space.at("ours.md"), "ours").unwrap();
+    let mut room = [MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(&watch, &mut room);
+    assert_eq!(events.next().unwrap().file_name(), Some(c"ours.md"));
 }
 
 #[test]
