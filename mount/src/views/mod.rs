@@ -243,11 +243,14 @@ impl Views {
         Ok(Attributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links })
     }
 
-    /// What is known of a path or, where nothing is there, of the nearest directory above it.
+    /// What is known of a path or, where nothing is there, of what was there last or of the nearest directory above it.
     fn nearest(&self, door: Door, mut path: TreePath) -> Result<Attributes, Fault> {
         loop {
             match self.vfs.stat(door, &path) {
-                Err(fault) if fault.kind() == Kind::NotFound => path = path.parent().ok_or(fault)?,
+                Err(fault) if fault.kind() == Kind::NotFound => match self.vfs.readers_of_gone(&path)? {
+                    Some(last) => return Ok(last),
+                    None => path = path.parent().ok_or(fault)?,
+                },
                 outcome => return outcome,
             }
         }

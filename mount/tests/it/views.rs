@@ -197,17 +197,28 @@ fn the_past_of_a_page_is_shown_to_those_who_may_read_the_page() {
     space.put("open.md", "open");
     space.put("secret/page.md", "secret");
     space.put("own.md", "own");
-    space.put("secret/gone.md", "gone");
-    space.shell("chmod 700 secret; chmod 600 own.md; chmod a+rx . .svc");
+    for page in ["secret/gone.md", "gone.md", "renamed.md", "away/gone.md"] {
+        space.put(page, "gone");
+    }
+    space.shell("chmod 700 secret away; chmod 600 own.md gone.md renamed.md; chmod a+rx . .svc");
     space.remove("secret/gone.md");
+    space.remove("gone.md");
+    space.shell("mv renamed.md own2.md; rm -r away");
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
     let read = |place: &str| space.shell(&format!("{nobody} cat {place} 2>&1 || true"));
     for folder in [".svc/history/open.md/*", ".svc/at/main/open.md"] {
         assert_eq!(read(&format!("$({nobody} sh -c 'echo {folder}')")), "open", "{folder}");
     }
-    for place in
-        [".svc/at/main/own.md", ".svc/at/main/secret/page.md", ".svc/history/own.md", ".svc/history/secret/gone.md"]
-    {
+    let places = [
+        ".svc/at/main/own.md",
+        ".svc/at/main/secret/page.md",
+        ".svc/history/own.md",
+        ".svc/history/secret/gone.md",
+        ".svc/history/gone.md",
+        ".svc/history/renamed.md",
+        ".svc/history/away/gone.md",
+    ];
+    for place in places {
         let said = space.shell(&format!("{nobody} cat {place} 2>&1 || {nobody} ls {place} 2>&1 || true"));
         assert!(said.contains("Permission denied"), "{place}: {said}");
     }
