@@ -147,12 +147,16 @@ impl Give<FileAttr> for ReplyEntry {
     }
 }
 
-/// None tells the kernel to remember for a moment that nothing is there.
-impl Give<Option<FileAttr>> for ReplyEntry {
-    fn give(self, found: Option<FileAttr>) {
+/// What was found, and for how long the kernel may keep its name at most; that nothing is there it remembers for a moment.
+pub(crate) struct Found(pub(crate) Option<FileAttr>, pub(crate) Duration);
+
+impl Give<Found> for ReplyEntry {
+    fn give(self, Found(found, kept): Found) {
         match found {
-            Some(attributes) => self.give(attributes),
-            None => self.entry(&ABSENT_TTL, &NOTHING, Generation(0)),
+            Some(attributes) => {
+                self.entry_with_ttls(&kept_for(&attributes), &kept.min(KNOWN_TTL), &attributes, Generation(0));
+            }
+            None => self.entry(&kept.min(ABSENT_TTL), &NOTHING, Generation(0)),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use fuser::{Errno, INodeNo, Request};
 use svcfs_base::Fault;
-use svcfs_vfs::{EntryKind, NodeId, SetExtended};
+use svcfs_vfs::{Attributes, EntryKind, NodeId, SetExtended};
 
 use crate::answer::Refusal;
 use crate::convert::utf8;
@@ -78,7 +78,7 @@ impl KernelDoor {
             Attribute::Version => newest()?.map(|newest| newest.version.hash.to_string()),
             Attribute::Actor => newest()?.map(|newest| newest.version.author),
             Attribute::Lint => self.vfs.refusal(node),
-            Attribute::Backlinks => self.views.count_backlinks(&self.user(request.uid()), &path)?,
+            Attribute::Backlinks => self.views.count_backlinks(&self.reader(request), &path)?,
             Attribute::Message => self.vfs.announced_save(&self.author(request), &path),
             Attribute::Unknown => None,
         };
@@ -88,8 +88,9 @@ impl KernelDoor {
     /// The names of ours that a file has and that are told at once, each ended by NUL.
     pub(crate) fn attributes(&self, node: NodeId) -> Result<Vec<u8>, Fault> {
         let mut names = Vec::new();
-        if self.vfs.attributes(node)?.kind == EntryKind::Symlink {
-            // The kernel lets nobody have attributes below `user.` of a link.
+        let Attributes { kind, links, .. } = self.vfs.attributes(node)?;
+        if kind == EntryKind::Symlink || (kind == EntryKind::Directory && links == 0) {
+            // The kernel lets nobody have attributes below `user.` of a link; and a directory that was removed has none.
             return Ok(names);
         }
         let mut add = |name: &str| names.extend([OURS, name, "\0"].concat().into_bytes());

@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 use svcfs_base::{Caller, Durability, Fault, Kind};
 use svcfs_vfs::{SetAttributes, Special, SpecialKind, Vfs};
 
-use crate::answer::{Asked, Give, Refusal, Refuse, answer, answer_with, gone};
+use crate::answer::{Asked, Found, Give, Refusal, Refuse, answer, answer_with, gone};
 use crate::attributes::Attribute;
 use crate::convert::{
     PERMISSIONS, allocation, file_attr, flag_bits, handle, hole_search, kept_for, moment, node, open_mode, utf8,
@@ -99,7 +99,8 @@ impl Filesystem for Callbacks {
 
     fn lookup(&self, request: &Request, parent: INodeNo, entry: &OsStr, reply: ReplyEntry) {
         let parent = self.door.seen(parent);
-        self.answer("lookup", reply, || self.door.lookup(request, parent, entry));
+        let looked = || Ok::<_, Refusal>(Found(self.door.lookup(request, parent, entry)?, self.door.kept_in(parent)));
+        self.answer("lookup", reply, looked);
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, count: u64) {
@@ -388,10 +389,10 @@ impl Filesystem for Callbacks {
         let inode = self.door.seen(inode);
         let listing = || self.door.listing(request, inode, (file, offset));
         self.answer_with("readdirplus", reply, listing, |mut reply, listing| {
-            let is_fresh = listing.is_fresh(&self.vfs);
+            let (is_fresh, kept) = (listing.is_fresh(&self.vfs), self.door.kept_in(inode));
             for (next, line) in listing.after(offset) {
                 let Some(found) = self.door.found(request, inode, (line, is_fresh)) else { continue };
-                if reply.add(found.ino, next, &*line.name, &kept_for(&found), &found, Generation(0)) {
+                if reply.add(found.ino, next, &*line.name, &kept_for(&found).min(kept), &found, Generation(0)) {
                     self.door.unfound(line, &found);
                     break;
                 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, Request};
 use svcfs_base::{Actor, Caller, Clock, Door, Entrance, Fault, Kind, Name};
@@ -9,12 +10,12 @@ use svcfs_vfs::{Attributes, HandleId, NodeId, SET_GROUP_ID, SetAttributes, Vfs};
 
 use crate::actors::Actors;
 use crate::answer::{OnAnswer, Refusal, log};
-use crate::convert::{blank, file_attr, name, node};
+use crate::convert::{KNOWN_TTL, blank, file_attr, name, node};
 use crate::follower::Progress;
 use crate::listings::{Line, Listing, Listings};
 use crate::passing::Passing;
 use crate::session::Options;
-use crate::views::{Views, is_ours};
+use crate::views::{Reader, Views, is_ours};
 use crate::writers::{Writer, Writers};
 
 /// The space and the protocol's tables.
@@ -69,6 +70,11 @@ impl KernelDoor {
     /// A user of the mount, by number, who looks at something.
     pub(crate) fn user(&self, uid: u32) -> Caller {
         self.caller(self.actors.name(uid))
+    }
+
+    /// A user of the mount who looks at what is shown below `.svc/`.
+    pub(crate) fn reader(&self, request: &Request) -> Reader {
+        Reader::new(self.user(request.uid()), (request.uid(), request.gid()), request.pid())
     }
 
     /// Who changes something: the user, or whom their program says it works for.
@@ -144,10 +150,10 @@ impl KernelDoor {
         parent: INodeNo,
         entry: &OsStr,
     ) -> Result<Option<FileAttr>, Refusal> {
-        let caller = self.user(request.uid());
         if is_ours(parent.0) {
-            return Ok(self.views.lookup(&caller, parent, entry)?);
+            return Ok(self.views.lookup(&self.reader(request), parent, entry)?);
         }
+        let caller = self.user(request.uid());
         let parent = node(parent);
         if self.views.has(parent, entry) {
             return Ok(self.views.enter(&caller, entry)?);
@@ -157,6 +163,11 @@ impl KernelDoor {
             Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
             Err(fault) => Err(fault.into()),
         }
+    }
+
+    /// For how long the kernel may keep the names of a directory.
+    pub(crate) fn kept_in(&self, directory: INodeNo) -> Duration {
+        if is_ours(directory.0) { self.views.kept_for(directory, KNOWN_TTL) } else { KNOWN_TTL }
     }
 
     /// Gives findings back.
@@ -256,7 +267,7 @@ impl KernelDoor {
             return Ok(self.listings.get(handle));
         }
         let listing = if is_ours(inode.0) {
-            self.views.listing(&self.user(request.uid()), inode)?
+            self.views.listing(&self.reader(request), inode)?
         } else {
             let own = Listing::of(&self.vfs, &self.user(request.uid()), node(inode))?;
             if self.views.is_above(node(inode)) { own.and(self.views.guide()) } else { own }

@@ -43,4 +43,4 @@ pub use mountpoint::{MountError, abort, check_mountpoint, is_dead_mount, is_moun
 pub use outside::Outside;
 pub use remote::{Remote, RemoteError, RemoteMount};
 pub use session::{Mount, Options};
-pub use views::{Finding, Hit, Knowledge};
+pub use views::{Finding, Hit, Knowledge, LetsThrough};

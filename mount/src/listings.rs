@@ -46,7 +46,7 @@ impl Listing {
     /// Reads a directory.
     pub(crate) fn of(vfs: &Vfs, caller: &Caller, directory: NodeId) -> Result<Self, Fault> {
         let made = Some((Instant::now(), vfs.feed().last()));
-        let above = vfs.path_of(directory)?.parent().and_then(|path| vfs.node_at(&path));
+        let above = vfs.path_of(directory).ok().and_then(|path| path.parent()).and_then(|path| vfs.node_at(&path));
         let dots = [(".", directory), ("..", above.unwrap_or(NodeId::ROOT))].map(|(name, node)| Line {
             name: name.into(),
             inode: inode(node),

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use svcfs_base::{Caller, Fault, Name, TreePath};
+use svcfs_base::{Fault, Name, TreePath};
 use svcfs_vfs::{PastName, PastState};
 
 use super::past::PastFile;
-use super::{Listed, Look, Place, PlaceRef, Shape, Views};
+use super::{Listed, Look, Place, PlaceRef, Reader, Shape, Views};
 
 /// Every state the tree ever had, by any name of it: there are too many to list.
 pub(super) struct States;
@@ -24,7 +24,7 @@ impl Place for States {
         Ok(Look::folder(&TreePath::root()))
     }
 
-    fn find(&self, views: &Views, _caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &Views, _reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
         let state = views.vfs.past_state(name.as_str())?;
         Ok(state.map(|state| Arc::new(Directory::root(state, name.as_str().to_owned())) as PlaceRef))
     }
@@ -52,13 +52,13 @@ impl Place for Directory {
         Ok(Look { modified: Some(self.state.time), ..Look::folder(&self.path) })
     }
 
-    fn find(&self, views: &Views, _caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &Views, _reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
         let names = self.names(views)?;
         let found = names.binary_search_by(|entry| entry.name.cmp(name)).ok();
         Ok(found.map(|at| self.place(&names[at])))
     }
 
-    fn list(&self, views: &Views, _caller: &Caller) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, views: &Views, _reader: &Reader) -> Result<Vec<Listed>, Fault> {
         let names = self.names(views)?;
         let listed = |entry: &PastName| Listed { name: entry.name.as_str().to_owned(), place: self.place(entry) };
         Ok(names.iter().map(listed).collect())

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use svcfs_base::{Caller, Fault, FileKind, Name, TreePath};
+use svcfs_base::{Fault, FileKind, Name, TreePath};
 use svcfs_vfs::KeptVersion;
 
 use super::past::PastFile;
-use super::{Listed, Look, Place, PlaceRef, Shape, Views};
+use super::{Listed, Look, Place, PlaceRef, Reader, Shape, Views};
 
 /// Fewest digits of a version's number.
 const DIGITS: usize = 4;
@@ -31,7 +31,7 @@ impl Place for Folder {
         Ok(Look::folder(&self.0))
     }
 
-    fn find(&self, views: &Views, _caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &Views, _reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
         if let Some(version) = self.version(views, name.as_str())? {
             return Ok(Some(version));
         }
@@ -40,7 +40,7 @@ impl Place for Folder {
         Ok(if is_known { Some(Arc::new(Self(path))) } else { None })
     }
 
-    fn list(&self, views: &Views, _caller: &Caller) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, views: &Views, _reader: &Reader) -> Result<Vec<Listed>, Fault> {
         let below = views.directory(&self.0)?.unwrap_or_default().into_iter();
         let below = below.map(|(path, _)| Listed { name: path.name().to_owned(), place: Arc::new(Self(path)) });
         let versions = self.versions_now(views)?;
@@ -63,7 +63,7 @@ impl Folder {
     /// The version of a name, however many digits its number is written with: they become more with the versions.
     fn version(&self, views: &Views, name: &str) -> Result<Option<PlaceRef>, Fault> {
         let Some((number, _)) = name.split_once('-') else { return Ok(None) };
-        if number.len() < DIGITS || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        if !number.bytes().all(|byte| byte.is_ascii_digit()) {
             return Ok(None);
         }
         let Ok(wanted) = number.parse::<usize>() else { return Ok(None) };

@@ -2,6 +2,9 @@
 
 use svcfs_base::{Caller, Fault, TreePath};
 
+/// Says of one page after the other whether it is to be told of.
+pub type LetsThrough<'a> = &'a mut dyn FnMut(&TreePath) -> Result<bool, Fault>;
+
 /// Who knows more of pages than where they are. The mount does not: whoever mounts a space hands it in. Every answer is the one
 /// that the other doors give to the same question.
 pub trait Knowledge: Send + Sync {
@@ -23,11 +26,11 @@ pub trait Knowledge: Send + Sync {
     /// Why that cannot be told.
     fn saved_queries(&self, caller: &Caller) -> Result<Vec<String>, Fault>;
 
-    /// Every tag that a page has, each once, in order.
+    /// Every tag that a page has, each once, in order; of those pages only which are let through, where somebody says that.
     ///
     /// # Errors
     /// Why that cannot be told.
-    fn tags(&self, caller: &Caller) -> Result<Vec<String>, Fault>;
+    fn tags(&self, caller: &Caller, lets_through: Option<LetsThrough<'_>>) -> Result<Vec<String>, Fault>;
 
     /// The pages that have a tag, in path order.
     ///

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use svcfs_base::{Caller, Door, Fault, Name, Timestamp, TreePath};
+use svcfs_base::{Door, Fault, Name, Timestamp, TreePath};
 use svcfs_vfs::EntryKind;
 
 use super::knowledge::Hit;
+use super::reader::Rights;
 use super::recent::Recent;
-use super::{Listed, Look, Place, PlaceRef, Shape, Views};
+use super::{Listed, Look, Place, PlaceRef, Reader, Shape, Views};
 
 /// What stands in a folder whose question cannot be answered, and says why.
 const ERROR: &str = "ERROR.txt";
@@ -35,11 +36,11 @@ pub(super) struct Answer<T> {
     found: Result<Vec<T>, String>,
 }
 
-/// What was asked last.
+/// What was asked last, by whom: others may not read the same pages.
 #[derive(Default)]
 pub(super) struct Recently {
-    hits: Recent<Question, Answer<Hit>>,
-    tags: Recent<(), Answer<String>>,
+    hits: Recent<(Question, Option<Arc<Rights>>), Answer<Hit>>,
+    tags: Recent<Option<Arc<Rights>>, Answer<String>>,
 }
 
 /// What `.svc/search` is: every question has a folder, so that none can be listed.
@@ -58,7 +59,7 @@ impl Place for Searches {
         Ok(Look::folder(&TreePath::root()))
     }
 
-    fn find(&self, _views: &Views, _caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, _views: &Views, _reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
         Ok(Some(Arc::new(Search(name.as_str().to_owned()))))
     }
 }
@@ -75,16 +76,20 @@ impl Place for Search {
         Shape::Folder
     }
 
+    fn is_for_all(&self) -> bool {
+        false
+    }
+
     fn look(&self, _views: &Views) -> Result<Look, Fault> {
         Ok(Look::folder(&TreePath::root()))
     }
 
-    fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
-        self.question().find(views, caller, name)
+    fn find(&self, views: &Views, reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+        self.question().find(views, reader, name)
     }
 
-    fn list(&self, views: &Views, caller: &Caller) -> Result<Vec<Listed>, Fault> {
-        self.question().list(views, caller)
+    fn list(&self, views: &Views, reader: &Reader) -> Result<Vec<Listed>, Fault> {
+        self.question().list(views, reader)
     }
 }
 
@@ -106,29 +111,33 @@ impl Place for Tag {
         Shape::Folder
     }
 
+    fn is_for_all(&self) -> bool {
+        false
+    }
+
     fn look(&self, _views: &Views) -> Result<Look, Fault> {
         Ok(Look::folder(&TreePath::root()))
     }
 
-    fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &Views, reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
         let below = self.below(name.as_str());
         let is_at = |tag: &String| tag == &below || tag.strip_prefix(&below).is_some_and(|rest| rest.starts_with('/'));
-        if tags(views, caller, Wanted::Lately)?.iter().any(is_at) {
+        if tags(views, reader, Wanted::Lately)?.iter().any(is_at) {
             return Ok(Some(Arc::new(Self(below))));
         }
         match self.question() {
-            Some(question) => question.find(views, caller, name),
+            Some(question) => question.find(views, reader, name),
             None => Ok(None),
         }
     }
 
-    fn list(&self, views: &Views, caller: &Caller) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, views: &Views, reader: &Reader) -> Result<Vec<Listed>, Fault> {
         let mut listed = match self.question() {
-            Some(question) => question.list(views, caller)?,
+            Some(question) => question.list(views, reader)?,
             None => Vec::new(),
         };
         let prefix = self.below("");
-        let all = tags(views, caller, Wanted::Now)?;
+        let all = tags(views, reader, Wanted::Now)?;
         let mut names: Vec<&str> = all.iter().filter_map(|tag| tag.strip_prefix(&prefix)?.split('/').next()).collect();
         names.sort_unstable();
         names.dedup();
@@ -161,21 +170,25 @@ impl Place for Backlinks {
         Shape::Folder
     }
 
+    fn is_for_all(&self) -> bool {
+        false
+    }
+
     fn look(&self, _views: &Views) -> Result<Look, Fault> {
         Ok(Look::folder(&self.0))
     }
 
-    fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &Views, reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
         if !self.0.is_root() && views.vfs.stat(Door::Fuse, &self.0)?.kind != EntryKind::Directory {
-            return Question::Backlinks(self.0.clone()).find(views, caller, name);
+            return Question::Backlinks(self.0.clone()).find(views, reader, name);
         }
         let path = self.0.join(name);
         Ok(if views.is_shown(&path)? { Some(Arc::new(Self(path))) } else { None })
     }
 
-    fn list(&self, views: &Views, caller: &Caller) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, views: &Views, reader: &Reader) -> Result<Vec<Listed>, Fault> {
         let Some(below) = views.directory(&self.0)? else {
-            return Question::Backlinks(self.0.clone()).list(views, caller);
+            return Question::Backlinks(self.0.clone()).list(views, reader);
         };
         let listed = |path: TreePath| Listed { name: path.name().to_owned(), place: Arc::new(Self(path)) };
         Ok(below.into_iter().map(|(path, _)| listed(path)).collect())
@@ -214,25 +227,36 @@ fn answered<K: PartialEq, T>(
     Ok(recent.keep(key, Answer { at: now, found }))
 }
 
-fn tags(views: &Views, caller: &Caller, wanted: Wanted) -> Result<Vec<String>, Fault> {
+fn tags(views: &Views, reader: &Reader, wanted: Wanted) -> Result<Vec<String>, Fault> {
     let knowledge = views.knowledge()?;
-    let answer = answered(views, &views.asked.tags, ((), wanted), || knowledge.tags(caller))?;
+    let ask = || {
+        let mut readable = reader.readable(&views.vfs);
+        if readable.is_all() {
+            return knowledge.tags(&reader.caller, None);
+        }
+        knowledge.tags(&reader.caller, Some(&mut |page| readable.has(page)))
+    };
+    let answer = answered(views, &views.asked.tags, (reader.rights(), wanted), ask)?;
     Ok(answer.found.clone().unwrap_or_default())
 }
 
 impl Question {
-    fn ask(&self, views: &Views, caller: &Caller, wanted: Wanted) -> Result<Arc<Answer<Hit>>, Fault> {
-        let knowledge = views.knowledge()?;
-        answered(views, &views.asked.hits, (self.clone(), wanted), || match self {
-            Self::Search(words) => knowledge.search(caller, words),
-            Self::Query(text) => knowledge.query(caller, text),
-            Self::Tag(tag) => knowledge.tagged(caller, tag),
-            Self::Backlinks(page) => knowledge.backlinks(caller, page),
+    /// The pages that answer it, of those that the reader may read.
+    fn ask(&self, views: &Views, reader: &Reader, wanted: Wanted) -> Result<Arc<Answer<Hit>>, Fault> {
+        let (knowledge, caller) = (views.knowledge()?, &reader.caller);
+        answered(views, &views.asked.hits, ((self.clone(), reader.rights()), wanted), || {
+            let found = match self {
+                Self::Search(words) => knowledge.search(caller, words),
+                Self::Query(text) => knowledge.query(caller, text),
+                Self::Tag(tag) => knowledge.tagged(caller, tag),
+                Self::Backlinks(page) => knowledge.backlinks(caller, page),
+            };
+            views.shown(reader, found?)
         })
     }
 
-    pub(super) fn list(&self, views: &Views, caller: &Caller) -> Result<Vec<Listed>, Fault> {
-        let answer = self.ask(views, caller, Wanted::Now)?;
+    pub(super) fn list(&self, views: &Views, reader: &Reader) -> Result<Vec<Listed>, Fault> {
+        let answer = self.ask(views, reader, Wanted::Now)?;
         Ok(match &answer.found {
             Ok(hits) => (1..)
                 .zip(hits)
@@ -242,8 +266,8 @@ impl Question {
         })
     }
 
-    pub(super) fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
-        let answer = self.ask(views, caller, Wanted::Lately)?;
+    pub(super) fn find(&self, views: &Views, reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+        let answer = self.ask(views, reader, Wanted::Lately)?;
         Ok(match &answer.found {
             Ok(hits) => {
                 let digits = name.as_str().split('-').next().unwrap_or_default();

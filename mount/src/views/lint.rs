@@ -7,7 +7,7 @@ use bytes::Bytes;
 use svcfs_base::{Caller, Door, Fault, Kind, Name, TreePath};
 use svcfs_vfs::EntryKind;
 
-use super::{Listed, Look, Place, PlaceRef, Shape, Views};
+use super::{Listed, Look, Place, PlaceRef, Reader, Shape, Views};
 
 /// The pages of a directory.
 pub(super) struct Folder(pub(super) TreePath);
@@ -25,7 +25,7 @@ impl Place for Folder {
         Ok(Look::folder(&self.0))
     }
 
-    fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &Views, reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
         let path = self.0.join(name);
         if !views.is_shown(&path)? {
             return Ok(None);
@@ -36,11 +36,11 @@ impl Place for Folder {
         if !path.is_page() {
             return Ok(None);
         }
-        let text = report(views, caller, &path)?;
+        let text = report(views, &reader.caller, &path)?;
         Ok(Some(Arc::new(Report { path, text })))
     }
 
-    fn list(&self, views: &Views, _caller: &Caller) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, views: &Views, _reader: &Reader) -> Result<Vec<Listed>, Fault> {
         let below = views.directory(&self.0)?.unwrap_or_default();
         let listed = |(path, kind): (TreePath, _)| {
             let name = path.name().to_owned();

@@ -14,11 +14,13 @@ mod links;
 mod lint;
 mod past;
 mod queries;
+mod reader;
 mod recent;
 mod table;
 
 use std::ffi::OsStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use fuser::{Errno, FileAttr, FileHandle, FileType, FopenFlags, INodeNo};
@@ -32,7 +34,8 @@ use table::{Contents, Table};
 
 use guide::GUIDE;
 
-pub use knowledge::{Finding, Hit, Knowledge};
+pub use knowledge::{Finding, Hit, Knowledge, LetsThrough};
+pub(crate) use reader::Reader;
 
 /// The directory of the tree below which the views are shown.
 const ABOVE: &str = ".svc";
@@ -101,14 +104,18 @@ trait Place: Send + Sync {
     fn key(&self) -> Vec<u8>;
     /// What it is, known without looking.
     fn shape(&self) -> Shape;
+    /// Whether everybody finds the same names in it, so that the kernel may keep what it found for one for the next.
+    fn is_for_all(&self) -> bool {
+        true
+    }
     /// What `stat` shows of it.
     fn look(&self, views: &Views) -> Result<Look, Fault>;
     /// What has a name in it.
-    fn find(&self, _views: &Views, _caller: &Caller, _name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, _views: &Views, _reader: &Reader, _name: &Name) -> Result<Option<PlaceRef>, Fault> {
         Ok(None)
     }
     /// What is listed in it: not all that is found need be.
-    fn list(&self, _views: &Views, _caller: &Caller) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, _views: &Views, _reader: &Reader) -> Result<Vec<Listed>, Fault> {
         Ok(Vec::new())
     }
     /// Its whole content; of a link, its target.
@@ -181,12 +188,12 @@ impl Views {
     }
 
     /// Finds a name in a folder of a view; counts as a finding.
-    pub(crate) fn lookup(&self, caller: &Caller, folder: INodeNo, entry: &OsStr) -> Result<Option<FileAttr>, Fault> {
+    pub(crate) fn lookup(&self, reader: &Reader, folder: INodeNo, entry: &OsStr) -> Result<Option<FileAttr>, Fault> {
         let folder = self.table.get(folder)?;
         // What no tree can hold is nowhere in a view, either.
         let Ok(name) = name(entry) else { return Ok(None) };
-        let found = folder.find(self, caller, &name)?;
-        self.given(caller, found)
+        let found = folder.find(self, reader, &name)?;
+        self.given(&reader.caller, found)
     }
 
     fn given(&self, caller: &Caller, found: Option<PlaceRef>) -> Result<Option<FileAttr>, Fault> {
@@ -198,6 +205,12 @@ impl Views {
             Err(fault) => return Err(fault),
         };
         Ok(Some(file_attr(NodeId(self.table.find(place).0), &attributes)))
+    }
+
+    /// For how long the kernel may keep a name that it found, or did not find, in a folder of a view.
+    pub(crate) fn kept_for(&self, folder: INodeNo, otherwise: Duration) -> Duration {
+        let is_for_all = self.table.get(folder).is_ok_and(|folder| folder.is_for_all());
+        if is_for_all { otherwise } else { Duration::ZERO }
     }
 
     /// Gives back `count` findings.
@@ -230,11 +243,14 @@ impl Views {
         Ok(Attributes { kind, size, blocks, mode, uid, gid, modified, changed, accessed, links })
     }
 
-    /// What is known of a path or, where nothing is there, of the nearest directory above it.
+    /// What is known of a path or, where nothing is there, of what was there last or of the nearest directory above it.
     fn nearest(&self, door: Door, mut path: TreePath) -> Result<Attributes, Fault> {
         loop {
             match self.vfs.stat(door, &path) {
-                Err(fault) if fault.kind() == Kind::NotFound => path = path.parent().ok_or(fault)?,
+                Err(fault) if fault.kind() == Kind::NotFound => match self.vfs.readers_of_gone(&path)? {
+                    Some(last) => return Ok(last),
+                    None => path = path.parent().ok_or(fault)?,
+                },
                 outcome => return outcome,
             }
         }
@@ -245,11 +261,23 @@ impl Views {
         self.knowledge.as_deref().ok_or_else(|| Fault::not_found("nobody here knows what is in the pages"))
     }
 
-    /// How many pages link to a page; none where nobody knows, and of what is not in the tree's history.
-    pub(crate) fn count_backlinks(&self, caller: &Caller, page: &TreePath) -> Result<Option<String>, Fault> {
+    /// Of the pages that answer a question, those that the reader may read.
+    fn shown(&self, reader: &Reader, mut found: Vec<Hit>) -> Result<Vec<Hit>, Fault> {
+        let mut readable = reader.readable(&self.vfs);
+        if !readable.is_all() {
+            let is_readable = found.iter().map(|hit| readable.has(&hit.path)).collect::<Result<Vec<bool>, _>>()?;
+            let mut is_readable = is_readable.into_iter();
+            found.retain(|_| is_readable.next().unwrap_or(false));
+        }
+        Ok(found)
+    }
+
+    /// How many pages that the reader may read link to a page; none where nobody knows, and of what is not in the tree's history.
+    pub(crate) fn count_backlinks(&self, reader: &Reader, page: &TreePath) -> Result<Option<String>, Fault> {
         match &self.knowledge {
             Some(knowledge) if page.is_page() && self.vfs.is_versioned(page) => {
-                Ok(Some(knowledge.backlinks(caller, page)?.len().to_string()))
+                let found = knowledge.backlinks(&reader.caller, page)?;
+                Ok(Some(self.shown(reader, found)?.len().to_string()))
             }
             Some(_) | None => Ok(None),
         }
@@ -280,11 +308,11 @@ impl Views {
     }
 
     /// The lines of a folder.
-    pub(crate) fn listing(&self, caller: &Caller, folder: INodeNo) -> Result<Listing, Fault> {
+    pub(crate) fn listing(&self, reader: &Reader, folder: INodeNo) -> Result<Listing, Fault> {
         let place = self.table.get(folder)?;
         let dots =
             [".", ".."].map(|name| Line { name: name.into(), inode: folder, kind: FileType::Directory, known: None });
-        let lines = place.list(self, caller)?.into_iter().map(|Listed { name, place }| Line {
+        let lines = place.list(self, reader)?.into_iter().map(|Listed { name, place }| Line {
             name: name.into(),
             inode: Table::number(&*place),
             kind: file_type(place.shape().kind()),

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use svcfs_base::{Caller, Fault, Name, TreePath};
+use svcfs_base::{Fault, Name, TreePath};
 
 use super::links::Question;
-use super::{Listed, Look, Place, PlaceRef, Shape, Views};
+use super::{Listed, Look, Place, PlaceRef, Reader, Shape, Views};
 
 /// A query, or its beginning: a name cannot hold a slash, so that one between quotes (`FROM "notes/plans"`) goes on in the folder
 /// below. What lists all queries is the empty one.
@@ -20,25 +20,29 @@ impl Place for Query {
         Shape::Folder
     }
 
+    fn is_for_all(&self) -> bool {
+        false
+    }
+
     fn look(&self, _views: &Views) -> Result<Look, Fault> {
         Ok(Look::folder(&TreePath::root()))
     }
 
-    fn find(&self, views: &Views, caller: &Caller, name: &Name) -> Result<Option<PlaceRef>, Fault> {
+    fn find(&self, views: &Views, reader: &Reader, name: &Name) -> Result<Option<PlaceRef>, Fault> {
         if self.0.is_empty() {
             return Ok(Some(Arc::new(Self(name.as_str().to_owned()))));
         }
         if self.is_open() {
             return Ok(Some(Arc::new(Self(format!("{}/{name}", self.0)))));
         }
-        self.question().find(views, caller, name)
+        self.question().find(views, reader, name)
     }
 
-    fn list(&self, views: &Views, caller: &Caller) -> Result<Vec<Listed>, Fault> {
+    fn list(&self, views: &Views, reader: &Reader) -> Result<Vec<Listed>, Fault> {
         if !self.0.is_empty() {
-            return self.question().list(views, caller);
+            return self.question().list(views, reader);
         }
-        let saved = views.knowledge()?.saved_queries(caller)?;
+        let saved = views.knowledge()?.saved_queries(&reader.caller)?;
         let listed = |name: String| Listed { place: Arc::new(Self(name.clone())), name };
         Ok(saved.into_iter().filter(|name| Name::parse(name).is_ok()).map(listed).collect())
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Caller, Change, Door, Fault, SystemClock, TreePath};
-use svcfs_mount::{Finding, Hit, Knowledge, Mount, Options};
+use svcfs_mount::{Finding, Hit, Knowledge, LetsThrough, Mount, Options};
 use svcfs_vfs::{Gate, Proposal, Vfs};
 use tempfile::TempDir;
 
@@ -63,8 +63,10 @@ impl Knowledge for Told {
     fn saved_queries(&self, _: &Caller) -> Result<Vec<String>, Fault> {
         Ok(["open tasks", "a/b"].map(str::to_owned).to_vec())
     }
-    fn tags(&self, _: &Caller) -> Result<Vec<String>, Fault> {
-        Ok(["..", "area/work", "sea", "sea/deep"].map(str::to_owned).to_vec())
+    fn tags(&self, _: &Caller, lets_through: Option<LetsThrough<'_>>) -> Result<Vec<String>, Fault> {
+        let page = TreePath::parse("notes/tides.md").unwrap();
+        let is_told = lets_through.map_or(Ok(true), |lets_through| lets_through(&page))?;
+        Ok(if is_told { ["..", "area/work", "sea", "sea/deep"].map(str::to_owned).to_vec() } else { Vec::new() })
     }
     fn tagged(&self, _: &Caller, tag: &str) -> Result<Vec<Hit>, Fault> {
         Ok(hits(if tag == "area" { &[] } else { &[("notes/tides.md", "Tides")] }))

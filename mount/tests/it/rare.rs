@@ -2,18 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::Barrier;
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps, copy_file_range,
-    fcntl_lock, flock, mkdirat, openat, renameat_with, seek, utimensat,
+    fcntl_lock, flock, inotify, mkdirat, openat, renameat_with, seek, utimensat,
 };
 use rustix::io::Errno;
-use svcfs_base::{Door, TreePath};
+use svcfs_base::{Caller, Change, Door, TreePath};
 
-use crate::mounted::{Mounted, has};
+use crate::mounted::{Mounted, has, wait_for};
 
 #[test]
 fn bytes_are_copied_from_file_to_file_in_the_kernel() {
@@ -54,6 +55,27 @@ fn a_file_without_a_name_is_refused_with_the_number_after_which_programs_make_on
 }
 
 #[test]
+fn a_removed_directory_that_is_somebodys_working_directory_is_empty_and_takes_nothing() {
+    let Some(space) = Mounted::new() else { return };
+    let told = space.shell(
+        "mkdir -m 750 gone && exec 9< gone && cd gone && rmdir ../gone && stat -c '%F %h %a' . && ls -la && \
+         chmod 700 . && stat -L -c '%h %a' /dev/fd/9 && (echo x > new) 2> /dev/null || echo refused",
+    );
+    assert_eq!(told, "directory 0 750\ntotal 0\n0 700\nrefused\n");
+    let opened = {
+        fs::create_dir(space.at("other")).unwrap();
+        let opened = File::open(space.at("other")).unwrap();
+        let path = TreePath::parse("other").unwrap();
+        space.vfs.apply(&Caller::new(Door::Http), Change::RemoveDir { path }).unwrap();
+        opened
+    };
+    wait_for(|| opened.metadata().unwrap().nlink() == 0);
+    let names = Dir::read_from(&opened).unwrap().map(|entry| entry.unwrap().file_name().to_owned());
+    assert_eq!(names.filter(|name| !name.to_bytes().starts_with(b".")).count(), 0);
+    assert_eq!(mkdirat(opened.as_fd(), "d", Mode::RWXU).unwrap_err(), Errno::NOENT);
+}
+
+#[test]
 fn a_pipe_may_have_a_second_name_and_a_page_may_not() {
     let Some(space) = Mounted::new() else { return };
     assert_eq!(
@@ -81,6 +103,50 @@ fn what_is_written_into_a_shared_mapping_is_read_and_saved() {
     );
     let path = TreePath::parse("a.md").unwrap();
     assert_eq!(space.vfs.read(Door::Http, &path).unwrap().content, "ONE TWO");
+}
+
+#[test]
+fn names_with_control_characters_are_refused() {
+    let Some(space) = Mounted::new() else { return };
+    for name in ["a\nb", "a\tb", "\u{1}", "a\u{7f}"] {
+        let refused = fs::write(space.at(name), "text").unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(Errno::INVAL.raw_os_error()), "{name:?}");
+        assert_eq!(mkdirat(CWD, space.at(name), Mode::RWXU), Err(Errno::INVAL), "{name:?}");
+    }
+}
+
+#[test]
+fn devices_and_privileges_have_no_effect() {
+    let Some(space) = Mounted::new() else { return };
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let at = fs::canonicalize(space.at("")).unwrap();
+    let line = mounts.lines().find(|line| line.split(' ').nth(1) == at.to_str()).unwrap();
+    let options: BTreeSet<&str> = line.split(' ').nth(3).unwrap().split(',').collect();
+    assert!(options.contains("nosuid") && options.contains("nodev"), "{line}");
+}
+
+#[test]
+fn holes_of_files_that_have_versions_are_filled() {
+    let Some(space) = Mounted::new() else { return };
+    let file = File::create(space.at("a.bin")).unwrap();
+    file.set_len(3 << 20).unwrap();
+    file.write_all_at(b"end", (3 << 20) - 3).unwrap();
+    assert_eq!(seek(&file, SeekFrom::Hole(0)), Ok(3 << 20));
+    assert_eq!(seek(&file, SeekFrom::Data(4096)), Ok(4096));
+}
+
+#[test]
+fn who_watches_a_directory_hears_of_what_the_mount_changes_and_not_of_other_doors() {
+    let Some(space) = Mounted::new() else { return };
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC).unwrap();
+    inotify::add_watch(&watch, space.at(""), inotify::WatchFlags::CREATE | inotify::WatchFlags::MODIFY).unwrap();
+    let path = TreePath::parse("theirs.md").unwrap();
+    space.vfs.apply(&Caller::new(Door::Http), Change::put(path, "theirs")).unwrap();
+    wait_for(|| fs::read_to_string(space.at("theirs.md")).is_ok_and(|text| text == "theirs"));
+    fs::write(space.at("ours.md"), "ours").unwrap();
+    let mut room = [MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(&watch, &mut room);
+    assert_eq!(events.next().unwrap().file_name(), Some(c"ours.md"));
 }
 
 #[test]

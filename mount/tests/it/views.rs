@@ -54,6 +54,10 @@ fn every_version_of_a_page_is_a_file() {
         "1c1\n< one\n---\n> one and two\n"
     );
     assert_eq!(space.shell("grep -l two .svc/history/notes/plan.md/* | wc -l"), "1\n");
+    for zeros in ["", "0", "000000"] {
+        let renamed = format!("{zeros}{}", listed[0].trim_start_matches('0'));
+        assert_eq!(space.shell(&format!("cat .svc/history/notes/plan.md/{renamed}")), "one\n", "{renamed}");
+    }
     space.shell("cp .svc/history/notes/plan.md/0001-* notes/plan.md");
     assert_eq!(space.shell("cat notes/plan.md"), "one\n");
     assert_eq!(space.authors("notes/plan.md", 4).len(), 4);
@@ -193,19 +197,68 @@ fn the_past_of_a_page_is_shown_to_those_who_may_read_the_page() {
     space.put("open.md", "open");
     space.put("secret/page.md", "secret");
     space.put("own.md", "own");
-    space.put("secret/gone.md", "gone");
-    space.shell("chmod 700 secret; chmod 600 own.md; chmod a+rx . .svc");
+    for page in ["secret/gone.md", "gone.md", "renamed.md", "away/gone.md"] {
+        space.put(page, "gone");
+    }
+    space.shell("chmod 700 secret away; chmod 600 own.md gone.md renamed.md; chmod a+rx . .svc");
     space.remove("secret/gone.md");
+    space.remove("gone.md");
+    space.shell("mv renamed.md own2.md; rm -r away");
     let nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups";
     let read = |place: &str| space.shell(&format!("{nobody} cat {place} 2>&1 || true"));
     for folder in [".svc/history/open.md/*", ".svc/at/main/open.md"] {
         assert_eq!(read(&format!("$({nobody} sh -c 'echo {folder}')")), "open", "{folder}");
     }
-    for place in
-        [".svc/at/main/own.md", ".svc/at/main/secret/page.md", ".svc/history/own.md", ".svc/history/secret/gone.md"]
-    {
+    let places = [
+        ".svc/at/main/own.md",
+        ".svc/at/main/secret/page.md",
+        ".svc/history/own.md",
+        ".svc/history/secret/gone.md",
+        ".svc/history/gone.md",
+        ".svc/history/renamed.md",
+        ".svc/history/away/gone.md",
+    ];
+    for place in places {
         let said = space.shell(&format!("{nobody} cat {place} 2>&1 || {nobody} ls {place} 2>&1 || true"));
         assert!(said.contains("Permission denied"), "{place}: {said}");
+    }
+}
+
+/// A question is answered to each reader with the pages that they may read, ranked among themselves; nobody learns the title of another's page.
+#[test]
+fn nobody_is_told_of_pages_that_they_may_not_read() {
+    let Some(space) = Mounted::new() else { return };
+    if !rustix::process::geteuid().is_root() || !has("setpriv") {
+        return;
+    }
+    space.put("notes/tides.md", "tides");
+    space.put("a.md", "a");
+    space.shell("chmod a+rx . .svc notes; chmod 640 notes/tides.md; chgrp 4321 notes/tides.md");
+    let all = "001-Tides-Moon.md 002-a.md";
+    let list = |who: &str, place: &str| {
+        let who = if who.is_empty() { String::new() } else { format!("setpriv --reuid=65534 --regid=65534 {who}") };
+        space.shell(&format!("{who} ls '.svc/{place}' | xargs"))
+    };
+    let (alone, member) = ("--clear-groups", "--groups=24,4321");
+    assert_eq!(list("", "search/tide OR moon"), format!("{all}\n"));
+    assert_eq!(list(alone, "search/tide OR moon"), "001-a.md\n");
+    assert_eq!(list(member, "search/tide OR moon"), format!("{all}\n"));
+    assert_eq!(list(alone, "query/open tasks"), "001-a.md\n");
+    assert_eq!((list(alone, "tags/sea"), list(member, "tags/sea")), ("\n".into(), "001-Tides.md deep\n".into()));
+    assert_eq!((list(alone, "tags"), list(member, "tags")), ("\n".into(), "area sea\n".into()));
+    space.shell("chmod 644 notes/tides.md; chmod 600 a.md");
+    assert_eq!(
+        (list(alone, "backlinks/notes/tides.md"), list("", "backlinks/notes/tides.md")),
+        ("\n".into(), "001-A.md\n".into())
+    );
+    assert_eq!(list(alone, "search/tide OR moon"), "001-Tides-Moon.md\n");
+    space.shell("chmod 700 notes");
+    assert_eq!(list(alone, "search/tide OR moon"), "\n");
+    if has("getfattr") {
+        let count = "getfattr --only-values -n user.svc.backlinks notes/tides.md";
+        space.shell("chmod 755 notes");
+        let nobody = format!("setpriv --reuid=65534 --regid=65534 --clear-groups {count}");
+        assert_eq!((space.shell(count), space.shell(&nobody)), ("1".into(), "0".into()));
     }
 }
 

@@ -317,6 +317,9 @@ fn the_default_scratch_globs_match_droppings_and_no_pages() {
         "sedAb12Cd",
         ".page.md.Ab12Cd",
         ".LICENSE.w2vodd",
+        "XXFeRvKr",
+        "p.md.oKxPmHl",
+        "p.md.r1xpmhl",
     ] {
         assert!(matches(dropping), "{dropping}");
     }
@@ -333,6 +336,14 @@ fn the_default_scratch_globs_match_droppings_and_no_pages() {
         "a.Ab12Cd",
         "page.md.Ab12Cd",
         ".page.md.Ab12C",
+        "XXFeRvKr.md",
+        "XXlarger",
+        "XXXVIII",
+        "p.md.october",
+        "p.md.orig",
+        "p.md.bak",
+        "report.2024.october",
+        "job.o1234567",
         "template.md",
         "C#",
         "part",

@@ -1,5 +1,6 @@
 //! What the mount shows of pages' contents: the operations' own answers, asked on behalf of the mount's caller.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use svcfs_base::{Caller, Fault, TreePath};
 use svcfs_knowledge::CATALOGUE;
 use svcfs_knowledge::kernel::{Cx, Server, Space};
-use svcfs_mount::{Finding, Hit, Knowledge};
+use svcfs_mount::{Finding, Hit, Knowledge, LetsThrough};
 
 /// Links in one folder of search: the longest answer that the operation gives.
 const MAX_FOUND: usize = 200;
@@ -103,8 +104,16 @@ impl Knowledge for Operations {
         Ok(saved.views.into_iter().map(|view| view.name).collect())
     }
 
-    fn tags(&self, caller: &Caller) -> Result<Vec<String>, Fault> {
-        Ok(Cx::new(&self.server, &self.space, caller).index().tags()?)
+    fn tags(&self, caller: &Caller, lets_through: Option<LetsThrough<'_>>) -> Result<Vec<String>, Fault> {
+        let context = Cx::new(&self.server, &self.space, caller);
+        let Some(lets_through) = lets_through else { return Ok(context.index().tags()?) };
+        let mut tags = BTreeSet::new();
+        for (page, of_page) in context.index().tags_by_page()? {
+            if lets_through(&page)? {
+                tags.extend(of_page);
+            }
+        }
+        Ok(tags.into_iter().collect())
     }
 
     fn tagged(&self, caller: &Caller, tag: &str) -> Result<Vec<Hit>, Fault> {

@@ -129,6 +129,30 @@ impl Index {
         })
     }
 
+    /// The same tags of each page that has some, in path order.
+    ///
+    /// # Errors
+    /// [`IndexError::Database`]; [`IndexError::Damaged`].
+    pub fn tags_by_page(&self) -> Result<Vec<(TreePath, Vec<String>)>, IndexError> {
+        let mut found: Vec<(String, Vec<String>)> = Vec::new();
+        self.readers.read(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT pages.path, CAST(tag.value AS TEXT) FROM pages, json_each(pages.frontmatter, '$.tags') AS tag
+                 WHERE tag.type IN ('text', 'integer', 'real') ORDER BY 1",
+            )?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let (path, tag): (String, String) = (row.get(0)?, row.get(1)?);
+                match found.last_mut() {
+                    Some((last, tags)) if *last == path => tags.push(tag),
+                    Some(_) | None => found.push((path, vec![tag])),
+                }
+            }
+            Ok(())
+        })?;
+        found.into_iter().map(|(path, tags)| Ok((tree_path(&path)?, tags))).collect()
+    }
+
     /// How many pages there are.
     ///
     /// # Errors

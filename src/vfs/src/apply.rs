@@ -59,6 +59,7 @@ impl Vfs {
     fn apply_untold(&self, caller: &Caller, set: ChangeSet) -> Result<Applied, Fault> {
         let set = self.through_links(caller, set)?;
         self.admit(caller, &set)?; // 1
+        self.keep_readers(&set.changes);
         let waiting = if self.is_structural(&set) {
             let _tree = self.core.locks.hold_tree(); // 2
             // What is renamed is asked of history.

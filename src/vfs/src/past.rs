@@ -1,6 +1,7 @@
 //! History by path (contract 2.3–2.5, 4.4), answered from the log where it can be, from git or snapshots where content is needed.
 
 mod blame;
+mod gone;
 mod kept;
 mod states;
 mod timeline;

@@ -168,6 +168,28 @@ impl Default for Queue {
     }
 }
 
+/// For how long somebody goes on waiting for room.
+struct Patience {
+    most: Duration,
+    until: Instant,
+    /// How many sets were done when that was settled; none for those who can be told to come again.
+    done: Option<u64>,
+}
+
+impl Patience {
+    fn new(door: Door, most: Duration, done: u64) -> Self {
+        Self { most, until: Instant::now() + most, done: (door == Door::Fuse).then_some(done) }
+    }
+
+    /// Until when, as things are now. Programs that write to a disk do not try again: they wait for as long as it gets on.
+    fn until(&mut self, now: Instant, done: u64) -> Instant {
+        if self.done.is_some_and(|before| before != done) {
+            (self.done, self.until) = (Some(done), now + self.most);
+        }
+        self.until
+    }
+}
+
 /// What somebody waits for to have become of every set accepted so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
@@ -197,13 +219,14 @@ impl Queue {
     /// waits for; whoever waits sees to it that somebody works (`Seat::attend`).
     pub(crate) fn push(&self, prepared: Prepared, accepted: impl FnOnce(&Prepared)) -> Result<(), Fault> {
         let size = prepared.size();
-        let deadline = Instant::now() + self.patience;
         let most = if prepared.durability == Durability::Now { MAX_QUEUED_SETS } else { MAX_QUEUED_SOON };
         let mut state = self.state.lock();
+        let mut patience = Patience::new(prepared.door, self.patience, state.done);
         while !state.is_closed && (state.waiting.len() >= most || state.bytes >= MAX_QUEUED_BYTES) {
             // Whoever waits for room makes what is queued urgent.
             state.is_urgent = true;
             self.arrived.notify_one();
+            let deadline = patience.until(Instant::now(), state.done);
             if self.left.wait_until(&mut state, deadline).timed_out() {
                 let text = "too many writes are waiting for the disk; try again in a few seconds";
                 return Err(Fault::unavailable(text).with("retry_after", COME_AGAIN));

@@ -116,6 +116,22 @@ fn sed_in_place_is_one_version() {
 }
 
 #[test]
+fn perl_in_place_is_one_version() {
+    let Some(desk) = Desk::with("perl", &[PAGE]) else { return };
+    desk.saves("perl -pi -e s/one/two/ notes/page.md", "notes/page.md");
+    assert_eq!(desk.space.text("notes/page.md"), "# Page\n\ntwo\n");
+    assert_eq!(desk.space.shell("ls -A notes"), "page.md\n");
+}
+
+#[test]
+fn a_patched_page_is_one_version() {
+    let Some(desk) = Desk::with("patch", &[PAGE]) else { return };
+    desk.saves("printf -- '--- a\\n+++ b\\n@@ -3 +3 @@\\n-one\\n+two\\n' | patch -s notes/page.md", "notes/page.md");
+    assert_eq!(desk.space.text("notes/page.md"), "# Page\n\ntwo\n");
+    assert_eq!(desk.space.shell("ls -A notes"), "page.md\n");
+}
+
+#[test]
 fn the_shells_redirections_are_one_version_each() {
     let Some(desk) = Desk::with("sh", &[PAGE]) else { return };
     desk.saves("echo two >> notes/page.md", "notes/page.md");

@@ -12,14 +12,14 @@ pub struct Files {
     pub scratch: Vec<String>,
 }
 
-/// `sed -i` writes `sed` and six letters or digits, `rsync` writes `.name.ext.` and six of them, before renaming.
+/// `sed -i` writes `sed` and six letters or digits, `rsync` writes `.name.ext.` and six of them (of which one is no small letter where the name
+/// has no extension), before renaming.
 const SIX: &str = "[A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9]";
 
-/// What `rsync` writes for a name without an extension. Of the six, one is no small letter, as in all but one of 180: `.bashrc.backup` is
-/// somebody's file.
-fn of_bare_name() -> String {
+/// Six letters or digits of which one is no small letter, as in all but one of 180: `.bashrc.backup` is somebody's file.
+fn odd_six() -> String {
     let six = |odd: usize| (0..6).map(|at| if at == odd { "[A-Z0-9]" } else { "[A-Za-z0-9]" }).collect::<String>();
-    format!(".*.{{{}}}", [0, 1, 2, 3, 4, 5].map(six).join(","))
+    format!("{{{}}}", [0, 1, 2, 3, 4, 5].map(six).join(","))
 }
 
 /// What editors, file managers and sync tools leave beside the file they save.
@@ -44,7 +44,16 @@ const SCRATCH: &[&str] = &[
 impl Default for Files {
     fn default() -> Self {
         let named = SCRATCH.iter().map(|glob| (*glob).to_owned());
-        Self { scratch: named.chain([format!("sed{SIX}"), format!(".*.*.{SIX}"), of_bare_name()]).collect() }
+        let odd = odd_six();
+        let made_up = [
+            format!("sed{SIX}"),
+            format!(".*.*.{SIX}"),
+            format!(".*.{odd}"),
+            // `perl -i`, and what `patch` writes beside a page: what it becomes, and what it refuses.
+            format!("XX{odd}"),
+            format!("*.md.[or]{odd}"),
+        ];
+        Self { scratch: named.chain(made_up).collect() }
     }
 }
 

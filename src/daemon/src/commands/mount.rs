@@ -138,7 +138,17 @@ fn open(path: &Path, settings: Settings) -> Result<Root, Failure> {
         },
         opened => opened,
     };
-    opened.map_err(|fault| presence::taken(path, fault, "it mounts nothing at the moment; try again, or stop it first"))
+    opened.map_err(|fault| match presence::beside_the_first(path) {
+        Some((space, pid)) if presence::holder(path, &fault).is_some() => {
+            let told = format!(
+                "`{}` is the space `{space}` of the server with process {pid}; mount it with `svcfs mount --root THE-FIRST-ROOT \
+                 --space {space} MOUNTPOINT`, or stop that server first",
+                path.display()
+            );
+            Failure::new(Exit::Refused, anyhow::Error::new(fault).context(told))
+        }
+        _ => presence::taken(path, fault, "it mounts nothing at the moment; try again, or stop it first"),
+    })
 }
 
 fn say(root: &Path, at: &Path) -> Result<(), Failure> {

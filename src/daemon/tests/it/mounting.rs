@@ -155,6 +155,8 @@ fn another_space_of_the_server_is_mounted_by_its_name() {
         |space: &str| ["mount", "--root", &place.at("kb"), "--space", space, &place.at("second")].map(str::to_owned);
     let told = refusal(&mount("nix").each_ref().map(String::as_str), 3);
     assert!(told.contains("nix"), "{told}");
+    let told = refusal(&["mount", "--root", &place.at("team"), &place.at("second")], 3);
+    assert!(told.contains("is the space `team` of the server") && told.contains("--space team"), "{told}");
     svcfs(&mount("team").each_ref().map(String::as_str)).assert().success();
     place.write("second/saved.md", "# Saved\n");
     eventually("it stands in the tree of that space", || place.has("team/saved.md"));

@@ -92,6 +92,9 @@ fn every_tag_is_told_once_whatever_it_is_written_as() {
         ("d.md", "no frontmatter"),
     ]);
     assert_eq!(space.index.tags().unwrap(), ["2024", "area/work", "sea"]);
+    let by_page = space.index.tags_by_page().unwrap();
+    let by_page: Vec<_> = by_page.iter().map(|(path, tags)| format!("{path}: {}", tags.join(" "))).collect();
+    assert_eq!(by_page, ["a.md: sea 2024 area/work", "b.md: sea"]);
 }
 
 #[test]

@@ -93,6 +93,11 @@ impl Vfs {
                 }
             }
         }
+        if self.is_removed_directory(node)
+            && let Some(now) = self.set_removed(node, &set)?
+        {
+            return Ok(now);
+        }
         let path = self.nodes.path_of(node)?;
         if set.mode.is_some()
             || set.uid.is_some()

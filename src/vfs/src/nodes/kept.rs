@@ -1,4 +1,4 @@
-//! Files whose name is gone: their handles go on with what they opened, as on any disk.
+//! Files and directories whose name is gone: whoever has them goes on with what they opened, as on any disk.
 //!
 //! One rule: whoever takes a name away keeps what stood there first, while nobody can change it. Not only for handles: the kernel may have
 //! found the name a moment ago, and is about to open the file it found.
@@ -9,6 +9,7 @@ use svcfs_store::OpenFile;
 
 use super::body::{Body, RECORDED};
 use super::table::{Held, Shared, Staging};
+use super::{NodeId, SetAttributes};
 use crate::Vfs;
 use crate::view::{Attributes, EntryKind};
 
@@ -19,13 +20,15 @@ pub(crate) enum Kept {
     Bytes(Bytes, Attributes),
     /// One that was there. The disk lets go of it when we do.
     File(OpenFile),
+    /// A directory: nothing is in it, and nothing comes into it any more.
+    Directory(Attributes),
 }
 
 impl Kept {
     /// What `stat` says of it: among others that it has no name.
     pub(crate) fn attributes(&self) -> Result<Attributes, Fault> {
         let attributes = match self {
-            Self::Bytes(_, attributes) => attributes.clone(),
+            Self::Bytes(_, attributes) | Self::Directory(attributes) => attributes.clone(),
             Self::File(file) => file.stat()?.into(),
         };
         Ok(Attributes { links: 0, ..attributes })
@@ -36,6 +39,7 @@ impl Kept {
         match self {
             Self::Bytes(bytes, _) => Ok(bytes.slice(super::body::part(bytes, offset, length as u64))),
             Self::File(file) => Ok(file.read_at(offset, length)?),
+            Self::Directory(_) => Err(Fault::new(Kind::IsDirectory, "a directory that was removed has no bytes")),
         }
     }
 
@@ -63,15 +67,50 @@ impl Vfs {
     pub(crate) fn keep_what_goes(&self, changes: &[Change]) -> Result<(), Fault> {
         for change in changes {
             let gone = match change {
+                Change::RemoveDir { path } => {
+                    self.keep_directory(path)?;
+                    continue;
+                }
                 Change::Remove { path, .. } => path,
                 Change::Move { from, .. } => from,
-                Change::Put { .. } | Change::MakeDir { .. } | Change::RemoveDir { .. } => continue,
+                Change::Put { .. } | Change::MakeDir { .. } => continue,
             };
             for (path, shared) in self.nodes.opened_below(gone) {
                 shared.lock().keep(self, &path)?;
             }
         }
         Ok(())
+    }
+
+    /// Keeps what a directory is that is about to be removed, for whoever works in it.
+    fn keep_directory(&self, path: &TreePath) -> Result<(), Fault> {
+        let shared = self.nodes.at(path).and_then(|node| self.nodes.shared(node).ok());
+        shared.map_or(Ok(()), |shared| shared.lock().keep(self, path))
+    }
+
+    /// Sets attributes of a directory that was removed; they are nobody's but of those who work in it.
+    pub(super) fn set_removed(&self, node: NodeId, set: &SetAttributes) -> Result<Option<Attributes>, Fault> {
+        let shared = self.nodes.shared(node)?;
+        let mut shared = shared.lock();
+        let Some(kept @ Kept::Directory(_)) = &mut shared.kept else { return Ok(None) };
+        if let Kept::Directory(now) = kept {
+            now.mode = set.mode.map_or(now.mode, |mode| mode & 0o7777);
+            now.uid = set.uid.unwrap_or(now.uid);
+            now.gid = set.gid.unwrap_or(now.gid);
+            now.modified = set.modified.unwrap_or(now.modified);
+            now.accessed = set.accessed.unwrap_or(now.accessed);
+            now.changed = self.core.file_time();
+        }
+        kept.attributes().map(Some)
+    }
+
+    /// Whether a node is a directory that was removed, and none stands in its place.
+    pub(super) fn is_removed_directory(&self, node: NodeId) -> bool {
+        let is_kept = |shared: &Shared| matches!(shared.kept, Some(Kept::Directory(_)));
+        self.nodes.shared(node).is_ok_and(|shared| is_kept(&shared.lock()))
+            && self.nodes.last_path_of(node).is_some_and(|path| {
+                self.stat_any(Door::Internal, &path).is_err_and(|fault| fault.kind() == Kind::NotFound)
+            })
     }
 }
 
@@ -126,6 +165,9 @@ impl Shared {
             }
             Ok(Attributes { kind: EntryKind::File, .. }) => {
                 self.kept = Some(Kept::File(vfs.core.tree.open_to_read(path)?));
+            }
+            Ok(there) if there.kind == EntryKind::Directory => {
+                self.kept = Some(Kept::Directory(Attributes { changed: vfs.core.file_time(), ..there }));
             }
             // What else there is has no content; and what is not there cannot go.
             Ok(_) => {}

@@ -33,7 +33,7 @@ impl Vfs {
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Stale`.
     pub fn lookup(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(NodeId, Attributes), Fault> {
-        self.find(caller, &self.nodes.path_of(parent)?.join(name))
+        self.find(caller, &self.directory(parent)?.join(name))
     }
 
     /// Counts one more finding of a node that a listing gave; false when nobody knows it any more.
@@ -64,6 +64,9 @@ impl Vfs {
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Stale`.
     pub fn entries(&self, caller: &Caller, directory: NodeId) -> Result<Vec<(Name, NodeId, Attributes)>, Fault> {
+        if self.is_removed_directory(directory) {
+            return Ok(Vec::new());
+        }
         let path = self.nodes.path_of(directory)?;
         // Before all else, as `list` looks at what is pending before the tree: what is published meanwhile is seen twice, not missed.
         let staged = self.nodes.staged_below(&path);
@@ -359,9 +362,17 @@ impl Vfs {
         }
     }
 
+    /// Where a directory is whose names are asked for or changed: nothing is in one that was removed.
+    fn directory(&self, node: NodeId) -> Result<TreePath, Fault> {
+        if self.is_removed_directory(node) {
+            return Err(Fault::not_found("the directory was removed; nothing is in it"));
+        }
+        self.nodes.path_of(node)
+    }
+
     /// The path of a name that this caller may write.
     pub(super) fn writable(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<TreePath, Fault> {
-        let path = self.nodes.path_of(parent)?.join(name);
+        let path = self.directory(parent)?.join(name);
         if !self.core.places.is_visible(caller.door, &path) {
             return Err(Fault::new(Kind::Forbidden, format!("`{path}` belongs to the server")));
         }

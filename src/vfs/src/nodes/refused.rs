@@ -25,8 +25,12 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Of so many refusals it is known why.
 const MOST_TOLD: usize = 10_000;
 
-/// Where the refused text of a page is kept; none for a page whose name is too long for that.
+/// Where the refused text of a page is kept; none for a page whose name is too long for that. What is below the root is kept below the place of
+/// the root.
 fn place_of(path: &TreePath) -> Option<TreePath> {
+    if path.is_root() {
+        return TreePath::parse(REJECTED_DIRECTORY).ok();
+    }
     TreePath::parse(&format!("{REJECTED_DIRECTORY}/{path}")).ok()
 }
 
@@ -138,10 +142,11 @@ impl Vfs {
         }
     }
 
-    /// Makes the directories that the text of a refused save is kept in, each with the permission bits and the owner of the one of the page.
+    /// Makes the directories that the text of a refused save is kept in, each with the permission bits and the owner of the one of the page: who may
+    /// remove the page may remove its text.
     fn directories_as_above(&self, path: &TreePath) -> Result<(), StoreError> {
         let tree = &self.core.tree;
-        let mut above: Vec<TreePath> = path.ancestors().filter(|above| !above.is_root()).collect();
+        let mut above: Vec<TreePath> = path.ancestors().collect();
         above.sort();
         for directory in above {
             let Some(place) = place_of(&directory) else { continue };

@@ -114,7 +114,7 @@ pub(crate) struct Shared {
     pub(crate) aside: Option<Staging>,
     /// The file itself, while it is open, too large to be recorded, and none of its bytes are unpublished.
     pub(crate) large: Option<OpenFile>,
-    /// What it had when its name went.
+    /// What it had, or was, when its name went.
     pub(crate) kept: Option<Kept>,
     /// Attributes that programs gave a file which is not in the tree.
     pub(crate) extended: Extended,
@@ -224,6 +224,11 @@ impl Nodes {
     pub(crate) fn path_of(&self, id: NodeId) -> Result<TreePath, Fault> {
         let table = self.table();
         table.nodes.get(&id).filter(|node| !node.is_gone).map(|node| node.path.clone()).ok_or_else(stale)
+    }
+
+    /// Where a node is, or was when its name went.
+    pub(crate) fn last_path_of(&self, id: NodeId) -> Option<TreePath> {
+        self.table().nodes.get(&id).map(|node| node.path.clone())
     }
 
     pub(crate) fn shared(&self, id: NodeId) -> Result<Arc<Mutex<Shared>>, Fault> {

@@ -63,3 +63,14 @@ fn whoever_waits_for_room_goes_on_when_there_is_some() {
         waiting.join().unwrap().unwrap();
     });
 }
+
+#[test]
+fn a_program_waits_for_as_long_as_the_disk_gets_on_and_others_are_told_to_come_again() {
+    let most = Duration::from_secs(10);
+    let (mut program, mut client) = (Patience::new(Door::Fuse, most, 7), Patience::new(Door::Http, most, 7));
+    let (first, theirs) = (program.until(Instant::now(), 7), client.until(Instant::now(), 7));
+    let later = first + most * 3;
+    assert_eq!((program.until(later, 7), client.until(later, 7)), (first, theirs), "nothing was done");
+    assert_eq!((program.until(later, 8), client.until(later, 8)), (later + most, theirs));
+    assert_eq!(program.until(later + most, 8), later + most, "and no more since");
+}

@@ -57,6 +57,39 @@ fn an_unlinked_file_lives_on_for_its_handles() {
 }
 
 #[test]
+fn a_removed_directory_lives_on_empty_for_whoever_works_in_it() {
+    let space = TestSpace::new();
+    space.vfs.apply(&ann(), Change::MakeDir { path: at("away") }).unwrap();
+    for path in ["gone", "over", "away"] {
+        if path != "away" {
+            space.vfs.make_directory(&ann(), NodeId::ROOT, &name(path), 0o750).unwrap();
+        }
+        let (node, before) = space.vfs.lookup(&ann(), NodeId::ROOT, &name(path)).unwrap();
+        match path {
+            "gone" => space.vfs.remove_directory(&ann(), NodeId::ROOT, &name(path)).unwrap(),
+            "over" => {
+                space.vfs.make_directory(&ann(), NodeId::ROOT, &name("new"), 0o755).unwrap();
+                let (from, to) = ((NodeId::ROOT, &name("new")), (NodeId::ROOT, &name(path)));
+                space.vfs.rename_node(&ann(), from, to, true).unwrap();
+                space.vfs.remove_directory(&ann(), NodeId::ROOT, &name(path)).unwrap();
+            }
+            _ => drop(space.vfs.apply(&eve(), Change::RemoveDir { path: at(path) }).unwrap()),
+        }
+        let now = space.vfs.attributes(node).unwrap();
+        assert_eq!((now.links, now.kind, now.mode), (0, EntryKind::Directory, before.mode), "{path}");
+        assert!(space.vfs.entries(&ann(), node).unwrap().is_empty());
+        let private = SetAttributes { mode: Some(0o700), ..SetAttributes::default() };
+        assert_eq!(space.vfs.set_attributes(&ann(), node, private).unwrap().mode, 0o700);
+        assert_eq!(space.vfs.attributes(node).unwrap().mode, 0o700);
+        assert_eq!(space.vfs.lookup(&ann(), node, &name("a.md")).unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(space.vfs.create(&ann(), node, &name("a.md"), 0o644).unwrap_err().kind(), Kind::NotFound);
+        assert_eq!(space.vfs.make_directory(&ann(), node, &name("d"), 0o755).unwrap_err().kind(), Kind::NotFound);
+        space.vfs.make_directory(&ann(), NodeId::ROOT, &name(path), 0o755).unwrap();
+        assert!(space.vfs.lookup(&ann(), NodeId::ROOT, &name(path)).unwrap().1.links > 0);
+    }
+}
+
+#[test]
 fn a_file_that_was_found_is_opened_and_read_although_its_name_has_gone_to_another() {
     let space = TestSpace::new();
     for (is_settled, page) in [(true, "a.md"), (false, "b.md")] {

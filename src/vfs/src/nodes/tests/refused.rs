@@ -180,6 +180,24 @@ fn the_refused_text_of_a_page_is_read_by_those_who_may_read_the_page() {
 }
 
 #[test]
+fn whoever_may_remove_a_page_may_remove_its_refused_text() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let space = TestSpace::new();
+    let root = space.directory.path();
+    let of = |path: &str| std::fs::metadata(root.join(path)).map(|there| (there.mode() & 0o7777, there.uid())).unwrap();
+    std::fs::create_dir(root.join("all")).unwrap();
+    for (directory, mode) in [("", 0o777), ("all", 0o1777)] {
+        std::fs::set_permissions(root.join(directory), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for page in ["a.md", "all/b.md"] {
+        space.put(page, "good\n");
+        refuse(&space, page);
+    }
+    assert_eq!((of(".svc/rejected"), of(".svc/rejected/all")), (of(""), of("all")));
+    assert_eq!((of("").0, of("all").0), (0o777, 0o1777));
+}
+
+#[test]
 fn a_save_that_is_refused_with_its_last_handle_leaves_the_kept_text_and_nothing_else() {
     let space = TestSpace::new();
     space.put("a.md", "good\n");

@@ -1,0 +1,137 @@
+//! Who may read the past of what is gone.
+//!
+//! One rule: before a door takes its name from a page that not everybody may read, its owner and permission bits are kept, as those of a small
+//! file among our own: they are the disk's alone, and nobody knows them any more once the name is gone. What was removed behind the server
+//! is known by nothing but the directory that it was in.
+
+use bytes::Bytes;
+use svcfs_base::{Change, DiskAttributes, Door, ETag, Fault, FileKind, TreePath};
+use svcfs_store::Install;
+
+use crate::Vfs;
+use crate::view::{Attributes, EntryKind};
+
+/// Where they are kept, under the hash of the path.
+const DIRECTORY: &str = ".svc/state/gone";
+/// Permission to read, for the group and for all others.
+const GROUP: u32 = 0o040;
+const OTHERS: u32 = 0o004;
+
+fn place_of(path: &TreePath) -> Option<TreePath> {
+    TreePath::parse(&format!("{DIRECTORY}/{}", ETag::of(path.as_str().as_bytes()))).ok()
+}
+
+/// The permission bits of what stands in directories that not everybody may enter: as much as everybody has who can get there.
+fn narrowed(there: &Attributes, above: &[Attributes]) -> u32 {
+    let is_open = |directory: &Attributes| directory.mode & 0o001 != 0;
+    let to_group = |directory: &Attributes| directory.gid == there.gid && directory.mode & 0o010 != 0;
+    let mut mode = there.mode & 0o777;
+    if !above.iter().all(is_open) {
+        mode &= !0o007;
+    }
+    if !above.iter().all(|directory| is_open(directory) || to_group(directory)) {
+        mode &= !0o070;
+    }
+    mode
+}
+
+impl Vfs {
+    /// Keeps what is needed to know who may read the past of what these changes take away.
+    pub(crate) fn keep_readers(&self, changes: &[Change]) {
+        for change in changes {
+            let (Change::Remove { path, .. } | Change::Move { from: path, .. } | Change::RemoveDir { path }) = change
+            else {
+                continue;
+            };
+            // What is not there cannot go.
+            let Ok(there) = self.stat(Door::Internal, path) else { continue };
+            self.keep_readers_of(path, &there);
+            if there.kind == EntryKind::Directory && matches!(change, Change::Move { .. }) {
+                for entry in self.walk(Door::Internal, path).unwrap_or_default() {
+                    self.keep_readers_of(&entry.path, &entry.attributes);
+                }
+            }
+        }
+    }
+
+    fn keep_readers_of(&self, path: &TreePath, there: &Attributes) {
+        // A link is read by everybody, and what has no versions has no past.
+        if there.kind == EntryKind::Symlink || !self.is_versioned(path) {
+            return;
+        }
+        // Who may not enter the root gets to no past either: in somebody's own folder nothing has to be kept.
+        let above = path.ancestors().filter(|directory| !directory.is_root());
+        let above = above.filter_map(|directory| self.stat(Door::Internal, &directory).ok());
+        let mode = narrowed(there, &above.collect::<Vec<_>>());
+        let outcome = place_of(path).map_or(Ok(()), |place| {
+            if mode & (GROUP | OTHERS) == GROUP | OTHERS {
+                return if self.core.tree.stat(&place).is_ok() { self.core.tree.remove(&place) } else { Ok(()) };
+            }
+            let owner = Some((there.uid, there.gid));
+            let disk = DiskAttributes { mode: Some(mode), owner, ..DiskAttributes::default() };
+            let content = Bytes::copy_from_slice(path.as_str().as_bytes());
+            self.core
+                .tree
+                .install(&Install { path: &place, content: &content, kind: FileKind::Regular, disk })
+                .map(drop)
+        });
+        if let Err(error) = outcome {
+            // A full disk must not keep anybody from removing.
+            tracing::warn!(page.path = %path, %error, "who may read the past of what is removed goes by its directory");
+        }
+    }
+
+    /// Owner and permission bits that what stood at a path had when a door took its name, where not everybody may read it.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn readers_of_gone(&self, path: &TreePath) -> Result<Option<Attributes>, Fault> {
+        let Some(place) = place_of(path) else { return Ok(None) };
+        match self.core.tree.stat(&place) {
+            Ok(kept) => Ok(Some(kept.into())),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use svcfs_base::Expect;
+
+    use crate::tests::{TestSpace, at, eve};
+
+    use super::*;
+
+    #[test]
+    fn the_past_of_a_page_that_is_gone_is_as_private_as_the_page_was() {
+        let space = TestSpace::new();
+        let root = space.directory.path();
+        let set = |path: &str, mode| set_permissions(root.join(path), Permissions::from_mode(mode)).unwrap();
+        for page in ["open.md", "own.md", "team.md", "shut/a.md", "moved/own.md", "moved/open.md"] {
+            space.put(page, "text\n");
+        }
+        space.vfs.settled().unwrap();
+        for (path, mode) in [("own.md", 0o600), ("team.md", 0o640), ("shut", 0o700), ("moved/own.md", 0o600)] {
+            set(path, mode);
+        }
+        set("", 0o700);
+        let mode = |path: &str| space.vfs.readers_of_gone(&at(path)).unwrap().map(|kept| kept.mode & 0o777);
+        for page in ["open.md", "own.md", "team.md", "shut/a.md"] {
+            space.vfs.apply(&eve(), Change::remove(at(page))).unwrap();
+        }
+        space.vfs.apply(&eve(), Change::rename(at("moved"), at("elsewhere"))).unwrap();
+        assert_eq!(mode("open.md"), None);
+        assert_eq!((mode("own.md"), mode("team.md"), mode("shut/a.md")), (Some(0o600), Some(0o640), Some(0o600)));
+        assert_eq!((mode("moved/own.md"), mode("moved/open.md"), mode("moved")), (Some(0o600), None, None));
+        // One that everybody could read took its name since, and went.
+        space.put("own.md", "for all\n");
+        space.vfs.settled().unwrap();
+        set("own.md", 0o644);
+        space.vfs.apply(&eve(), Change::remove(at("own.md")).expecting(Expect::Any)).unwrap();
+        assert_eq!(mode("own.md"), None);
+    }
+}
