@@ -13,7 +13,7 @@ use headers::{AcceptRanges, ContentLength, ContentRange, HeaderMapExt, IfRange, 
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
-use svcfs_base::{Caller, Door, Fault, Kind, TreePath};
+use svcfs_base::{Caller, Door, Fault, Kind, Reach, TreePath};
 use svcfs_knowledge::access::Identity;
 use svcfs_knowledge::kernel::{Reader, Space};
 use svcfs_work::Lane;
@@ -83,6 +83,22 @@ impl Part {
     }
 }
 
+/// A file, if nothing must be waited for; [`find`] tells of all others.
+fn at_once(space: &Space, reach: &Reach, path: &TreePath) -> Option<Found> {
+    space.check_reach(reach, Door::Http, path).ok()?;
+    let (file, _) = space.vfs.read_now(Door::Http, path, None)?;
+    Some(Found { content: Content::Here(file.content), modified: file.attributes.modified })
+}
+
+fn find(space: &Space, reach: &Reach, path: &TreePath) -> Result<Found, Fault> {
+    space.check_reach(reach, Door::Http, path)?;
+    match space.vfs.read(Door::Http, path) {
+        Ok(file) => Ok(Found { content: Content::Here(file.content), modified: file.attributes.modified }),
+        Err(fault) if fault.kind() == Kind::TooLarge => large(space, path),
+        Err(fault) => Err(fault),
+    }
+}
+
 /// The bytes of a file that is not below a dot directory. What credentials let their bearer read is for nobody else's cache.
 ///
 /// # Errors
@@ -92,24 +108,20 @@ pub(super) async fn raw(
     space: Arc<Space>,
     (headers, path, identity): (&HeaderMap, &str, &Identity),
 ) -> Result<Response, Fault> {
-    let reach = identity.reach.clone();
     let is_everybodys = app.server.access().is_open() || identity.token.is_none();
     let path = TreePath::parse(path)?;
     if path.is_dotted() {
         return Err(Fault::file_not_found(&path));
     }
-    let wanted = path.clone();
-    let read = move || {
-        space.check_reach(&reach, Door::Http, &wanted)?;
-        match space.vfs.read(Door::Http, &wanted) {
-            Ok(file) => Ok(Found { content: Content::Here(file.content), modified: file.attributes.modified }),
-            Err(fault) if fault.kind() == Kind::TooLarge => large(&space, &wanted),
-            Err(fault) => Err(fault),
+    let found = match at_once(&space, &identity.reach, &path) {
+        Some(found) => found,
+        None => {
+            let (reach, wanted) = (identity.reach.clone(), path.clone());
+            let found = app.blocking(Lane::Quick, move || find(&space, &reach, &wanted)).await;
+            found
+                .map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(&path) } else { fault })?
         }
     };
-    let found = app.blocking(Lane::Quick, read).await;
-    let found =
-        found.map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(&path) } else { fault })?;
     let length = found.content.length();
     let (status, part) = match Part::of(headers, length, found.modified) {
         Part::All => (StatusCode::OK, 0..length),

@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Door;
 use crate::clients::Client;
-use crate::records::{self, LONGEST, kib};
+use crate::crowd::{Crowd, Place};
+use crate::records::{self, LONGEST, Room, kib};
 
-/// Connections at once; more wait in the system's queue.
+/// Connections at once; one more takes the place of another ([`crate::crowd`]).
 const MAX_CONNECTIONS: usize = 256;
 /// Questions of one connection that are answered at once.
 const MAX_ASKED: usize = 32;
@@ -40,9 +41,9 @@ pub(crate) fn lanes() -> Lanes {
 /// What connections share.
 struct Shared {
     door: Arc<Door>,
-    /// KiB for messages that come, and for answers that go.
-    room: Arc<Semaphore>,
-    answers: Arc<Semaphore>,
+    /// For messages that come, and for answers that go.
+    room: Room,
+    answers: Room,
     stop: CancellationToken,
 }
 
@@ -56,37 +57,32 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: Cancella
     }
     let settling = tokio::spawn(settle(Arc::clone(&door), stop.clone()));
     let tidying = tokio::spawn(tidy(Arc::clone(&door), stop.clone()));
-    let shared = Arc::new(Shared {
-        door: Arc::clone(&door),
-        room: Arc::new(Semaphore::new(ROOM)),
-        answers: Arc::new(Semaphore::new(ROOM)),
-        stop: stop.clone(),
-    });
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let shared =
+        Arc::new(Shared { door: Arc::clone(&door), room: Room::of(ROOM), answers: Room::of(ROOM), stop: stop.clone() });
+    let crowd = Crowd::of(MAX_CONNECTIONS);
     let mut connections = JoinSet::new();
     let has_told = AtomicBool::new(false);
     loop {
-        let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
-        };
         tokio::select! {
             () = stop.cancelled() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            (place, accepted) = next => match (place, accepted) {
-                (Ok(place), Ok((stream, from))) => {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, from)) => {
                     if door.settings.allows(from.ip()) {
+                        let place = tokio::select! {
+                            () = stop.cancelled() => break,
+                            place = crowd.place() => place,
+                        };
                         connections.spawn(converse(stream, from, Arc::clone(&shared), place));
                     } else if !from.ip().to_canonical().is_loopback() && !has_told.swap(true, Ordering::Relaxed) {
                         // Not of this machine, which looks whether somebody listens.
                         tracing::warn!(%from, "a client that is not in `nfs.allow` was sent away; others will be without a word");
                     }
                 }
-                (_, Err(error)) => {
+                Err(error) => {
                     tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
-                (Err(_), Ok(_)) => break,
             },
         }
     }
@@ -157,24 +153,30 @@ async fn tidy(door: Arc<Door>, stop: CancellationToken) {
 }
 
 /// One connection, to its end.
-async fn converse(stream: TcpStream, from: SocketAddr, shared: Arc<Shared>, place: OwnedSemaphorePermit) {
-    let _held_to_the_end = place;
+async fn converse(stream: TcpStream, from: SocketAddr, shared: Arc<Shared>, place: Place) {
     // Answers are written whole; waiting to fill a packet only delays them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let (input, mut output) = stream.into_split();
     let (send, mut receive) = mpsc::channel::<(Vec<u8>, OwnedSemaphorePermit)>(MAX_ASKED);
-    let ended = CancellationToken::new();
-    let reading = listen(BufReader::new(input), from, &shared, (send, ended.clone()));
-    let writing = async {
-        while let Some((answer, room)) = receive.recv().await {
-            if let Err(error) = records::write(&mut output, &answer).await {
-                tracing::debug!(%error, %from, "a client does not take its answers");
-                ended.cancel();
-                return;
+    let reading = listen(BufReader::new(input), from, &shared, (send, &place));
+    let gone = place.gone.clone();
+    // What is not sent when it ends is let go of.
+    let writing = async move {
+        let taking = async {
+            while let Some((answer, room)) = receive.recv().await {
+                if let Err(error) = records::write(&mut output, &answer).await {
+                    tracing::debug!(%error, %from, "a client does not take its answers");
+                    gone.cancel();
+                    return;
+                }
+                drop(room);
             }
-            drop(room);
+        };
+        tokio::select! {
+            () = gone.cancelled() => {}
+            () = taking => {}
         }
     };
     tokio::join!(reading, writing);
@@ -185,7 +187,7 @@ async fn listen(
     mut input: impl tokio::io::AsyncRead + Unpin,
     from: SocketAddr,
     shared: &Shared,
-    (send, ended): (mpsc::Sender<(Vec<u8>, OwnedSemaphorePermit)>, CancellationToken),
+    (send, place): (mpsc::Sender<(Vec<u8>, OwnedSemaphorePermit)>, &Place),
 ) {
     let asked = Arc::new(Semaphore::new(MAX_ASKED));
     let client = Client { address: from.ip().to_canonical(), user: None };
@@ -202,19 +204,24 @@ async fn listen(
         };
         let (record, room, turn) = tokio::select! {
             () = shared.stop.cancelled() => return,
-            () = ended.cancelled() => return,
+            () = place.gone.cancelled() => return,
             next = next => match next {
                 Some(next) => next,
                 None => return,
             },
         };
         let answers = kib(if is_long(&record) { LONGEST / 2 } else { 4096 });
-        let Ok(answer_room) = Arc::clone(&shared.answers).acquire_many_owned(answers).await else { return };
+        let answer_room = tokio::select! {
+            () = place.gone.cancelled() => return,
+            room = shared.answers.take(answers) => room,
+        };
+        let Ok(answer_room) = answer_room else { return };
+        let question = place.asks();
         let (door, send) = (Arc::clone(&shared.door), send.clone());
         tokio::spawn(async move {
             let answering = Arc::clone(&door);
             let answer = door.lanes.run(Lane::Quick, move || answering.answer(client, &record)).await;
-            drop((turn, room));
+            drop((question, turn, room));
             match answer {
                 // Nobody waits for it any more when it cannot be sent.
                 Ok(Some(answer)) => drop(send.send((answer, answer_room)).await),

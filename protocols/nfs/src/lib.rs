@@ -15,6 +15,7 @@ mod changing;
 mod clients;
 mod connections;
 mod creating;
+mod crowd;
 mod export;
 mod listing;
 mod looking;

@@ -19,6 +19,28 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long nothing may come.
 const REST: Duration = Duration::from_secs(3600);
 
+/// Room for bytes, in KiB. What is long has its own: who sends half of it, or takes none of it, leaves others room for what is short.
+pub(crate) struct Room {
+    short: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+}
+
+impl Room {
+    /// So many KiB, a quarter of them for what is short.
+    pub(crate) fn of(kib: usize) -> Self {
+        Self { short: Arc::new(Semaphore::new(kib / 4)), long: Arc::new(Semaphore::new(kib - kib / 4)) }
+    }
+
+    /// Waits for so many.
+    ///
+    /// # Errors
+    /// When nobody gives any out any more.
+    pub(crate) async fn take(&self, wanted: u32) -> io::Result<OwnedSemaphorePermit> {
+        let of = if wanted <= kib(EARLY) { &self.short } else { &self.long };
+        Arc::clone(of).acquire_many_owned(wanted).await.map_err(io::Error::other)
+    }
+}
+
 /// A message, and the room it has taken.
 pub(crate) type Taken = (Vec<u8>, OwnedSemaphorePermit);
 
@@ -32,7 +54,7 @@ pub(crate) fn kib(bytes: usize) -> u32 {
 ///
 /// # Errors
 /// `InvalidData` for one that is too long, `TimedOut` for one that does not end.
-pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), room: &Arc<Semaphore>) -> io::Result<Option<Taken>> {
+pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), room: &Room) -> io::Result<Option<Taken>> {
     let mut head = [0; 4];
     match tokio::time::timeout(REST, stream.read_exact(&mut head)).await? {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -42,7 +64,7 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), room: &Arc<Semap
     coming.begins(head)?;
     let is_whole = tokio::time::timeout(PATIENCE, coming.come(stream, EARLY)).await??;
     let most = if coming.is_last { coming.record.len() + coming.left } else { LONGEST };
-    let mut room = Arc::clone(room).acquire_many_owned(kib(most)).await.map_err(io::Error::other)?;
+    let mut room = room.take(kib(most)).await?;
     if !is_whole {
         tokio::time::timeout(PATIENCE, coming.come(stream, LONGEST)).await??;
     }
@@ -119,7 +141,7 @@ mod tests {
     use super::*;
 
     async fn read_all(bytes: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        let room = Arc::new(Semaphore::new(kib(LONGEST) as usize));
+        let room = Room::of(2 * kib(LONGEST) as usize);
         Ok(read(&mut &*bytes, &room).await?.map(|(record, _)| record))
     }
 
@@ -144,7 +166,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_only_announces_a_message_takes_no_room() {
-        let room = Arc::new(Semaphore::new(kib(LONGEST) as usize));
+        let room = Room::of(2 * kib(LONGEST) as usize);
         for begun in [&[0x80, 0, 0, 100][..], &[0x80, 0x20, 0, 0, 1, 2, 3], &[0, 0, 0, 1, 7]] {
             let (mut client, mut server) = tokio::io::duplex(64);
             client.write_all(begun).await.unwrap();
@@ -154,7 +176,8 @@ mod tests {
                 _ = &mut waiting => panic!("{begun:?} is no message"),
                 () = std::future::ready(()) => {}
             }
-            assert_eq!(room.available_permits(), kib(LONGEST) as usize, "{begun:?}");
+            let left = (room.short.available_permits(), room.long.available_permits());
+            assert_eq!(left, (kib(LONGEST) as usize / 2, 3 * kib(LONGEST) as usize / 2), "{begun:?}");
         }
     }
 
@@ -164,9 +187,27 @@ mod tests {
         let (first, second) = content.split_at(EARLY + 7);
         let head = |length: usize, last: u32| (last << 31 | length as u32).to_be_bytes();
         let sent = [&head(first.len(), 0)[..], first, &head(second.len(), 1), second].concat();
-        let room = Arc::new(Semaphore::new(kib(LONGEST) as usize));
+        let room = Room::of(2 * kib(LONGEST) as usize);
         let (record, taken) = read(&mut &sent[..], &room).await.unwrap().unwrap();
         assert!(record == content);
         assert_eq!(taken.num_permits(), kib(content.len()) as usize);
+    }
+
+    #[tokio::test]
+    async fn half_of_a_long_message_leaves_room_for_short_ones() {
+        let room = Room::of(2 * kib(LONGEST) as usize);
+        let (mut client, mut server) = tokio::io::duplex(2 * EARLY);
+        client.write_all(&(0x8000_0000 | LONGEST as u32).to_be_bytes()).await.unwrap();
+        client.write_all(&vec![0; EARLY + 1]).await.unwrap();
+        let mut waiting = Box::pin(read(&mut server, &room));
+        tokio::select! {
+            biased;
+            _ = &mut waiting => panic!("half of it is no message"),
+            () = std::future::ready(()) => {}
+        }
+        assert_eq!(room.long.available_permits(), kib(LONGEST) as usize / 2, "it has its room");
+        let short = [&[0x80, 0, 0, 3][..], b"abc"].concat();
+        assert_eq!(read(&mut &short[..], &room).await.unwrap().unwrap().0, b"abc");
+        assert_eq!(room.short.available_permits(), kib(LONGEST) as usize / 2, "and gives it back");
     }
 }

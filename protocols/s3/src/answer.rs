@@ -19,6 +19,7 @@ use crate::Door;
 use crate::credentials::{Signers, Strangers};
 use crate::operations::Operations;
 use crate::refusal::{refuse, told};
+use crate::sums::Sums;
 use svcfs_listener::Coming;
 
 /// Bytes of XML that a request may bring: 10,000 parts of an upload with their checksums.
@@ -114,6 +115,12 @@ fn check(method: &Method, headers: &HeaderMap) -> S3Result<()> {
         text("x-amz-content-sha256").starts_with("STREAMING-") || text("content-encoding").contains("aws-chunked");
     if is_streamed && !headers.contains_key(AUTHORIZATION) {
         return Err(s3_error!(InvalidRequest, "a body in signed pieces (`aws-chunked`) needs `Authorization`"));
+    }
+    if Sums::of(headers).count_with(text("x-amz-trailer")) > 1 {
+        return Err(s3_error!(
+            InvalidRequest,
+            "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."
+        ));
     }
     if !headers.contains_key(HOST) {
         return Err(s3_error!(InvalidRequest, "the header `Host` is missing"));

@@ -79,6 +79,17 @@ impl Asked {
         outcome.await.map_err(|fault| refuse(fault, what))?
     }
 
+    /// Does work for this request here and now: what never waits.
+    ///
+    /// # Errors
+    /// As [`Asked::run`].
+    pub(crate) fn now<T>(&self, what: &'static str, work: impl FnOnce(&Self) -> Result<T, Refused>) -> S3Result<T> {
+        work(self).map_err(|refused| match refused {
+            Refused::Told(error) => error,
+            Refused::Fault(fault) => refuse(fault, what),
+        })
+    }
+
     /// Checks that a path may be seen.
     ///
     /// # Errors

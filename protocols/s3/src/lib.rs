@@ -28,6 +28,7 @@ mod sums;
 mod tagging;
 #[cfg(test)]
 mod tests;
+mod token;
 mod upload;
 mod uploads;
 mod versions;

@@ -78,15 +78,16 @@ impl Listing {
 
     /// Whether a key lies behind what was told before. What was told together counts as told.
     fn is_ahead(&self, key: &str) -> bool {
-        let told_together = || {
-            let delimiter = self.delimiter.as_deref()?;
-            (self.after.len() > self.prefix.len() && self.after.ends_with(delimiter)).then_some(())
-        };
-        key > self.after.as_str() && !(told_together().is_some() && key.starts_with(&self.after))
+        key > self.after.as_str() && !(key.starts_with(&self.after) && self.begins_behind(&self.after))
+    }
+
+    /// Whether the page begins behind all that is told together so, and not somewhere in it.
+    pub(crate) fn begins_behind(&self, together: &str) -> bool {
+        self.after == together && self.together(together).as_deref() == Some(together)
     }
 
     /// What a key is told together as, if it is.
-    fn together(&self, key: &str) -> Option<String> {
+    pub(crate) fn together(&self, key: &str) -> Option<String> {
         let delimiter = self.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
         let rest = key.strip_prefix(&self.prefix)?;
         let at = rest.find(delimiter)?;
@@ -155,9 +156,14 @@ impl Walk<'_> {
         if !is_sought || is_told {
             return Ok(ControlFlow::Continue(()));
         }
-        // What is told together need not be looked into.
         if let Some(together) = self.listing.together(key).filter(|together| key.starts_with(together)) {
-            return Ok(self.offer(&together, None, None));
+            if matches!(self.page.lines.last(), Some(Line::Prefix(told)) if *told == together) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            // What is told together need not be looked into, unless the page begins in the midst of it: then it is told if something lies behind.
+            if !after.starts_with(&together) || self.listing.begins_behind(&together) {
+                return Ok(self.offer(&together, None, None));
+            }
         }
         self.folder(path)
     }

@@ -5,13 +5,13 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Kind, LargeFile, TreePath};
-use svcfs_vfs::{Attributes, Reader};
+use svcfs_vfs::{Attributes, File, Reader};
 
 use crate::asked::Asked;
 use crate::etags::ETags;
 use crate::found::Found;
 use crate::key::Key;
-use crate::record::Record;
+use crate::record::{ATTRIBUTE, Record};
 use crate::sums::etag_of;
 
 /// The content type where neither client nor name tell one.
@@ -82,12 +82,27 @@ impl Object {
             let (size, modified) = (attributes.size, attributes.modified);
             return Ok(Self { path, size, modified, etag, blob: None, record, content, attributes: Some(attributes) });
         }
-        let (content, blob, attributes) = match asked.space.vfs.read(asked.caller.door, &path) {
-            Ok(file) => (file.content, file.etag, file.attributes),
+        match asked.space.vfs.read(asked.caller.door, &path) {
+            Ok(file) => Ok(Self::of(asked, path, record, file)),
             // Made through a mount, and not saved yet: to all others it is an empty file.
-            Err(fault) if fault.kind() == Kind::NotFound => (Bytes::new(), ETag::of(b""), found.attributes.clone()),
-            Err(fault) => return Err(fault),
-        };
+            Err(fault) if fault.kind() == Kind::NotFound => {
+                let file = File { content: Bytes::new(), etag: ETag::of(b""), attributes: found.attributes.clone() };
+                Ok(Self::of(asked, path, record, file))
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// The object of a key, if nothing must be waited for; [`Object::at`] tells of all others.
+    pub(crate) fn at_once(asked: &Asked, key: &Key) -> Option<Self> {
+        let Key::File(path) = key else { return None };
+        asked.check(path).ok()?;
+        let (file, record) = asked.space.vfs.read_now(asked.caller.door, path, Some(ATTRIBUTE))?;
+        Some(Self::of(asked, path.clone(), Record::read(record.as_deref()), file))
+    }
+
+    fn of(asked: &Asked, path: TreePath, record: Record, file: File) -> Self {
+        let File { content, etag: blob, attributes } = file;
         let kept = record.etag.clone().filter(|_| record.of == blob.to_string());
         let here = (asked.space.name.as_str(), &path);
         let etags: &ETags = &asked.door.etags;
@@ -95,7 +110,7 @@ impl Object {
         etags.remember(here, &attributes, &etag);
         let (size, modified) = (content.len() as u64, attributes.modified);
         let (content, attributes) = (Content::Here(content), Some(attributes));
-        Ok(Self { path, size, modified, etag, blob: Some(blob), record, content, attributes })
+        Self { path, size, modified, etag, blob: Some(blob), record, content, attributes }
     }
 
     /// What tells its contents apart, where no version has it.

@@ -11,10 +11,13 @@ use crate::asked::Asked;
 use crate::listing::{Line, Listing, MOST, Page};
 use crate::refusal::refuse;
 use crate::sums::etag_of;
-use crate::{Door, object, pending, reading, removing, tagging, uploads, versions, writing};
+use crate::{Door, object, pending, reading, removing, tagging, token, uploads, versions, writing};
 
 /// What is not encoded where keys are told as URLs have them.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// The owner of all buckets and objects.
+const OWNER: &str = "svcfs";
 
 /// How keys are told: XML cannot carry all of them.
 #[derive(Clone, Copy)]
@@ -58,7 +61,12 @@ struct Told {
 }
 
 impl Operations {
-    async fn page(&self, asked: &Asked, listing: Listing, encoding: Encoding) -> S3Result<Told> {
+    async fn page(
+        &self,
+        asked: &Asked,
+        listing: Listing,
+        (encoding, owner): (Encoding, Option<Owner>),
+    ) -> S3Result<Told> {
         asked
             .run("ListObjects", move |asked| {
                 let Page { lines, is_truncated } = listing.page(asked)?;
@@ -69,7 +77,8 @@ impl Operations {
                         Line::Prefix(prefix) => told.prefixes.extend(encoding.prefixes(vec![prefix])),
                         Line::Object { key, file, attributes } => {
                             let key = encoding.text(&key);
-                            told.objects.extend(described(asked, key, file.as_ref(), attributes.as_deref())?);
+                            let described = described(asked, key, file.as_ref(), attributes.as_deref())?;
+                            told.objects.extend(described.map(|object| Object { owner: owner.clone(), ..object }));
                         }
                     }
                 }
@@ -77,6 +86,11 @@ impl Operations {
             })
             .await
     }
+}
+
+/// Whose everything is: the server's, as keys own nothing.
+pub(crate) fn owner() -> Owner {
+    Owner { display_name: Some(OWNER.to_owned()), id: Some(OWNER.to_owned()) }
 }
 
 /// One object of a listing; none when it is gone meanwhile.
@@ -138,7 +152,7 @@ impl S3 for Operations {
             spaces.map(|space| space.name.clone()).filter(|name| name.starts_with(&prefix)).collect();
         names.sort();
         let buckets = Some(names.into_iter().map(bucket).collect());
-        Ok(S3Response::new(ListBucketsOutput { buckets, ..ListBucketsOutput::default() }))
+        Ok(S3Response::new(ListBucketsOutput { buckets, owner: Some(owner()), ..ListBucketsOutput::default() }))
     }
 
     async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> S3Result<S3Response<HeadBucketOutput>> {
@@ -187,7 +201,7 @@ impl S3 for Operations {
             delimiter,
             most,
         };
-        let told = self.page(&asked, listing, encoding).await?;
+        let told = self.page(&asked, listing, (encoding, Some(owner()))).await?;
         Ok(S3Response::new(ListObjectsOutput {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
@@ -210,11 +224,13 @@ impl S3 for Operations {
         let asked = self.0.asked(&request, &request.input.bucket, (Scope::Read, "ListObjectsV2"))?;
         let input = request.input;
         let (encoding, most) = (Encoding::of(input.encoding_type.as_ref())?, most(input.max_keys)?);
-        // The token is the last key that was told: it means the same whatever changes meanwhile.
-        let after = input.continuation_token.clone().or_else(|| input.start_after.clone()).unwrap_or_default();
+        let told_before = input.continuation_token.as_deref().filter(|token| !token.is_empty());
+        let told_before = told_before.map(token::read).transpose()?;
+        let after = told_before.or_else(|| input.start_after.clone()).unwrap_or_default();
+        let owner = input.fetch_owner.unwrap_or_default().then(owner);
         let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
         let prefix = input.prefix.clone().unwrap_or_default();
-        let told = self.page(&asked, Listing { prefix, after, delimiter, most }, encoding).await?;
+        let told = self.page(&asked, Listing { prefix, after, delimiter, most }, (encoding, owner)).await?;
         Ok(S3Response::new(ListObjectsV2Output {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
@@ -224,7 +240,7 @@ impl S3 for Operations {
             max_keys: Some(most as i32),
             key_count: Some((told.objects.len() + told.prefixes.len()) as i32),
             is_truncated: Some(told.next.is_some()),
-            next_continuation_token: told.next,
+            next_continuation_token: told.next.as_deref().map(token::of),
             contents: Some(told.objects),
             common_prefixes: Some(told.prefixes),
             encoding_type: input.encoding_type,

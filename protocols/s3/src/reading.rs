@@ -16,10 +16,11 @@ use svcfs_vfs::Reader;
 use svcfs_work::Lane;
 
 use crate::Door;
-use crate::asked::Asked;
+use crate::asked::{Asked, Refused};
 use crate::conditions::Reading as Conditions;
 use crate::key::Key;
 use crate::object::{Content, Object};
+use crate::refusal::refuse;
 use crate::sums::Sums;
 use crate::versions;
 
@@ -33,33 +34,49 @@ struct Question {
     conditions: Conditions,
     range: Option<Range>,
     part: Option<i32>,
+    /// Whether the version of what is there now is to be told.
+    tells_version: bool,
 }
 
 /// An object, and the part of it that was asked for.
 struct Answer {
     object: Object,
     range: Option<std::ops::Range<u64>>,
+    /// What its version is called, where that is looked up: it costs a question to the log.
+    version: Option<String>,
 }
 
 impl Answer {
     async fn of(asked: &Asked, what: &'static str, question: Question) -> S3Result<Self> {
+        let key = Key::parse(&question.key).map_err(|fault| refuse(fault, what))?;
+        let may_be_here = question.version.is_none() && !question.tells_version;
+        if let Some(object) = may_be_here.then(|| Object::at_once(asked, &key)).flatten() {
+            return asked.now(what, |_| Self::about(object, question));
+        }
         asked
             .run(what, move |asked| {
-                let Question { key, version, conditions, range, part } = question;
-                let object = versions::object(asked, &Key::parse(&key)?, version.as_deref())?;
-                conditions.check(&object)?;
-                if part.is_some_and(|part| part != 1) {
-                    let told = "where the parts of an upload began is not kept; ask for a range instead";
-                    return Err(s3_error!(NotImplemented, "{}", told).into());
-                }
-                let range = range.map(|range| range.check(object.size)).transpose();
-                let range = range.map_err(|_| {
-                    s3_error!(InvalidRange, "the object has {} bytes, none of which lie in that range", object.size)
-                })?;
-                Ok(Self { object, range })
+                let object = versions::object(asked, &key, question.version.as_deref())?;
+                let version = question.tells_version.then(|| versions::current(asked, &key, &object)).flatten();
+                Ok(Self { version, ..Self::about(object, question)? })
             })
             .await
     }
+
+    /// The part of an object that a question is about.
+    fn about(object: Object, question: Question) -> Result<Self, Refused> {
+        let Question { conditions, range, part, .. } = question;
+        conditions.check(&object)?;
+        if part.is_some_and(|part| part != 1) {
+            let told = "where the parts of an upload began is not kept; ask for a range instead";
+            return Err(s3_error!(NotImplemented, "{}", told).into());
+        }
+        let range = range.map(|range| range.check(object.size)).transpose();
+        let range = range.map_err(|_| {
+            s3_error!(InvalidRange, "the object has {} bytes, none of which lie in that range", object.size)
+        })?;
+        Ok(Self { object, range, version: None })
+    }
+
     fn length(&self) -> u64 {
         self.range.as_ref().map_or(self.object.size, |range| range.end - range.start)
     }
@@ -96,6 +113,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
         },
         range: input.range,
         part: input.part_number,
+        tells_version: false,
     };
     let answer = Answer::of(&asked, "GetObject", question).await?;
     let (length, content_range, sums) = (answer.length(), answer.content_range(), answer.sums(is_asked_for));
@@ -204,8 +222,10 @@ pub(crate) async fn head(
         },
         range: input.range,
         part: input.part_number,
+        tells_version: true,
     };
     let answer = Answer::of(&asked, "HeadObject", question).await?;
+    let version_id = input.version_id.or(answer.version.clone());
     let sums = answer.sums(is_asked_for);
     let checksum_type = sums.kind();
     let output = HeadObjectOutput {
@@ -221,7 +241,7 @@ pub(crate) async fn head(
         e_tag: Some(ETag::Strong(answer.object.etag.clone())),
         last_modified: Some(Timestamp::from(answer.object.modified)),
         metadata: Some(answer.object.metadata().into_iter().collect()),
-        version_id: input.version_id,
+        version_id,
         checksum_crc32: sums.crc32,
         checksum_crc32c: sums.crc32c,
         checksum_sha1: sums.sha1,

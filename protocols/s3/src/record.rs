@@ -14,7 +14,8 @@ use crate::asked::{Asked, Refused};
 use crate::found::Found;
 use crate::sums::Sums;
 
-const ATTRIBUTE: &[u8] = b"user.s3.object";
+/// The attribute it is kept in.
+pub(crate) const ATTRIBUTE: &[u8] = b"user.s3.object";
 
 /// Bytes of all that a client said of an object, as it is kept: ext4 has room for 4 KiB of all attributes of a file, and checksums come to it.
 const MAX_KEPT_BYTES: usize = 3500;
@@ -55,9 +56,13 @@ impl Record {
     /// # Errors
     /// Those of the disk.
     pub(crate) fn of(asked: &Asked, found: &Found<'_>) -> Result<Self, Fault> {
-        let Some(value) = asked.space.vfs.extended(found.node, ATTRIBUTE)? else { return Ok(Self::default()) };
+        Ok(Self::read(asked.space.vfs.extended(found.node, ATTRIBUTE)?.as_deref()))
+    }
+
+    /// What the attribute of a file says; nothing where it has none.
+    pub(crate) fn read(value: Option<&[u8]>) -> Self {
         // Whoever reaches the disk can write anything there: what is no record is none.
-        Ok(serde_json::from_slice(&value).unwrap_or_default())
+        value.and_then(|value| serde_json::from_slice(value).ok()).unwrap_or_default()
     }
 
     /// Keeps it.

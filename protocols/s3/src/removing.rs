@@ -35,7 +35,7 @@ pub(crate) async fn one(
     let removed = asked
         .run("DeleteObject", move |asked| {
             let expected = conditions.expect(asked, &key)?;
-            let Removed { failed, marker } = remove(asked, &[key], &expected)?;
+            let Removed { failed, marker, .. } = remove(asked, &[key], &expected)?;
             failed.into_iter().next().map_or(Ok(marker), |(_, fault)| Err(fault.into()))
         })
         .await?;
@@ -77,10 +77,19 @@ pub(crate) async fn many(
     }
     let outcome = asked.run("DeleteObjects", move |asked| remove(asked, &keys, &Expect::Any)).await;
     let deleted = match outcome {
-        Ok(Removed { failed, .. }) => {
+        Ok(Removed { failed, marker, marked }) => {
             let is_failed = |text: &str| failed.iter().any(|(key, _)| key.text() == text);
             let removed = texts.into_iter().filter(|text| !is_quiet && !is_failed(text));
-            let removed = removed.map(|key| DeletedObject { key: Some(key), ..DeletedObject::default() }).collect();
+            let told = |key: String| {
+                let marker = marker.filter(|_| marked.iter().any(|path| *path.as_str() == *key));
+                DeletedObject {
+                    delete_marker: marker.map(|_| true),
+                    delete_marker_version_id: marker.map(|marker| marker.to_string()),
+                    key: Some(key),
+                    ..DeletedObject::default()
+                }
+            };
+            let removed = removed.map(told).collect();
             errors.extend(failed.into_iter().map(|(key, fault)| error(key.text(), &refuse(fault, "DeleteObjects"))));
             removed
         }
@@ -108,6 +117,8 @@ struct Removed {
     failed: Vec<(Key, Fault)>,
     /// The version that says that pages were removed, where it is made already.
     marker: Option<CommitId>,
+    /// The pages it removed.
+    marked: Vec<TreePath>,
 }
 
 /// Removes what these keys name, pages in one change set. What is not there is as good as removed.
@@ -127,7 +138,8 @@ fn remove(asked: &Asked, keys: &[Key], expected: &Expect) -> Result<Removed, Ref
             Key::Folder(_) | Key::File(_) => {}
         }
     }
-    let mut left: Vec<TreePath> = changes.iter().map(|change| change.path().clone()).collect();
+    let marked: Vec<TreePath> = changes.iter().map(|change| change.path().clone()).collect();
+    let mut left = marked.clone();
     let marker =
         if changes.is_empty() { None } else { asked.space.vfs.apply(&asked.caller, ChangeSet::new(changes))?.commit };
     let mut failed = Vec::new();
@@ -156,7 +168,7 @@ fn remove(asked: &Asked, keys: &[Key], expected: &Expect) -> Result<Removed, Ref
             tracing::warn!(page.path = %path, error = ?fault, "a folder that an object was removed from could not be tidied away");
         }
     }
-    Ok(Removed { failed, marker })
+    Ok(Removed { failed, marker, marked })
 }
 
 fn remove_large(asked: &Asked, path: &TreePath, expected: &Expect) -> Result<(), Fault> {

@@ -53,6 +53,11 @@ impl Sums {
         self.each().into_iter().find(|(name, _)| name.eq_ignore_ascii_case(algorithm))?.1.as_ref()
     }
 
+    /// How many there are, with those that will come behind the body (`x-amz-trailer`).
+    pub(crate) fn count_with(&self, trailing: &str) -> usize {
+        self.each().into_iter().filter(|(name, value)| value.is_some() || is_trailing(trailing, name)).count()
+    }
+
     /// The same, as sums of the sums of so many parts are written.
     pub(crate) fn of_parts(self, parts: usize) -> Self {
         let of = |sum: Option<String>| sum.map(|sum| format!("{sum}-{parts}"));
@@ -82,6 +87,12 @@ impl Sums {
     }
 }
 
+/// Whether the checksum of an algorithm will come behind the body.
+fn is_trailing(trailing: &str, name: &str) -> bool {
+    let mut parts = trailing.split(',').map(|part| part.trim().to_ascii_lowercase());
+    parts.any(|part| part.strip_prefix("x-amz-checksum-") == Some(name))
+}
+
 /// Which checksums a request wants: those it sends, those it will send behind the body, and those it names.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wanted([bool; 5]);
@@ -91,10 +102,10 @@ impl Wanted {
     pub(crate) fn of(headers: &HeaderMap, algorithm: Option<&str>) -> Self {
         let sent = Sums::of(headers);
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let trailing = text("x-amz-trailer").unwrap_or_default().to_ascii_lowercase();
+        let trailing = text("x-amz-trailer").unwrap_or_default();
         let named = [algorithm, text("x-amz-sdk-checksum-algorithm")];
         let names = |name: &str| {
-            trailing.split(',').any(|part| part.trim().strip_prefix("x-amz-checksum-") == Some(name))
+            is_trailing(trailing, name)
                 || named.into_iter().flatten().any(|algorithm| algorithm.eq_ignore_ascii_case(name))
         };
         Self(sent.each().map(|(name, value)| value.is_some() || names(name)))

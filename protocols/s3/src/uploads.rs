@@ -23,7 +23,7 @@ use crate::summing;
 use crate::sums::{Summing, Sums, Wanted, hex};
 use crate::upload::{Announced, Content, Gathered, next, room_for};
 use crate::whole::Checksum;
-use crate::writing::{begin as place_of, finish, kept_headers, source};
+use crate::writing::{Source, begin as place_of, finish, kept_headers, source};
 use crate::{Door, beyond};
 
 /// Parts of one upload, at most (S3's own limit).
@@ -166,7 +166,7 @@ pub(crate) async fn part_copy(
     let range = input.copy_source_range.as_deref().map(Range::parse).transpose();
     let range = range.ok().filter(|range| !matches!(range, Some(Range::Suffix { .. })));
     let range = range.ok_or_else(|| s3_error!(InvalidArgument, "write the range to copy like `bytes=0-1023`"))?;
-    let (_, object) = source(door, &request, &input.copy_source, conditions).await?;
+    let Source { object, version, .. } = source(door, &request, &input.copy_source, conditions).await?;
     let UploadPartCopyInput { upload_id, key, part_number, .. } = request.input;
     let (md5, sums) = asked
         .run("UploadPartCopy", move |asked| {
@@ -212,7 +212,11 @@ pub(crate) async fn part_copy(
         checksum_sha256: sums.sha256,
         checksum_crc64nvme: sums.crc64nvme,
     };
-    Ok(S3Response::new(UploadPartCopyOutput { copy_part_result: Some(result), ..UploadPartCopyOutput::default() }))
+    Ok(S3Response::new(UploadPartCopyOutput {
+        copy_part_result: Some(result),
+        copy_source_version_id: version,
+        ..UploadPartCopyOutput::default()
+    }))
 }
 
 /// The parts that a client names, as they are here.

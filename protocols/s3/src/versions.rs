@@ -18,7 +18,7 @@ use crate::asked::{Asked, Refused};
 use crate::key::Key;
 use crate::listing::{Line, Listing, MOST};
 use crate::object::{Content, Object};
-use crate::operations::Encoding;
+use crate::operations::{Encoding, owner};
 use crate::record::Record;
 use crate::sums::etag_of;
 
@@ -41,7 +41,7 @@ pub(crate) fn object(asked: &Asked, key: &Key, version: Option<&str>) -> Result<
         Key::File(_) | Key::Folder(_) => return Err(unknown().into()),
     };
     let content = match vfs.version(path, version) {
-        Err(fault) if fault.kind() == Kind::NotFound && is_removal(asked, path, version)? => {
+        Err(fault) if fault.kind() == Kind::NotFound && vfs.is_removal(path, version)? => {
             return Err(s3_error!(MethodNotAllowed, "`{path}` was removed by that version; it has no content").into());
         }
         Err(fault) if fault.kind() == Kind::NotFound => return Err(unknown().into()),
@@ -61,10 +61,20 @@ pub(crate) fn object(asked: &Asked, key: &Key, version: Option<&str>) -> Result<
     })
 }
 
-/// Whether a version of a path is the removal of it, as listings of versions tell it.
-fn is_removal(asked: &Asked, path: &TreePath, version: &str) -> Result<bool, Fault> {
-    let removed = removals(asked, path.as_str())?.remove(path).unwrap_or_default();
-    Ok(removed.iter().any(|(id, _)| id == version))
+/// What the version is called that an object is now: one question to the log. None of a folder, of what a link leads to, and of what is no version yet.
+pub(crate) fn current(asked: &Asked, key: &Key, object: &Object) -> Option<String> {
+    let path = match key {
+        Key::File(path) if *path == object.path && object.attributes.is_some() => path,
+        Key::File(_) | Key::Folder(_) => return None,
+    };
+    let Some(blob) = object.blob else { return Some(NULL.to_owned()) };
+    match asked.space.vfs.known_version(path) {
+        Ok(newest) => newest.filter(|newest| newest.etag == blob).map(|newest| newest.version.hash.to_string()),
+        Err(fault) => {
+            tracing::warn!(page.path = %path, error = ?fault, "what the version of an object is called cannot be told");
+            None
+        }
+    }
 }
 
 /// One version, or the removal that followed one.
@@ -146,11 +156,10 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
     keys.extend(there.lines);
     let mut known: BTreeSet<String> = keys.iter().map(|line| line.text().to_owned()).collect();
     for path in removed.keys() {
-        let folded = folded(listing, path.as_str());
-        let line = match &folded {
+        let line = match listing.together(path.as_str()) {
             // Behind a marker lies what is greater; what is told together with it was told with it.
-            Some(prefix) if *prefix <= listing.after => continue,
-            Some(prefix) => Line::Prefix(prefix.clone()),
+            Some(prefix) if listing.begins_behind(&prefix) || *path.as_str() <= *listing.after => continue,
+            Some(prefix) => Line::Prefix(prefix),
             None if !is_ahead(path.as_str()) => continue,
             None => Line::Object { key: path.to_string(), file: None, attributes: None },
         };
@@ -205,14 +214,6 @@ fn etag_at(asked: &Asked, (path, is_latest): (&TreePath, bool), content: &[u8]) 
     same.map_or_else(|| etag_of(content), |there| there.etag)
 }
 
-/// What a key is told together with: all that is like it up to the delimiter behind the prefix.
-fn folded(listing: &Listing, key: &str) -> Option<String> {
-    let delimiter = listing.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty())?;
-    let rest = key.strip_prefix(listing.prefix.as_str())?;
-    let end = rest.find(delimiter)? + delimiter.len();
-    Some(format!("{}{}", listing.prefix, rest.get(..end)?))
-}
-
 /// `ListObjectVersions`
 pub(crate) async fn list(
     door: &Arc<Door>,
@@ -235,13 +236,14 @@ pub(crate) async fn list(
         let (key, id) = (Some(encoding.text(&entry.key)), Some(entry.id));
         let (last_modified, is_latest) = (Some(Timestamp::from(entry.time)), Some(entry.is_latest));
         if entry.is_removal {
-            markers.push(DeleteMarkerEntry { is_latest, key, last_modified, owner: None, version_id: id });
+            markers.push(DeleteMarkerEntry { is_latest, key, last_modified, owner: Some(owner()), version_id: id });
         } else {
             versions.push(ObjectVersion {
                 e_tag: Some(ETag::Strong(etag)),
                 is_latest,
                 key,
                 last_modified,
+                owner: Some(owner()),
                 size: i64::try_from(size).ok(),
                 storage_class: Some(ObjectVersionStorageClass::from_static(ObjectVersionStorageClass::STANDARD)),
                 version_id: id,

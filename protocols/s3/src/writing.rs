@@ -189,6 +189,15 @@ fn put_in_place(
     Ok(Written { etag, modified: found.attributes.modified, version })
 }
 
+/// What a copy is made of.
+pub(crate) struct Source {
+    /// The name of its space.
+    pub(crate) space: String,
+    pub(crate) object: Object,
+    /// What its version is called.
+    pub(crate) version: Option<String>,
+}
+
 /// The object that a copy is made of.
 ///
 /// # Errors
@@ -198,20 +207,22 @@ pub(crate) async fn source<T>(
     request: &S3Request<T>,
     source: &CopySource,
     conditions: Reading,
-) -> S3Result<(String, Object)> {
+) -> S3Result<Source> {
     let CopySource::Bucket { bucket, key, version_id } = source else {
         return Err(s3_error!(NotImplemented, "there are no access points; name the bucket"));
     };
     let asked = door.asked(request, bucket, (Scope::Read, "GetObject"))?;
     let (text, version) = (key.to_string(), version_id.as_ref().map(ToString::to_string));
-    let object = asked
+    let (object, version) = asked
         .run("CopyObject", move |asked| {
-            let object = versions::object(asked, &Key::parse(&text)?, version.as_deref())?;
+            let key = Key::parse(&text)?;
+            let object = versions::object(asked, &key, version.as_deref())?;
             conditions.check_source(&object)?;
-            Ok(object)
+            let version = version.or_else(|| versions::current(asked, &key, &object));
+            Ok((object, version))
         })
         .await?;
-    Ok((asked.space.name.clone(), object))
+    Ok(Source { space: asked.space.name.clone(), object, version })
 }
 
 /// `CopyObject`
@@ -228,7 +239,7 @@ pub(crate) async fn copy(
         if_modified_since: input.copy_source_if_modified_since.clone(),
         if_unmodified_since: input.copy_source_if_unmodified_since.clone(),
     };
-    let (space, object) = source(door, &request, &input.copy_source, conditions).await?;
+    let Source { space, object, version } = source(door, &request, &input.copy_source, conditions).await?;
     let key = Key::parse(&input.key).map_err(|fault| told(&fault))?;
     let replaces = |directive: Option<&str>| directive == Some("REPLACE");
     let says_anew = replaces(input.metadata_directive.as_ref().map(s3s::dto::MetadataDirective::as_str));
@@ -260,6 +271,7 @@ pub(crate) async fn copy(
     };
     Ok(S3Response::new(CopyObjectOutput {
         copy_object_result: Some(result),
+        copy_source_version_id: version,
         version_id: gathered.version,
         ..CopyObjectOutput::default()
     }))

@@ -22,6 +22,7 @@ use svcfs_work::Lane;
 
 use crate::asked::{Asked, Question};
 use crate::locks::Locks;
+use crate::patch::OfWindows;
 use crate::tree::Tree;
 use crate::{Door, body, conditions, propfind};
 
@@ -109,17 +110,23 @@ impl Door {
         {
             return propfind::answer((&asked, &locks), path.clone(), (&head, content.here())).await;
         }
-        let handler = handler(locks);
+        let of_windows = OfWindows::of(asked.sent())?;
+        let handler = handler(locks.clone());
         let request = Request::from_parts(head, content);
         let response = handler.handle_guarded(request, principal, asked.clone()).await;
-        let response = response.map(BodyExt::boxed_unsync);
-        if let Some(fault) = asked.fault() {
-            log(&fault, what);
-            if let Some(told) = told_instead(&response, &fault) {
-                return Ok(told);
-            }
+        let mut response = response.map(BodyExt::boxed_unsync);
+        let fault = asked.fault();
+        if let Some(fault) = &fault {
+            log(fault, what);
+            response = told_instead(&response, fault).unwrap_or(response);
         }
-        Ok(response)
+        if response.status() == StatusCode::LOCKED {
+            return Ok(locked(response, &locks, fault.as_ref()));
+        }
+        match (of_windows, asked.path()) {
+            (Some(said), Some(path)) => said.keep((&asked, path.clone()), response).await,
+            _ => Ok(response),
+        }
     }
 
     /// Who sent a request.
@@ -286,6 +293,16 @@ fn told_instead(response: &Response<Reply>, fault: &Fault) -> Option<Response<Re
         | Kind::Internal => true,
     };
     (is_better && is_ours).then(|| refusal(fault))
+}
+
+/// The answer to whoever met a lock, which names that lock.
+fn locked(response: Response<Reply>, locks: &Locks, fault: Option<&Fault>) -> Response<Reply> {
+    let told = fault.filter(|fault| fault.kind() == Kind::Locked).map(Fault::message);
+    let Some(body) = locks.refusal(told) else { return response };
+    let (mut head, _) = response.into_parts();
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=utf-8"));
+    Response::from_parts(head, Full::from(body).map_err(|never| match never {}).boxed_unsync())
 }
 
 /// An answer in words; what is wrong inside is for the log alone.

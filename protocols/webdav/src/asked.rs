@@ -18,6 +18,8 @@ use crate::body::Content;
 use crate::file::Reading;
 use crate::found::Found;
 use crate::look::Look;
+use crate::metadata::Metadata;
+use crate::patch::Sent;
 
 /// What a request is about, as far as dav-server does not tell.
 pub(crate) struct Question {
@@ -32,6 +34,8 @@ pub(crate) struct Question {
     is_conditional: bool,
     /// Its header `If`, which has the tokens of the client's locks.
     tokens: String,
+    /// Properties that it sets.
+    sent: Vec<Sent>,
 }
 
 impl Question {
@@ -45,6 +49,7 @@ impl Question {
             wants_etags: head.method.as_str() != "PROPFIND" || may_name_etags(content.here()),
             is_conditional: is_conditional(&head.headers),
             tokens: head.headers.get("if").and_then(|tokens| tokens.to_str().ok()).unwrap_or_default().to_owned(),
+            sent: if head.method.as_str() == "PROPPATCH" { Sent::all(content.here()) } else { Vec::new() },
             method: head.method.clone(),
         }
     }
@@ -70,6 +75,14 @@ fn is_conditional(headers: &HeaderMap) -> bool {
     is_from_the_end || names.iter().any(|name| headers.contains_key(*name))
 }
 
+/// A lock of another that a request met.
+#[derive(Debug, Clone)]
+pub(crate) struct Obstacle {
+    pub(crate) lease: Lease,
+    /// Whether a lock was asked for beside it, not something done under it.
+    pub(crate) is_conflict: bool,
+}
+
 /// One request; handed to everything that dav-server asks of the tree.
 #[derive(Clone)]
 pub(crate) struct Asked(Arc<Inner>);
@@ -81,6 +94,8 @@ struct Inner {
     question: Question,
     /// What went wrong last.
     fault: Mutex<Option<Fault>>,
+    /// The lock of another that stands in the way.
+    obstacle: Mutex<Option<Obstacle>>,
     /// What a copy or move takes the place of. It is removed in the same change.
     replaced: Mutex<Option<TreePath>>,
     /// What the request's conditions were judged by.
@@ -91,8 +106,8 @@ struct Inner {
 
 impl Asked {
     pub(crate) fn new(door: Arc<Door>, space: Arc<Space>, caller: Caller, question: Question) -> Self {
-        let (fault, replaced, seen, reading) = Default::default();
-        Self(Arc::new(Inner { door, space, caller, question, fault, replaced, seen, reading }))
+        let (fault, obstacle, replaced, seen, reading) = Default::default();
+        Self(Arc::new(Inner { door, space, caller, question, fault, obstacle, replaced, seen, reading }))
     }
     pub(crate) fn door(&self) -> &Door {
         &self.0.door
@@ -106,6 +121,10 @@ impl Asked {
     /// The path that is asked about; none for one that is none.
     pub(crate) fn path(&self) -> Option<&TreePath> {
         self.0.question.path()
+    }
+    /// Properties that it sets, as they were written.
+    pub(crate) fn sent(&self) -> &[Sent] {
+        &self.0.question.sent
     }
     /// Whether hashes of files may be asked for.
     pub(crate) fn wants_etags(&self) -> bool {
@@ -151,9 +170,11 @@ impl Asked {
         let Question { method, path: asked, .. } = &self.0.question;
         matches!(*method, Method::GET | Method::HEAD) && asked.as_ref() == Some(path)
     }
-    /// Keeps that file until it is opened.
-    pub(crate) fn keep(&self, reading: Reading) {
+    /// Keeps that file until it is opened; what is known of it.
+    pub(crate) fn keep(&self, reading: Reading) -> Metadata {
+        let metadata = reading.metadata();
         *self.0.reading.lock() = Some(reading);
+        metadata
     }
     /// The file that was kept, once.
     pub(crate) fn kept(&self) -> Option<Reading> {
@@ -182,6 +203,15 @@ impl Asked {
     /// Whether a path is to be replaced; asked once, by whoever replaces it.
     pub(crate) fn is_to_replace(&self, path: &TreePath) -> bool {
         self.0.replaced.lock().take_if(|replaced| replaced == path).is_some()
+    }
+
+    /// Notes the lock that stands in the way.
+    pub(crate) fn met(&self, obstacle: Obstacle) {
+        *self.0.obstacle.lock() = Some(obstacle);
+    }
+    /// The lock that stood in the way last.
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+        self.0.obstacle.lock().clone()
     }
 
     /// What went wrong last, if anything did.

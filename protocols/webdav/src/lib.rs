@@ -2,7 +2,7 @@
 //!
 //! One rule: this crate translates and decides nothing. What is written takes the one write path, what may be seen is the tree's to say, who may do
 //! what is `access`'s; the protocol's own words (conditions, locks, XML) are dav-server's, but for PROPFIND
-//! ([`propfind`] says why).
+//! ([`propfind`] says why) and what PROPPATCH sets ([`patch`]).
 //!
 //! That crate walks folders itself and asks for one file after the other. Folders are therefore shown to it as if they were files where it would
 //! copy, move or remove them ([`asked`]), and are then copied, moved and removed whole ([`folders`]): one change set, one commit.
@@ -19,7 +19,9 @@ mod found;
 mod live;
 mod locks;
 mod look;
+mod markup;
 mod metadata;
+mod patch;
 mod properties;
 mod propfind;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use dav_server::fs::DavProp;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use svcfs_base::{Fault, TreePath};
@@ -14,6 +15,7 @@ use crate::metadata::Metadata;
 
 pub(crate) const DAV: &str = "DAV:";
 const APACHE: &str = "http://apache.org/dav/props/";
+const OURS: &str = "urn:svcfs:";
 const MICROSOFT: &str = "urn:schemas-microsoft-com:";
 
 /// What a property without a namespace, or of somebody else's, is called in an answer.
@@ -50,6 +52,23 @@ impl Name {
     pub(crate) fn of(element: &Element) -> Self {
         let namespace = element.namespace.clone().filter(|namespace| !namespace.is_empty());
         Self { namespace, name: element.name.clone() }
+    }
+    pub(crate) fn of_property(property: &DavProp) -> Self {
+        let namespace = property.namespace.clone().filter(|namespace| !namespace.is_empty());
+        Self { namespace, name: property.name.clone() }
+    }
+    /// A property of this name, with nothing in it.
+    pub(crate) fn property(&self) -> DavProp {
+        DavProp { name: self.name.clone(), prefix: None, namespace: self.namespace.clone(), xml: None }
+    }
+    /// Its name, where Windows gives that to what it says of files.
+    pub(crate) fn of_windows(&self) -> Option<&'static str> {
+        let is_theirs = self.namespace.as_deref() == Some(MICROSOFT);
+        OF_MICROSOFT.into_iter().find(|name| is_theirs && *name == self.name)
+    }
+    /// Whether what a client said stands before what the server knows: no disk keeps it.
+    pub(crate) fn is_as_said(&self) -> bool {
+        matches!(self.of_windows(), Some("Win32CreationTime" | "Win32FileAttributes"))
     }
     pub(crate) fn is_of_dav(&self, name: &str) -> bool {
         self.namespace.as_deref() == Some(DAV) && self.name == name
@@ -101,6 +120,11 @@ pub(crate) fn dav(name: &str, children: Vec<XMLNode>) -> Element {
 /// An element of this protocol with a text.
 pub(crate) fn text(name: &str, text: impl Into<String>) -> Element {
     dav(name, vec![XMLNode::Text(text.into())])
+}
+
+/// Words for people, beside what a program is told.
+pub(crate) fn message(words: &str) -> Element {
+    Name::new(OURS, "message").element(vec![XMLNode::Text(words.to_owned())])
 }
 
 fn within(name: &str, elements: impl IntoIterator<Item = Element>) -> Element {

@@ -9,12 +9,14 @@ use std::time::{Duration, SystemTime};
 use dav_server::davpath::DavPath;
 use dav_server::ls::{DavLock, DavLockSystem, LsFuture};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use svcfs_base::{Door, Fault, Kind, TreePath};
+use svcfs_base::{Door, Fault, Kind, Timestamp, TreePath};
 use svcfs_vfs::Lease;
 use uuid::Uuid;
-use xmltree::{Element, EmitterConfig, Namespace};
+use xmltree::{Element, EmitterConfig, Namespace, XMLNode};
 
-use crate::asked::Asked;
+use crate::asked::{Asked, Obstacle};
+use crate::live::{DAV, dav, declared, message, text};
+use crate::markup;
 use crate::tree::path_of;
 
 /// How long a lock holds whose client names no time, or asks for one without end.
@@ -83,6 +85,32 @@ impl Locks {
         }
     }
 
+    /// The body of a 423 (RFC 4918 11.3, 16): which lock stands in the way, and in words whose it is.
+    pub(crate) fn refusal(&self, told: Option<&str>) -> Option<String> {
+        let met = self.asked.obstacle();
+        let is_conflict = met.as_ref().is_some_and(|met| met.is_conflict);
+        // What the tree refused by itself, it refused for a lock that it knows.
+        let known = || {
+            let path = self.asked.path()?;
+            let below = self.ours(self.asked.space().vfs.leases_below(path));
+            self.held_at(path).into_iter().chain(below).find(|lease| !self.asked.holds(lease))
+        };
+        let lease = met.map(|met| met.lease).or_else(known);
+        let place = lease.as_ref().map(|lease| &lease.path).or_else(|| self.asked.path());
+        let condition = if is_conflict { "no-conflicting-lock" } else { "lock-token-submitted" };
+        let hrefs = place.map(|place| XMLNode::Element(text("href", self.address(place))));
+        let words = lease.as_ref().map(|lease| {
+            let Lease { path, holder, until, .. } = lease;
+            let until = Timestamp::try_from(*until).map(|until| format!("{until:.0}")).unwrap_or_default();
+            format!("`{path}` is locked by `{holder}` until {until}")
+        });
+        let words = told.map(str::to_owned).or(words).unwrap_or_default();
+        let parts = [dav(condition, hrefs.into_iter().collect()), message(&words)];
+        let mut error = dav("error", parts.into_iter().map(XMLNode::Element).collect());
+        error.namespaces = Some(declared("D", DAV));
+        markup::written(&error)
+    }
+
     /// Does what waits for the disk; what went wrong is noted, and told instead of dav-server's word for it.
     async fn run<T, W>(&self, work: W) -> Result<T, ()>
     where
@@ -104,7 +132,11 @@ impl Locks {
         });
         match granted.await {
             Ok(Ok(())) => Ok(shown),
-            Ok(Err(others)) => Err(others.first().map_or(shown, |lease| self.shown(lease, &path))),
+            Ok(Err(others)) => {
+                let first = others.into_iter().next();
+                first.iter().for_each(|lease| self.asked.met(Obstacle { lease: lease.clone(), is_conflict: true }));
+                Err(first.map_or(shown, |lease| self.shown(&lease, &path)))
+            }
             Err(()) => Err(shown),
         }
     }
@@ -122,7 +154,9 @@ impl DavLockSystem for Locks {
     ) -> LsFuture<'_, Result<DavLock, DavLock>> {
         if let Some(other) = self.naming(path).into_iter().find(|lease| !self.asked.holds(lease)) {
             // The lock would make a file, whose name another's lock binds.
-            return Box::pin(std::future::ready(Err(self.shown(&other, path))));
+            let shown = self.shown(&other, path);
+            self.asked.met(Obstacle { lease: other, is_conflict: false });
+            return Box::pin(std::future::ready(Err(shown)));
         }
         let until = self.asked.space().vfs.lease_end(timeout.unwrap_or(USUAL));
         let wanted = path_of(path).and_then(|path| {
@@ -192,7 +226,12 @@ impl DavLockSystem for Locks {
             let mut others = here.iter().filter(|lease| is_others(lease, holds_one)).chain(above);
             let below = path_of(path).ok().filter(|_| deep).map(|path| self.asked.space().vfs.leases_below(&path));
             let mut below = self.ours(below.unwrap_or_default()).filter(|lease| !is_held(lease));
-            others.next().cloned().or_else(|| below.next()).map_or(Ok(()), |lease| Err(self.shown(&lease, path)))
+            let other = others.next().cloned().or_else(|| below.next());
+            other.map_or(Ok(()), |lease| {
+                let shown = self.shown(&lease, path);
+                self.asked.met(Obstacle { lease, is_conflict: false });
+                Err(shown)
+            })
         };
         Box::pin(std::future::ready(checked))
     }

@@ -11,6 +11,7 @@ use svcfs_vfs::SetExtended;
 
 use crate::asked::Asked;
 use crate::found::Found;
+use crate::live::Name;
 
 const ATTRIBUTE: &[u8] = b"user.webdav.properties";
 
@@ -27,12 +28,6 @@ impl From<Kept> for DavProp {
         let Kept { namespace, prefix, name, xml } = kept;
         Self { name, prefix, namespace, xml: Some(xml.into_bytes()) }
     }
-}
-
-/// Whether two properties have one name.
-pub(crate) fn is_same(one: &DavProp, other: &DavProp) -> bool {
-    let namespace = |property: &DavProp| property.namespace.clone().unwrap_or_default();
-    one.name == other.name && namespace(one) == namespace(other)
 }
 
 /// The properties of what a path leads to.
@@ -59,11 +54,14 @@ pub(crate) fn change(
     let _alone = asked.door().properties.lock();
     let mut all = of(asked, path)?;
     let mut outcomes = Vec::with_capacity(patch.len());
+    let mut sent: Vec<_> = asked.sent().iter().collect();
     for (is_set, property) in patch {
-        all.retain(|other| !is_same(other, &property));
+        let name = Name::of_property(&property);
+        all.retain(|other| Name::of_property(other) != name);
         outcomes.push((StatusCode::OK, DavProp { xml: None, ..property.clone() }));
         if is_set {
-            all.push(property);
+            let as_sent = sent.iter().position(|sent| sent.is(&property)).and_then(|at| sent.remove(at).written());
+            all.push(DavProp { xml: as_sent.map(String::into_bytes).or(property.xml), ..property });
         }
     }
     keep(asked, path, all)?;

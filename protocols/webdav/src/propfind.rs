@@ -21,6 +21,7 @@ use crate::asked::Asked;
 use crate::found::Found;
 use crate::live::{DAV, Name, Subject, dav, declared, text};
 use crate::locks::Locks;
+use crate::markup::{self, elements};
 use crate::properties;
 use crate::tree::listing;
 
@@ -61,10 +62,6 @@ impl Depth {
             Some(_) => Err(Fault::invalid("Depth", "must be 0, 1 or infinity")),
         }
     }
-}
-
-fn elements(parent: &Element) -> impl Iterator<Item = &Element> {
-    parent.children.iter().filter_map(XMLNode::as_element)
 }
 
 impl Wanted {
@@ -173,7 +170,7 @@ fn properties_of(
     let live = |name: &Name| subject.live(name, (asked, locks));
     let dead = || -> Result<Vec<Element>, Fault> {
         let all = properties::of(asked, &subject.path)?.into_iter();
-        Ok(all.filter_map(|property| Element::parse(Cursor::new(property.xml?)).ok()).collect())
+        Ok(all.filter_map(|property| markup::parse(&property.xml?)).collect())
     };
     let all_of = |names: &mut dyn Iterator<Item = Name>| {
         names.filter_map(|name| live(&name).transpose()).collect::<Result<Vec<_>, Fault>>()
@@ -195,7 +192,9 @@ fn properties_of(
             let (mut there, mut missing) = (Vec::new(), Vec::new());
             let mut given = None;
             for name in names {
-                if let Some(property) = live(name)? {
+                if !name.is_as_said()
+                    && let Some(property) = live(name)?
+                {
                     there.push(property);
                     continue;
                 }
@@ -205,7 +204,10 @@ fn properties_of(
                 };
                 match given.iter().find(|property| Name::of(property) == *name) {
                     Some(property) => there.push(property.clone()),
-                    None => missing.push(name.element(Vec::new())),
+                    None => match live(name)?.filter(|_| name.is_as_said()) {
+                        Some(property) => there.push(property),
+                        None => missing.push(name.element(Vec::new())),
+                    },
                 }
             }
             Ok((there, missing))

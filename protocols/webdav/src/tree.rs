@@ -86,14 +86,15 @@ impl GuardedFileSystem<Asked> for Tree {
     }
 
     fn metadata<'a>(&'a self, path: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, Box<dyn DavMetaData>> {
+        if let Some(metadata) = read_at_once(asked, path) {
+            return Box::pin(std::future::ready(Ok(boxed(metadata))));
+        }
         Box::pin(about(asked, path, |asked, path| {
             if asked.is_reading(&path)
                 && let Ok(reading) = Reading::open(asked, &path)
             {
                 // dav-server opens next what it asked about: that is then here, and no thread is woken for it.
-                let metadata = reading.metadata();
-                asked.keep(reading);
-                return Ok(boxed(metadata));
+                return Ok(boxed(asked.keep(reading)));
             }
             let metadata = known(asked, &path, || Found::at(asked, &path))?.0;
             Ok(boxed(Metadata { is_whole: asked.copies_whole(&path), ..metadata }))
@@ -157,6 +158,12 @@ impl GuardedFileSystem<Asked> for Tree {
     ) -> FsFuture<'a, Vec<(StatusCode, DavProp)>> {
         Box::pin(about(asked, path, move |asked, path| properties::change(asked, &path, patch)))
     }
+}
+
+/// The file that is asked for, if no thread is needed to read it; what is known of it.
+fn read_at_once(asked: &Asked, path: &DavPath) -> Option<Metadata> {
+    let path = path_of(path).ok().filter(|path| asked.is_reading(path))?;
+    Reading::at_once(asked, &path).map(|reading| asked.keep(reading))
 }
 
 /// What is known of a path, and whether a link itself was found there. A file that conditions are about is looked at once.

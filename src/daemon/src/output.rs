@@ -43,6 +43,11 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     say(&text)
 }
 
+/// A text for a line of a terminal: what pages, names of files and servers say must not reach it as commands.
+pub fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// Writes a line on standard error. Nobody is left to tell when that fails.
 pub fn complain(text: &str) {
     let _nobody_to_tell = writeln!(io::stderr().lock(), "{text}");

@@ -3,6 +3,8 @@
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::output::one_line;
+
 /// Columns a cell may take before it is cut.
 const WIDEST: usize = 72;
 
@@ -72,9 +74,7 @@ fn cell(column: &str, value: Option<&Value>) -> String {
         },
         Some(other @ (Value::Bool(_) | Value::Array(_) | Value::Object(_))) => other.to_string(),
     };
-    // Control characters of a page must not reach the terminal.
-    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    cut(clean.split_whitespace().collect::<Vec<_>>().join(" "))
+    cut(one_line(&text).split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// A snippet without what is in it for browsers (contract 4.5).

@@ -1,7 +1,14 @@
 //! Names that mean something to a path and nothing to a directory.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
 use nfs3_types::nfs3::createhow3;
 use nfs3_types::nfs3::sattr3;
+use nfs3_types::xdr_codec::Void;
+use tokio_util::sync::CancellationToken;
 
 use super::Served;
 
@@ -35,4 +42,50 @@ fn names_that_lead_out_of_the_tree_lead_nowhere() {
         std::fs::read_dir(served.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     beside.sort();
     assert_eq!(beside, ["outside.md", "root"]);
+}
+
+/// Sends a question, and hears the answer.
+fn asks(stream: &mut TcpStream, question: &[u8]) -> std::io::Result<Vec<u8>> {
+    stream.write_all(&(0x8000_0000 | question.len() as u32).to_be_bytes())?;
+    stream.write_all(question)?;
+    let mut head = [0; 4];
+    stream.read_exact(&mut head)?;
+    let mut answer = vec![0; (u32::from_be_bytes(head) & 0x7fff_ffff) as usize];
+    stream.read_exact(&mut answer)?;
+    Ok(answer)
+}
+
+#[test]
+fn three_hundred_who_send_half_of_a_message_keep_nobody_out() {
+    let served = Served::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+    let serving = runtime.spawn(crate::connections::serve(listener, Arc::clone(&served.door), stop.clone()));
+    let connect = || {
+        let stream = TcpStream::connect(address).unwrap();
+        // Far less than what is half there may take to come.
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    };
+    // NULL (RFC 1813 3.3.0)
+    let question = served.message((100_003, 0), &Void);
+    let mut early = connect();
+    asks(&mut early, &question).unwrap();
+    let half: Vec<_> = (0..300)
+        .map(|_| {
+            let mut stream = connect();
+            stream.write_all(&0x8010_0000_u32.to_be_bytes()).unwrap();
+            stream.write_all(&[0; 100]).unwrap();
+            stream
+        })
+        .collect();
+    let mut late = connect();
+    let answer = asks(&mut late, &question).unwrap();
+    assert_eq!(answer[..4], question[..4], "whoever comes after them is heard");
+    asks(&mut early, &question).unwrap();
+    asks(&mut late, &question).unwrap();
+    drop(half);
+    stop.cancel();
+    runtime.block_on(serving).unwrap();
 }

@@ -97,3 +97,19 @@ fn a_crc64nvme_is_of_all_bytes_and_a_sha_of_none() {
         .send("POST", "/default/a.bin?uploads", &[("x-amz-checksum-type", "FULL_OBJECT")], "")
         .is(400, "InvalidRequest");
 }
+
+#[test]
+fn two_checksums_of_one_body_are_refused() {
+    let served = Served::new();
+    let (crc32, sha1) = (("x-amz-checksum-crc32", "y/Q5Jg=="), ("x-amz-checksum-sha1", "98O8HYCOBHMq32eZZczDTKeuNEE="));
+    served.send("PUT", "/default/a.bin", &[crc32, sha1], DIGITS).is(400, "InvalidRequest");
+    served
+        .send("PUT", "/default/a.bin", &[crc32, ("x-amz-trailer", "x-amz-checksum-sha1")], DIGITS)
+        .is(400, "InvalidRequest");
+    let id = served.send("POST", "/default/a.bin?uploads", &[], "").all("UploadId").concat();
+    let part = format!("/default/a.bin?partNumber=1&uploadId={id}");
+    served.send("PUT", &part, &[crc32, sha1], DIGITS).is(400, "InvalidRequest");
+    served.get("/default/a.bin").is(404, "NoSuchKey");
+    let named = ("x-amz-sdk-checksum-algorithm", "CRC32");
+    assert_eq!(served.send("PUT", "/default/a.bin", &[crc32, named], DIGITS).status, 200);
+}

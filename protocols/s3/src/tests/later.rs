@@ -165,3 +165,29 @@ fn without_a_signature_of_a_key_nobody_is_let_in_where_there_are_keys() {
     let refused = served.send("GET", "/default/a.md", &headers, "");
     assert!(refused.status >= 400 && served.text("a.md").is_none(), "{}", refused.text());
 }
+
+#[test]
+fn a_head_and_a_copy_tell_which_version_it_is() {
+    let served = Served::new();
+    let put =
+        |text: &'static str| served.send("PUT", "/default/h/a.md", &[], text).header("x-amz-version-id").to_owned();
+    let (one, two) = (put("# 1\n"), put("# 2\n"));
+    let head = |target: &str| served.send("HEAD", target, &[], "").header("x-amz-version-id").to_owned();
+    assert_eq!(head("/default/h/a.md"), two);
+    assert_eq!(head(&format!("/default/h/a.md?versionId={one}")), one);
+    assert_eq!(served.get(&format!("/default/h/a.md?versionId={one}")).header("x-amz-version-id"), one);
+    // Another door writes it, and again.
+    let path = TreePath::parse("h/a.md").unwrap();
+    served.server.primary().vfs.apply(&Caller::new(Door::Http), Change::put(path.clone(), "# 3\n")).unwrap();
+    let third = served.server.primary().vfs.versions(&path).unwrap()[0].hash.to_string();
+    assert_eq!(head("/default/h/a.md"), third);
+    for (source, version) in
+        [(format!("/default/h/a.md?versionId={one}"), one.as_str()), ("/default/h/a.md".to_owned(), third.as_str())]
+    {
+        let copy = served.send("PUT", "/default/h/b.md", &[("x-amz-copy-source", &source)], "");
+        assert_eq!(copy.header("x-amz-copy-source-version-id"), version, "{}", copy.text());
+    }
+    // A folder has none.
+    served.put("h/made/", "");
+    assert_eq!(head("/default/h/made/"), "");
+}

@@ -178,7 +178,7 @@ fn an_object_below_a_file_is_refused_before_its_body_comes() {
 }
 
 #[test]
-fn slow_uploads_keep_nobody_out() {
+fn eighty_slow_objects_and_parts_keep_no_other_upload_out() {
     let served = Served::new();
     let id = served.begun("slow.bin", &[]);
     let slow: Vec<_> = (0..80)

@@ -201,7 +201,7 @@ fn a_part_of_a_file_is_not_taken_for_all_of_it() {
 }
 
 #[test]
-fn slow_uploads_keep_nobody_out() {
+fn twelve_slow_puts_keep_no_other_put_out() {
     let served = Served::new();
     let slow: Vec<_> = (0..12)
         .map(|number| {

@@ -137,3 +137,40 @@ fn a_lock_of_a_folder_alone_binds_its_names_and_not_what_is_in_its_files() {
     assert_eq!(served.send("PUT", "/docs/new.md", &[ann, ("if", &held)], "# mine\n").status, 201);
     assert_eq!(served.send("DELETE", "/docs/new.md", &[ann, ("if", &held)], "").status, 204);
 }
+
+#[test]
+fn who_meets_a_lock_is_told_which_and_whose() {
+    let served = Served::new();
+    served.send("MKCOL", "/a%20b", &[], "");
+    served.put("/a%20b/c.md", "# C\n");
+    served.put("/d.md", "# D\n");
+    let ann = ("authorization", "Basic YW5uOg==");
+    served.lock("/~default/a%20b/", &[ann, ("depth", "infinity")]);
+    served.lock("/d.md", &[ann]);
+    let to = |to: &'static str| ("destination", to);
+    let set = "<propertyupdate xmlns='DAV:'><set><prop><x xmlns='urn:x'/></prop></set></propertyupdate>";
+    for (method, target, headers, body, condition, href) in [
+        ("PUT", "/a%20b/c.md", vec![], "# other\n", "lock-token-submitted", "/a%20b"),
+        ("PUT", "/~default/a%20b/c.md", vec![], "# other\n", "lock-token-submitted", "/~default/a%20b"),
+        ("DELETE", "/a%20b/c.md", vec![], "", "lock-token-submitted", "/a%20b"),
+        ("DELETE", "/a%20b/", vec![], "", "lock-token-submitted", "/a%20b"),
+        ("MKCOL", "/a%20b/e", vec![], "", "lock-token-submitted", "/a%20b"),
+        ("PROPPATCH", "/d.md", vec![], set, "lock-token-submitted", "/d.md"),
+        ("MOVE", "/d.md", vec![to("/e.md")], "", "lock-token-submitted", "/d.md"),
+        ("COPY", "/a%20b/c.md", vec![to("/d.md")], "", "lock-token-submitted", "/d.md"),
+        ("LOCK", "/a%20b/c.md", vec![], EXCLUSIVE, "no-conflicting-lock", "/a%20b"),
+        ("LOCK", "/", vec![("depth", "infinity")], EXCLUSIVE, "no-conflicting-lock", "/"),
+    ] {
+        let told = served.send(method, target, &headers, body);
+        let is_xml = told.header("content-type").starts_with("application/xml");
+        assert_eq!((told.status, is_xml), (423, true), "{method} {target}: {}", told.text());
+        let error = xmltree::Element::parse(&told.body[..]).unwrap();
+        assert_eq!((error.name.as_str(), error.namespace.as_deref()), ("error", Some("DAV:")));
+        let named = error.get_child(condition).and_then(|condition| condition.get_child("href"));
+        let named = named.and_then(|named| named.get_text()).unwrap_or_default().into_owned();
+        let is_there = if href == "/" { named == "/a%20b" || named == "/d.md" } else { named == href };
+        assert!(is_there, "{method} {target}: {}", told.text());
+        assert!(told.text().contains("is locked by `ann` until"), "{}", told.text());
+    }
+    assert_eq!(served.text("a b/c.md").unwrap(), "# C\n");
+}

@@ -162,3 +162,16 @@ fn a_large_file_takes_the_place_of_what_was_looked_at_and_of_nothing_else() {
     assert_eq!(served.get("/film.bin").body.len(), MAX_FILE_BYTES + 1);
     assert!(served.takes(&asked(), "/film.bin", "small\n"));
 }
+
+#[test]
+fn a_folder_is_removed_whole_whatever_its_removal_says_of_depth() {
+    let served = Served::new();
+    for depth in ["0", "infinity"] {
+        served.send("MKCOL", "/whole", &[], "");
+        served.put("/whole/a.md", "# A\n");
+        assert_eq!(served.send("DELETE", "/whole/", &[("depth", "1")], "").status, 400);
+        // As if it were infinity (RFC 4918 9.6.1).
+        assert_eq!(served.send("DELETE", "/whole/", &[("depth", depth)], "").status, 204, "{depth}");
+        assert!(!served.folder.path().join("default/whole").exists(), "{depth}");
+    }
+}

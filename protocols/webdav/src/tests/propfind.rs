@@ -144,3 +144,90 @@ fn a_large_folder_is_told_of_whole() {
     }
     assert_eq!(served.ask("/all", "1", "<prop><getetag/></prop>").len(), 201);
 }
+
+#[test]
+fn the_language_of_a_property_is_kept_and_so_are_blanks_and_attributes() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    let body = "<propertyupdate xmlns='DAV:' xmlns:X='urn:x' xml:lang='en'><set><prop xml:lang='de'><X:mood>ruhig</X:mood>\
+                <X:sea xml:lang='fr' X:depth='9'>la <X:b/> <X:b/> mer</X:sea></prop><prop><X:tide>ebb</X:tide></prop></set>\
+                <set><prop><X:mood>still</X:mood></prop></set></propertyupdate>";
+    let told = served.send("PROPPATCH", "/a.md", &[], body);
+    assert!(told.status == 207 && !told.text().contains("40"), "{}", told.text());
+    assert_eq!(served.send("COPY", "/a.md", &[("destination", "/b.md")], "").status, 201);
+    served.put("/b.md", "# B\n");
+    for wanted in ["<allprop/>", "<prop><X:mood/><X:sea/><X:tide/></prop>"] {
+        let body = format!("<propfind xmlns='DAV:' xmlns:X='urn:x'>{wanted}</propfind>");
+        let told = served.send("PROPFIND", "/b.md", &[("depth", "0")], body).text();
+        let whole = crate::markup::parse(told.as_bytes()).unwrap();
+        let property = |name: &str| {
+            let parts = children(&whole).flat_map(children).flat_map(children).flat_map(children);
+            parts.filter(|property| property.name == name).cloned().collect::<Vec<_>>()
+        };
+        let said = |name: &str| {
+            let property = property(name);
+            assert_eq!(property.len(), 1, "{told}");
+            (property[0].attributes["xml:lang"].clone(), all_text(&property[0]))
+        };
+        assert_eq!(said("mood"), ("en".into(), "still".into()));
+        assert_eq!(said("tide"), ("en".into(), "ebb".into()));
+        assert_eq!(said("sea"), ("fr".into(), "la <b> <b> mer".into()));
+        assert!(told.contains("depth=\"9\"") && told.contains(":depth"), "{told}");
+    }
+}
+
+#[test]
+fn times_and_attributes_that_windows_sets_are_told_as_it_set_them() {
+    let served = Served::new();
+    served.put("/a.md", "# A\n");
+    let said = [
+        ("Win32CreationTime", "Sun, 01 Jan 2006 12:00:00 GMT"),
+        ("Win32LastModifiedTime", "Mon, 02 Jan 2006 12:00:00 GMT"),
+        ("Win32FileAttributes", "00000022"),
+    ];
+    let set = |said: &[(&str, &str)], more: &str| {
+        let properties: String = said.iter().map(|(name, text)| format!("<Z:{name}>{text}</Z:{name}>")).collect();
+        let body = format!(
+            "<propertyupdate xmlns='DAV:' xmlns:Z='urn:schemas-microsoft-com:'><set><prop>{properties}{more}</prop></set></propertyupdate>"
+        );
+        served.send("PROPPATCH", "/a.md", &[], body)
+    };
+    let agent = ("user-agent", "Microsoft-WebDAV-MiniRedir/10.0.19045");
+    let read = || {
+        let all = told(&served.send("PROPFIND", "/a.md", &[agent, ("depth", "0")], ""))["/a.md"][OK].clone();
+        let names = "<prop xmlns:Z='urn:schemas-microsoft-com:'><Z:Win32CreationTime/>\
+                     <Z:Win32LastModifiedTime/><Z:Win32FileAttributes/></prop>";
+        let named = served.ask("/a.md", "0", names)["/a.md"][OK].clone();
+        said.map(|(name, _)| {
+            assert_eq!(all[name], named[name]);
+            named[name].clone()
+        })
+    };
+    // With one that is refused, none is set.
+    let before = read();
+    assert!(set(&said, "<getetag>x</getetag>").text().contains("424"));
+    assert_eq!(set(&[("Win32LastModifiedTime", "yesterday")], "").status, 400);
+    assert_eq!(read(), before);
+
+    let etag = served.get("/a.md").header("etag").to_owned();
+    // Whoever looks at a file after that may be seen in the time of access.
+    let accessed = "<Z:Win32LastAccessTime>Tue, 03 Jan 2006 12:00:00 GMT</Z:Win32LastAccessTime>";
+    let done = set(&said, accessed);
+    let on_disk = || std::fs::metadata(served.folder.path().join("default/a.md")).unwrap();
+    assert_eq!(on_disk().accessed().unwrap(), std::time::UNIX_EPOCH + Duration::from_secs(1_136_289_600));
+    assert!(done.status == 207 && done.text().contains("200 OK"), "{}", done.text());
+    assert_eq!(read(), said.map(|(_, text)| text.to_owned()));
+    let got = served.get("/a.md");
+    assert_eq!((got.header("last-modified"), got.header("etag")), (said[1].1, etag.as_str()));
+    assert_eq!(on_disk().modified().unwrap(), std::time::UNIX_EPOCH + Duration::from_secs(1_136_203_200));
+    // What is written later has its own time, and was made when it was made.
+    served.put("/a.md", "# B\n");
+    let now = read();
+    assert!(now[1] != said[1].1 && now[0] == said[0].1, "{now:?}");
+    assert_eq!(served.send("MKCOL", "/docs", &[], "").status, 201);
+    let folder = "<propertyupdate xmlns='DAV:' xmlns:Z='urn:schemas-microsoft-com:'><set><prop>\
+                  <Z:Win32LastModifiedTime>Mon, 02 Jan 2006 12:00:00 GMT</Z:Win32LastModifiedTime></prop></set></propertyupdate>";
+    assert_eq!(served.send("PROPPATCH", "/docs/", &[], folder).status, 207);
+    let told = &served.ask("/docs", "0", "<prop><getlastmodified/></prop>")["/docs/"];
+    assert_eq!(told[OK]["getlastmodified"], "Mon, 02 Jan 2006 12:00:00 GMT");
+}

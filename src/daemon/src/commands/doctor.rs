@@ -12,6 +12,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::doctor::{Examination, Finding, Level, Watch, examine, mend};
 use crate::failure::{Exit, Failure};
+use crate::output::one_line;
 use crate::root::must_be_initialised;
 use crate::{logging, output, presence, progress};
 
@@ -139,20 +140,15 @@ pub(super) fn text(mended: &[String], findings: &[Finding]) -> String {
             Level::Warning => "warning",
             Level::Problem => "PROBLEM",
         };
-        text.push_str(&format!("{level:<8}  {check:<width$}  {}\n", plain(message)));
+        text.push_str(&format!("{level:<8}  {check:<width$}  {}\n", one_line(message)));
         for path in paths {
-            text.push_str(&format!("{:width$}    - {}\n", "", plain(path), width = width + 8));
+            text.push_str(&format!("{:width$}    - {}\n", "", one_line(path), width = width + 8));
         }
         if let Some(fix) = fix {
             text.push_str(&format!("{:width$}    --fix {fix}\n", "", width = width + 8));
         }
     }
     text
-}
-
-/// Names of files must not reach the terminal as commands.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// What goes on, for whoever watches.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use svcfs_knowledge::vitals::{Details, Readiness, Report, SpaceReport};
 
 use crate::failure::{Exit, Failure};
+use crate::output::one_line;
 use crate::presence::{self, Served};
 use crate::root::must_be_initialised;
 use crate::table::table;
@@ -102,7 +103,7 @@ fn text(url: &str, report: &Report) -> String {
     };
     let mut text = format!("{url} is {state}\n");
     if let Some(error) = error {
-        text.push_str(&format!("  {}\n", plain(error)));
+        text.push_str(&format!("  {}\n", one_line(error)));
     }
     let Some(Details { version, pid, uptime_seconds, process, spaces, mounts, sick }) = details else {
         text.push_str("  more is told to whoever has a key for all of it (--token-file)\n");
@@ -124,7 +125,7 @@ fn text(url: &str, report: &Report) -> String {
     }
     for mount in mounts {
         let (at, flags) = (mount.mountpoint.display().to_string(), mount.flags.join(" "));
-        text.push_str(format!("\nfolder    {} {}", plain(&at), plain(&flags)).trim_end());
+        text.push_str(format!("\nfolder    {} {}", one_line(&at), one_line(&flags)).trim_end());
     }
     for (name, protocol) in protocols {
         let state = match (protocol.enabled, protocol.healthy) {
@@ -137,7 +138,7 @@ fn text(url: &str, report: &Report) -> String {
     }
     for part in sick {
         let of = part.space.as_ref().map(|space| format!(" of `{space}`")).unwrap_or_default();
-        text.push_str(&format!("\nSICK      {}{of}: {}", part.part, plain(&part.reason)));
+        text.push_str(&format!("\nSICK      {}{of}: {}", part.part, one_line(&part.reason)));
     }
     text.push_str(if sick.is_empty() { "\nnothing is sick\n" } else { "\n" });
     text
@@ -162,11 +163,6 @@ fn lasted(seconds: u64) -> String {
     let from = parts.iter().position(|(count, _)| *count > 0).unwrap_or(3);
     let shown = parts.iter().skip(from).take(2).map(|(count, unit)| format!("{count}{unit}"));
     shown.collect::<Vec<_>>().join(" ")
-}
-
-/// What a server says must not reach the terminal as commands.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

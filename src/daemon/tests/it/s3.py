@@ -1,8 +1,13 @@
 """What boto3 asks of a server: address, id and secret of a key are its arguments."""
 
+import datetime
+import hashlib
+import hmac
 import io
 import sys
+import urllib.error
 import urllib.request
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
@@ -26,6 +31,39 @@ def refused(code, ask):
         assert told == code, f"{told} instead of {code}"
     else:
         raise AssertionError(f"not refused with {code}")
+
+
+def in_signed_pieces(name, pieces, spoilt=None):
+    """Status and answer of an upload in signed pieces, of which one may have another's signature."""
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    parts = [date[:8], "us-east-1", "s3", "aws4_request"]
+    scope, signing = "/".join(parts), ("AWS4" + secret).encode()
+    for part in parts:
+        signing = hmac.new(signing, part.encode(), hashlib.sha256).digest()
+    sign = lambda *lines: hmac.new(signing, "\n".join(lines).encode(), hashlib.sha256).hexdigest()
+    digest = lambda data: hashlib.sha256(data).hexdigest()
+    headers = {
+        "host": urlsplit(url).netloc,
+        "x-amz-content-sha256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
+        "x-amz-date": date,
+        "x-amz-decoded-content-length": str(sum(map(len, pieces))),
+    }
+    names = ";".join(headers)
+    lines = ["PUT", "/default/" + name, "", *(f"{key}:{value}" for key, value in headers.items()), "", names]
+    canonical = "\n".join([*lines, headers["x-amz-content-sha256"]]).encode()
+    last = sign("AWS4-HMAC-SHA256", date, scope, digest(canonical))
+    headers["authorization"] = f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={names}, Signature={last}"
+    body = b""
+    for number, piece in enumerate([*pieces, b""]):
+        last = sign("AWS4-HMAC-SHA256-PAYLOAD", date, scope, last, digest(b""), digest(piece))
+        told = "0" * 64 if number == spoilt else last
+        body += f"{len(piece):x};chunk-signature={told}\r\n".encode() + piece + b"\r\n"
+    headers["content-encoding"] = "aws-chunked"
+    request = urllib.request.Request(f"{url}/default/{name}", data=body, method="PUT", headers=headers)
+    try:
+        return urllib.request.urlopen(request).status, ""
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 s3, here = client(), {"Bucket": "default"}
@@ -63,6 +101,25 @@ old = s3.get_object(**here, Key="copy.md", VersionId=versions[1]["VersionId"])
 assert old["Body"].read() == b"# Odd\n"
 gone = s3.delete_objects(**here, Delete={"Objects": [{"Key": "copy.md"}, {"Key": "never.md"}]})
 assert len(gone["Deleted"]) == 2, gone
+
+pieces = [b"x" * 70_000, b"y" * 70_000]
+assert in_signed_pieces("pieces.bin", pieces) == (200, "")
+assert s3.get_object(**here, Key="pieces.bin")["Body"].read() == b"".join(pieces)
+status, told = in_signed_pieces("spoilt.bin", pieces, spoilt=1)
+assert status == 403 and "<Code>SignatureDoesNotMatch</Code>" in told, (status, told)
+refused("NoSuchKey", lambda: s3.get_object(**here, Key="spoilt.bin"))
+
+for key in ["L/z/1", "L/z/2", "L/zz/1"]:
+    s3.put_object(**here, Key=key, Body=b"x")
+pages = s3.get_paginator("list_objects_v2").paginate(
+    **here, Prefix="L/", Delimiter="/", StartAfter="L/z/1", PaginationConfig={"PageSize": 1}
+)
+assert [told["Prefix"] for page in pages for told in page["CommonPrefixes"]] == ["L/z/", "L/zz/"]
+owned = s3.list_objects_v2(**here, Prefix="L/", FetchOwner=True)["Contents"]
+assert all(item["Owner"]["ID"] for item in owned), owned
+newest = s3.list_object_versions(**here, Prefix="L/z/1")["Versions"][0]["VersionId"]
+assert s3.head_object(**here, Key="L/z/1")["VersionId"] == newest
+refused("InvalidArgument", lambda: s3.list_objects_v2(**here, ContinuationToken="!!!"))
 
 refused("SignatureDoesNotMatch", lambda: client(secret="wrong").list_buckets())
 refused("InvalidAccessKeyId", lambda: client(key="ffffffffffff").list_buckets())

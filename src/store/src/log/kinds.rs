@@ -1,5 +1,21 @@
 //! What a record stands for, and what its entries are the difference from.
 
+/// Sets (`s`) that the change feed tells of, as a condition of SQL: [`Role::Deferred`] comes to nothing by itself, [`Against::is_told`].
+macro_rules! told {
+    () => {
+        "s.role <> 2 AND s.against <> 3"
+    };
+}
+pub(super) use told;
+
+/// Sets (`s`) that the present branch has been through, as a condition of SQL: not [`Role::Deferred`], [`Against::is_history`].
+macro_rules! in_history {
+    () => {
+        "s.role <> 2 AND s.against NOT IN (2, 4)"
+    };
+}
+pub(super) use in_history;
+
 /// What a [`Record`](super::Record) stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -24,8 +40,10 @@ impl Role {
         }
     }
 
+    const ALL: [Self; 4] = [Self::Set, Self::Foreign, Self::Deferred, Self::Gathered];
+
     pub(super) fn of_number(number: i64) -> Option<Self> {
-        [Self::Set, Self::Foreign, Self::Deferred, Self::Gathered].into_iter().find(|role| role.number() == number)
+        Self::ALL.into_iter().find(|role| role.number() == number)
     }
 }
 
@@ -66,8 +84,32 @@ impl Against {
         !matches!(self, Self::Again)
     }
 
+    const ALL: [Self; 5] = [Self::Parent, Self::FirstParent, Self::OtherBranch, Self::Again, Self::Left];
+
     pub(super) fn of_number(number: i64) -> Option<Self> {
-        let all = [Self::Parent, Self::FirstParent, Self::OtherBranch, Self::Again, Self::Left];
-        all.into_iter().find(|against| against.number() == number)
+        Self::ALL.into_iter().find(|against| against.number() == number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::{Connection, params};
+
+    use super::*;
+
+    #[test]
+    fn conditions_of_questions_say_what_kinds_of_records_say() {
+        let database = Connection::open_in_memory().unwrap();
+        let holds = |condition: &str, role: Role, against: Against| -> bool {
+            let question = format!("SELECT {condition} FROM (SELECT ?1 AS role, ?2 AS against) s");
+            database.query_row(&question, params![role.number(), against.number()], |row| row.get(0)).unwrap()
+        };
+        for role in Role::ALL {
+            for against in Against::ALL {
+                let counts = role != Role::Deferred;
+                assert_eq!(holds(told!(), role, against), counts && against.is_told(), "{role:?} {against:?}");
+                assert_eq!(holds(in_history!(), role, against), counts && against.is_history(), "{role:?} {against:?}");
+            }
+        }
     }
 }

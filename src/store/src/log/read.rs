@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use rusqlite::{Connection, OptionalExtension, params};
 use svcfs_base::{Actor, CommitId, ETag, Seq, Timestamp, TreePath, VersionId};
 
+use super::kinds::{in_history, told};
 use super::rows;
 use super::writer::newest;
 use super::{Against, Entry, Log, Outcome, Record, Role};
@@ -84,7 +85,7 @@ impl Log {
     /// `Database`.
     pub fn changes_after(&self, seq: Seq, skip: usize, max: usize) -> Outcome<ChangePage> {
         let mut changes = self.changes(
-            "WHERE (c.seq, c.ordinal) >= (?1, ?2) AND s.role <> 2 AND s.against <> 3 ORDER BY c.seq, c.ordinal LIMIT ?3",
+            concat!("WHERE (c.seq, c.ordinal) >= (?1, ?2) AND ", told!(), " ORDER BY c.seq, c.ordinal LIMIT ?3"),
             params![rows::number(seq), count(skip), count(max.saturating_add(1))],
         )?;
         // One more than asked tells whether the last set goes on.
@@ -98,7 +99,7 @@ impl Log {
     /// # Errors
     /// `Database`.
     pub fn newest_changes(&self, max: usize) -> Outcome<ChangePage> {
-        let tail = "WHERE s.role <> 2 AND s.against <> 3 ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?1";
+        let tail = concat!("WHERE ", told!(), " ORDER BY c.seq DESC, c.ordinal DESC LIMIT ?1");
         let mut changes = self.changes(tail, params![count(max)])?;
         changes.reverse();
         Ok(ChangePage { changes, is_split: false })
@@ -203,11 +204,13 @@ impl Log {
                 record.entries.iter().rev().filter(|entry| entry.path == *path).map(|entry| version_of(record, entry))
             });
             let mut versions: Vec<_> = ahead.take(max).collect();
-            let mut statement = snapshot.prepare_cached(
+            let mut statement = snapshot.prepare_cached(concat!(
                 "SELECT s.seq, s.commit_id, s.actor, s.message, s.time, c.old, c.new, s.against
                  FROM changes c CROSS JOIN sets s ON s.seq = c.seq
-                 WHERE c.path = ?1 AND c.seq < ?2 AND s.role <> 2 AND s.against NOT IN (2, 4) ORDER BY c.seq DESC LIMIT ?3",
-            )?;
+                 WHERE c.path = ?1 AND c.seq < ?2 AND ",
+                in_history!(),
+                " ORDER BY c.seq DESC LIMIT ?3"
+            ))?;
             let left = count(max - versions.len());
             let found = statement.query_map(params![path.as_str(), rows::number(before), left], |row| {
                 Ok(PathVersion {
@@ -236,10 +239,10 @@ impl Log {
     pub fn count_versions(&self, path: &TreePath) -> Outcome<usize> {
         self.read(|connection| {
             connection
-                .prepare_cached(
-                    "SELECT count(*) FROM changes c CROSS JOIN sets s ON s.seq = c.seq
-                     WHERE c.path = ?1 AND s.role <> 2 AND s.against NOT IN (2, 4)",
-                )?
+                .prepare_cached(concat!(
+                    "SELECT count(*) FROM changes c CROSS JOIN sets s ON s.seq = c.seq WHERE c.path = ?1 AND ",
+                    in_history!()
+                ))?
                 .query_row([path.as_str()], |row| Ok(usize::try_from(row.get::<_, i64>(0)?).unwrap_or(0)))
         })
     }

@@ -12,6 +12,7 @@ use std::ops::Range;
 use rusqlite::{Connection, params};
 use svcfs_base::{Actor, Seq, Timestamp, TreePath};
 
+use super::kinds::in_history;
 use super::{Log, Outcome, rows};
 
 const SECONDS_A_DAY: i64 = 86_400;
@@ -160,10 +161,12 @@ impl Log {
 impl Tally {
     /// Takes in what was appended since the last time, which reaches to `last` at least.
     fn read_on(&mut self, connection: &Connection, last: Seq) -> rusqlite::Result<()> {
-        let mut statement = connection.prepare_cached(
+        let mut statement = connection.prepare_cached(concat!(
             "SELECT s.seq, s.time, s.actor, c.path, c.new IS NULL FROM sets s JOIN changes c ON c.seq = s.seq
-             WHERE s.seq > ?1 AND s.role <> 2 AND s.against NOT IN (2, 4) ORDER BY s.seq, c.ordinal",
-        )?;
+             WHERE s.seq > ?1 AND ",
+            in_history!(),
+            " ORDER BY s.seq, c.ordinal"
+        ))?;
         let mut found = statement.query(params![rows::number(self.read)])?;
         while let Some(row) = found.next()? {
             let seq = rows::seq(row.get(0)?);

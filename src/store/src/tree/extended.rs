@@ -110,8 +110,17 @@ fn names(itself: &str) -> rustix::io::Result<Vec<Vec<u8>>> {
     Ok(all.filter(|name| name.starts_with(PROGRAMS)).map(<[u8]>::to_vec).collect())
 }
 
+/// The value of an attribute of a file that is open to be read; none when the file does not have it.
+pub(super) fn of_open(file: &OwnedFd, name: &[u8]) -> rustix::io::Result<Option<Vec<u8>>> {
+    told(filled(|room| sys::fgetxattr(file, name, room)))
+}
+
 fn value(itself: &str, name: &[u8]) -> rustix::io::Result<Option<Vec<u8>>> {
-    match filled(|room| sys::getxattr(itself, name, room)) {
+    told(filled(|room| sys::getxattr(itself, name, room)))
+}
+
+fn told(value: rustix::io::Result<Vec<u8>>) -> rustix::io::Result<Option<Vec<u8>>> {
+    match value {
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM) => Ok(None),
         value => value.map(Some),
     }

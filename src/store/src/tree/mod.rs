@@ -3,6 +3,7 @@
 //! One rule: no path ever leaves the root. Everything is opened relative to the root's descriptor with `openat2`,
 //! `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`: who follows a link must say so, and look again at where it leads.
 
+mod at_once;
 mod attributes;
 mod blanks;
 mod extended;
@@ -28,6 +29,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use svcfs_base::{MAX_FILE_BYTES, Name, TreePath};
 
+pub use at_once::AtOnce;
 pub(crate) use blanks::PREFIX as BLANK_PREFIX;
 pub use extended::SetExtended;
 pub use large::{Draft, OpenFile};

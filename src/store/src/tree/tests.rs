@@ -244,3 +244,37 @@ fn where_somebody_took_the_empty_files_away_new_ones_are_made() {
         assert_eq!(tree.read(&at(&format!("{number}.md"))).unwrap().0, "x");
     }
 }
+
+#[test]
+fn a_small_file_in_memory_is_read_at_once_and_what_must_be_waited_for_is_not() {
+    let (directory, tree) = tree();
+    let on_disk = |path: &str| directory.path().join(path);
+    plain(&tree, "a/b.md", "one");
+    assert!(tree.set_extended(&at("a/b.md"), b"user.x", b"y", SetExtended::Either).unwrap());
+    plain(&tree, "empty", "");
+    plain(&tree, "much", &"x".repeat((64 << 10) + 1));
+    symlink("a/b.md", on_disk("link.md")).unwrap();
+    symlink("a", on_disk("linked")).unwrap();
+    for none in ["a", "none.md", "a/b.md/c", "link.md", "linked/b.md", "much"] {
+        assert!(tree.read_at_once(&at(none), None).is_none(), "{none}");
+    }
+    let file = fs::File::open(on_disk("a/b.md")).unwrap();
+    let mut room = [0; 3];
+    if rustix::io::preadv2(&file, &mut [io::IoSliceMut::new(&mut room)], 0, rustix::io::ReadWriteFlags::NOWAIT).is_err()
+    {
+        eprintln!("this disk does not tell what is in memory: nothing is read at once");
+        return;
+    }
+    let read = tree.read_at_once(&at("a/b.md"), Some(b"user.x")).unwrap();
+    let (content, stat) = tree.read(&at("a/b.md")).unwrap();
+    assert_eq!((read.content, read.stat.inode, read.stat.size), (content, stat.inode, stat.size));
+    assert_eq!(read.extended.as_deref(), Some(&b"y"[..]));
+    assert_eq!(tree.read_at_once(&at("a/b.md"), Some(b"user.z")).unwrap().extended, None);
+    assert_eq!(tree.read_at_once(&at("empty"), None).unwrap().content, Bytes::new());
+    file.sync_all().unwrap();
+    sys::fadvise(&file, 0, None, sys::Advice::DontNeed).unwrap();
+    // Filesystems in memory forget nothing; on others the next who reads waits, and then it is there again.
+    let forgotten = tree.read_at_once(&at("a/b.md"), None).is_none();
+    tree.read(&at("a/b.md")).unwrap();
+    assert!(tree.read_at_once(&at("a/b.md"), None).is_some(), "read before; forgotten: {forgotten}");
+}

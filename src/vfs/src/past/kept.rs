@@ -119,6 +119,16 @@ impl Vfs {
         Ok(newest.and_then(|version| Some(Newest { etag: version.new?, version: version.into() })))
     }
 
+    /// Whether a version of a path, by its full name, is the removal of it. Versions of that path alone are looked at, of more than 10,000 the newest.
+    ///
+    /// # Errors
+    /// `Internal` when the log cannot be read.
+    pub fn is_removal(&self, path: &TreePath, version: &str) -> Result<bool, Fault> {
+        self.committed()?;
+        let recorded = self.core.log.versions(path, Seq(u64::MAX), MAX_VERSIONS)?;
+        Ok(recorded.iter().any(|recorded| recorded.new.is_none() && recorded.id.to_string() == version))
+    }
+
     /// Whether a path, or something below it, was ever recorded.
     ///
     /// # Errors

@@ -170,3 +170,17 @@ fn versions_are_numbered_with_their_removals_and_those_that_can_be_read_are_told
     let lost = KeptContent::Blob(svcfs_base::ETag::of(b"never written"));
     assert_eq!(space.vfs.kept_content(&lost).unwrap_err().kind(), svcfs_base::Kind::NotFound);
 }
+
+#[test]
+fn a_removal_is_known_from_the_versions_of_its_path_alone() {
+    let space = TestSpace::new();
+    let commit = |change: Change| space.vfs.apply(&eve(), change).unwrap().commit.unwrap().to_string();
+    let one = space.put("a.md", "one").commit.unwrap().to_string();
+    let gone = commit(Change::remove(at("a.md")));
+    let other = commit(Change::put(at("b.md"), "b"));
+    let is_removal = |path: &str, version: &str| space.vfs.is_removal(&at(path), version).unwrap();
+    assert!(is_removal("a.md", &gone));
+    for (path, version) in [("a.md", &one), ("a.md", &other), ("b.md", &gone), ("a.md", &"0".repeat(40))] {
+        assert!(!is_removal(path, version), "{path} at {version}");
+    }
+}
