@@ -127,7 +127,7 @@ impl Vfs {
     ) -> Result<bool, Fault> {
         self.change_large(handle, shared, |large| {
             let offset = match at {
-                WriteAt::Offset(offset) => offset,
+                WriteAt::Offset(offset) | WriteAt::Mapped(offset) => offset,
                 WriteAt::End => large.stat()?.size,
             };
             if offset.checked_add(data.len() as u64).is_none_or(|end| i64::try_from(end).is_err()) {

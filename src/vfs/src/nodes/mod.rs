@@ -58,6 +58,8 @@ pub struct OpenMode {
 pub enum WriteAt {
     /// So many bytes from the start.
     Offset(u64),
+    /// So many bytes from the start, as part of a mapping: whoever has the file open to write may have written it.
+    Mapped(u64),
     /// To the end, wherever that is by then (`O_APPEND`).
     End,
 }

@@ -110,6 +110,7 @@ impl Vfs {
         self.nodes.shared(node)?.lock().staging = Some(Staging {
             is_changed: true,
             is_new: true,
+            writers: [handle].into(),
             mode: Some(mode & 0o7777),
             modified: now,
             changed: now,

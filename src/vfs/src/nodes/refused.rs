@@ -3,7 +3,7 @@
 //! One rule: what a handle wrote is never mixed with a text it did not begin from. Its bytes stay its own until they are accepted, or until
 //! nobody who wrote them has the file open any more; a copy is kept where a person finds it from the first refusal on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -50,24 +50,68 @@ impl Staging {
     pub(super) fn lost(&self) -> Option<&Fault> {
         self.lost.as_ref().filter(|_| self.base.is_some())
     }
+
+    /// Bytes were written through a handle.
+    pub(super) fn written_through(&mut self, handle: HandleId) {
+        self.emptied.remove(&handle);
+        self.writers.insert(handle);
+    }
+
+    /// Whoever wrote until now has nothing in the file any more.
+    pub(super) fn begin_anew(&mut self) {
+        self.base = None;
+        self.emptied.append(&mut self.writers);
+    }
+
+    /// Whether they were refused, by a gate or by the disk.
+    const fn is_refused(&self) -> bool {
+        self.verdict.is_some() || self.refused.is_some()
+    }
 }
 
 impl Shared {
     /// A handle goes on with what was put aside for it.
     ///
     /// # Errors
-    /// `Conflict` when others are writing the file by now.
+    /// `Conflict` when others are writing the file by now, or have taken the place of what was put aside.
     pub(super) fn take_back(&mut self, handle: HandleId) -> Result<(), Fault> {
-        let is_its = |aside: &Staging| aside.until.is_none_or(|until| handle < until);
-        if !self.aside.as_ref().is_some_and(is_its) {
-            return Ok(());
-        }
-        if self.staging.is_some() {
-            let told = "the last save of this file was refused, and others are writing it by now; open it anew";
+        let is_displaced = self.displaced.contains(&handle);
+        let is_its = self.aside.as_ref().is_some_and(|aside| aside.writers.contains(&handle));
+        if is_displaced || is_its && self.staging.is_some() {
+            let told = if is_displaced {
+                "what was written here before is gone, as others wrote the file since; open it anew"
+            } else {
+                "the last save of this file was refused, and others are writing it by now; open it anew"
+            };
             return Err(Fault::new(Kind::Conflict, told));
         }
-        self.staging = self.aside.take();
+        if is_its {
+            self.staging = self.aside.take();
+        }
         Ok(())
+    }
+
+    /// The kernel wrote a page of a mapping, which may be of any of these handles: it does not say which.
+    pub(super) fn written_by_any(&mut self, mut handles: BTreeSet<HandleId>) {
+        handles.retain(|handle| !self.displaced.contains(handle));
+        if let Some(aside) = &self.aside {
+            handles.retain(|handle| !aside.writers.contains(handle));
+        }
+        if let Some(staging) = &mut self.staging {
+            handles.into_iter().for_each(|handle| staging.written_through(handle));
+        }
+    }
+
+    /// Whether the close of a handle has nothing to save but what others wrote, who were told that it is refused.
+    pub(super) fn is_refused_of_others(&self, handle: HandleId) -> bool {
+        self.staging.as_ref().is_some_and(|staging| staging.is_refused() && !staging.writers.contains(&handle))
+    }
+
+    /// Leaves refused bytes to those who wrote them.
+    pub(super) fn put_aside(&mut self, staging: Staging) {
+        let replaced = self.aside.take().map(|aside| aside.writers).unwrap_or_default();
+        self.displaced.extend(replaced.difference(&staging.writers).chain(&staging.emptied));
+        self.aside = Some(staging);
     }
 }
 
@@ -89,27 +133,21 @@ impl Vfs {
         self.keep_refused(path, content, &fault, Some((mode, (staging.uid, staging.gid))));
         if durability == Durability::Now && staging.lost().is_none() {
             // No close, after which the file has to be what it was: whoever asked has it open, and goes on.
-            let until = staging.until.unwrap_or_else(|| self.nodes.next_handle());
-            shared.staging = Some(Staging { until: Some(until), ..staging });
+            shared.staging = Some(staging);
         } else {
-            self.put_aside(shared, staging);
+            shared.put_aside(staging);
         }
-    }
-
-    /// Leaves refused bytes to those who have the file open now.
-    pub(super) fn put_aside(&self, shared: &mut Shared, staging: Staging) {
-        let until = staging.until.unwrap_or_else(|| self.nodes.next_handle());
-        shared.aside = Some(Staging { until: Some(until), ..staging });
     }
 
     /// Before a handle is closed: refused bytes go with the last of those who could go on with them. Whoever saved was told; were the bytes kept,
     /// the next one to write the file would publish them unawares.
-    pub(super) fn let_go_of_refused(&self, shared: &mut Shared, closing: (NodeId, HandleId)) {
-        if shared.aside.as_ref().is_some_and(|aside| !self.nodes.is_written_elsewhere(closing, aside.until)) {
+    pub(super) fn let_go_of_refused(&self, shared: &mut Shared, closing: HandleId) {
+        shared.displaced.remove(&closing);
+        let is_left = |staging: &Staging| self.nodes.is_any_open(&staging.writers, closing);
+        if shared.aside.as_ref().is_some_and(|aside| !is_left(aside)) {
             shared.aside = None;
         }
-        let is_refused = shared.staging.as_ref().is_some_and(|staging| staging.verdict.is_some());
-        if is_refused && !self.nodes.is_written_elsewhere(closing, None) {
+        if shared.staging.as_ref().is_some_and(|staging| staging.is_refused() && !is_left(staging)) {
             shared.staging = None;
         }
     }
