@@ -397,7 +397,7 @@ impl Vfs {
         match outcome {
             Ok(_) => {
                 if is_same {
-                    self.keep_time(&path, &content, &staging)?;
+                    self.keep_time(&path, &content, &staging);
                 }
                 shared.told = Some(Told::new(staging.changed, staging.modified));
                 self.put_extended(&path, shared)
