@@ -69,7 +69,7 @@ impl Vfs {
         shared.told = Some(Told::new(staging.changed, staging.modified));
         shared.large = Some(large);
         shared.staging = None;
-        self.core.forget_refused(std::iter::once(path));
+        self.core.forget_refused(std::iter::once(path), self.core.refusals.now());
         Ok(())
     }
 

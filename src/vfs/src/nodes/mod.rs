@@ -11,6 +11,7 @@ mod kept;
 mod large;
 mod names;
 mod reading;
+mod refusals;
 mod refused;
 mod settled;
 mod special;
@@ -21,7 +22,7 @@ use std::time::SystemTime;
 use svcfs_base::Fault;
 
 pub use reading::Reader;
-pub(crate) use refused::Refusals;
+pub(crate) use refusals::{Moment, Refusals};
 pub(crate) use table::Nodes;
 
 use crate::Vfs;

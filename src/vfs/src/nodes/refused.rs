@@ -3,31 +3,21 @@
 //! One rule: what a handle wrote is never mixed with a text it did not begin from. Its bytes stay its own until they are accepted, or until
 //! nobody who wrote them has the file open any more; a copy is kept where a person finds it from the first refusal on.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use svcfs_base::{DiskAttributes, Door, Durability, Fault, FileKind, Kind, TreePath};
-use svcfs_store::{Install, StatKind, StoreError, WorkTree};
+use svcfs_store::{Install, StoreError};
 use tracing::{error, warn};
 
 use super::table::{Shared, Staging};
 use super::{HandleId, NodeId};
 use crate::Vfs;
-use crate::core::Core;
 use crate::place::REJECTED_DIRECTORY;
-
-/// How long a refused text is kept while no write of its page is accepted (gaps.md D6).
-const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// Of so many refusals it is known why.
-const MOST_TOLD: usize = 10_000;
 
 /// Where the refused text of a page is kept; none for a page whose name is too long for that. What is below the root is kept below the place of
 /// the root.
-fn place_of(path: &TreePath) -> Option<TreePath> {
+pub(super) fn place_of(path: &TreePath) -> Option<TreePath> {
     if path.is_root() {
         return TreePath::parse(REJECTED_DIRECTORY).ok();
     }
@@ -157,7 +147,7 @@ impl Vfs {
     pub(super) fn keep_refused(&self, path: &TreePath, content: Bytes, fault: &Fault, own: Option<(u32, (u32, u32))>) {
         warn!(page.path = %path, reason = fault.message(), "a save was refused; its text is kept below `{REJECTED_DIRECTORY}`");
         let Some(place) = place_of(path) else { return };
-        self.core.refusals.note(path, fault.message());
+        let _keeping = self.core.refusals.note(path, fault.message());
         let page = self.stat(Door::Internal, path).ok().map(|there| (there.mode, (there.uid, there.gid)));
         let (mode, owner) = match (page, own) {
             // Nobody sees it who may not see both; whoever wrote it has it anyway.
@@ -214,79 +204,6 @@ impl Vfs {
         match path.as_str().strip_prefix(REJECTED_DIRECTORY).and_then(|path| path.strip_prefix('/')) {
             Some(page) => self.core.refusals.of(&TreePath::parse(page).ok()?),
             None => self.core.refusals.of(&path),
-        }
-    }
-}
-
-/// What was refused lately, and why, by path.
-pub(crate) struct Refusals {
-    told: Mutex<BTreeMap<TreePath, String>>,
-    /// Whether any text may be kept, also from an earlier life of the server: nearly always none is.
-    has_any: AtomicBool,
-}
-
-impl Refusals {
-    /// Of a tree in which texts may be kept already.
-    pub(crate) fn of_tree(tree: &WorkTree) -> Self {
-        let has_any = TreePath::parse(REJECTED_DIRECTORY).is_ok_and(|place| tree.stat(&place).is_ok());
-        Self { told: Mutex::default(), has_any: has_any.into() }
-    }
-
-    fn note(&self, path: &TreePath, reason: &str) {
-        let mut told = self.told.lock();
-        self.has_any.store(true, Ordering::Release);
-        if told.len() < MOST_TOLD || told.contains_key(path) {
-            told.insert(path.clone(), reason.to_owned());
-        }
-    }
-
-    fn of(&self, path: &TreePath) -> Option<String> {
-        self.told.lock().get(path).cloned()
-    }
-}
-
-impl Core {
-    /// Lets go of refused texts that nobody came for in seven days.
-    pub(crate) fn sweep_refused(&self) {
-        if let Ok(place) = TreePath::parse(REJECTED_DIRECTORY)
-            && self.refusals.has_any.load(Ordering::Acquire)
-            && let Err(error) = self.sweep_below(&place)
-        {
-            warn!(%error, "old texts below `{REJECTED_DIRECTORY}` could not be removed");
-        }
-    }
-
-    fn sweep_below(&self, directory: &TreePath) -> Result<(), StoreError> {
-        for (name, stat) in self.tree.list(directory)? {
-            let path = directory.join(&name);
-            let age = self.file_time().duration_since(stat.modified).unwrap_or_default();
-            match stat.kind {
-                StatKind::Directory => {
-                    self.sweep_below(&path)?;
-                    // One that is not empty stays.
-                    let _ = self.tree.remove_directory(&path);
-                }
-                _ if age >= KEPT => self.tree.remove(&path)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// An accepted write makes an earlier refusal of the same path void, through whichever door. To be called while the path is held: what
-    /// is refused because of this write is kept after it.
-    pub(crate) fn forget_refused<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) {
-        if !self.refusals.has_any.load(Ordering::Acquire) {
-            return;
-        }
-        for path in paths {
-            let Some(place) = place_of(path) else { continue };
-            self.refusals.told.lock().remove(path);
-            if self.tree.stat(&place).is_ok_and(|there| there.kind == StatKind::File)
-                && let Err(error) = self.tree.remove(&place)
-            {
-                warn!(page.path = %path, %error, "the text of an earlier refused save could not be removed");
-            }
         }
     }
 }
