@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use svcfs_base::TreePath;
-use svcfs_store::{StatKind, StoreError, WorkTree};
+use svcfs_store::{Stat, StatKind, StoreError, WorkTree};
 use tracing::warn;
 
 use super::refused::place_of;
@@ -30,9 +30,31 @@ pub(crate) struct Refusals {
 
 #[derive(Default)]
 struct Told {
-    /// The number of each refusal, in their order, and why.
+    /// The number of each refusal, and why.
     reasons: BTreeMap<TreePath, (u64, String)>,
+    /// The same in the order of their numbers.
+    order: BTreeMap<u64, TreePath>,
     last: u64,
+}
+
+impl Told {
+    fn add(&mut self, path: &TreePath, reason: &str) {
+        self.remove(path);
+        self.last += 1;
+        self.reasons.insert(path.clone(), (self.last, reason.to_owned()));
+        self.order.insert(self.last, path.clone());
+        if self.order.len() > MOST_TOLD
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.reasons.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, path: &TreePath) {
+        if let Some((number, _)) = self.reasons.remove(path) {
+            self.order.remove(&number);
+        }
+    }
 }
 
 /// A moment: before it are the refusals that were noted before it.
@@ -47,16 +69,17 @@ impl Refusals {
     }
 
     /// Notes a refusal, whose text is to be put in its place while this is held.
-    pub(super) fn note(&self, path: &TreePath, reason: &str) -> MutexGuard<'_, ()> {
+    pub(crate) fn note(&self, path: &TreePath, reason: &str) -> MutexGuard<'_, ()> {
         let keeping = self.keeping.lock();
         self.has_any.store(true, Ordering::Release);
-        let mut told = self.told.lock();
-        told.last += 1;
-        if told.reasons.len() < MOST_TOLD || told.reasons.contains_key(path) {
-            let number = told.last;
-            told.reasons.insert(path.clone(), (number, reason.to_owned()));
-        }
+        self.told.lock().add(path, reason);
         keeping
+    }
+
+    /// Whether any text may be kept.
+    #[cfg(test)]
+    pub(crate) fn has_any(&self) -> bool {
+        self.has_any.load(Ordering::Acquire)
     }
 
     pub(crate) fn of(&self, path: &TreePath) -> Option<String> {
@@ -74,37 +97,72 @@ impl Refusals {
         if told.reasons.get(path).is_some_and(|(number, _)| *number > before.0) {
             return false;
         }
-        told.reasons.remove(path);
+        told.remove(path);
         true
     }
 }
 
 impl Core {
-    /// Lets go of refused texts that nobody came for in seven days.
+    /// Lets go of refused texts that nobody came for in seven days, and of what is known of those that are gone.
     pub(crate) fn sweep_refused(&self) {
-        if let Ok(place) = TreePath::parse(REJECTED_DIRECTORY)
-            && self.refusals.has_any.load(Ordering::Acquire)
-            && let Err(error) = self.sweep_below(&place)
-        {
+        let Ok(place) = TreePath::parse(REJECTED_DIRECTORY) else { return };
+        if !self.refusals.has_any.load(Ordering::Acquire) {
+            return;
+        }
+        let mut trouble = None;
+        self.sweep_below(&place, &mut trouble);
+        if let Some(error) = trouble {
             warn!(%error, "old texts below `{REJECTED_DIRECTORY}` could not be removed");
+        }
+        let told: Vec<TreePath> = self.refusals.told.lock().reasons.keys().cloned().collect();
+        let is_gone = |place: &TreePath| self.tree.stat(place).is_err_and(|error| error.is_missing());
+        for path in told {
+            let _keeping = self.refusals.keeping.lock();
+            if place_of(&path).is_none_or(|place| is_gone(&place)) {
+                self.refusals.told.lock().remove(&path);
+            }
+        }
+        let _keeping = self.refusals.keeping.lock();
+        if is_gone(&place) && self.refusals.told.lock().reasons.is_empty() {
+            self.refusals.has_any.store(false, Ordering::Release);
         }
     }
 
-    fn sweep_below(&self, directory: &TreePath) -> Result<(), StoreError> {
-        for (name, stat) in self.tree.list(directory)? {
-            let path = directory.join(&name);
-            let age = self.file_time().duration_since(stat.modified).unwrap_or_default();
-            match stat.kind {
-                StatKind::Directory => {
-                    self.sweep_below(&path)?;
-                    // One that is not empty stays.
-                    let _ = self.tree.remove_directory(&path);
+    /// Goes on after what cannot be removed; `trouble` is the first of that.
+    fn sweep_below(&self, directory: &TreePath, trouble: &mut Option<StoreError>) {
+        let names = match self.tree.list(directory) {
+            Ok(names) => names,
+            Err(error) => {
+                if !error.is_missing() {
+                    trouble.get_or_insert(error);
                 }
-                _ if age >= KEPT => self.tree.remove(&path)?,
-                _ => {}
+                return;
+            }
+        };
+        for (name, stat) in names {
+            let path = directory.join(&name);
+            if stat.kind == StatKind::Directory {
+                self.sweep_below(&path, trouble);
+                let _keeping = self.refusals.keeping.lock();
+                // One that is not empty stays.
+                let _ = self.tree.remove_directory(&path);
+            } else if self.is_old(&stat)
+                && let Err(error) = self.sweep_one(&path)
+                && !error.is_missing()
+            {
+                trouble.get_or_insert(error);
             }
         }
-        Ok(())
+    }
+
+    fn is_old(&self, text: &Stat) -> bool {
+        self.file_time().duration_since(text.modified).is_ok_and(|age| age >= KEPT)
+    }
+
+    /// Removes a text, unless another has taken its place by now.
+    fn sweep_one(&self, path: &TreePath) -> Result<(), StoreError> {
+        let _keeping = self.refusals.keeping.lock();
+        if self.is_old(&self.tree.stat(path)?) { self.tree.remove(path) } else { Ok(()) }
     }
 
     /// An accepted write makes refusals of the same path void that were before it, through whichever door. What is refused because of this write
