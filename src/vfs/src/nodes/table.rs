@@ -299,17 +299,28 @@ impl Nodes {
         drop(swept);
     }
 
+    /// A file that is new at a path: its node, found once, with unpublished bytes from the first moment on, and the handle it is written through.
+    pub(crate) fn create(&self, path: &TreePath, door: Door, mut staging: Staging) -> (NodeId, HandleId) {
+        let mut table = self.table();
+        let swept = table.lose(path);
+        let (node, handle) = (NodeId(table.next_node), HandleId(table.next_handle));
+        (table.next_node, table.next_handle) = (node.0 + 1, handle.0 + 1);
+        staging.writers.insert(handle);
+        let shared = Arc::new(Mutex::new(Shared { staging: Some(staging), ..Shared::default() }));
+        table.names.insert(path.clone(), node);
+        table.nodes.insert(node, Node { path: path.clone(), is_gone: false, found: 1, open: 1, shared });
+        table.handles.insert(handle, Handle { node, door, is_writing: true });
+        drop(table);
+        drop(swept);
+        (node, handle)
+    }
+
     /// The name is gone: the node lives on for its handles only.
     pub(crate) fn remove(&self, path: &TreePath) {
         let mut table = self.table();
-        if let Some(id) = table.names.remove(path) {
-            if let Some(node) = table.nodes.get_mut(&id) {
-                node.is_gone = true;
-            }
-            let swept = table.sweep(id);
-            drop(table);
-            drop(swept);
-        }
+        let swept = table.lose(path);
+        drop(table);
+        drop(swept);
     }
 
     /// A node (and everything below it) has another name; what had that name before is gone.
@@ -318,12 +329,7 @@ impl Nodes {
         let mut table = self.table();
         let moved = table.below(from);
         for path in table.below(to) {
-            if let Some(id) = table.names.remove(&path) {
-                if let Some(node) = table.nodes.get_mut(&id) {
-                    node.is_gone = true;
-                }
-                swept.extend(table.sweep(id));
-            }
+            swept.extend(table.lose(&path));
         }
         for path in moved {
             table.rename_one(&path, from, to);
@@ -455,6 +461,16 @@ impl Table {
             node.path = target.clone();
         }
         self.names.insert(target, id);
+    }
+
+    /// The name is gone: the node lives on for its handles only. Answers as [`Table::sweep`].
+    #[must_use]
+    fn lose(&mut self, path: &TreePath) -> Option<Node> {
+        let id = self.names.remove(path)?;
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.is_gone = true;
+        }
+        self.sweep(id)
     }
 
     /// Takes a node out that nobody knows any more. To be dropped by whoever does not hold the table: letting go of the last of a file may
