@@ -132,8 +132,13 @@ pub(crate) fn open_mode(flags: OpenFlags) -> OpenMode {
 /// Where a write goes. The kernel appends at the length it knows; another door may have made the file longer since. Pages of a
 /// shared mapping go where they belong, through whichever handle the kernel finds.
 pub(crate) fn write_at(offset: u64, flags: OpenFlags, kind: WriteFlags) -> WriteAt {
-    let is_append = flag_bits(flags.0).contains(OFlags::APPEND);
-    if is_append && !kind.contains(WriteFlags::FUSE_WRITE_CACHE) { WriteAt::End } else { WriteAt::Offset(offset) }
+    if kind.contains(WriteFlags::FUSE_WRITE_CACHE) {
+        WriteAt::Mapped(offset)
+    } else if flag_bits(flags.0).contains(OFlags::APPEND) {
+        WriteAt::End
+    } else {
+        WriteAt::Offset(offset)
+    }
 }
 
 /// What `fallocate(2)` asks for; none for what only a few filesystems offer (to take parts out of files, or to put them in).

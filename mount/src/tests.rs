@@ -73,7 +73,7 @@ fn open_and_write_flags_become_what_the_caller_may_do() {
     assert_eq!(write_at(5, flags(OFlags::WRONLY), plain), WriteAt::Offset(5));
     assert_eq!(write_at(5, flags(OFlags::WRONLY | OFlags::APPEND), plain), WriteAt::End);
     let mapped = WriteFlags::FUSE_WRITE_CACHE;
-    assert_eq!(write_at(5, flags(OFlags::RDWR | OFlags::APPEND), mapped), WriteAt::Offset(5));
+    assert_eq!(write_at(5, flags(OFlags::RDWR | OFlags::APPEND), mapped), WriteAt::Mapped(5));
 }
 
 fn options() -> crate::Options {

@@ -292,7 +292,7 @@ impl Filesystem for Callbacks {
             // Noted first: a copy of the handle that another program closes meanwhile must not save half of it.
             self.writers.wrote(file, request.pid(), || self.actors.author(request.uid(), request.pid()));
             let place = match write_at(offset, flags, write_flags) {
-                WriteAt::Offset(offset) => Place::Offset(offset),
+                WriteAt::Offset(offset) | WriteAt::Mapped(offset) => Place::Offset(offset),
                 WriteAt::End => Place::End,
             };
             self.tree.write(file.0, place, data)?;

@@ -14,6 +14,7 @@ use svcfs_store::{FailPoint, StatKind, StoreError};
 
 use crate::Vfs;
 use crate::core::{Core, LOOK};
+use crate::nodes::Moment;
 use crate::overlay::Pending;
 use crate::plan::{Direct, Plan};
 use crate::queue::{After, Prepared, Receipt};
@@ -136,20 +137,7 @@ impl Vfs {
     /// Steps 3 to 5, and a place in the queue. `is_exclusive` when the whole tree is held and nothing is pending.
     fn accept(&self, caller: &Caller, set: ChangeSet, is_exclusive: bool) -> Result<Waiting, Fault> {
         self.core.fail.pass(FailPoint::AcceptHeld);
-        let mut is_awaited = set.durability == Durability::Now;
-        if self.core.stuck.lock().is_some()
-            && let Some(trouble) = self.core.trouble.lock().as_ref()
-        {
-            return Err(trouble.again());
-        }
-        if !is_awaited && let Some(trouble) = self.core.trouble.lock().as_ref() {
-            // The committer is busy completing what is logged, and tells when it is not.
-            if trouble.kind() == Kind::Unavailable {
-                return Err(trouble.again());
-            }
-            // What the disk refused a moment ago it may take now: nothing is promised before it did.
-            is_awaited = true;
-        }
+        let mut is_awaited = self.core.must_wait(set.durability)?;
         self.core.none_leased(caller, &set.changes)?;
         let (said, message) = match &set.message {
             Some(message) => (None, message.clone()),
@@ -177,7 +165,7 @@ impl Vfs {
             for path in &spent {
                 self.core.tree.remove(path)?;
             }
-            self.core.forget_refused(written.iter());
+            self.core.forget_refused(written.iter(), self.core.refusals.now());
             return Ok(Waiting { answer: None, files, was_needed: false, made: Vec::new() });
         }
         for (_, to) in &moves {
@@ -212,22 +200,35 @@ impl Vfs {
             answer: is_awaited.then_some(sender),
         };
         self.core.queue.push(prepared, |prepared| self.core.show(prepared))?;
-        self.core.forget_refused(written.iter());
+        // Nobody else writes these paths until we let go of them: what is refused because of this set is noted later.
+        let accepted = self.core.refusals.now();
+        if !is_awaited {
+            self.core.forget_refused(written.iter(), accepted);
+        }
         if let Some(said) = said {
             self.core.messages.spent(&said);
         }
         self.core.fail.pass(FailPoint::AcceptQueued);
-        Ok(Waiting { answer: is_awaited.then_some(receiver), files, was_needed: true, made })
+        let answer = is_awaited.then_some(Answer { receiver, written, accepted });
+        Ok(Waiting { answer, files, was_needed: true, made })
     }
 }
 
 /// A set in the queue, or one that needed none.
 struct Waiting {
-    answer: Option<Receiver<Result<Receipt, Fault>>>,
+    answer: Option<Answer>,
     files: Vec<Settled>,
     was_needed: bool,
     /// Directories that were made for it, outermost first.
     made: Vec<TreePath>,
+}
+
+/// What becomes of a set, to be heard once it is settled or refused.
+struct Answer {
+    receiver: Receiver<Result<Receipt, Fault>>,
+    /// Files of which earlier refusals are void when it is accepted, and since when it stands in the queue.
+    written: Vec<TreePath>,
+    accepted: Moment,
 }
 
 impl Waiting {
@@ -240,17 +241,30 @@ impl Waiting {
             return Ok(Applied { seq: core.feed.last(), commit: None, files: self.files });
         };
         vfs.seat.attend(core);
-        let outcome = core.answer(&answer)?;
+        let outcome = core.answer(&answer.receiver)?;
         if outcome.is_err() {
             // Refused: what was made for it goes, unless somebody has put something there meanwhile.
             let _ = self.made.iter().rev().try_for_each(|made| core.tree.remove_directory(made));
         }
         let receipt = outcome?; // 9
+        core.forget_refused(answer.written.iter(), answer.accepted);
         Ok(Applied { seq: receipt.seq, commit: receipt.commit, files: self.files })
     }
 }
 
 impl Core {
+    /// Whether a set is to be answered only once it is settled, as things are with the disk.
+    fn must_wait(&self, durability: Durability) -> Result<bool, Fault> {
+        let trouble = self.trouble.lock().as_ref().map(Fault::again);
+        match trouble {
+            Some(fault) if self.stuck.lock().is_some() => Err(fault),
+            // The committer is busy completing what is logged, and tells when it is not.
+            Some(fault) if durability != Durability::Now && fault.kind() == Kind::Unavailable => Err(fault),
+            // What the disk refused a moment ago it may take now: nothing is promised before it did.
+            trouble => Ok(durability == Durability::Now || trouble.is_some()),
+        }
+    }
+
     /// What becomes of a set, or why that is not known in time: it will happen once it is logged, but nobody waits long for a disk
     /// that refuses.
     fn answer(&self, answer: &Receiver<Result<Receipt, Fault>>) -> Result<Result<Receipt, Fault>, Fault> {

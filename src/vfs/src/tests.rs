@@ -22,6 +22,8 @@ mod hostile;
 mod leases;
 mod model;
 mod others;
+mod racing;
+mod rejected;
 mod seat;
 mod space;
 mod stop;

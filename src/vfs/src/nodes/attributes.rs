@@ -1,6 +1,7 @@
 //! What nodes have beside their content: size, permission bits, owner, times.
 
 use svcfs_base::{Caller, Change, DiskAttributes, Door, Expect, Fault, FileKind, Kind, TreePath};
+use tracing::debug;
 
 use super::kept::stands_in_for;
 use super::table::Staging;
@@ -120,8 +121,14 @@ impl Vfs {
     }
 
     /// Gives a file the times of a save that put nothing in place, because its bytes were there already: whoever compares times (make, cargo) was
-    /// told of them.
-    pub(super) fn keep_time(&self, path: &TreePath, content: &[u8], staging: &Staging) -> Result<(), Fault> {
+    /// told of them. The save is accepted all the same where the disk refuses, as it does with files that the server does not own.
+    pub(super) fn keep_time(&self, path: &TreePath, content: &[u8], staging: &Staging) {
+        if let Err(fault) = self.set_kept_time(path, content, staging) {
+            debug!(page.path = %path, error = ?fault, "a save that changed nothing leaves the file the time it had");
+        }
+    }
+
+    fn set_kept_time(&self, path: &TreePath, content: &[u8], staging: &Staging) -> Result<(), Fault> {
         self.settle_at(path)?;
         let _held = self.core.locks.hold([path.clone()].into());
         let is_older = self.stat(Door::Internal, path).is_ok_and(|there| there.modified != staging.modified);

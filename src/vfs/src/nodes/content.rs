@@ -29,7 +29,13 @@ impl Vfs {
         }
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        through.map_or(Ok(()), |handle| shared.take_back(handle))?;
+        if let Some(handle) = through {
+            if size == 0 {
+                // Whoever empties the file goes on with nothing.
+                shared.displaced.remove(&handle);
+            }
+            shared.take_back(handle)?;
+        }
         if shared.staging.is_none()
             && shared.large.is_none()
             && let Ok(path) = self.nodes.path_of(node)
@@ -44,14 +50,15 @@ impl Vfs {
                 shared.told = None;
             }
             Some(large) => {
-                let staging = Self::cut_large(large, size, self.core.file_time())?;
+                let mut staging = Self::cut_large(large, size, self.core.file_time())?;
+                staging.writers.extend(through);
                 shared.staging = Some(staging);
                 shared.large = None;
             }
             None => self.stage_held((node, through), &mut shared, size > 0, |staging, now| {
                 staging.is_changed |= staging.body.length() != size;
                 if size == 0 {
-                    staging.base = None;
+                    staging.begin_anew();
                 }
                 staging.body.resize(&self.core.tree, size)?;
                 staging.is_written |= size > 0;
@@ -120,7 +127,8 @@ impl Vfs {
             self.core.not_leased(caller, &path, false)?;
         }
         let handle = self.nodes.open(node, caller.door, mode.write)?;
-        let opened = if mode.truncate && mode.write { self.empty(node) } else { self.open_held(node, &attributes) };
+        let opened =
+            if mode.truncate && mode.write { self.empty(node, handle) } else { self.open_held(node, &attributes) };
         if let Err(fault) = opened {
             self.nodes.close(handle);
             return Err(fault);
@@ -128,7 +136,7 @@ impl Vfs {
         Ok(handle)
     }
 
-    fn empty(&self, node: NodeId) -> Result<(), Fault> {
+    fn empty(&self, node: NodeId, handle: HandleId) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if let Some(large) = shared.large.take() {
@@ -137,7 +145,8 @@ impl Vfs {
         self.stage_held((node, None), &mut shared, false, |staging, now| {
             staging.is_changed |= staging.body.length() > 0;
             staging.is_written = false;
-            staging.base = None;
+            staging.begin_anew();
+            staging.written_through(handle);
             staging.body = Body::empty();
             staging.touch(now);
             Ok(())
@@ -218,6 +227,7 @@ impl Vfs {
         let trouble = self.core.trouble.lock().as_ref().map(Fault::again);
         if let Some(fault) = trouble.filter(is_of_disk) {
             if let Some(staging) = &mut self.nodes.shared(handle.node)?.lock().staging {
+                staging.written_through(id);
                 staging.refused = Some(fault.again());
             }
             return Err(fault);
@@ -229,7 +239,7 @@ impl Vfs {
         }
         self.stage_held((handle.node, Some(id)), &mut shared, true, |staging, now| {
             let start = match at {
-                WriteAt::Offset(offset) => offset,
+                WriteAt::Offset(offset) | WriteAt::Mapped(offset) => offset,
                 WriteAt::End => staging.body.length(),
             };
             staging.body.write(&self.core.tree, start, data)?;
@@ -240,6 +250,9 @@ impl Vfs {
             staging.touch(now);
             Ok(())
         })?;
+        if matches!(at, WriteAt::Mapped(_)) {
+            shared.written_by_any(self.nodes.writing(handle.node));
+        }
         Ok(data.len())
     }
 
@@ -263,6 +276,7 @@ impl Vfs {
         match &mut shared.staging {
             Some(staging) => {
                 change(staging, now)?;
+                through.into_iter().for_each(|handle| staging.written_through(handle));
                 staging.refused = None;
                 staging.verdict = None;
                 Ok(())
@@ -304,13 +318,20 @@ impl Vfs {
         self.publish_now(caller, node, durability)
     }
 
-    /// The same through a handle: what it wrote and was refused is tried again, and told again.
+    /// The same through a handle: what it wrote and was refused is tried again, and told again. What others wrote and was refused is theirs.
     ///
     /// # Errors
     /// As [`Vfs::publish`].
     pub fn publish_opened(&self, caller: &Caller, handle: HandleId, durability: Durability) -> Result<(), Fault> {
         let node = self.nodes.handle(handle)?.node;
-        self.nodes.shared(node)?.lock().take_back(handle)?;
+        {
+            let shared = self.nodes.shared(node)?;
+            let mut shared = shared.lock();
+            shared.take_back(handle)?;
+            if durability == Durability::Soon && shared.is_refused_of_others(handle) {
+                return Ok(());
+            }
+        }
         self.publish(caller, node, durability)
     }
 
@@ -344,7 +365,7 @@ impl Vfs {
         };
         if let Some(fault) = staging.refused.as_ref().map(Fault::again) {
             // Closing leaves the page as it was, and says so: many programs look at the outcome of one call only.
-            self.put_aside(shared, staging);
+            shared.put_aside(staging);
             return Err(fault);
         }
         if !staging.is_changed && !staging.is_new {
@@ -376,7 +397,7 @@ impl Vfs {
         match outcome {
             Ok(_) => {
                 if is_same {
-                    self.keep_time(&path, &content, &staging)?;
+                    self.keep_time(&path, &content, &staging);
                 }
                 shared.told = Some(Told::new(staging.changed, staging.modified));
                 self.put_extended(&path, shared)
@@ -414,13 +435,16 @@ impl Vfs {
         let node = self.nodes.handle(handle)?.node;
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        self.let_go_of_refused(&mut shared, (node, handle));
+        self.let_go_of_refused(&mut shared, handle);
         // Asked while the content is held: who opens the file and empties it in this moment waits, and is not published by us.
         let is_last = !self.nodes.is_open_elsewhere(node);
         let outcome = if is_last { self.publish_held(caller, node, &mut shared, Durability::Soon) } else { Ok(()) };
         if is_last && outcome.is_err() {
             // Whoever saved was told. Were the bytes kept, the next one to open the file would publish them unawares.
             (shared.staging, shared.aside) = (None, None);
+        }
+        if is_last {
+            shared.displaced.clear();
         }
         if is_last && self.nodes.path_of(node).is_ok() {
             shared.unkeep(false);

@@ -69,7 +69,7 @@ impl Vfs {
         shared.told = Some(Told::new(staging.changed, staging.modified));
         shared.large = Some(large);
         shared.staging = None;
-        self.core.forget_refused(std::iter::once(path));
+        self.core.forget_refused(std::iter::once(path), self.core.refusals.now());
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl Vfs {
     ) -> Result<bool, Fault> {
         self.change_large(handle, shared, |large| {
             let offset = match at {
-                WriteAt::Offset(offset) => offset,
+                WriteAt::Offset(offset) | WriteAt::Mapped(offset) => offset,
                 WriteAt::End => large.stat()?.size,
             };
             if offset.checked_add(data.len() as u64).is_none_or(|end| i64::try_from(end).is_err()) {

@@ -11,6 +11,7 @@ mod kept;
 mod large;
 mod names;
 mod reading;
+mod refusals;
 mod refused;
 mod settled;
 mod special;
@@ -21,7 +22,7 @@ use std::time::SystemTime;
 use svcfs_base::Fault;
 
 pub use reading::Reader;
-pub(crate) use refused::Refusals;
+pub(crate) use refusals::{Moment, Refusals};
 pub(crate) use table::Nodes;
 
 use crate::Vfs;
@@ -58,6 +59,8 @@ pub struct OpenMode {
 pub enum WriteAt {
     /// So many bytes from the start.
     Offset(u64),
+    /// So many bytes from the start, as part of a mapping: whoever has the file open to write may have written it.
+    Mapped(u64),
     /// To the end, wherever that is by then (`O_APPEND`).
     End,
 }

@@ -103,18 +103,28 @@ impl Vfs {
         self.must_be_free(caller, &path)?;
         let now = self.core.file_time();
         let owner = self.core.tree.stat(&path.parent().unwrap_or_else(TreePath::root))?;
-        // A name that was taken before may have left a node that still has handles.
-        self.nodes.remove(&path);
-        let node = self.nodes.find(&path, 1);
-        let handle = self.nodes.open(node, caller.door, true)?;
-        self.nodes.shared(node)?.lock().staging = Some(Staging {
+        let staging = Staging {
             is_changed: true,
             is_new: true,
             mode: Some(mode & 0o7777),
             modified: now,
             changed: now,
             ..Staging::of(&owner.into())
-        });
+        };
+        let (node, handle) = {
+            // Held, as those do who rename a file to a name that is free: one of us finds it taken.
+            let mut held = self.nodes.hold(&[&path]);
+            if held.at(&path).is_some_and(|shared| shared.staging.is_some()) {
+                return Err(Fault::exists(&path));
+            }
+            match self.stat_any(caller.door, &path) {
+                Ok(_) => return Err(Fault::exists(&path)),
+                Err(fault) if fault.kind() == Kind::NotFound => {}
+                Err(fault) => return Err(fault),
+            }
+            // A name that was taken before may have left a node that still has handles.
+            self.nodes.create(&path, caller.door, staging)
+        };
         self.nodes.shared(parent)?.lock().names_changed = Some(now);
         Ok((node, self.attributes(node)?, handle))
     }

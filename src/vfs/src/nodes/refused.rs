@@ -3,31 +3,21 @@
 //! One rule: what a handle wrote is never mixed with a text it did not begin from. Its bytes stay its own until they are accepted, or until
 //! nobody who wrote them has the file open any more; a copy is kept where a person finds it from the first refusal on.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use svcfs_base::{DiskAttributes, Door, Durability, Fault, FileKind, Kind, TreePath};
-use svcfs_store::{Install, StatKind, StoreError, WorkTree};
+use svcfs_store::{Install, StoreError};
 use tracing::{error, warn};
 
 use super::table::{Shared, Staging};
 use super::{HandleId, NodeId};
 use crate::Vfs;
-use crate::core::Core;
 use crate::place::REJECTED_DIRECTORY;
-
-/// How long a refused text is kept while no write of its page is accepted (gaps.md D6).
-const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// Of so many refusals it is known why.
-const MOST_TOLD: usize = 10_000;
 
 /// Where the refused text of a page is kept; none for a page whose name is too long for that. What is below the root is kept below the place of
 /// the root.
-fn place_of(path: &TreePath) -> Option<TreePath> {
+pub(super) fn place_of(path: &TreePath) -> Option<TreePath> {
     if path.is_root() {
         return TreePath::parse(REJECTED_DIRECTORY).ok();
     }
@@ -50,24 +40,68 @@ impl Staging {
     pub(super) fn lost(&self) -> Option<&Fault> {
         self.lost.as_ref().filter(|_| self.base.is_some())
     }
+
+    /// Bytes were written through a handle.
+    pub(super) fn written_through(&mut self, handle: HandleId) {
+        self.emptied.remove(&handle);
+        self.writers.insert(handle);
+    }
+
+    /// Whoever wrote until now has nothing in the file any more.
+    pub(super) fn begin_anew(&mut self) {
+        self.base = None;
+        self.emptied.append(&mut self.writers);
+    }
+
+    /// Whether they were refused, by a gate or by the disk.
+    const fn is_refused(&self) -> bool {
+        self.verdict.is_some() || self.refused.is_some()
+    }
 }
 
 impl Shared {
     /// A handle goes on with what was put aside for it.
     ///
     /// # Errors
-    /// `Conflict` when others are writing the file by now.
+    /// `Conflict` when others are writing the file by now, or have taken the place of what was put aside.
     pub(super) fn take_back(&mut self, handle: HandleId) -> Result<(), Fault> {
-        let is_its = |aside: &Staging| aside.until.is_none_or(|until| handle < until);
-        if !self.aside.as_ref().is_some_and(is_its) {
-            return Ok(());
-        }
-        if self.staging.is_some() {
-            let told = "the last save of this file was refused, and others are writing it by now; open it anew";
+        let is_displaced = self.displaced.contains(&handle);
+        let is_its = self.aside.as_ref().is_some_and(|aside| aside.writers.contains(&handle));
+        if is_displaced || is_its && self.staging.is_some() {
+            let told = if is_displaced {
+                "what was written here before is gone, as others wrote the file since; open it anew"
+            } else {
+                "the last save of this file was refused, and others are writing it by now; open it anew"
+            };
             return Err(Fault::new(Kind::Conflict, told));
         }
-        self.staging = self.aside.take();
+        if is_its {
+            self.staging = self.aside.take();
+        }
         Ok(())
+    }
+
+    /// The kernel wrote a page of a mapping, which may be of any of these handles: it does not say which.
+    pub(super) fn written_by_any(&mut self, mut handles: BTreeSet<HandleId>) {
+        handles.retain(|handle| !self.displaced.contains(handle));
+        if let Some(aside) = &self.aside {
+            handles.retain(|handle| !aside.writers.contains(handle));
+        }
+        if let Some(staging) = &mut self.staging {
+            handles.into_iter().for_each(|handle| staging.written_through(handle));
+        }
+    }
+
+    /// Whether the close of a handle has nothing to save but what others wrote, who were told that it is refused.
+    pub(super) fn is_refused_of_others(&self, handle: HandleId) -> bool {
+        self.staging.as_ref().is_some_and(|staging| staging.is_refused() && !staging.writers.contains(&handle))
+    }
+
+    /// Leaves refused bytes to those who wrote them.
+    pub(super) fn put_aside(&mut self, staging: Staging) {
+        let replaced = self.aside.take().map(|aside| aside.writers).unwrap_or_default();
+        self.displaced.extend(replaced.difference(&staging.writers).chain(&staging.emptied));
+        self.aside = Some(staging);
     }
 }
 
@@ -89,27 +123,21 @@ impl Vfs {
         self.keep_refused(path, content, &fault, Some((mode, (staging.uid, staging.gid))));
         if durability == Durability::Now && staging.lost().is_none() {
             // No close, after which the file has to be what it was: whoever asked has it open, and goes on.
-            let until = staging.until.unwrap_or_else(|| self.nodes.next_handle());
-            shared.staging = Some(Staging { until: Some(until), ..staging });
+            shared.staging = Some(staging);
         } else {
-            self.put_aside(shared, staging);
+            shared.put_aside(staging);
         }
-    }
-
-    /// Leaves refused bytes to those who have the file open now.
-    pub(super) fn put_aside(&self, shared: &mut Shared, staging: Staging) {
-        let until = staging.until.unwrap_or_else(|| self.nodes.next_handle());
-        shared.aside = Some(Staging { until: Some(until), ..staging });
     }
 
     /// Before a handle is closed: refused bytes go with the last of those who could go on with them. Whoever saved was told; were the bytes kept,
     /// the next one to write the file would publish them unawares.
-    pub(super) fn let_go_of_refused(&self, shared: &mut Shared, closing: (NodeId, HandleId)) {
-        if shared.aside.as_ref().is_some_and(|aside| !self.nodes.is_written_elsewhere(closing, aside.until)) {
+    pub(super) fn let_go_of_refused(&self, shared: &mut Shared, closing: HandleId) {
+        shared.displaced.remove(&closing);
+        let is_left = |staging: &Staging| self.nodes.is_any_open(&staging.writers, closing);
+        if shared.aside.as_ref().is_some_and(|aside| !is_left(aside)) {
             shared.aside = None;
         }
-        let is_refused = shared.staging.as_ref().is_some_and(|staging| staging.verdict.is_some());
-        if is_refused && !self.nodes.is_written_elsewhere(closing, None) {
+        if shared.staging.as_ref().is_some_and(|staging| staging.is_refused() && !is_left(staging)) {
             shared.staging = None;
         }
     }
@@ -119,7 +147,7 @@ impl Vfs {
     pub(super) fn keep_refused(&self, path: &TreePath, content: Bytes, fault: &Fault, own: Option<(u32, (u32, u32))>) {
         warn!(page.path = %path, reason = fault.message(), "a save was refused; its text is kept below `{REJECTED_DIRECTORY}`");
         let Some(place) = place_of(path) else { return };
-        self.core.refusals.note(path, fault.message());
+        let _keeping = self.core.refusals.note(path, fault.message());
         let page = self.stat(Door::Internal, path).ok().map(|there| (there.mode, (there.uid, there.gid)));
         let (mode, owner) = match (page, own) {
             // Nobody sees it who may not see both; whoever wrote it has it anyway.
@@ -176,79 +204,6 @@ impl Vfs {
         match path.as_str().strip_prefix(REJECTED_DIRECTORY).and_then(|path| path.strip_prefix('/')) {
             Some(page) => self.core.refusals.of(&TreePath::parse(page).ok()?),
             None => self.core.refusals.of(&path),
-        }
-    }
-}
-
-/// What was refused lately, and why, by path.
-pub(crate) struct Refusals {
-    told: Mutex<BTreeMap<TreePath, String>>,
-    /// Whether any text may be kept, also from an earlier life of the server: nearly always none is.
-    has_any: AtomicBool,
-}
-
-impl Refusals {
-    /// Of a tree in which texts may be kept already.
-    pub(crate) fn of_tree(tree: &WorkTree) -> Self {
-        let has_any = TreePath::parse(REJECTED_DIRECTORY).is_ok_and(|place| tree.stat(&place).is_ok());
-        Self { told: Mutex::default(), has_any: has_any.into() }
-    }
-
-    fn note(&self, path: &TreePath, reason: &str) {
-        let mut told = self.told.lock();
-        self.has_any.store(true, Ordering::Release);
-        if told.len() < MOST_TOLD || told.contains_key(path) {
-            told.insert(path.clone(), reason.to_owned());
-        }
-    }
-
-    fn of(&self, path: &TreePath) -> Option<String> {
-        self.told.lock().get(path).cloned()
-    }
-}
-
-impl Core {
-    /// Lets go of refused texts that nobody came for in seven days.
-    pub(crate) fn sweep_refused(&self) {
-        if let Ok(place) = TreePath::parse(REJECTED_DIRECTORY)
-            && self.refusals.has_any.load(Ordering::Acquire)
-            && let Err(error) = self.sweep_below(&place)
-        {
-            warn!(%error, "old texts below `{REJECTED_DIRECTORY}` could not be removed");
-        }
-    }
-
-    fn sweep_below(&self, directory: &TreePath) -> Result<(), StoreError> {
-        for (name, stat) in self.tree.list(directory)? {
-            let path = directory.join(&name);
-            let age = self.file_time().duration_since(stat.modified).unwrap_or_default();
-            match stat.kind {
-                StatKind::Directory => {
-                    self.sweep_below(&path)?;
-                    // One that is not empty stays.
-                    let _ = self.tree.remove_directory(&path);
-                }
-                _ if age >= KEPT => self.tree.remove(&path)?,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// An accepted write makes an earlier refusal of the same path void, through whichever door. To be called while the path is held: what
-    /// is refused because of this write is kept after it.
-    pub(crate) fn forget_refused<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) {
-        if !self.refusals.has_any.load(Ordering::Acquire) {
-            return;
-        }
-        for path in paths {
-            let Some(place) = place_of(path) else { continue };
-            self.refusals.told.lock().remove(path);
-            if self.tree.stat(&place).is_ok_and(|there| there.kind == StatKind::File)
-                && let Err(error) = self.tree.remove(&place)
-            {
-                warn!(page.path = %path, %error, "the text of an earlier refused save could not be removed");
-            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Which node has which name, and what is open.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -33,8 +33,10 @@ pub(crate) struct Staging {
     pub(crate) verdict: Option<Fault>,
     /// Others wrote the file since, as was told: what began from `base` is accepted no more.
     pub(crate) lost: Option<Fault>,
-    /// Handles from this one on were opened after the first refusal, and have nothing to do with these bytes.
-    pub(crate) until: Option<HandleId>,
+    /// The handles that these bytes were written through: to all others they are nothing, once they are refused.
+    pub(crate) writers: BTreeSet<HandleId>,
+    /// Those whose bytes went when somebody emptied the file, and who have written nothing since.
+    pub(crate) emptied: BTreeSet<HandleId>,
     pub(crate) mode: Option<u32>,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -57,7 +59,8 @@ impl Staging {
             refused: None,
             verdict: None,
             lost: None,
-            until: None,
+            writers: BTreeSet::new(),
+            emptied: BTreeSet::new(),
             mode: None,
             uid: attributes.uid,
             gid: attributes.gid,
@@ -109,9 +112,11 @@ impl Told {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) staging: Option<Staging>,
-    /// Unpublished bytes that were refused when a handle was closed, for the handles that were open then: they may go on with them.
+    /// Unpublished bytes that were refused when a handle was closed, for the handles that wrote them: they may go on with them.
     /// To all others the file is what is published.
     pub(crate) aside: Option<Staging>,
+    /// Open handles whose bytes gave way to those of others that were refused in turn: there is nothing that they could go on with.
+    pub(crate) displaced: BTreeSet<HandleId>,
     /// The file itself, while it is open, too large to be recorded, and none of its bytes are unpublished.
     pub(crate) large: Option<OpenFile>,
     /// What it had, or was, when its name went.
@@ -238,7 +243,7 @@ impl Nodes {
     /// Open nodes directly below a directory, which may have unpublished content.
     pub(crate) fn staged_below(&self, directory: &TreePath) -> Vec<(TreePath, NodeId)> {
         let table = self.table();
-        let open: std::collections::BTreeSet<NodeId> = table.handles.values().map(|handle| handle.node).collect();
+        let open: BTreeSet<NodeId> = table.handles.values().map(|handle| handle.node).collect();
         open.into_iter()
             .filter_map(|id| Some((table.nodes.get(&id)?, id)))
             .filter(|(node, _)| !node.is_gone && node.path.parent().as_ref() == Some(directory))
@@ -264,17 +269,17 @@ impl Nodes {
         self.table().nodes.get(&id).is_some_and(|node| node.open > 1)
     }
 
-    /// The handle that is opened next.
-    pub(crate) fn next_handle(&self) -> HandleId {
-        HandleId(self.table().next_handle)
+    /// True when any of some handles is open, this one not counted.
+    pub(crate) fn is_any_open(&self, of: &BTreeSet<HandleId>, but: HandleId) -> bool {
+        let table = self.table();
+        of.iter().any(|handle| *handle != but && table.handles.contains_key(handle))
     }
 
-    /// True when other handles of the node than this one are open for writing, of those opened before `until`.
-    pub(crate) fn is_written_elsewhere(&self, (id, handle): (NodeId, HandleId), until: Option<HandleId>) -> bool {
-        let is_other = |(other, opened): (&HandleId, &Handle)| {
-            opened.node == id && opened.is_writing && *other != handle && until.is_none_or(|until| *other < until)
-        };
-        self.table().handles.iter().any(is_other)
+    /// The handles of a node that are open for writing.
+    pub(crate) fn writing(&self, id: NodeId) -> BTreeSet<HandleId> {
+        let table = self.table();
+        let is_its = |opened: &Handle| opened.node == id && opened.is_writing;
+        table.handles.iter().filter(|(_, opened)| is_its(opened)).map(|(handle, _)| *handle).collect()
     }
 
     pub(crate) fn is_open(&self, id: NodeId) -> bool {
@@ -294,17 +299,28 @@ impl Nodes {
         drop(swept);
     }
 
+    /// A file that is new at a path: its node, found once, with unpublished bytes from the first moment on, and the handle it is written through.
+    pub(crate) fn create(&self, path: &TreePath, door: Door, mut staging: Staging) -> (NodeId, HandleId) {
+        let mut table = self.table();
+        let swept = table.lose(path);
+        let (node, handle) = (NodeId(table.next_node), HandleId(table.next_handle));
+        (table.next_node, table.next_handle) = (node.0 + 1, handle.0 + 1);
+        staging.writers.insert(handle);
+        let shared = Arc::new(Mutex::new(Shared { staging: Some(staging), ..Shared::default() }));
+        table.names.insert(path.clone(), node);
+        table.nodes.insert(node, Node { path: path.clone(), is_gone: false, found: 1, open: 1, shared });
+        table.handles.insert(handle, Handle { node, door, is_writing: true });
+        drop(table);
+        drop(swept);
+        (node, handle)
+    }
+
     /// The name is gone: the node lives on for its handles only.
     pub(crate) fn remove(&self, path: &TreePath) {
         let mut table = self.table();
-        if let Some(id) = table.names.remove(path) {
-            if let Some(node) = table.nodes.get_mut(&id) {
-                node.is_gone = true;
-            }
-            let swept = table.sweep(id);
-            drop(table);
-            drop(swept);
-        }
+        let swept = table.lose(path);
+        drop(table);
+        drop(swept);
     }
 
     /// A node (and everything below it) has another name; what had that name before is gone.
@@ -313,12 +329,7 @@ impl Nodes {
         let mut table = self.table();
         let moved = table.below(from);
         for path in table.below(to) {
-            if let Some(id) = table.names.remove(&path) {
-                if let Some(node) = table.nodes.get_mut(&id) {
-                    node.is_gone = true;
-                }
-                swept.extend(table.sweep(id));
-            }
+            swept.extend(table.lose(&path));
         }
         for path in moved {
             table.rename_one(&path, from, to);
@@ -366,7 +377,7 @@ impl Nodes {
     fn shared_below(&self, paths: &[&TreePath]) -> Vec<(NodeId, Arc<Mutex<Shared>>)> {
         let table = self.table();
         let known = paths.iter().flat_map(|path| table.below(path)).filter_map(|path| table.names.get(&path).copied());
-        let ids: std::collections::BTreeSet<NodeId> = known.collect();
+        let ids: BTreeSet<NodeId> = known.collect();
         ids.into_iter().filter_map(|id| Some((id, Arc::clone(&table.nodes.get(&id)?.shared)))).collect()
     }
 
@@ -450,6 +461,16 @@ impl Table {
             node.path = target.clone();
         }
         self.names.insert(target, id);
+    }
+
+    /// The name is gone: the node lives on for its handles only. Answers as [`Table::sweep`].
+    #[must_use]
+    fn lose(&mut self, path: &TreePath) -> Option<Node> {
+        let id = self.names.remove(path)?;
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.is_gone = true;
+        }
+        self.sweep(id)
     }
 
     /// Takes a node out that nobody knows any more. To be dropped by whoever does not hold the table: letting go of the last of a file may

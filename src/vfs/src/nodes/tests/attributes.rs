@@ -145,3 +145,31 @@ fn a_save_of_the_same_bytes_keeps_the_time_that_it_got() {
     assert!(space.log().iter().all(|line| line == "ann|ann: a.md" || line == "ann|delete: a.md"));
     assert_eq!(space.log().len(), 8, "the same bytes are no version");
 }
+
+#[test]
+fn an_unchanged_page_of_another_owner_is_saved_though_its_time_cannot_be_set() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    use std::os::unix::fs::{MetadataExt, chown};
+    let space = TestSpace::new();
+    let root = space.directory.path();
+    let mut own = capabilities(None).unwrap();
+    if !own.effective.contains(CapabilitySet::CHOWN | CapabilitySet::FOWNER) {
+        return;
+    }
+    space.put("a.md", "the same\n");
+    space.vfs.settled().unwrap();
+    let page = root.join("a.md");
+    chown(&page, Some(12345), None).unwrap();
+    let long_ago = std::time::SystemTime::UNIX_EPOCH;
+    std::fs::File::options().write(true).open(&page).unwrap().set_modified(long_ago).unwrap();
+    let (node, handle) = open(&space, "a.md", EMPTYING);
+    space.vfs.write_node(handle, WriteAt::Offset(0), b"the same\n").unwrap();
+    // Of this thread alone, which ends with the test.
+    own.effective -= CapabilitySet::FOWNER;
+    set_capabilities(None, own).unwrap();
+    space.vfs.publish(&ann(), node, Durability::Soon).unwrap();
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!(std::fs::metadata(&page).unwrap().mtime(), 0, "only whoever owns a file sets its times");
+    assert!(space.vfs.nodes.shared(node).unwrap().lock().told.is_some());
+    assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 1);
+}

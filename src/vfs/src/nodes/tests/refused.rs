@@ -259,3 +259,127 @@ fn a_refused_text_that_nobody_came_for_goes_after_seven_days() {
     space.vfs.rescan().unwrap();
     assert_eq!(["d/a.md", "d/b.md"].map(|page| is_kept(&space, page)), [false, true]);
 }
+
+#[test]
+fn a_refused_text_is_nobodys_but_of_those_who_wrote_it() {
+    for durability in [Durability::Soon, Durability::Now] {
+        let space = TestSpace::new();
+        space.put("a.md", "good\n");
+        let (_, other) = open(&space, "a.md", WRITING);
+        let (_, handle) = open(&space, "a.md", EMPTYING);
+        write(&space, handle, WriteAt::Offset(0), "refuse this\n");
+        assert_eq!(publish(&space, handle, durability), Err(Kind::Rejected));
+        let _ = space.vfs.release(&ann(), handle);
+        write(&space, other, WriteAt::End, "a line\n");
+        assert_eq!(publish(&space, other, Durability::Soon), Ok(()));
+        space.vfs.release(&ann(), other).unwrap();
+        assert_eq!(space.text("a.md"), "good\na line\n", "{durability:?}");
+    }
+}
+
+#[test]
+fn whoever_wrote_a_refused_text_does_not_go_on_in_the_refused_text_of_another() {
+    let space = TestSpace::new();
+    space.put("a.md", "the old page\n");
+    let (node, first) = open(&space, "a.md", WRITING);
+    write(&space, first, WriteAt::Offset(0), "refuse");
+    assert_eq!(publish(&space, first, Durability::Soon), Err(Kind::Rejected));
+    let (_, second) = open(&space, "a.md", EMPTYING);
+    write(&space, second, WriteAt::Offset(0), "refuse another text\n");
+    assert_eq!(publish(&space, second, Durability::Soon), Err(Kind::Rejected));
+    let late = |at| space.vfs.write_node(first, at, b"late").map_err(|fault| fault.kind());
+    assert_eq!(late(WriteAt::Offset(6)), Err(Kind::Conflict));
+    write(&space, second, WriteAt::Offset(0), "accept");
+    assert_eq!(publish(&space, second, Durability::Soon), Ok(()));
+    space.vfs.release(&ann(), second).unwrap();
+    assert_eq!(late(WriteAt::Offset(6)), Err(Kind::Conflict));
+    // Who empties the file writes all of it.
+    let empty = SetAttributes { size: Some(0), through: Some(first), ..SetAttributes::default() };
+    space.vfs.set_attributes(&ann(), node, empty).unwrap();
+    assert_eq!(late(WriteAt::Offset(0)), Ok(4));
+    space.vfs.release(&ann(), first).unwrap();
+    assert_eq!(space.text("a.md"), "late");
+}
+
+#[test]
+fn whoever_empties_a_file_after_a_refused_fsync_goes_on_with_their_own_text() {
+    // The kernel empties a file that it opens by its name.
+    let by_name = |space: &TestSpace| {
+        let (node, handle) = open(space, "a.md", WRITING);
+        let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
+        space.vfs.set_attributes(&ann(), node, empty).unwrap();
+        handle
+    };
+    let ways: [&dyn Fn(&TestSpace) -> HandleId; 2] = [&|space| open(space, "a.md", EMPTYING).1, &by_name];
+    for emptied in ways {
+        let space = TestSpace::new();
+        space.put("a.md", "the old page\n");
+        let (_, first) = open(&space, "a.md", WRITING);
+        write(&space, first, WriteAt::Offset(0), "refuse");
+        assert_eq!(publish(&space, first, Durability::Now), Err(Kind::Rejected));
+        let second = emptied(&space);
+        write(&space, second, WriteAt::Offset(0), "refuse");
+        assert_eq!(publish(&space, second, Durability::Soon), Err(Kind::Rejected));
+        // What is written through the first one would land in a text that is none of its.
+        assert_eq!(space.vfs.write_node(first, WriteAt::Offset(6), b"late").unwrap_err().kind(), Kind::Conflict);
+        write(&space, second, WriteAt::Offset(5), "ry\n");
+        assert_eq!(publish(&space, second, Durability::Soon), Ok(()));
+        space.vfs.release(&ann(), second).unwrap();
+        space.vfs.release(&ann(), first).unwrap();
+        assert_eq!(space.text("a.md"), "refusry\n");
+    }
+}
+
+#[test]
+fn whoever_reads_a_page_has_nothing_to_do_with_what_others_wrote_and_was_refused() {
+    for durability in [Durability::Soon, Durability::Now] {
+        let space = TestSpace::new();
+        space.put("a.md", "good\n");
+        let (_, reader) = open(&space, "a.md", OpenMode::default());
+        let (_, idle) = open(&space, "a.md", WRITING);
+        let (_, handle) = open(&space, "a.md", WRITING);
+        write(&space, handle, WriteAt::End, "refuse");
+        assert_eq!(publish(&space, handle, durability), Err(Kind::Rejected));
+        for other in [reader, idle] {
+            assert_eq!(publish(&space, other, Durability::Soon), Ok(()));
+            space.vfs.release(&ann(), other).unwrap();
+        }
+        write(&space, handle, WriteAt::Offset(10), "ry\n");
+        assert_eq!(publish(&space, handle, Durability::Soon), Ok(()));
+        space.vfs.release(&ann(), handle).unwrap();
+        assert_eq!(space.text("a.md"), "good\nrefusry\n", "{durability:?}");
+    }
+}
+
+#[test]
+fn what_is_written_after_the_disk_refused_the_first_bytes_of_an_emptied_page_does_not_land_in_the_old_one() {
+    let space = TestSpace::new();
+    space.put("a.md", "the old page\n");
+    let (node, handle) = open(&space, "a.md", WRITING);
+    let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
+    space.vfs.set_attributes(&ann(), node, empty).unwrap();
+    *space.vfs.core.trouble.lock() = Some(svcfs_base::Fault::new(Kind::NoSpace, "no space left"));
+    assert_eq!(space.vfs.write_node(handle, WriteAt::Offset(0), b"one\n").unwrap_err().kind(), Kind::NoSpace);
+    assert_eq!(publish(&space, handle, Durability::Soon), Err(Kind::NoSpace));
+    *space.vfs.core.trouble.lock() = None;
+    write(&space, handle, WriteAt::Offset(0), "one\n");
+    assert_eq!(publish(&space, handle, Durability::Soon), Ok(()));
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!(space.text("a.md"), "one\n");
+}
+
+#[test]
+fn a_refused_text_that_came_from_a_mapping_is_of_all_who_had_the_file_open_to_write() {
+    let space = TestSpace::new();
+    space.put("a.md", "the old page\n");
+    let (_, mapped) = open(&space, "a.md", WRITING);
+    let (_, found) = open(&space, "a.md", WRITING);
+    // The kernel writes pages of a mapping through whichever open file it finds.
+    write(&space, found, WriteAt::Mapped(0), "refuse");
+    assert_eq!(publish(&space, mapped, Durability::Now), Err(Kind::Rejected));
+    space.vfs.release(&ann(), found).unwrap();
+    write(&space, mapped, WriteAt::Mapped(5), "ry");
+    assert_eq!(publish(&space, mapped, Durability::Soon), Ok(()));
+    space.vfs.release(&ann(), mapped).unwrap();
+    assert_eq!(space.text("a.md"), "refusry page\n");
+}
