@@ -211,10 +211,9 @@ fn answered<K: PartialEq, T>(
     (key, wanted): (K, Wanted),
     ask: impl FnOnce() -> Result<Vec<T>, Fault>,
 ) -> Result<Arc<Answer<T>>, Fault> {
-    let now = views.clock.now();
     if wanted == Wanted::Lately
         && let Some(answer) = recent.get(&key)
-        && now.as_second() - answer.at.as_second() <= GOOD_SECONDS
+        && views.clock.now().as_second() - answer.at.as_second() <= GOOD_SECONDS
     {
         return Ok(answer);
     }
@@ -224,7 +223,8 @@ fn answered<K: PartialEq, T>(
         Err(fault) if fault.kind().http() < 500 => Err(format!("{}\n", fault.message())),
         Err(fault) => return Err(fault),
     };
-    Ok(recent.keep(key, Answer { at: now, found }))
+    // From now on: one that took long would be old before anybody could look up what it names.
+    Ok(recent.keep(key, Answer { at: views.clock.now(), found }))
 }
 
 fn tags(views: &Views, reader: &Reader, wanted: Wanted) -> Result<Vec<String>, Fault> {

@@ -142,6 +142,12 @@ struct Page {
     next: Option<(String, Option<String>)>,
 }
 
+impl Page {
+    const fn lines(&self) -> usize {
+        self.entries.len() + self.prefixes.len()
+    }
+}
+
 /// Keys with history, each once, in key order: those that are there, and those that were removed.
 fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result<Page, Fault> {
     let removed = removals(asked, &listing.prefix)?;
@@ -170,9 +176,16 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
     }
     keys.sort_by(|one, other| one.text().cmp(other.text()));
     let mut page = Page { entries: Vec::new(), prefixes: Vec::new(), next: None };
+    // What is told together is one line like any other, and the last line is what the next page lies behind.
+    let mut last_told = None;
     for line in keys {
         let key = match line {
             Line::Prefix(prefix) => {
+                if page.lines() == listing.most {
+                    page.next = last_told;
+                    return Ok(page);
+                }
+                last_told = Some((prefix.clone(), None));
                 page.prefixes.push(prefix);
                 continue;
             }
@@ -186,8 +199,8 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
                 is_ahead = Some(entry.id.as_str()) == skipped;
                 continue;
             }
-            if page.entries.len() == listing.most {
-                page.next = page.entries.last().map(|(entry, ..)| (entry.key.clone(), Some(entry.id.clone())));
+            if page.lines() == listing.most {
+                page.next = last_told;
                 return Ok(page);
             }
             let (size, etag) = match (&entry.large, entry.is_removal) {
@@ -200,6 +213,7 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
                     Err(fault) => return Err(fault),
                 },
             };
+            last_told = Some((entry.key.clone(), Some(entry.id.clone())));
             page.entries.push((entry, size, etag));
         }
     }

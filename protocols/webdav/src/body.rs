@@ -11,10 +11,10 @@ use svcfs_base::Fault;
 use svcfs_listener::{Broken, Coming};
 use xml::reader::{EventReader, XmlEvent};
 
+use crate::markup::{MAX_DEPTH, has_declarations};
+
 /// Bytes of XML that a request may bring.
 const MAX_XML_BYTES: usize = 64 << 10;
-/// How deep its elements may lie in each other. Whoever builds trees of them climbs them again by calling itself, and has one stack.
-const MAX_DEPTH: usize = 64;
 
 /// The body of a request.
 pub(crate) enum Content {
@@ -68,13 +68,17 @@ pub(crate) async fn content(method: &Method, body: Incoming) -> Result<Content, 
     })?;
     let bytes = bytes.to_bytes();
     if ["PROPFIND", "PROPPATCH", "LOCK"].contains(&method.as_str()) {
-        check_depth(&bytes)?;
+        check_form(&bytes)?;
     }
     Ok(Content::Here(Some(bytes).filter(|bytes| !bytes.is_empty())))
 }
 
-/// Checks how deep elements lie in each other. What else is wrong is dav-server's to say.
-fn check_depth(bytes: &[u8]) -> Result<(), Fault> {
+/// Checks that a document declares nothing, and how deep elements lie in each other. What else is wrong is dav-server's to say.
+fn check_form(bytes: &[u8]) -> Result<(), Fault> {
+    // Before anybody reads it.
+    if has_declarations(bytes) {
+        return Err(Fault::invalid("body", "has a document type declaration (`<!DOCTYPE`); send the XML without one"));
+    }
     let mut depth = 0_usize;
     for event in EventReader::new(bytes) {
         match event {
@@ -98,10 +102,19 @@ mod tests {
     #[test]
     fn elements_lie_in_each_other_as_deep_as_anybody_needs() {
         let nested = |depth| format!("{}{}", "<a>".repeat(depth), "</a>".repeat(depth));
-        assert!(check_depth(nested(MAX_DEPTH).as_bytes()).is_ok());
-        assert!(check_depth(nested(MAX_DEPTH + 1).as_bytes()).is_err());
-        assert!(check_depth("<a>".repeat(MAX_DEPTH + 1).as_bytes()).is_err());
-        assert!(check_depth(b"").is_ok());
-        assert!(check_depth(b"no xml").is_ok());
+        assert!(check_form(nested(MAX_DEPTH).as_bytes()).is_ok());
+        assert!(check_form(nested(MAX_DEPTH + 1).as_bytes()).is_err());
+        assert!(check_form("<a>".repeat(MAX_DEPTH + 1).as_bytes()).is_err());
+        assert!(check_form(b"").is_ok());
+        assert!(check_form(b"no xml").is_ok());
+    }
+
+    #[test]
+    fn a_few_lines_that_stand_for_a_terabyte_are_refused_before_they_are_read() {
+        let tenfold = |(name, of): (char, char)| format!("<!ENTITY % {name} \"{}\">", format!("%{of};").repeat(10));
+        let lines: String = ('b'..='l').zip('a'..).map(tenfold).collect();
+        let body = format!("<!DOCTYPE x [<!ENTITY % a \"xxxxxxxxxx\">{lines}]><x/>");
+        let told = check_form(body.as_bytes()).unwrap_err();
+        assert!(told.message().contains("<!DOCTYPE"), "{told}");
     }
 }

@@ -5,15 +5,32 @@ use xml::attribute::OwnedAttribute;
 use xml::reader::{EventReader, ParserConfig, XmlEvent};
 use xmltree::{Element, EmitterConfig, XMLNode};
 
+/// How deep elements may lie in each other. Whoever builds trees of them climbs them again by calling itself, and has one stack.
+pub(crate) const MAX_DEPTH: usize = 64;
+/// What begins the declarations of a document.
+const DECLARATIONS: &[u8] = b"<!DOCTYPE";
+
 /// The language of a text, in the names of attributes.
 pub(crate) const LANGUAGE: &str = "xml:lang";
 
-/// The element that a document is; none of what is no document.
+/// Whether a document declares what parts of its text stand for. Nothing of this protocol needs it, and a few lines of it stand for more text than
+/// any reader has room for (RFC 4918 20.6): whoever reads XML that others wrote asks this first.
+pub(crate) fn has_declarations(document: &[u8]) -> bool {
+    // Of UTF-16, which readers understand, every other byte is zero there.
+    let text: Vec<u8> = document.iter().copied().filter(|byte| *byte != 0).collect();
+    text.windows(DECLARATIONS.len()).any(|part| part == DECLARATIONS)
+}
+
+/// The element that a document is; none of what is no document, has declarations, or lies deeper in itself than anybody needs.
 pub(crate) fn parse(document: &[u8]) -> Option<Element> {
+    if has_declarations(document) {
+        return None;
+    }
     let config = ParserConfig::new().whitespace_to_characters(true).cdata_to_characters(true);
     let mut open: Vec<Element> = Vec::new();
     for event in EventReader::new_with_config(document, config) {
         match event.ok()? {
+            XmlEvent::StartElement { .. } if open.len() >= MAX_DEPTH => return None,
             XmlEvent::StartElement { name, attributes, namespace } => {
                 let mut element = Element::new(&name.local_name);
                 (element.prefix, element.namespace) = (name.prefix, name.namespace);
@@ -76,5 +93,15 @@ mod tests {
         for none in ["", "<a>", "<a></b>", "text", "<a x='1' x='2'/>"] {
             assert!(parse(none.as_bytes()).is_none(), "{none}");
         }
+    }
+    #[test]
+    fn what_anybody_may_have_written_is_not_read_at_any_price() {
+        let nested = |depth| format!("{}{}", "<a>".repeat(depth), "</a>".repeat(depth));
+        assert!(parse(nested(MAX_DEPTH).as_bytes()).is_some());
+        assert!(parse(nested(MAX_DEPTH + 1).as_bytes()).is_none());
+        let declared = "<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>";
+        assert!(parse(declared.as_bytes()).is_none());
+        let wide: Vec<u8> = declared.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(has_declarations(&wide) && !has_declarations(b"<a>DOCTYPE</a>"));
     }
 }

@@ -58,6 +58,34 @@ fn a_write_tells_its_version_and_what_was_removed_is_told_behind_a_delimiter_too
 }
 
 #[test]
+fn versions_and_what_is_told_together_are_told_once_and_in_order_however_few_a_page_has() {
+    let served = Served::new();
+    ["# 1\n", "# 2\n", "# 3\n"].iter().for_each(|text| served.put("a.md", text));
+    ["b/x.md", "c.md", "d/gone.md"].iter().for_each(|key| served.put(key, "# X\n"));
+    assert_eq!(served.send("DELETE", "/default/d/gone.md", &[], "").status, 204);
+    for most in 1..=7 {
+        let (mut told, mut behind) = (Vec::new(), String::new());
+        loop {
+            let page = served.get(&format!("/default?versions&delimiter=/&max-keys={most}{behind}"));
+            let (keys, prefixes) = (page.all("Key"), page.all("Prefix"));
+            assert!(keys.len() + prefixes.len() <= most, "{most}: {}", page.text());
+            let mut lines = [keys, prefixes].concat();
+            lines.sort();
+            told.extend(lines);
+            if page.all("IsTruncated") != ["true"] {
+                break;
+            }
+            let version = page.all("NextVersionIdMarker").concat();
+            behind = format!("&key-marker={}", page.all("NextKeyMarker").concat());
+            if !version.is_empty() {
+                behind = format!("{behind}&version-id-marker={version}");
+            }
+        }
+        assert_eq!(told, [".svc/", "a.md", "a.md", "a.md", "b/", "c.md", "d/"], "{most}");
+    }
+}
+
+#[test]
 fn an_upload_that_took_over_a_week_is_over() {
     let served = Served::new();
     let id = served.send("POST", "/default/big.bin?uploads", &[], "").all("UploadId").concat();

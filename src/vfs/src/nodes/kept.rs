@@ -104,13 +104,13 @@ impl Vfs {
         kept.attributes().map(Some)
     }
 
-    /// Whether a node is a directory that was removed, and none stands in its place.
+    /// Whether a node is a directory that was removed: its name may be another's by now.
     pub(super) fn is_removed_directory(&self, node: NodeId) -> bool {
         let is_kept = |shared: &Shared| matches!(shared.kept, Some(Kept::Directory(_)));
+        let is_gone =
+            |path: TreePath| self.stat_any(Door::Internal, &path).is_err_and(|fault| fault.kind() == Kind::NotFound);
         self.nodes.shared(node).is_ok_and(|shared| is_kept(&shared.lock()))
-            && self.nodes.last_path_of(node).is_some_and(|path| {
-                self.stat_any(Door::Internal, &path).is_err_and(|fault| fault.kind() == Kind::NotFound)
-            })
+            && self.nodes.path_of(node).map_or(true, is_gone)
     }
 }
 

@@ -50,7 +50,10 @@ impl Staging {
     /// Whoever wrote until now has nothing in the file any more.
     pub(super) fn begin_anew(&mut self) {
         self.base = None;
-        self.emptied.append(&mut self.writers);
+        let writers = std::mem::take(&mut self.writers);
+        if self.is_refused() {
+            self.emptied.extend(writers);
+        }
     }
 
     /// Whether they were refused, by a gate or by the disk.

@@ -4,6 +4,8 @@
 //! file among our own: they are the disk's alone, and nobody knows them any more once the name is gone. What was removed behind the server
 //! is known by nothing but the directory that it was in.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use svcfs_base::{Change, DiskAttributes, Door, ETag, Fault, FileKind, TreePath};
 use svcfs_store::Install;
@@ -47,8 +49,15 @@ impl Vfs {
             let Ok(there) = self.stat(Door::Internal, path) else { continue };
             self.keep_readers_of(path, &there);
             if there.kind == EntryKind::Directory && matches!(change, Change::Move { .. }) {
+                let mut directories = BTreeSet::new();
                 for entry in self.walk(Door::Internal, path).unwrap_or_default() {
+                    directories.extend(entry.path.ancestors().take_while(|above| above != path));
                     self.keep_readers_of(&entry.path, &entry.attributes);
+                }
+                for directory in directories {
+                    if let Ok(there) = self.stat(Door::Internal, &directory) {
+                        self.keep_readers_of(&directory, &there);
+                    }
                 }
             }
         }
@@ -111,11 +120,14 @@ mod tests {
         let space = TestSpace::new();
         let root = space.directory.path();
         let set = |path: &str, mode| set_permissions(root.join(path), Permissions::from_mode(mode)).unwrap();
-        for page in ["open.md", "own.md", "team.md", "shut/a.md", "moved/own.md", "moved/open.md"] {
+        for page in ["open.md", "own.md", "team.md", "shut/a.md", "moved/own.md", "moved/open.md", "moved/shut/in/a.md"]
+        {
             space.put(page, "text\n");
         }
         space.vfs.settled().unwrap();
-        for (path, mode) in [("own.md", 0o600), ("team.md", 0o640), ("shut", 0o700), ("moved/own.md", 0o600)] {
+        for (path, mode) in
+            [("own.md", 0o600), ("team.md", 0o640), ("shut", 0o700), ("moved/own.md", 0o600), ("moved/shut", 0o700)]
+        {
             set(path, mode);
         }
         set("", 0o700);
@@ -127,6 +139,7 @@ mod tests {
         assert_eq!(mode("open.md"), None);
         assert_eq!((mode("own.md"), mode("team.md"), mode("shut/a.md")), (Some(0o600), Some(0o640), Some(0o600)));
         assert_eq!((mode("moved/own.md"), mode("moved/open.md"), mode("moved")), (Some(0o600), None, None));
+        assert_eq!((mode("moved/shut"), mode("moved/shut/in")), (Some(0o600), Some(0o600)));
         // One that everybody could read took its name since, and went.
         space.put("own.md", "for all\n");
         space.vfs.settled().unwrap();
