@@ -231,11 +231,6 @@ impl Nodes {
         table.nodes.get(&id).filter(|node| !node.is_gone).map(|node| node.path.clone()).ok_or_else(stale)
     }
 
-    /// Where a node is, or was when its name went.
-    pub(crate) fn last_path_of(&self, id: NodeId) -> Option<TreePath> {
-        self.table().nodes.get(&id).map(|node| node.path.clone())
-    }
-
     pub(crate) fn shared(&self, id: NodeId) -> Result<Arc<Mutex<Shared>>, Fault> {
         self.table().nodes.get(&id).map(|node| Arc::clone(&node.shared)).ok_or_else(stale)
     }
