@@ -15,7 +15,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use svcfs_base::{Caller, Door, Fault, Kind, Reach, TreePath};
 use svcfs_knowledge::access::Identity;
-use svcfs_knowledge::kernel::{Reader, Space};
+use svcfs_knowledge::kernel::{File, Reader, Space};
 use svcfs_work::Lane;
 use warp::Reply;
 use warp::reply::Response;
@@ -30,6 +30,12 @@ const PIECE: usize = 256 << 10;
 struct Found {
     content: Content,
     modified: SystemTime,
+}
+
+impl Found {
+    fn here(file: File) -> Self {
+        Self { content: Content::Here(file.content), modified: file.attributes.modified }
+    }
 }
 
 /// Its bytes.
@@ -88,13 +94,13 @@ fn at_once(space: &Space, reach: &Reach, path: &TreePath) -> Option<Found> {
     // A file that is found at once has no link on its way: it lies where its path says.
     reach.check(path).ok()?;
     let (file, _) = space.vfs.read_now(Door::Http, path, None)?;
-    Some(Found { content: Content::Here(file.content), modified: file.attributes.modified })
+    Some(Found::here(file))
 }
 
 fn find(space: &Space, reach: &Reach, path: &TreePath) -> Result<Found, Fault> {
     space.check_reach(reach, Door::Http, path)?;
     match space.vfs.read(Door::Http, path) {
-        Ok(file) => Ok(Found { content: Content::Here(file.content), modified: file.attributes.modified }),
+        Ok(file) => Ok(Found::here(file)),
         Err(fault) if fault.kind() == Kind::TooLarge => large(space, path),
         Err(fault) => Err(fault),
     }

@@ -262,14 +262,14 @@ impl Views {
     }
 
     /// Of the pages that answer a question, those that the reader may read.
-    fn shown(&self, reader: &Reader, mut found: Vec<Hit>) -> Result<Vec<Hit>, Fault> {
-        let mut readable = reader.readable(&self.vfs);
-        if !readable.is_all() {
-            let is_readable = found.iter().map(|hit| readable.has(&hit.path)).collect::<Result<Vec<bool>, _>>()?;
-            let mut is_readable = is_readable.into_iter();
-            found.retain(|_| is_readable.next().unwrap_or(false));
+    fn shown(&self, reader: &Reader, found: Vec<Hit>) -> Result<Vec<Hit>, Fault> {
+        let (mut readable, mut shown) = (reader.readable(&self.vfs), Vec::with_capacity(found.len()));
+        for hit in found {
+            if readable.has(&hit.path)? {
+                shown.push(hit);
+            }
         }
-        Ok(found)
+        Ok(shown)
     }
 
     /// How many pages that the reader may read link to a page; none where nobody knows, and of what is not in the tree's history.

@@ -79,17 +79,6 @@ impl Asked {
         outcome.await.map_err(|fault| refuse(fault, what))?
     }
 
-    /// Does work for this request here and now: what never waits.
-    ///
-    /// # Errors
-    /// As [`Asked::run`].
-    pub(crate) fn now<T>(&self, what: &'static str, work: impl FnOnce(&Self) -> Result<T, Refused>) -> S3Result<T> {
-        work(self).map_err(|refused| match refused {
-            Refused::Told(error) => error,
-            Refused::Fault(fault) => refuse(fault, what),
-        })
-    }
-
     /// Checks that a path may be seen.
     ///
     /// # Errors
@@ -106,6 +95,16 @@ pub(crate) enum Refused {
     Fault(Fault),
     /// By a rule of the protocol.
     Told(S3Error),
+}
+
+impl Refused {
+    /// In the protocol's words; `what` is what was asked.
+    pub(crate) fn told(self, what: &str) -> S3Error {
+        match self {
+            Self::Told(error) => error,
+            Self::Fault(fault) => refuse(fault, what),
+        }
+    }
 }
 
 impl From<Fault> for Refused {

@@ -51,7 +51,7 @@ impl Answer {
         let key = Key::parse(&question.key).map_err(|fault| refuse(fault, what))?;
         let may_be_here = question.version.is_none() && !question.tells_version;
         if let Some(object) = may_be_here.then(|| Object::at_once(asked, &key)).flatten() {
-            return asked.now(what, |_| Self::about(object, question));
+            return Self::about(object, question).map_err(|refused| refused.told(what));
         }
         asked
             .run(what, move |asked| {

@@ -11,7 +11,7 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use svcfs_base::TreePath;
 
 use super::stat::to_stat;
-use super::{Stat, StatKind, WorkTree, extended};
+use super::{INSIDE, Stat, StatKind, WorkTree, extended};
 
 /// Bytes that are copied and hashed in less time than it takes to wake a thread for them, or little more.
 const AT_ONCE: usize = 64 << 10;
@@ -34,7 +34,7 @@ impl WorkTree {
     /// Its path and bytes come from the system's caches alone (`RESOLVE_CACHED`, openat2(2); `RWF_NOWAIT`, preadv2(2)); an attribute that does not
     /// fit into the inode may be waited for.
     pub fn read_at_once(&self, path: &TreePath, extended: Option<&[u8]>) -> Option<AtOnce> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::CACHED;
+        let resolve = INSIDE | ResolveFlags::CACHED;
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = sys::openat2(&self.root, path.as_str(), flags, Mode::empty(), resolve).ok()?;
         let stat = to_stat(&sys::fstat(&file).ok()?).filter(|stat| stat.kind == StatKind::File)?;

@@ -87,6 +87,9 @@ pub struct WorkTree {
 
 type Outcome<T> = Result<T, StoreError>;
 
+/// How paths are resolved: below the root, and along no link.
+const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
+
 impl WorkTree {
     /// Opens a root that exists; makes the state directories below it.
     ///
@@ -355,10 +358,9 @@ impl WorkTree {
 
     fn open_at(&self, path: &TreePath, flags: OFlags) -> Outcome<OwnedFd> {
         let text = if path.is_root() { "." } else { path.as_str() };
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         // EAGAIN: a rename elsewhere raced with the resolution; the kernel asks to try again (openat2(2)).
         for _ in 0..64 {
-            match sys::openat2(&self.root, text, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            match sys::openat2(&self.root, text, flags | OFlags::CLOEXEC, Mode::empty(), INSIDE) {
                 Ok(descriptor) => return Ok(descriptor),
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::XDEV | Errno::LOOP) => return Err(StoreError::Linked(path.clone())),
