@@ -21,6 +21,8 @@ use crate::records::{self, LONGEST, Room, kib};
 const MAX_CONNECTIONS: usize = 256;
 /// Questions of one connection that are answered at once.
 const MAX_ASKED: usize = 32;
+/// Long answers of one connection that are on their way at once: whoever takes none of theirs leaves room for those of others.
+const MAX_LONG: usize = 8;
 /// KiB of messages and answers at once, of all connections.
 const ROOM: usize = 128 << 10;
 /// How long questions in progress may take once the server goes down.
@@ -37,6 +39,9 @@ const TIDYING: Duration = Duration::from_secs(60 * 60);
 pub(crate) fn lanes() -> Lanes {
     Lanes::new(32, 4, PATIENCE)
 }
+
+/// An answer, and what it holds until it is sent: of the room, and of the connection's share of long ones.
+type Answer = (Vec<u8>, OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 /// What connections share.
 struct Shared {
@@ -159,19 +164,19 @@ async fn converse(stream: TcpStream, from: SocketAddr, shared: Arc<Shared>, plac
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
     let (input, mut output) = stream.into_split();
-    let (send, mut receive) = mpsc::channel::<(Vec<u8>, OwnedSemaphorePermit)>(MAX_ASKED);
+    let (send, mut receive) = mpsc::channel::<Answer>(MAX_ASKED);
     let reading = listen(BufReader::new(input), from, &shared, (send, &place));
     let gone = place.gone.clone();
     // What is not sent when it ends is let go of.
     let writing = async move {
         let taking = async {
-            while let Some((answer, room)) = receive.recv().await {
+            while let Some((answer, room, share)) = receive.recv().await {
                 if let Err(error) = records::write(&mut output, &answer).await {
                     tracing::debug!(%error, %from, "a client does not take its answers");
                     gone.cancel();
                     return;
                 }
-                drop(room);
+                drop((room, share));
             }
         };
         tokio::select! {
@@ -187,9 +192,10 @@ async fn listen(
     mut input: impl tokio::io::AsyncRead + Unpin,
     from: SocketAddr,
     shared: &Shared,
-    (send, place): (mpsc::Sender<(Vec<u8>, OwnedSemaphorePermit)>, &Place),
+    (send, place): (mpsc::Sender<Answer>, &Place),
 ) {
     let asked = Arc::new(Semaphore::new(MAX_ASKED));
+    let long = Arc::new(Semaphore::new(MAX_LONG));
     let client = Client { address: from.ip().to_canonical(), user: None };
     loop {
         let next = async {
@@ -210,12 +216,17 @@ async fn listen(
                 None => return,
             },
         };
-        let answers = kib(if is_long(&record) { LONGEST / 2 } else { 4096 });
-        let answer_room = tokio::select! {
-            () = place.gone.cancelled() => return,
-            room = shared.answers.take(answers) => room,
+        let is_long = is_long(&record);
+        let making_room = async {
+            let share = if is_long { Some(Arc::clone(&long).acquire_owned().await.ok()?) } else { None };
+            let room = shared.answers.take(kib(if is_long { LONGEST / 2 } else { 4096 })).await.ok()?;
+            Some((room, share))
         };
-        let Ok(answer_room) = answer_room else { return };
+        let made = tokio::select! {
+            () = place.gone.cancelled() => return,
+            made = making_room => made,
+        };
+        let Some((answer_room, share)) = made else { return };
         let question = place.asks();
         let (door, send) = (Arc::clone(&shared.door), send.clone());
         tokio::spawn(async move {
@@ -224,7 +235,7 @@ async fn listen(
             drop((question, turn, room));
             match answer {
                 // Nobody waits for it any more when it cannot be sent.
-                Ok(Some(answer)) => drop(send.send((answer, answer_room)).await),
+                Ok(Some(answer)) => drop(send.send((answer, answer_room, share)).await),
                 Ok(None) => {}
                 Err(error) => tracing::error!(%error, "a question over NFS was not answered"),
             }

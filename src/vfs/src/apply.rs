@@ -16,6 +16,7 @@ use crate::Vfs;
 use crate::core::{Core, LOOK};
 use crate::nodes::Moment;
 use crate::overlay::Pending;
+use crate::past::Going;
 use crate::plan::{Direct, Plan};
 use crate::queue::{After, Prepared, Receipt};
 
@@ -60,7 +61,6 @@ impl Vfs {
     fn apply_untold(&self, caller: &Caller, set: ChangeSet) -> Result<Applied, Fault> {
         let set = self.through_links(caller, set)?;
         self.admit(caller, &set)?; // 1
-        self.keep_readers(&set.changes);
         let waiting = if self.is_structural(&set) {
             let _tree = self.core.locks.hold_tree(); // 2
             // What is renamed is asked of history.
@@ -147,6 +147,7 @@ impl Vfs {
             },
         };
         let written: Vec<TreePath> = set.changes.iter().filter_map(written).cloned().collect();
+        let going = Going::of(&set.changes);
         let mut plan = Plan::new(&self.core, &self.gates, caller, is_exclusive);
         for change in set.changes {
             if let Err(fault) = plan.add(change) {
@@ -156,6 +157,7 @@ impl Vfs {
         }
         plan.without_noise();
         self.core.fail.pass(FailPoint::AcceptPlanned);
+        self.keep_readers(&going);
         let Plan { effects, directs, spent, moves, departures, files, .. } = plan;
         self.core.departures.lock().extend(departures);
         for direct in directs {

@@ -15,6 +15,7 @@ use svcfs_base::{Actor, Door, ETag, Fault, Seq, Timestamp, TreePath, VersionId};
 use svcfs_store::{ChangePage, PathChange};
 
 pub use blame::BlameLine;
+pub(crate) use gone::Going;
 pub use kept::{KeptContent, KeptVersion, Newest};
 pub use states::{PastName, PastState};
 pub use timeline::{Event as TimelineEvent, Timeline};

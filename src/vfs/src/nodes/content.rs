@@ -237,7 +237,11 @@ impl Vfs {
         if self.write_large(handle, &mut shared, (at, data))? {
             return Ok(data.len());
         }
-        self.stage_held((handle.node, Some(id)), &mut shared, true, |staging, now| {
+        let through = match at {
+            WriteAt::Offset(_) | WriteAt::End => Some(id),
+            WriteAt::Mapped(_) => shared.handle_of_page(id, &self.nodes.writing(handle.node)),
+        };
+        self.stage_held((handle.node, through), &mut shared, true, |staging, now| {
             let start = match at {
                 WriteAt::Offset(offset) | WriteAt::Mapped(offset) => offset,
                 WriteAt::End => staging.body.length(),

@@ -84,12 +84,24 @@ impl Shared {
         Ok(())
     }
 
+    /// Whether a handle may write with nothing of its own put aside.
+    fn is_free(&self, handle: HandleId) -> bool {
+        !self.displaced.contains(&handle) && !self.aside.as_ref().is_some_and(|aside| aside.writers.contains(&handle))
+    }
+
+    /// Through which handle a page of a mapping is written. The kernel picks one of those that have the file open to write and does not say
+    /// whose page it is: none of them where it may be of somebody who is free to write, else one that goes on with what was put aside for it.
+    pub(super) fn handle_of_page(&self, picked: HandleId, writing: &BTreeSet<HandleId>) -> Option<HandleId> {
+        if writing.iter().any(|handle| self.is_free(*handle)) {
+            return None;
+        }
+        let goes_on = writing.iter().find(|handle| !self.displaced.contains(handle));
+        Some(goes_on.copied().unwrap_or(picked))
+    }
+
     /// The kernel wrote a page of a mapping, which may be of any of these handles: it does not say which.
     pub(super) fn written_by_any(&mut self, mut handles: BTreeSet<HandleId>) {
-        handles.retain(|handle| !self.displaced.contains(handle));
-        if let Some(aside) = &self.aside {
-            handles.retain(|handle| !aside.writers.contains(handle));
-        }
+        handles.retain(|handle| self.is_free(*handle));
         if let Some(staging) = &mut self.staging {
             handles.into_iter().for_each(|handle| staging.written_through(handle));
         }

@@ -4,7 +4,7 @@
 //! file among our own: they are the disk's alone, and nobody knows them any more once the name is gone. What was removed behind the server
 //! is known by nothing but the directory that it was in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 use svcfs_base::{Change, DiskAttributes, Door, ETag, Fault, FileKind, TreePath};
@@ -23,70 +23,123 @@ fn place_of(path: &TreePath) -> Option<TreePath> {
     TreePath::parse(&format!("{DIRECTORY}/{}", ETag::of(path.as_str().as_bytes()))).ok()
 }
 
-/// The permission bits of what stands in directories that not everybody may enter: as much as everybody has who can get there.
-fn narrowed(there: &Attributes, above: &[Attributes]) -> u32 {
-    let is_open = |directory: &Attributes| directory.mode & 0o001 != 0;
-    let to_group = |directory: &Attributes| directory.gid == there.gid && directory.mode & 0o010 != 0;
-    let mut mode = there.mode & 0o777;
-    if !above.iter().all(is_open) {
-        mode &= !0o007;
-    }
-    if !above.iter().all(|directory| is_open(directory) || to_group(directory)) {
-        mode &= !0o070;
-    }
-    mode
+/// What a set takes away.
+pub(crate) struct Going {
+    path: TreePath,
+    /// Whether all that is below goes with it.
+    is_whole: bool,
 }
 
-impl Vfs {
-    /// Keeps what is needed to know who may read the past of what these changes take away.
-    pub(crate) fn keep_readers(&self, changes: &[Change]) {
-        for change in changes {
-            let (Change::Remove { path, .. } | Change::Move { from: path, .. } | Change::RemoveDir { path }) = change
-            else {
-                continue;
-            };
-            // What is not there cannot go.
-            let Ok(there) = self.stat(Door::Internal, path) else { continue };
-            self.keep_readers_of(path, &there);
-            if there.kind == EntryKind::Directory && matches!(change, Change::Move { .. }) {
-                let mut directories = BTreeSet::new();
-                for entry in self.walk(Door::Internal, path).unwrap_or_default() {
-                    directories.extend(entry.path.ancestors().take_while(|above| above != path));
-                    self.keep_readers_of(&entry.path, &entry.attributes);
-                }
-                for directory in directories {
-                    if let Ok(there) = self.stat(Door::Internal, &directory) {
-                        self.keep_readers_of(&directory, &there);
-                    }
-                }
+impl Going {
+    /// What these changes take away, if anything.
+    pub(crate) fn of(changes: &[Change]) -> Vec<Self> {
+        let going = |change: &Change| match change {
+            Change::Remove { path, .. } | Change::RemoveDir { path } => {
+                Some(Self { path: path.clone(), is_whole: false })
             }
+            Change::Move { from, .. } => Some(Self { path: from.clone(), is_whole: true }),
+            Change::Put { .. } | Change::MakeDir { .. } => None,
+        };
+        changes.iter().filter_map(going).collect()
+    }
+}
+
+/// Who may enter a directory and all that are above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Entrants {
+    Everybody,
+    /// A group, beside the owner.
+    Group(u32),
+    Owner,
+}
+
+impl Entrants {
+    /// Those of them who may enter this directory, too.
+    const fn into(self, directory: &Attributes) -> Self {
+        match self {
+            _ if directory.mode & 0o001 != 0 => self,
+            Self::Everybody if directory.mode & 0o010 != 0 => Self::Group(directory.gid),
+            Self::Group(gid) if gid == directory.gid && directory.mode & 0o010 != 0 => self,
+            _ => Self::Owner,
         }
     }
 
-    fn keep_readers_of(&self, path: &TreePath, there: &Attributes) {
+    /// The permission bits of what stands there: as much as everybody has who can get there.
+    const fn narrowed(self, there: &Attributes) -> u32 {
+        let mode = there.mode & 0o777;
+        match self {
+            Self::Everybody => mode,
+            Self::Group(gid) if gid == there.gid => mode & 0o770,
+            Self::Group(_) | Self::Owner => mode & 0o700,
+        }
+    }
+}
+
+/// Keeps what is needed to know who may read the past of what goes.
+struct Keeper<'a> {
+    vfs: &'a Vfs,
+    /// By directory.
+    known: HashMap<TreePath, Entrants>,
+}
+
+impl Keeper<'_> {
+    fn entrants(&mut self, directory: Option<TreePath>) -> Entrants {
+        // Who may not enter the root gets to no past either: in somebody's own folder nothing has to be kept.
+        let Some(directory) = directory.filter(|directory| !directory.is_root()) else { return Entrants::Everybody };
+        if let Some(known) = self.known.get(&directory) {
+            return *known;
+        }
+        let above = self.entrants(directory.parent());
+        let there = self.vfs.stat(Door::Internal, &directory);
+        let entrants = there.map_or(above, |there| above.into(&there));
+        self.known.insert(directory, entrants);
+        entrants
+    }
+
+    fn keep(&mut self, path: &TreePath, there: &Attributes) {
         // A link is read by everybody, and what has no versions has no past.
-        if there.kind == EntryKind::Symlink || !self.is_versioned(path) {
+        if there.kind == EntryKind::Symlink || !self.vfs.is_versioned(path) {
             return;
         }
-        // Who may not enter the root gets to no past either: in somebody's own folder nothing has to be kept.
-        let above = path.ancestors().filter(|directory| !directory.is_root());
-        let above = above.filter_map(|directory| self.stat(Door::Internal, &directory).ok());
-        let mode = narrowed(there, &above.collect::<Vec<_>>());
+        let mode = self.entrants(path.parent()).narrowed(there);
+        let tree = &self.vfs.core.tree;
         let outcome = place_of(path).map_or(Ok(()), |place| {
             if mode & (GROUP | OTHERS) == GROUP | OTHERS {
-                return if self.core.tree.stat(&place).is_ok() { self.core.tree.remove(&place) } else { Ok(()) };
+                return if tree.stat(&place).is_ok() { tree.remove(&place) } else { Ok(()) };
             }
             let owner = Some((there.uid, there.gid));
             let disk = DiskAttributes { mode: Some(mode), owner, ..DiskAttributes::default() };
             let content = Bytes::copy_from_slice(path.as_str().as_bytes());
-            self.core
-                .tree
-                .install(&Install { path: &place, content: &content, kind: FileKind::Regular, disk })
-                .map(drop)
+            tree.install(&Install { path: &place, content: &content, kind: FileKind::Regular, disk }).map(drop)
         });
         if let Err(error) = outcome {
             // A full disk must not keep anybody from removing.
             tracing::warn!(page.path = %path, %error, "who may read the past of what is removed goes by its directory");
+        }
+    }
+}
+
+impl Vfs {
+    /// Keeps what is needed to know who may read the past of what is about to go.
+    pub(crate) fn keep_readers(&self, going: &[Going]) {
+        let mut keeper = Keeper { vfs: self, known: HashMap::new() };
+        for Going { path, is_whole } in going {
+            // What is not there cannot go.
+            let Ok(there) = self.stat(Door::Internal, path) else { continue };
+            keeper.keep(path, &there);
+            if there.kind != EntryKind::Directory || !is_whole {
+                continue;
+            }
+            let mut directories = BTreeSet::new();
+            for entry in self.walk(Door::Internal, path).unwrap_or_default() {
+                directories.extend(entry.path.ancestors().take_while(|above| above != path));
+                keeper.keep(&entry.path, &entry.attributes);
+            }
+            for directory in directories {
+                if let Ok(there) = self.stat(Door::Internal, &directory) {
+                    keeper.keep(&directory, &there);
+                }
+            }
         }
     }
 
@@ -109,7 +162,7 @@ mod tests {
     use std::fs::{Permissions, set_permissions};
     use std::os::unix::fs::PermissionsExt;
 
-    use svcfs_base::Expect;
+    use svcfs_base::{Expect, Kind};
 
     use crate::tests::{TestSpace, at, eve};
 
@@ -146,5 +199,16 @@ mod tests {
         set("own.md", 0o644);
         space.vfs.apply(&eve(), Change::remove(at("own.md")).expecting(Expect::Any)).unwrap();
         assert_eq!(mode("own.md"), None);
+    }
+    #[test]
+    fn a_rename_that_is_refused_keeps_nothing_of_who_may_read() {
+        let space = TestSpace::new();
+        space.put("own/a.md", "text\n");
+        space.put("full/b.md", "text\n");
+        space.vfs.settled().unwrap();
+        set_permissions(space.directory.path().join("own"), Permissions::from_mode(0o700)).unwrap();
+        let refused = space.vfs.apply(&eve(), Change::rename(at("own"), at("full"))).map(drop);
+        assert_eq!(refused.unwrap_err().kind(), Kind::NotEmpty);
+        assert!(!space.directory.path().join(DIRECTORY).exists());
     }
 }

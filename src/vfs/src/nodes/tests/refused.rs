@@ -383,3 +383,23 @@ fn a_refused_text_that_came_from_a_mapping_is_of_all_who_had_the_file_open_to_wr
     space.vfs.release(&ann(), mapped).unwrap();
     assert_eq!(space.text("a.md"), "refusry page\n");
 }
+
+#[test]
+fn a_page_of_a_mapping_is_taken_from_whoever_may_write_though_it_comes_through_one_whose_save_was_refused() {
+    let space = TestSpace::new();
+    space.put("a.md", "the old page\n");
+    let (node, refused) = open(&space, "a.md", WRITING);
+    write(&space, refused, WriteAt::Offset(0), "refuse");
+    assert_eq!(publish(&space, refused, Durability::Soon), Err(Kind::Rejected));
+    let (_, mapped) = open(&space, "a.md", WRITING);
+    write(&space, mapped, WriteAt::Mapped(4), "new");
+    write(&space, refused, WriteAt::Mapped(8), "text");
+    assert_eq!(publish(&space, mapped, Durability::Soon), Ok(()));
+    assert_eq!(space.text("a.md"), "the new text\n");
+    space.vfs.release(&ann(), mapped).unwrap();
+    // Nobody is left who could have written this but whoever was refused.
+    write(&space, refused, WriteAt::Mapped(2), "-");
+    assert_eq!(space.vfs.read_node(node, 0, 6).unwrap(), "re-use");
+    let outcome = space.vfs.release(&ann(), refused).map_err(|fault| fault.kind());
+    assert_eq!(outcome, Err(Kind::Conflict), "the page was saved since");
+}
