@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use bytes::Bytes;
-use svcfs_base::{Caller, Change, ETag, Expect, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, Settled, TreePath};
+use svcfs_base::{
+    Caller, Change, DiskAttributes, ETag, Expect, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, Settled, TreePath,
+};
 use svcfs_store::StatKind;
 
 use crate::core::{Core, Departure, Present};
@@ -90,6 +92,8 @@ impl<'a> Plan<'a> {
                     // It is written over what the rename of its directory brings.
                     self.effects[*at].premise = Some(Expect::OneOf(vec![brought.etag]));
                 }
+                // By its time a file is known for ours after a power cut that left other bytes in it (`opening::files`).
+                let disk = DiskAttributes { modified: disk.modified.or_else(|| Some(self.core.file_time())), ..disk };
                 self.put(path, Leaf { disk, ..Leaf::new(content, kind) }, before, is_pending.then_some(expect))
             }
             Change::Remove { path, expect } => {

@@ -308,6 +308,22 @@ mod tests {
     }
 
     #[test]
+    fn whatever_was_written_is_known_by_its_time_through_whichever_door_it_came() {
+        let space = TestSpace::new();
+        let large = "of many lines\n".repeat(100_000);
+        space.put("b.md", &large);
+        space.vfs.settled().unwrap();
+        let core = &space.vfs.core;
+        let modified = core.tree.stat(&at("b.md")).unwrap().modified;
+        space.vfs.apply(&eve(), Change::remove(at("b.md"))).unwrap();
+        space.vfs.committed().unwrap();
+        // The cut takes the removal of the name, and part of what has had the room of the file since is in it.
+        filled(&space, &large.replacen("lines", "pages", 7), modified);
+        let unsettled = core.log.unsettled().unwrap();
+        assert!(has_time_of_another(core, &Logged::new(&unsettled), &at("b.md")).unwrap());
+    }
+
+    #[test]
     fn a_torn_file_is_told_from_an_edited_one() {
         let content = b"one\ntwo\n";
         for torn in [&b""[..], b"one\n", b"one\n\0\0\0\0", b"\0\0\0"] {
