@@ -73,9 +73,10 @@ impl Door {
             // Held open: what is emptied is filled in a moment, and nobody's version before.
             let mut writer = export.writer(entry, &asked.caller)?;
             export.vfs().set_attributes(&asked.caller, writer.node, *set).map_err(too_far)?;
-            export.wrote(&mut writer, 0);
+            export.wrote(&mut writer);
             export.promise(&mut writer, Act::Resized(size), false)?;
             drop(writer);
+            export.make_room();
             self.written.notify_one();
             return Ok(());
         }
@@ -116,7 +117,7 @@ impl Door {
         }
         let mut writer = export.writer(entry, &asked.caller)?;
         export.vfs().write_node(writer.handle, WriteAt::Offset(offset), data).map_err(too_far)?;
-        export.wrote(&mut writer, data.len());
+        export.wrote(&mut writer);
         let committed = match stable {
             stable_how::UNSTABLE => stable_how::UNSTABLE,
             stable_how::DATA_SYNC | stable_how::FILE_SYNC => {

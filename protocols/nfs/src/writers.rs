@@ -43,6 +43,7 @@ pub(crate) struct Writer {
     wrote: Instant,
     /// When it is tried again, after the disk refused.
     again: Option<Instant>,
+    /// How much of it waits in memory.
     bytes: u64,
     /// Bytes of stable writes.
     promised: u64,
@@ -198,10 +199,11 @@ impl Export {
         Ok(())
     }
 
-    /// Notes that so many bytes were written.
-    pub(crate) fn wrote(&self, writer: &mut Writer, bytes: usize) {
+    /// Notes that a file was written, and how much of it waits in memory: all of it, but for one that is too large for any version.
+    pub(crate) fn wrote(&self, writer: &mut Writer) {
         writer.wrote = Instant::now();
-        writer.bytes += bytes as u64;
+        let size = self.vfs().attributes(writer.node).map_or(0, |attributes| attributes.size);
+        writer.bytes = if size > MAX_FILE_BYTES as u64 { 0 } else { size };
     }
 
     /// Saves the files that waited longest when there are too many, or too much in them. To be called while none is held.

@@ -154,7 +154,14 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
     // With a version, the key it is of is looked at once more.
     let is_ahead = |key: &str| key > listing.after.as_str() || (after_version.is_some() && key == listing.after);
     let mut keys: Vec<Line> = Vec::new();
-    if let (Some(_), Ok(Key::File(path))) = (after_version, Key::parse(&listing.after)) {
+    let is_told = |path: &TreePath| {
+        path.as_str().starts_with(&listing.prefix)
+            && asked.caller.reach.covers(path)
+            && asked.space.vfs.is_visible(asked.caller.door, path)
+    };
+    if let (Some(_), Ok(Key::File(path))) = (after_version, Key::parse(&listing.after))
+        && is_told(&path)
+    {
         keys.push(Line::Object { key: path.to_string(), file: None, attributes: None });
     }
     let there = listing.page(asked)?;
