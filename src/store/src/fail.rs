@@ -87,6 +87,7 @@ fail_points! {
     OpenSweep          "open.sweep"           Call         "opening: what a crash tore is about to be taken away"
     OpenCommits        "open.commits"         Moment       "opening: the commits are there, the files may not be"
     OpenRenumber       "open.renumber"        Call         "opening: the log is about to be told the commits"
+    OpenRestore        "open.restore"         Moment       "opening: it is known which files are behind, none of them is changed"
     OpenFiles          "open.files"           Moment       "opening: the files are there, too"
     OpenFollowed       "open.followed"        Moment       "opening: log, branch and tree agree again"
     CloseLog           "close.log"            Housekeeping "closing: everything is in place, the log is about to be closed"

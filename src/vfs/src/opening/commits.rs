@@ -30,26 +30,38 @@ pub(super) fn complete(
     let built = rebuild(core, settled, (logged, shown(core, records)?), reporter)?;
     let mut known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
     let Some(ours) = built.tip else { return Ok(Completed { newest: settled, known }) };
+    // Before the branch moves: what is cut off between the two builds the same commits once more, and finds them told.
+    let tell = |built: &Rebuilt| core.log.set_commits(&built.commits);
     match core.git()?.head()? {
         Some(head) if core.git()?.find(&head.to_string())?.is_none() => {
             warn!(commit.id = %head, "the branch shows a commit that was lost in a crash; it is built again");
+            tell(&built)?;
             core.git()?.advance(Some(head), ours)?;
         }
-        Some(head) if core.git()?.contains(head, ours)? => {}
-        Some(head) if core.git()?.contains(ours, head)? => core.git()?.advance(Some(head), ours)?,
-        None => core.git()?.advance(None, ours)?,
+        Some(head) if core.git()?.contains(head, ours)? => tell(&built)?,
+        Some(head) if core.git()?.contains(ours, head)? => {
+            tell(&built)?;
+            core.git()?.advance(Some(head), ours)?;
+        }
+        None => {
+            tell(&built)?;
+            core.git()?.advance(None, ours)?;
+        }
         Some(head) => {
             // Somebody committed on what ours stood on: those that are not there yet come on top of theirs.
             warn!(commit.id = %head, "the branch was moved while changes were unsettled; building on it");
-            let (newest, built) = on_top(core, settled, head, records)?;
+            let built = on_top(core, head, records)?;
             known.extend(built.commits.iter().map(|(_, commit)| *commit));
+            tell(&built)?;
+            if let Some(ours) = built.tip.filter(|ours| *ours != head) {
+                core.git()?.advance(Some(head), ours)?;
+            }
             core.git()?.release();
-            core.log.set_commits(&built.commits)?;
-            return Ok(Completed { newest, known });
+            // Whatever leads there from the last checkpoint and is not known is somebody's, also where it lies below ours.
+            return Ok(Completed { newest: settled, known });
         }
     }
     core.git()?.release();
-    core.log.set_commits(&built.commits)?;
     Ok(Completed { newest: Some(ours), known })
 }
 
@@ -69,35 +81,18 @@ fn shown(core: &Core, records: &[Record]) -> Result<usize, Fault> {
     Ok(if is_ours { count } else { 0 })
 }
 
-/// Builds those records that a branch does not have on top of it; beside them the newest commit of the log that it has.
-fn on_top(
-    core: &Core,
-    settled: Option<CommitId>,
-    head: CommitId,
-    records: &[Record],
-) -> Result<(Option<CommitId>, Rebuilt), Fault> {
+/// Builds those records that a branch does not have on top of it, and leaves the branch where it is.
+fn on_top(core: &Core, head: CommitId, records: &[Record]) -> Result<Rebuilt, Fault> {
     let ours = records.iter().filter_map(|record| record.commit).collect();
     let present = core.git()?.ancestors_among(head, &ours)?;
-    let mut missing = Vec::new();
-    let mut newest = settled;
-    for record in records {
-        let is_there = match record.commit {
-            Some(commit) => present.contains(&commit),
-            // It has the contents of one that may not be there.
-            None => record.role != Role::Deferred,
-        };
-        if is_there {
-            newest = record.commit.or(newest);
-        } else if record.role != Role::Foreign {
-            missing.push(record.clone());
-        }
-    }
+    let is_missing = |record: &&Record| match record.commit {
+        Some(commit) => !present.contains(&commit) && record.role != Role::Foreign,
+        // It has the contents of one that may not be there.
+        None => record.role == Role::Deferred,
+    };
+    let missing: Vec<_> = records.iter().filter(is_missing).cloned().collect();
     // The same work once more, told already.
-    let built = rebuild(core, Some(head), (&Logged::new(&missing), 0), &mut Reporter::silent())?;
-    if let Some(ours) = built.tip.filter(|ours| *ours != head) {
-        core.git()?.advance(Some(head), ours)?;
-    }
-    Ok((newest, built))
+    rebuild(core, Some(head), (&Logged::new(&missing), 0), &mut Reporter::silent())
 }
 
 /// What a replay of records gave.

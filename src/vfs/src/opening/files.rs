@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use svcfs_base::{DiskAttributes, ETag, Fault, LargeFile, TreePath};
-use svcfs_store::{Entry, Record, StatKind, State, StoreError, Tip};
+use svcfs_store::{Entry, FailPoint, Known, Placed, Record, StatKind, State, StoreError, Tip};
 use tracing::warn;
 
 use super::logged::Logged;
@@ -27,6 +27,21 @@ pub(super) fn in_place<'r>(core: &Core, logged: &Logged<'r>) -> HashSet<&'r Tree
     logged.by_path().iter().filter(|(path, entries)| is_in_place(path, entries)).map(|(path, _)| *path).collect()
 }
 
+/// A file that has not got its last logged state.
+struct Behind<'r> {
+    entry: &'r Entry,
+    disk: DiskAttributes,
+    /// What stood there when it was looked at: anything else was put there since, by somebody.
+    stood: Option<ETag>,
+    large: Option<LargeFile>,
+}
+
+impl Behind<'_> {
+    fn known(&self) -> Known<'_> {
+        Known { contents: self.stood.as_slice(), large: self.large }
+    }
+}
+
 /// Puts the last logged state of each path in place that is not [`in_place`] yet, unless somebody edited the file after it was logged.
 pub(super) fn complete(
     core: &Core,
@@ -45,9 +60,10 @@ pub(super) fn complete(
     for (at, ((path, entries), recorded)) in left.into_iter().zip(recorded).enumerate() {
         reporter.pass(Progress::Restoring { files: at, total });
         let Some(newest) = entries.last() else { continue };
+        let behind = |stood, large, disk| Behind { entry: newest, disk, stood, large };
         if let Some(large) = large_at(core, path) {
             if entries.iter().any(|entry| entry.over == Some(large)) {
-                changed.push((*newest, attributes(entries)));
+                changed.push(behind(None, Some(large), attributes(entries)));
             } else if newest.new.is_some() {
                 warn!(page.path = %path, "a file too large for any version came here after the last write; it is kept");
             }
@@ -63,14 +79,16 @@ pub(super) fn complete(
         if present == newest.new.map(|blob| (blob, newest.kind)) {
             continue;
         }
+        let stood = present.map(|(blob, _)| blob);
         let is_brought = || brought.get(path).is_some_and(|states| states.contains(&present));
         if present == recorded || may_stand(entries, present) || is_brought() {
-            changed.push((*newest, attributes(entries)));
+            changed.push(behind(stood, None, attributes(entries)));
         } else if is_left_torn(core, logged, (path, entries))? {
             // It is the file itself, and has what it was given since.
-            changed.push((*newest, DiskAttributes { modified: newest.disk.modified, ..DiskAttributes::default() }));
+            let disk = DiskAttributes { modified: newest.disk.modified, ..DiskAttributes::default() };
+            changed.push(behind(stood, None, disk));
         } else {
-            others.push((*path, (*newest, attributes(entries))));
+            others.push((*path, behind(stood, None, attributes(entries))));
         }
     }
     let lost = overwritten(core, logged, others.iter().map(|(path, _)| *path))?;
@@ -82,12 +100,13 @@ pub(super) fn complete(
         }
     }
     // Removals first: a file may have given way to a directory, or a directory to a file.
-    for (entry, _) in changed.iter().filter(|(entry, _)| entry.new.is_none()) {
-        remove(core, &entry.path)?;
+    core.fail.pass(FailPoint::OpenRestore);
+    for behind in changed.iter().filter(|behind| behind.entry.new.is_none()) {
+        remove(core, behind)?;
     }
-    for (entry, disk) in &changed {
-        if let Some(blob) = entry.new {
-            install(core, (entry, blob), *disk, logged)?;
+    for behind in &changed {
+        if let Some(blob) = behind.entry.new {
+            install(core, (behind, blob), logged)?;
         }
     }
     reporter.tell(Progress::Restoring { files: total, total });
@@ -217,12 +236,21 @@ fn is_torn(present: &[u8], content: &[u8]) -> bool {
     is_cut || present.len() == content.len() && blocks.all(is_lost)
 }
 
-fn remove(core: &Core, path: &TreePath) -> Result<(), Fault> {
-    match core.tree.remove(path) {
+fn remove(core: &Core, behind: &Behind<'_>) -> Result<(), Fault> {
+    let path = &behind.entry.path;
+    match core.tree.remove_known(path, behind.known()) {
+        Ok(placed) => tell_edited(path, placed),
         Err(error) if error.is_missing() => {}
-        outcome => kept_if_in_the_way(path, outcome)?,
+        Err(error) => kept_if_in_the_way(path, Err(error))?,
     }
     Ok(())
+}
+
+fn tell_edited(path: &TreePath, placed: Placed) {
+    if placed == Placed::Edited {
+        // It is compared with history in a moment.
+        warn!(page.path = %path, "edited behind the server while it was opened; the edit is kept and recorded");
+    }
 }
 
 /// What a file gets beside its content: each write that says nothing of permission bits or owner keeps what was there.
@@ -238,7 +266,8 @@ fn attributes(entries: &[&Entry]) -> DiskAttributes {
     })
 }
 
-fn install(core: &Core, (entry, blob): (&Entry, ETag), disk: DiskAttributes, logged: &Logged<'_>) -> Result<(), Fault> {
+fn install(core: &Core, (behind, blob): (&Behind<'_>, ETag), logged: &Logged<'_>) -> Result<(), Fault> {
+    let Behind { entry, disk, .. } = behind;
     let path = &entry.path;
     let content = match &entry.content {
         Some(content) => Some(content.clone()),
@@ -246,8 +275,8 @@ fn install(core: &Core, (entry, blob): (&Entry, ETag), disk: DiskAttributes, log
     };
     let Some(content) = content else { return Ok(()) };
     clear_empty_directories(core, path);
-    // What is kept in the way is compared with history in a moment.
-    let _ = core.put_in_place(path, &Leaf { disk, ..Leaf::new(content, entry.kind) }, None)?;
+    let leaf = Leaf { disk: *disk, ..Leaf::new(content, entry.kind) };
+    tell_edited(path, core.put_in_place(path, &leaf, Some(behind.known()))?);
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use crate::committer::{foreign_record, numbered};
 use crate::tests::{TestSpace, at, eve, options};
 use crate::{NodeId, SetAttributes, Vfs};
 
+mod cut;
 mod many;
 
 /// A copy of the root as a crash would leave it: the log is flushed, nothing was closed.

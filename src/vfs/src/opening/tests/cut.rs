@@ -1,0 +1,63 @@
+//! Openings that are cut off, or that somebody works beside.
+
+use parking_lot::Mutex;
+use svcfs_store::{FailPoint, FailPoints};
+
+use super::*;
+
+/// A copy in which a person, after the crash, committed a page on what ours stood on.
+fn with_a_persons_commit(space: &TestSpace) -> TempDir {
+    let copy = crashed(space);
+    let settled = space.git(&["rev-list", "--max-parents=0", "HEAD"]);
+    fs::write(copy.path().join(".git/refs/heads/main"), settled).unwrap();
+    fs::write(copy.path().join("by-hand.md"), "by hand").unwrap();
+    let commit = ["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "-m", "by hand"];
+    for git in [&["read-tree", "HEAD"][..], &["add", "by-hand.md"], &commit] {
+        assert!(Command::new("git").arg("-C").arg(copy.path()).args(git).status().unwrap().success());
+    }
+    copy
+}
+
+#[test]
+fn an_opening_that_was_cut_off_makes_no_commit_twice() {
+    let space = busy_space();
+    let copy = with_a_persons_commit(&space);
+    let points = FailPoints::of(copy.path());
+    points.refuse(FailPoint::OpenRenumber, 5);
+    assert!(Vfs::open(options(copy.path(), false)).is_err());
+    points.clear(FailPoint::OpenRenumber);
+    let again = reopened(copy);
+    assert_eq!(again.log().len(), space.log().len() + 1, "{:?}", again.log());
+    assert_eq!(again.text("a.md"), "two");
+}
+
+#[test]
+fn a_persons_commit_below_ours_is_told_though_the_opening_was_cut_off_before_it_was() {
+    let space = busy_space();
+    let copy = with_a_persons_commit(&space);
+    let (killed, root) = (Arc::new(Mutex::new(None)), copy.path().to_owned());
+    let points = FailPoints::of(copy.path());
+    points.call(FailPoint::OpenCommits, {
+        let killed = Arc::clone(&killed);
+        move || *killed.lock() = Some(copied(&root))
+    });
+    let whole = reopened(copy);
+    assert_eq!(whole.vfs.versions(&at("by-hand.md")).unwrap().len(), 1);
+    let again = reopened(killed.lock().take().unwrap());
+    assert_eq!(again.log(), whole.log());
+    assert_eq!(again.vfs.versions(&at("by-hand.md")).unwrap().len(), 1);
+    assert_eq!(again.vfs.versions(&at("a.md")).unwrap().len(), 2);
+}
+
+#[test]
+fn an_edit_made_while_a_space_is_opened_is_kept_and_recorded() {
+    let space = busy_space();
+    let copy = crashed(&space);
+    let root = copy.path().to_owned();
+    fs::remove_file(root.join("a.md")).unwrap();
+    let points = FailPoints::of(copy.path());
+    points.call(FailPoint::OpenRestore, move || fs::write(root.join("a.md"), "by hand").unwrap());
+    let again = reopened(copy);
+    assert_eq!(again.text("a.md"), "by hand");
+    assert_eq!(again.log()[0], "fswatch|fswatch: a.md");
+}
