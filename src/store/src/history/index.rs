@@ -138,8 +138,9 @@ impl History {
             let entry = index.get_path(Path::new(path.as_str()), 0)?;
             let stat = std::fs::symlink_metadata(self.root.join(path.as_str())).ok()?;
             let now = to_entry(path, entry.id, i32::try_from(entry.mode).ok()?, &stat);
-            // A disk may have another number after a restart.
-            Some(stat.is_file() && is_same(&IndexEntry { dev: now.dev, ..entry }, &now))
+            // A disk may have another number after a restart. What a person put into the index is there as they left it.
+            let is_what_is_noted = self.has_now(path, &entry).ok()?;
+            Some(stat.is_file() && !is_what_is_noted && is_same(&IndexEntry { dev: now.dev, ..entry }, &now))
         };
         Ok(paths.iter().copied().filter(|path| is_untouched(path).unwrap_or_default()).collect())
     }

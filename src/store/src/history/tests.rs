@@ -298,6 +298,13 @@ fn a_file_is_untouched_until_somebody_writes_to_it_or_puts_another_in_its_place(
     std::fs::rename(root.join("new"), root.join("replaced.md")).unwrap();
     let (unknown, gone) = (at("unknown.md"), at("gone.md"));
     let asked: Vec<_> = pages.iter().chain([&unknown, &gone]).collect();
+    // It is what a person put into the index.
+    assert!(fixture.history.untouched(&asked).unwrap().is_empty());
+    let repository = Repository::open(root).unwrap();
+    let mut index = repository.index().unwrap();
+    let noted = index.get_path(std::path::Path::new("same.md"), 0).unwrap();
+    index.add(&git2::IndexEntry { id: repository.blob(b"2").unwrap(), ..noted }).unwrap();
+    index.write().unwrap();
     assert_eq!(fixture.history.untouched(&asked).unwrap(), std::collections::HashSet::from([&pages[0]]));
     std::fs::remove_file(root.join(".git/index")).unwrap();
     assert!(fixture.history.untouched(&asked).unwrap().is_empty());

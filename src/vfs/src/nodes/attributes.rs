@@ -99,15 +99,15 @@ impl Vfs {
         {
             return Ok(now);
         }
-        let path = self.nodes.path_of(node)?;
         if set.mode.is_some()
             || set.uid.is_some()
             || set.gid.is_some()
             || set.modified.is_some()
             || set.accessed.is_some()
         {
-            self.set_on_disk(caller, &path, &set)?;
+            // Held from the look at the name to the last change: nobody gives the name to another file in between.
             let mut shared = shared.lock();
+            self.set_on_disk(caller, &self.nodes.path_of(node)?, &set)?;
             (shared.told, shared.names_changed) = (None, None);
         }
         self.attributes(node)
@@ -171,7 +171,7 @@ impl Vfs {
                 kind: Some(kind),
                 disk: DiskAttributes { mode: Some(mode), ..leaf.disk },
             };
-            match self.apply(caller, change) {
+            match self.apply_held(caller, change.into()) {
                 Err(fault) if fault.kind() == Kind::Conflict => {}
                 outcome => {
                     outcome?;

@@ -43,7 +43,7 @@ impl Vfs {
             // By name, without a handle.
             shared.large = self.opened_large(&path, &self.stat(Door::Internal, &path)?)?;
         }
-        let is_open = self.nodes.is_open(node);
+        let (is_open, is_being_written) = (self.nodes.is_open(node), !self.nodes.writing(node).is_empty());
         match &shared.large {
             Some(large) if size > RECORDED => {
                 large.resize(size)?;
@@ -66,12 +66,14 @@ impl Vfs {
                 Ok(())
             })?,
         }
-        // Set by name, without a handle whose closing would publish it.
-        if !is_open {
+        // Set by name, without a handle whose closing would publish it: those who read close nothing that is theirs to save.
+        if !is_being_written {
             let outcome = self.publish_held(caller, node, &mut shared, Durability::Soon);
             shared.aside = None;
             outcome?;
-            shared.large = None;
+            if !is_open {
+                shared.large = None;
+            }
         }
         Ok(())
     }

@@ -173,3 +173,34 @@ fn an_unchanged_page_of_another_owner_is_saved_though_its_time_cannot_be_set() {
     assert!(space.vfs.nodes.shared(node).unwrap().lock().told.is_some());
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 1);
 }
+
+#[test]
+fn permission_bits_are_given_to_no_other_file_though_directories_change_their_names_meanwhile() {
+    let space = TestSpace::new();
+    let own = "of mallory\n".repeat(20_000);
+    space.put("mal/m.md", &own);
+    space.put("alice/m.md", "of alice\n");
+    space.vfs.settled().unwrap();
+    let find = |path: &str| space.vfs.find(&ann(), &at(path)).unwrap().0;
+    let (mallorys, alices) = (find("mal/m.md"), find("alice/m.md"));
+    let bits = |mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+    space.vfs.set_attributes(&ann(), alices, bits(0o600)).unwrap();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for (from, to) in [("mal", "x"), ("alice", "mal"), ("mal", "alice"), ("x", "mal")].repeat(20) {
+                let (from, to) = (name(from), name(to));
+                space.vfs.rename_node(&ann(), (NodeId::ROOT, &from), (NodeId::ROOT, &to), false).unwrap();
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Release);
+        });
+        for mode in [0o777, 0o666].into_iter().cycle() {
+            space.vfs.set_attributes(&ann(), mallorys, bits(mode)).unwrap();
+            assert_eq!(space.vfs.attributes(alices).unwrap().mode, 0o600);
+            if is_over.load(std::sync::atomic::Ordering::Acquire) {
+                break;
+            }
+        }
+    });
+    assert_eq!((space.text("mal/m.md"), space.text("alice/m.md").as_str()), (own, "of alice\n"));
+}

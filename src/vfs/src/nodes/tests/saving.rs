@@ -166,3 +166,17 @@ fn a_file_that_is_being_published_is_in_every_listing() {
         });
     }
 }
+
+#[test]
+fn a_length_set_by_name_is_saved_at_once_though_somebody_reads_the_file() {
+    let space = TestSpace::new();
+    space.put("a.md", "one two\n");
+    let (node, reading) = open(&space, "a.md", OpenMode::default());
+    let set = SetAttributes { size: Some(3), ..SetAttributes::default() };
+    assert_eq!(space.vfs.set_attributes(&ann(), node, set).unwrap().size, 3);
+    space.vfs.committed().unwrap();
+    assert_eq!((space.text("a.md").as_str(), space.log()[0].as_str()), ("one", "ann|ann: a.md"));
+    assert_eq!(space.vfs.read_node(node, 0, 9).unwrap(), "one");
+    space.vfs.release(&eve(), reading).unwrap();
+    assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 2);
+}
