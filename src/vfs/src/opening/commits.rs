@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use svcfs_base::{CommitId, ETag, Fault, Seq, TreePath};
-use svcfs_store::{Author, Edit, History, Record, Role, StoreError};
+use svcfs_store::{Author, Edit, History, Record, Role, StoreError, Way};
 use tracing::{error, warn};
 
+use super::COMMITS_AT_ONCE;
 use super::logged::Logged;
 use crate::core::Core;
 use crate::progress::{Progress, Reporter};
@@ -16,6 +17,22 @@ pub(super) struct Completed {
     pub(super) newest: Option<CommitId>,
     /// Every commit that the log knows after the last checkpoint.
     pub(super) known: HashSet<CommitId>,
+    /// The newest commit of the log, where others may have committed on top of it.
+    below: Option<CommitId>,
+}
+
+impl Completed {
+    /// The paths that others changed in commits on top of ours, after all that was logged with a commit: they put in place there what they wanted.
+    pub(super) fn changed_on_top(&self, core: &Core) -> Result<HashSet<TreePath>, Fault> {
+        let (Some(below), Some(head)) = (self.below, core.git()?.head()?) else { return Ok(HashSet::new()) };
+        let Way::Commits(commits) = core.git()?.way(Some(below), head)? else { return Ok(HashSet::new()) };
+        let mut paths = HashSet::new();
+        for part in commits.chunks(COMMITS_AT_ONCE) {
+            let entries = core.git()?.foreign(part)?.into_iter().flat_map(|commit| commit.entries);
+            paths.extend(entries.map(|entry| entry.path));
+        }
+        Ok(paths)
+    }
 }
 
 /// Builds the logged commits again and brings the branch to the newest.
@@ -29,7 +46,7 @@ pub(super) fn complete(
     // A kill takes nothing from git: what the branch shows and is whole need not be written once more.
     let built = rebuild(core, settled, (logged, shown(core, records)?), reporter)?;
     let mut known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
-    let Some(ours) = built.tip else { return Ok(Completed { newest: settled, known }) };
+    let Some(ours) = built.tip else { return Ok(Completed { newest: settled, known, below: None }) };
     // Before the branch moves: what is cut off between the two builds the same commits once more, and finds them told.
     let tell = |built: &Rebuilt| core.log.set_commits(&built.commits);
     match core.git()?.head()? {
@@ -58,11 +75,11 @@ pub(super) fn complete(
             }
             core.git()?.release();
             // Whatever leads there from the last checkpoint and is not known is somebody's, also where it lies below ours.
-            return Ok(Completed { newest: settled, known });
+            return Ok(Completed { newest: settled, known, below: None });
         }
     }
     core.git()?.release();
-    Ok(Completed { newest: Some(ours), known })
+    Ok(Completed { newest: Some(ours), known, below: Some(ours) })
 }
 
 /// Makes the objects of the logged commits again, and leaves the branch alone.

@@ -42,15 +42,16 @@ impl Behind<'_> {
     }
 }
 
-/// Puts the last logged state of each path in place that is not [`in_place`] yet, unless somebody edited the file after it was logged.
+/// Puts the last logged state of each path in place of which `is_done` does not say that it is there, or that others put something else there;
+/// unless somebody edited the file after it was logged.
 pub(super) fn complete(
     core: &Core,
     settled: Tip,
-    (logged, in_place): (&Logged<'_>, &HashSet<&TreePath>),
+    (logged, is_done): (&Logged<'_>, impl Fn(&TreePath) -> bool),
     reporter: &mut Reporter,
 ) -> Result<(), Fault> {
     rename_directories(core, logged.records)?;
-    let left: Vec<_> = logged.by_path().iter().filter(|(path, _)| !in_place.contains(*path)).collect();
+    let left: Vec<_> = logged.by_path().iter().filter(|(path, _)| !is_done(path)).collect();
     let paths: Vec<_> = left.iter().map(|(path, _)| **path).collect();
     let recorded = core.memory.settled(settled, &paths)?;
     let brought = brought(logged.records);

@@ -43,7 +43,7 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
             let known = complete_history(&mut committer, history, (settled, &logged), reporter)?;
             follow(&mut committer, &known, is_new_log, reporter)?;
             core.fail.pass(FailPoint::OpenFollowed);
-            open_window(&mut committer, unsettled);
+            open_window(&mut committer, &unsettled);
             return Ok(committer);
         }
         Memory::Snapshots { snapshots, .. } => {
@@ -62,7 +62,8 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
 
 /// Brings the tree to what the log says, where there are no commits.
 fn complete_files(core: &Core, settled: Tip, logged: &Logged<'_>, reporter: &mut Reporter) -> Result<(), Fault> {
-    files::complete(core, settled, (logged, &files::in_place(core, logged)), reporter)?;
+    let in_place = files::in_place(core, logged);
+    files::complete(core, settled, (logged, |path| in_place.contains(path)), reporter)?;
     if core.tree.is_doubted() && !logged.records.is_empty() {
         renew(core, None, logged)?;
     }
@@ -97,11 +98,20 @@ fn complete_history(
         let completed = completed?;
         core.fail.pass(FailPoint::OpenCommits);
         committer.head = completed.newest;
-        known = completed.known;
         // What others committed they put in place themselves, and may have committed more since.
         if ours().next().is_some() {
-            files::complete(&core, settled, (logged, &in_place), reporter)?;
+            let mut theirs = completed.changed_on_top(&core)?;
+            for entry in without_commit(logged.records).flat_map(|record| &record.entries) {
+                theirs.remove(&entry.path);
+            }
+            files::complete(
+                &core,
+                settled,
+                (logged, |path| in_place.contains(path) || theirs.contains(path)),
+                reporter,
+            )?;
         }
+        known = completed.known;
         if core.tree.is_doubted() {
             renew(&core, settled.commit, logged)?;
         }
@@ -126,11 +136,15 @@ fn beside<O: Default + Send, T>(other: impl Fn() -> O + Sync, deed: impl FnOnce(
     })
 }
 
-/// Sets that had no commit yet get it as the committer's first work.
-fn open_window(committer: &mut Committer, mut unsettled: Vec<Record>) {
+/// The sets that have no commit yet.
+fn without_commit(unsettled: &[Record]) -> impl Iterator<Item = &Record> {
     let covered = unsettled.iter().rposition(|record| record.role == Role::Gathered).map_or(0, |last| last + 1);
-    unsettled.drain(..covered);
-    unsettled.retain(|record| record.role == Role::Deferred);
+    unsettled[covered..].iter().filter(|record| record.role == Role::Deferred)
+}
+
+/// Sets that had no commit yet get it as the committer's first work.
+fn open_window(committer: &mut Committer, unsettled: &[Record]) {
+    let unsettled: Vec<_> = without_commit(unsettled).cloned().collect();
     let core = &committer.core;
     core.uncommitted.replace(unsettled.iter());
     core.queue.count(unsettled.len());

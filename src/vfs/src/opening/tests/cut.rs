@@ -61,3 +61,23 @@ fn an_edit_made_while_a_space_is_opened_is_kept_and_recorded() {
     assert_eq!(again.text("a.md"), "by hand");
     assert_eq!(again.log()[0], "fswatch|fswatch: a.md");
 }
+
+#[test]
+fn what_a_person_takes_back_with_a_commit_after_a_crash_stays_back() {
+    let space = settled_space();
+    space.put("a.md", "one");
+    space.put("a.md", "two");
+    space.put("b.md", "kept");
+    let copy = crashed(&space);
+    fs::remove_file(copy.path().join("b.md")).unwrap();
+    let ours = space.git(&["rev-parse", "HEAD~1"]);
+    let revert = ["-c", "user.name=Ann", "-c", "user.email=a@x", "revert", "--no-edit", ours.trim()];
+    for git in [&["reset", "-q"][..], &revert] {
+        assert!(Command::new("git").arg("-C").arg(copy.path()).args(git).output().unwrap().status.success());
+    }
+    let again = reopened(copy);
+    assert_eq!((again.text("a.md").as_str(), again.text("b.md").as_str()), ("one", "kept"));
+    assert_eq!(again.log()[1..], space.log());
+    assert!(again.log()[0].starts_with("Ann|Revert"), "{:?}", again.log());
+    assert_eq!(again.vfs.versions(&at("a.md")).unwrap().len(), 3);
+}
