@@ -244,6 +244,11 @@ impl Fault {
             E::PermissionDenied => {
                 Self::new(Kind::Forbidden, format!("`{path}`: permission denied on the server's disk")).caused_by(error)
             }
+            E::CrossesDevices => {
+                let text =
+                    format!("`{path}` lies below a mount point inside the root, where files cannot be put in place");
+                Self::new(Kind::Forbidden, text).caused_by(error)
+            }
             _ if is_failure(&error) => {
                 Self::new(Kind::DiskFailed, format!("`{path}`: the server's disk failed: input/output error"))
                     .caused_by(error)

@@ -66,11 +66,15 @@ impl StoreError {
         matches!(self.of_tree(), Some(E::NotFound | E::NotADirectory))
     }
 
-    /// Something of another kind stands there or on the way: a directory, a file, a link.
+    /// Something of another kind stands there or on the way: a directory, a file, a link, the mount of another disk.
     pub fn is_in_the_way(&self) -> bool {
         use io::ErrorKind as E;
         let is_link = matches!(self, Self::Linked(_));
-        is_link || matches!(self.of_tree(), Some(E::IsADirectory | E::NotADirectory | E::DirectoryNotEmpty))
+        is_link
+            || matches!(
+                self.of_tree(),
+                Some(E::IsADirectory | E::NotADirectory | E::DirectoryNotEmpty | E::CrossesDevices)
+            )
     }
 
     /// A file stands there that is too large for any version.

@@ -121,6 +121,14 @@ fn a_folder_that_cannot_be_written_refuses_its_own_writes_and_nobody_elses() {
         must_put(&client, "beside.md", &format!("# Beside\n\nafter {path}\n"));
         assert_eq!(trouble(&client), None, "one folder is not the whole disk");
     }
+    // What can be written there cannot be put in place: nothing is renamed from one mount to another.
+    mount(&["-o", "remount,bind,rw"]).unwrap();
+    for path in ["frozen/new.md", "frozen/old.md"] {
+        let reply = put(&client, path, "# Refused\n");
+        assert_eq!(reply.status, 403, "{path}: {}", reply.text());
+        assert!(reply.text().contains("below a mount point"), "{}", reply.text());
+        must_put(&client, "beside.md", &format!("# Beside\n\nafter {path} once more\n"));
+    }
     run(Command::new("umount").arg(&frozen)).unwrap();
     must_put(&client, "frozen/new.md", "# New\n");
     stop_and_audit(server, &binary, &image);

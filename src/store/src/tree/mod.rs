@@ -16,7 +16,7 @@ mod stat;
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -24,7 +24,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use rustix::fs::{
-    self as sys, Access, AtFlags, Dir, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid,
+    self as sys, Access, AtFlags, Dir, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags, Uid,
 };
 use rustix::io::Errno;
 use svcfs_base::{MAX_FILE_BYTES, Name, TreePath};
@@ -82,6 +82,8 @@ pub struct WorkTree {
     blanks: blanks::Blanks,
     trust: flush::Trust,
     is_root_user: bool,
+    /// The mount that files are renamed from; none where the kernel does not tell.
+    mount: Option<u64>,
     fail: FailPoints,
 }
 
@@ -111,6 +113,7 @@ impl WorkTree {
             root: directory(root)?,
             ready: ready::Ready::of(&temporary),
             blanks: blanks::Blanks::of(&temporary),
+            mount: mount_of(&temporary),
             temporary,
             counter: AtomicU64::new(0),
             disposal: Disposal::default(),
@@ -311,11 +314,14 @@ impl WorkTree {
     /// may be another one than the root's. A directory that is not there yet may.
     ///
     /// # Errors
-    /// `Disk` with `ReadOnlyFilesystem` or `PermissionDenied`.
+    /// `Disk` with `ReadOnlyFilesystem`, `PermissionDenied`, or `CrossesDevices` below a mount point inside the root: nothing can be renamed there.
     pub fn may_change(&self, path: &TreePath) -> Outcome<()> {
         let Ok((parent, _)) = self.parent_of(path) else { return Ok(()) };
         match sys::accessat(&parent, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
             Err(error @ (Errno::ROFS | Errno::ACCESS)) => Err(disk(path, error)),
+            _ if self.mount.is_some_and(|ours| mount_of(&parent).is_some_and(|its| its != ours)) => {
+                Err(disk(path, Errno::XDEV))
+            }
             // Whatever else is wrong is told by who makes the change.
             Ok(()) | Err(_) => Ok(()),
         }
@@ -442,3 +448,9 @@ fn to_errno(error: io::Error) -> Errno {
 
 #[cfg(test)]
 mod tests;
+
+/// The mount that a directory is reached through.
+fn mount_of(directory: &impl AsFd) -> Option<u64> {
+    let stat = sys::statx(directory, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID).then_some(stat.stx_mnt_id)
+}
