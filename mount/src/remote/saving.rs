@@ -304,6 +304,15 @@ impl Tree {
         if is_waiting { Ok(()) } else { self.publish(author, inode) }
     }
 
+    /// Saves what was written to a file, for a program that wants to be sure of it.
+    ///
+    /// # Errors
+    /// As [`Tree::flush`].
+    pub(super) fn synchronise(&self, author: &Author, inode: INodeNo, handle: u64) -> Result<(), Fault> {
+        let _ = handle;
+        self.publish(author, inode)
+    }
+
     /// Saves what was written to a file. Nothing to do when nothing was.
     ///
     /// # Errors
@@ -320,16 +329,17 @@ impl Tree {
         if is_so() {
             return Ok(());
         }
-        let Some(unsaved) = shared.unsaved.take().filter(|unsaved| unsaved.is_changed) else { return Ok(()) };
-        let path = match (self.nodes.path(inode), self.nodes.replaced(inode)) {
-            (Ok(path), _) => path,
-            (Err(_), Some(path)) => {
-                let fault = Fault::new(Kind::Conflict, format!("another file took the place of `{path}` meanwhile"));
-                return Err(self.refused(author, (inode, &path), &mut shared, &unsaved.bytes, fault));
-            }
-            // Removed: nobody will see what is written to it.
+        let (path, is_replaced) = match (self.nodes.path(inode), self.nodes.replaced(inode)) {
+            (Ok(path), _) => (path, false),
+            (Err(_), Some(path)) => (path, true),
+            // Removed: what is written to it is its handles' alone, as long as there are any.
             (Err(_), None) => return Ok(()),
         };
+        let Some(unsaved) = shared.unsaved.take().filter(|unsaved| unsaved.is_changed) else { return Ok(()) };
+        if is_replaced {
+            let fault = Fault::new(Kind::Conflict, format!("another file took the place of `{path}` meanwhile"));
+            return Err(self.refused(author, (inode, &path), &mut shared, &unsaved.bytes, fault));
+        }
         let asked = self.cache.asked();
         match self.client.write(&author.name, &path, &unsaved.bytes, unsaved.base) {
             Ok(etag) => {

@@ -1,0 +1,188 @@
+//! The tree of a server that answers as each test tells it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use fuser::INodeNo;
+use parking_lot::Mutex;
+use svcfs_base::{Actor, ETag, Fault, Kind, Name, TreePath};
+use tempfile::TempDir;
+
+use super::cache::Cache;
+use super::client::{Client, Server};
+use super::kept::Kept;
+use super::nodes::Nodes;
+use super::readers::Readers;
+use super::saving::{Author, Place};
+use super::tree::Tree;
+
+/// Longest time anything in a test is waited for.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A request as it came over the line.
+struct Asked {
+    /// Such as `PUT /file`.
+    what: String,
+    /// Its address and its headers, in small letters.
+    head: String,
+    body: String,
+}
+
+/// What a server does with a request.
+enum Say {
+    /// A status, a version, and a body.
+    Answer(u16, Option<ETag>, String),
+    /// It is busy for so many seconds.
+    Busy(u16),
+    /// The line breaks.
+    Nothing,
+    /// The line stays open, and nothing comes.
+    Silence,
+    /// An event stream that says something all the time.
+    Stream,
+}
+
+/// A mounted tree whose server answers with a function, and keeps what it was asked.
+struct Told {
+    tree: Tree,
+    asked: Arc<Mutex<Vec<String>>>,
+    _state: TempDir,
+}
+
+impl Told {
+    fn by(answer: impl FnMut(&Asked) -> Say + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let (noted, answer) = (Arc::clone(&asked), Arc::new(Mutex::new(answer)));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (noted, answer) = (Arc::clone(&noted), Arc::clone(&answer));
+                thread::spawn(move || {
+                    let mut stream = stream.unwrap();
+                    let asked = heard(&mut stream);
+                    noted.lock().push(format!("{} {}", asked.what, asked.body));
+                    let said = (answer.lock())(&asked);
+                    say(&mut stream, &said);
+                });
+            }
+        });
+        let state = tempfile::tempdir().unwrap();
+        let server = Server { url, space: None, token: None, patience: Duration::from_millis(300) };
+        let tree = Tree {
+            client: Client::new(&server).unwrap(),
+            cache: Cache::default(),
+            nodes: Nodes::new(),
+            kept: Kept::in_directory(state.path().join("rejected")),
+            readers: Readers::default(),
+            owner: (0, 0),
+            mounted: SystemTime::now(),
+        };
+        Self { tree, asked, _state: state }
+    }
+
+    /// A new file with a text that is not saved: its number and handle.
+    fn written(&self, file: &str, text: &str) -> (INodeNo, u64) {
+        let (told, handle) = self.tree.create(INodeNo::ROOT, &name(file)).unwrap();
+        self.tree.write(handle, Place::Offset(0), text.as_bytes()).unwrap();
+        (told.attributes.ino, handle)
+    }
+
+    fn has_asked(&self, what: &str) -> bool {
+        self.asked.lock().iter().any(|asked| asked == what)
+    }
+}
+
+fn heard(stream: &mut TcpStream) -> Asked {
+    let mut lines = BufReader::new(stream);
+    let mut head = String::new();
+    while lines.read_line(&mut head).unwrap() > 2 {}
+    let head = head.to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+    let mut body = vec![0; length];
+    lines.read_exact(&mut body).unwrap();
+    let mut words = head.split([' ', '?']);
+    let method = words.next().unwrap().to_uppercase();
+    let route = words.next().unwrap().trim_start_matches("/api/svc").to_owned();
+    Asked { what: format!("{method} {route}"), head, body: String::from_utf8(body).unwrap() }
+}
+
+fn say(stream: &mut TcpStream, said: &Say) {
+    let (status, more, body) = match said {
+        Say::Nothing => return,
+        Say::Silence => {
+            thread::sleep(LIMIT);
+            return;
+        }
+        Say::Stream => {
+            stream.write_all(b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\n\r\n").unwrap();
+            while stream.write_all(b":keep-alive\n\n").is_ok() {
+                thread::sleep(Duration::from_millis(10));
+            }
+            return;
+        }
+        Say::Busy(seconds) => (429, format!("retry-after: {seconds}\r\n"), ""),
+        Say::Answer(status, etag, body) => {
+            (*status, etag.map(|etag| format!("etag: \"{etag}\"\r\n")).unwrap_or_default(), body.as_str())
+        }
+    };
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} X\r\nconnection: close\r\n{more}content-length: {length}\r\n\r\n");
+    // The mount may have hung up.
+    drop(stream.write_all(format!("{head}{body}").as_bytes()));
+}
+
+fn answer(status: u16, body: &str) -> Say {
+    Say::Answer(status, None, body.to_owned())
+}
+
+/// A directory with these files.
+fn listing(names: &[&str]) -> Say {
+    let entry =
+        |name: &&str| format!(r#"{{"name":"{name}","size":1,"modified":"2026-01-01T00:00:00Z","type":"file"}}"#);
+    answer(200, &format!("[{}]", names.iter().map(entry).collect::<Vec<_>>().join(",")))
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+fn path(text: &str) -> TreePath {
+    TreePath::parse(text).unwrap()
+}
+
+fn ann() -> Author {
+    Author { name: Actor::new("Ann"), process: None }
+}
+
+#[track_caller]
+fn kind<T>(outcome: Result<T, Fault>) -> Option<Kind> {
+    outcome.err().map(|fault| fault.kind())
+}
+
+#[track_caller]
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < LIMIT, "{what}: waited {LIMIT:?} in vain");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn an_open_file_whose_name_is_gone_keeps_its_bytes_when_it_is_flushed_and_synchronised() {
+    let told = Told::by(|_| listing(&[]));
+    let (inode, handle) = told.written("scratch", "kept");
+    told.tree.unlink(&ann(), INodeNo::ROOT, &name("scratch")).unwrap();
+    told.tree.flush(&ann(), inode, handle).unwrap();
+    assert_eq!(told.tree.read(inode, handle, (0, 9)).unwrap(), "kept");
+    told.tree.synchronise(&ann(), inode, handle).unwrap();
+    told.tree.write(handle, Place::End, b", and more").unwrap();
+    assert_eq!(told.tree.read(inode, handle, (0, 99)).unwrap(), "kept, and more");
+    told.tree.release(&ann(), inode, handle).unwrap();
+    assert!(!told.asked.lock().iter().any(|asked| asked.starts_with("PUT")), "nobody would see it");
+}
