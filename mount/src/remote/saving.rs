@@ -296,12 +296,16 @@ impl Tree {
     /// # Errors
     /// As [`Tree::publish`]; that of the last save through this handle, when it was refused.
     pub(super) fn flush(&self, author: &Author, inode: INodeNo, handle: u64) -> Result<(), Fault> {
-        if let Some(kind) = self.nodes.opened(handle)?.refused {
-            return Err(Fault::new(kind, "the last save of this file was refused"));
-        }
+        self.check_taken(handle)?;
         let is_only_emptied = |unsaved: &Unsaved| unsaved.bytes.is_empty() && !unsaved.is_written;
         let is_waiting = self.nodes.shared(inode)?.lock().unsaved.as_ref().is_some_and(is_only_emptied);
         if is_waiting { Ok(()) } else { self.publish(author, inode) }
+    }
+
+    /// Refuses when the last save through a handle was refused: its program may ask more than once.
+    fn check_taken(&self, handle: u64) -> Result<(), Fault> {
+        let refused = self.nodes.opened(handle)?.refused;
+        refused.map_or(Ok(()), |kind| Err(Fault::new(kind, "the last save of this file was refused")))
     }
 
     /// Saves what was written to a file, for a program that wants to be sure of it.
@@ -309,7 +313,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::flush`].
     pub(super) fn synchronise(&self, author: &Author, inode: INodeNo, handle: u64) -> Result<(), Fault> {
-        let _ = handle;
+        self.check_taken(handle)?;
         self.publish(author, inode)
     }
 

@@ -186,3 +186,16 @@ fn an_open_file_whose_name_is_gone_keeps_its_bytes_when_it_is_flushed_and_synchr
     told.tree.release(&ann(), inode, handle).unwrap();
     assert!(!told.asked.lock().iter().any(|asked| asked.starts_with("PUT")), "nobody would see it");
 }
+
+#[test]
+fn fsync_after_a_failed_fsync_fails_again() {
+    let told = Told::by(|asked| match asked.what.as_str() {
+        "PUT /file" => answer(422, r#"{"error":"not this"}"#),
+        _ => listing(&[]),
+    });
+    let (inode, handle) = told.written("a.md", "text");
+    for _ in 0..2 {
+        assert_eq!(kind(told.tree.synchronise(&ann(), inode, handle)), Some(Kind::Rejected));
+    }
+    assert_eq!(told.tree.kept.read(&path("a.md")).unwrap(), "text");
+}
