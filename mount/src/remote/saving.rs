@@ -176,15 +176,13 @@ impl Tree {
         if entry.kind == EntryType::Directory {
             return Err(Refusal::Word(Errno::EXDEV));
         }
-        if self.nodes.is_own_file(&to) {
-            self.nodes.removed(&to);
-        }
         let read = || author.process.and_then(|process| self.readers.version(process, &to));
         let replaced = match self.entry(&to)?.map(|entry| entry.kind) {
             Some(_) if !may_replace => return Err(Fault::exists(&to).into()),
             // A link's version is that of its target's name.
             Some(EntryType::Symlink) => Some(ETag::of(&self.client.target(&to)?)),
             Some(_) => Some(read().map_or_else(|| self.version(&to), Ok)?),
+            None if !may_replace && self.nodes.is_own_file(&to) => return Err(Fault::exists(&to).into()),
             None => None,
         };
         let moved = self.cache.content(&from).filter(|(_, is_current)| *is_current).map(|(content, _)| content);

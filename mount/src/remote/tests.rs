@@ -199,3 +199,32 @@ fn fsync_after_a_failed_fsync_fails_again() {
     }
     assert_eq!(told.tree.kept.read(&path("a.md")).unwrap(), "text");
 }
+
+#[test]
+fn a_rename_that_fails_leaves_an_unsaved_file_at_the_new_name_as_it_was() {
+    let told = Told::by(|asked| match asked.what.as_str() {
+        "POST /rename" => answer(500, r#"{"error":"a broken disk"}"#),
+        "PUT /file" => Say::Answer(200, Some(ETag::of(asked.body.as_bytes())), String::new()),
+        _ => listing(&["a.md"]),
+    });
+    let (inode, handle) = told.written("b.md", "mine");
+    let root = INodeNo::ROOT;
+    assert!(told.tree.rename(&ann(), (root, &name("a.md")), (root, &name("b.md")), false).is_err());
+    assert!(!told.has_asked("POST /rename "), "the name is taken");
+    assert!(told.tree.rename(&ann(), (root, &name("a.md")), (root, &name("b.md")), true).is_err());
+    told.tree.flush(&ann(), inode, handle).unwrap();
+    assert!(told.has_asked("PUT /file mine"), "{:?}", told.asked.lock());
+}
+
+#[test]
+fn an_unsaved_file_that_another_one_replaced_is_kept_when_it_is_closed() {
+    let told = Told::by(|asked| match asked.what.as_str() {
+        "POST /rename" => answer(200, "{}"),
+        _ => listing(&["a.md"]),
+    });
+    let (inode, handle) = told.written("b.md", "mine");
+    let root = INodeNo::ROOT;
+    assert!(told.tree.rename(&ann(), (root, &name("a.md")), (root, &name("b.md")), true).is_ok());
+    assert_eq!(kind(told.tree.flush(&ann(), inode, handle)), Some(Kind::Conflict));
+    assert_eq!(told.tree.kept.read(&path("b.md")).unwrap(), "mine");
+}
