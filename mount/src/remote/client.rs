@@ -15,7 +15,7 @@ use ureq::http::header::{
 use ureq::http::{HeaderMap, Method, Request, Response, StatusCode};
 use ureq::{Agent, Body, BodyReader};
 
-use super::reach::Reach;
+use super::reach::{Reach, Turn};
 
 /// Where the operations are, below the server's address.
 const PREFIX: &str = "/api/svc";
@@ -342,27 +342,32 @@ impl Client {
 
     /// Asks until there is an answer, or patience is at its end.
     fn ask(&self, ask: &Ask<'_>) -> Result<Answer, Fault> {
-        self.reach.check()?;
-        let deadline = Instant::now() + self.patience;
+        let patience = match self.reach.enter(self.patience)? {
+            Turn::Patient => self.patience,
+            Turn::Once => Duration::ZERO,
+        };
+        let deadline = Instant::now() + patience;
         let mut is_again = false;
         loop {
-            let (fault, pause) = match self.send(&self.agent, ask).and_then(|response| taken(response, ask, is_again)) {
-                Ok(answer) => {
-                    self.reach.heard();
-                    let Some(pause) = busy(&answer) else { return Ok(answer) };
-                    (answer.fault(), pause)
-                }
-                Err(ureq::Error::BodyExceedsLimit(limit)) => {
-                    return Err(Fault::too_large("file", usize::try_from(limit).unwrap_or(usize::MAX)));
-                }
-                Err(error) if is_distrust(&error) => return Err(distrusted(&error)),
-                Err(error) => {
-                    is_again |= !is_unheard(&error);
-                    (away(&error), PAUSE)
-                }
-            };
+            let (fault, pause, is_answered) =
+                match self.send(&self.agent, ask).and_then(|response| taken(response, ask, is_again)) {
+                    Ok(answer) => {
+                        self.reach.heard();
+                        let Some(pause) = busy(&answer) else { return Ok(answer) };
+                        (answer.fault(), pause, true)
+                    }
+                    Err(ureq::Error::BodyExceedsLimit(limit)) => {
+                        self.reach.heard();
+                        return Err(Fault::too_large("file", usize::try_from(limit).unwrap_or(usize::MAX)));
+                    }
+                    Err(error) if is_distrust(&error) => return Err(distrusted(&error)),
+                    Err(error) => {
+                        is_again |= !is_unheard(&error);
+                        (away(&error), PAUSE, false)
+                    }
+                };
             if Instant::now() + pause > deadline {
-                if fault.kind() == Kind::Upstream {
+                if !is_answered {
                     self.reach.lost(&fault);
                 }
                 return Err(fault);

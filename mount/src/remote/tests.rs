@@ -228,3 +228,45 @@ fn an_unsaved_file_that_another_one_replaced_is_kept_when_it_is_closed() {
     assert_eq!(kind(told.tree.flush(&ann(), inode, handle)), Some(Kind::Conflict));
     assert_eq!(told.tree.kept.read(&path("b.md")).unwrap(), "mine");
 }
+
+#[test]
+fn a_server_that_answers_that_it_is_busy_is_not_taken_for_lost() {
+    let mut is_first = true;
+    let told = Told::by(move |_| if std::mem::take(&mut is_first) { Say::Busy(60) } else { listing(&["a.md"]) });
+    assert_eq!(kind(told.tree.entry(&path("a.md"))), Some(Kind::Upstream));
+    assert!(told.tree.entry(&path("a.md")).unwrap().is_some());
+}
+
+#[test]
+fn a_server_that_was_slow_once_is_asked_again_though_no_event_stream_is_opened() {
+    let mut is_first = true;
+    let told = Told::by(move |_| if std::mem::take(&mut is_first) { Say::Silence } else { listing(&["a.md"]) });
+    assert_eq!(kind(told.tree.entry(&path("a.md"))), Some(Kind::Upstream));
+    assert_eq!(kind(told.tree.entry(&path("a.md"))), Some(Kind::Upstream), "nobody else waits for it");
+    assert_eq!(told.asked.lock().len(), 1);
+    eventually("it is asked again", || told.tree.entry(&path("a.md")).is_ok());
+}
+
+/// Ends what follows a stream.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn whatever_the_event_stream_says_the_server_is_heard_of() {
+    let told = Told::by(|_| Say::Stream);
+    let (kernel, _behind) = std::sync::mpsc::sync_channel(8);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // Also when something is waited for in vain.
+        let _end = End(&is_over);
+        scope.spawn(|| super::follower::follow(&told.tree, &kernel, &is_over));
+        eventually("the stream is open", || told.tree.cache.is_followed());
+        told.tree.client.reach.lost(&Fault::new(Kind::Upstream, "one request was slow"));
+        eventually("the server is heard of", || !told.tree.client.reach.is_lost());
+    });
+}
