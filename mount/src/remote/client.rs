@@ -297,13 +297,19 @@ impl Client {
         Ok(self.ask(&Ask::new(Method::GET, "/readlink").about(link))?.granted()?.body.into())
     }
 
-    /// Removes a file, a link or an empty directory.
-    pub(super) fn remove(&self, actor: &Actor, path: &TreePath) -> Result<(), Fault> {
-        let answer = self.ask(&Ask::new(Method::DELETE, "/file").about(path).by(actor))?;
-        if answer.is_again && answer.status == StatusCode::NOT_FOUND {
-            return Ok(());
+    /// Removes a file or link of a version, or whatever is there, such as an empty directory. False when something else is there by now:
+    /// the answer to the first try was lost, and the second one is refused.
+    pub(super) fn remove(&self, actor: &Actor, path: &TreePath, version: Option<ETag>) -> Result<bool, Fault> {
+        let mut ask = Ask::new(Method::DELETE, "/file").about(path).by(actor);
+        if let Some(etag) = version {
+            ask = ask.under(Condition::Version(etag));
         }
-        answer.granted().map(drop)
+        let answer = self.ask(&ask)?;
+        match answer.status {
+            StatusCode::NOT_FOUND if answer.is_again => Ok(true),
+            StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED if answer.is_again && version.is_some() => Ok(false),
+            _ => answer.granted().map(|_| true),
+        }
     }
 
     /// Gives a file another name; `replaced` is the version it may replace there.

@@ -7,13 +7,16 @@
 use std::time::SystemTime;
 
 use fuser::{Errno, INodeNo};
-use svcfs_base::{Actor, ETag, Fault, Kind, MAX_PAGE_BYTES, Name, TreePath};
+use svcfs_base::{Actor, ETag, Fault, Kind, MAX_FILE_BYTES, MAX_PAGE_BYTES, Name, TreePath};
 
 use super::client::{Condition, Content, EntryType};
 use super::kept::Kept;
 use super::nodes::{Opened, Shared, Unsaved};
 use super::tree::{Told, Tree};
 use crate::answer::Refusal;
+
+/// How often a file that others change all the time is tried to be removed once more.
+const MOST_TRIES: u32 = 5;
 
 /// Who changes something.
 #[derive(Clone)]
@@ -116,12 +119,50 @@ impl Tree {
             return Ok(());
         }
         if !self.nodes.is_own_file(&path) {
-            self.client.remove(&author.name, &path)?;
-            self.cache.changed(&path, None);
-            self.cache.keep_entry(&path, None, self.cache.asked());
+            self.remove(author, &path)?;
         }
         self.nodes.removed(&path);
         Ok(())
+    }
+
+    /// Removes what is at a path of the server: the version that is there now, so that what somebody makes there later stays, however often
+    /// the server has to be asked.
+    fn remove(&self, author: &Author, path: &TreePath) -> Result<(), Fault> {
+        let mut tries = 0;
+        let is_gone = loop {
+            let version = self.standing(path)?.ok_or_else(|| Fault::file_not_found(path))?;
+            match self.client.remove(&author.name, path, version) {
+                // Changed since: what is meant is the name, whatever it has.
+                Err(fault) if fault.kind() == Kind::Conflict && version.is_some() && tries < MOST_TRIES => {
+                    self.cache.changed(path, None);
+                    self.forget_above(path);
+                    tries += 1;
+                }
+                outcome => break outcome?,
+            }
+        };
+        self.cache.changed(path, None);
+        if is_gone {
+            self.cache.keep_entry(path, None, self.cache.asked());
+        } else {
+            self.forget_above(path);
+        }
+        Ok(())
+    }
+
+    /// The version that stands at a path of the server, if anything does; none of a file that is too large to have one.
+    fn standing(&self, path: &TreePath) -> Result<Option<Option<ETag>>, Fault> {
+        let Some(entry) = self.entry(path)? else { return Ok(None) };
+        Ok(Some(match entry.kind {
+            // A link's version is that of its target's name.
+            EntryType::Symlink => Some(ETag::of(&self.client.target(path)?)),
+            _ if entry.size > MAX_FILE_BYTES as u64 => None,
+            _ => Some(self.version(path)?),
+        }))
+    }
+
+    fn forget_above(&self, path: &TreePath) {
+        self.cache.forget_listing(&path.parent().unwrap_or_else(TreePath::root));
     }
 
     /// Removes an empty directory.
@@ -138,7 +179,7 @@ impl Tree {
             return Err(not_empty());
         }
         if self.entry(&path)?.is_some() {
-            let removed = self.client.remove(&author.name, &path);
+            let removed = self.client.remove(&author.name, &path, None);
             removed.map_err(|fault| if fault.kind() == Kind::Conflict { not_empty() } else { fault })?;
         }
         self.nodes.remove_own_directory(&path);

@@ -270,3 +270,69 @@ fn whatever_the_event_stream_says_the_server_is_heard_of() {
         eventually("the server is heard of", || !told.tree.client.reach.is_lost());
     });
 }
+
+/// One file of a server that holds removals to the version they name.
+struct Page(Option<&'static str>);
+
+impl Page {
+    fn answer(&mut self, asked: &Asked) -> Say {
+        match (asked.what.as_str(), self.0) {
+            ("GET /tree", Some(_)) => listing(&["a.md"]),
+            ("GET /tree", None) => listing(&[]),
+            ("HEAD /file", Some(text)) => Say::Answer(200, Some(ETag::of(text.as_bytes())), String::new()),
+            ("DELETE /file", Some(text))
+                if !asked.head.contains("if-match: ")
+                    || asked.head.contains(&ETag::of(text.as_bytes()).to_string()) =>
+            {
+                self.0 = None;
+                answer(200, "{}")
+            }
+            ("DELETE /file", Some(_)) => answer(409, r#"{"error":"modified since"}"#),
+            ("DELETE /file", None) if asked.head.contains("if-match: ") => answer(409, r#"{"error":"modified since"}"#),
+            _ => answer(404, r#"{"error":"nothing is there"}"#),
+        }
+    }
+}
+
+#[test]
+fn a_removal_whose_answer_was_lost_does_not_remove_what_somebody_made_since() {
+    let (page, mut is_first) = (Arc::new(Mutex::new(Page(Some("old")))), true);
+    let its = Arc::clone(&page);
+    let told = Told::by(move |asked| {
+        let said = its.lock().answer(asked);
+        if asked.what == "DELETE /file" && std::mem::take(&mut is_first) {
+            its.lock().0 = Some("theirs");
+            return Say::Nothing;
+        }
+        said
+    });
+    told.tree.unlink(&ann(), INodeNo::ROOT, &name("a.md")).unwrap();
+    assert_eq!(page.lock().0, Some("theirs"));
+    assert!(told.tree.entry(&path("a.md")).unwrap().is_some(), "it is seen");
+}
+
+#[test]
+fn a_removal_whose_answer_was_lost_is_done_when_nothing_is_there() {
+    let (mut page, mut is_first) = (Page(Some("old")), true);
+    let told = Told::by(move |asked| {
+        let said = page.answer(asked);
+        let is_lost = asked.what == "DELETE /file" && std::mem::take(&mut is_first);
+        if is_lost { Say::Nothing } else { said }
+    });
+    told.tree.unlink(&ann(), INodeNo::ROOT, &name("a.md")).unwrap();
+    assert!(told.tree.entry(&path("a.md")).unwrap().is_none());
+}
+
+#[test]
+fn a_file_that_somebody_changes_while_it_is_removed_is_removed() {
+    let (page, mut is_first) = (Arc::new(Mutex::new(Page(Some("old")))), true);
+    let its = Arc::clone(&page);
+    let told = Told::by(move |asked| {
+        if asked.what == "DELETE /file" && std::mem::take(&mut is_first) {
+            its.lock().0 = Some("new");
+        }
+        its.lock().answer(asked)
+    });
+    told.tree.unlink(&ann(), INodeNo::ROOT, &name("a.md")).unwrap();
+    assert_eq!(page.lock().0, None);
+}
