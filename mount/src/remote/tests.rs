@@ -336,3 +336,16 @@ fn a_file_that_somebody_changes_while_it_is_removed_is_removed() {
     told.tree.unlink(&ann(), INodeNo::ROOT, &name("a.md")).unwrap();
     assert_eq!(page.lock().0, None);
 }
+
+#[test]
+fn a_text_that_was_refused_cannot_be_truncated() {
+    let told = Told::by(|asked| match asked.what.as_str() {
+        "PUT /file" => answer(422, r#"{"error":"not this"}"#),
+        _ => listing(&[]),
+    });
+    told.tree.kept.keep(&path("a.md"), b"kept").unwrap();
+    let inode = told.tree.nodes.find(&path(".svc/rejected/a.md"), 1);
+    assert_eq!(kind(told.tree.resize(&ann(), (inode, None), 0)), Some(Kind::ReadOnly));
+    assert_eq!(told.tree.kept.read(&path("a.md")).unwrap(), "kept");
+    assert!(told.asked.lock().is_empty());
+}
