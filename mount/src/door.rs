@@ -289,7 +289,7 @@ impl KernelDoor {
         if line.is_dots() {
             return Some(blank(line.inode, line.kind));
         }
-        if is_fresh && line.known.is_some() && self.vfs.found(node(line.inode)) {
+        if is_fresh && line.known.is_some() && self.vfs.found(node(line.inode), (node(directory), &line.name)) {
             return line.known;
         }
         match self.lookup(request, directory, OsStr::new(&*line.name)) {

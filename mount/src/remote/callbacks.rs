@@ -311,7 +311,7 @@ impl Filesystem for Callbacks {
 
     fn fsync(&self, request: &Request, inode: INodeNo, file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
         let author = self.saver(request, file);
-        answer("fsync", reply, || self.tree.publish(&author, inode));
+        answer("fsync", reply, || self.tree.synchronise(&author, inode, file.0));
     }
 
     fn release(

@@ -15,7 +15,7 @@ use ureq::http::header::{
 use ureq::http::{HeaderMap, Method, Request, Response, StatusCode};
 use ureq::{Agent, Body, BodyReader};
 
-use super::reach::Reach;
+use super::reach::{Reach, Turn};
 
 /// Where the operations are, below the server's address.
 const PREFIX: &str = "/api/svc";
@@ -297,13 +297,19 @@ impl Client {
         Ok(self.ask(&Ask::new(Method::GET, "/readlink").about(link))?.granted()?.body.into())
     }
 
-    /// Removes a file, a link or an empty directory.
-    pub(super) fn remove(&self, actor: &Actor, path: &TreePath) -> Result<(), Fault> {
-        let answer = self.ask(&Ask::new(Method::DELETE, "/file").about(path).by(actor))?;
-        if answer.is_again && answer.status == StatusCode::NOT_FOUND {
-            return Ok(());
+    /// Removes a file or link of a version, or whatever is there, such as an empty directory. False when something else is there by now:
+    /// the answer to the first try was lost, and the second one is refused.
+    pub(super) fn remove(&self, actor: &Actor, path: &TreePath, version: Option<ETag>) -> Result<bool, Fault> {
+        let mut ask = Ask::new(Method::DELETE, "/file").about(path).by(actor);
+        if let Some(etag) = version {
+            ask = ask.under(Condition::Version(etag));
         }
-        answer.granted().map(drop)
+        let answer = self.ask(&ask)?;
+        match answer.status {
+            StatusCode::NOT_FOUND if answer.is_again => Ok(true),
+            StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED if answer.is_again && version.is_some() => Ok(false),
+            _ => answer.granted().map(|_| true),
+        }
     }
 
     /// Gives a file another name; `replaced` is the version it may replace there.
@@ -342,27 +348,32 @@ impl Client {
 
     /// Asks until there is an answer, or patience is at its end.
     fn ask(&self, ask: &Ask<'_>) -> Result<Answer, Fault> {
-        self.reach.check()?;
-        let deadline = Instant::now() + self.patience;
+        let patience = match self.reach.enter(self.patience)? {
+            Turn::Patient => self.patience,
+            Turn::Once => Duration::ZERO,
+        };
+        let deadline = Instant::now() + patience;
         let mut is_again = false;
         loop {
-            let (fault, pause) = match self.send(&self.agent, ask).and_then(|response| taken(response, ask, is_again)) {
-                Ok(answer) => {
-                    self.reach.heard();
-                    let Some(pause) = busy(&answer) else { return Ok(answer) };
-                    (answer.fault(), pause)
-                }
-                Err(ureq::Error::BodyExceedsLimit(limit)) => {
-                    return Err(Fault::too_large("file", usize::try_from(limit).unwrap_or(usize::MAX)));
-                }
-                Err(error) if is_distrust(&error) => return Err(distrusted(&error)),
-                Err(error) => {
-                    is_again |= !is_unheard(&error);
-                    (away(&error), PAUSE)
-                }
-            };
+            let (fault, pause, is_answered) =
+                match self.send(&self.agent, ask).and_then(|response| taken(response, ask, is_again)) {
+                    Ok(answer) => {
+                        self.reach.heard();
+                        let Some(pause) = busy(&answer) else { return Ok(answer) };
+                        (answer.fault(), pause, true)
+                    }
+                    Err(ureq::Error::BodyExceedsLimit(limit)) => {
+                        self.reach.heard();
+                        return Err(Fault::too_large("file", usize::try_from(limit).unwrap_or(usize::MAX)));
+                    }
+                    Err(error) if is_distrust(&error) => return Err(distrusted(&error)),
+                    Err(error) => {
+                        is_again |= !is_unheard(&error);
+                        (away(&error), PAUSE, false)
+                    }
+                };
             if Instant::now() + pause > deadline {
-                if fault.kind() == Kind::Upstream {
+                if !is_answered {
                     self.reach.lost(&fault);
                 }
                 return Err(fault);

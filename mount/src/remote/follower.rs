@@ -22,7 +22,7 @@ const AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)
 const MAX_BEHIND: usize = 4096;
 
 /// What the kernel must forget.
-enum Forget {
+pub(super) enum Forget {
     /// The content of a file.
     Content(TreePath),
     /// A name that came or went, too.
@@ -66,7 +66,7 @@ impl Follower {
     }
 }
 
-fn follow(tree: &Tree, kernel: &SyncSender<Forget>, is_over: &AtomicBool) {
+pub(super) fn follow(tree: &Tree, kernel: &SyncSender<Forget>, is_over: &AtomicBool) {
     let mut pause = AGAIN[0];
     while !is_over.load(Ordering::Acquire) {
         match tree.client.events() {
@@ -75,6 +75,7 @@ fn follow(tree: &Tree, kernel: &SyncSender<Forget>, is_over: &AtomicBool) {
                 tree.cache.opened();
                 tell(kernel, Forget::Everything);
                 let end = events::follow(BufReader::new(stream), |news| {
+                    tree.client.reach.heard();
                     hear(tree, kernel, news);
                     !is_over.load(Ordering::Acquire)
                 });

@@ -24,6 +24,9 @@ mod readers;
 mod saving;
 mod tree;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,29 +1,56 @@
 //! Whether the server can be reached.
 //!
 //! One rule: a program waits for a server that is away at most once. When somebody waited in vain, everybody else is told at once, until the
-//! server is heard of again; the event stream, which is opened anew all the time, hears of it first.
+//! server is heard of again; the event stream, which is opened anew all the time, hears of it first. The stream may be well, though, while a
+//! single request got no answer: so now and then somebody asks once more, without waiting for long.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use svcfs_base::{Fault, Kind};
 
+/// How long nobody asks a server that somebody waited for in vain.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Somebody waited in vain.
+struct Lost {
+    why: String,
+    /// When the next one asks whether the server is there.
+    again: Instant,
+}
+
+/// Whoever may ask the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// As often as patience allows.
+    Patient,
+    /// Once: the server is away, as far as is known.
+    Once,
+}
+
 /// What is known of the way to the server.
 #[derive(Default)]
 pub(super) struct Reach {
-    /// Why somebody waited in vain.
-    lost: Mutex<Option<String>>,
+    lost: Mutex<Option<Lost>>,
     /// Rung when the server is heard of again.
     heard: Condvar,
 }
 
 impl Reach {
-    /// Refuses at once while the server is known to be away.
+    /// Refuses at once while the server is known to be away, but for one now and then who asks whether it still is, and takes `limit` at most
+    /// to find out.
     ///
     /// # Errors
     /// `Upstream`, with the reason.
-    pub(super) fn check(&self) -> Result<(), Fault> {
-        self.lost.lock().as_ref().map_or(Ok(()), |why| Err(Fault::new(Kind::Upstream, why.clone())))
+    pub(super) fn enter(&self, limit: Duration) -> Result<Turn, Fault> {
+        let mut lost = self.lost.lock();
+        let Some(lost) = lost.as_mut() else { return Ok(Turn::Patient) };
+        let now = Instant::now();
+        if now < lost.again {
+            return Err(Fault::new(Kind::Upstream, lost.why.clone()));
+        }
+        lost.again = now + limit;
+        Ok(Turn::Once)
     }
     /// Notes that the server answered.
     pub(super) fn heard(&self) {
@@ -39,10 +66,16 @@ impl Reach {
     }
     /// Notes that somebody waited in vain.
     pub(super) fn lost(&self, fault: &Fault) {
-        if self.lost.lock().replace(fault.message().to_owned()).is_none() {
+        let lost = Lost { why: fault.message().to_owned(), again: Instant::now() + QUIET };
+        if self.lost.lock().replace(lost).is_none() {
             tracing::warn!("{fault}; what needs it fails until it answers");
         }
     }
+    #[cfg(test)]
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.lock().is_some()
+    }
+
     /// Waits until the server is heard of, at most this long.
     pub(super) fn wait(&self, limit: Duration) {
         self.heard.wait_for(&mut self.lost.lock(), limit);

@@ -7,13 +7,16 @@
 use std::time::SystemTime;
 
 use fuser::{Errno, INodeNo};
-use svcfs_base::{Actor, ETag, Fault, Kind, MAX_PAGE_BYTES, Name, TreePath};
+use svcfs_base::{Actor, ETag, Fault, Kind, MAX_FILE_BYTES, MAX_PAGE_BYTES, Name, TreePath};
 
 use super::client::{Condition, Content, EntryType};
 use super::kept::Kept;
 use super::nodes::{Opened, Shared, Unsaved};
 use super::tree::{Told, Tree};
 use crate::answer::Refusal;
+
+/// How often a file that others change all the time is tried to be removed once more.
+const MOST_TRIES: u32 = 5;
 
 /// Who changes something.
 #[derive(Clone)]
@@ -42,7 +45,7 @@ impl Tree {
     fn place(&self, parent: INodeNo, name: &Name) -> Result<TreePath, Fault> {
         let path = self.nodes.path(parent)?.join(name);
         if Kept::has(&path) {
-            return Err(Fault::new(Kind::ReadOnly, "what was refused can be read, copied and removed"));
+            return Err(kept_only());
         }
         Ok(path)
     }
@@ -116,12 +119,50 @@ impl Tree {
             return Ok(());
         }
         if !self.nodes.is_own_file(&path) {
-            self.client.remove(&author.name, &path)?;
-            self.cache.changed(&path, None);
-            self.cache.keep_entry(&path, None, self.cache.asked());
+            self.remove(author, &path)?;
         }
         self.nodes.removed(&path);
         Ok(())
+    }
+
+    /// Removes what is at a path of the server: the version that is there now, so that what somebody makes there later stays, however often
+    /// the server has to be asked.
+    fn remove(&self, author: &Author, path: &TreePath) -> Result<(), Fault> {
+        let mut tries = 0;
+        let is_gone = loop {
+            let version = self.standing(path)?.ok_or_else(|| Fault::file_not_found(path))?;
+            match self.client.remove(&author.name, path, version) {
+                // Changed since: what is meant is the name, whatever it has.
+                Err(fault) if fault.kind() == Kind::Conflict && version.is_some() && tries < MOST_TRIES => {
+                    self.cache.changed(path, None);
+                    self.forget_above(path);
+                    tries += 1;
+                }
+                outcome => break outcome?,
+            }
+        };
+        self.cache.changed(path, None);
+        if is_gone {
+            self.cache.keep_entry(path, None, self.cache.asked());
+        } else {
+            self.forget_above(path);
+        }
+        Ok(())
+    }
+
+    /// The version that stands at a path of the server, if anything does; none of a file that is too large to have one.
+    fn standing(&self, path: &TreePath) -> Result<Option<Option<ETag>>, Fault> {
+        let Some(entry) = self.entry(path)? else { return Ok(None) };
+        Ok(Some(match entry.kind {
+            // A link's version is that of its target's name.
+            EntryType::Symlink => Some(ETag::of(&self.client.target(path)?)),
+            _ if entry.size > MAX_FILE_BYTES as u64 => None,
+            _ => Some(self.version(path)?),
+        }))
+    }
+
+    fn forget_above(&self, path: &TreePath) {
+        self.cache.forget_listing(&path.parent().unwrap_or_else(TreePath::root));
     }
 
     /// Removes an empty directory.
@@ -138,7 +179,7 @@ impl Tree {
             return Err(not_empty());
         }
         if self.entry(&path)?.is_some() {
-            let removed = self.client.remove(&author.name, &path);
+            let removed = self.client.remove(&author.name, &path, None);
             removed.map_err(|fault| if fault.kind() == Kind::Conflict { not_empty() } else { fault })?;
         }
         self.nodes.remove_own_directory(&path);
@@ -176,15 +217,13 @@ impl Tree {
         if entry.kind == EntryType::Directory {
             return Err(Refusal::Word(Errno::EXDEV));
         }
-        if self.nodes.is_own_file(&to) {
-            self.nodes.removed(&to);
-        }
         let read = || author.process.and_then(|process| self.readers.version(process, &to));
         let replaced = match self.entry(&to)?.map(|entry| entry.kind) {
             Some(_) if !may_replace => return Err(Fault::exists(&to).into()),
             // A link's version is that of its target's name.
             Some(EntryType::Symlink) => Some(ETag::of(&self.client.target(&to)?)),
             Some(_) => Some(read().map_or_else(|| self.version(&to), Ok)?),
+            None if !may_replace && self.nodes.is_own_file(&to) => return Err(Fault::exists(&to).into()),
             None => None,
         };
         let moved = self.cache.content(&from).filter(|(_, is_current)| *is_current).map(|(content, _)| content);
@@ -263,6 +302,9 @@ impl Tree {
             Some(handle) => self.nodes.opened(handle)?,
             None => Opened { inode, is_writing: true, content: None, refused: None },
         };
+        if self.nodes.path(inode).is_ok_and(|path| Kept::has(&path)) {
+            return Err(kept_only());
+        }
         let size = checked(usize::try_from(size).unwrap_or(usize::MAX))?;
         self.change(&opened, |unsaved| {
             unsaved.bytes.resize(size, 0);
@@ -296,12 +338,25 @@ impl Tree {
     /// # Errors
     /// As [`Tree::publish`]; that of the last save through this handle, when it was refused.
     pub(super) fn flush(&self, author: &Author, inode: INodeNo, handle: u64) -> Result<(), Fault> {
-        if let Some(kind) = self.nodes.opened(handle)?.refused {
-            return Err(Fault::new(kind, "the last save of this file was refused"));
-        }
+        self.check_taken(handle)?;
         let is_only_emptied = |unsaved: &Unsaved| unsaved.bytes.is_empty() && !unsaved.is_written;
         let is_waiting = self.nodes.shared(inode)?.lock().unsaved.as_ref().is_some_and(is_only_emptied);
         if is_waiting { Ok(()) } else { self.publish(author, inode) }
+    }
+
+    /// Refuses when the last save through a handle was refused: its program may ask more than once.
+    fn check_taken(&self, handle: u64) -> Result<(), Fault> {
+        let refused = self.nodes.opened(handle)?.refused;
+        refused.map_or(Ok(()), |kind| Err(Fault::new(kind, "the last save of this file was refused")))
+    }
+
+    /// Saves what was written to a file, for a program that wants to be sure of it.
+    ///
+    /// # Errors
+    /// As [`Tree::flush`].
+    pub(super) fn synchronise(&self, author: &Author, inode: INodeNo, handle: u64) -> Result<(), Fault> {
+        self.check_taken(handle)?;
+        self.publish(author, inode)
     }
 
     /// Saves what was written to a file. Nothing to do when nothing was.
@@ -320,16 +375,17 @@ impl Tree {
         if is_so() {
             return Ok(());
         }
-        let Some(unsaved) = shared.unsaved.take().filter(|unsaved| unsaved.is_changed) else { return Ok(()) };
-        let path = match (self.nodes.path(inode), self.nodes.replaced(inode)) {
-            (Ok(path), _) => path,
-            (Err(_), Some(path)) => {
-                let fault = Fault::new(Kind::Conflict, format!("another file took the place of `{path}` meanwhile"));
-                return Err(self.refused(author, (inode, &path), &mut shared, &unsaved.bytes, fault));
-            }
-            // Removed: nobody will see what is written to it.
+        let (path, is_replaced) = match (self.nodes.path(inode), self.nodes.replaced(inode)) {
+            (Ok(path), _) => (path, false),
+            (Err(_), Some(path)) => (path, true),
+            // Removed: what is written to it is its handles' alone, as long as there are any.
             (Err(_), None) => return Ok(()),
         };
+        let Some(unsaved) = shared.unsaved.take().filter(|unsaved| unsaved.is_changed) else { return Ok(()) };
+        if is_replaced {
+            let fault = Fault::new(Kind::Conflict, format!("another file took the place of `{path}` meanwhile"));
+            return Err(self.refused(author, (inode, &path), &mut shared, &unsaved.bytes, fault));
+        }
         let asked = self.cache.asked();
         match self.client.write(&author.name, &path, &unsaved.bytes, unsaved.base) {
             Ok(etag) => {
@@ -414,6 +470,11 @@ impl Tree {
         self.nodes.close(handle);
         outcome
     }
+}
+
+/// Nothing is written to texts that were refused.
+pub(super) fn kept_only() -> Fault {
+    Fault::new(Kind::ReadOnly, "what was refused can be read, copied and removed")
 }
 
 /// A size, if the API takes it.

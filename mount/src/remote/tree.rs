@@ -309,7 +309,7 @@ impl Tree {
     ) -> Result<u64, Fault> {
         let path = self.nodes.path(inode)?;
         if is_writing && Kept::has(&path) {
-            return Err(Fault::new(Kind::ReadOnly, "what was refused can be read, copied and removed"));
+            return Err(super::saving::kept_only());
         }
         let shared = self.nodes.shared(inode)?;
         let mut shared = shared.lock();

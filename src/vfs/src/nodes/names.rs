@@ -36,9 +36,10 @@ impl Vfs {
         self.find(caller, &self.directory(parent)?.join(name))
     }
 
-    /// Counts one more finding of a node that a listing gave; false when nobody knows it any more.
-    pub fn found(&self, node: NodeId) -> bool {
-        self.nodes.found(node)
+    /// Counts one more finding of a node that a listing gave by a name in a directory; false when that is its name no longer, or nobody knows
+    /// it any more.
+    pub fn found(&self, node: NodeId, at: (NodeId, &str)) -> bool {
+        self.nodes.found(node, at)
     }
 
     /// Gives back `count` findings of a node.

@@ -206,14 +206,15 @@ impl Nodes {
         self.table().names.get(path).copied()
     }
 
-    pub(crate) fn found(&self, id: NodeId) -> bool {
+    pub(crate) fn found(&self, id: NodeId, (directory, name): (NodeId, &str)) -> bool {
         let mut table = self.table();
-        let node = table.nodes.get_mut(&id);
-        let is_known = node.is_some();
-        if let Some(node) = node {
-            node.found += 1;
+        let above = table.nodes.get(&directory).filter(|above| !above.is_gone).map(|above| above.path.clone());
+        let is_there = |node: &&mut Node| !node.is_gone && node.path.name() == name && node.path.parent() == above;
+        match table.nodes.get_mut(&id).filter(is_there) {
+            Some(node) if above.is_some() => node.found += 1,
+            Some(_) | None => return false,
         }
-        is_known
+        true
     }
 
     pub(crate) fn forget(&self, id: NodeId, count: u64) {

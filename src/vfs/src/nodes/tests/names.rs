@@ -16,6 +16,20 @@ fn a_node_follows_its_file_through_renames_of_it_and_of_its_directory() {
 }
 
 #[test]
+fn a_node_that_a_listing_gave_is_found_only_by_the_name_that_it_still_has() {
+    let space = TestSpace::new();
+    space.put("d/a.md", "one\n");
+    let (directory, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name("d")).unwrap();
+    let (node, _) = space.vfs.lookup(&ann(), directory, &name("a.md")).unwrap();
+    let found = |directory, name| space.vfs.found(node, (directory, name));
+    assert!(found(directory, "a.md") && !found(directory, "b.md") && !found(NodeId::ROOT, "a.md"));
+    space.vfs.rename_node(&ann(), (directory, &name("a.md")), (directory, &name("b.md")), true).unwrap();
+    assert!(!found(directory, "a.md") && found(directory, "b.md"));
+    space.vfs.unlink(&ann(), directory, &name("b.md")).unwrap();
+    assert!(!found(directory, "b.md"), "the kernel may still know it, and nobody by that name");
+}
+
+#[test]
 fn rename_without_replacing_refuses_a_taken_name() {
     let space = TestSpace::new();
     space.put("a.md", "a");

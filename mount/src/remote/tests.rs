@@ -1,0 +1,351 @@
+//! The tree of a server that answers as each test tells it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use fuser::INodeNo;
+use parking_lot::Mutex;
+use svcfs_base::{Actor, ETag, Fault, Kind, Name, TreePath};
+use tempfile::TempDir;
+
+use super::cache::Cache;
+use super::client::{Client, Server};
+use super::kept::Kept;
+use super::nodes::Nodes;
+use super::readers::Readers;
+use super::saving::{Author, Place};
+use super::tree::Tree;
+
+/// Longest time anything in a test is waited for.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A request as it came over the line.
+struct Asked {
+    /// Such as `PUT /file`.
+    what: String,
+    /// Its address and its headers, in small letters.
+    head: String,
+    body: String,
+}
+
+/// What a server does with a request.
+enum Say {
+    /// A status, a version, and a body.
+    Answer(u16, Option<ETag>, String),
+    /// It is busy for so many seconds.
+    Busy(u16),
+    /// The line breaks.
+    Nothing,
+    /// The line stays open, and nothing comes.
+    Silence,
+    /// An event stream that says something all the time.
+    Stream,
+}
+
+/// A mounted tree whose server answers with a function, and keeps what it was asked.
+struct Told {
+    tree: Tree,
+    asked: Arc<Mutex<Vec<String>>>,
+    _state: TempDir,
+}
+
+impl Told {
+    fn by(answer: impl FnMut(&Asked) -> Say + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let (noted, answer) = (Arc::clone(&asked), Arc::new(Mutex::new(answer)));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (noted, answer) = (Arc::clone(&noted), Arc::clone(&answer));
+                thread::spawn(move || {
+                    let mut stream = stream.unwrap();
+                    let asked = heard(&mut stream);
+                    noted.lock().push(format!("{} {}", asked.what, asked.body));
+                    let said = (answer.lock())(&asked);
+                    say(&mut stream, &said);
+                });
+            }
+        });
+        let state = tempfile::tempdir().unwrap();
+        let server = Server { url, space: None, token: None, patience: Duration::from_millis(300) };
+        let tree = Tree {
+            client: Client::new(&server).unwrap(),
+            cache: Cache::default(),
+            nodes: Nodes::new(),
+            kept: Kept::in_directory(state.path().join("rejected")),
+            readers: Readers::default(),
+            owner: (0, 0),
+            mounted: SystemTime::now(),
+        };
+        Self { tree, asked, _state: state }
+    }
+
+    /// A new file with a text that is not saved: its number and handle.
+    fn written(&self, file: &str, text: &str) -> (INodeNo, u64) {
+        let (told, handle) = self.tree.create(INodeNo::ROOT, &name(file)).unwrap();
+        self.tree.write(handle, Place::Offset(0), text.as_bytes()).unwrap();
+        (told.attributes.ino, handle)
+    }
+
+    fn has_asked(&self, what: &str) -> bool {
+        self.asked.lock().iter().any(|asked| asked == what)
+    }
+}
+
+fn heard(stream: &mut TcpStream) -> Asked {
+    let mut lines = BufReader::new(stream);
+    let mut head = String::new();
+    while lines.read_line(&mut head).unwrap() > 2 {}
+    let head = head.to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+    let mut body = vec![0; length];
+    lines.read_exact(&mut body).unwrap();
+    let mut words = head.split([' ', '?']);
+    let method = words.next().unwrap().to_uppercase();
+    let route = words.next().unwrap().trim_start_matches("/api/svc").to_owned();
+    Asked { what: format!("{method} {route}"), head, body: String::from_utf8(body).unwrap() }
+}
+
+fn say(stream: &mut TcpStream, said: &Say) {
+    let (status, more, body) = match said {
+        Say::Nothing => return,
+        Say::Silence => {
+            thread::sleep(LIMIT);
+            return;
+        }
+        Say::Stream => {
+            stream.write_all(b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\n\r\n").unwrap();
+            while stream.write_all(b":keep-alive\n\n").is_ok() {
+                thread::sleep(Duration::from_millis(10));
+            }
+            return;
+        }
+        Say::Busy(seconds) => (429, format!("retry-after: {seconds}\r\n"), ""),
+        Say::Answer(status, etag, body) => {
+            (*status, etag.map(|etag| format!("etag: \"{etag}\"\r\n")).unwrap_or_default(), body.as_str())
+        }
+    };
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} X\r\nconnection: close\r\n{more}content-length: {length}\r\n\r\n");
+    // The mount may have hung up.
+    drop(stream.write_all(format!("{head}{body}").as_bytes()));
+}
+
+fn answer(status: u16, body: &str) -> Say {
+    Say::Answer(status, None, body.to_owned())
+}
+
+/// A directory with these files.
+fn listing(names: &[&str]) -> Say {
+    let entry =
+        |name: &&str| format!(r#"{{"name":"{name}","size":1,"modified":"2026-01-01T00:00:00Z","type":"file"}}"#);
+    answer(200, &format!("[{}]", names.iter().map(entry).collect::<Vec<_>>().join(",")))
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+fn path(text: &str) -> TreePath {
+    TreePath::parse(text).unwrap()
+}
+
+fn ann() -> Author {
+    Author { name: Actor::new("Ann"), process: None }
+}
+
+#[track_caller]
+fn kind<T>(outcome: Result<T, Fault>) -> Option<Kind> {
+    outcome.err().map(|fault| fault.kind())
+}
+
+#[track_caller]
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < LIMIT, "{what}: waited {LIMIT:?} in vain");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn an_open_file_whose_name_is_gone_keeps_its_bytes_when_it_is_flushed_and_synchronised() {
+    let told = Told::by(|_| listing(&[]));
+    let (inode, handle) = told.written("scratch", "kept");
+    told.tree.unlink(&ann(), INodeNo::ROOT, &name("scratch")).unwrap();
+    told.tree.flush(&ann(), inode, handle).unwrap();
+    assert_eq!(told.tree.read(inode, handle, (0, 9)).unwrap(), "kept");
+    told.tree.synchronise(&ann(), inode, handle).unwrap();
+    told.tree.write(handle, Place::End, b", and more").unwrap();
+    assert_eq!(told.tree.read(inode, handle, (0, 99)).unwrap(), "kept, and more");
+    told.tree.release(&ann(), inode, handle).unwrap();
+    assert!(!told.asked.lock().iter().any(|asked| asked.starts_with("PUT")), "nobody would see it");
+}
+
+#[test]
+fn fsync_after_a_failed_fsync_fails_again() {
+    let told = Told::by(|asked| match asked.what.as_str() {
+        "PUT /file" => answer(422, r#"{"error":"not this"}"#),
+        _ => listing(&[]),
+    });
+    let (inode, handle) = told.written("a.md", "text");
+    for _ in 0..2 {
+        assert_eq!(kind(told.tree.synchronise(&ann(), inode, handle)), Some(Kind::Rejected));
+    }
+    assert_eq!(told.tree.kept.read(&path("a.md")).unwrap(), "text");
+}
+
+#[test]
+fn a_rename_that_fails_leaves_an_unsaved_file_at_the_new_name_as_it_was() {
+    let told = Told::by(|asked| match asked.what.as_str() {
+        "POST /rename" => answer(500, r#"{"error":"a broken disk"}"#),
+        "PUT /file" => Say::Answer(200, Some(ETag::of(asked.body.as_bytes())), String::new()),
+        _ => listing(&["a.md"]),
+    });
+    let (inode, handle) = told.written("b.md", "mine");
+    let root = INodeNo::ROOT;
+    assert!(told.tree.rename(&ann(), (root, &name("a.md")), (root, &name("b.md")), false).is_err());
+    assert!(!told.has_asked("POST /rename "), "the name is taken");
+    assert!(told.tree.rename(&ann(), (root, &name("a.md")), (root, &name("b.md")), true).is_err());
+    told.tree.flush(&ann(), inode, handle).unwrap();
+    assert!(told.has_asked("PUT /file mine"), "{:?}", told.asked.lock());
+}
+
+#[test]
+fn an_unsaved_file_that_another_one_replaced_is_kept_when_it_is_closed() {
+    let told = Told::by(|asked| match asked.what.as_str() {
+        "POST /rename" => answer(200, "{}"),
+        _ => listing(&["a.md"]),
+    });
+    let (inode, handle) = told.written("b.md", "mine");
+    let root = INodeNo::ROOT;
+    assert!(told.tree.rename(&ann(), (root, &name("a.md")), (root, &name("b.md")), true).is_ok());
+    assert_eq!(kind(told.tree.flush(&ann(), inode, handle)), Some(Kind::Conflict));
+    assert_eq!(told.tree.kept.read(&path("b.md")).unwrap(), "mine");
+}
+
+#[test]
+fn a_server_that_answers_that_it_is_busy_is_not_taken_for_lost() {
+    let mut is_first = true;
+    let told = Told::by(move |_| if std::mem::take(&mut is_first) { Say::Busy(60) } else { listing(&["a.md"]) });
+    assert_eq!(kind(told.tree.entry(&path("a.md"))), Some(Kind::Upstream));
+    assert!(told.tree.entry(&path("a.md")).unwrap().is_some());
+}
+
+#[test]
+fn a_server_that_was_slow_once_is_asked_again_though_no_event_stream_is_opened() {
+    let mut is_first = true;
+    let told = Told::by(move |_| if std::mem::take(&mut is_first) { Say::Silence } else { listing(&["a.md"]) });
+    assert_eq!(kind(told.tree.entry(&path("a.md"))), Some(Kind::Upstream));
+    assert_eq!(kind(told.tree.entry(&path("a.md"))), Some(Kind::Upstream), "nobody else waits for it");
+    assert_eq!(told.asked.lock().len(), 1);
+    eventually("it is asked again", || told.tree.entry(&path("a.md")).is_ok());
+}
+
+/// Ends what follows a stream.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn whatever_the_event_stream_says_the_server_is_heard_of() {
+    let told = Told::by(|_| Say::Stream);
+    let (kernel, _behind) = std::sync::mpsc::sync_channel(8);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // Also when something is waited for in vain.
+        let _end = End(&is_over);
+        scope.spawn(|| super::follower::follow(&told.tree, &kernel, &is_over));
+        eventually("the stream is open", || told.tree.cache.is_followed());
+        told.tree.client.reach.lost(&Fault::new(Kind::Upstream, "one request was slow"));
+        eventually("the server is heard of", || !told.tree.client.reach.is_lost());
+    });
+}
+
+/// One file of a server that holds removals to the version they name.
+struct Page(Option<&'static str>);
+
+impl Page {
+    fn answer(&mut self, asked: &Asked) -> Say {
+        match (asked.what.as_str(), self.0) {
+            ("GET /tree", Some(_)) => listing(&["a.md"]),
+            ("GET /tree", None) => listing(&[]),
+            ("HEAD /file", Some(text)) => Say::Answer(200, Some(ETag::of(text.as_bytes())), String::new()),
+            ("DELETE /file", Some(text))
+                if !asked.head.contains("if-match: ")
+                    || asked.head.contains(&ETag::of(text.as_bytes()).to_string()) =>
+            {
+                self.0 = None;
+                answer(200, "{}")
+            }
+            ("DELETE /file", Some(_)) => answer(409, r#"{"error":"modified since"}"#),
+            ("DELETE /file", None) if asked.head.contains("if-match: ") => answer(409, r#"{"error":"modified since"}"#),
+            _ => answer(404, r#"{"error":"nothing is there"}"#),
+        }
+    }
+}
+
+#[test]
+fn a_removal_whose_answer_was_lost_does_not_remove_what_somebody_made_since() {
+    let (page, mut is_first) = (Arc::new(Mutex::new(Page(Some("old")))), true);
+    let its = Arc::clone(&page);
+    let told = Told::by(move |asked| {
+        let said = its.lock().answer(asked);
+        if asked.what == "DELETE /file" && std::mem::take(&mut is_first) {
+            its.lock().0 = Some("theirs");
+            return Say::Nothing;
+        }
+        said
+    });
+    told.tree.unlink(&ann(), INodeNo::ROOT, &name("a.md")).unwrap();
+    assert_eq!(page.lock().0, Some("theirs"));
+    assert!(told.tree.entry(&path("a.md")).unwrap().is_some(), "it is seen");
+}
+
+#[test]
+fn a_removal_whose_answer_was_lost_is_done_when_nothing_is_there() {
+    let (mut page, mut is_first) = (Page(Some("old")), true);
+    let told = Told::by(move |asked| {
+        let said = page.answer(asked);
+        let is_lost = asked.what == "DELETE /file" && std::mem::take(&mut is_first);
+        if is_lost { Say::Nothing } else { said }
+    });
+    told.tree.unlink(&ann(), INodeNo::ROOT, &name("a.md")).unwrap();
+    assert!(told.tree.entry(&path("a.md")).unwrap().is_none());
+}
+
+#[test]
+fn a_file_that_somebody_changes_while_it_is_removed_is_removed() {
+    let (page, mut is_first) = (Arc::new(Mutex::new(Page(Some("old")))), true);
+    let its = Arc::clone(&page);
+    let told = Told::by(move |asked| {
+        if asked.what == "DELETE /file" && std::mem::take(&mut is_first) {
+            its.lock().0 = Some("new");
+        }
+        its.lock().answer(asked)
+    });
+    told.tree.unlink(&ann(), INodeNo::ROOT, &name("a.md")).unwrap();
+    assert_eq!(page.lock().0, None);
+}
+
+#[test]
+fn a_text_that_was_refused_cannot_be_truncated() {
+    let told = Told::by(|asked| match asked.what.as_str() {
+        "PUT /file" => answer(422, r#"{"error":"not this"}"#),
+        _ => listing(&[]),
+    });
+    told.tree.kept.keep(&path("a.md"), b"kept").unwrap();
+    let inode = told.tree.nodes.find(&path(".svc/rejected/a.md"), 1);
+    assert_eq!(kind(told.tree.resize(&ann(), (inode, None), 0)), Some(Kind::ReadOnly));
+    assert_eq!(told.tree.kept.read(&path("a.md")).unwrap(), "kept");
+    assert!(told.asked.lock().is_empty());
+}
