@@ -122,7 +122,7 @@ impl Export {
     pub(crate) fn writer(&self, entry: &Entry, caller: &Caller) -> Result<Open, Refusal> {
         loop {
             if let Some(mut writer) = self.writers.get(entry.number) {
-                if self.vfs().path_of(writer.node).is_ok_and(|now| now == entry.path) {
+                if self.vfs().path_of(writer.node).is_ok_and(|path| entry.now().is_ok_and(|now| now == path)) {
                     writer.caller = caller.clone();
                     return Ok(writer);
                 }
