@@ -8,7 +8,7 @@ use nfs3_types::nfs3::{
     RENAME3resok, RMDIR3resfail, RMDIR3resok, SETATTR3resfail, SETATTR3resok, WRITE3resfail, WRITE3resok, nfsstat3,
     sattr3, sattrguard3, stable_how, wcc_data, writeverf3,
 };
-use svcfs_base::{Fault, Kind};
+use svcfs_base::{Caller, Fault, Kind};
 use svcfs_vfs::{Act, EntryKind, WriteAt};
 
 use crate::Door;
@@ -171,30 +171,29 @@ impl Door {
             Err(refusal) => return (Err(refusal), wcc_data::default()),
         };
         let before = directory.before(&asked.caller);
-        let outcome = self.take_away(asked, &directory, entry, is_directory);
+        let outcome = Self::take_away(&asked.caller, &directory, entry, is_directory);
         (outcome, directory.changed(&asked.caller, before))
     }
 
-    fn take_away(&self, asked: &Asked<'_>, directory: &Entry, entry: &[u8], is_directory: bool) -> Result<(), Refusal> {
-        let caller = &asked.caller;
-        let (seen, name) = (directory.directory(caller)?, name(entry)?);
-        let vfs = directory.export.vfs();
-        let gone = self.there(asked, directory, &name)?;
-        let kind = gone.seen(caller)?.attributes.kind;
+    fn take_away(caller: &Caller, directory: &Entry, entry: &[u8], is_directory: bool) -> Result<(), Refusal> {
+        let (export, name) = (&directory.export, name(entry)?);
+        let vfs = export.vfs();
+        let names = export.names.write();
+        let seen = directory.directory_held(caller)?;
+        let gone = directory.there_held(caller, &name)?;
+        let kind = gone.seen_held(caller)?.attributes.kind;
+        let path = gone.now()?;
         match (is_directory, kind) {
             (true, EntryKind::Directory) => vfs.remove_directory(caller, seen.node, &name)?,
             (true, _) => return Err(nfsstat3::NFS3ERR_NOTDIR.into()),
             (false, EntryKind::Directory) => return Err(nfsstat3::NFS3ERR_ISDIR.into()),
             (false, _) => vfs.unlink(caller, seen.node, &name)?,
         }
-        directory.export.abandon(gone.number)?;
-        directory.export.numbers.removed(&gone.path).map_err(Fault::from)?;
-        Ok(directory.export.names_are_safe()?)
-    }
-
-    /// What has a name in a directory, when something has.
-    fn there(&self, asked: &Asked<'_>, directory: &Entry, name: &svcfs_base::Name) -> Result<Entry, Refusal> {
-        self.child(&asked.caller, &crate::place::Place::Entry(directory.clone()), name)?.entry()
+        let abandoned = export.abandon(gone.number);
+        export.numbers.removed(&path).map_err(Fault::from)?;
+        drop(names);
+        abandoned?;
+        Ok(export.names_are_safe()?)
     }
 
     pub(crate) fn rename(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
@@ -204,7 +203,7 @@ impl Door {
         let outcome = self.entry(from.0).and_then(|old| {
             let new = self.entry(to.0)?;
             let (old_before, new_before) = (old.before(&asked.caller), new.before(&asked.caller));
-            let outcome = self.move_to(asked, (&old, from.1), (&new, to.1));
+            let outcome = Self::move_to(&asked.caller, (&old, from.1), (&new, to.1));
             fromdir_wcc = old.changed(&asked.caller, old_before);
             todir_wcc = new.changed(&asked.caller, new_before);
             outcome
@@ -218,36 +217,44 @@ impl Door {
     }
 
     fn move_to(
-        &self,
-        asked: &Asked<'_>,
+        caller: &Caller,
         (old, old_name): (&Entry, &[u8]),
         (new, new_name): (&Entry, &[u8]),
     ) -> Result<(), Refusal> {
-        let caller = &asked.caller;
         if old.export.numbers.space() != new.export.numbers.space() {
             return Err(nfsstat3::NFS3ERR_XDEV.into());
         }
         let export = &old.export;
-        let (old_seen, new_seen) = (old.directory(caller)?, new.directory(caller)?);
         let (old_name, new_name) = (name(old_name)?, name(new_name)?);
-        let from = self.there(asked, old, &old_name)?;
-        let to = new.path.join(&new_name);
-        if from.path == to {
+        new.directory(caller)?;
+        let from = old.there(caller, &old_name)?;
+        if (old.number, &old_name) == (new.number, &new_name) {
             return Ok(());
         }
         // What is in it so far is a version of its old name.
         export.settle(from.number)?;
-        let replaced = match self.there(asked, new, &new_name) {
+        let names = export.names.write();
+        let (old_seen, new_seen) = (old.directory_held(caller)?, new.directory_held(caller)?);
+        // Looked at anew: others may have changed it meanwhile.
+        let from = old.there_held(caller, &old_name)?.now()?;
+        let to = new.now()?.join(&new_name);
+        let replaced = match new.there_held(caller, &new_name) {
             Ok(replaced) => Some(replaced),
             Err(refusal) if refusal.is_missing() => None,
             Err(refusal) => return Err(refusal),
         };
         export.vfs().rename_node(caller, (old_seen.node, &old_name), (new_seen.node, &new_name), true)?;
-        if let Some(replaced) = replaced {
-            export.abandon(replaced.number)?;
-            export.numbers.kept(&[(replaced.number, i64::MAX)], false).map_err(Fault::from)?;
-        }
-        export.numbers.renamed(&from.path, &to).map_err(Fault::from)?;
+        let abandoned = match &replaced {
+            Some(replaced) => {
+                let abandoned = export.abandon(replaced.number);
+                export.numbers.kept(&[(replaced.number, i64::MAX)], false).map_err(Fault::from)?;
+                abandoned
+            }
+            None => Ok(()),
+        };
+        export.numbers.renamed(&from, &to).map_err(Fault::from)?;
+        drop(names);
+        abandoned?;
         Ok(export.names_are_safe()?)
     }
 

@@ -17,6 +17,8 @@ use crate::refusal::Refusal;
 /// Permission bits of what is made without any.
 const FILE: u32 = 0o644;
 const DIRECTORY: u32 = 0o755;
+/// So often a file is made anew whose name others give and take away meanwhile.
+const TRIES: usize = 16;
 
 /// Something new, with its handle and attributes, and how its directory was before and is now.
 type Made = (Result<(post_op_fh3, post_op_attr), Refusal>, wcc_data);
@@ -47,10 +49,7 @@ impl Door {
         let mut arguments = asked.arguments();
         let (entry, how) = (arguments.entry()?, arguments.value::<createhow3>()?);
         let made = self.make(asked, entry, |directory, seen, name| match &how {
-            createhow3::UNCHECKED(set) => match self.make_file(asked, (directory, seen), name, set) {
-                Err(Refusal::Fault(fault)) if fault.kind() == Kind::Exists => self.reuse(asked, directory, name, set),
-                made => made,
-            },
+            createhow3::UNCHECKED(set) => self.make_or_reuse(asked, (directory, seen), name, set),
             createhow3::GUARDED(set) => self.make_file(asked, (directory, seen), name, set),
             createhow3::EXCLUSIVE(verifier) => {
                 match self.make_file(asked, (directory, seen), name, &sattr3::default()) {
@@ -60,7 +59,7 @@ impl Door {
                     }
                     // Asked for again, by one who did not hear that it was made.
                     Err(Refusal::Fault(fault)) if fault.kind() == Kind::Exists => {
-                        let there = directory.child(name)?;
+                        let there = directory.there(&asked.caller, name)?;
                         match there.export.numbers.is_created_by(there.number, verifier.0).map_err(Fault::from)? {
                             true => Ok(there),
                             false => Err(fault.into()),
@@ -84,12 +83,15 @@ impl Door {
     ) -> Result<Entry, Refusal> {
         let (caller, export) = (&asked.caller, &directory.export);
         let set = to_set(set, None)?;
+        let names = export.names.read();
         let (node, _, handle) = export.vfs().create(caller, seen.node, name, set.mode.unwrap_or(FILE))?;
         export.found(node);
-        let made = directory.child(name)?;
+        let made = directory.child_held(name)?;
         // What had this name before is gone, and another door may have taken it away.
         export.abandon(made.number)?;
-        let Some(mut writer) = export.opened(made.number, (node, handle), caller) else {
+        let opened = export.opened(made.number, (node, handle), caller);
+        drop(names);
+        let Some(mut writer) = opened else {
             export.vfs().release(caller, handle)?;
             return Ok(made);
         };
@@ -104,9 +106,32 @@ impl Door {
         Ok(made)
     }
 
+    /// Makes a file, or takes the one that is there.
+    fn make_or_reuse(
+        &self,
+        asked: &Asked<'_>,
+        (directory, seen): (&Entry, &Seen),
+        name: &Name,
+        set: &sattr3,
+    ) -> Result<Entry, Refusal> {
+        let mut tries = 0;
+        loop {
+            match self.make_file(asked, (directory, seen), name, set) {
+                Err(Refusal::Fault(fault)) if fault.kind() == Kind::Exists => {}
+                made => return made,
+            }
+            tries += 1;
+            match self.reuse(asked, directory, name, set) {
+                // Somebody took its name away in between.
+                Err(refusal) if refusal.is_missing() && tries < TRIES => {}
+                reused => return reused,
+            }
+        }
+    }
+
     /// A file that is there already takes the place of one that is made.
     fn reuse(&self, asked: &Asked<'_>, directory: &Entry, name: &Name, set: &sattr3) -> Result<Entry, Refusal> {
-        let there = directory.child(name)?;
+        let there = directory.there(&asked.caller, name)?;
         let seen = there.seen(&asked.caller)?;
         if seen.attributes.kind != EntryKind::File {
             return Err(nfsstat3::NFS3ERR_EXIST.into());
@@ -123,9 +148,10 @@ impl Door {
         let (entry, set) = (arguments.entry()?, arguments.value::<sattr3>()?);
         let made = self.make(asked, entry, |directory, seen, name| {
             let mode = to_set(&set, None)?.mode.unwrap_or(DIRECTORY);
+            let _names = directory.export.names.read();
             let (node, _) = directory.export.vfs().make_directory(&asked.caller, seen.node, name, mode)?;
             directory.export.found(node);
-            directory.child(name)
+            Ok(directory.child_held(name)?)
         });
         let done = |(obj, obj_attributes), dir_wcc| MKDIR3resok { obj, obj_attributes, dir_wcc };
         asked.answer_with("MKDIR", made, done, |dir_wcc| MKDIR3resfail { dir_wcc })
@@ -138,10 +164,13 @@ impl Door {
         let target = arguments.bytes(PATH)?;
         let made = self.make(asked, entry, |directory, seen, name| {
             let target = std::str::from_utf8(target).map_err(|_| Refusal::Word(nfsstat3::NFS3ERR_INVAL))?;
+            let names = directory.export.names.read();
             let (node, _) = directory.export.vfs().make_link(&asked.caller, seen.node, name, target)?;
             directory.export.found(node);
+            let made = directory.child_held(name)?;
+            drop(names);
             directory.export.names_are_safe()?;
-            directory.child(name)
+            Ok(made)
         });
         let done = |(obj, obj_attributes), dir_wcc| SYMLINK3resok { obj, obj_attributes, dir_wcc };
         asked.answer_with("SYMLINK", made, done, |dir_wcc| SYMLINK3resfail { dir_wcc })
@@ -160,10 +189,10 @@ impl Door {
             };
             let mode = to_set(set, None)?.mode.unwrap_or(FILE);
             let special = Special { kind, device: 0 };
-            let vfs = directory.export.vfs();
+            let (vfs, _names) = (directory.export.vfs(), directory.export.names.read());
             let (node, _) = vfs.make_special(&asked.caller, (seen.node, name), special, mode)?;
             directory.export.found(node);
-            directory.child(name)
+            Ok(directory.child_held(name)?)
         });
         let done = |(obj, obj_attributes), dir_wcc| MKNOD3resok { obj, obj_attributes, dir_wcc };
         asked.answer_with("MKNOD", made, done, |dir_wcc| MKNOD3resfail { dir_wcc })

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use svcfs_base::{Caller, Door, Fault, Kind, TreePath};
 use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::{FileNumbers, NodeId, Vfs};
@@ -24,6 +24,10 @@ pub(crate) struct Export {
     pub(crate) numbers: FileNumbers,
     pub(crate) writers: Writers,
     pub(crate) listings: Listings,
+    /// Held while a name changes in the tree and its number with it; shared by whoever needs both to say the same.
+    ///
+    /// Never taken twice, nor by whoever holds a file that is being written: whoever renames waits for that file.
+    pub(crate) names: RwLock<()>,
     found: Mutex<VecDeque<NodeId>>,
     /// Numbers whose names were gone when they were looked at last.
     gone: Mutex<HashSet<u64>>,
@@ -34,8 +38,8 @@ impl Export {
     fn open(space: Arc<Space>) -> Result<Arc<Self>, Fault> {
         let numbers = space.vfs.file_numbers()?;
         owed::settle(&space.vfs, &numbers)?;
-        let (writers, listings, found, gone) = Default::default();
-        let export = Arc::new(Self { space, numbers, writers, listings, found, gone });
+        let (writers, listings, names, found, gone) = Default::default();
+        let export = Arc::new(Self { space, numbers, writers, listings, names, found, gone });
         let weak = Arc::downgrade(&export);
         export.vfs().before_history(move || {
             if let Some(export) = weak.upgrade() {

@@ -84,8 +84,7 @@ impl Door {
                 let entry = entry.clone();
                 let rest = (first..listed.len()).filter_map(move |at| {
                     let (number, name) = listed.get(at)?;
-                    let (export, path) = (Arc::clone(&entry.export), entry.path.join(name));
-                    let place = Place::Entry(Entry { export, number: *number, path });
+                    let place = Place::Entry(Entry { export: Arc::clone(&entry.export), number: *number });
                     Some(Line { cookie: *number, name: name.as_str().as_bytes().to_vec(), place })
                 });
                 Ok(Box::new(dots.chain(rest)))
@@ -140,7 +139,8 @@ impl Door {
 
 impl Entry {
     fn listed(&self, caller: &Caller, goes_on: bool) -> Result<Listed, Refusal> {
-        let seen = self.directory(caller)?;
+        let _names = self.export.names.read();
+        let seen = self.directory_held(caller)?;
         if goes_on && let Some(listed) = self.export.listings.get(self.number) {
             return Ok(listed);
         }

@@ -7,7 +7,7 @@ use nfs3_types::nfs3::{
     READ3resfail, READ3resok, READLINK3resfail, READLINK3resok, fattr3, nfspath3, nfsstat3, nfstime3, post_op_attr,
 };
 use nfs3_types::xdr_codec::{Opaque, Void};
-use svcfs_base::{Caller, Kind, Name};
+use svcfs_base::{Caller, Name};
 use svcfs_vfs::EntryKind;
 
 use crate::Door;
@@ -51,33 +51,24 @@ impl Door {
 
     /// What has a name in a directory. It is there.
     pub(crate) fn child(&self, caller: &Caller, directory: &Place, name: &Name) -> Result<Place, Refusal> {
-        let missing = || Refusal::Word(nfsstat3::NFS3ERR_NOENT);
         match directory {
             Place::Top => {
                 let exports = self.exports()?;
                 let named = exports.into_iter().find(|export| export.space.name == name.as_str());
-                Ok(Place::Entry(Entry::root(named.ok_or_else(missing)?)))
+                Ok(Place::Entry(Entry::root(named.ok_or(nfsstat3::NFS3ERR_NOENT)?)))
             }
-            Place::Entry(directory) => {
-                directory.directory(caller)?;
-                // Looked for first: a name that is nowhere needs no number.
-                let path = directory.path.join(name);
-                match directory.export.vfs().find(caller, &path) {
-                    Ok((node, _)) => directory.export.found(node),
-                    Err(fault) if fault.kind() == Kind::NotFound => return Err(missing()),
-                    Err(fault) => return Err(fault.into()),
-                }
-                Ok(Place::Entry(directory.child(name)?))
-            }
+            Place::Entry(directory) => Ok(Place::Entry(directory.there(caller, name)?)),
         }
     }
 
     /// The directory in which a directory lies; of the topmost that is seen, itself.
     pub(crate) fn above(&self, place: &Place) -> Result<Place, Refusal> {
-        let Place::Entry(Entry { export, path, .. }) = place else { return Ok(Place::Top) };
-        let Some(path) = path.parent() else { return self.top() };
+        let Place::Entry(entry) = place else { return Ok(Place::Top) };
+        let export = &entry.export;
+        let _names = export.names.read();
+        let Some(path) = entry.now()?.parent() else { return self.top() };
         let number = export.numbers.number(&path).map_err(svcfs_base::Fault::from)?;
-        Ok(Place::Entry(Entry { export: export.clone(), number, path }))
+        Ok(Place::Entry(Entry { export: export.clone(), number }))
     }
 
     fn seen(&self, asked: &Asked<'_>, place: Result<&Place, &Refusal>) -> post_op_attr {

@@ -30,7 +30,6 @@ pub(crate) enum Place {
 pub(crate) struct Entry {
     pub(crate) export: Arc<Export>,
     pub(crate) number: u64,
-    pub(crate) path: TreePath,
 }
 
 /// An entry that is there.
@@ -74,14 +73,43 @@ impl Place {
 impl Entry {
     /// The root of a space.
     pub(crate) fn root(export: Arc<Export>) -> Self {
-        Self { export, number: FileNumbers::ROOT, path: TreePath::root() }
+        Self { export, number: FileNumbers::ROOT }
     }
 
-    /// A name in this directory.
-    pub(crate) fn child(&self, name: &Name) -> Result<Self, Refusal> {
-        let path = self.path.join(name);
+    /// The path that its number has now.
+    ///
+    /// # Errors
+    /// `NotFound` when its name is gone.
+    pub(crate) fn now(&self) -> Result<TreePath, Fault> {
+        let path = self.export.numbers.path(self.number)?;
+        path.ok_or_else(|| Fault::not_found("the name of this file is gone"))
+    }
+
+    /// A name in this directory, for whoever holds the names.
+    pub(crate) fn child_held(&self, name: &Name) -> Result<Self, Fault> {
         let number = self.export.numbers(self.number, &[name.as_str()])?[0];
-        Ok(Self { export: Arc::clone(&self.export), number, path })
+        Ok(Self { export: Arc::clone(&self.export), number })
+    }
+
+    /// What has a name in this directory. It is there.
+    ///
+    /// # Errors
+    /// `NFS3ERR_NOENT` when nothing has.
+    pub(crate) fn there(&self, caller: &Caller, name: &Name) -> Result<Self, Refusal> {
+        let _names = self.export.names.read();
+        self.there_held(caller, name)
+    }
+
+    /// The same for whoever holds the names.
+    pub(crate) fn there_held(&self, caller: &Caller, name: &Name) -> Result<Self, Refusal> {
+        self.directory_held(caller)?;
+        // Looked for first: a name that is nowhere needs no number.
+        match self.export.vfs().find(caller, &self.now()?.join(name)) {
+            Ok((node, _)) => self.export.found(node),
+            Err(fault) if fault.kind() == Kind::NotFound => return Err(nfsstat3::NFS3ERR_NOENT.into()),
+            Err(fault) => return Err(fault.into()),
+        }
+        Ok(self.child_held(name)?)
     }
 
     /// What stands there. Of a file that is written, what will stand there.
@@ -89,6 +117,12 @@ impl Entry {
     /// # Errors
     /// `NFS3ERR_STALE` when nothing does.
     pub(crate) fn seen(&self, caller: &Caller) -> Result<Seen, Refusal> {
+        let _names = self.export.names.read();
+        self.seen_held(caller)
+    }
+
+    /// The same for whoever holds the names.
+    pub(crate) fn seen_held(&self, caller: &Caller) -> Result<Seen, Refusal> {
         let (node, attributes) = self.found(caller).map_err(|fault| match fault.kind() {
             Kind::NotFound => Refusal::Word(nfsstat3::NFS3ERR_STALE),
             _ => Refusal::Fault(fault),
@@ -98,21 +132,27 @@ impl Entry {
     }
 
     /// The same, without the attributes as the protocol tells them.
-    pub(crate) fn found(&self, caller: &Caller) -> Result<(NodeId, Attributes), Fault> {
-        let vfs = self.export.vfs();
+    fn found(&self, caller: &Caller) -> Result<(NodeId, Attributes), Fault> {
+        let (vfs, path) = (self.export.vfs(), self.now()?);
         if let Some(node) = self.export.writers.node(self.number)
-            && vfs.path_of(node).is_ok_and(|now| now == self.path)
+            && vfs.path_of(node).is_ok_and(|now| now == path)
         {
             return Ok((node, vfs.attributes(node)?));
         }
-        let found = vfs.find(caller, &self.path)?;
+        let found = vfs.find(caller, &path)?;
         self.export.found(found.0);
         Ok(found)
     }
 
     /// The same, of a directory.
     pub(crate) fn directory(&self, caller: &Caller) -> Result<Seen, Refusal> {
-        let seen = self.seen(caller)?;
+        let _names = self.export.names.read();
+        self.directory_held(caller)
+    }
+
+    /// The same for whoever holds the names.
+    pub(crate) fn directory_held(&self, caller: &Caller) -> Result<Seen, Refusal> {
+        let seen = self.seen_held(caller)?;
         match seen.attributes.kind {
             EntryKind::Directory => Ok(seen),
             EntryKind::File | EntryKind::Symlink | EntryKind::Special(_) => Err(nfsstat3::NFS3ERR_NOTDIR.into()),
@@ -159,7 +199,7 @@ impl Door {
         }
         let stale = || Refusal::Word(nfsstat3::NFS3ERR_STALE);
         let export = self.exports()?.into_iter().find(|export| export.numbers.space() == space).ok_or_else(stale)?;
-        let path = export.numbers.path(number).map_err(Fault::from)?.ok_or_else(stale)?;
-        Ok(Place::Entry(Entry { export, number, path }))
+        export.numbers.path(number).map_err(Fault::from)?.ok_or_else(stale)?;
+        Ok(Place::Entry(Entry { export, number }))
     }
 }

@@ -3,6 +3,7 @@
 mod changes;
 mod hostile;
 mod looks;
+mod races;
 mod restarts;
 
 use std::net::{IpAddr, Ipv4Addr};

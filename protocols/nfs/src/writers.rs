@@ -82,6 +82,11 @@ impl Writers {
         self.open.lock().values().map(|(.., writer)| Arc::clone(writer)).collect()
     }
 
+    /// How many bytes wait in memory to be saved. Files that somebody holds in this moment are not counted.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.all().iter().filter_map(|writer| writer.try_lock().map(|held| held.bytes)).sum()
+    }
+
     /// Lets go of a file. Why it was not saved is noted before: whoever does not find the file asks for that.
     fn forget(&self, writer: &mut Writer) {
         writer.is_over = true;
@@ -117,7 +122,7 @@ impl Export {
     pub(crate) fn writer(&self, entry: &Entry, caller: &Caller) -> Result<Open, Refusal> {
         loop {
             if let Some(mut writer) = self.writers.get(entry.number) {
-                if self.vfs().path_of(writer.node).is_ok_and(|now| now == entry.path) {
+                if self.vfs().path_of(writer.node).is_ok_and(|path| entry.now().is_ok_and(|now| now == path)) {
                     writer.caller = caller.clone();
                     return Ok(writer);
                 }
@@ -209,8 +214,7 @@ impl Export {
     /// Saves the files that waited longest when there are too many, or too much in them. To be called while none is held.
     pub(crate) fn make_room(&self) {
         let open = self.writers.all();
-        let bytes: u64 = open.iter().filter_map(|writer| writer.try_lock().map(|held| held.bytes)).sum();
-        if open.len() <= MOST_FILES && bytes <= MOST_BYTES {
+        if open.len() <= MOST_FILES && self.writers.waiting() <= MOST_BYTES {
             return;
         }
         let mut times: Vec<Instant> = open.iter().filter_map(|writer| Some(writer.try_lock()?.wrote)).collect();

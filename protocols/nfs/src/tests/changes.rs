@@ -143,6 +143,22 @@ fn attributes_are_set_unless_the_guard_or_the_owner_forbids_it() {
 }
 
 #[test]
+fn what_waits_to_be_saved_is_counted_by_the_memory_it_takes_not_by_what_was_written() {
+    const MIB: u64 = 1 << 20;
+    let served = Served::new();
+    let root = served.root();
+    let export = served.door.exports().unwrap().remove(0);
+    let resized = served.create(&root, "resized.bin");
+    served.resize(&resized, MIB).unwrap();
+    assert_eq!(export.writers.waiting(), MIB, "nothing was written");
+    let sparse = served.create(&root, "sparse.bin");
+    served.write(&sparse, 2 * MIB - 1, b"x", stable_how::UNSTABLE).unwrap();
+    assert_eq!(export.writers.waiting(), 3 * MIB);
+    export.settle_all();
+    assert_eq!(export.writers.waiting(), 0);
+}
+
+#[test]
 fn what_two_doors_write_at_once_is_not_lost() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one\n");
