@@ -58,16 +58,22 @@ struct Door {
     completing: Completing,
 }
 
+impl Door {
+    fn of(server: Arc<Server>) -> Self {
+        Self {
+            names: Names::of(&server.settings().server),
+            server,
+            lanes: Lanes::default(),
+            etags: ETags::default(),
+            room: Arc::default(),
+            completing: Completing::default(),
+        }
+    }
+}
+
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
 pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) {
-    let door = Arc::new(Door {
-        names: Names::of(&server.settings().server),
-        server,
-        lanes: Lanes::default(),
-        etags: ETags::default(),
-        room: Arc::default(),
-        completing: Completing::default(),
-    });
+    let door = Arc::new(Door::of(server));
     let service = match answer::service(&door) {
         Ok(service) => Arc::new(service),
         Err(fault) => {

@@ -1,5 +1,6 @@
 mod checksums;
 mod conditions;
+mod itself;
 mod kept;
 mod later;
 mod listed;
