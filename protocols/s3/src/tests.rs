@@ -4,6 +4,7 @@ mod itself;
 mod kept;
 mod later;
 mod listed;
+mod meanwhile;
 mod parts;
 mod refused;
 

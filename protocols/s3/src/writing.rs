@@ -262,7 +262,11 @@ pub(crate) async fn copy(
     (record.etag, record.is_folder) = (None, false);
     record.check()?;
     let (expected, place) = begin(&asked, &key, Writing::of(&request.headers)?).await?;
-    let put = move |asked: &Asked| gathered_of(asked, object, key, (place, expected), record);
+    let is_in_place = space == asked.space.name && object.path == place && object.attributes.is_some();
+    let put = move |asked: &Asked| match is_in_place {
+        true => say_anew(asked, (&key, &place), record, (says_anew, tags_anew)),
+        false => gathered_of(asked, object, key, (place, expected), record),
+    };
     let gathered = asked.run("CopyObject", put).await?;
     let result = CopyObjectResult {
         e_tag: Some(ETag::Strong(gathered.etag)),
@@ -275,6 +279,29 @@ pub(crate) async fn copy(
         version_id: gathered.version,
         ..CopyObjectOutput::default()
     }))
+}
+
+/// Says something else of an object that is there. Its content is left alone: another may have written it since it was looked at.
+fn say_anew(
+    asked: &Asked,
+    (key, place): (&Key, &TreePath),
+    said: Record,
+    (says_anew, tags_anew): (bool, bool),
+) -> Result<Written, Refused> {
+    let found = Found::itself(asked, place)?;
+    let mut record = Record::of(asked, &found)?;
+    if says_anew {
+        (record.headers, record.metadata) = (said.headers, said.metadata);
+    }
+    if tags_anew {
+        record.tags = said.tags;
+    }
+    record.is_folder |= matches!(key, Key::Folder(_));
+    record.check()?;
+    record.keep_said(asked, found.node)?;
+    let object = Object::at(asked, key)?;
+    let version = versions::current(asked, key, &object);
+    Ok(Written { etag: object.etag, modified: object.modified, version })
 }
 
 fn gathered_of(
