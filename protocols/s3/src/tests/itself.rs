@@ -1,8 +1,11 @@
-//! Operations, asked of the door itself: by the name of a key without its signature.
+//! Operations, asked of the door itself: by the name of a key without its signature, and one step at a time.
+
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
 use s3s::S3Request;
 use s3s::auth::{Credentials, SecretKey};
-use s3s::dto::ListObjectVersionsInput;
+use s3s::dto::{AbortMultipartUploadInput, ListObjectVersionsInput};
 use svcfs_config::KeyDigest;
 
 use super::*;
@@ -24,6 +27,11 @@ fn request<T>(input: T, key: Option<&str>) -> S3Request<T> {
         service: None,
         trailing_headers: None,
     }
+}
+
+/// Goes on with something as far as it comes; whether it waits there.
+async fn waits<T>(mut asked: Pin<&mut impl Future<Output = T>>) -> bool {
+    std::future::poll_fn(|context| Poll::Ready(asked.as_mut().poll(context).is_pending())).await
 }
 
 #[test]
@@ -52,4 +60,26 @@ fn with_a_key_of_a_folder_a_marker_beyond_it_tells_nothing_of_what_is_there() {
     };
     assert_eq!(listed("other/secret.md", &others[0]), [""; 0]);
     assert_eq!(listed("docs/a.md", &own[0]), [own[1].clone()]);
+}
+
+#[test]
+fn an_abort_waits_for_the_completion_that_is_in_progress() {
+    let served = Served::new();
+    let door = Arc::new(crate::Door::of(Arc::clone(&served.server)));
+    let id = served.send("POST", "/default/a.md?uploads", &[], "").all("UploadId").concat();
+    let input = AbortMultipartUploadInput {
+        bucket: "default".to_owned(),
+        key: "a.md".to_owned(),
+        upload_id: id.clone(),
+        ..AbortMultipartUploadInput::default()
+    };
+    let folder = served.folder.path().join("default/.svc/state/s3").join(&id);
+    served.runtime.block_on(async {
+        let completing = door.completing.hold(&id).await;
+        let mut aborted = pin!(crate::uploads::abort(&door, request(input, None)));
+        assert!(waits(aborted.as_mut()).await && folder.exists());
+        drop(completing);
+        aborted.await.unwrap();
+    });
+    assert!(!folder.exists());
 }
