@@ -13,6 +13,7 @@ mod conditions;
 mod credentials;
 mod etags;
 mod found;
+mod keeping;
 mod key;
 mod listing;
 mod object;
@@ -45,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 use completing::Completing;
 use etags::ETags;
+use keeping::Keeping;
 
 /// What every request shares.
 struct Door {
@@ -56,6 +58,8 @@ struct Door {
     room: Arc<Room>,
     /// Uploads in parts that are being completed.
     completing: Completing,
+    /// Objects that are being written, with what is said of them.
+    keeping: Keeping,
 }
 
 impl Door {
@@ -67,6 +71,7 @@ impl Door {
             etags: ETags::default(),
             room: Arc::default(),
             completing: Completing::default(),
+            keeping: Keeping::default(),
         }
     }
 }

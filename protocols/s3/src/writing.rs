@@ -147,6 +147,7 @@ fn put_in_place(
     if let Content::Beside(beside) = &content {
         beside.flush()?;
     }
+    let _alone = asked.hold(&place);
     match (key, content) {
         (Key::Folder(_), Content::Here(content)) if content.is_empty() => {
             make_way(asked, &place)?;
@@ -174,7 +175,10 @@ fn put_in_place(
             version = newest.map(|newest| newest.version.hash.to_string());
             if stored != sent {
                 // A gate tidied it: what is there is not what came.
-                etag = etag_of(&vfs.read(asked.caller.door, &place)?.content);
+                match vfs.read(asked.caller.door, &place) {
+                    Err(fault) if is_missing(&fault) => {}
+                    file => etag = etag_of(&file?.content),
+                }
                 (record.etag, record.sums) = Default::default();
             }
         }
@@ -184,9 +188,17 @@ fn put_in_place(
             return Ok(Written { etag, modified, version });
         }
     }
-    let found = Found::itself(asked, &place)?;
-    record.keep_said(asked, found.node)?;
-    Ok(Written { etag, modified: found.attributes.modified, version })
+    let keep = || {
+        let found = Found::itself(asked, &place)?;
+        record.keep_said(asked, found.node)?;
+        Ok(found.attributes.modified)
+    };
+    let modified = match keep() {
+        // It was written, and another has removed it since: nothing is left that anything could be said of.
+        Err(Refused::Fault(fault)) if is_missing(&fault) => SystemTime::now(),
+        kept => kept?,
+    };
+    Ok(Written { etag, modified, version })
 }
 
 /// What a copy is made of.
@@ -288,6 +300,7 @@ fn say_anew(
     said: Record,
     (says_anew, tags_anew): (bool, bool),
 ) -> Result<Written, Refused> {
+    let _alone = asked.hold(place);
     let found = Found::itself(asked, place)?;
     let mut record = Record::of(asked, &found)?;
     if says_anew {

@@ -75,3 +75,39 @@ fn a_copy_of_an_object_onto_itself_changes_only_what_is_said_of_it() {
     assert_eq!(served.send("PUT", "/default/made/", &folder, "").status, 200);
     assert_eq!(served.keys("&prefix=made"), ["made/"]);
 }
+
+#[test]
+fn of_several_writes_at_once_the_content_and_what_is_said_of_it_are_of_the_same() {
+    let served = Served::new();
+    let put = |name: &'static str| {
+        let reply = served.send("PUT", "/default/a.txt", &[("x-amz-meta-of", name)], name);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    };
+    for _ in 0..TIMES {
+        std::thread::scope(|scope| {
+            let put = &put;
+            let writing = ["one", "two", "three", "four"].map(|name| scope.spawn(move || put(name)));
+            writing.into_iter().for_each(|writing| writing.join().unwrap());
+        });
+        let got = served.get("/default/a.txt");
+        assert_eq!(got.header("x-amz-meta-of"), got.text());
+    }
+}
+
+#[test]
+fn a_write_was_done_even_if_another_removes_the_object_right_after_it() {
+    let served = Served::new();
+    let path = TreePath::parse("a.txt").unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let _there = served.server.primary().vfs.apply(&Caller::new(Door::Http), Change::remove(path.clone()));
+            }
+        });
+        let statuses: Vec<u16> =
+            (0..TIMES).map(|_| served.send("PUT", "/default/a.txt", &[("x-amz-meta-a", "b")], "tide").status).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
+    });
+}
