@@ -10,6 +10,7 @@ use svcfs_knowledge::kernel::Space;
 use svcfs_work::Lane;
 
 use crate::Door;
+use crate::keeping::Held;
 use crate::refusal::refuse;
 
 /// Who asks, and in which space.
@@ -77,6 +78,11 @@ impl Asked {
             Err(Refused::Fault(fault)) => Err(fault),
         });
         outcome.await.map_err(|fault| refuse(fault, what))?
+    }
+
+    /// Keeps other requests from writing what stands at a place and what is said of it, until it is dropped. Blocks.
+    pub(crate) fn hold(&self, place: &TreePath) -> Held<'_> {
+        self.door.keeping.hold(&self.space.name, place)
     }
 
     /// Checks that a path may be seen.

@@ -13,6 +13,7 @@ mod conditions;
 mod credentials;
 mod etags;
 mod found;
+mod keeping;
 mod key;
 mod listing;
 mod object;
@@ -45,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 use completing::Completing;
 use etags::ETags;
+use keeping::Keeping;
 
 /// What every request shares.
 struct Door {
@@ -56,18 +58,27 @@ struct Door {
     room: Arc<Room>,
     /// Uploads in parts that are being completed.
     completing: Completing,
+    /// Objects that are being written, with what is said of them.
+    keeping: Keeping,
+}
+
+impl Door {
+    fn of(server: Arc<Server>) -> Self {
+        Self {
+            names: Names::of(&server.settings().server),
+            server,
+            lanes: Lanes::default(),
+            etags: ETags::default(),
+            room: Arc::default(),
+            completing: Completing::default(),
+            keeping: Keeping::default(),
+        }
+    }
 }
 
 /// Answers requests on a bound listener until `stop` is cancelled, then lets those in progress end (15 s at most).
 pub async fn serve(listener: TcpListener, server: Arc<Server>, stop: CancellationToken) {
-    let door = Arc::new(Door {
-        names: Names::of(&server.settings().server),
-        server,
-        lanes: Lanes::default(),
-        etags: ETags::default(),
-        room: Arc::default(),
-        completing: Completing::default(),
-    });
+    let door = Arc::new(Door::of(server));
     let service = match answer::service(&door) {
         Ok(service) => Arc::new(service),
         Err(fault) => {

@@ -22,7 +22,7 @@ const FOLDER: &str = ".svc/state/s3";
 const UPLOAD: &str = "upload.json";
 /// What became of one that is completed, in its folder.
 const COMPLETED: &str = "completed.json";
-/// How long that is told to clients that ask again.
+/// How long that is told to clients that ask again, and how long what tells nothing is left alone: somebody may be about to begin an upload there.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long an upload may take.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -101,6 +101,8 @@ fn failed(path: &Path) -> impl FnOnce(std::io::Error) -> Fault + '_ {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             Fault::new(Kind::NoSpace, "no space left on the disk for a part").caused_by(error)
         }
+        // Aborted, completed or over: with its folder.
+        ErrorKind::NotFound => Fault::not_found("there is no such upload any more").caused_by(error),
         _ => Fault::internal(error).inside(format!("at `{}`", path.display())),
     }
 }
@@ -141,6 +143,12 @@ fn remove_folder(folder: &Path) -> Result<(), Fault> {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(folder)(error)),
         _ => Ok(()),
     }
+}
+
+/// Whether nothing has come into a folder for as long as anything is remembered.
+fn is_left(folder: &Path) -> bool {
+    let modified = std::fs::metadata(folder).and_then(|folder| folder.modified());
+    modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > REMEMBERED))
 }
 
 impl Upload {
@@ -293,7 +301,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Removes uploads that have taken too long, and what is remembered of those that were completed long ago; says of which keys.
+    /// Removes uploads that have taken too long, what is remembered of those that were completed long ago, and what belongs to none; says of which
+    /// keys.
     ///
     /// # Errors
     /// Those of the disk.
@@ -306,6 +315,10 @@ impl Upload {
                     expired.push(upload.key);
                 }
                 (None, Some(completed)) if completed.when.elapsed().is_ok_and(|age| age > REMEMBERED) => {
+                    remove_folder(&folder(root).join(&id))?;
+                }
+                // Of a server that died before it had said what this is, or after.
+                (None, None) if is_name(&id) && is_left(&folder(root).join(&id)) => {
                     remove_folder(&folder(root).join(&id))?;
                 }
                 (Some(_), _) | (None, _) => {}
@@ -335,7 +348,7 @@ impl Writing {
     /// Makes it the part of its number, in place of the one before.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// `NotFound` when its upload is gone; those of the disk.
     pub(crate) fn finish(mut self, number: i32, size: u64, md5: [u8; 16], sums: Sums) -> Result<(), Fault> {
         self.file.sync_all().map_err(failed(&self.folder))?;
         let description = self.folder.join(format!("{number:05}.json"));

@@ -185,9 +185,10 @@ fn remove_folder(asked: &Asked, path: &TreePath) -> Result<bool, Fault> {
         Err(fault) if is_missing(&fault) => return Ok(true),
         found => found?,
     };
+    let alone = asked.hold(path);
     let record = Record { is_folder: false, ..Record::of(asked, &found)? };
     record.keep(asked, found.node)?;
-    drop(found);
+    drop((alone, found));
     remove_empty(asked, path)
 }
 

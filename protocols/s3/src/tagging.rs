@@ -15,8 +15,8 @@ use crate::found::Found;
 use crate::key::Key;
 use crate::record::{Record, check_tags, is_missing};
 
-/// What a key names, and what is kept of it.
-fn found<'a>(asked: &'a Asked, key: &str, version: Option<&str>) -> Result<(Found<'a>, Record), Refused> {
+/// What a key names.
+fn found<'a>(asked: &'a Asked, key: &str, version: Option<&str>) -> Result<Found<'a>, Refused> {
     if version.is_some_and(|version| version != "null") {
         return Err(s3_error!(NotImplemented, "tags are of the object, and not of its versions").into());
     }
@@ -29,8 +29,7 @@ fn found<'a>(asked: &'a Asked, key: &str, version: Option<&str>) -> Result<(Foun
     if found.is_folder() != matches!(key, Key::Folder(_)) {
         return Err(missing().into());
     }
-    let record = Record::of(asked, &found)?;
-    Ok((found, record))
+    Ok(found)
 }
 
 async fn change(
@@ -41,8 +40,9 @@ async fn change(
 ) -> S3Result<()> {
     asked
         .run(what, move |asked| {
-            let (found, record) = found(asked, &key, version.as_deref())?;
-            let record = Record { tags, ..record };
+            let found = found(asked, &key, version.as_deref())?;
+            let _alone = asked.hold(&found.path);
+            let record = Record { tags, ..Record::of(asked, &found)? };
             record.check()?;
             record.keep_said(asked, found.node)
         })
@@ -56,7 +56,9 @@ pub(crate) async fn get(
 ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "GetObjectTagging"))?;
     let GetObjectTaggingInput { key, version_id, .. } = request.input;
-    let record = asked.run("GetObjectTagging", move |asked| Ok(found(asked, &key, version_id.as_deref())?.1)).await?;
+    let record = asked
+        .run("GetObjectTagging", move |asked| Ok(Record::of(asked, &found(asked, &key, version_id.as_deref())?)?))
+        .await?;
     let tag = |(name, value): (String, String)| Tag { key: Some(name), value: Some(value) };
     let tag_set = record.tags.into_iter().map(tag).collect();
     Ok(S3Response::new(GetObjectTaggingOutput { tag_set, version_id: None }))

@@ -1,8 +1,10 @@
 mod checksums;
 mod conditions;
+mod itself;
 mod kept;
 mod later;
 mod listed;
+mod meanwhile;
 mod parts;
 mod refused;
 

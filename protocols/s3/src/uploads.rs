@@ -6,7 +6,7 @@ use std::time::Duration;
 use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::*;
 use s3s::{S3Error, S3Request, S3Response, S3Result, s3_error};
-use svcfs_base::{Fault, MAX_FILE_BYTES, Scope};
+use svcfs_base::{Fault, Kind, MAX_FILE_BYTES, Scope};
 use svcfs_work::Lane;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +36,11 @@ const PIECE: usize = 256 << 10;
 const ROUND: Duration = Duration::from_secs(60 * 60);
 fn unknown() -> S3Error {
     s3_error!(NoSuchUpload, "there is no such upload, or it was completed, aborted or over a week old")
+}
+
+/// What went wrong with a part, where its upload may have been aborted meanwhile.
+fn of_part(fault: Fault) -> Refused {
+    if fault.kind() == Kind::NotFound { unknown().into() } else { fault.into() }
 }
 
 /// The upload of a request, if it is one of this key and within the caller's reach.
@@ -105,7 +110,7 @@ pub(crate) async fn part(
     let (upload, mut writing) = asked
         .run("UploadPart", move |asked| {
             let upload = found(asked, &input.upload_id, &input.key)?;
-            let writing = upload.part(asked.space.vfs.root(), number)?;
+            let writing = upload.part(asked.space.vfs.root(), number).map_err(of_part)?;
             Ok((upload, writing))
         })
         .await?;
@@ -128,7 +133,7 @@ pub(crate) async fn part(
     announced.check(size, &md5, &sums)?;
     writing = append(&asked, writing, here).await?;
     let kept = sums.clone();
-    asked.run("UploadPart", move |_| Ok(writing.finish(number, size, md5, kept)?)).await?;
+    asked.run("UploadPart", move |_| writing.finish(number, size, md5, kept).map_err(of_part)).await?;
     Ok(S3Response::new(UploadPartOutput {
         e_tag: Some(ETag::Strong(hex(&md5))),
         checksum_crc32: sums.crc32,
@@ -180,7 +185,7 @@ pub(crate) async fn part_copy(
             let range = range.map_or(Ok(0..object.size), |range| range.check(object.size));
             let range = range.map_err(|_| beyond())?;
             let mut summing = Summing::new(Wanted::either(upload.algorithm(), &Sums::default()));
-            let mut writing = upload.part(root, part_number)?;
+            let mut writing = upload.part(root, part_number).map_err(of_part)?;
             let mut at = range.start;
             while at < range.end {
                 let most = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(PIECE);
@@ -199,7 +204,7 @@ pub(crate) async fn part_copy(
                 at += piece.len() as u64;
             }
             let (md5, sums) = summing.finish();
-            writing.finish(part_number, range.end - range.start, md5, sums.clone())?;
+            writing.finish(part_number, range.end - range.start, md5, sums.clone()).map_err(of_part)?;
             Ok((md5, sums))
         })
         .await?;
@@ -408,6 +413,8 @@ pub(crate) async fn abort(
 ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Write, "AbortMultipartUpload"))?;
     let AbortMultipartUploadInput { upload_id, key, .. } = request.input;
+    // What is being completed is completed first, and then there is nothing to abort.
+    let _held = door.completing.hold(&upload_id).await;
     asked
         .run("AbortMultipartUpload", move |asked| Ok(found(asked, &upload_id, &key)?.remove(asked.space.vfs.root())?))
         .await?;

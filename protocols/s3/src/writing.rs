@@ -147,6 +147,7 @@ fn put_in_place(
     if let Content::Beside(beside) = &content {
         beside.flush()?;
     }
+    let _alone = asked.hold(&place);
     match (key, content) {
         (Key::Folder(_), Content::Here(content)) if content.is_empty() => {
             make_way(asked, &place)?;
@@ -174,7 +175,10 @@ fn put_in_place(
             version = newest.map(|newest| newest.version.hash.to_string());
             if stored != sent {
                 // A gate tidied it: what is there is not what came.
-                etag = etag_of(&vfs.read(asked.caller.door, &place)?.content);
+                match vfs.read(asked.caller.door, &place) {
+                    Err(fault) if is_missing(&fault) => {}
+                    file => etag = etag_of(&file?.content),
+                }
                 (record.etag, record.sums) = Default::default();
             }
         }
@@ -184,9 +188,17 @@ fn put_in_place(
             return Ok(Written { etag, modified, version });
         }
     }
-    let found = Found::itself(asked, &place)?;
-    record.keep_said(asked, found.node)?;
-    Ok(Written { etag, modified: found.attributes.modified, version })
+    let keep = || {
+        let found = Found::itself(asked, &place)?;
+        record.keep_said(asked, found.node)?;
+        Ok(found.attributes.modified)
+    };
+    let modified = match keep() {
+        // It was written, and another has removed it since: nothing is left that anything could be said of.
+        Err(Refused::Fault(fault)) if is_missing(&fault) => SystemTime::now(),
+        kept => kept?,
+    };
+    Ok(Written { etag, modified, version })
 }
 
 /// What a copy is made of.
@@ -262,7 +274,11 @@ pub(crate) async fn copy(
     (record.etag, record.is_folder) = (None, false);
     record.check()?;
     let (expected, place) = begin(&asked, &key, Writing::of(&request.headers)?).await?;
-    let put = move |asked: &Asked| gathered_of(asked, object, key, (place, expected), record);
+    let is_in_place = space == asked.space.name && object.path == place && object.attributes.is_some();
+    let put = move |asked: &Asked| match is_in_place {
+        true => say_anew(asked, (&key, &place), record, (says_anew, tags_anew)),
+        false => gathered_of(asked, object, key, (place, expected), record),
+    };
     let gathered = asked.run("CopyObject", put).await?;
     let result = CopyObjectResult {
         e_tag: Some(ETag::Strong(gathered.etag)),
@@ -275,6 +291,30 @@ pub(crate) async fn copy(
         version_id: gathered.version,
         ..CopyObjectOutput::default()
     }))
+}
+
+/// Says something else of an object that is there. Its content is left alone: another may have written it since it was looked at.
+fn say_anew(
+    asked: &Asked,
+    (key, place): (&Key, &TreePath),
+    said: Record,
+    (says_anew, tags_anew): (bool, bool),
+) -> Result<Written, Refused> {
+    let _alone = asked.hold(place);
+    let found = Found::itself(asked, place)?;
+    let mut record = Record::of(asked, &found)?;
+    if says_anew {
+        (record.headers, record.metadata) = (said.headers, said.metadata);
+    }
+    if tags_anew {
+        record.tags = said.tags;
+    }
+    record.is_folder |= matches!(key, Key::Folder(_));
+    record.check()?;
+    record.keep_said(asked, found.node)?;
+    let object = Object::at(asked, key)?;
+    let version = versions::current(asked, key, &object);
+    Ok(Written { etag: object.etag, modified: object.modified, version })
 }
 
 fn gathered_of(

@@ -27,6 +27,8 @@ struct Contents {
     files: BTreeMap<TreePath, Attributes>,
     /// Folders, each after the one it lies in.
     folders: Vec<TreePath>,
+    /// Pipes, sockets and devices: no client sees them, and they go with the folder they lie in.
+    specials: Vec<TreePath>,
 }
 
 impl Contents {
@@ -35,17 +37,34 @@ impl Contents {
         let mut next = 0;
         while let Some(path) = contents.folders.get(next).cloned() {
             next += 1;
-            for (path, attributes) in Found::itself(asked, &path)?.entries(asked)? {
+            for (path, attributes) in Found::itself(asked, &path)?.all_entries(asked)? {
                 match attributes.kind {
                     EntryKind::Directory => contents.folders.push(path),
                     EntryKind::File | EntryKind::Symlink => {
                         contents.files.insert(path, attributes);
                     }
-                    EntryKind::Special(_) => {}
+                    EntryKind::Special(_) => contents.specials.push(path),
                 }
             }
         }
         Ok(contents)
+    }
+
+    /// Checks that everything in these folders can be removed, before anything is.
+    ///
+    /// # Errors
+    /// `NotEmpty` for what is hidden, or has a name that no tree has.
+    fn check_removable(&self, asked: &Asked) -> Result<(), Fault> {
+        self.folders.iter().try_for_each(|folder| match asked.space().vfs.unseen_in(asked.caller(), folder)? {
+            Some(unseen) => {
+                let unseen = svcfs_base::plain(&unseen);
+                let told = format!(
+                    "directory `{folder}` holds `{unseen}`, which cannot be removed from here; nothing was removed; remove it on the server's disk"
+                );
+                Err(Fault::new(Kind::NotEmpty, told))
+            }
+            None => Ok(()),
+        })
     }
 }
 
@@ -66,6 +85,7 @@ pub(crate) fn remove(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
         Err(fault) => return Err(fault),
     }
     let contents = Contents::of(asked, &found)?;
+    contents.check_removable(asked)?;
     let (large, recorded): (Vec<_>, Vec<_>) =
         contents.files.iter().partition(|(_, attributes)| attributes.large().is_some());
     let changes: Vec<_> = recorded.into_iter().map(|(path, _)| Change::remove(path.clone())).collect();
@@ -75,6 +95,10 @@ pub(crate) fn remove(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
     }
     for (path, _) in large {
         remove_file(asked, &Found::itself(asked, path)?)?;
+    }
+    for path in &contents.specials {
+        let special = Found::itself(asked, path)?;
+        vfs.unlink(caller, Found::parent_of(asked, path)?.node, &special.name()?)?;
     }
     for folder in contents.folders.into_iter().rev() {
         vfs.apply(caller, Change::RemoveDir { path: folder })?;
@@ -174,9 +198,11 @@ fn make_way(
         return Ok(Contents::default());
     }
     let mut left = Contents::of(asked, &there)?;
+    left.check_removable(asked)?;
     let is_in_the_way = copied.folders.iter().any(|path| left.files.contains_key(&moved(path)))
         || copied.files.keys().any(|path| left.folders.contains(&moved(path)))
-        || left.files.values().any(|attributes| attributes.large().is_some());
+        || left.files.values().any(|attributes| attributes.large().is_some())
+        || !left.specials.is_empty();
     if is_in_the_way {
         remove(asked, to)?;
         return Ok(Contents::default());

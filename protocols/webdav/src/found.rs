@@ -101,9 +101,17 @@ impl<'a> Found<'a> {
     /// # Errors
     /// `NotDirectory`.
     pub(crate) fn entries(&self, asked: &Asked) -> Result<Vec<(TreePath, Attributes)>, Fault> {
+        let mut entries = self.all_entries(asked)?;
+        entries.retain(|(_, attributes)| !matches!(attributes.kind, EntryKind::Special(_)));
+        Ok(entries)
+    }
+    /// The same, with pipes, sockets and devices, which no client is told of.
+    ///
+    /// # Errors
+    /// `NotDirectory`.
+    pub(crate) fn all_entries(&self, asked: &Asked) -> Result<Vec<(TreePath, Attributes)>, Fault> {
         let entries = self.vfs.entries(asked.caller(), self.node)?.into_iter();
-        let entries = entries.map(|(name, _, attributes)| (self.path.join(&name), attributes));
-        Ok(entries.filter(|(_, attributes)| !matches!(attributes.kind, EntryKind::Special(_))).collect())
+        Ok(entries.map(|(name, _, attributes)| (self.path.join(&name), attributes)).collect())
     }
 }
 

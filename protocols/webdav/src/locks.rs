@@ -61,11 +61,43 @@ impl Locks {
 
     /// The locks of the folder above that bind its names, not what is in it, where a name of it is made or taken away (RFC 4918 7.4).
     fn naming(&self, path: &DavPath) -> Vec<Lease> {
-        let Ok(path) = path_of(path) else { return Vec::new() };
+        path_of(path).map(|path| self.naming_of(&path)).unwrap_or_default()
+    }
+
+    fn naming_of(&self, path: &TreePath) -> Vec<Lease> {
         let mut above = path.parent().map(|above| self.held_at(&above)).unwrap_or_default();
         above.retain(|lease| !lease.is_deep);
         // Nearly always there are none, and nothing has to be looked at.
-        if above.is_empty() || !self.asked.is_naming(&path) { Vec::new() } else { above }
+        if above.is_empty() || !self.asked.is_naming(path) { Vec::new() } else { above }
+    }
+
+    /// A lock that keeps the caller from what is at a path, of its own or among those above it; whoever holds one of several shared locks may write.
+    fn another(&self, path: &TreePath, is_held: impl Fn(&Lease) -> bool) -> Option<Lease> {
+        let first_of = |leases: &[Lease]| {
+            let holds_one = leases.iter().any(&is_held);
+            leases.iter().find(|lease| !(is_held(lease) || lease.is_shared && holds_one)).cloned()
+        };
+        first_of(&self.held_at(path)).or_else(|| first_of(&self.naming_of(path)))
+    }
+
+    /// Refuses to put what was on its way while another took a lock of its place.
+    ///
+    /// # Errors
+    /// `Locked`.
+    pub(crate) fn check_again(asked: &Asked) -> Result<(), Fault> {
+        let locks = Self { asked: asked.clone(), prefix: String::new() };
+        // What is made for a lock is made by whoever has just taken it.
+        let Some(path) = asked.path().filter(|_| !asked.is_lock()) else { return Ok(()) };
+        match locks.another(path, |lease| asked.holds(lease)) {
+            Some(lease) => {
+                let Lease { path: place, holder, until, .. } = &lease;
+                let until = Timestamp::try_from(*until).map(|until| format!("{until:.0}")).unwrap_or_default();
+                let told = format!("`{place}` is locked by `{holder}` until {until}; nothing was written");
+                asked.met(Obstacle { lease, is_conflict: false });
+                Err(Fault::new(Kind::Locked, told))
+            }
+            None => Ok(()),
+        }
     }
 
     /// A lease in dav-server's words, which somebody asked for who was `asked` about this path.
@@ -212,21 +244,19 @@ impl DavLockSystem for Locks {
         let is_held = |lease: &Lease| {
             submitted_tokens.contains(&lease.token) && (ignore_principal || principal == Some(&lease.holder))
         };
-        let here = self.at(path);
-        let holds_one = here.iter().any(is_held);
         let checked = if ignore_principal {
             // A condition of the client: that a lock of this token is held here. One that has ended meanwhile is not.
+            let here = self.at(path);
+            let holds_one = here.iter().any(is_held);
             if holds_one { Ok(()) } else { Err(self.shown(here.first().unwrap_or(&nothing()), path)) }
         } else {
-            // Whoever holds one of several shared locks may write; of what lies below, nothing may be another's.
-            let above = self.naming(path);
-            let holds_above = above.iter().any(is_held);
-            let is_others = |lease: &&Lease, holds_one| !(is_held(lease) || lease.is_shared && holds_one);
-            let above = above.iter().filter(|lease| is_others(lease, holds_above));
-            let mut others = here.iter().filter(|lease| is_others(lease, holds_one)).chain(above);
-            let below = path_of(path).ok().filter(|_| deep).map(|path| self.asked.space().vfs.leases_below(&path));
-            let mut below = self.ours(below.unwrap_or_default()).filter(|lease| !is_held(lease));
-            let other = others.next().cloned().or_else(|| below.next());
+            // Of what lies below, nothing may be another's.
+            let place = path_of(path).ok();
+            let below = || {
+                let below = place.as_ref().filter(|_| deep).map(|path| self.asked.space().vfs.leases_below(path));
+                self.ours(below.unwrap_or_default()).find(|lease| !is_held(lease))
+            };
+            let other = place.as_ref().and_then(|path| self.another(path, is_held)).or_else(below);
             other.map_or(Ok(()), |lease| {
                 let shown = self.shown(&lease, path);
                 self.asked.met(Obstacle { lease, is_conflict: false });

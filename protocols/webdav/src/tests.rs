@@ -3,6 +3,7 @@ mod kept;
 mod locks;
 mod looked;
 mod propfind;
+mod removed;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

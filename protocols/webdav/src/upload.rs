@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::asked::Asked;
 use crate::found::Found;
+use crate::locks::Locks;
 use crate::look::{self, Look};
 use crate::metadata::Metadata;
 use crate::tree::sought;
@@ -185,6 +186,7 @@ impl Upload {
         let (path, over) = (self.path.clone(), self.over.clone());
         let finished = self.asked.run(move |asked| {
             let _room = room;
+            Locks::check_again(asked)?;
             if let Some(beside) = beside {
                 beside.into_place(asked, &path, over.as_ref())?;
                 let found = Found::itself(asked, &path)?;

@@ -317,7 +317,7 @@ impl Vfs {
     }
 
     /// Where a path leads whose directories are, in part, links: a path of real directories that this door may see.
-    fn led_to(&self, door: Door, path: &TreePath) -> Result<TreePath, Fault> {
+    pub(crate) fn led_to(&self, door: Door, path: &TreePath) -> Result<TreePath, Fault> {
         let mut place = TreePath::root();
         let mut followed = 0;
         let mut ahead: Vec<Name> = path.components().rev().map(Name::parse).collect::<Result<_, _>>()?;

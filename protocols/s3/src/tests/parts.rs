@@ -301,3 +301,37 @@ fn a_bucket_in_a_host_name_that_is_not_there_is_not_looked_for_in_the_path() {
     let team = [("host", &*format!("team.localhost:{port}"))];
     assert_eq!(served.send("PUT", "/a.md", &team, "x").status, 200);
 }
+
+#[test]
+fn what_is_left_of_an_upload_that_nobody_knows_goes_after_a_day() {
+    let served = Served::new();
+    let [old, fresh] = [(); 2].map(|()| served.begun("a.md", &[]));
+    served.part(("a.md", &old), 1, &[], "# A\n");
+    let root = served.folder.path().join("default");
+    let [old, fresh] = [old, fresh].map(|id| root.join(".svc/state/s3").join(id));
+    // As a server leaves them that dies before it has said what they are.
+    [&old, &fresh].into_iter().for_each(|folder| later::rewrite(&folder.join("upload.json"), "{"));
+    let yesterday = std::time::SystemTime::now() - std::time::Duration::from_secs(25 * 60 * 60);
+    std::fs::File::open(&old).unwrap().set_modified(yesterday).unwrap();
+    crate::parts::Upload::expire(&root).unwrap();
+    assert_eq!((old.exists(), fresh.exists()), (false, true));
+}
+
+#[test]
+fn a_part_on_its_way_when_its_upload_is_aborted_is_told_that_there_is_no_such_upload() {
+    use std::io::Read;
+    let served = Served::new();
+    let id = served.begun("a.md", &[]);
+    let mut stream = std::net::TcpStream::connect(served.address).unwrap();
+    let target = format!("/default/a.md?partNumber=1&uploadId={id}");
+    write!(stream, "PUT {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n# ").unwrap();
+    let folder = served.folder.path().join("default/.svc/state/s3").join(&id);
+    while std::fs::read_dir(&folder).unwrap().count() < 2 {
+        std::thread::yield_now();
+    }
+    assert_eq!(served.send("DELETE", &format!("/default/a.md?uploadId={id}"), &[], "").status, 204);
+    stream.write_all(b"A\n").unwrap();
+    let mut told = String::new();
+    stream.read_to_string(&mut told).unwrap();
+    assert!(told.starts_with("HTTP/1.1 404") && told.contains("NoSuchUpload"), "{told}");
+}

@@ -174,3 +174,43 @@ fn who_meets_a_lock_is_told_which_and_whose() {
     }
     assert_eq!(served.text("a b/c.md").unwrap(), "# C\n");
 }
+
+#[test]
+fn a_lock_that_another_takes_while_a_file_is_on_its_way_keeps_it_out() {
+    let served = Served::new();
+    served.put("/a.md", "# one\n");
+    let ann = ("authorization", "Basic YW5uOg==");
+    let put = |target: &str, headers: &str, meanwhile: &dyn Fn()| {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let head = "Host: localhost\r\nContent-Length: 6\r\nExpect: 100-continue\r\nConnection: close";
+        write!(stream, "PUT {target} HTTP/1.1\r\n{head}\r\n{headers}\r\n").unwrap();
+        // Whoever is told to go on has met no lock.
+        let mut told = [0; 25];
+        stream.read_exact(&mut told).unwrap();
+        assert!(told.starts_with(b"HTTP/1.1 100"), "{}", String::from_utf8_lossy(&told));
+        meanwhile();
+        stream.write_all(b"# two\n").unwrap();
+        let mut told = String::new();
+        stream.read_to_string(&mut told).unwrap();
+        told
+    };
+    let lock = || drop(served.lock("/a.md", &[ann]));
+    let told = put("/a.md", "", &lock);
+    assert!(told.starts_with("HTTP/1.1 423") && told.contains("is locked by `ann`"), "{told}");
+    assert_eq!(served.text("a.md").unwrap(), "# one\n");
+    // Whose lock it is goes on, and so does whoever makes what nobody has locked.
+    served.put("/b.md", "# one\n");
+    let token = served.lock("/b.md", &[ann]);
+    let own = format!("Authorization: Basic YW5uOg==\r\nIf: ({token})\r\n");
+    assert!(put("/b.md", &own, &|| {}).starts_with("HTTP/1.1 204"));
+    assert!(put("/c.md", "", &lock_of(&served, "/d.md")).starts_with("HTTP/1.1 201"));
+    served.send("MKCOL", "/docs", &[], "");
+    let told = put("/docs/new.md", "", &|| drop(served.lock("/docs", &[ann, ("depth", "0")])));
+    assert!(told.starts_with("HTTP/1.1 423"), "{told}");
+    assert_eq!(served.text("docs/new.md"), None);
+}
+
+fn lock_of<'a>(served: &'a Served, target: &'a str) -> impl Fn() + 'a {
+    move || drop(served.lock(target, &[]))
+}

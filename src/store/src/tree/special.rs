@@ -45,6 +45,23 @@ impl WorkTree {
         Ok(entries)
     }
 
+    /// Whether a directory holds something whose name no tree has, and which no listing tells: one such name.
+    ///
+    /// # Errors
+    /// As [`Tree::list`].
+    pub fn unnamed_in(&self, path: &TreePath) -> Outcome<Option<String>> {
+        let descriptor = self.open_directory(path)?;
+        for entry in Dir::read_from(&descriptor).map_err(|error| disk(path, error))? {
+            let entry = entry.map_err(|error| disk(path, error))?;
+            let name = entry.file_name().to_string_lossy();
+            let is_named = entry.file_name().to_str().is_ok_and(|text| Name::parse(text).is_ok());
+            if !is_named && !matches!(&*name, "." | "..") {
+                return Ok(Some(name.into_owned()));
+            }
+        }
+        Ok(None)
+    }
+
     /// Makes a special file; its directory must exist.
     ///
     /// # Errors

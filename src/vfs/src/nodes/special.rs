@@ -96,6 +96,21 @@ impl Vfs {
         Ok(found.into_iter().map(|(name, stat)| (directory.join(&name), stat.into())).collect())
     }
 
+    /// Something in a directory that the caller's door neither sees nor can remove, by its name: what is hidden from it, and what has a name that
+    /// no tree has.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`.
+    pub fn unseen_in(&self, caller: &Caller, directory: &TreePath) -> Result<Option<String>, Fault> {
+        let directory = self.led_to(caller.door, directory)?;
+        if let Some(unnamed) = self.core.tree.unnamed_in(&directory)? {
+            return Ok(Some(unnamed));
+        }
+        let there = self.core.tree.list(&directory)?.into_iter().map(|(name, _)| directory.join(&name));
+        let mut hidden = there.filter(|path| !self.core.places.is_visible(caller.door, path));
+        Ok(hidden.next().map(|path| path.name().to_owned()))
+    }
+
     /// Removes a special or large file; false when none is there.
     pub(super) fn remove_special(&self, path: &TreePath) -> Result<bool, Fault> {
         if self.special(path)?.is_none() {
