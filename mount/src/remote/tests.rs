@@ -59,18 +59,20 @@ impl Told {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::<Mutex<Vec<String>>>::default();
         let (noted, answer) = (Arc::clone(&asked), Arc::new(Mutex::new(answer)));
-        thread::spawn(move || {
+        let serving = move || {
             for stream in listener.incoming() {
                 let (noted, answer) = (Arc::clone(&noted), Arc::clone(&answer));
-                thread::spawn(move || {
+                let answering = move || {
                     let mut stream = stream.unwrap();
                     let asked = heard(&mut stream);
                     noted.lock().push(format!("{} {}", asked.what, asked.body));
                     let said = (answer.lock())(&asked);
                     say(&mut stream, &said);
-                });
+                };
+                thread::Builder::new().spawn(answering).unwrap();
             }
-        });
+        };
+        thread::Builder::new().spawn(serving).unwrap();
         let state = tempfile::tempdir().unwrap();
         let server = Server { url, space: None, token: None, patience: Duration::from_millis(300) };
         let tree = Tree {
@@ -115,14 +117,15 @@ fn say(stream: &mut TcpStream, said: &Say) {
     let (status, more, body) = match said {
         Say::Nothing => return,
         Say::Silence => {
-            thread::sleep(LIMIT);
+            // Until the mount hangs up.
+            let _ = stream.read(&mut [0]);
             return;
         }
         Say::Stream => {
             stream.write_all(b"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\n\r\n").unwrap();
-            while stream.write_all(b":keep-alive\n\n").is_ok() {
-                thread::sleep(Duration::from_millis(10));
-            }
+            stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+            // Until the mount hangs up, or the test is over.
+            while stream.write_all(b":keep-alive\n\n").is_ok() && !matches!(stream.read(&mut [0]), Ok(0)) {}
             return;
         }
         Say::Busy(seconds) => (429, format!("retry-after: {seconds}\r\n"), ""),
