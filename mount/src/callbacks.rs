@@ -20,11 +20,10 @@ use svcfs_vfs::{SetAttributes, Special, SpecialKind, Vfs};
 use crate::answer::{Asked, Found, Give, Refusal, Refuse, answer, answer_with, gone};
 use crate::attributes::Attribute;
 use crate::convert::{
-    PERMISSIONS, allocation, file_attr, flag_bits, handle, hole_search, kept_for, moment, node, open_mode, utf8,
-    write_at,
+    PERMISSIONS, allocation, attr_of, flag_bits, handle, hole_search, kept_for, moment, node, open_mode, utf8, write_at,
 };
 use crate::door::KernelDoor;
-use crate::passing::{Opened, is_fit};
+use crate::passing::is_fit;
 use crate::session::Alive;
 use crate::views::is_ours;
 use crate::wanted::{MAX_WRITE_BYTES, WANTED};
@@ -113,7 +112,7 @@ impl Filesystem for Callbacks {
             return self.answer("getattr", reply, || self.door.views.attributes(&self.caller(request), inode));
         }
         let node = node(inode);
-        self.answer("getattr", reply, || self.vfs.attributes(node).map(|found| file_attr(node, &found)).map_err(gone));
+        self.answer("getattr", reply, || self.vfs.attributes(node).map(|found| attr_of(inode, &found)).map_err(gone));
     }
 
     fn setattr(
@@ -149,7 +148,7 @@ impl Filesystem for Callbacks {
         };
         self.answer("setattr", reply, || {
             let node = self.door.node(inode)?;
-            self.vfs.set_attributes(&caller, node, set).map(|now| file_attr(node, &now)).map_err(gone)
+            self.vfs.set_attributes(&caller, node, set).map(|now| attr_of(inode, &now)).map_err(gone)
         });
     }
 
@@ -250,18 +249,13 @@ impl Filesystem for Callbacks {
     }
 
     fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let (node, caller, mode) = (node(inode), self.caller(request), open_mode(flags));
+        let mode = open_mode(flags);
         if is_ours(inode.0) {
             return self.answer("open", reply, || self.door.views.open(inode, mode.write));
         }
-        let opened = || {
-            let handle = self.vfs.open_node(&caller, node, mode).map_err(gone)?;
-            let writer = mode.write.then(|| self.door.writer(request, node));
-            let (handle, flags) = self.door.opened(handle, writer, self.bypass);
-            Ok::<_, Refusal>(Opened { handle, flags, is_reader: !mode.write })
-        };
+        let opened = || self.door.open(request, inode, mode, self.bypass);
         self.answer_with("open", reply, opened, |reply, opened| {
-            self.door.passing.give(reply, inode, opened, || self.vfs.settled_file(node, is_fit));
+            self.door.passing.give(reply, inode, opened, || self.vfs.settled_file(node(inode), is_fit));
         });
     }
 
@@ -377,7 +371,7 @@ impl Filesystem for Callbacks {
         let listing = || self.door.listing(request, inode, (file, offset));
         self.answer_with("readdir", reply, listing, |mut reply, listing| {
             for (next, line) in listing.after(offset) {
-                if reply.add(line.inode, next, line.kind, &*line.name) {
+                if reply.add(self.door.shown(line.inode), next, line.kind, &*line.name) {
                     break;
                 }
             }

@@ -9,6 +9,8 @@ use rustix::fs::{FallocateFlags, OFlags};
 use svcfs_base::{Clock, Fault, Kind, Name};
 use svcfs_vfs::{Allocation, Attributes, EntryKind, HandleId, NodeId, OpenMode, SpecialKind, WriteAt};
 
+use crate::views::is_ours;
+
 /// How long the kernel may believe a name or attributes without asking; the follower takes back earlier what other doors change.
 pub(crate) const KNOWN_TTL: Duration = Duration::from_secs(1);
 
@@ -89,14 +91,22 @@ pub(crate) const fn file_type(kind: EntryKind) -> FileType {
     }
 }
 
-/// The kernel's number for a node: the same; 1 is the root in both.
+/// Between two inodes of one node: see `passing`. Below it are the numbers of nodes.
+pub(crate) const NEXT_INODE: u64 = 1 << 44;
+
+/// The kernel's first number for a node: the same; 1 is the root in both.
 pub(crate) const fn inode(node: NodeId) -> INodeNo {
     INodeNo(node.0)
 }
 
 /// The node behind the kernel's number.
 pub(crate) const fn node(inode: INodeNo) -> NodeId {
-    NodeId(inode.0)
+    NodeId(if is_ours(inode.0) { inode.0 } else { inode.0 % NEXT_INODE })
+}
+
+/// Attributes of a file that the kernel asked for by number.
+pub(crate) fn attr_of(asked: INodeNo, attributes: &Attributes) -> FileAttr {
+    FileAttr { ino: asked, ..file_attr(node(asked), attributes) }
 }
 
 /// The vfs handle behind the kernel's.

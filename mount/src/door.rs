@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, Request};
 use svcfs_base::{Actor, Caller, Clock, Door, Entrance, Fault, Kind, Name};
-use svcfs_vfs::{Attributes, HandleId, NodeId, SET_GROUP_ID, SetAttributes, Vfs};
+use svcfs_vfs::{Attributes, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, Vfs};
 
 use crate::actors::Actors;
-use crate::answer::{OnAnswer, Refusal, log};
-use crate::convert::{KNOWN_TTL, blank, file_attr, name, node};
+use crate::answer::{OnAnswer, Refusal, gone, log};
+use crate::convert::{KNOWN_TTL, attr_of, blank, file_attr, name, node};
 use crate::follower::Progress;
 use crate::listings::{Line, Listing, Listings};
-use crate::passing::Passing;
+use crate::passing::{Opened, Passing, is_fit};
 use crate::session::Options;
 use crate::views::{Reader, Views, is_ours};
 use crate::writers::{Writer, Writers};
@@ -29,7 +29,7 @@ pub(crate) struct KernelDoor {
     /// What is shown below `.svc/` and is no part of the tree.
     pub(crate) views: Views,
     /// Files that the kernel reads by itself.
-    pub(crate) passing: Passing,
+    pub(crate) passing: Arc<Passing>,
     /// Handles open for writing.
     pub(crate) writers: Writers,
     /// What is shown as the root.
@@ -57,7 +57,7 @@ impl KernelDoor {
             on_answer,
             actors: Actors::new(attribution),
             listings: Listings::default(),
-            passing: Passing::default(),
+            passing: Arc::default(),
             writers: Writers::default(),
         })
     }
@@ -159,7 +159,7 @@ impl KernelDoor {
             return Ok(self.views.enter(&caller, entry)?);
         }
         match self.vfs.lookup(&caller, parent, &name(entry)?) {
-            Ok((node, attributes)) => Ok(Some(file_attr(node, &attributes))),
+            Ok((node, attributes)) => Ok(Some(attr_of(self.passing.present(node), &attributes))),
             Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
             Err(fault) => Err(fault.into()),
         }
@@ -176,7 +176,37 @@ impl KernelDoor {
             self.views.forget(inode, count);
         } else {
             self.vfs.forget(node(inode), count);
+            if self.passing.has_others() && self.vfs.path_of(node(inode)).is_err() {
+                self.passing.forgotten(node(inode));
+            }
         }
+    }
+
+    /// The inode that a name leads to now, of a file that a listing gave.
+    pub(crate) fn shown(&self, listed: INodeNo) -> INodeNo {
+        if is_ours(listed.0) { listed } else { self.passing.present(node(listed)) }
+    }
+
+    /// Opens a file.
+    pub(crate) fn open(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        mode: OpenMode,
+        bypass: FopenFlags,
+    ) -> Result<Opened, Refusal> {
+        let (node, is_reader) = (node(inode), !mode.write);
+        self.passing.enter(inode, is_reader, || self.vfs.settled_file(node, is_fit))?;
+        let handle = match self.vfs.open_node(&self.user(request.uid()), node, mode) {
+            Ok(handle) => handle,
+            Err(fault) => {
+                self.passing.closed(inode);
+                return Err(gone(fault));
+            }
+        };
+        let writer = mode.write.then(|| self.writer(request, node));
+        let (handle, flags) = self.opened(handle, writer, bypass);
+        Ok(Opened { handle, flags, is_reader })
     }
 
     /// Remembers a handle open for writing, and says how its file may be cached.
@@ -290,7 +320,7 @@ impl KernelDoor {
             return Some(blank(line.inode, line.kind));
         }
         if is_fresh && line.known.is_some() && self.vfs.found(node(line.inode), (node(directory), &line.name)) {
-            return line.known;
+            return line.known.map(|known| FileAttr { ino: self.shown(known.ino), ..known });
         }
         match self.lookup(request, directory, OsStr::new(&*line.name)) {
             Ok(found) => found,

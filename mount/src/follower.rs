@@ -12,6 +12,7 @@ use svcfs_base::{Door, Entrance, Seq, TreePath};
 use svcfs_vfs::{Event, EventChange, Vfs};
 
 use crate::convert::inode;
+use crate::passing::Passing;
 
 const BATCH: usize = 256;
 
@@ -48,11 +49,11 @@ impl Follower {
     /// Starts to follow the feed after `progress`, for the kernel behind an entrance.
     pub(crate) fn start(
         vfs: &Arc<Vfs>,
-        (notifier, entrance): (Notifier, Entrance),
+        (notifier, entrance, passing): (Notifier, Entrance, Arc<Passing>),
         progress: Arc<Progress>,
     ) -> io::Result<Self> {
         let (space, position) = (vfs.clone(), progress.clone());
-        let run = move || follow(&space, &Kernel { notifier, entrance }, &position);
+        let run = move || follow(&space, &Kernel { notifier, entrance, passing }, &position);
         let thread = thread::Builder::new().name("mount-follower".to_owned()).spawn(run)?;
         let sleeper = thread.thread().clone();
         let awake = progress.clone();
@@ -157,6 +158,8 @@ fn is_lately(modified: SystemTime, at: SystemTime) -> bool {
 struct Kernel {
     notifier: Notifier,
     entrance: Entrance,
+    /// Which inode a node has.
+    passing: Arc<Passing>,
 }
 
 impl Kernel {
@@ -164,7 +167,7 @@ impl Kernel {
         match trace {
             Trace::Content(path) => {
                 if let Some(node) = vfs.node_at(path) {
-                    report("content", path, self.notifier.inval_inode(inode(node), 0, 0));
+                    report("content", path, self.notifier.inval_inode(self.passing.present(node), 0, 0));
                 }
             }
             Trace::Attributes(path) => self.forget_attributes(vfs, path),
@@ -178,7 +181,7 @@ impl Kernel {
     fn forget_attributes(&self, vfs: &Vfs, path: &TreePath) {
         if let Some(node) = vfs.node_at(path) {
             // A negative offset leaves the pages alone.
-            report("attributes", path, self.notifier.inval_inode(inode(node), -1, 0));
+            report("attributes", path, self.notifier.inval_inode(self.passing.present(node), -1, 0));
         }
     }
 }

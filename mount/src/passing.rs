@@ -4,17 +4,25 @@
 //! a picture is what any disk does, and for a database would be wrong. So it is large files of kinds that programs write as a whole, those
 //! that nobody has open otherwise, and those too large to be recorded, which are changed where they are on the disk.
 //!
-//! The kernel wants one backing file for all handles of an inode, and none that it caches itself beside them: while one handle passes
-//! things on, every other one is answered here, past the cache.
+//! The kernel wants one backing file for all handles of an inode, and maps that one for whoever maps the file, past all of ours: past the
+//! newer file that took its place, and past gates, authors and the log. So while some handles of an inode are passed on, whoever opens the
+//! file to write, or after it was replaced, is told that the inode is stale. The kernel looks the name up again, and finds another inode of
+//! the same node (another number: see [`node`]) of which nothing is passed on. The one before is its open handles' alone.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fuser::{BackingId, FileHandle, FopenFlags, INodeNo, ReplyOpen};
+use fuser::{BackingId, Errno, FileHandle, FopenFlags, INodeNo, ReplyOpen};
 use parking_lot::Mutex;
 use svcfs_base::{MAX_FILE_BYTES, TreePath};
+use svcfs_vfs::NodeId;
+
+use crate::convert::{NEXT_INODE, inode, node};
+
+/// So often a node gets another inode. After that nothing of it is passed on.
+const MAX_INODES: u64 = 1 << 16;
 
 /// Smaller files are better kept in the system's cache from one opening to the next, in bytes.
 const MIN_BYTES: u64 = 1 << 20;
@@ -37,6 +45,10 @@ pub(crate) struct Passing {
     /// Whether this kernel can and lets us.
     is_on: AtomicBool,
     open: Mutex<HashMap<u64, Open>>,
+    /// Nodes whose inode is not the first: which one it is.
+    inodes: Mutex<HashMap<u64, u64>>,
+    /// Whether there is any such node: most often there is none.
+    has_others: AtomicBool,
 }
 
 #[derive(Default)]
@@ -70,22 +82,75 @@ impl Passing {
         self.is_on.store(true, Ordering::Relaxed);
     }
 
+    /// The inode of a node that names lead to now.
+    pub(crate) fn present(&self, of: NodeId) -> INodeNo {
+        let first = inode(of);
+        if !self.has_others.load(Ordering::Acquire) {
+            return first;
+        }
+        let number = self.inodes.lock().get(&of.0).copied().unwrap_or_default();
+        INodeNo(first.0 + number * NEXT_INODE)
+    }
+
+    /// Names lead to another inode of a node from now on.
+    fn advance(&self, of: NodeId) {
+        *self.inodes.lock().entry(of.0).or_default() += 1;
+        self.has_others.store(true, Ordering::Release);
+    }
+
+    /// The kernel does not know a node any more, nor does anybody.
+    pub(crate) fn forgotten(&self, of: NodeId) {
+        self.inodes.lock().remove(&of.0);
+    }
+
+    /// Whether some node has another inode than its first.
+    pub(crate) fn has_others(&self) -> bool {
+        self.has_others.load(Ordering::Acquire)
+    }
+
+    /// A file is about to be opened, by somebody who only reads or not; `file` as for [`Passing::give`], which comes next, or [`Passing::closed`].
+    ///
+    /// # Errors
+    /// `ESTALE` when it must be opened by another inode, which the kernel then looks up.
+    pub(crate) fn enter(
+        &self,
+        inode: INodeNo,
+        is_reader: bool,
+        file: impl FnOnce() -> Option<File>,
+    ) -> Result<(), Errno> {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut all = self.open.lock();
+        if self.present(node(inode)) != inode {
+            return Err(Errno::ESTALE);
+        }
+        if let Some(Open { backing: Some(backing), .. }) = all.get(&inode.0) {
+            let now = if is_reader { file().and_then(|file| identity(&file)) } else { None };
+            if now.is_none() || now != backing.identity {
+                self.advance(node(inode));
+                return Err(Errno::ESTALE);
+            }
+        }
+        all.entry(inode.0).or_default().handles += 1;
+        Ok(())
+    }
+
     /// Answers that a file is open. `file` is the file of the disk that has exactly what is to be read; none when there is no such file now, or
     /// when it is not fit to be passed on.
     pub(crate) fn give(&self, reply: ReplyOpen, inode: INodeNo, opened: Opened, file: impl FnOnce() -> Option<File>) {
         let Opened { handle, flags, is_reader } = opened;
-        if !self.is_on.load(Ordering::Relaxed) {
-            return reply.opened(handle, flags);
-        }
         let mut all = self.open.lock();
-        let open = all.entry(inode.0).or_default();
-        open.handles += 1;
-        let file = if is_reader && (open.handles == 1 || open.backing.is_some()) { file() } else { None };
-        if open.handles == 1
-            && let Some(file) = &file
+        let Some(open) = all.get_mut(&inode.0) else { return reply.opened(handle, flags) };
+        // Whoever else is about to open it is counted already.
+        let is_first = is_reader && open.handles == 1 && open.backing.is_none();
+        if is_first
+            && inode.0 / NEXT_INODE < MAX_INODES
+            && self.is_on.load(Ordering::Relaxed)
+            && let Some(file) = file()
         {
-            match reply.open_backing(file) {
-                Ok(id) => open.backing = Some(Backing { id, identity: identity(file) }),
+            match reply.open_backing(&file) {
+                Ok(id) => open.backing = Some(Backing { id, identity: identity(&file) }),
                 Err(error) => {
                     // Not as root, or a disk that lies upon others.
                     tracing::debug!(%error, "files are not passed on to the disk");
@@ -94,13 +159,7 @@ impl Passing {
             }
         }
         match &open.backing {
-            Some(backing) => {
-                let is_same = file.and_then(|file| identity(&file)) == backing.identity && backing.identity.is_some();
-                // Asked for beside passing on, it has the last word for reading and writing.
-                let ours = if is_same { FopenFlags::empty() } else { FopenFlags::FOPEN_DIRECT_IO };
-                let flags = ours | (flags & FopenFlags::FOPEN_NOFLUSH);
-                reply.opened_passthrough(handle, flags, &backing.id);
-            }
+            Some(backing) => reply.opened_passthrough(handle, flags & FopenFlags::FOPEN_NOFLUSH, &backing.id),
             None => reply.opened(handle, flags),
         }
     }

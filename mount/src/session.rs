@@ -163,7 +163,11 @@ impl Mount {
         let source = source(vfs.root());
         let mounted = Mounted::start(|alive| Callbacks::new(door.clone(), alive), (source, mountpoint), options)?;
         let mut mount = Self { vfs, door, mounted, follower: None, is_stopped: false };
-        let follower = Follower::start(&mount.vfs, (mount.mounted.notifier(), mount.door.entrance), progress);
+        let follower = Follower::start(
+            &mount.vfs,
+            (mount.mounted.notifier(), mount.door.entrance, Arc::clone(&mount.door.passing)),
+            progress,
+        );
         mount.follower = Some(
             follower.map_err(|source| MountError::Mount { mountpoint: mount.mounted.mountpoint.clone(), source })?,
         );

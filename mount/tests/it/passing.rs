@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use svcfs_base::{Caller, Change, Door, TreePath};
 
-use crate::mounted::{Mounted, wait_for};
+use crate::mounted::{Mounted, has, wait_for};
 
 const MIB: usize = 1 << 20;
 
@@ -115,4 +115,53 @@ fn many_open_and_close_a_film_while_others_replace_it_and_nobody_is_refused() {
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
     wait_for(|| fs::read(space.at("film.mp4")).unwrap() == film(19));
+}
+
+/// Maps a file as a program does, shared and from its beginning, and runs a statement with the map `m`.
+fn mapped(path: &std::path::Path, mode: &str, access: &str, statement: &str) -> String {
+    let program = format!(
+        "import mmap,sys\nf = open(sys.argv[1], '{mode}')\nm = mmap.mmap(f.fileno(), 0, mmap.MAP_SHARED, {access})\n{statement}"
+    );
+    let output = std::process::Command::new("python3").arg("-c").arg(program).arg(path).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn what_is_written_through_a_map_beside_a_film_that_is_read_goes_past_no_gate() {
+    let Some(space) = Mounted::new() else { return };
+    if !has("python3") {
+        return;
+    }
+    put(&space, "film.mp4", film(1));
+    let mut reader = File::open(space.at("film.mp4")).unwrap();
+    assert_eq!(all(&mut reader), film(1));
+    let both = "mmap.PROT_READ | mmap.PROT_WRITE";
+    mapped(&space.at("film.mp4"), "r+b", both, "m[0:5] = b'other'; m.flush(); f.close(); m.close()");
+    let mut expected = film(1);
+    expected[..5].copy_from_slice(b"other");
+    assert_eq!(space.authors("film.mp4", 2).len(), 2, "it is a version");
+    wait_for(|| fs::read(space.at("film.mp4")).unwrap() == expected);
+    mapped(&space.at("film.mp4"), "r+b", both, "m[0:9] = b'FORBIDDEN'");
+    assert_eq!(&fs::read(space.folder().join("root/film.mp4")).unwrap()[..5], b"other", "it is refused");
+    if is_offered() {
+        assert_eq!(all(&mut reader), film(1), "read from the disk");
+    }
+}
+
+#[test]
+fn whoever_maps_a_film_after_it_was_replaced_reads_the_new_one() {
+    let Some(space) = Mounted::new() else { return };
+    if !has("python3") {
+        return;
+    }
+    put(&space, "film.mp4", film(1));
+    let mut first = File::open(space.at("film.mp4")).unwrap();
+    assert_eq!(all(&mut first), film(1));
+    for kind in 2..6 {
+        put(&space, "film.mp4", film(kind));
+        let told = mapped(&space.at("film.mp4"), "rb", "mmap.PROT_READ", "print(list(m[0:3]))");
+        assert_eq!(told.trim(), format!("{:?}", &film(kind)[..3]), "{kind}");
+    }
+    assert!(fs::metadata(space.at("film.mp4")).unwrap().len() == 3 * MIB as u64);
 }
