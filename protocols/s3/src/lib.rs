@@ -57,7 +57,7 @@ struct Door {
     /// Memory for files that are on their way here.
     room: Arc<Room>,
     /// Uploads in parts that are being completed.
-    completing: Completing,
+    completing: Arc<Completing>,
     /// Objects that are being written, with what is said of them.
     keeping: Keeping,
 }
@@ -70,7 +70,7 @@ impl Door {
             lanes: Lanes::default(),
             etags: ETags::default(),
             room: Arc::default(),
-            completing: Completing::default(),
+            completing: Arc::default(),
             keeping: Keeping::default(),
         }
     }
