@@ -20,6 +20,7 @@ mod object;
 mod operations;
 mod parts;
 mod pending;
+mod pieces;
 mod reading;
 mod record;
 mod refusal;
