@@ -18,6 +18,7 @@ use svcfs_knowledge::audit::{Head, Request as Visit};
 use crate::Door;
 use crate::credentials::{Signers, Strangers};
 use crate::operations::Operations;
+use crate::pieces::Pieces;
 use crate::refusal::{refuse, told};
 use crate::sums::Sums;
 use svcfs_listener::Coming;
@@ -65,7 +66,11 @@ pub(crate) async fn answer(
     let outcome = match checked {
         Ok(()) => {
             svcfs_listener::ignore_odd_ranges(request.headers_mut());
-            let request = request.map(|body| Body::http_body_unsync(Coming::new(body)));
+            let is_in_pieces = is_in_pieces(request.headers());
+            let request = request.map(|body| match is_in_pieces {
+                true => Body::http_body_unsync(Pieces::new(Coming::new(body))),
+                false => Body::http_body_unsync(Coming::new(body)),
+            });
             service.call(request).await.map_err(|error| s3_error!(InternalError, "{error:?}"))
         }
         Err(refused) => refused.to_http_response(),
@@ -101,6 +106,11 @@ fn unsigned(query: &str) -> String {
         !matches!(name.as_str(), "x-amz-signature" | "signature" | "x-amz-security-token")
     };
     query.split('&').filter(is_told).collect::<Vec<_>>().join("&")
+}
+
+/// Whether s3s puts the body together from pieces.
+fn is_in_pieces(headers: &HeaderMap) -> bool {
+    headers.get_all("x-amz-content-sha256").iter().any(|said| said.as_bytes().starts_with(b"STREAMING-"))
 }
 
 /// What s3s would take, and should not.

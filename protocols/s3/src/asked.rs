@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use s3s::auth::Credentials;
 use s3s::{S3Error, S3Request, S3Result, s3_error};
-use svcfs_base::{Actor, Caller, Fault, Kind, Scope, TreePath};
+use svcfs_base::{Actor, Caller, Fault, Kind, MAX_FILE_BYTES, Scope, TreePath};
 use svcfs_knowledge::access::Identity;
 use svcfs_knowledge::kernel::Space;
 use svcfs_work::Lane;
@@ -70,9 +70,22 @@ impl Asked {
         T: Send + 'static,
         W: FnOnce(&Self) -> Result<T, Refused> + Send + 'static,
     {
+        self.run_over(0, what, work).await
+    }
+
+    /// The same for work that goes over this many bytes: many GiB take minutes, and no place of what is quick.
+    ///
+    /// # Errors
+    /// As [`Asked::run`].
+    pub(crate) async fn run_over<T, W>(&self, bytes: u64, what: &'static str, work: W) -> S3Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Self) -> Result<T, Refused> + Send + 'static,
+    {
         let asked = self.clone();
+        let lane = if bytes > MAX_FILE_BYTES as u64 { Lane::Slow } else { Lane::Quick };
         // The lane knows faults only: what the protocol refuses by itself passes through it as an outcome.
-        let outcome = svcfs_listener::blocking(&self.door.lanes, Lane::Quick, move || match work(&asked) {
+        let outcome = svcfs_listener::blocking(&self.door.lanes, lane, move || match work(&asked) {
             Ok(outcome) => Ok(Ok(outcome)),
             Err(Refused::Told(error)) => Ok(Err(error)),
             Err(Refused::Fault(fault)) => Err(fault),

@@ -1,6 +1,7 @@
 //! Which uploads in parts are being completed: a client that has not heard of it asks again while the first time is still in progress.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -13,27 +14,27 @@ pub(crate) struct Completing {
 }
 
 /// Holds one until it is dropped.
-pub(crate) struct Held<'a> {
-    completing: &'a Completing,
+pub(crate) struct Held {
+    completing: Arc<Completing>,
     name: String,
 }
 
 impl Completing {
     /// Waits until nobody else completes it.
-    pub(crate) async fn hold(&self, name: &str) -> Held<'_> {
+    pub(crate) async fn hold(self: &Arc<Self>, name: &str) -> Held {
         loop {
             // Before it is looked at: what ends between the two is heard of.
             let mut ended = std::pin::pin!(self.ended.notified());
             ended.as_mut().enable();
             if self.names.lock().insert(name.to_owned()) {
-                return Held { completing: self, name: name.to_owned() };
+                return Held { completing: Arc::clone(self), name: name.to_owned() };
             }
             ended.await;
         }
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Held {
     fn drop(&mut self) {
         self.completing.names.lock().remove(&self.name);
         self.completing.ended.notify_waiters();

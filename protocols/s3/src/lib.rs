@@ -20,6 +20,7 @@ mod object;
 mod operations;
 mod parts;
 mod pending;
+mod pieces;
 mod reading;
 mod record;
 mod refusal;
@@ -57,7 +58,7 @@ struct Door {
     /// Memory for files that are on their way here.
     room: Arc<Room>,
     /// Uploads in parts that are being completed.
-    completing: Completing,
+    completing: Arc<Completing>,
     /// Objects that are being written, with what is said of them.
     keeping: Keeping,
 }
@@ -70,7 +71,7 @@ impl Door {
             lanes: Lanes::default(),
             etags: ETags::default(),
             room: Arc::default(),
-            completing: Completing::default(),
+            completing: Arc::default(),
             keeping: Keeping::default(),
         }
     }

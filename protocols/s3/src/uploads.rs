@@ -23,7 +23,7 @@ use crate::summing;
 use crate::sums::{Summing, Sums, Wanted, hex};
 use crate::upload::{Announced, Content, Gathered, next, room_for};
 use crate::whole::Checksum;
-use crate::writing::{Source, begin as place_of, finish, kept_headers, source};
+use crate::writing::{Source, begin as place_of, kept_headers, put_in_place, source};
 use crate::{Door, beyond};
 
 /// Parts of one upload, at most (S3's own limit).
@@ -154,6 +154,16 @@ async fn append(asked: &Asked, mut writing: Writing, data: Vec<u8>) -> S3Result<
         .await
 }
 
+/// Which bytes of a source of this size a range names.
+fn bytes_of(range: Option<Range>, size: u64) -> S3Result<std::ops::Range<u64>> {
+    let beyond = || s3_error!(InvalidRange, "the source has only {size} bytes");
+    // Less than was asked for is no copy of it.
+    if matches!(range, Some(Range::Int { last: Some(last), .. }) if last >= size) {
+        return Err(beyond());
+    }
+    range.map_or(Ok(0..size), |range| range.check(size)).map_err(|_| beyond())
+}
+
 /// `UploadPartCopy`
 pub(crate) async fn part_copy(
     door: &Arc<Door>,
@@ -172,18 +182,12 @@ pub(crate) async fn part_copy(
     let range = range.ok().filter(|range| !matches!(range, Some(Range::Suffix { .. })));
     let range = range.ok_or_else(|| s3_error!(InvalidArgument, "write the range to copy like `bytes=0-1023`"))?;
     let Source { object, version, .. } = source(door, &request, &input.copy_source, conditions).await?;
+    let range = bytes_of(range, object.size)?;
     let UploadPartCopyInput { upload_id, key, part_number, .. } = request.input;
     let (md5, sums) = asked
-        .run("UploadPartCopy", move |asked| {
+        .run_over(range.end - range.start, "UploadPartCopy", move |asked| {
             let root = asked.space.vfs.root();
             let upload = found(asked, &upload_id, &key)?;
-            let beyond = || s3_error!(InvalidRange, "the source has only {} bytes", object.size);
-            // Less than was asked for is no copy of it.
-            if matches!(range, Some(Range::Int { last: Some(last), .. }) if last >= object.size) {
-                return Err(beyond().into());
-            }
-            let range = range.map_or(Ok(0..object.size), |range| range.check(object.size));
-            let range = range.map_err(|_| beyond())?;
             let mut summing = Summing::new(Wanted::either(upload.algorithm(), &Sums::default()));
             let mut writing = upload.part(root, part_number).map_err(of_part)?;
             let mut at = range.start;
@@ -316,7 +320,7 @@ pub(crate) async fn complete(
         crc64nvme: input.checksum_crc64nvme,
     };
     let (id, text) = (input.upload_id, input.key.clone());
-    let _held = door.completing.hold(&id).await;
+    let held = door.completing.hold(&id).await;
     let begun = asked
         .run("CompleteMultipartUpload", move |asked| {
             if let Some(completed) = told_again(asked, &id, &text, input.multipart_upload.as_ref())? {
@@ -352,14 +356,17 @@ pub(crate) async fn complete(
     let (expected, place) = place_of(&asked, &key, conditions).await?;
     // Of what becomes a large file only a piece is in memory.
     let room = if length <= MAX_FILE_BYTES as u64 { Some(room_for(&asked, length).await?) } else { None };
-    let (joining, at) = (upload.clone(), place.clone());
     let made_of: Vec<_> = parts.iter().map(|part| (part.number, part.md5)).collect();
-    let gathered =
-        asked.run("CompleteMultipartUpload", move |asked| joined(asked, &joining, (&parts, &announced), &at)).await?;
-    let sums = gathered.sums.clone();
-    let etag = format!("{}-{}", hex(&gathered.md5), made_of.len());
-    let record = Record { etag: Some(etag), ..upload.record.clone() };
-    let written = finish(&asked, key, (place, expected), Gathered { room, ..gathered }, record).await?;
+    let (joining, count) = (upload.clone(), made_of.len());
+    let put = move |asked: &Asked| {
+        let gathered = joined(asked, &joining, (&parts, &announced), &place)?;
+        let (etag, sums) = (format!("{}-{count}", hex(&gathered.md5)), gathered.sums.clone());
+        let record = Record { etag: Some(etag), ..joining.record };
+        let written = put_in_place(asked, &key, (place, expected), Gathered { room, ..gathered }, record)?;
+        // Held by the work, which goes on when its client is gone.
+        Ok((written, sums, held))
+    };
+    let (written, sums, _held) = asked.run_over(length, "CompleteMultipartUpload", put).await?;
     let (etag, version, kept) = (written.etag.clone(), written.version.clone(), sums.clone());
     asked
         .run("CompleteMultipartUpload", move |asked| {

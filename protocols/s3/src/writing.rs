@@ -133,7 +133,11 @@ pub(crate) async fn finish(
     asked.run("PutObject", move |asked| put_in_place(asked, &key, (place, expected), gathered, record)).await
 }
 
-fn put_in_place(
+/// The same, by the thread that asks.
+///
+/// # Errors
+/// As [`finish`].
+pub(crate) fn put_in_place(
     asked: &Asked,
     key: &Key,
     (place, expected): (TreePath, Expect),
@@ -275,11 +279,12 @@ pub(crate) async fn copy(
     record.check()?;
     let (expected, place) = begin(&asked, &key, Writing::of(&request.headers)?).await?;
     let is_in_place = space == asked.space.name && object.path == place && object.attributes.is_some();
+    let length = if is_in_place { 0 } else { object.size };
     let put = move |asked: &Asked| match is_in_place {
         true => say_anew(asked, (&key, &place), record, (says_anew, tags_anew)),
         false => gathered_of(asked, object, key, (place, expected), record),
     };
-    let gathered = asked.run("CopyObject", put).await?;
+    let gathered = asked.run_over(length, "CopyObject", put).await?;
     let result = CopyObjectResult {
         e_tag: Some(ETag::Strong(gathered.etag)),
         last_modified: Some(Timestamp::from(gathered.modified)),

@@ -2,11 +2,14 @@
 
 use std::pin::{Pin, pin};
 use std::task::Poll;
+use std::time::Duration;
 
 use s3s::S3Request;
 use s3s::auth::{Credentials, SecretKey};
-use s3s::dto::{AbortMultipartUploadInput, ListObjectVersionsInput};
+use s3s::dto::{AbortMultipartUploadInput, CopyObjectInput, CopySource, ListObjectVersionsInput};
+use svcfs_base::MAX_FILE_BYTES;
 use svcfs_config::KeyDigest;
+use svcfs_work::{Lane, Lanes};
 
 use super::*;
 
@@ -82,4 +85,40 @@ fn an_abort_waits_for_the_completion_that_is_in_progress() {
         aborted.await.unwrap();
     });
     assert!(!folder.exists());
+}
+
+#[test]
+fn a_large_copy_takes_no_place_of_what_is_quick() {
+    let served = Served::new();
+    let lanes = Lanes::new(64, 1, Duration::from_secs(600));
+    let door = Arc::new(crate::Door { lanes, ..crate::Door::of(Arc::clone(&served.server)) });
+    assert_eq!(served.send("PUT", "/default/large.bin", &[], vec![b'x'; MAX_FILE_BYTES + 1]).status, 200);
+    served.put("small.md", "# Small\n");
+    let copy = |from: &str, to: &str| {
+        let mut input = CopyObjectInput::builder();
+        input.set_bucket("default".to_owned());
+        input.set_key(to.to_owned());
+        input.set_copy_source(CopySource::parse(&format!("default/{from}")).unwrap());
+        crate::writing::copy(&door, request(input.build().unwrap(), None))
+    };
+    let (release, released) = std::sync::mpsc::channel();
+    served.runtime.block_on(async {
+        let other = tokio::spawn({
+            let door = Arc::clone(&door);
+            async move { door.lanes.run(Lane::Slow, move || released.recv()).await }
+        });
+        while door.lanes.occupancy(Lane::Slow).busy == 0 {
+            tokio::task::yield_now().await;
+        }
+        let mut large = pin!(copy("large.bin", "copy.bin"));
+        assert!(waits(large.as_mut()).await, "it is slow work, and waits for its place");
+        copy("small.md", "copy.md").await.unwrap();
+        release.send(()).unwrap();
+        large.await.unwrap();
+        other.await.unwrap().unwrap().unwrap();
+    });
+    assert_eq!(
+        served.send("HEAD", "/default/copy.bin", &[], "").header("content-length"),
+        (MAX_FILE_BYTES + 1).to_string()
+    );
 }
