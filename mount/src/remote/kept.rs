@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use svcfs_base::{Fault, TreePath};
+use svcfs_base::{Fault, Kind, TreePath};
 
 /// The directory on the mount that holds them.
 const PLACE: [&str; 2] = [".svc", "rejected"];
@@ -36,6 +36,17 @@ impl Kept {
     pub(super) fn has(path: &TreePath) -> bool {
         let mut parts = path.components();
         PLACE.iter().all(|part| parts.next() == Some(part))
+    }
+
+    /// Refuses to write where they are.
+    ///
+    /// # Errors
+    /// `ReadOnly`.
+    pub(super) fn check_writable(path: &TreePath) -> Result<(), Fault> {
+        match Self::has(path) {
+            true => Err(Fault::new(Kind::ReadOnly, "what was refused can be read, copied and removed")),
+            false => Ok(()),
+        }
     }
 
     /// Whether a path is the directory above theirs, which the server may not have.

@@ -44,9 +44,7 @@ impl Tree {
     /// The path of an entry that is about to be made.
     fn place(&self, parent: INodeNo, name: &Name) -> Result<TreePath, Fault> {
         let path = self.nodes.path(parent)?.join(name);
-        if Kept::has(&path) {
-            return Err(kept_only());
-        }
+        Kept::check_writable(&path)?;
         Ok(path)
     }
 
@@ -302,9 +300,7 @@ impl Tree {
             Some(handle) => self.nodes.opened(handle)?,
             None => Opened { inode, is_writing: true, content: None, refused: None },
         };
-        if self.nodes.path(inode).is_ok_and(|path| Kept::has(&path)) {
-            return Err(kept_only());
-        }
+        self.nodes.path(inode).map_or(Ok(()), |path| Kept::check_writable(&path))?;
         let size = checked(usize::try_from(size).unwrap_or(usize::MAX))?;
         self.change(&opened, |unsaved| {
             unsaved.bytes.resize(size, 0);
@@ -470,11 +466,6 @@ impl Tree {
         self.nodes.close(handle);
         outcome
     }
-}
-
-/// Nothing is written to texts that were refused.
-pub(super) fn kept_only() -> Fault {
-    Fault::new(Kind::ReadOnly, "what was refused can be read, copied and removed")
 }
 
 /// A size, if the API takes it.

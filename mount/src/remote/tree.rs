@@ -308,8 +308,8 @@ impl Tree {
         is_emptied: bool,
     ) -> Result<u64, Fault> {
         let path = self.nodes.path(inode)?;
-        if is_writing && Kept::has(&path) {
-            return Err(super::saving::kept_only());
+        if is_writing {
+            Kept::check_writable(&path)?;
         }
         let shared = self.nodes.shared(inode)?;
         let mut shared = shared.lock();

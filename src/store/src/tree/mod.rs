@@ -446,11 +446,11 @@ fn to_errno(error: io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
 }
 
-#[cfg(test)]
-mod tests;
-
 /// The mount that a directory is reached through.
 fn mount_of(directory: &impl AsFd) -> Option<u64> {
     let stat = sys::statx(directory, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID).then_some(stat.stx_mnt_id)
 }
+
+#[cfg(test)]
+mod tests;

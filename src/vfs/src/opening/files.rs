@@ -100,8 +100,8 @@ pub(super) fn complete(
             warn!(page.path = %path, "edited behind the server after its last write; the edit is kept and recorded");
         }
     }
-    // Removals first: a file may have given way to a directory, or a directory to a file.
     core.fail.pass(FailPoint::OpenRestore);
+    // Removals first: a file may have given way to a directory, or a directory to a file.
     for behind in changed.iter().filter(|behind| behind.entry.new.is_none()) {
         remove(core, behind)?;
     }

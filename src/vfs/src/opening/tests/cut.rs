@@ -5,6 +5,19 @@ use svcfs_store::{FailPoint, FailPoints};
 
 use super::*;
 
+/// What a disk says (errno(3)): EIO, ENOSPC.
+const FAILED: i32 = 5;
+const NO_SPACE: i32 = 28;
+
+/// A space whose log is settled up to its first commit, and no further however long it rests.
+fn unsettled_space() -> TestSpace {
+    let space = settled_space();
+    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    space.put("a.md", "one");
+    space.put("a.md", "two");
+    space
+}
+
 /// A copy in which a person, after the crash, committed a page on what ours stood on.
 fn with_a_persons_commit(space: &TestSpace) -> TempDir {
     let copy = crashed(space);
@@ -20,10 +33,10 @@ fn with_a_persons_commit(space: &TestSpace) -> TempDir {
 
 #[test]
 fn an_opening_that_was_cut_off_makes_no_commit_twice() {
-    let space = busy_space();
+    let space = unsettled_space();
     let copy = with_a_persons_commit(&space);
     let points = FailPoints::of(copy.path());
-    points.refuse(FailPoint::OpenRenumber, 5);
+    points.refuse(FailPoint::OpenRenumber, FAILED);
     assert!(Vfs::open(options(copy.path(), false)).is_err());
     points.clear(FailPoint::OpenRenumber);
     let again = reopened(copy);
@@ -33,7 +46,7 @@ fn an_opening_that_was_cut_off_makes_no_commit_twice() {
 
 #[test]
 fn a_persons_commit_below_ours_is_told_though_the_opening_was_cut_off_before_it_was() {
-    let space = busy_space();
+    let space = unsettled_space();
     let copy = with_a_persons_commit(&space);
     let (killed, root) = (Arc::new(Mutex::new(None)), copy.path().to_owned());
     let points = FailPoints::of(copy.path());
@@ -51,7 +64,7 @@ fn a_persons_commit_below_ours_is_told_though_the_opening_was_cut_off_before_it_
 
 #[test]
 fn an_edit_made_while_a_space_is_opened_is_kept_and_recorded() {
-    let space = busy_space();
+    let space = unsettled_space();
     let copy = crashed(&space);
     let root = copy.path().to_owned();
     fs::remove_file(root.join("a.md")).unwrap();
@@ -64,9 +77,7 @@ fn an_edit_made_while_a_space_is_opened_is_kept_and_recorded() {
 
 #[test]
 fn what_a_person_takes_back_with_a_commit_after_a_crash_stays_back() {
-    let space = settled_space();
-    space.put("a.md", "one");
-    space.put("a.md", "two");
+    let space = unsettled_space();
     space.put("b.md", "kept");
     let copy = crashed(&space);
     fs::remove_file(copy.path().join("b.md")).unwrap();
