@@ -79,6 +79,7 @@ fail_points! {
     CheckpointSettle   "checkpoint.settle"    Housekeeping "checkpoint: the log is about to let go of contents"
     CheckpointSettled  "checkpoint.settled"   Moment       "checkpoint: it need not have them any more, and still has them"
     CheckpointSpool    "checkpoint.spool"     Housekeeping "checkpoint: a spool file is about to be removed"
+    AdoptFlush         "adopt.flush"          Call         "adoption: what somebody else committed is about to be flushed"
     AdoptLooked        "adopt.looked"         Moment       "adoption: what differs is known, nothing is queued"
     OpenTree           "open.tree"            Call         "opening: the state directories are about to be made"
     OpenLog            "open.log"             Call         "opening: the log is about to be opened"

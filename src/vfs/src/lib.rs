@@ -130,7 +130,7 @@ impl Vfs {
                 tree.renewed();
             }
             if !tree.is_doubted() {
-                tree.flush().map_err(|error| at_root(&root, error))?;
+                tree.flush(memory.elsewhere()).map_err(|error| at_root(&root, error))?;
             }
         }
         let feed = Feed::new(Arc::clone(&log), log.last());

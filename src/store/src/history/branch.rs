@@ -10,18 +10,34 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use git2::{Oid, Repository};
+use git2::{Oid, ReflogEntry, Repository};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
-use svcfs_base::Timestamp;
+use svcfs_base::{CommitId, Timestamp};
 
-use super::{EMAIL, History, owner};
+use super::{EMAIL, History, Outcome, commit_id, owner};
 use crate::FailPoint;
 use crate::disposal::Held;
 use crate::tree::reserve;
 
 /// Who moved the branch, in its log.
 const MOVER: &str = "svcfs";
+
+impl History {
+    /// The newest moves of HEAD that somebody else made one after the other, as git's own log has them: from where to where, the newest first.
+    /// Ours on top of them are left out.
+    ///
+    /// # Errors
+    /// `Git` when that log cannot be read.
+    pub fn moves_of_others(&self) -> Outcome<Vec<(CommitId, CommitId)>> {
+        self.reader(|repository| {
+            let is_ours = |entry: &ReflogEntry<'_>| entry.message_bytes() == Some(MOVER.as_bytes());
+            let log = repository.reflog("HEAD")?;
+            let others = log.iter().skip_while(is_ours).take_while(|entry| !is_ours(entry));
+            Ok(others.map(|entry| (commit_id(entry.id_old()), commit_id(entry.id_new()))).collect())
+        })
+    }
+}
 
 /// Moves a branch from one commit to another, if it is in a file of its own and stands at the first; false, with nothing changed,
 /// when that is not so or somebody else holds its lock.

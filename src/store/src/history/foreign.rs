@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use encoding_rs::Encoding;
-use git2::{Commit, ObjectType, Repository, Sort, Tree, TreeEntry};
+use git2::{Commit, ObjectType, Oid, Repository, Sort, Tree, TreeEntry};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
 use super::read::if_there;
@@ -115,6 +115,26 @@ impl History {
             let [left, come] = [(to, from), (from, to)].map(|(one, other)| between(repository, Some(one), other));
             Ok(Jump { whole, left: left?, come: come? })
         })
+    }
+
+    /// Whether git has all that others committed on the way to a head: commits, the directories on the way to what they changed, and its contents.
+    /// git itself flushes none of what it writes one by one.
+    ///
+    /// # Errors
+    /// `Git` when an object is there and cannot be read.
+    pub fn is_whole(&self, from: Option<CommitId>, to: CommitId) -> Outcome<bool> {
+        let looked_through = self.reader(|repository| {
+            let stored = repository.odb()?;
+            for commit in between(repository, from, to)? {
+                let commit = repository.find_commit(oid(commit)?)?;
+                let told = difference(repository, commit.parent_ids().next().map(commit_id), &commit)?;
+                for blob in told.entries.into_iter().filter_map(|entry| entry.new) {
+                    stored.read_header(Oid::from_bytes(blob.as_bytes())?)?;
+                }
+            }
+            Ok(())
+        });
+        Ok(if_there(looked_through)?.is_some())
     }
 
     /// True when `ancestor` is `commit` or one of its ancestors.

@@ -11,7 +11,7 @@ use svcfs_base::CommitId;
 use tracing::warn;
 
 use super::inspection::{Holder, holder};
-use super::{FailPoint, History, Outcome, current_reference, head_of, oid};
+use super::{FailPoint, History, Outcome, current_reference, head_of, oid, owned_by_the_repository};
 
 /// A branch is locked for milliseconds: a lock that outlives this has lost its process.
 const MAX_LOCKED: Duration = Duration::from_secs(2);
@@ -65,6 +65,27 @@ impl History {
             repository.reference(&name, oid(settled)?, true, "svcfs: the branch was lost in a crash")?;
         }
         Ok(true)
+    }
+
+    /// Takes the current branch from a commit that was lost back to another one, and the lost ones out of its log: git takes them for damage.
+    ///
+    /// # Errors
+    /// `Git` as [`History::advance`]; when the log of the branch cannot be written.
+    pub fn take_back(&self, lost: CommitId, to: CommitId) -> Outcome<()> {
+        self.advance(Some(lost), to)?;
+        let writer = self.writer.lock();
+        let repository = &writer.repository;
+        let (name, stored) = (current_reference(repository)?, repository.odb()?);
+        for name in ["HEAD", &name] {
+            let mut log = repository.reflog(name)?;
+            let is_lost = |at: &usize| log.get(*at).is_some_and(|entry| stored.read_header(entry.id_new()).is_err());
+            let lost: Vec<_> = (0..log.len()).filter(is_lost).collect();
+            // From the oldest on, so that the places of the others stay.
+            lost.into_iter().rev().try_for_each(|at| log.remove(at, true))?;
+            log.write()?;
+        }
+        owned_by_the_repository(repository, &name)?;
+        Ok(())
     }
 
     /// Makes `.git/index` anew from the newest commit when it cannot be read; true when it was. A lock on it that is older than

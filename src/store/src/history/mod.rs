@@ -9,6 +9,7 @@ mod branch;
 mod deflate;
 mod draft;
 mod exclude;
+mod flush;
 mod foreign;
 mod index;
 mod inspection;
@@ -22,6 +23,7 @@ mod past;
 mod read;
 mod tree;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use git2::{ErrorCode, FileMode, Oid, Repository};
@@ -129,6 +131,8 @@ pub struct History {
     /// The lock of the repository, for whoever serves it.
     alone: Mutex<Option<alone::Alone>>,
     blamed: Mutex<blame::Blamed>,
+    /// Folders of git on other disks than the root.
+    elsewhere: Vec<File>,
     fail: FailPoints,
 }
 
@@ -175,6 +179,7 @@ impl History {
             warn!(%error, "what a crash left of `.git/index` cannot be removed");
         }
         let spares = alone::directory(&repository);
+        let elsewhere = flush::elsewhere(&repository, root)?;
         let merger = pack::Merger::of(repository.commondir().join("objects/pack"), fail.clone());
         let writer = Mutex::new(Writer { repository, objects: object::Objects::default() });
         Ok(Self {
@@ -191,6 +196,7 @@ impl History {
             merger,
             alone: Mutex::default(),
             blamed: Mutex::default(),
+            elsewhere,
             fail,
         })
     }

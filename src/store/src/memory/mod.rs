@@ -7,6 +7,7 @@ mod ledger;
 mod snapshots;
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -303,6 +304,11 @@ impl Memory {
         if let Some(history) = self.git() {
             history.flushing();
         }
+    }
+
+    /// Folders that lie on other disks than the root, and must be flushed with it.
+    pub fn elsewhere(&self) -> &[File] {
+        self.git().map_or(&[], History::elsewhere)
     }
 
     /// The flush has reached the disk.

@@ -5,7 +5,7 @@
 //! what was written since the last good flush is written anew first, from the log. A mark in the state directory keeps the next
 //! process from trusting it, too.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -41,23 +41,26 @@ impl Trust {
 }
 
 impl WorkTree {
-    /// Flushes everything written below the root, and the directories that name it, to the disk.
+    /// Flushes everything written below the root, and the directories that name it, to the disk; `elsewhere` are folders on other disks, which are
+    /// flushed with it.
     ///
     /// # Errors
     /// `State` with what the system said: nothing may be taken for flushed then, also not when the next flush succeeds. It is
     /// refused until [`WorkTree::renewed`].
-    pub fn flush(&self) -> Outcome<()> {
+    pub fn flush(&self, elsewhere: &[File]) -> Outcome<()> {
         if self.is_doubted() {
             let text = "what was written before a flush failed has to be written anew first";
             return Err(StoreError::State(io::Error::other(text)));
         }
         let flushed = self.fail.at(FailPoint::CheckpointFlush);
-        let flushed = flushed.and_then(|()| Ok(rustix::fs::syncfs(self.temporary.as_fd())?));
+        let disks = elsewhere.iter().map(AsFd::as_fd).chain([self.temporary.as_fd()]);
+        let flushed =
+            flushed.and_then(|()| disks.map(rustix::fs::syncfs).collect::<Result<(), _>>().map_err(Into::into));
         let mut state = self.trust.state.lock();
         let marked = match (&flushed, *state) {
             (Ok(()), State::Whole) => Ok(()),
             (Ok(()), State::Renewed | State::Doubted) => fs::remove_file(&self.trust.mark),
-            (Err(_), _) => fs::File::create(&self.trust.mark).and_then(|mark| mark.sync_all()),
+            (Err(_), _) => File::create(&self.trust.mark).and_then(|mark| mark.sync_all()),
         };
         *state = if flushed.is_ok() { State::Whole } else { State::Doubted };
         match marked {

@@ -160,7 +160,7 @@ impl Committer {
 /// Flushes everything that was logged up to a position, and settles the log there.
 fn flushed(core: &Core, target: Seq, head: Option<CommitId>) -> Result<(), StoreError> {
     let begun = Instant::now();
-    core.tree.flush()?;
+    core.tree.flush(core.memory.elsewhere())?;
     core.fail.pass(FailPoint::CheckpointFlushed);
     core.memory.flushed();
     core.log.settle(target, head)?;

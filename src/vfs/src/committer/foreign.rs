@@ -88,8 +88,9 @@ pub(crate) fn numbered(records: &[Record], last: Seq) -> Vec<Record> {
     records.iter().zip(places).map(|(record, seq)| Record { seq, ..record.clone() }).collect()
 }
 
-/// Records for the commits that lead from one head to another, without a place in the log yet.
+/// Records for the commits that lead from one head to another, without a place in the log yet. What is logged is trusted: they are flushed.
 pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId) -> Result<Vec<Record>, StoreError> {
+    core.git()?.flush_others()?;
     let commits = match core.git()?.way(from, to)? {
         Way::Commits(commits) => core.git()?.foreign(&commits)?,
         Way::Jump(from) => return jump_records(core, from, to),

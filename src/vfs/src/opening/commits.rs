@@ -19,9 +19,58 @@ pub(super) struct Completed {
     pub(super) known: HashSet<CommitId>,
     /// The newest commit of the log, where others may have committed on top of it.
     below: Option<CommitId>,
+    /// Where somebody took the branch elsewhere, and the log does not know.
+    pub(super) left: Option<Left>,
+}
+
+/// A branch that somebody took from the newest commit of ours to another one while no server ran, as `git switch` does and `git reset`.
+pub(super) struct Left {
+    /// From where.
+    pub(super) from: CommitId,
+    /// To where.
+    pub(super) to: CommitId,
+    /// What had not reached the branch before, and is on top now. All else of ours they left with it.
+    pub(super) moved: Vec<Record>,
+}
+
+/// Where the branch stands.
+enum Branch {
+    /// At the newest commit of the log, or on top of it.
+    Whole,
+    /// At one that is below it.
+    Behind(Option<CommitId>),
+    /// At a commit of others that was lost with the power.
+    Lost(CommitId),
+    /// Where others took it, with the newest commit that they took it from.
+    Left(CommitId, CommitId),
+    /// On what ours stood on, with others' commits on top.
+    Aside(CommitId),
+}
+
+impl Branch {
+    fn look(core: &Core, ours: CommitId, records: &[Record]) -> Result<Self, Fault> {
+        let git = core.git()?;
+        let Some(head) = git.head()? else { return Ok(Self::Behind(None)) };
+        Ok(if !git.is_whole(Some(ours), head)? {
+            Self::Lost(head)
+        } else if git.contains(head, ours)? {
+            Self::Whole
+        } else if let Some(from) = left_by_others(core, head, records)? {
+            Self::Left(head, from)
+        } else if git.contains(ours, head)? {
+            Self::Behind(Some(head))
+        } else {
+            Self::Aside(head)
+        })
+    }
 }
 
 impl Completed {
+    /// Where nothing was unsettled.
+    pub(super) fn nothing(settled: Option<CommitId>) -> Self {
+        Self { newest: settled, known: HashSet::new(), below: None, left: None }
+    }
+
     /// The paths that others changed in commits on top of ours, after all that was logged with a commit: they put in place there what they wanted.
     pub(super) fn changed_on_top(&self, core: &Core) -> Result<HashSet<TreePath>, Fault> {
         let (Some(below), Some(head)) = (self.below, core.git()?.head()?) else { return Ok(HashSet::new()) };
@@ -45,41 +94,84 @@ pub(super) fn complete(
     let records = logged.records;
     // A kill takes nothing from git: what the branch shows and is whole need not be written once more.
     let built = rebuild(core, settled, (logged, shown(core, records)?), reporter)?;
-    let mut known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
-    let Some(ours) = built.tip else { return Ok(Completed { newest: settled, known, below: None }) };
+    let known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
+    let completed = Completed { newest: built.tip.or(settled), known, below: built.tip, left: None };
+    let Some(ours) = built.tip else { return Ok(completed) };
+    let branch = Branch::look(core, ours, records)?;
+    if let Branch::Left(head, _) | Branch::Aside(head) = branch {
+        let from = if let Branch::Left(_, from) = branch { Some(from) } else { None };
+        return beside(core, (from, head), records, Completed { newest: settled, below: None, ..completed });
+    }
     // Before the branch moves: what is cut off between the two builds the same commits once more, and finds them told.
-    let tell = |built: &Rebuilt| core.log.set_commits(&built.commits);
-    match core.git()?.head()? {
-        Some(head) if core.git()?.find(&head.to_string())?.is_none() => {
-            warn!(commit.id = %head, "the branch shows a commit that was lost in a crash; it is built again");
-            tell(&built)?;
-            core.git()?.advance(Some(head), ours)?;
-        }
-        Some(head) if core.git()?.contains(head, ours)? => tell(&built)?,
-        Some(head) if core.git()?.contains(ours, head)? => {
-            tell(&built)?;
-            core.git()?.advance(Some(head), ours)?;
-        }
-        None => {
-            tell(&built)?;
-            core.git()?.advance(None, ours)?;
-        }
-        Some(head) => {
-            // Somebody committed on what ours stood on: those that are not there yet come on top of theirs.
-            warn!(commit.id = %head, "the branch was moved while changes were unsettled; building on it");
-            let built = on_top(core, head, records)?;
-            known.extend(built.commits.iter().map(|(_, commit)| *commit));
-            tell(&built)?;
-            if let Some(ours) = built.tip.filter(|ours| *ours != head) {
-                core.git()?.advance(Some(head), ours)?;
-            }
-            core.git()?.release();
-            // Whatever leads there from the last checkpoint and is not known is somebody's, also where it lies below ours.
-            return Ok(Completed { newest: settled, known, below: None });
-        }
+    core.log.set_commits(&built.commits)?;
+    match branch {
+        Branch::Lost(head) => take_back(core, head, ours)?,
+        Branch::Behind(head) => core.git()?.advance(head, ours)?,
+        Branch::Whole | Branch::Left(..) | Branch::Aside(_) => {}
     }
     core.git()?.release();
-    Ok(Completed { newest: Some(ours), known, below: Some(ours) })
+    Ok(completed)
+}
+
+/// Somebody committed on what ours stood on, or took the branch elsewhere: what they left, if they did, stays where it is. Whatever else is
+/// not there yet comes on top of theirs.
+fn beside(
+    core: &Core,
+    (left, head): (Option<CommitId>, CommitId),
+    records: &[Record],
+    mut completed: Completed,
+) -> Result<Completed, Fault> {
+    warn!(commit.id = %head, commit.left = ?left, "the branch was moved while changes were unsettled; building on it");
+    let missing = missing(core, (left, head), records)?;
+    // The same work once more, told already.
+    let built = rebuild(core, Some(head), (&Logged::new(&missing), 0), &mut Reporter::silent())?;
+    completed.known.extend(built.commits.iter().map(|(_, commit)| *commit));
+    core.log.set_commits(&built.commits)?;
+    if let Some(ours) = built.tip.filter(|ours| *ours != head) {
+        core.git()?.advance(Some(head), ours)?;
+    }
+    core.git()?.release();
+    if let Some(from) = left {
+        completed.newest = Some(from);
+        completed.left = Some(Left { from, to: head, moved: missing });
+    }
+    // Without that, whatever leads there from the last checkpoint and is not known is somebody's, also where it lies below ours.
+    Ok(completed)
+}
+
+/// The newest commit of the log from which somebody took the branch to where its present commit is, and it was not told.
+fn left_by_others(core: &Core, head: CommitId, records: &[Record]) -> Result<Option<CommitId>, Fault> {
+    let git = core.git()?;
+    let moves = git.moves_of_others()?;
+    let is_here =
+        |to: CommitId| Ok::<_, Fault>(to == head || git.find(&to.to_string())?.is_some() && git.contains(head, to)?);
+    match moves.first() {
+        Some((_, to)) if is_here(*to)? => {}
+        _ => return Ok(None),
+    }
+    for (at, (from, _)) in moves.iter().enumerate() {
+        let Some(place) = records.iter().rposition(|record| record.commit == Some(*from)) else { continue };
+        if git.contains(head, *from)? {
+            continue;
+        }
+        let is_end = |record: &Record| moves[..=at].iter().any(|(_, to)| record.commit == Some(*to));
+        let is_told = records[place..].iter().any(|record| record.role == Role::Foreign && is_end(record));
+        return Ok((!is_told).then_some(*from));
+    }
+    Ok(None)
+}
+
+/// Takes the branch back to the newest commit that the log knows, where it shows one that was lost with the power.
+pub(super) fn take_back_lost(core: &Core, ours: Option<CommitId>) -> Result<(), Fault> {
+    match (core.git()?.head()?, ours) {
+        (Some(head), Some(ours)) if !core.git()?.is_whole(Some(ours), head)? => take_back(core, head, ours),
+        _ => Ok(()),
+    }
+}
+
+fn take_back(core: &Core, head: CommitId, ours: CommitId) -> Result<(), Fault> {
+    warn!(commit.lost = %head, commit.now = %ours, "the branch shows a commit that was lost with the power; it is taken back");
+    Ok(core.git()?.take_back(head, ours)?)
 }
 
 /// Makes the objects of the logged commits again, and leaves the branch alone.
@@ -98,18 +190,20 @@ fn shown(core: &Core, records: &[Record]) -> Result<usize, Fault> {
     Ok(if is_ours { count } else { 0 })
 }
 
-/// Builds those records that a branch does not have on top of it, and leaves the branch where it is.
-fn on_top(core: &Core, head: CommitId, records: &[Record]) -> Result<Rebuilt, Fault> {
+/// Those records of ours that a head does not have, nor a commit that somebody took the branch from.
+fn missing(core: &Core, (left, head): (Option<CommitId>, CommitId), records: &[Record]) -> Result<Vec<Record>, Fault> {
     let ours = records.iter().filter_map(|record| record.commit).collect();
     let present = core.git()?.ancestors_among(head, &ours)?;
-    let is_missing = |record: &&Record| match record.commit {
-        Some(commit) => !present.contains(&commit) && record.role != Role::Foreign,
+    let stay = left.map(|left| core.git()?.ancestors_among(left, &ours)).transpose()?.unwrap_or_default();
+    // What was gathered in a commit that stays does so, too.
+    let stays = |record: &Record| record.commit.is_some_and(|commit| stay.contains(&commit));
+    let first = records.iter().rposition(stays).map_or(0, |last| last + 1);
+    let is_missing = |(at, record): &(usize, &Record)| match record.commit {
+        Some(commit) => !present.contains(&commit) && !stay.contains(&commit) && record.role != Role::Foreign,
         // It has the contents of one that may not be there.
-        None => record.role == Role::Deferred,
+        None => *at >= first && record.role == Role::Deferred,
     };
-    let missing: Vec<_> = records.iter().filter(is_missing).cloned().collect();
-    // The same work once more, told already.
-    rebuild(core, Some(head), (&Logged::new(&missing), 0), &mut Reporter::silent())
+    Ok(records.iter().enumerate().filter(is_missing).map(|(_, record)| record.clone()).collect())
 }
 
 /// What a replay of records gave.

@@ -9,7 +9,6 @@ mod logged;
 mod snapshots;
 mod strategy;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
 
@@ -20,6 +19,7 @@ use tracing::{info, warn};
 use crate::committer::{Committer, Window, foreign_record, jump_records, numbered};
 use crate::core::Core;
 use crate::progress::{Progress, Reporter};
+use commits::{Completed, Left};
 use logged::Logged;
 pub(crate) use strategy::{Stores, begin};
 
@@ -40,8 +40,8 @@ pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporte
     let settled = Tip { commit: settled_head, seq };
     match &core.memory {
         Memory::Git { history, .. } => {
-            let known = complete_history(&mut committer, history, (settled, &logged), reporter)?;
-            follow(&mut committer, &known, is_new_log, reporter)?;
+            let completed = complete_history(&mut committer, history, (settled, &logged), reporter)?;
+            follow(&mut committer, &completed, is_new_log, reporter)?;
             core.fail.pass(FailPoint::OpenFollowed);
             open_window(&mut committer, &unsettled);
             return Ok(committer);
@@ -71,31 +71,33 @@ fn complete_files(core: &Core, settled: Tip, logged: &Logged<'_>, reporter: &mut
     Ok(())
 }
 
-/// Brings branch and tree to the newest commit of the log; every commit that the log knows after the last checkpoint.
+/// Brings branch and tree to the newest commit of the log.
 fn complete_history(
     committer: &mut Committer,
     history: &History,
     (settled, logged): (Tip, &Logged<'_>),
     reporter: &mut Reporter,
-) -> Result<HashSet<CommitId>, Fault> {
+) -> Result<Completed, Fault> {
     let core = Arc::clone(&committer.core);
     if history.mend_branch(settled.commit)? {
         warn!("the branch was lost in a crash; it is built again from the last checkpoint and the log");
     }
-    let mut known = HashSet::new();
+    let mut completed = Completed::nothing(settled.commit);
     let is_settled = logged.records.is_empty();
     let ours = || logged.records.iter().filter(|record| record.role != Role::Foreign);
     let since = (!is_settled).then(|| ours().map(|record| record.time).min().unwrap_or_default());
     // Packs first: what one of them has torn is not looked for behind it.
     let packs = history.sweep_torn_packs(since)?;
-    let torn = packs + if is_settled { 0 } else { history.sweep_torn_objects()? };
+    // Where others committed since the last checkpoint, git may have told the disk of their objects and not written them.
+    let is_known = is_settled && (settled.commit.is_none() || settled.commit == history.head()?);
+    let torn = packs + if is_known { 0 } else { history.sweep_torn_objects()? };
     if torn > 0 {
         warn!(objects = torn, "objects of git without their bytes are taken away; what the log has is written anew");
     }
     if !is_settled {
-        let (completed, in_place) =
+        let (outcome, in_place) =
             beside(|| files::in_place(&core, logged), || commits::complete(&core, settled.commit, logged, reporter));
-        let completed = completed?;
+        completed = outcome?;
         core.fail.pass(FailPoint::OpenCommits);
         committer.head = completed.newest;
         // What others committed they put in place themselves, and may have committed more since.
@@ -104,25 +106,24 @@ fn complete_history(
             for entry in without_commit(logged.records).flat_map(|record| &record.entries) {
                 theirs.remove(&entry.path);
             }
-            files::complete(
-                &core,
-                settled,
-                (logged, |path| in_place.contains(path) || theirs.contains(path)),
-                reporter,
-            )?;
+            let moved = completed.left.as_ref().map(|left| Logged::new(&left.moved));
+            let is_done = |path: &_| in_place.contains(path) || theirs.contains(path);
+            files::complete(&core, settled, (moved.as_ref().unwrap_or(logged), is_done), reporter)?;
         }
-        known = completed.known;
         if core.tree.is_doubted() {
             renew(&core, settled.commit, logged)?;
         }
         core.fail.pass(FailPoint::OpenFiles);
+    }
+    if is_settled {
+        commits::take_back_lost(&core, settled.commit)?;
     }
     // Without anything unsettled, nothing hangs on what the last process could not flush.
     core.tree.renewed();
     if history.mend_index(core.tree.started())? {
         warn!("`.git/index` was lost in a crash; it is made anew");
     }
-    Ok(known)
+    Ok(completed)
 }
 
 /// Does one thing while another thread does the other, or after it where the system has no thread to give.
@@ -184,7 +185,7 @@ fn renew(core: &Core, settled_head: Option<CommitId>, logged: &Logged<'_>) -> Re
 /// Records what others put on the branch since the log's last commit; ours that lie among theirs are in the log already.
 fn follow(
     committer: &mut Committer,
-    known: &HashSet<CommitId>,
+    Completed { known, left, .. }: &Completed,
     is_new_log: bool,
     reporter: &mut Reporter,
 ) -> Result<(), Fault> {
@@ -193,6 +194,13 @@ fn follow(
         return Ok(());
     };
     reporter.tell(Progress::ReadingHistory);
+    core.git()?.flush_others()?;
+    if let Some(Left { from, to, .. }) = left {
+        record(committer, &jump_records(&core, *from, *to)?)?;
+        committer.head = Some(head);
+        committer.is_unsettled = true;
+        return Ok(());
+    }
     match core.git()?.way(committer.head, head)? {
         Way::Jump(_) if known.contains(&head) => {}
         Way::Jump(from) => record(committer, &jump_records(&core, from, head)?)?,

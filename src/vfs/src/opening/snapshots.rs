@@ -46,7 +46,7 @@ pub(super) fn begin(core: &Core, snapshots: &Snapshots) -> Result<(), Fault> {
     }
     if count > 0 {
         info!(files = count, "took a first snapshot of files that had none");
-        core.tree.flush()?;
+        core.tree.flush(&[])?;
     }
     Ok(())
 }

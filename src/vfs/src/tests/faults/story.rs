@@ -29,6 +29,7 @@ pub(super) const DEEDS: &[Deed] = &[
     deed("several pages change at once", several),
     deed("a link is made", |space| apply(space, "adam", Change::link(at("link"), "e/c.md"))),
     deed("somebody edits behind the server", edit_behind),
+    deed("somebody commits behind the server", commit_behind),
     Deed { commits: 0, ..deed("a checkpoint is made", checkpoint) },
     deed("a tenth commit is made", |space| put(space, "eve", "10.md", "ten\n")),
     deed("an eleventh commit is made", |space| put(space, "eve", "11.md", "eleven\n")),
@@ -76,6 +77,17 @@ fn edit_behind(space: &TestSpace) -> Result<(), Fault> {
     fs::create_dir_all(root.join("behind")).unwrap();
     fs::write(root.join("behind/a.md"), "behind\n").unwrap();
     let _ = symlink("a.md", root.join("behind/link"));
+    space.vfs.rescan().map(|_| ())
+}
+
+/// Where there is no git, only the edit.
+fn commit_behind(space: &TestSpace) -> Result<(), Fault> {
+    let root = space.directory.path();
+    fs::write(root.join("behind/b.md"), "committed\n").unwrap();
+    if root.join(".git").exists() && space.git(&["ls-tree", "HEAD", "behind/b.md"]).is_empty() {
+        space.git(&["add", "behind/b.md"]);
+        space.git(&["-c", "user.name=Ann", "-c", "user.email=ann@x", "commit", "-qm", "by hand", "--", "behind/b.md"]);
+    }
     space.vfs.rescan().map(|_| ())
 }
 
