@@ -113,13 +113,16 @@ pub fn gathered_history(what: &str, root: &Path, ledgers: &[&Ledger]) {
     }
 }
 
-/// Every commit but that of the seed, which was there before the first server; oldest first.
+/// Where a person works whom nobody promised anything.
+pub const BY_HAND: &str = "by-hand";
+
+/// Every commit but that of the seed, which was there before the first server, and what a person did by hand; oldest first.
 pub fn commits(root: &Path, message: &str) -> Vec<Done> {
     let format = format!("--format=%x01%an%x02{message}%x02");
     let log = git(root, &["log", "--reverse", "--topo-order", "--raw", "--no-abbrev", "--no-renames", "-z", &format]);
     let all = log.split('\u{1}').skip(1).map(done);
-    all.filter(|done| done.0 != "fswatch" || !done.2.keys().all(|path| path == "seed.md" || path.starts_with(".svc/")))
-        .collect()
+    let is_other = |path: &String| path == "seed.md" || path.starts_with(".svc/") || path.starts_with(BY_HAND);
+    all.filter(|done| !["fswatch", "Ann"].contains(&done.0.as_str()) || !done.2.keys().all(is_other)).collect()
 }
 
 fn done(commit: &str) -> Done {

@@ -4,7 +4,9 @@ pub mod disk;
 mod first;
 mod guest;
 
+use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::thread::scope;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -57,6 +59,7 @@ impl Trial {
                     let (random, scene) = (self.random.fork(), &scene);
                     scope.spawn(move || driver.work(scene, ledger, random));
                 }
+                scope.spawn(|| commit_by_hand(disk, &scene));
                 scene.wait_until_done(target);
             });
             // Looks at `.git/index` without locking it: the server writes it at the end of a checkpoint.
@@ -121,6 +124,24 @@ impl Drop for Evidence {
             let file = std::env::temp_dir().join("svcfs-after-power-cut.img");
             println!("the disk as the power cut left it: {}: {:?}", file.display(), std::fs::write(&file, &self.0));
         }
+    }
+}
+
+/// A person who commits pages of theirs beside the load. Nobody promised them anything: git flushes none of its objects.
+fn commit_by_hand(disk: &Disk, scene: &Scene<'_>) {
+    let root = disk.root();
+    let is_over = || scene.is_over.load(Ordering::SeqCst);
+    while !is_over() {
+        let (done, page) = (scene.done.load(Ordering::Relaxed), format!("{}/{}.md", audit::BY_HAND, disk.position()));
+        fs::create_dir_all(root.join(audit::BY_HAND)).unwrap();
+        fs::write(root.join(&page), "by hand\n").unwrap();
+        let commit =
+            ["-c", "user.name=Ann", "-c", "user.email=ann@x", "commit", "--quiet", "--message", "by hand", "--", &page];
+        for arguments in [&["add", &page][..], &commit] {
+            // Refused where the server moves the branch in this moment, or had the page before.
+            let _ = Command::new("git").arg("-C").arg(&root).args(arguments).output().unwrap();
+        }
+        wait::until("the others go on", || is_over() || scene.done.load(Ordering::Relaxed) > done + 5);
     }
 }
 

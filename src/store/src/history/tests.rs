@@ -1,5 +1,6 @@
 #![expect(clippy::disallowed_methods, reason = "the repository is damaged and edited by hand")]
 
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use svcfs_base::{Actor, FileKind, Timestamp, TreePath};
@@ -366,4 +367,19 @@ fn what_a_reader_does_not_see_in_the_moment_of_a_merge_is_asked_for_again() {
     let (none, below) = (at("d/none.md"), at("d/a.md/none.md"));
     assert!(fixture.history.leaf(commit, &none).unwrap().is_none());
     assert!(fixture.history.leaf(commit, &below).unwrap().is_none());
+}
+
+#[test]
+fn of_a_repository_on_another_disk_than_its_root_that_disk_is_flushed_too() {
+    let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let folder = elsewhere.path().join("git");
+    let init =
+        Command::new("git").arg("init").arg("-q").arg("--separate-git-dir").args([&folder, root.path()]).status();
+    assert!(init.unwrap().success());
+    let (history, _) = History::open(root.path(), &[]).unwrap();
+    let disk = |path: &Path| std::fs::metadata(path).unwrap().dev();
+    let flushed: Vec<_> = history.elsewhere().iter().map(|folder| folder.metadata().unwrap().dev()).collect();
+    assert_eq!(flushed, [disk(&folder)]);
+    assert_ne!(disk(&folder), disk(root.path()));
+    assert!(fixture().history.elsewhere().is_empty());
 }

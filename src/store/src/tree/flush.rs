@@ -53,9 +53,8 @@ impl WorkTree {
             return Err(StoreError::State(io::Error::other(text)));
         }
         let flushed = self.fail.at(FailPoint::CheckpointFlush);
-        let disks = elsewhere.iter().map(AsFd::as_fd).chain([self.temporary.as_fd()]);
-        let flushed =
-            flushed.and_then(|()| disks.map(rustix::fs::syncfs).collect::<Result<(), _>>().map_err(Into::into));
+        let mut disks = elsewhere.iter().map(AsFd::as_fd).chain([self.temporary.as_fd()]);
+        let flushed = flushed.and_then(|()| Ok(disks.try_for_each(rustix::fs::syncfs)?));
         let mut state = self.trust.state.lock();
         let marked = match (&flushed, *state) {
             (Ok(()), State::Whole) => Ok(()),
