@@ -281,7 +281,7 @@ impl Filesystem for Callbacks {
                 // Another door was faster than the kernel knew. It looks again, and opens what is there after checking that
                 // this caller may.
                 Err(fault) if fault.kind() == Kind::Exists && !flag_bits(flags).contains(OFlags::EXCL) => {
-                    Err(Refusal::Word(Errno::ESTALE))
+                    Err(Refusal::Word(self.door.passing.send_back(request.pid())))
                 }
                 Err(fault) => Err(fault.into()),
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, Request};
 use svcfs_base::{Actor, Caller, Clock, Door, Entrance, Fault, Kind, Name};
-use svcfs_vfs::{Attributes, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, Vfs};
+use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, Vfs};
 
 use crate::actors::Actors;
 use crate::answer::{OnAnswer, Refusal, gone, log};
@@ -159,7 +159,12 @@ impl KernelDoor {
             return Ok(self.views.enter(&caller, entry)?);
         }
         match self.vfs.lookup(&caller, parent, &name(entry)?) {
-            Ok((node, attributes)) => Ok(Some(attr_of(self.passing.present(node), &attributes))),
+            Ok((node, attributes)) => {
+                let is_file = attributes.kind == EntryKind::File;
+                let inode =
+                    if is_file { self.passing.looked_up(node, request.pid()) } else { self.passing.present(node) };
+                Ok(Some(attr_of(inode, &attributes)))
+            }
             Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
             Err(fault) => Err(fault.into()),
         }
@@ -176,7 +181,8 @@ impl KernelDoor {
             self.views.forget(inode, count);
         } else {
             self.vfs.forget(node(inode), count);
-            if self.passing.has_others() && self.vfs.path_of(node(inode)).is_err() {
+            // One that is open without a name is known yet.
+            if self.passing.has_others() && !self.vfs.is_known(node(inode)) {
                 self.passing.forgotten(node(inode));
             }
         }
@@ -196,11 +202,12 @@ impl KernelDoor {
         bypass: FopenFlags,
     ) -> Result<Opened, Refusal> {
         let (node, is_reader) = (node(inode), !mode.write);
-        self.passing.enter(inode, is_reader, || self.vfs.settled_file(node, is_fit))?;
+        self.passing.enter(inode, (request.pid(), is_reader), || self.vfs.settled_file(node, is_fit))?;
         let handle = match self.vfs.open_node(&self.user(request.uid()), node, mode) {
             Ok(handle) => handle,
             Err(fault) => {
                 self.passing.closed(inode);
+                self.passing.send_back(request.pid());
                 return Err(gone(fault));
             }
         };

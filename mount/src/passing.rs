@@ -6,13 +6,15 @@
 //!
 //! The kernel wants one backing file for all handles of an inode, and maps that one for whoever maps the file, past all of ours: past the
 //! newer file that took its place, and past gates, authors and the log. So while some handles of an inode are passed on, whoever opens the
-//! file to write, or after it was replaced, is told that the inode is stale. The kernel looks the name up again, and finds another inode of
-//! the same node (another number: see [`node`]) of which nothing is passed on. The one before is its open handles' alone.
+//! file to write, or after it was replaced, is told that the inode is stale. The kernel looks the name up again, once, and finds another inode
+//! of the same node (another number: see [`node`]) of which nothing is passed on, nor will be for a moment. The one before is its open
+//! handles' alone.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use fuser::{BackingId, Errno, FileHandle, FopenFlags, INodeNo, ReplyOpen};
 use parking_lot::Mutex;
@@ -23,6 +25,9 @@ use crate::convert::{NEXT_INODE, inode, node};
 
 /// So often a node gets another inode. After that nothing of it is passed on.
 const MAX_INODES: u64 = 1 << 16;
+
+/// Longer than it takes the kernel from an opening that was sent back to the next one of the same program.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Smaller files are better kept in the system's cache from one opening to the next, in bytes.
 const MIN_BYTES: u64 = 1 << 20;
@@ -45,10 +50,19 @@ pub(crate) struct Passing {
     /// Whether this kernel can and lets us.
     is_on: AtomicBool,
     open: Mutex<HashMap<u64, Open>>,
-    /// Nodes whose inode is not the first: which one it is.
-    inodes: Mutex<HashMap<u64, u64>>,
+    /// Nodes that somebody who was sent back looked up: which inode they have.
+    inodes: Mutex<HashMap<u64, Turn>>,
     /// Whether there is any such node: most often there is none.
     has_others: AtomicBool,
+    /// Threads whose opening was answered with `ESTALE`, and when: they look once more.
+    sent_back: Mutex<HashMap<u32, Instant>>,
+}
+
+/// Which inode of its node it is, counted from the first; and when somebody was last sent to it, who must not be sent back again.
+#[derive(Clone, Copy)]
+struct Turn {
+    number: u64,
+    sought: Instant,
 }
 
 #[derive(Default)]
@@ -84,18 +98,34 @@ impl Passing {
 
     /// The inode of a node that names lead to now.
     pub(crate) fn present(&self, of: NodeId) -> INodeNo {
-        let first = inode(of);
-        if !self.has_others.load(Ordering::Acquire) {
-            return first;
-        }
-        let number = self.inodes.lock().get(&of.0).copied().unwrap_or_default();
-        INodeNo(first.0 + number * NEXT_INODE)
+        let number = self.turn(of).map_or(0, |turn| turn.number);
+        INodeNo(inode(of).0 + number * NEXT_INODE)
     }
 
-    /// Names lead to another inode of a node from now on.
-    fn advance(&self, of: NodeId) {
-        *self.inodes.lock().entry(of.0).or_default() += 1;
+    fn turn(&self, of: NodeId) -> Option<Turn> {
+        if self.has_others() { self.inodes.lock().get(&of.0).copied() } else { None }
+    }
+
+    /// The same for a thread that looks a name up. One that was sent back a moment ago is not sent back again: it finds an inode of which nothing
+    /// is passed on.
+    pub(crate) fn looked_up(&self, of: NodeId, thread: u32) -> INodeNo {
+        if self.sent_back.lock().get(&thread).is_none_or(|at| at.elapsed() >= AGAIN) {
+            return self.present(of);
+        }
+        let all = self.open.lock();
+        let is_passed_on = all.get(&self.present(of).0).is_some_and(|open| open.backing.is_some());
+        let number = self.turn(of).map_or(0, |turn| turn.number) + u64::from(is_passed_on);
+        self.inodes.lock().insert(of.0, Turn { number, sought: Instant::now() });
         self.has_others.store(true, Ordering::Release);
+        self.present(of)
+    }
+
+    /// A thread's opening is answered with this: the kernel looks the name up once more for it.
+    pub(crate) fn send_back(&self, thread: u32) -> Errno {
+        let mut sent_back = self.sent_back.lock();
+        sent_back.retain(|_, at| at.elapsed() < AGAIN);
+        sent_back.insert(thread, Instant::now());
+        Errno::ESTALE
     }
 
     /// The kernel does not know a node any more, nor does anybody.
@@ -103,34 +133,36 @@ impl Passing {
         self.inodes.lock().remove(&of.0);
     }
 
-    /// Whether some node has another inode than its first.
+    /// Whether some node may have another inode than its first.
     pub(crate) fn has_others(&self) -> bool {
         self.has_others.load(Ordering::Acquire)
     }
 
-    /// A file is about to be opened, by somebody who only reads or not; `file` as for [`Passing::give`], which comes next, or [`Passing::closed`].
+    /// A file is about to be opened by a thread, by somebody who only reads or not; `file` as for [`Passing::give`], which comes next, or
+    /// [`Passing::closed`].
     ///
     /// # Errors
     /// `ESTALE` when it must be opened by another inode, which the kernel then looks up.
     pub(crate) fn enter(
         &self,
         inode: INodeNo,
-        is_reader: bool,
+        (thread, is_reader): (u32, bool),
         file: impl FnOnce() -> Option<File>,
     ) -> Result<(), Errno> {
         if !self.is_on.load(Ordering::Relaxed) {
             return Ok(());
         }
         let mut all = self.open.lock();
-        if self.present(node(inode)) != inode {
-            return Err(Errno::ESTALE);
-        }
-        if let Some(Open { backing: Some(backing), .. }) = all.get(&inode.0) {
-            let now = if is_reader { file().and_then(|file| identity(&file)) } else { None };
-            if now.is_none() || now != backing.identity {
-                self.advance(node(inode));
-                return Err(Errno::ESTALE);
+        let is_good = match all.get(&inode.0) {
+            _ if self.present(node(inode)) != inode => false,
+            Some(Open { backing: Some(backing), .. }) => {
+                let now = if is_reader { file().and_then(|file| identity(&file)) } else { None };
+                now.is_some() && now == backing.identity
             }
+            Some(_) | None => true,
+        };
+        if !is_good {
+            return Err(self.send_back(thread));
         }
         all.entry(inode.0).or_default().handles += 1;
         Ok(())
@@ -145,6 +177,7 @@ impl Passing {
         // Whoever else is about to open it is counted already.
         let is_first = is_reader && open.handles == 1 && open.backing.is_none();
         if is_first
+            && self.turn(node(inode)).is_none_or(|turn| turn.sought.elapsed() >= AGAIN)
             && inode.0 / NEXT_INODE < MAX_INODES
             && self.is_on.load(Ordering::Relaxed)
             && let Some(file) = file()

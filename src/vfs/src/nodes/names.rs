@@ -42,6 +42,11 @@ impl Vfs {
         self.nodes.found(node, at)
     }
 
+    /// Whether anybody outside may still ask for a node.
+    pub fn is_known(&self, node: NodeId) -> bool {
+        self.nodes.is_known(node)
+    }
+
     /// Gives back `count` findings of a node.
     pub fn forget(&self, node: NodeId, count: u64) {
         self.nodes.forget(node, count);

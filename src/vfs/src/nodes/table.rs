@@ -365,7 +365,7 @@ impl Nodes {
     }
 
     /// Whether anybody outside may still ask for a node.
-    fn is_known(&self, id: NodeId) -> bool {
+    pub(crate) fn is_known(&self, id: NodeId) -> bool {
         self.table().nodes.get(&id).is_some_and(|node| node.found > 0 || node.open > 0)
     }
 
