@@ -296,6 +296,11 @@ impl Nodes {
         table.handles.iter().any(|(handle, opened)| opened.inode == inode && Some(*handle) != but)
     }
 
+    /// Whether a file has a handle to be written through.
+    pub(super) fn is_being_written(&self, inode: INodeNo) -> bool {
+        self.0.lock().handles.values().any(|opened| opened.inode == inode && opened.is_writing)
+    }
+
     /// Closes a handle.
     pub(super) fn close(&self, handle: u64) {
         let mut table = self.0.lock();

@@ -286,7 +286,7 @@ impl Tree {
         })
     }
 
-    /// Makes a file shorter or longer; saved at once when it is not open.
+    /// Makes a file shorter or longer; saved at once when nobody has it open to write, whose closing would save it.
     ///
     /// # Errors
     /// As [`Tree::write`] and [`Tree::publish`].
@@ -306,7 +306,7 @@ impl Tree {
             unsaved.bytes.resize(size, 0);
             Ok(())
         })?;
-        if self.nodes.is_open(inode, None) { Ok(()) } else { self.publish(author, inode) }
+        if self.nodes.is_being_written(inode) { Ok(()) } else { self.publish(author, inode) }
     }
 
     /// Changes what is not saved, which begins as what was read through the handle.

@@ -352,3 +352,24 @@ fn a_text_that_was_refused_cannot_be_truncated() {
     assert_eq!(told.tree.kept.read(&path("a.md")).unwrap(), "kept");
     assert!(told.asked.lock().is_empty());
 }
+
+#[test]
+fn a_length_set_by_name_is_saved_at_once_though_somebody_has_the_file_open_to_read() {
+    let told = Told::by(|asked| match asked.what.as_str() {
+        "GET /file" => Say::Answer(200, Some(ETag::of(b"text")), "text".to_owned()),
+        "PUT /file" => Say::Answer(200, Some(ETag::of(asked.body.as_bytes())), "{}".to_owned()),
+        _ => listing(&["a.md"]),
+    });
+    let inode = told.tree.nodes.find(&path("a.md"), 1);
+    let reader = told.tree.open((inode, None), false, false).unwrap();
+    told.tree.resize(&ann(), (inode, None), 2).unwrap();
+    assert!(told.has_asked("PUT /file te"), "{:?}", told.asked.lock());
+    assert_eq!(told.tree.read(inode, reader, (0, 9)).unwrap(), "te");
+    // Whoever has it open to write saves it.
+    let writer = told.tree.open((inode, None), true, false).unwrap();
+    told.tree.resize(&ann(), (inode, None), 1).unwrap();
+    assert!(!told.has_asked("PUT /file t"));
+    told.tree.release(&ann(), inode, writer).unwrap();
+    told.tree.release(&ann(), inode, reader).unwrap();
+    assert!(told.has_asked("PUT /file t"));
+}
