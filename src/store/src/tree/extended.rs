@@ -3,6 +3,7 @@
 //! One rule: they are the disk's alone. No version and no record of the log has them; a file that takes the place of another
 //! gets the other's.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -63,6 +64,16 @@ impl WorkTree {
             Err(Errno::EXIST | Errno::NODATA) => Ok(false),
             Err(error) => Err(disk(path, error)),
         }
+    }
+
+    /// Whether a new file, which is to come to a path, can have all of these attributes: asked of one that is nowhere in the tree.
+    ///
+    /// # Errors
+    /// As [`WorkTree::set_extended`].
+    pub fn try_extended(&self, path: &TreePath, all: &BTreeMap<Vec<u8>, Vec<u8>>) -> Outcome<()> {
+        let probe = self.draft()?;
+        let set = |(name, value): (&Vec<u8>, &Vec<u8>)| probe.file().set_extended(name, value);
+        all.iter().try_for_each(set).map_err(|error| disk(path, error))
     }
 
     /// Takes an attribute away; false when it was not there.

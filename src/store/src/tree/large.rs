@@ -6,9 +6,10 @@ use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use rustix::fs::{self as sys, AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid};
+use rustix::fs::{self as sys, AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid, XattrFlags};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use svcfs_base::{DiskAttributes, LargeFile, MAX_FILE_BYTES, TreePath};
 
@@ -27,7 +28,7 @@ pub struct OpenFile(File);
 #[derive(Debug)]
 pub struct Draft {
     file: OpenFile,
-    directory: OwnedFd,
+    directory: Arc<OwnedFd>,
     name: Option<String>,
 }
 
@@ -116,6 +117,11 @@ impl OpenFile {
         }
     }
 
+    /// Sets an extended attribute, whether it is there or not.
+    pub(super) fn set_extended(&self, name: &[u8], value: &[u8]) -> rustix::io::Result<()> {
+        sys::fsetxattr(&self.0, name, value, XattrFlags::empty())
+    }
+
     /// Brings its bytes, and its name where it has one, to the disk.
     ///
     /// # Errors
@@ -147,7 +153,7 @@ impl WorkTree {
     /// # Errors
     /// `State` with what the system said.
     pub fn draft(&self) -> Outcome<Draft> {
-        let directory = self.temporary.try_clone()?;
+        let directory = Arc::clone(&self.temporary);
         let name = self.temporary_name();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = sys::openat(&directory, &*name, flags, Mode::from_raw_mode(0o600)).map_err(io::Error::from)?;

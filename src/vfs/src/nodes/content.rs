@@ -360,7 +360,8 @@ impl Vfs {
             && body.length() > RECORDED
         {
             self.put_large(caller, &path, shared, durability)?;
-            return self.put_extended(&path, shared);
+            self.put_extended(&path, shared);
+            return Ok(());
         }
         let Some(mut staging) = shared.staging.take() else {
             if durability == Durability::Now {
@@ -406,7 +407,8 @@ impl Vfs {
                     self.keep_time(&path, &content, &staging);
                 }
                 shared.told = Some(Told::new(staging.changed, staging.modified));
-                self.put_extended(&path, shared)
+                self.put_extended(&path, shared);
+                Ok(())
             }
             Err(fault) => {
                 staging.judge(&fault);

@@ -1,12 +1,13 @@
 //! Extended attributes that programs give their files: `user.…`, but not `user.svc.…`, which are the mount's.
 //!
-//! One rule: they are the disk's alone, and no version has them. A file that is not in the tree yet keeps them here until it is; one
-//! that is renamed takes them along, and what is written over a file has the file's.
+//! One rule: they are the disk's alone, and no version has them. A file that is not in the tree yet keeps them here until it is, as many as
+//! the disk will take; one that is renamed takes them along, and what is written over a file has the file's.
 
 use std::collections::BTreeMap;
 
-use svcfs_base::{Change, Door, Fault, TreePath};
+use svcfs_base::{Change, Door, Fault, Kind, TreePath};
 use svcfs_store::SetExtended;
+use tracing::warn;
 
 use super::NodeId;
 use super::table::Shared;
@@ -15,6 +16,9 @@ use crate::view::EntryKind;
 
 /// Names and values.
 pub(crate) type Extended = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What a file that is not in the tree has of them at most, names and values, in bytes: the longest single value that Linux knows.
+const MOST: usize = 1 << 16;
 
 /// The new name of a file that is renamed, what it has, and what the file has whose place it takes.
 pub(crate) type Moved = (TreePath, (Extended, Extended));
@@ -74,7 +78,14 @@ impl Vfs {
             SetExtended::Replace => is_there,
         };
         if may {
-            shared.extended.insert(name.to_vec(), value.to_vec());
+            let mut all = shared.extended.clone();
+            all.insert(name.to_vec(), value.to_vec());
+            if all.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MOST {
+                return Err(Fault::new(Kind::NoSpace, "no space left for attributes of a file that is not saved yet"));
+            }
+            // Told to whoever sets them: whoever saves the file can do nothing about it.
+            self.core.tree.try_extended(&self.nodes.path_of(node).unwrap_or_else(|_| TreePath::root()), &all)?;
+            shared.extended = all;
         }
         Ok(may)
     }
@@ -101,16 +112,18 @@ impl Vfs {
         self.nodes.path_of(node).ok().filter(|_| !is_new)
     }
 
-    /// Gives a file that came into the tree what it was given before.
-    pub(super) fn put_extended(&self, path: &TreePath, shared: &mut Shared) -> Result<(), Fault> {
+    /// Gives a file that came into the tree what it was given before. It is saved, whatever becomes of that.
+    pub(super) fn put_extended(&self, path: &TreePath, shared: &mut Shared) {
         if shared.extended.is_empty() {
-            return Ok(());
+            return;
         }
-        self.settle_at(path)?;
-        for (name, value) in std::mem::take(&mut shared.extended) {
-            self.core.tree.set_extended(path, &name, &value, SetExtended::Either)?;
+        let all = std::mem::take(&mut shared.extended);
+        let set = |(name, value): (&Vec<u8>, &Vec<u8>)| {
+            self.core.tree.set_extended(path, name, value, SetExtended::Either).map(drop)
+        };
+        if let Err(fault) = self.settle_at(path).and_then(|()| Ok(all.iter().try_for_each(set)?)) {
+            warn!(page.path = %path, error = ?fault, "a saved file does not have all attributes that it was given before");
         }
-        Ok(())
     }
 
     /// What the file at a path has; nothing where nothing is.

@@ -115,6 +115,34 @@ fn what_programs_gave_a_file_goes_with_it_whichever_door_renames_it() {
 }
 
 #[test]
+fn a_file_that_is_not_saved_takes_as_many_attributes_as_the_disk_will_and_whoever_sets_one_more_is_told() {
+    let space = TestSpace::new();
+    let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
+    space.vfs.write_node(handle, WriteAt::Offset(0), b"text\n").unwrap();
+    let set = |number: i32| {
+        space.vfs.set_extended(node, format!("user.{number}").as_bytes(), &[b'x'; 1000], SetExtended::Either)
+    };
+    let refused = (0..200).find_map(|number| Some((number, set(number).err()?)));
+    let (taken, fault) = refused.expect("somewhere is an end");
+    assert_eq!(fault.kind(), Kind::NoSpace);
+    space.vfs.publish(&ann(), node, Durability::Now).unwrap();
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!(space.vfs.extended_names(node).unwrap().len(), taken as usize);
+}
+
+#[test]
+fn a_save_is_accepted_though_the_disk_does_not_take_what_the_file_was_given_before() {
+    let space = TestSpace::new();
+    let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
+    space.vfs.write_node(handle, WriteAt::Offset(0), b"text\n").unwrap();
+    // The disk took it when it was set, and has no room by now.
+    space.vfs.nodes.shared(node).unwrap().lock().extended.insert(b"user.large".to_vec(), vec![0; 1 << 17]);
+    space.vfs.publish(&ann(), node, Durability::Now).unwrap();
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!(space.text("a.md"), "text\n");
+}
+
+#[test]
 fn a_save_of_the_same_bytes_keeps_the_time_that_it_got() {
     let space = TestSpace::new();
     for mode in [EMPTYING, WRITING] {
