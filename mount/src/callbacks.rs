@@ -320,7 +320,8 @@ impl Filesystem for Callbacks {
         self.answer("write", reply, || {
             // Noted first: a copy of the handle that another program closes meanwhile must not publish half of it.
             self.door.wrote(request, file);
-            let written = self.vfs.write_node(handle(file), write_at(offset, flags, write_flags), data)?;
+            let caller = self.door.saver(request, file);
+            let written = self.vfs.write_node(&caller, handle(file), write_at(offset, flags, write_flags), data)?;
             u32::try_from(written).map_err(Fault::internal)
         });
     }

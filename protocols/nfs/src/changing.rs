@@ -116,7 +116,7 @@ impl Door {
             return Err(status.into());
         }
         let mut writer = export.writer(entry, &asked.caller)?;
-        export.vfs().write_node(writer.handle, WriteAt::Offset(offset), data).map_err(too_far)?;
+        export.vfs().write_node(&asked.caller, writer.handle, WriteAt::Offset(offset), data).map_err(too_far)?;
         export.wrote(&mut writer);
         let committed = match stable {
             stable_how::UNSTABLE => stable_how::UNSTABLE,

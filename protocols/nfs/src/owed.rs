@@ -44,7 +44,7 @@ fn settle_one(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<(), Fa
             let set = SetAttributes { size: Some(*size), ..SetAttributes::default() };
             vfs.set_attributes(&caller, node, set).map(drop)
         }
-        Act::Written(offset, data) => vfs.write_node(handle, WriteAt::Offset(*offset), data).map(drop),
+        Act::Written(offset, data) => vfs.write_node(&caller, handle, WriteAt::Offset(*offset), data).map(drop),
     });
     let published = written.and_then(|()| vfs.publish(&caller, node, Durability::Now));
     let released = vfs.release(&caller, handle);

@@ -301,7 +301,7 @@ impl Beside {
     /// # Errors
     /// Those of the disk.
     pub(crate) fn append(&mut self, data: &[u8]) -> Result<(), Fault> {
-        self.vfs.write_node(self.handle, WriteAt::Offset(self.length), data)?;
+        self.vfs.write_node(&self.caller, self.handle, WriteAt::Offset(self.length), data)?;
         self.length += data.len() as u64;
         Ok(())
     }

@@ -148,7 +148,7 @@ fn what_was_promised_of_a_new_file_is_not_written_over_a_large_one_that_another_
     let [part, name] = ["part.bin", "big.bin"].map(|name| Name::parse(name).unwrap());
     let (node, _, handle) = vfs.create(&caller, NodeId::ROOT, &part, 0o644).unwrap();
     for at in 0..70 {
-        vfs.write_node(handle, WriteAt::Offset((at * MIB) as u64), &vec![at as u8; MIB]).unwrap();
+        vfs.write_node(&caller, handle, WriteAt::Offset((at * MIB) as u64), &vec![at as u8; MIB]).unwrap();
     }
     vfs.publish(&caller, node, Durability::Now).unwrap();
     vfs.rename_node(&caller, (NodeId::ROOT, &part), (NodeId::ROOT, &name), true).unwrap();

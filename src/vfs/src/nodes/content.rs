@@ -52,6 +52,7 @@ impl Vfs {
             Some(large) => {
                 let mut staging = Self::cut_large(large, size, self.core.file_time())?;
                 staging.writers.extend(through);
+                staging.writer = Some(caller.clone());
                 shared.staging = Some(staging);
                 shared.large = None;
             }
@@ -62,7 +63,7 @@ impl Vfs {
                 }
                 staging.body.resize(&self.core.tree, size)?;
                 staging.is_written |= size > 0;
-                staging.touch(now);
+                staging.touch(caller, now);
                 Ok(())
             })?,
         }
@@ -102,7 +103,7 @@ impl Vfs {
                     staging.body.zero(part.offset, part.length)?;
                     staging.is_changed = true;
                     staging.is_written = true;
-                    staging.touch(now);
+                    staging.touch(caller, now);
                     Ok(())
                 })?;
             }
@@ -129,8 +130,11 @@ impl Vfs {
             self.core.not_leased(caller, &path, false)?;
         }
         let handle = self.nodes.open(node, caller.door, mode.write)?;
-        let opened =
-            if mode.truncate && mode.write { self.empty(node, handle) } else { self.open_held(node, &attributes) };
+        let opened = if mode.truncate && mode.write {
+            self.empty(caller, node, handle)
+        } else {
+            self.open_held(node, &attributes)
+        };
         if let Err(fault) = opened {
             self.nodes.close(handle);
             return Err(fault);
@@ -138,7 +142,7 @@ impl Vfs {
         Ok(handle)
     }
 
-    fn empty(&self, node: NodeId, handle: HandleId) -> Result<(), Fault> {
+    fn empty(&self, caller: &Caller, node: NodeId, handle: HandleId) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if let Some(large) = shared.large.take() {
@@ -150,7 +154,7 @@ impl Vfs {
             staging.begin_anew();
             staging.written_through(handle);
             staging.body = Body::empty();
-            staging.touch(now);
+            staging.touch(caller, now);
             Ok(())
         })
     }
@@ -220,7 +224,7 @@ impl Vfs {
     /// # Errors
     /// `TooLarge` where no file is as long; `Forbidden` for a handle opened to read; `Stale`; `NoSpace` and `ReadOnly`
     /// while the disk is known to refuse.
-    pub fn write_node(&self, id: HandleId, at: WriteAt, data: &[u8]) -> Result<usize, Fault> {
+    pub fn write_node(&self, caller: &Caller, id: HandleId, at: WriteAt, data: &[u8]) -> Result<usize, Fault> {
         let handle = self.nodes.handle(id)?;
         if !handle.is_writing {
             return Err(Fault::new(Kind::Forbidden, "the file was opened to read only"));
@@ -253,7 +257,7 @@ impl Vfs {
             staging.mode = staging.mode.map(|mode| mode & !PRIVILEGES);
             staging.is_changed = true;
             staging.is_written = true;
-            staging.touch(now);
+            staging.touch(caller, now);
             Ok(())
         })?;
         if matches!(at, WriteAt::Mapped(_)) {

@@ -78,8 +78,9 @@ impl Vfs {
         let Some(node) = self.nodes.at(path) else { return Ok(()) };
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
-        if shared.staging.as_ref().is_some_and(|staging| staging.body.length() > RECORDED) {
-            self.publish_held(caller, node, &mut shared, Durability::Soon)?;
+        if let Some(staging) = shared.staging.as_ref().filter(|staging| staging.body.length() > RECORDED) {
+            let writer = staging.writer.clone();
+            self.publish_held(writer.as_ref().unwrap_or(caller), node, &mut shared, Durability::Soon)?;
         }
         Ok(())
     }

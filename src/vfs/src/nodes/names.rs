@@ -112,6 +112,7 @@ impl Vfs {
         let staging = Staging {
             is_changed: true,
             is_new: true,
+            writer: Some(caller.clone()),
             mode: Some(mode & 0o7777),
             modified: now,
             changed: now,
@@ -396,11 +397,14 @@ impl Vfs {
         Ok(path)
     }
 
-    /// Publishes those of the held nodes that lie at or below a path, before its name changes.
+    /// Publishes those of the held nodes that lie at or below a path, before its name changes: each for who wrote it.
     fn publish_all_below(&self, caller: &Caller, path: &TreePath, held: &mut Held<'_>) -> Result<(), Fault> {
         for (node, shared) in held.all() {
-            if shared.staging.is_some() && self.nodes.path_of(node).is_ok_and(|place| place.is_under(path)) {
-                self.publish_held(caller, node, shared, Durability::Soon)?;
+            if let Some(staging) = &shared.staging
+                && self.nodes.path_of(node).is_ok_and(|place| place.is_under(path))
+            {
+                let writer = staging.writer.clone();
+                self.publish_held(writer.as_ref().unwrap_or(caller), node, shared, Durability::Soon)?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
-use svcfs_base::{Door, ETag, Fault, Kind, TreePath};
+use svcfs_base::{Caller, Door, ETag, Fault, Kind, TreePath};
 use svcfs_store::OpenFile;
 
 use super::body::Body;
@@ -37,6 +37,8 @@ pub(crate) struct Staging {
     pub(crate) writers: BTreeSet<HandleId>,
     /// Those whose bytes went when somebody emptied the file, and who have written nothing since.
     pub(crate) emptied: BTreeSet<HandleId>,
+    /// Whose they are: who wrote, or emptied or made the file, last. Whoever renames what it lies in is not.
+    pub(crate) writer: Option<Caller>,
     pub(crate) mode: Option<u32>,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -61,6 +63,7 @@ impl Staging {
             lost: None,
             writers: BTreeSet::new(),
             emptied: BTreeSet::new(),
+            writer: None,
             mode: None,
             uid: attributes.uid,
             gid: attributes.gid,
@@ -70,8 +73,9 @@ impl Staging {
         }
     }
 
-    /// The content changed.
-    pub(crate) fn touch(&mut self, now: SystemTime) {
+    /// Somebody changed the content.
+    pub(crate) fn touch(&mut self, caller: &Caller, now: SystemTime) {
+        self.writer = Some(caller.clone());
         self.modified = now;
         self.changed = now;
     }

@@ -56,7 +56,7 @@ fn through_a_mount_the_leased_file_is_read_and_neither_opened_to_write_nor_cut()
     let caller = Caller { door: Door::Fuse, ..eve() };
     let (node, _) = space.vfs.find(&caller, &at("a.md")).unwrap();
     let before = space.vfs.open_node(&caller, node, OpenMode { write: true, truncate: false }).unwrap();
-    space.vfs.write_node(before, WriteAt::Offset(0), b"mine").unwrap();
+    space.vfs.write_node(&caller, before, WriteAt::Offset(0), b"mine").unwrap();
     space.vfs.lease(lease(&space, "a.md")).unwrap().unwrap();
     refused(space.vfs.open_node(&caller, node, OpenMode { write: true, truncate: true }));
     refused(space.vfs.set_attributes(&caller, node, SetAttributes { size: Some(0), ..SetAttributes::default() }));
@@ -74,16 +74,16 @@ fn a_large_file_that_was_open_before_is_not_written_where_it_is() {
     let name = svcfs_base::Name::parse("a.bin").unwrap();
     let (node, _, handle) = space.vfs.create(&caller, NodeId::ROOT, &name, 0o644).unwrap();
     let end = svcfs_base::MAX_FILE_BYTES as u64;
-    space.vfs.write_node(handle, WriteAt::Offset(end), b"end").unwrap();
+    space.vfs.write_node(&caller, handle, WriteAt::Offset(end), b"end").unwrap();
     space.vfs.publish(&caller, node, Durability::Now).unwrap();
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"mine").unwrap();
+    space.vfs.write_node(&caller, handle, WriteAt::Offset(0), b"mine").unwrap();
     space.vfs.lease(lease(&space, "a.bin")).unwrap().unwrap();
-    refused(space.vfs.write_node(handle, WriteAt::Offset(0), b"more"));
+    refused(space.vfs.write_node(&caller, handle, WriteAt::Offset(0), b"more"));
     let part = Allocation { offset: 0, length: 4, is_zeroed: true, grows: false };
     refused(space.vfs.allocate(&caller, handle, part));
     assert_eq!(space.vfs.read_node(node, 0, 4).unwrap(), "mine");
     assert!(space.vfs.end_lease(&at("a.bin"), "token of a.bin").unwrap());
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"more").unwrap();
+    space.vfs.write_node(&caller, handle, WriteAt::Offset(0), b"more").unwrap();
     space.vfs.release(&caller, handle).unwrap();
     assert_eq!(space.vfs.read_node(node, 0, 4).unwrap(), "more");
 }

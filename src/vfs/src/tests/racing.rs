@@ -46,7 +46,7 @@ fn a_page_made_where_another_door_renames_one_in_that_moment_is_saved_or_not_mad
     let renamed = renaming.lock().take().unwrap().join().unwrap();
     match made {
         Ok((.., handle)) => {
-            space.vfs.write_node(handle, WriteAt::Offset(0), b"made\n").unwrap();
+            space.vfs.write_node(&ann, handle, WriteAt::Offset(0), b"made\n").unwrap();
             space.vfs.release(&ann, handle).unwrap();
             assert_eq!(space.text("to.md"), "made\n", "the close said that it is saved");
         }
@@ -75,7 +75,7 @@ fn of_two_who_make_one_page_in_one_moment_one_is_told_that_it_is_there() {
     let late = vfs.create(&ann, NodeId::ROOT, &name, 0o644).map(drop);
     assert_eq!(late.map_err(|fault| fault.kind()), Err(Kind::Exists));
     let (.., handle) = made.lock().take().unwrap();
-    vfs.write_node(handle, WriteAt::Offset(0), b"made\n").unwrap();
+    vfs.write_node(&eve(), handle, WriteAt::Offset(0), b"made\n").unwrap();
     vfs.release(&eve(), handle).unwrap();
     assert_eq!(TestSpace { directory, vfs }.text("a.md"), "made\n");
 }

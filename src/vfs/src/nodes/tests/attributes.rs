@@ -6,7 +6,7 @@ use super::*;
 fn attributes_set_before_and_after_publishing_reach_the_disk() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("run.sh"), 0o644).unwrap();
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"#!/bin/sh\n").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"#!/bin/sh\n").unwrap();
     let then = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
     let later = then + std::time::Duration::from_secs(1);
     let set =
@@ -118,7 +118,7 @@ fn what_programs_gave_a_file_goes_with_it_whichever_door_renames_it() {
 fn a_file_that_is_not_saved_takes_as_many_attributes_as_the_disk_will_and_whoever_sets_one_more_is_told() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"text\n").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"text\n").unwrap();
     let set = |number: i32| {
         space.vfs.set_extended(node, format!("user.{number}").as_bytes(), &[b'x'; 1000], SetExtended::Either)
     };
@@ -134,7 +134,7 @@ fn a_file_that_is_not_saved_takes_as_many_attributes_as_the_disk_will_and_whoeve
 fn a_save_is_accepted_though_the_disk_does_not_take_what_the_file_was_given_before() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"text\n").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"text\n").unwrap();
     // The disk took it when it was set, and has no room by now.
     space.vfs.nodes.shared(node).unwrap().lock().extended.insert(b"user.large".to_vec(), vec![0; 1 << 17]);
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
@@ -152,7 +152,7 @@ fn a_save_of_the_same_bytes_keeps_the_time_that_it_got() {
                 space.vfs.settled().unwrap();
             }
             let (node, handle) = open(&space, "a.md", mode);
-            space.vfs.write_node(handle, WriteAt::Offset(0), b"same\n").unwrap();
+            space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"same\n").unwrap();
             let saved = space.vfs.attributes(node).unwrap();
             space.vfs.publish(&ann(), node, Durability::Soon).unwrap();
             space.vfs.release(&ann(), handle).unwrap();
@@ -191,7 +191,7 @@ fn an_unchanged_page_of_another_owner_is_saved_though_its_time_cannot_be_set() {
     let long_ago = std::time::SystemTime::UNIX_EPOCH;
     std::fs::File::options().write(true).open(&page).unwrap().set_modified(long_ago).unwrap();
     let (node, handle) = open(&space, "a.md", EMPTYING);
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"the same\n").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"the same\n").unwrap();
     // Of this thread alone, which ends with the test.
     own.effective -= CapabilitySet::FOWNER;
     set_capabilities(None, own).unwrap();

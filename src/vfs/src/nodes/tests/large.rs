@@ -12,9 +12,9 @@ fn lengthen(space: &TestSpace, node: NodeId, size: u64) {
 fn a_file_too_large_to_be_recorded_is_on_the_disk_alone_from_its_first_save_on() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o640).unwrap();
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"begin").unwrap();
-    space.vfs.write_node(handle, WriteAt::Offset(LARGE), b"end").unwrap();
-    space.vfs.write_node(handle, WriteAt::End, b"!").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"begin").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(LARGE), b"end").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::End, b"!").unwrap();
     assert_eq!(space.vfs.read_node(node, LARGE - 1, 100).unwrap(), "\0end!");
     assert!(!space.directory.path().join("a.bin").exists(), "nothing is saved yet");
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
@@ -25,7 +25,7 @@ fn a_file_too_large_to_be_recorded_is_on_the_disk_alone_from_its_first_save_on()
     );
     // From now on it is written where it is, by every handle.
     let (_, other) = open(&space, "a.bin", WRITING);
-    space.vfs.write_node(other, WriteAt::Offset(0), b"BEGIN").unwrap();
+    space.vfs.write_node(&ann(), other, WriteAt::Offset(0), b"BEGIN").unwrap();
     assert_eq!(space.vfs.read_node(node, 0, 5).unwrap(), "BEGIN");
     lengthen(&space, node, LARGE + 2);
     assert_eq!(space.vfs.seek_node(node, 1 << 20, true).unwrap(), Some(1 << 20));
@@ -54,7 +54,7 @@ fn a_page_that_becomes_too_large_is_removed_in_history_and_comes_back_when_it_is
     lengthen(&space, node, LARGE);
     assert_eq!(space.vfs.attributes(node).unwrap().size, LARGE, "set by name");
     let (_, handle) = open(&space, "a.md", EMPTYING);
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"new\n").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"new\n").unwrap();
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(space.text("a.md"), "new\n");
@@ -71,7 +71,7 @@ fn a_large_file_is_written_anew_over_itself() {
             }
             _ => open(&space, "a.bin", EMPTYING),
         };
-        space.vfs.write_node(handle, WriteAt::Offset(LARGE), content.as_bytes()).unwrap();
+        space.vfs.write_node(&ann(), handle, WriteAt::Offset(LARGE), content.as_bytes()).unwrap();
         space.vfs.publish(&ann(), node, Durability::Now).unwrap();
         space.vfs.release(&ann(), handle).unwrap();
         assert_eq!(space.vfs.read_node(node, LARGE - 1, 100).unwrap(), format!("\0{content}"));
@@ -99,12 +99,12 @@ fn a_large_file_is_renamed_replaced_and_removed_as_any_other_and_lives_on_for_it
     space.put("small.md", "small\n");
     rename("small.md", "page.md").unwrap();
     assert_eq!(space.text("page.md"), "small\n");
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"alive").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"alive").unwrap();
     assert_eq!(space.vfs.read_node(node, 0, 5).unwrap(), "alive");
     assert_eq!(space.vfs.attributes(node).unwrap().links, 0);
     space.vfs.release(&ann(), handle).unwrap();
     let (_, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("b.bin"), 0o644).unwrap();
-    space.vfs.write_node(handle, WriteAt::Offset(LARGE), b"end").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(LARGE), b"end").unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     space.vfs.unlink(&ann(), NodeId::ROOT, &name("b.bin")).unwrap();
     assert!(!space.directory.path().join("b.bin").exists());
@@ -120,7 +120,7 @@ fn a_large_file_is_renamed_replaced_and_removed_as_any_other_and_lives_on_for_it
 fn a_reader_has_a_large_file_at_once_where_it_is_in_memory_and_keeps_it_when_another_takes_its_place() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o644).unwrap();
-    space.vfs.write_node(handle, WriteAt::Offset(LARGE), b"end").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(LARGE), b"end").unwrap();
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     space.vfs.make_link(&ann(), NodeId::ROOT, &name("link"), "a.bin").unwrap();

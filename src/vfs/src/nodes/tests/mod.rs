@@ -30,7 +30,7 @@ const EMPTYING: OpenMode = OpenMode { write: true, truncate: true };
 
 fn save(space: &TestSpace, file: &str, text: &str) {
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name(file), 0o644).unwrap();
-    space.vfs.write_node(handle, WriteAt::Offset(0), text.as_bytes()).unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), text.as_bytes()).unwrap();
     space.vfs.publish(&ann(), node, Durability::Soon).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
 }

@@ -30,6 +30,30 @@ fn a_node_that_a_listing_gave_is_found_only_by_the_name_that_it_still_has() {
 }
 
 #[test]
+fn what_is_not_saved_below_a_directory_that_another_renames_is_saved_for_who_wrote_it() {
+    let space = TestSpace::new();
+    let bob = Caller::new(Door::Fuse).named(svcfs_base::Actor::new("bob"));
+    let (directory, _) = space.vfs.make_directory(&ann(), NodeId::ROOT, &name("d"), 0o755).unwrap();
+    space.put("d/b.md", "old\n");
+    let (_, _, made) = space.vfs.create(&ann(), directory, &name("a.md"), 0o644).unwrap();
+    space.vfs.write_node(&ann(), made, WriteAt::Offset(0), b"text\n").unwrap();
+    let (node, _) = space.vfs.find(&bob, &at("d/b.md")).unwrap();
+    let opened = space.vfs.open_node(&bob, node, WRITING).unwrap();
+    space.vfs.write_node(&bob, opened, WriteAt::Offset(0), b"new\n").unwrap();
+    let root = NodeId::ROOT;
+    space.vfs.rename_node(&eve(), (root, &name("d")), (root, &name("e")), true).unwrap();
+    space.vfs.settled().unwrap();
+    let log = space.log();
+    assert_eq!(log[0].split('|').next(), Some("eve"), "the rename is hers: {log:?}");
+    assert!(log.iter().any(|line| line.starts_with("ann|") && line.ends_with("d/a.md")), "{log:?}");
+    assert!(log.iter().any(|line| line.starts_with("bob|") && line.ends_with("d/b.md")), "{log:?}");
+    for handle in [made, opened] {
+        space.vfs.release(&ann(), handle).unwrap();
+    }
+    assert_eq!((space.text("e/a.md"), space.text("e/b.md")), ("text\n".to_owned(), "new\n".to_owned()));
+}
+
+#[test]
 fn rename_without_replacing_refuses_a_taken_name() {
     let space = TestSpace::new();
     space.put("a.md", "a");
@@ -61,7 +85,7 @@ fn an_unlinked_file_lives_on_for_its_handles() {
     let (node, handle) = open(&space, "a.md", WRITING);
     space.vfs.unlink(&ann(), NodeId::ROOT, &name("a.md")).unwrap();
     assert_eq!(space.vfs.read_node(node, 0, 10).unwrap(), "kept\n");
-    space.vfs.write_node(handle, WriteAt::End, b"more\n").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::End, b"more\n").unwrap();
     assert_eq!(space.vfs.attributes(node).unwrap().size, 10);
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
@@ -131,7 +155,7 @@ fn a_file_that_was_found_is_opened_and_read_although_its_name_has_gone_to_anothe
         assert_eq!((space.vfs.attributes(found).unwrap().size, space.vfs.attributes(found).unwrap().links), (9, 0));
         let (other, there) = space.vfs.lookup(&ann(), NodeId::ROOT, &name(page)).unwrap();
         assert_eq!((other == found, there.size), (false, 4));
-        space.vfs.write_node(handle, WriteAt::End, b"more\n").unwrap();
+        space.vfs.write_node(&ann(), handle, WriteAt::End, b"more\n").unwrap();
         assert_eq!(space.vfs.read_node(found, 0, 100).unwrap(), "old text\nmore\n");
         space.vfs.publish(&ann(), found, Durability::Now).unwrap();
         space.vfs.release(&ann(), handle).unwrap();
@@ -168,7 +192,7 @@ fn a_handle_reads_on_what_another_door_removes_or_renames() {
             let listed = space.vfs.entries(&ann(), NodeId::ROOT).unwrap();
             assert!(listed.iter().all(|(_, node, _)| *node != found), "{change:?}");
             // What is written now is no version of a page that is gone, and is not lost either.
-            space.vfs.write_node(handle, WriteAt::End, b"more\n").unwrap();
+            space.vfs.write_node(&ann(), handle, WriteAt::End, b"more\n").unwrap();
             assert_eq!(space.vfs.publish(&ann(), found, Durability::Soon).unwrap_err().kind(), Kind::Conflict);
             space.vfs.release(&ann(), handle).unwrap();
             assert_eq!(space.text(".svc/rejected/b.md"), "kept\nmore\n");
@@ -186,19 +210,19 @@ fn a_handle_goes_on_under_the_name_that_another_door_gives_its_page() {
             let new = at(page).moved(&at(from), &at(to)).unwrap();
             let (found, handle) = opened(&space, page, is_settled);
             if is_written {
-                space.vfs.write_node(handle, WriteAt::Offset(0), b"K").unwrap();
+                space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"K").unwrap();
             }
             space.vfs.apply(&eve(), Change::rename(at(from), at(to))).unwrap();
             assert_eq!(space.vfs.path_of(found).unwrap(), new);
             assert_eq!(space.vfs.attributes(found).unwrap().links, 1);
             assert_eq!(space.vfs.find(&ann(), &new).unwrap().0, found);
             assert_eq!(space.vfs.find(&ann(), &at(page)).unwrap_err().kind(), Kind::NotFound);
-            space.vfs.write_node(handle, WriteAt::Offset(0), b"K").unwrap();
-            space.vfs.write_node(handle, WriteAt::End, b"more\n").unwrap();
+            space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"K").unwrap();
+            space.vfs.write_node(&ann(), handle, WriteAt::End, b"more\n").unwrap();
             space.vfs.publish(&ann(), found, Durability::Soon).unwrap();
             assert_eq!(space.text(new.as_str()), "Kept\nmore\n");
             // Its text is another one by now, where links were rewritten with the rename: to that a part is not added.
-            space.vfs.write_node(handle, WriteAt::End, b"and more\n").unwrap();
+            space.vfs.write_node(&ann(), handle, WriteAt::End, b"and more\n").unwrap();
             let back = Change::rename(new.clone(), at(page));
             let rewritten = Change::put(at(page), "rewritten\n");
             space.vfs.apply(&eve(), ChangeSet::new(vec![back, rewritten])).unwrap();
@@ -216,7 +240,7 @@ fn a_new_file_that_is_not_saved_yet_is_not_covered_by_a_rename_of_another_door()
     let space = TestSpace::new();
     let (_, renamed) = opened(&space, "a.md", true);
     let (_, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("b.md"), 0o644).unwrap();
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"mine\n").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"mine\n").unwrap();
     space.vfs.apply(&eve(), Change::rename(at("a.md"), at("b.md"))).unwrap();
     space.vfs.release(&ann(), renamed).unwrap();
     space.vfs.release(&ann(), handle).unwrap();

@@ -5,7 +5,7 @@ fn publish(space: &TestSpace, handle: HandleId, durability: Durability) -> Resul
 }
 
 fn write(space: &TestSpace, handle: HandleId, at: WriteAt, text: &str) {
-    space.vfs.write_node(handle, at, text.as_bytes()).unwrap();
+    space.vfs.write_node(&ann(), handle, at, text.as_bytes()).unwrap();
 }
 
 fn is_kept(space: &TestSpace, path: &str) -> bool {
@@ -55,7 +55,7 @@ fn whoever_opens_a_page_after_a_refused_close_has_the_page() {
     let (node, handle) = open(&space, "a.md", WRITING);
     assert_eq!(space.vfs.read_node(node, 0, 100).unwrap(), "good\n");
     write(&space, handle, WriteAt::End, "better\n");
-    let late = space.vfs.write_node(refused, WriteAt::End, b"late\n").unwrap_err();
+    let late = space.vfs.write_node(&ann(), refused, WriteAt::End, b"late\n").unwrap_err();
     assert_eq!(late.kind(), Kind::Conflict, "what was refused is not mixed with what others write");
     assert_eq!(publish(&space, refused, Durability::Soon), Err(Kind::Conflict));
     assert_eq!(publish(&space, handle, Durability::Soon), Ok(()));
@@ -120,7 +120,7 @@ fn what_is_written_after_the_disk_refused_a_part_does_not_land_in_the_old_page()
     let (_, handle) = open(&space, "a.md", EMPTYING);
     write(&space, handle, WriteAt::Offset(0), "one\n");
     *space.vfs.core.trouble.lock() = Some(svcfs_base::Fault::new(Kind::NoSpace, "no space left"));
-    assert_eq!(space.vfs.write_node(handle, WriteAt::Offset(4), b"two\n").unwrap_err().kind(), Kind::NoSpace);
+    assert_eq!(space.vfs.write_node(&ann(), handle, WriteAt::Offset(4), b"two\n").unwrap_err().kind(), Kind::NoSpace);
     assert_eq!(publish(&space, handle, Durability::Soon), Err(Kind::NoSpace));
     *space.vfs.core.trouble.lock() = None;
     write(&space, handle, WriteAt::Offset(4), "two\n");
@@ -287,7 +287,7 @@ fn whoever_wrote_a_refused_text_does_not_go_on_in_the_refused_text_of_another() 
     let (_, second) = open(&space, "a.md", EMPTYING);
     write(&space, second, WriteAt::Offset(0), "refuse another text\n");
     assert_eq!(publish(&space, second, Durability::Soon), Err(Kind::Rejected));
-    let late = |at| space.vfs.write_node(first, at, b"late").map_err(|fault| fault.kind());
+    let late = |at| space.vfs.write_node(&ann(), first, at, b"late").map_err(|fault| fault.kind());
     assert_eq!(late(WriteAt::Offset(6)), Err(Kind::Conflict));
     write(&space, second, WriteAt::Offset(0), "accept");
     assert_eq!(publish(&space, second, Durability::Soon), Ok(()));
@@ -321,7 +321,10 @@ fn whoever_empties_a_file_after_a_refused_fsync_goes_on_with_their_own_text() {
         write(&space, second, WriteAt::Offset(0), "refuse");
         assert_eq!(publish(&space, second, Durability::Soon), Err(Kind::Rejected));
         // What is written through the first one would land in a text that is none of its.
-        assert_eq!(space.vfs.write_node(first, WriteAt::Offset(6), b"late").unwrap_err().kind(), Kind::Conflict);
+        assert_eq!(
+            space.vfs.write_node(&ann(), first, WriteAt::Offset(6), b"late").unwrap_err().kind(),
+            Kind::Conflict
+        );
         write(&space, second, WriteAt::Offset(5), "ry\n");
         assert_eq!(publish(&space, second, Durability::Soon), Ok(()));
         space.vfs.release(&ann(), second).unwrap();
@@ -359,7 +362,7 @@ fn what_is_written_after_the_disk_refused_the_first_bytes_of_an_emptied_page_doe
     let empty = SetAttributes { size: Some(0), ..SetAttributes::default() };
     space.vfs.set_attributes(&ann(), node, empty).unwrap();
     *space.vfs.core.trouble.lock() = Some(svcfs_base::Fault::new(Kind::NoSpace, "no space left"));
-    assert_eq!(space.vfs.write_node(handle, WriteAt::Offset(0), b"one\n").unwrap_err().kind(), Kind::NoSpace);
+    assert_eq!(space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"one\n").unwrap_err().kind(), Kind::NoSpace);
     assert_eq!(publish(&space, handle, Durability::Soon), Err(Kind::NoSpace));
     *space.vfs.core.trouble.lock() = None;
     write(&space, handle, WriteAt::Offset(0), "one\n");

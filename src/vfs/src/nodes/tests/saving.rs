@@ -5,8 +5,8 @@ fn a_save_is_one_version_however_often_it_is_flushed() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
     space.vfs.publish(&ann(), node, Durability::Soon).unwrap();
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"hello ").unwrap();
-    space.vfs.write_node(handle, WriteAt::End, b"world\n").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"hello ").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::End, b"world\n").unwrap();
     for _ in 0..3 {
         space.vfs.publish(&ann(), node, Durability::Soon).unwrap();
     }
@@ -22,7 +22,7 @@ fn unpublished_bytes_are_shared_but_not_committed() {
     let space = TestSpace::new();
     space.put("a.md", "old\n");
     let (node, handle) = open(&space, "a.md", EMPTYING);
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"new text\n").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"new text\n").unwrap();
     let (other, reader) = open(&space, "a.md", OpenMode::default());
     assert_eq!(node, other);
     assert_eq!(space.vfs.read_node(other, 4, 100).unwrap(), "text\n");
@@ -49,7 +49,7 @@ fn closing_a_new_file_the_disk_refused_says_so_and_leaves_no_name() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
     *space.vfs.core.trouble.lock() = Some(svcfs_base::Fault::new(Kind::NoSpace, "no space left"));
-    assert_eq!(space.vfs.write_node(handle, WriteAt::Offset(0), b"text").unwrap_err().kind(), Kind::NoSpace);
+    assert_eq!(space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"text").unwrap_err().kind(), Kind::NoSpace);
     assert_eq!(space.vfs.publish(&ann(), node, Durability::Soon).unwrap_err().kind(), Kind::NoSpace);
     // Before the handle is let go of: the kernel tells of that a moment later.
     assert_eq!(space.vfs.lookup(&ann(), NodeId::ROOT, &name("a.md")).unwrap_err().kind(), Kind::NotFound);
@@ -64,7 +64,7 @@ fn a_refused_save_keeps_the_last_good_version_and_the_refused_text() {
     let space = TestSpace::new();
     space.put("a.md", "good\n");
     let (node, handle) = open(&space, "a.md", EMPTYING);
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"refuse this").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"refuse this").unwrap();
     assert_eq!(space.vfs.publish(&ann(), node, Durability::Soon).unwrap_err().kind(), Kind::Rejected);
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(space.text("a.md"), "good\n");
@@ -72,7 +72,7 @@ fn a_refused_save_keeps_the_last_good_version_and_the_refused_text() {
     assert_eq!(space.vfs.refusal(node).as_deref(), Some("bad word"));
     space.put("b.md", "other");
     let (node, handle) = open(&space, "a.md", EMPTYING);
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"better\n").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"better\n").unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(space.vfs.refusal(node), None);
     assert!(space.vfs.read(Door::Fuse, &at(".svc/rejected/a.md")).is_err());
@@ -83,7 +83,7 @@ fn a_partial_write_over_another_doors_write_is_refused_and_kept() {
     let space = TestSpace::new();
     space.put("a.md", "one\n");
     let (node, handle) = open(&space, "a.md", WRITING);
-    space.vfs.write_node(handle, WriteAt::End, b"mine\n").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::End, b"mine\n").unwrap();
     space.put("a.md", "theirs\n");
     assert_eq!(space.vfs.publish(&ann(), node, Durability::Soon).unwrap_err().kind(), Kind::Conflict);
     space.vfs.release(&ann(), handle).unwrap();
@@ -109,7 +109,7 @@ fn a_created_file_is_listed_before_it_is_published_and_leaves_no_trace_when_remo
 fn a_part_of_a_file_becomes_zeros_and_the_file_longer_only_where_asked() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o644).unwrap();
-    space.vfs.write_node(handle, WriteAt::Offset(0), b"xxxxxxxx").unwrap();
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"xxxxxxxx").unwrap();
     let allocate = |offset, length, is_zeroed, grows| {
         space
             .vfs

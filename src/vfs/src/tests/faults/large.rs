@@ -256,7 +256,7 @@ fn whoever_has_a_large_file_open_writes_into_the_one_that_gave_way() {
     std::thread::scope(|scope| {
         let page = scope.spawn(|| put(&space));
         stop.wait();
-        let writer = scope.spawn(|| space.vfs.write_node(handle, crate::WriteAt::Offset(0), b"late"));
+        let writer = scope.spawn(|| space.vfs.write_node(&caller, handle, crate::WriteAt::Offset(0), b"late"));
         points.clear(FailPoint::LogFlushed);
         stop.go_on();
         page.join().unwrap().unwrap();
