@@ -337,7 +337,7 @@ impl Views {
             return Err(Refusal::Word(Errno::EROFS));
         }
         let place = self.table.get(inode)?;
-        let handle = self.contents.open(place.content(self)?);
+        let handle = self.contents.open(inode, || place.content(self))?;
         let flags = FopenFlags::FOPEN_NOFLUSH | FopenFlags::FOPEN_KEEP_CACHE;
         Ok((handle, flags))
     }

@@ -1,15 +1,17 @@
 //! Inodes and handles of views.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use fuser::{FileHandle, INodeNo};
+use fuser::{Errno, FileHandle, INodeNo};
 use parking_lot::Mutex;
 use svcfs_base::{Fault, Kind};
 
 use super::{OURS, Place, PlaceRef};
+use crate::answer::Refusal;
 
 struct Known {
     key: Vec<u8>,
@@ -69,24 +71,57 @@ fn stale() -> Fault {
     Fault::new(Kind::Stale, "what was shown here is gone")
 }
 
-/// Open files, each with the content it had when it was opened.
+/// So many bytes of open files are in memory at most.
+const IN_MEMORY: usize = 256 << 20;
+
+/// Open files. All who have a place open share its content, which never changes.
 #[derive(Default)]
 pub(super) struct Contents {
     last: AtomicU64,
-    open: Mutex<HashMap<u64, Bytes>>,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    /// Which place a handle is of.
+    handles: HashMap<u64, u64>,
+    /// What places hold, and how many handles there are of each.
+    contents: HashMap<u64, (Bytes, usize)>,
+    /// How much that is together.
+    bytes: usize,
 }
 
 impl Contents {
-    /// A handle of a content.
-    pub(super) fn open(&self, content: Bytes) -> FileHandle {
+    /// A handle of a place, whose content is read when nobody has it open.
+    ///
+    /// # Errors
+    /// `ENFILE` while other files that are open take all the room; those of reading it.
+    pub(super) fn open(
+        &self,
+        INodeNo(place): INodeNo,
+        read: impl FnOnce() -> Result<Bytes, Fault>,
+    ) -> Result<FileHandle, Refusal> {
         let handle = OURS | (self.last.fetch_add(1, Ordering::Relaxed) + 1);
-        self.open.lock().insert(handle, content);
-        FileHandle(handle)
+        let known = self.open.lock().contents.get(&place).map(|(content, _)| content.clone());
+        let content = known.map_or_else(read, Ok)?;
+        let mut open = self.open.lock();
+        let Open { handles, contents, bytes } = &mut *open;
+        match contents.entry(place) {
+            Entry::Occupied(mut known) => known.get_mut().1 += 1,
+            Entry::Vacant(_) if *bytes + content.len() > IN_MEMORY => return Err(Refusal::Word(Errno::ENFILE)),
+            Entry::Vacant(new) => {
+                *bytes += content.len();
+                new.insert((content, 1));
+            }
+        }
+        handles.insert(handle, place);
+        Ok(FileHandle(handle))
     }
 
     /// Bytes at an offset; fewer at the end.
     pub(super) fn read(&self, handle: FileHandle, offset: u64, length: u32) -> Result<Bytes, Fault> {
-        let content = self.open.lock().get(&handle.0).cloned().ok_or_else(stale)?;
+        let open = self.open.lock();
+        let (content, _) = open.handles.get(&handle.0).and_then(|place| open.contents.get(place)).ok_or_else(stale)?;
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
         let end = start.saturating_add(length as usize).min(content.len());
         Ok(content.slice(start..end))
@@ -94,6 +129,37 @@ impl Contents {
 
     /// Forgets a handle.
     pub(super) fn close(&self, handle: FileHandle) {
-        self.open.lock().remove(&handle.0);
+        let mut open = self.open.lock();
+        let Open { handles, contents, bytes } = &mut *open;
+        let Some(place) = handles.remove(&handle.0) else { return };
+        if let Entry::Occupied(mut known) = contents.entry(place) {
+            known.get_mut().1 -= 1;
+            if known.get().1 == 0 {
+                *bytes -= known.remove().0.len();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_who_open_a_view_share_its_content_and_views_together_take_no_more_than_there_is_room_for() {
+        let contents = Contents::default();
+        let open = |place| contents.open(INodeNo(place), || Ok(Bytes::from(vec![0; IN_MEMORY / 4])));
+        let places: Vec<FileHandle> = (0..4).filter_map(|place| open(place).ok()).collect();
+        let again: Vec<FileHandle> = (0..1000).filter_map(|_| open(0).ok()).collect();
+        assert_eq!((places.len(), again.len()), (4, 1000));
+        let at = |handle| contents.read(handle, 0, 1).unwrap().as_ptr();
+        assert!(again.iter().all(|handle| at(*handle) == at(places[0])));
+        let is_refused =
+            |place| matches!(open(place), Err(Refusal::Word(errno)) if errno.code() == Errno::ENFILE.code());
+        assert!(is_refused(4));
+        again.into_iter().for_each(|handle| contents.close(handle));
+        assert!(is_refused(4), "the first still has it");
+        contents.close(places[0]);
+        assert!(open(4).is_ok());
     }
 }

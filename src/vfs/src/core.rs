@@ -67,6 +67,8 @@ pub(crate) struct Core {
     pub(crate) doubter: Mutex<Option<Doubter>>,
     /// What the log holds until the next checkpoint, in bytes, as the committer last said.
     pub(crate) unsettled_bytes: AtomicU64,
+    /// How many bytes of files that are not published are in memory.
+    pub(crate) unpublished: Arc<AtomicU64>,
     /// Who is told how long the disk took.
     pub(crate) on_flush: OnceLock<OnFlush>,
     /// Who is told of changes.

@@ -160,6 +160,7 @@ impl Vfs {
             stamps: AtomicU64::new(1),
             doubter: Mutex::default(),
             unsettled_bytes: AtomicU64::new(0),
+            unpublished: Arc::default(),
             on_flush: OnceLock::new(),
             on_change: OnceLock::new(),
         });

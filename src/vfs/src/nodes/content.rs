@@ -51,6 +51,7 @@ impl Vfs {
             }
             Some(large) => {
                 let mut staging = Self::cut_large(large, size, self.core.file_time())?;
+                staging.body.resize(&self.core, size)?;
                 staging.writers.extend(through);
                 staging.writer = Some(caller.clone());
                 shared.staging = Some(staging);
@@ -61,7 +62,7 @@ impl Vfs {
                 if size == 0 {
                     staging.begin_anew();
                 }
-                staging.body.resize(&self.core.tree, size)?;
+                staging.body.resize(&self.core, size)?;
                 staging.is_written |= size > 0;
                 staging.touch(caller, now);
                 Ok(())
@@ -252,7 +253,7 @@ impl Vfs {
                 WriteAt::Offset(offset) | WriteAt::Mapped(offset) => offset,
                 WriteAt::End => staging.body.length(),
             };
-            staging.body.write(&self.core.tree, start, data)?;
+            staging.body.write(&self.core, start, data)?;
             // Whoever was trusted with more wrote something else.
             staging.mode = staging.mode.map(|mode| mode & !PRIVILEGES);
             staging.is_changed = true;
@@ -278,10 +279,12 @@ impl Vfs {
         through.map_or(Ok(()), |handle| shared.take_back(handle))?;
         if shared.staging.is_none() {
             let begun = self.nodes.path_of(node).and_then(|path| self.staged(&path, is_based));
-            shared.staging = Some(match (begun, &shared.kept) {
+            let mut begun = match (begun, &shared.kept) {
                 (Err(fault), Some(kept)) if stands_in_for(&fault) => kept.staged(is_based)?,
                 (begun, _) => begun?,
-            });
+            };
+            begun.body.resize(&self.core, begun.body.length())?;
+            shared.staging = Some(begun);
         }
         match &mut shared.staging {
             Some(staging) => {

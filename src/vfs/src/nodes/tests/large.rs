@@ -8,6 +8,45 @@ fn lengthen(space: &TestSpace, node: NodeId, size: u64) {
     assert_eq!(space.vfs.set_attributes(&ann(), node, set).unwrap().size, size);
 }
 
+/// As large as they are; what else is there are files made in advance.
+fn drafts(space: &TestSpace) -> usize {
+    let files = std::fs::read_dir(space.directory.path().join(".svc/state/tmp")).unwrap();
+    files.filter(|draft| draft.as_ref().unwrap().metadata().is_ok_and(|file| file.is_file() && file.len() > 0)).count()
+}
+
+#[test]
+fn what_is_not_published_is_in_memory_as_long_as_there_is_room_for_all_of_it_and_else_on_the_disk() {
+    let space = TestSpace::new();
+    let counted = || space.vfs.core.unpublished.load(std::sync::atomic::Ordering::Relaxed);
+    space.put("old.md", "old text\n");
+    let (_, handle) = open(&space, "old.md", WRITING);
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"O").unwrap();
+    assert_eq!(counted(), 9, "what is changed in part is there as a whole");
+    let file = |number: u64| {
+        let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name(&format!("{number}.bin")), 0o644).unwrap();
+        lengthen(&space, node, LARGE - 1);
+        (node, handle)
+    };
+    let files: Vec<(NodeId, HandleId)> = (0..6).map(file).collect();
+    assert_eq!(drafts(&space), 3);
+    assert_eq!(counted(), 9 + 3 * (LARGE - 1));
+    let (node, last) = files[5];
+    space.vfs.write_node(&ann(), last, WriteAt::Offset(0), b"text\n").unwrap();
+    assert_eq!(space.vfs.read_node(node, 0, 6).unwrap(), "text\n\0");
+    lengthen(&space, node, 5);
+    space.vfs.publish(&ann(), node, Durability::Now).unwrap();
+    assert_eq!(space.text("5.bin"), "text\n");
+    for number in 0..5 {
+        space.vfs.unlink(&ann(), NodeId::ROOT, &name(&format!("{number}.bin"))).unwrap();
+    }
+    for handle in files.iter().map(|(_, handle)| *handle).chain([handle]) {
+        space.vfs.release(&ann(), handle).unwrap();
+    }
+    files.iter().for_each(|(node, _)| space.vfs.forget(*node, 1));
+    assert_eq!((counted(), drafts(&space)), (0, 0));
+    assert_eq!(space.text("old.md"), "Old text\n");
+}
+
 #[test]
 fn a_file_too_large_to_be_recorded_is_on_the_disk_alone_from_its_first_save_on() {
     let space = TestSpace::new();
@@ -108,12 +147,7 @@ fn a_large_file_is_renamed_replaced_and_removed_as_any_other_and_lives_on_for_it
     space.vfs.release(&ann(), handle).unwrap();
     space.vfs.unlink(&ann(), NodeId::ROOT, &name("b.bin")).unwrap();
     assert!(!space.directory.path().join("b.bin").exists());
-    let drafts = std::fs::read_dir(space.directory.path().join(".svc/state/tmp")).unwrap();
-    // As large as they are; what else is there are files made in advance.
-    let left = drafts
-        .filter(|draft| draft.as_ref().unwrap().metadata().is_ok_and(|file| file.is_file() && file.len() > 0))
-        .count();
-    assert_eq!(left, 0, "drafts are taken away");
+    assert_eq!(drafts(&space), 0, "drafts are taken away");
 }
 
 #[test]
