@@ -9,7 +9,7 @@ use nfs3_types::nfs3::{
     sattr3, sattrguard3, stable_how, wcc_data, writeverf3,
 };
 use svcfs_base::{Caller, Fault, Kind};
-use svcfs_vfs::{Act, EntryKind, WriteAt};
+use svcfs_vfs::{Act, EntryKind, FileNumbers, WriteAt};
 
 use crate::Door;
 use crate::arguments::Garbage;
@@ -247,7 +247,7 @@ impl Door {
         let abandoned = match &replaced {
             Some(replaced) => {
                 let abandoned = export.abandon(replaced.number);
-                export.numbers.kept(&[(replaced.number, i64::MAX)], false).map_err(Fault::from)?;
+                export.numbers.kept(&[(replaced.number, FileNumbers::ALL)], false).map_err(Fault::from)?;
                 abandoned
             }
             None => Ok(()),

@@ -1,10 +1,15 @@
 //! What a server that died had promised: bytes that clients were told are safe, of files that were not saved yet.
+//!
+//! One rule: a promise goes once it is done, or once what was written is kept as the text of a refused save is (gaps.md D6), or is found in what
+//! stands there or in a version since. What the disk refuses stays promised, and is tried again when a server opens the space next.
 
-use svcfs_base::{Actor, Caller, Door, Durability, ETag, Fault, Kind, Name, TreePath};
-use svcfs_vfs::{Act, FileNumbers, HandleId, NodeId, OpenMode, Promise, SetAttributes, Vfs, WriteAt};
+use std::ops::Range;
 
-/// A file that is open, and what is to be done to it.
-type Owed<'a> = ((NodeId, HandleId), &'a [Promise]);
+use bytes::Bytes;
+use svcfs_base::{Actor, Caller, Door, Durability, ETag, Fault, Kind, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_vfs::{
+    Act, FileNumbers, HandleId, KeptContent, KeptVersion, NodeId, OpenMode, Promise, SetAttributes, Vfs, WriteAt,
+};
 
 /// Does what was promised, before any client is heard.
 ///
@@ -12,33 +17,65 @@ type Owed<'a> = ((NodeId, HandleId), &'a [Promise]);
 /// When the promises cannot be read. What cannot be done is told to the log.
 pub(crate) fn settle(vfs: &Vfs, numbers: &FileNumbers) -> Result<(), Fault> {
     for number in numbers.owed()? {
-        let path = numbers.path(number)?;
         let promises = numbers.promised(number)?;
-        if let Some(path) = path
-            && let Err(fault) = settle_one(vfs, &path, &promises)
-        {
-            tracing::error!(page.path = %path, error = ?fault, "what was written over NFS before the server died could not be saved");
-            // A disk that is full today may not be tomorrow.
-            if !matches!(
-                fault.kind(),
-                Kind::Rejected | Kind::Conflict | Kind::Locked | Kind::NotFound | Kind::NotDirectory
-            ) {
-                continue;
+        let settled = match numbers.path(number)? {
+            Some(path) => settle_one(vfs, &path, &promises),
+            None => {
+                let gone = Fault::not_found("the directory that it was in is gone");
+                TreePath::parse(&format!("nfs-{number}")).and_then(|path| keep(vfs, (&path, &path), &promises, &gone))
+            }
+        };
+        match settled {
+            Ok(_) => numbers.kept(&[(number, FileNumbers::ALL)], true)?,
+            Err(fault) => {
+                tracing::error!(number, error = ?fault, "what was written over NFS before the server died could neither be saved nor be kept aside; it stays promised");
             }
         }
-        numbers.kept(&[(number, i64::MAX)], true)?;
     }
     Ok(())
 }
 
-fn settle_one(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<(), Fault> {
-    let author = promises.iter().rev().find_map(|promise| promise.author.clone());
-    let caller = Caller::new(Door::Nfs).named(author.unwrap_or_else(|| Actor::new("nfs")));
-    let Some((opened, promises)) = open(vfs, path, promises, &caller)? else {
-        tracing::warn!(page.path = %path, "what was written over NFS before the server died was saved then, or somebody saved since");
-        return Ok(());
-    };
-    let (node, handle) = opened;
+fn settle_one(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<bool, Fault> {
+    let now = standing_at(vfs, path)?;
+    // Not always from the first one on: what came after a save may stand there beside what was done by it.
+    let from = promises.iter().position(|promise| promise.base == now).unwrap_or(promises.len());
+    let (earlier, rest) = promises.split_at(from);
+    let mut unsaved = Vec::new();
+    if !rest.is_empty() {
+        match save(vfs, path, rest) {
+            Err(fault) if is_passing(fault.kind()) => return Err(fault),
+            Err(fault) => unsaved.push((rest, fault)),
+            Ok(()) => {}
+        }
+    }
+    let told = if now.is_none() { "its name was taken away since" } else { "others saved it since" };
+    let runs = earlier.chunk_by(|one, next| one.base == next.base);
+    unsaved.extend(runs.rev().map(|run| (run, Fault::new(Kind::Conflict, told))));
+    // After what is saved: that makes earlier refusals void.
+    let mut kept = 0;
+    for (run, fault) in unsaved {
+        let place = if kept == 0 { path.clone() } else { TreePath::parse(&format!("{path}.{kept}"))? };
+        kept += usize::from(keep(vfs, (path, &place), run, &fault)?);
+    }
+    Ok(kept > 0)
+}
+
+/// Whether what is refused so may be taken another time.
+const fn is_passing(kind: Kind) -> bool {
+    use Kind as K;
+    matches!(
+        kind,
+        K::NoSpace | K::ReadOnly | K::DiskFailed | K::Unavailable | K::Internal | K::Upstream | K::RateLimited
+    )
+}
+
+fn author(promises: &[Promise]) -> Actor {
+    promises.iter().rev().find_map(|promise| promise.author.clone()).unwrap_or_else(|| Actor::new("nfs"))
+}
+
+fn save(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<(), Fault> {
+    let caller = Caller::new(Door::Nfs).named(author(promises));
+    let (node, handle) = open(vfs, path, &caller)?;
     let written = promises.iter().try_for_each(|promise| match &promise.act {
         Act::Resized(size) => {
             let set = SetAttributes { size: Some(*size), ..SetAttributes::default() };
@@ -52,6 +89,23 @@ fn settle_one(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<(), Fa
     published.and(released)
 }
 
+/// The file, made where nothing is. Found once.
+fn open(vfs: &Vfs, path: &TreePath, caller: &Caller) -> Result<(NodeId, HandleId), Fault> {
+    match vfs.find(caller, path) {
+        Ok((node, _)) => {
+            let opened = vfs.open_node(caller, node, OpenMode { write: true, truncate: false });
+            opened.map(|handle| (node, handle)).inspect_err(|_| vfs.forget(node, 1))
+        }
+        Err(fault) if fault.kind() == Kind::NotFound => {
+            let (parent, _) = vfs.find(caller, &path.parent().unwrap_or_else(TreePath::root))?;
+            let made = Name::parse(path.name()).and_then(|name| vfs.create(caller, parent, &name, 0o644));
+            vfs.forget(parent, 1);
+            made.map(|(node, _, handle)| (node, handle))
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
 /// What tells apart what stands under a file's name, with no regard to writes that are not saved yet: the hash of its content; of a file too
 /// large for any version, that of its size and time. None of one that was made and never saved.
 pub(crate) fn standing(vfs: &Vfs, node: NodeId) -> Option<ETag> {
@@ -62,30 +116,95 @@ pub(crate) fn standing(vfs: &Vfs, node: NodeId) -> Option<ETag> {
     }
 }
 
-/// The file, when it is as it was when a promise was made, and what was promised from then on. Found once.
-///
-/// Not always from the first one on: what came after a save may stand there beside what was done by it.
-fn open<'a>(vfs: &Vfs, path: &TreePath, promises: &'a [Promise], caller: &Caller) -> Result<Option<Owed<'a>>, Fault> {
-    let found = match vfs.find(caller, path) {
-        Ok((node, _)) => Some(node),
-        Err(fault) if fault.kind() == Kind::NotFound => None,
-        Err(fault) => return Err(fault),
-    };
-    let now = found.and_then(|node| standing(vfs, node));
-    let from = promises.iter().position(|promise| promise.base == now);
-    let Some(rest) = from.map(|from| &promises[from..]) else {
-        if let Some(node) = found {
+/// The same by name; none where nothing is.
+fn standing_at(vfs: &Vfs, path: &TreePath) -> Result<Option<ETag>, Fault> {
+    match vfs.find(&Caller::new(Door::Nfs), path) {
+        Ok((node, _)) => {
+            let now = standing(vfs, node);
             vfs.forget(node, 1);
+            Ok(now)
         }
-        return Ok(None);
-    };
-    if let Some(node) = found {
-        let handle = vfs.open_node(caller, node, OpenMode { write: true, truncate: false })?;
-        return Ok(Some(((node, handle), rest)));
+        Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(None),
+        Err(fault) => Err(fault),
     }
-    let (parent, _) = vfs.find(caller, &path.parent().unwrap_or_else(TreePath::root))?;
-    let made = vfs.create(caller, parent, &Name::parse(path.name())?, 0o644);
-    vfs.forget(parent, 1);
-    let (node, _, handle) = made?;
-    Ok(Some(((node, handle), rest)))
+}
+
+/// Keeps what was written and cannot be saved, below the place of refused saves; nothing where all of it is in what stands there or in a version
+/// since. What stays of the file is as it was when it was written, zeros where nobody knows that any more. Says whether something was kept.
+fn keep(vfs: &Vfs, (path, place): (&TreePath, &TreePath), promises: &[Promise], fault: &Fault) -> Result<bool, Fault> {
+    let base = promises.first().and_then(|promise| promise.base);
+    let (before, since) = past(vfs, path, base)?;
+    let (text, written) = done(before, promises)?;
+    if written.is_empty() || stands(vfs, path, &text, &written) {
+        return Ok(false);
+    }
+    for version in since {
+        let version = vfs.kept_content(&version.content)?;
+        if written.iter().all(|range| version.get(range.clone()) == text.get(range.clone())) {
+            return Ok(false);
+        }
+    }
+    let by = author(promises);
+    let told = format!("`{by}` wrote this over NFS before the server died, and it was not saved: {}", fault.message());
+    vfs.keep_unsaved(path, place, text.into(), &Fault::new(fault.kind(), told))?;
+    Ok(true)
+}
+
+/// What a page was, and its versions since; nothing of one that has no such version.
+fn past(vfs: &Vfs, path: &TreePath, base: Option<ETag>) -> Result<(Bytes, Vec<KeptVersion>), Fault> {
+    let mut since: Vec<KeptVersion> = Vec::new();
+    for version in vfs.kept_versions(path)?.into_iter().rev() {
+        let etag = match &version.content {
+            KeptContent::Blob(etag) => *etag,
+            KeptContent::Snapshot(..) => ETag::of(&vfs.kept_content(&version.content)?),
+        };
+        if base == Some(etag) {
+            return Ok((vfs.kept_content(&version.content)?, since));
+        }
+        // A number is missing where the page was removed: what was there before is of another one.
+        if base.is_none() && since.last().is_some_and(|later| later.number != version.number + 1) {
+            break;
+        }
+        since.push(version);
+    }
+    if base.is_some() {
+        since.clear();
+    }
+    Ok((Bytes::new(), since))
+}
+
+/// A text to which that was done, and where it has bytes that were written.
+fn done(text: Bytes, promises: &[Promise]) -> Result<(Vec<u8>, Vec<Range<usize>>), Fault> {
+    let too_long = || Fault::too_large("file", MAX_FILE_BYTES);
+    let place = |at: u64| usize::try_from(at).ok().filter(|at| *at <= MAX_FILE_BYTES).ok_or_else(too_long);
+    let (mut text, mut written) = (Vec::from(text), Vec::<Range<usize>>::new());
+    for promise in promises {
+        match &promise.act {
+            Act::Resized(size) => {
+                text.resize(place(*size)?, 0);
+                written.iter_mut().for_each(|range| range.end = range.end.min(text.len()));
+                written.retain(|range| range.start < range.end);
+            }
+            Act::Written(offset, data) => {
+                let start = place(*offset)?;
+                let end = place(start as u64 + data.len() as u64)?;
+                text.resize(text.len().max(end), 0);
+                text[start..end].copy_from_slice(data);
+                written.push(start..end);
+            }
+        }
+    }
+    Ok((text, written))
+}
+
+/// Whether what stands there has these parts of a text.
+fn stands(vfs: &Vfs, path: &TreePath, text: &[u8], parts: &[Range<usize>]) -> bool {
+    let Ok((node, _)) = vfs.find(&Caller::new(Door::Nfs), path) else { return false };
+    let is_there = |part: &Range<usize>| {
+        let there = vfs.read_node(node, part.start as u64, part.len());
+        there.is_ok_and(|there| text.get(part.clone()) == Some(&there[..]))
+    };
+    let stands = parts.iter().all(is_there);
+    vfs.forget(node, 1);
+    stands
 }

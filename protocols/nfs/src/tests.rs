@@ -3,6 +3,7 @@
 mod changes;
 mod hostile;
 mod looks;
+mod promises;
 mod races;
 mod restarts;
 

@@ -4,13 +4,14 @@
 //! durable (COMMIT, which clients send when a program closes or flushes a file), when its name changes, and when somebody asks about history.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nfs3_types::nfs3::nfsstat3;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 use svcfs_base::{Caller, Durability, ETag, Fault, Kind, MAX_FILE_BYTES};
-use svcfs_vfs::{Act, EntryKind, HandleId, NodeId, OpenMode, Promise};
+use svcfs_vfs::{Act, EntryKind, HandleId, NodeId, OpenMode, Promise, WriteAt};
 
 use crate::export::Export;
 use crate::owed;
@@ -47,8 +48,8 @@ pub(crate) struct Writer {
     bytes: u64,
     /// Bytes of stable writes.
     promised: u64,
-    /// The last promise.
-    position: Option<i64>,
+    /// The first promise and the last one.
+    promises: Option<RangeInclusive<i64>>,
     is_over: bool,
 }
 
@@ -126,8 +127,11 @@ impl Export {
                     writer.caller = caller.clone();
                     return Ok(writer);
                 }
-                // Another door took the name away, or put it elsewhere.
-                self.save(&mut writer).or_else(|fault| self.dropped(&mut writer, &fault))?;
+                // Another door took the name away, or put it elsewhere, and what was written goes with it.
+                let saved = self.save(&mut writer);
+                if !writer.is_over {
+                    saved?;
+                }
                 continue;
             }
             let seen = entry.seen(caller)?;
@@ -158,7 +162,7 @@ impl Export {
             again: None,
             bytes: 0,
             promised: 0,
-            position: None,
+            promises: None,
             is_over: false,
         };
         let writer = Arc::new(Mutex::new(writer));
@@ -179,12 +183,14 @@ impl Export {
             Act::Written(_, data) => data.len() as u64,
         };
         if self.is_large(writer) {
-            return if is_flushed || writer.position.is_some() { self.keep_large(writer) } else { Ok(()) };
+            return if is_flushed || writer.promises.is_some() { self.keep_large(writer) } else { Ok(()) };
         }
         let base = *writer.base.get_or_insert_with(|| owed::standing(self.vfs(), writer.node));
         let author = Some(writer.caller.actor());
         let promise = Promise { number: writer.number, base, act, author };
-        writer.position = Some(self.numbers.promise(&promise, is_flushed)?);
+        let position = self.numbers.promise(&promise, is_flushed)?;
+        let first = writer.promises.as_ref().map_or(position, |before| *before.start());
+        writer.promises = Some(first..=position);
         writer.promised += bytes;
         if writer.promised > MAX_FILE_BYTES as u64 { self.save(writer) } else { Ok(()) }
     }
@@ -197,10 +203,10 @@ impl Export {
     /// when the space is opened next, it would cut the file.
     fn keep_large(&self, writer: &mut Writer) -> Result<(), Fault> {
         self.vfs().publish(&writer.caller, writer.node, Durability::Now)?;
-        if let Some(position) = writer.position {
-            self.numbers.kept(&[(writer.number, position)], true)?;
+        if let Some(promises) = writer.promises.clone() {
+            self.numbers.kept(&[(writer.number, promises)], true)?;
         }
-        (writer.base, writer.promised, writer.position) = (None, 0, None);
+        (writer.base, writer.promised, writer.promises) = (None, 0, None);
         Ok(())
     }
 
@@ -233,8 +239,8 @@ impl Export {
         let outcome = self.publish(writer, Durability::Now);
         if writer.is_over {
             self.writers.forget(writer);
-            if let Some(position) = writer.position.take() {
-                self.numbers.kept(&[(writer.number, position)], writer.promised > 0)?;
+            if let Some(promises) = writer.promises.take() {
+                self.numbers.kept(&[(writer.number, promises)], writer.promised > 0)?;
             }
         }
         outcome
@@ -246,9 +252,18 @@ impl Export {
             return Ok(());
         }
         // Nothing else flushes a large file, and its promises go.
-        let is_flushed = writer.position.is_some() && self.is_large(writer);
+        let is_flushed = writer.promises.is_some() && self.is_large(writer);
         let durability = if is_flushed { Durability::Now } else { durability };
-        let outcome = self.vfs().publish(&writer.caller, writer.node, durability);
+        // What the disk refused was put aside: a write of nothing goes on with it.
+        let goes_on = match writer.again {
+            Some(_) => self.vfs().write_node(writer.handle, WriteAt::Offset(0), &[]).map(drop),
+            None => Ok(()),
+        };
+        if goes_on.as_ref().is_err_and(|fault| fault.kind() == Kind::Conflict) {
+            // Others write the file by now. What was told to be safe stays promised.
+            writer.promises = None;
+        }
+        let outcome = goes_on.and_then(|()| self.vfs().publish(&writer.caller, writer.node, durability));
         match &outcome {
             Err(fault) if !matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked | Kind::TooLarge) => {
                 writer.again = Some(Instant::now() + AGAIN);
@@ -259,14 +274,6 @@ impl Export {
         writer.is_over = true;
         let released = self.vfs().release(&writer.caller, writer.handle);
         outcome.and(released)
-    }
-
-    /// A file whose name is gone cannot be saved any more.
-    fn dropped(&self, writer: &mut Writer, fault: &Fault) -> Result<(), Fault> {
-        tracing::warn!(error = ?fault, "what was written over NFS to a file that is gone is not kept");
-        self.writers.forget(writer);
-        let _gone = self.vfs().release(&writer.caller, writer.handle);
-        Ok(self.numbers.kept(&[(writer.number, i64::MAX)], false)?)
     }
 
     /// Saves a file now, if it is being written.
@@ -310,7 +317,7 @@ impl Export {
             }
             if writer.is_over {
                 self.writers.forget(&mut writer);
-                saved.extend(writer.position.take().map(|position| (writer.number, position)));
+                saved.extend(writer.promises.take().map(|promises| (writer.number, promises)));
                 is_flushed |= writer.promised > 0;
             } else {
                 let due = writer.due();

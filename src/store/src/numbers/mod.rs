@@ -7,6 +7,7 @@
 mod tests;
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use parking_lot::Mutex;
@@ -80,6 +81,8 @@ pub struct FileNumbers {
 impl FileNumbers {
     /// The number of the root.
     pub const ROOT: u64 = 3;
+    /// All that is promised of a file.
+    pub const ALL: RangeInclusive<i64> = 0..=i64::MAX;
 
     /// Opens the file, or makes a new one when it is absent, damaged or of another version: handles given before are stale then.
     ///
@@ -257,19 +260,20 @@ impl FileNumbers {
         })
     }
 
-    /// Files are in the tree with all that was promised of them up to a position, or gone.
+    /// Files are in the tree with what was promised of them from one position to another, or gone. What was promised before stays: it could not be
+    /// done when the space was opened.
     ///
     /// # Errors
     /// [`StoreError`] of the database.
-    pub fn kept(&self, files: &[(u64, i64)], is_flushed: bool) -> Result<(), StoreError> {
+    pub fn kept(&self, files: &[(u64, RangeInclusive<i64>)], is_flushed: bool) -> Result<(), StoreError> {
         let mut inner = self.inner.lock();
         inner.flushing(is_flushed, |connection| {
             let transaction = connection.transaction()?;
             {
-                let tail = "DELETE FROM promises WHERE number = ?1 AND position <= ?2";
+                let tail = "DELETE FROM promises WHERE number = ?1 AND position BETWEEN ?2 AND ?3";
                 let mut statement = transaction.prepare_cached(tail)?;
-                for (number, position) in files {
-                    statement.execute(params![number.cast_signed(), position])?;
+                for (number, positions) in files {
+                    statement.execute(params![number.cast_signed(), positions.start(), positions.end()])?;
                 }
             }
             transaction.commit()

@@ -157,11 +157,41 @@ impl Vfs {
         }
     }
 
-    /// Keeps what was refused where a person finds it (gaps.md D6), readable for those who may read the page. `own` is what the refused file has
-    /// of permission bits and owner, where it does not go by the page's.
+    /// Keeps what was refused where a person finds it (gaps.md D6). `own` is what the refused file has of permission bits and owner, where it does
+    /// not go by the page's.
     pub(super) fn keep_refused(&self, path: &TreePath, content: Bytes, fault: &Fault, own: Option<(u32, (u32, u32))>) {
+        if let Err(error) = self.keep_text(path, content, fault, own) {
+            error!(page.path = %path, %error, "the text of a refused save could not be kept");
+        }
+    }
+
+    /// Keeps what a door was to save of a page and cannot, as a refused save of that page or of another name, for those who may read the page, or
+    /// might while it was there. It is on the disk when this returns.
+    ///
+    /// # Errors
+    /// What the disk says; `NameTooLong` where nothing can be kept of a name.
+    pub fn keep_unsaved(&self, page: &TreePath, name: &TreePath, content: Bytes, fault: &Fault) -> Result<(), Fault> {
+        let there =
+            self.stat(Door::Internal, page).map_or_else(|_| self.readers_of_gone(page), |there| Ok(Some(there)))?;
+        self.keep_text(name, content, fault, there.map(|there| (there.mode, (there.uid, there.gid))))?;
+        Ok(self.core.tree.flush()?)
+    }
+
+    /// Keeps it, readable for those who may read the page.
+    fn keep_text(
+        &self,
+        path: &TreePath,
+        content: Bytes,
+        fault: &Fault,
+        own: Option<(u32, (u32, u32))>,
+    ) -> Result<(), Fault> {
         warn!(page.path = %path, reason = fault.message(), "a save was refused; its text is kept below `{REJECTED_DIRECTORY}`");
-        let Some(place) = place_of(path) else { return };
+        let place = place_of(path).ok_or_else(|| {
+            Fault::new(
+                Kind::NameTooLong,
+                format!("`{path}` is too long a name for a text to be kept below `{REJECTED_DIRECTORY}`"),
+            )
+        })?;
         let _keeping = self.core.refusals.note(path, fault.message());
         let page = self.stat(Door::Internal, path).ok().map(|there| (there.mode, (there.uid, there.gid)));
         let (mode, owner) = match (page, own) {
@@ -180,9 +210,7 @@ impl Vfs {
         };
         let disk = DiskAttributes { mode: Some(mode), owner, ..DiskAttributes::default() };
         let install = Install { path: &place, content: &content, kind: FileKind::Regular, disk };
-        if let Err(error) = self.core.tree.install(&install) {
-            error!(page.path = %path, %error, "the text of a refused save could not be kept");
-        }
+        Ok(self.core.tree.install(&install)?)
     }
 
     /// Makes the directories that the text of a refused save is kept in, each with the permission bits and the owner of the one of the page: who may

@@ -1,0 +1,272 @@
+//! What was told to be safe, and could not be saved in its place when the next server began.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, SystemTime};
+
+use nfs3_types::nfs3::{nfs_fh3, nfsstat3, stable_how};
+use svcfs_base::{Caller, Change, Door as Entry, ETag, Kind};
+use svcfs_store::{FailPoint, FailPoints};
+use svcfs_vfs::{Act, Lease, Promise};
+
+use super::{Served, path};
+
+impl Served {
+    fn write_safely(&self, file: &nfs_fh3, offset: u64, text: &str) {
+        let (committed, _) = self.write(file, offset, text.as_bytes(), stable_how::FILE_SYNC).unwrap();
+        assert_eq!(committed, stable_how::FILE_SYNC);
+    }
+
+    fn apply(&self, change: Change) {
+        self.server.primary().vfs.apply(&Caller::new(Entry::Http), change).unwrap();
+    }
+
+    fn lock(&self, place: &str) {
+        let lease = Lease {
+            token: "a token".to_owned(),
+            path: path(place),
+            is_deep: false,
+            is_shared: false,
+            door: Entry::WebDav,
+            holder: "ann".to_owned(),
+            note: String::new(),
+            until: SystemTime::now() + Duration::from_secs(600),
+        };
+        assert!(self.server.primary().vfs.lease(lease).unwrap().is_ok());
+    }
+
+    /// Why a page was not saved. What was promised is done by then, and asked for no more.
+    fn told(&self, place: &str) -> Option<String> {
+        let owed = self.door.exports().unwrap().remove(0).numbers.owed().unwrap();
+        assert!(owed.is_empty(), "{owed:?}");
+        let vfs = &self.server.primary().vfs;
+        let (node, _) = vfs.find(&Caller::new(Entry::Internal), &path(place)).ok()?;
+        let told = vfs.refusal(node);
+        vfs.forget(node, 1);
+        told
+    }
+
+    fn assert_kept(&self, place: &str, text: &str, why: &str) {
+        let kept = format!(".svc/rejected/{place}");
+        let told = self.told(&kept).unwrap_or_default();
+        assert_eq!(self.text(&kept).as_deref(), Some(text));
+        assert!(told.starts_with("`uid-4711` wrote this over NFS") && told.contains(why), "{told}");
+    }
+
+    fn assert_nothing_kept(&self, place: &str) {
+        assert_eq!((self.told(place), self.text(&format!(".svc/rejected/{place}"))), (None, None));
+    }
+}
+
+#[test]
+fn what_was_promised_of_a_page_that_is_locked_is_kept_aside() {
+    let served = Served::new();
+    let file = served.save(&served.root(), "a.md", "one two\n");
+    served.write_safely(&file, 4, "2");
+    served.write_safely(&file, 5, "..\n");
+    let died = served.died();
+    died.lock("a.md");
+    died.assert_kept("a.md", "one 2..\n", "locked by `ann`");
+    assert_eq!(died.text("a.md").as_deref(), Some("one two\n"));
+}
+
+#[test]
+fn what_was_promised_of_a_page_that_another_door_saved_since_is_kept_aside() {
+    let served = Served::new();
+    let file = served.save(&served.root(), "a.md", "one two\n");
+    served.write_safely(&file, 0, "1");
+    let died = served.died();
+    died.put("a.md", "somebody\n");
+    died.put("a.md", "somebody else\n");
+    died.assert_kept("a.md", "1ne two\n", "others saved it since");
+    assert_eq!(died.text("a.md").as_deref(), Some("somebody else\n"));
+    let again = died.again();
+    assert_eq!(again.told("a.md"), None, "it is asked for no more");
+    assert_eq!(again.text(".svc/rejected/a.md").as_deref(), Some("1ne two\n"));
+}
+
+#[test]
+fn what_was_promised_of_a_new_page_that_another_door_made_meanwhile_is_kept_aside() {
+    let served = Served::new();
+    // What was there before it has nothing to say of it.
+    served.save(&served.root(), "a.md", "new\n");
+    served.remove(&served.root(), "a.md").unwrap();
+    let file = served.create(&served.root(), "a.md");
+    served.write_safely(&file, 0, "new\n");
+    let died = served.died();
+    died.put("a.md", "somebody else\n");
+    died.assert_kept("a.md", "new\n", "others saved it since");
+}
+
+#[test]
+fn what_was_promised_of_a_page_whose_name_was_taken_away_is_kept_aside() {
+    let served = Served::new();
+    let root = served.root();
+    let folder = served.mkdir(&root, "folder").unwrap();
+    let [removed, renamed] = ["removed.md", "renamed.md"].map(|name| served.save(&root, name, "one two\n"));
+    let of_folder = served.save(&folder, "a.md", "one two\n");
+    let fresh = served.create(&folder, "fresh.md");
+    for file in [&removed, &renamed, &of_folder, &fresh] {
+        served.write_safely(file, 0, "1");
+    }
+    let died = served.died();
+    let kept = |place: &str| died.folder.path().join("root/.svc/rejected").join(place);
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(died.folder.path().join("root/removed.md"), private).unwrap();
+    died.apply(Change::remove(path("removed.md")));
+    died.apply(Change::rename(path("renamed.md"), path("new.md")));
+    died.apply(Change::rename(path("folder"), path("other")));
+    for place in ["removed.md", "renamed.md", "folder/a.md"] {
+        died.assert_kept(place, "1ne two\n", "its name was taken away since");
+    }
+    died.assert_kept("folder/fresh.md", "1", "");
+    assert_eq!(died.text("new.md").as_deref(), Some("one two\n"));
+    let mode = |place: &str| std::fs::metadata(kept(place)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("removed.md"), mode("renamed.md")), (0o600, 0o644), "for those who could read it");
+}
+
+#[test]
+fn what_was_promised_of_a_page_below_a_file_that_took_its_directorys_name_is_kept_aside() {
+    let served = Served::new();
+    let folder = served.mkdir(&served.root(), "folder").unwrap();
+    let fresh = served.create(&folder, "fresh.md");
+    served.write_safely(&fresh, 0, "fresh\n");
+    let died = served.died();
+    died.apply(Change::RemoveDir { path: path("folder") });
+    died.put("folder", "a file\n");
+    died.assert_kept("folder/fresh.md", "fresh\n", "");
+}
+
+#[test]
+fn what_was_promised_and_lint_refuses_is_kept_aside() {
+    let served = Served::new();
+    let file = served.save(&served.root(), "a.md", "# Fine\n");
+    served.write_safely(&file, 0, "---\ntitle: [\n---\n");
+    let died = served.died();
+    died.assert_kept("a.md", "---\ntitle: [\n---\n", "frontmatter");
+    assert_eq!(died.text("a.md").as_deref(), Some("# Fine\n"));
+}
+
+#[test]
+fn what_was_promised_is_not_kept_aside_where_all_of_it_is_in_a_version_since() {
+    let served = Served::new();
+    let root = served.root();
+    let [here, since, cut, resized] =
+        ["here.md", "since.md", "cut.md", "resized.md"].map(|name| served.save(&root, name, "one two\n"));
+    served.write_safely(&here, 4, "2");
+    served.write_safely(&since, 4, "2");
+    served.write_safely(&cut, 4, "2");
+    served.resize(&cut, 3).unwrap();
+    served.resize(&resized, 3).unwrap();
+    let died = served.died();
+    died.put("here.md", "somebody has2\n");
+    died.put("here.md", "two 2 two\n");
+    died.put("since.md", "one 2wo\n");
+    ["since.md", "cut.md", "resized.md"].iter().for_each(|name| died.put(name, "somebody else\n"));
+    for place in ["here.md", "since.md", "cut.md", "resized.md"] {
+        died.assert_nothing_kept(place);
+    }
+}
+
+#[test]
+fn what_was_promised_before_and_after_another_save_is_all_kept_aside() {
+    let served = Served::new();
+    let file = served.save(&served.root(), "a.md", "one\n");
+    served.write_safely(&file, 0, "1");
+    let number = served.getattr(&file).unwrap().fileid;
+    let base = Some(ETag::of(b"two\n"));
+    let died = served.died();
+    died.put("a.md", "two\n");
+    died.put("a.md", "three\n");
+    let numbers = died.server.primary().vfs.file_numbers().unwrap();
+    let later = Promise { number, base, act: Act::Written(0, b"2".to_vec()), author: None };
+    numbers.promise(&later, true).unwrap();
+    drop(numbers);
+    assert_eq!(died.told("a.md").unwrap().split_once(' ').unwrap().0, "`nfs`");
+    assert_eq!(died.text(".svc/rejected/a.md").as_deref(), Some("2wo\n"));
+    assert_eq!(died.text(".svc/rejected/a.md.1").as_deref(), Some("1ne\n"));
+}
+
+#[test]
+fn what_the_disk_refused_at_the_start_stays_promised_when_the_file_is_saved_later() {
+    let served = Served::new();
+    let file = served.save(&served.root(), "a.md", "one two\n");
+    let number = served.getattr(&file).unwrap().fileid;
+    let export = served.door.exports().unwrap().remove(0);
+    let (base, act) = (Some(ETag::of(b"one two\n")), Act::Written(0, b"1".to_vec()));
+    export.numbers.promise(&Promise { number, base, act, author: None }, true).unwrap();
+    served.write_safely(&file, 4, "2");
+    served.commit(&file).unwrap();
+    assert_eq!(served.text("a.md").as_deref(), Some("one 2wo\n"));
+    assert_eq!(export.numbers.promised(number).unwrap().len(), 1);
+    drop(export);
+    let again = served.again();
+    assert!(again.told("a.md").unwrap().contains("others saved it since"));
+    assert_eq!(again.text(".svc/rejected/a.md").as_deref(), Some("1ne two\n"));
+}
+
+#[test]
+fn what_a_full_disk_refused_at_the_start_is_saved_at_the_next_one() {
+    let served = Served::new();
+    let file = served.save(&served.root(), "a.md", "one two\n");
+    served.write_safely(&file, 4, "2");
+    let died = served.died();
+    let points = FailPoints::of(&died.folder.path().join("root"));
+    points.refuse(FailPoint::LogWrite, 28);
+    assert_eq!(died.read(&file, 0, 100).unwrap().0, b"one two\n");
+    points.clear(FailPoint::LogWrite);
+    wait_for_the_disk(&died);
+    let again = died.again();
+    again.assert_nothing_kept("a.md");
+    assert_eq!(again.text("a.md").as_deref(), Some("one 2wo\n"));
+}
+
+/// Waits until the disk takes writes again.
+fn wait_for_the_disk(served: &Served) {
+    let vfs = &served.server.primary().vfs;
+    let caller = Caller::new(Entry::Http);
+    while let Err(fault) = vfs.apply(&caller, Change::put(path("probe.md"), "probe\n")) {
+        assert_eq!(fault.kind(), Kind::NoSpace);
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_a_full_disk_refused_after_it_was_told_to_be_safe_is_saved_once_there_is_room() {
+    let served = Served::new();
+    let root = served.root();
+    let file = served.save(&root, "a.md", "one two\n");
+    served.write_safely(&file, 4, "2");
+    let points = FailPoints::of(&served.folder.path().join("root"));
+    points.refuse(FailPoint::LogWrite, 28);
+    let full = Change::put(path("b.md"), "b\n");
+    assert_eq!(served.server.primary().vfs.apply(&Caller::new(Entry::Http), full).unwrap_err().kind(), Kind::NoSpace);
+    assert_eq!(served.write(&file, 0, b"no", stable_how::UNSTABLE).unwrap_err(), nfsstat3::NFS3ERR_NOSPC);
+    assert_eq!(served.commit(&file).unwrap_err(), nfsstat3::NFS3ERR_NOSPC);
+    let died = served.died();
+    assert_eq!(died.read(&file, 0, 100).unwrap().0, b"one 2wo\n");
+    points.clear(FailPoint::LogWrite);
+    wait_for_the_disk(&served);
+    served.commit(&file).unwrap();
+    assert_eq!(served.text("a.md").as_deref(), Some("one 2wo\n"));
+    served.assert_nothing_kept("a.md");
+}
+
+#[test]
+fn what_was_told_to_be_safe_is_not_dropped_because_another_door_renamed_its_file_while_the_disk_is_full() {
+    let served = Served::new();
+    let file = served.save(&served.root(), "a.md", "one two\n");
+    served.write_safely(&file, 4, "2");
+    let (vfs, caller) = (&served.server.primary().vfs, Caller::new(Entry::Fuse));
+    let points = FailPoints::of(&served.folder.path().join("root"));
+    vfs.apply(&caller, Change::rename(path("a.md"), path("b.md"))).unwrap();
+    vfs.apply(&caller, Change::put(path("a.md"), "another\n")).unwrap();
+    points.refuse(FailPoint::LogWrite, 28);
+    assert_eq!(vfs.apply(&caller, Change::put(path("c.md"), "c\n")).unwrap_err().kind(), Kind::NoSpace);
+    assert!(served.write(&file, 0, b"no", stable_how::UNSTABLE).is_err());
+    points.clear(FailPoint::LogWrite);
+    wait_for_the_disk(&served);
+    served.write(&file, 0, b"yes", stable_how::UNSTABLE).unwrap();
+    served.commit(&file).unwrap();
+    assert_eq!(served.text("b.md").as_deref(), Some("one 2wo\n"));
+    assert_eq!(served.text("a.md").as_deref(), Some("yesther\n"));
+}
