@@ -20,6 +20,14 @@ const DIRECTORY: u32 = 0o755;
 /// So often a file is made anew whose name others give and take away meanwhile.
 const TRIES: usize = 16;
 
+/// What is to be made: who asks, where and by which name.
+struct New<'a> {
+    asked: &'a Asked<'a>,
+    directory: &'a Entry,
+    seen: &'a Seen,
+    name: &'a Name,
+}
+
 /// Something new, with its handle and attributes, and how its directory was before and is now.
 type Made = (Result<(post_op_fh3, post_op_attr), Refusal>, wcc_data);
 
@@ -29,7 +37,7 @@ impl Door {
         &self,
         asked: &Asked<'_>,
         (handle, entry): (&[u8], &[u8]),
-        make: impl FnOnce(&Entry, &Seen, &Name) -> Result<Entry, Refusal>,
+        make: impl FnOnce(&New<'_>) -> Result<Entry, Refusal>,
     ) -> Made {
         let directory = match self.entry(handle) {
             Ok(directory) => directory,
@@ -37,7 +45,7 @@ impl Door {
         };
         let before = directory.before(&asked.caller);
         let seen = directory.directory(&asked.caller);
-        let made = seen.and_then(|seen| make(&directory, &seen, &name(entry)?));
+        let made = seen.and_then(|seen| make(&New { asked, directory: &directory, seen: &seen, name: &name(entry)? }));
         let made = made.map(|made| {
             let made = Place::Entry(made);
             (Nfs3Option::Some(made.handle()), made.after(self, &asked.caller))
@@ -48,18 +56,18 @@ impl Door {
     pub(crate) fn create(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
         let mut arguments = asked.arguments();
         let (entry, how) = (arguments.entry()?, arguments.value::<createhow3>()?);
-        let made = self.make(asked, entry, |directory, seen, name| match &how {
-            createhow3::UNCHECKED(set) => self.make_or_reuse(asked, (directory, seen), name, set),
-            createhow3::GUARDED(set) => self.make_file(asked, (directory, seen), name, set),
+        let made = self.make(asked, entry, |new| match &how {
+            createhow3::UNCHECKED(set) => self.make_or_reuse(new, set),
+            createhow3::GUARDED(set) => self.make_file(new, set),
             createhow3::EXCLUSIVE(verifier) => {
-                match self.make_file(asked, (directory, seen), name, &sattr3::default()) {
+                match self.make_file(new, &sattr3::default()) {
                     Ok(made) => {
                         made.export.numbers.created_by(made.number, verifier.0).map_err(Fault::from)?;
                         Ok(made)
                     }
                     // Asked for again, by one who did not hear that it was made.
                     Err(Refusal::Fault(fault)) if fault.kind() == Kind::Exists => {
-                        let there = directory.there(&asked.caller, name)?;
+                        let there = new.directory.there(&asked.caller, new.name)?;
                         match there.export.numbers.is_created_by(there.number, verifier.0).map_err(Fault::from)? {
                             true => Ok(there),
                             false => Err(fault.into()),
@@ -74,19 +82,13 @@ impl Door {
     }
 
     /// Makes a file. It is in the tree once it is saved, and is not lost before when this process dies.
-    fn make_file(
-        &self,
-        asked: &Asked<'_>,
-        (directory, seen): (&Entry, &Seen),
-        name: &Name,
-        set: &sattr3,
-    ) -> Result<Entry, Refusal> {
-        let (caller, export) = (&asked.caller, &directory.export);
+    fn make_file(&self, new: &New<'_>, set: &sattr3) -> Result<Entry, Refusal> {
+        let (caller, export) = (&new.asked.caller, &new.directory.export);
         let set = to_set(set, None)?;
         let names = export.names.read();
-        let (node, _, handle) = export.vfs().create(caller, seen.node, name, set.mode.unwrap_or(FILE))?;
+        let (node, _, handle) = export.vfs().create(caller, new.seen.node, new.name, set.mode.unwrap_or(FILE))?;
         export.found(node);
-        let made = directory.child_held(name)?;
+        let made = new.directory.child_held(new.name)?;
         // What had this name before is gone, and another door may have taken it away.
         export.abandon(made.number)?;
         let opened = export.opened(made.number, (node, handle), caller);
@@ -101,27 +103,21 @@ impl Door {
         self.written.notify_one();
         let rest = SetAttributes { mode: None, size: set.size.filter(|size| *size > 0), ..set };
         if rest.size.is_some() || rest.modified.is_some() || rest.accessed.is_some() {
-            self.apply(asked, &made, &rest)?;
+            self.apply(new.asked, &made, &rest)?;
         }
         Ok(made)
     }
 
     /// Makes a file, or takes the one that is there.
-    fn make_or_reuse(
-        &self,
-        asked: &Asked<'_>,
-        (directory, seen): (&Entry, &Seen),
-        name: &Name,
-        set: &sattr3,
-    ) -> Result<Entry, Refusal> {
+    fn make_or_reuse(&self, new: &New<'_>, set: &sattr3) -> Result<Entry, Refusal> {
         let mut tries = 0;
         loop {
-            match self.make_file(asked, (directory, seen), name, set) {
+            match self.make_file(new, set) {
                 Err(Refusal::Fault(fault)) if fault.kind() == Kind::Exists => {}
                 made => return made,
             }
             tries += 1;
-            match self.reuse(asked, directory, name, set) {
+            match self.reuse(new, set) {
                 // Somebody took its name away in between.
                 Err(refusal) if refusal.is_missing() && tries < TRIES => {}
                 reused => return reused,
@@ -130,15 +126,15 @@ impl Door {
     }
 
     /// A file that is there already takes the place of one that is made.
-    fn reuse(&self, asked: &Asked<'_>, directory: &Entry, name: &Name, set: &sattr3) -> Result<Entry, Refusal> {
-        let there = directory.there(&asked.caller, name)?;
-        let seen = there.seen(&asked.caller)?;
+    fn reuse(&self, new: &New<'_>, set: &sattr3) -> Result<Entry, Refusal> {
+        let there = new.directory.there(&new.asked.caller, new.name)?;
+        let seen = there.seen(&new.asked.caller)?;
         if seen.attributes.kind != EntryKind::File {
             return Err(nfsstat3::NFS3ERR_EXIST.into());
         }
         let size = to_set(set, None)?.size;
         if size.is_some() {
-            self.apply(asked, &there, &SetAttributes { size, ..SetAttributes::default() })?;
+            self.apply(new.asked, &there, &SetAttributes { size, ..SetAttributes::default() })?;
         }
         Ok(there)
     }
@@ -146,7 +142,7 @@ impl Door {
     pub(crate) fn mkdir(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
         let mut arguments = asked.arguments();
         let (entry, set) = (arguments.entry()?, arguments.value::<sattr3>()?);
-        let made = self.make(asked, entry, |directory, seen, name| {
+        let made = self.make(asked, entry, |&New { directory, seen, name, .. }| {
             let mode = to_set(&set, None)?.mode.unwrap_or(DIRECTORY);
             let _names = directory.export.names.read();
             let (node, _) = directory.export.vfs().make_directory(&asked.caller, seen.node, name, mode)?;
@@ -162,7 +158,7 @@ impl Door {
         let entry = arguments.entry()?;
         arguments.value::<sattr3>()?;
         let target = arguments.bytes(PATH)?;
-        let made = self.make(asked, entry, |directory, seen, name| {
+        let made = self.make(asked, entry, |&New { directory, seen, name, .. }| {
             let target = std::str::from_utf8(target).map_err(|_| Refusal::Word(nfsstat3::NFS3ERR_INVAL))?;
             let names = directory.export.names.read();
             let (node, _) = directory.export.vfs().make_link(&asked.caller, seen.node, name, target)?;
@@ -180,7 +176,7 @@ impl Door {
     pub(crate) fn mknod(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
         let mut arguments = asked.arguments();
         let (entry, what) = (arguments.entry()?, arguments.value::<mknoddata3>()?);
-        let made = self.make(asked, entry, |directory, seen, name| {
+        let made = self.make(asked, entry, |&New { directory, seen, name, .. }| {
             let (kind, set) = match &what {
                 mknoddata3::NF3FIFO(set) => (SpecialKind::Fifo, set),
                 mknoddata3::NF3SOCK(set) => (SpecialKind::Socket, set),

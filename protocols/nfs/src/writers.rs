@@ -46,6 +46,8 @@ pub(crate) struct Writer {
     again: Option<Instant>,
     /// How much of it waits in memory.
     bytes: u64,
+    /// It was too large for any version when it was written last.
+    is_large: bool,
     /// Bytes of stable writes.
     promised: u64,
     /// The first promise and the last one.
@@ -161,6 +163,7 @@ impl Export {
             wrote: now,
             again: None,
             bytes: 0,
+            is_large: false,
             promised: 0,
             promises: None,
             is_over: false,
@@ -182,7 +185,7 @@ impl Export {
             Act::Resized(_) => 0,
             Act::Written(_, data) => data.len() as u64,
         };
-        if self.is_large(writer) {
+        if writer.is_large {
             return if is_flushed || writer.promises.is_some() { self.keep_large(writer) } else { Ok(()) };
         }
         let base = *writer.base.get_or_insert_with(|| owed::standing(self.vfs(), writer.node));
@@ -193,10 +196,6 @@ impl Export {
         writer.promises = Some(first..=position);
         writer.promised += bytes;
         if writer.promised > MAX_FILE_BYTES as u64 { self.save(writer) } else { Ok(()) }
-    }
-
-    fn is_large(&self, writer: &Writer) -> bool {
-        self.vfs().attributes(writer.node).is_ok_and(|attributes| attributes.size > MAX_FILE_BYTES as u64)
     }
 
     /// A large file is on the disk and has no versions: it is flushed there. What was promised while it was small is kept by that; done once more
@@ -210,11 +209,17 @@ impl Export {
         Ok(())
     }
 
-    /// Notes that a file was written, and how much of it waits in memory: all of it, but for one that is too large for any version.
+    /// Notes that a file was written.
     pub(crate) fn wrote(&self, writer: &mut Writer) {
         writer.wrote = Instant::now();
+        self.measure(writer);
+    }
+
+    /// How much of a file waits in memory: all of it, but for one that is too large for any version.
+    fn measure(&self, writer: &mut Writer) {
         let size = self.vfs().attributes(writer.node).map_or(0, |attributes| attributes.size);
-        writer.bytes = if size > MAX_FILE_BYTES as u64 { 0 } else { size };
+        writer.is_large = size > MAX_FILE_BYTES as u64;
+        writer.bytes = if writer.is_large { 0 } else { size };
     }
 
     /// Saves the files that waited longest when there are too many, or too much in them. To be called while none is held.
@@ -251,8 +256,10 @@ impl Export {
         if writer.is_over {
             return Ok(());
         }
+        // Asked anew: programs of the mount write it, too.
+        self.measure(writer);
         // Nothing else flushes a large file, and its promises go.
-        let is_flushed = writer.promises.is_some() && self.is_large(writer);
+        let is_flushed = writer.promises.is_some() && writer.is_large;
         let durability = if is_flushed { Durability::Now } else { durability };
         // What the disk refused was put aside: a write of nothing goes on with it.
         let goes_on = match writer.again {

@@ -214,19 +214,19 @@ fn what_a_full_disk_refused_at_the_start_is_saved_at_the_next_one() {
     points.refuse(FailPoint::LogWrite, 28);
     assert_eq!(died.read(&file, 0, 100).unwrap().0, b"one two\n");
     points.clear(FailPoint::LogWrite);
-    wait_for_the_disk(&died);
+    once_there_is_room(|| died.write(&file, 0, b"one", stable_how::UNSTABLE));
     let again = died.again();
     again.assert_nothing_kept("a.md");
     assert_eq!(again.text("a.md").as_deref(), Some("one 2wo\n"));
 }
 
-/// Waits until the disk takes writes again.
-fn wait_for_the_disk(served: &Served) {
-    let vfs = &served.server.primary().vfs;
-    let caller = Caller::new(Entry::Http);
-    while let Err(fault) = vfs.apply(&caller, Change::put(path("probe.md"), "probe\n")) {
-        assert_eq!(fault.kind(), Kind::NoSpace);
-        std::thread::yield_now();
+/// Asks until the disk takes it.
+fn once_there_is_room<T>(mut ask: impl FnMut() -> Result<T, nfsstat3>) -> T {
+    loop {
+        match ask() {
+            Err(nfsstat3::NFS3ERR_NOSPC) => std::thread::yield_now(),
+            outcome => return outcome.unwrap(),
+        }
     }
 }
 
@@ -245,8 +245,7 @@ fn what_a_full_disk_refused_after_it_was_told_to_be_safe_is_saved_once_there_is_
     let died = served.died();
     assert_eq!(died.read(&file, 0, 100).unwrap().0, b"one 2wo\n");
     points.clear(FailPoint::LogWrite);
-    wait_for_the_disk(&served);
-    served.commit(&file).unwrap();
+    once_there_is_room(|| served.commit(&file));
     assert_eq!(served.text("a.md").as_deref(), Some("one 2wo\n"));
     served.assert_nothing_kept("a.md");
 }
@@ -264,9 +263,8 @@ fn what_was_told_to_be_safe_is_not_dropped_because_another_door_renamed_its_file
     assert_eq!(vfs.apply(&caller, Change::put(path("c.md"), "c\n")).unwrap_err().kind(), Kind::NoSpace);
     assert!(served.write(&file, 0, b"no", stable_how::UNSTABLE).is_err());
     points.clear(FailPoint::LogWrite);
-    wait_for_the_disk(&served);
-    served.write(&file, 0, b"yes", stable_how::UNSTABLE).unwrap();
-    served.commit(&file).unwrap();
+    once_there_is_room(|| served.write(&file, 0, b"yes", stable_how::UNSTABLE));
+    once_there_is_room(|| served.commit(&file));
     assert_eq!(served.text("b.md").as_deref(), Some("one 2wo\n"));
     assert_eq!(served.text("a.md").as_deref(), Some("yesther\n"));
 }
