@@ -294,11 +294,13 @@ impl Export {
         self.writers.refusal(number).map_or(Ok(()), |status| Err(status.into()))
     }
 
-    /// Lets go of a file whose name was taken away.
+    /// Lets go of a file whose name was taken away, and of what was promised of it.
     pub(crate) fn abandon(&self, number: u64) -> Result<(), Fault> {
         let Some(mut writer) = self.writers.get(number) else { return Ok(()) };
         self.writers.forget(&mut writer);
-        self.vfs().release(&writer.caller, writer.handle)
+        self.vfs().release(&writer.caller, writer.handle)?;
+        let promises = writer.promises.take();
+        promises.map_or(Ok(()), |promises| Ok(self.numbers.kept(&[(number, promises)], false)?))
     }
 
     /// Saves the files for which it is time, and says when it is time for the next.

@@ -8,10 +8,10 @@ mod tests;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use svcfs_base::{Actor, ETag, TreePath};
 
 use crate::StoreError;
@@ -84,25 +84,26 @@ impl FileNumbers {
     /// All that is promised of a file.
     pub const ALL: RangeInclusive<i64> = 0..=i64::MAX;
 
-    /// Opens the file, or makes a new one when it is absent, damaged or of another version: handles given before are stale then.
+    /// Opens the file, or makes a new one when it is absent, damaged or of another version: handles given before are stale then, and the old one is
+    /// left beside it for a person, because of what is promised in it.
     ///
     /// # Errors
-    /// [`StoreError`] when the file cannot be made or replaced.
+    /// [`StoreError`] when the file cannot be made, replaced, or opened in this moment.
     pub fn open(file: &Path) -> Result<Self, StoreError> {
         let connection = match open(file) {
-            Ok(connection) => connection,
-            Err(error) => {
-                tracing::error!(numbers.file = %file.display(), %error, "the numbers of files cannot be read; NFS clients must mount again");
-                for suffix in ["", "-wal", "-shm"] {
-                    let mut name = file.as_os_str().to_owned();
-                    name.push(suffix);
-                    match std::fs::remove_file(&name) {
+            Err(error) if is_damage(&error) => {
+                let aside = crate::history::set_aside(file, file)?;
+                tracing::error!(numbers.file = %aside.display(), %error, "the numbers of files cannot be read, and are put aside; NFS clients must mount again");
+                for suffix in ["-wal", "-shm"] {
+                    let [from, to] = [file, &aside].map(|path| PathBuf::from(format!("{}{suffix}", path.display())));
+                    match std::fs::rename(from, to) {
                         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
                         Ok(()) | Err(_) => {}
                     }
                 }
                 open(file)?
             }
+            opened => opened?,
         };
         let space: i64 = connection.query_row("SELECT space FROM identity", [], |row| row.get(0))?;
         let inner = Inner { connection, known: Known::default() };
@@ -390,6 +391,16 @@ impl Inner {
 fn drawn() -> Result<u64, StoreError> {
     let drawn = getrandom::u64().map_err(|error| StoreError::State(std::io::Error::other(error.to_string())))?;
     Ok((drawn >> 1).max(SMALLEST))
+}
+
+/// Whether a file is not what it should be. What the disk refuses, or somebody holds, may be read another time.
+fn is_damage(error: &StoreError) -> bool {
+    match error {
+        StoreError::Database(error) => error.sqlite_error_code().is_none_or(|code| {
+            matches!(code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown)
+        }),
+        error => matches!(error, StoreError::Damaged(_)),
+    }
 }
 
 fn open(file: &Path) -> Result<Connection, StoreError> {

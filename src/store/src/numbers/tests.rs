@@ -122,3 +122,27 @@ fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
     let after = std::fs::metadata(&file).unwrap().len();
     assert!(after < before / 8, "{before} {after}");
 }
+
+#[test]
+fn a_file_that_cannot_be_opened_in_this_moment_keeps_what_is_promised_in_it() {
+    let (folder, numbers) = place();
+    let page = numbers.number(&path("a.md")).unwrap();
+    numbers.promise(&Promise { number: page, base: None, act: Act::Resized(1), author: None }, true).unwrap();
+    drop(numbers);
+    let (file, in_the_way) = (folder.path().join("nfs.db"), folder.path().join("nfs.db-wal"));
+    std::fs::create_dir(&in_the_way).unwrap();
+    assert!(FileNumbers::open(&file).is_err());
+    std::fs::remove_dir(&in_the_way).unwrap();
+    assert_eq!(FileNumbers::open(&file).unwrap().owed().unwrap(), [page]);
+}
+
+#[test]
+fn a_damaged_file_is_put_aside_and_begun_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nfs.db");
+    std::fs::write(&file, "no database ".repeat(1000)).unwrap();
+    let numbers = FileNumbers::open(&file).unwrap();
+    assert!(numbers.owed().unwrap().is_empty());
+    let aside = std::fs::read_to_string(folder.path().join("nfs.db.damaged-1")).unwrap();
+    assert_eq!(aside, "no database ".repeat(1000));
+}
