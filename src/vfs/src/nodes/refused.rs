@@ -174,7 +174,7 @@ impl Vfs {
         let there =
             self.stat(Door::Internal, page).map_or_else(|_| self.readers_of_gone(page), |there| Ok(Some(there)))?;
         self.keep_text(name, content, fault, there.map(|there| (there.mode, (there.uid, there.gid))))?;
-        Ok(self.core.tree.flush()?)
+        Ok(self.core.tree.flush(self.core.memory.elsewhere())?)
     }
 
     /// Keeps it, readable for those who may read the page.
