@@ -16,17 +16,21 @@ const BYTES: &str = "application/octet-stream";
 /// The content type of a file: by its extension, else text when it is text. More is not guessed: a browser that is told a wrong
 /// type shows what its author did not mean.
 pub(crate) fn of(path: &TreePath, content: &[u8]) -> String {
-    let of_content = || if std::str::from_utf8(content).is_ok() { PLAIN } else { BYTES }.to_owned();
-    of_path(path).unwrap_or_else(of_content)
+    of_path(path).unwrap_or_else(|| of_content(std::str::from_utf8(content).is_ok()))
+}
+
+/// The content type of what no path tells of.
+pub(crate) fn of_content(is_text: bool) -> String {
+    if is_text { PLAIN } else { BYTES }.to_owned()
 }
 
 /// The content type of a file that is too large to be looked at: by its extension alone.
 pub(crate) fn of_large(path: &TreePath) -> String {
-    of_path(path).unwrap_or_else(|| BYTES.to_owned())
+    of_path(path).unwrap_or_else(|| of_content(false))
 }
 
 /// The content type that goes with a path's extension; none when the extension is unknown or missing.
-fn of_path(path: &TreePath) -> Option<String> {
+pub(crate) fn of_path(path: &TreePath) -> Option<String> {
     if path.is_page() {
         return Some(MARKDOWN.to_owned());
     }

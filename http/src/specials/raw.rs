@@ -15,7 +15,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use svcfs_base::{Caller, Door, Fault, Kind, Reach, TreePath};
 use svcfs_knowledge::access::Identity;
-use svcfs_knowledge::kernel::{File, Reader, Space};
+use svcfs_knowledge::kernel::{Content, Opened, Reader, Space};
 use svcfs_work::Lane;
 use warp::Reply;
 use warp::reply::Response;
@@ -26,32 +26,43 @@ use crate::{media, reply};
 /// Bytes of a large file handed to a connection at once.
 const PIECE: usize = 256 << 10;
 
-/// A file, and when it was changed.
+/// A file, how long it is, when it was changed, and its type.
 struct Found {
     content: Content,
+    length: u64,
     modified: SystemTime,
+    mime: String,
 }
 
 impl Found {
-    fn here(file: File) -> Self {
-        Self { content: Content::Here(file.content), modified: file.attributes.modified }
+    fn of(path: &TreePath, Opened { content, attributes, .. }: Opened) -> Result<Self, Fault> {
+        let (length, modified) = (attributes.size, attributes.modified);
+        let mime = match media::of_path(path) {
+            Some(mime) => mime,
+            None => media::of_content(is_text(&content, length)?),
+        };
+        Ok(Self { content, length, modified, mime })
     }
 }
 
-/// Its bytes.
-enum Content {
-    Here(Bytes),
-    /// Too many for memory (over 64 MiB), and how many: read as they are.
-    OnDisk(Reader, u64),
-}
-
-impl Content {
-    fn length(&self) -> u64 {
-        match self {
-            Self::Here(content) => content.len() as u64,
-            Self::OnDisk(_, length) => *length,
+/// Whether all of a content is UTF-8.
+fn is_text(content: &Content, length: u64) -> Result<bool, Fault> {
+    let (mut at, mut left) = (0, Vec::new());
+    while at < length {
+        let piece = content.read(at, PIECE)?;
+        if piece.is_empty() {
+            break;
+        }
+        at += piece.len() as u64;
+        left.extend_from_slice(&piece);
+        match std::str::from_utf8(&left) {
+            Ok(_) => left.clear(),
+            // A letter that goes on in the next piece.
+            Err(error) if error.error_len().is_none() => drop(left.drain(..error.valid_up_to())),
+            Err(_) => return Ok(false),
         }
     }
+    Ok(left.is_empty())
 }
 
 /// What of a file is asked for.
@@ -94,15 +105,14 @@ fn at_once(space: &Space, reach: &Reach, path: &TreePath) -> Option<Found> {
     // A file that is found at once has no link on its way: it lies where its path says.
     reach.check(path).ok()?;
     let (file, _) = space.vfs.read_now(Door::Http, path, None)?;
-    Some(Found::here(file))
+    Found::of(path, file.into()).ok()
 }
 
 fn find(space: &Space, reach: &Reach, path: &TreePath) -> Result<Found, Fault> {
     space.check_reach(reach, Door::Http, path)?;
-    match space.vfs.read(Door::Http, path) {
-        Ok(file) => Ok(Found::here(file)),
+    match space.vfs.open_content(Door::Http, path) {
         Err(fault) if fault.kind() == Kind::TooLarge => large(space, path),
-        Err(fault) => Err(fault),
+        opened => Found::of(path, opened?),
     }
 }
 
@@ -129,26 +139,20 @@ pub(super) async fn raw(
                 .map_err(|fault| if fault.kind() == Kind::IsDirectory { Fault::file_not_found(&path) } else { fault })?
         }
     };
-    let length = found.content.length();
-    let (status, part) = match Part::of(headers, length, found.modified) {
+    let Found { content, length, modified, mime } = found;
+    let (status, part) = match Part::of(headers, length, modified) {
         Part::All => (StatusCode::OK, 0..length),
         Part::One(part) => (StatusCode::PARTIAL_CONTENT, part),
         Part::Beyond => return Ok(beyond(length)),
     };
-    let mut response = match found.content {
+    let mut response = match content {
         Content::Here(content) => {
-            let mime = media::of(&path, &content);
             let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
-            let mut response = Response::new(content.slice(at(part.start)..at(part.end)).into());
-            media::describe(response.headers_mut(), &mime);
-            response
+            Response::new(content.slice(at(part.start)..at(part.end)).into())
         }
-        Content::OnDisk(reader, _) => {
-            let mut response = streamed(Arc::clone(app), reader, part.clone());
-            media::describe(response.headers_mut(), &media::of_large(&path));
-            response
-        }
+        Content::OnDisk(reader) => streamed(Arc::clone(app), reader, part.clone()),
     };
+    media::describe(response.headers_mut(), &mime);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     // Of a file without bytes there is no part that could be told.
@@ -159,7 +163,7 @@ pub(super) async fn raw(
     }
     headers.typed_insert(ContentLength(part.end - part.start));
     headers.typed_insert(AcceptRanges::bytes());
-    headers.typed_insert(LastModified::from(found.modified));
+    headers.typed_insert(LastModified::from(modified));
     let caching = if is_everybodys { "public, max-age=3600, must-revalidate" } else { "private, no-cache" };
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(caching));
     Ok(response)
@@ -178,10 +182,11 @@ fn beyond(length: u64) -> Response {
 /// A file that no version has, open.
 fn large(space: &Space, path: &TreePath) -> Result<Found, Fault> {
     let (reader, attributes) = Reader::at(&space.vfs, &Caller::new(Door::Http), path)?;
-    Ok(Found { content: Content::OnDisk(reader, attributes.size), modified: attributes.modified })
+    let (length, modified) = (attributes.size, attributes.modified);
+    Ok(Found { content: Content::OnDisk(reader), length, modified, mime: media::of_large(path) })
 }
 
-/// A part of a large file, read piece by piece as the client takes it.
+/// A part of a file, read piece by piece as the client takes it.
 fn streamed(app: Arc<App>, reader: Reader, part: Range<u64>) -> Response {
     let reader = Arc::new(reader);
     let pieces = stream::unfold((part.start, part.end - part.start), move |(offset, left)| {

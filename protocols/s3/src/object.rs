@@ -5,15 +5,17 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use svcfs_base::{ETag, Fault, Kind, LargeFile, TreePath};
-use svcfs_vfs::{Attributes, File, Reader};
+use svcfs_vfs::{Attributes, Content, Opened, Reader};
 
 use crate::asked::Asked;
 use crate::etags::ETags;
 use crate::found::Found;
 use crate::key::Key;
 use crate::record::{ATTRIBUTE, Record};
-use crate::sums::etag_of;
+use crate::sums::{Summing, Wanted, etag_of, hex};
 
+/// Bytes that are read at once to be summed up.
+const PIECE: usize = 256 << 10;
 /// The content type where neither client nor name tell one.
 const ANYTHING: &str = "application/octet-stream";
 
@@ -31,13 +33,6 @@ pub(crate) struct Object {
     pub(crate) content: Content,
     /// None of a folder and of an earlier version.
     pub(crate) attributes: Option<Attributes>,
-}
-
-/// Its bytes.
-pub(crate) enum Content {
-    Here(Bytes),
-    /// Too many for memory: read as they are.
-    OnDisk(Reader),
 }
 
 impl Object {
@@ -82,15 +77,15 @@ impl Object {
             let (size, modified) = (attributes.size, attributes.modified);
             return Ok(Self { path, size, modified, etag, blob: None, record, content, attributes: Some(attributes) });
         }
-        match asked.space.vfs.read(asked.caller.door, &path) {
-            Ok(file) => Ok(Self::of(asked, path, record, file)),
+        let opened = match asked.space.vfs.open_content(asked.caller.door, &path) {
             // Made through a mount, and not saved yet: to all others it is an empty file.
             Err(fault) if fault.kind() == Kind::NotFound => {
-                let file = File { content: Bytes::new(), etag: ETag::of(b""), attributes: found.attributes.clone() };
-                Ok(Self::of(asked, path, record, file))
+                let (content, attributes) = (Content::Here(Bytes::new()), found.attributes.clone());
+                Opened { content, etag: ETag::of(b""), attributes }
             }
-            Err(fault) => Err(fault),
-        }
+            opened => opened?,
+        };
+        Self::of(asked, path, record, opened)
     }
 
     /// The object of a key, if nothing must be waited for; [`Object::at`] tells of all others.
@@ -99,19 +94,21 @@ impl Object {
         // One that is found at once has no link on its way: it lies where its path says.
         asked.caller.reach.check(path).ok()?;
         let (file, record) = asked.space.vfs.read_now(asked.caller.door, path, Some(ATTRIBUTE))?;
-        Some(Self::of(asked, path.clone(), Record::read(record.as_deref()), file))
+        Self::of(asked, path.clone(), Record::read(record.as_deref()), file.into()).ok()
     }
 
-    fn of(asked: &Asked, path: TreePath, record: Record, file: File) -> Self {
-        let File { content, etag: blob, attributes } = file;
+    fn of(asked: &Asked, path: TreePath, record: Record, opened: Opened) -> Result<Self, Fault> {
+        let Opened { content, etag: blob, attributes } = opened;
         let kept = record.etag.clone().filter(|_| record.of == blob.to_string());
         let here = (asked.space.name.as_str(), &path);
         let etags: &ETags = &asked.door.etags;
-        let etag = kept.or_else(|| etags.known(here, &attributes)).unwrap_or_else(|| etag_of(&content));
+        let etag = match kept.or_else(|| etags.known(here, &attributes)) {
+            Some(etag) => etag,
+            None => summed(&content, attributes.size)?,
+        };
         etags.remember(here, &attributes, &etag);
-        let (size, modified) = (content.len() as u64, attributes.modified);
-        let (content, attributes) = (Content::Here(content), Some(attributes));
-        Self { path, size, modified, etag, blob: Some(blob), record, content, attributes }
+        let (size, modified, attributes) = (attributes.size, attributes.modified, Some(attributes));
+        Ok(Self { path, size, modified, etag, blob: Some(blob), record, content, attributes })
     }
 
     /// What tells its contents apart, where no version has it.
@@ -137,6 +134,24 @@ impl Object {
     pub(crate) fn metadata(&self) -> BTreeMap<String, String> {
         self.record.metadata.clone()
     }
+}
+
+/// The MD5 of a content of so many bytes, as ETags have it.
+///
+/// # Errors
+/// Those of reading it.
+pub(crate) fn summed(content: &Content, size: u64) -> Result<String, Fault> {
+    let mut summing = Summing::new(Wanted::default());
+    let mut at = 0;
+    while at < size {
+        let piece = content.read(at, PIECE)?;
+        if piece.is_empty() {
+            return Err(Fault::unavailable("the file became shorter while it was read; try again"));
+        }
+        summing.update(&piece);
+        at += piece.len() as u64;
+    }
+    Ok(hex(&summing.finish().0))
 }
 
 /// The ETag of a file that is listed.

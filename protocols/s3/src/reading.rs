@@ -12,14 +12,14 @@ use s3s::dto::{
 };
 use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
-use svcfs_vfs::Reader;
+use svcfs_vfs::{Content, Reader};
 use svcfs_work::Lane;
 
 use crate::Door;
 use crate::asked::{Asked, Refused};
 use crate::conditions::Reading as Conditions;
 use crate::key::Key;
-use crate::object::{Content, Object};
+use crate::object::Object;
 use crate::refusal::refuse;
 use crate::sums::Sums;
 use crate::versions;
@@ -162,7 +162,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
     Ok(response)
 }
 
-/// A large file, read piece by piece as the client takes it.
+/// A file, read piece by piece as the client takes it.
 fn streamed(asked: &Asked, reader: Reader, from: u64, length: u64) -> StreamingBlob {
     let (door, reader) = (Arc::clone(&asked.door), Arc::new(reader));
     let pieces = stream::unfold((from, length), move |(offset, left)| {

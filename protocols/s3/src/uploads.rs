@@ -14,7 +14,6 @@ use crate::asked::{Asked, Refused};
 use crate::beside::{Beside, check_way};
 use crate::conditions::{Reading, Writing as Conditions};
 use crate::key::Key;
-use crate::object::Content as Read;
 use crate::operations::Encoding;
 use crate::parts::{Completed, LIFETIME, Part as Kept, Upload, Writing};
 use crate::record::{Record, tags_of};
@@ -193,13 +192,7 @@ pub(crate) async fn part_copy(
             let mut at = range.start;
             while at < range.end {
                 let most = usize::try_from(range.end - at).unwrap_or(usize::MAX).min(PIECE);
-                let piece = match &object.content {
-                    Read::Here(content) => {
-                        let begin = usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
-                        content.slice(begin..content.len().min(begin.saturating_add(most)))
-                    }
-                    Read::OnDisk(reading) => reading.read(at, most)?,
-                };
+                let piece = object.content.read(at, most)?;
                 if piece.is_empty() {
                     return Err(Fault::unavailable("the file became shorter while it was copied; try again").into());
                 }

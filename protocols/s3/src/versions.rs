@@ -17,7 +17,7 @@ use crate::Door;
 use crate::asked::{Asked, Refused};
 use crate::key::Key;
 use crate::listing::{Line, Listing, MOST};
-use crate::object::{Content, Object};
+use crate::object::Object;
 use crate::operations::{Encoding, owner};
 use crate::record::Record;
 use crate::sums::etag_of;
@@ -56,7 +56,7 @@ pub(crate) fn object(asked: &Asked, key: &Key, version: Option<&str>) -> Result<
         etag: etag_of(&content),
         blob: Some(svcfs_base::ETag::of(&content)),
         record: Record::default(),
-        content: Content::Here(content),
+        content: vfs.set_aside(content)?,
         attributes: None,
     })
 }

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use svcfs_base::{Change, Expect, Fault, Kind, Scope, TreePath};
+use svcfs_vfs::{Content as Read, Reader};
 use tracing::warn;
 
 use crate::asked::{Asked, Refused};
@@ -17,7 +18,7 @@ use crate::beside::{Beside, check_way, make_way};
 use crate::conditions::{Reading, Writing};
 use crate::found::Found;
 use crate::key::Key;
-use crate::object::{Content as Read, Object, guessed};
+use crate::object::{Object, guessed};
 use crate::record::{Record, is_missing, tags_of};
 use crate::refusal::told;
 use crate::sums::{etag_of, hex};
@@ -332,25 +333,21 @@ fn gathered_of(
     // Of an object that came in parts, the copy has none.
     let is_same = object.is_of_record() && !object.record.sums.is_of_parts();
     let sums = if is_same { object.record.sums.clone() } else { Default::default() };
-    let (content, md5) = match object.content {
-        Read::Here(content) => {
-            let md5 = <s3s::crypto::Md5 as s3s::crypto::Checksum>::checksum(&content);
-            (Content::Here(content), md5)
-        }
-        Read::OnDisk(reader) => {
+    let (content, md5) = match (object.content, object.blob) {
+        (Read::OnDisk(reader), None) => {
             let (beside, md5) = copy_large(asked, &reader, object.size, &place)?;
             (Content::Beside(beside), md5)
+        }
+        (content, _) => {
+            let content = content.read(0, usize::try_from(object.size).unwrap_or(usize::MAX))?;
+            let md5 = <s3s::crypto::Md5 as s3s::crypto::Checksum>::checksum(&content);
+            (Content::Here(content), md5)
         }
     };
     put_in_place(asked, &key, (place, expected), Gathered { content, md5, sums, room: None }, record)
 }
 
-fn copy_large(
-    asked: &Asked,
-    reader: &svcfs_vfs::Reader,
-    size: u64,
-    place: &TreePath,
-) -> Result<(Beside, [u8; 16]), Fault> {
+fn copy_large(asked: &Asked, reader: &Reader, size: u64, place: &TreePath) -> Result<(Beside, [u8; 16]), Fault> {
     let mut beside = Beside::new(asked, place)?;
     let mut summing = crate::sums::Summing::new(crate::sums::Wanted::default());
     let mut offset = 0;

@@ -109,7 +109,7 @@ impl Asked {
         let (fault, obstacle, replaced, seen, reading) = Default::default();
         Self(Arc::new(Inner { door, space, caller, question, fault, obstacle, replaced, seen, reading }))
     }
-    pub(crate) fn door(&self) -> &Door {
+    pub(crate) fn door(&self) -> &Arc<Door> {
         &self.0.door
     }
     pub(crate) fn space(&self) -> &Space {

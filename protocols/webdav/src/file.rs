@@ -1,4 +1,4 @@
-//! A file that is read: as it was when it was opened, but one that is too large for memory, which is read as it is.
+//! A file that is read: as it was when it was opened, but one over 64 MiB, which is read as it is.
 
 use std::io::SeekFrom;
 use std::sync::Arc;
@@ -6,32 +6,26 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture};
 use svcfs_base::{Fault, Kind, TreePath};
-use svcfs_vfs::{EntryKind, Reader};
+use svcfs_vfs::{Content, EntryKind, Opened, Reader};
+use svcfs_work::Lane;
 
+use crate::Door;
 use crate::asked::Asked;
 use crate::found::Found;
 use crate::metadata::Metadata;
 use crate::tree::sought;
 
 /// A file that is open to be read.
-#[derive(Debug)]
 pub(crate) struct Reading {
     metadata: Metadata,
     position: u64,
-    content: Content,
+    content: Arc<Content>,
+    door: Arc<Door>,
 }
 
-enum Content {
-    Here(Bytes),
-    OnDisk(Arc<Reader>, Asked),
-}
-
-impl std::fmt::Debug for Content {
+impl std::fmt::Debug for Reading {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Here(bytes) => write!(formatter, "{} bytes", bytes.len()),
-            Self::OnDisk(reader, _) => reader.fmt(formatter),
-        }
+        self.content.fmt(formatter)
     }
 }
 
@@ -42,7 +36,7 @@ impl Reading {
         // One that is found at once has no link on its way: it lies where its path says.
         caller.reach.check(path).ok()?;
         let (file, _) = space.vfs.read_now(caller.door, path, None)?;
-        Some(Self::here(Metadata::of(file.attributes, file.etag), file.content))
+        Some(Self::of(asked, file.into()))
     }
 
     /// Opens the file that a path leads to.
@@ -53,29 +47,35 @@ impl Reading {
         let (space, caller) = (asked.space(), asked.caller());
         space.check_reach(&caller.reach, caller.door, path)?;
         // Nearly everything that is read has a version, and then there is no more to know.
-        if let Ok(file) = space.vfs.read(caller.door, path) {
-            return Ok(Self::here(Metadata::of(file.attributes, file.etag), file.content));
+        if let Ok(opened) = space.vfs.open_content(caller.door, path) {
+            return Ok(Self::of(asked, opened));
         }
         let found = Found::at(asked, path)?;
         if found.attributes.kind != EntryKind::File {
             return Err(Fault::is_directory(path));
         }
         if found.is_large() {
-            let reader = Arc::new(Reader::open(&space.vfs, caller, found.node)?);
-            let metadata = Metadata::of_large(found.attributes.clone());
-            return Ok(Self { metadata, position: 0, content: Content::OnDisk(reader, asked.clone()) });
+            let content = Content::OnDisk(Reader::open(&space.vfs, caller, found.node)?);
+            return Ok(Self::new(asked, Metadata::of_large(found.attributes.clone()), content));
         }
-        match space.vfs.read(caller.door, &found.path) {
-            Ok(file) => Ok(Self::here(Metadata::of(file.attributes, file.etag), file.content)),
+        match space.vfs.open_content(caller.door, &found.path) {
             // Made through a mount, and not saved yet.
-            Err(fault) if fault.kind() == Kind::NotFound => Ok(Self::here(found.metadata(asked)?, Bytes::new())),
-            Err(fault) => Err(fault),
+            Err(fault) if fault.kind() == Kind::NotFound => {
+                let mut metadata = found.metadata(asked)?;
+                metadata.attributes.size = 0;
+                Ok(Self::new(asked, metadata, Content::Here(Bytes::new())))
+            }
+            opened => Ok(Self::of(asked, opened?)),
         }
     }
 
-    fn here(mut metadata: Metadata, content: Bytes) -> Self {
-        metadata.attributes.size = content.len() as u64;
-        Self { metadata, position: 0, content: Content::Here(content) }
+    fn of(asked: &Asked, Opened { content, etag, attributes }: Opened) -> Self {
+        Self::new(asked, Metadata::of(attributes, etag), content)
+    }
+
+    fn new(asked: &Asked, metadata: Metadata, content: Content) -> Self {
+        // Not what is asked: that has this.
+        Self { metadata, position: 0, content: Arc::new(content), door: Arc::clone(asked.door()) }
     }
 
     /// What is known of it.
@@ -97,18 +97,18 @@ impl DavFile for Reading {
     }
     fn read_bytes(&mut self, count: usize) -> FsFuture<'_, Bytes> {
         Box::pin(async move {
-            let read = match &self.content {
-                Content::Here(content) => {
-                    let begin = usize::try_from(self.position).unwrap_or(usize::MAX).min(content.len());
-                    content.slice(begin..content.len().min(begin.saturating_add(count)))
+            let read = match self.content.read_now(self.position, count) {
+                Some(read) => read,
+                None => {
+                    let (content, position) = (Arc::clone(&self.content), self.position);
+                    let read = move || content.read(position, count);
+                    // The answer has begun: the connection breaks off, and the client knows.
+                    let read = svcfs_listener::blocking(&self.door.lanes, Lane::Quick, read).await;
+                    read.map_err(|fault| {
+                        svcfs_listener::log(&fault, "GET");
+                        FsError::GeneralFailure
+                    })?
                 }
-                Content::OnDisk(reader, asked) => match reader.read_now(self.position, count) {
-                    Some(read) => read,
-                    None => {
-                        let (reader, position) = (Arc::clone(reader), self.position);
-                        asked.run(move |_| reader.read(position, count)).await?
-                    }
-                },
             };
             if read.is_empty() && self.position < self.metadata.attributes.size {
                 // It became shorter meanwhile; dav-server would send zeros in place of what is gone.

@@ -87,10 +87,9 @@ hash_type!(
 impl ETag {
     /// The id git gives a blob with this content: `sha1("blob " + length + NUL + content)`.
     pub fn of(content: &[u8]) -> Self {
-        let mut hasher = Sha1::new();
-        hasher.update(format!("blob {}\0", content.len()).as_bytes());
-        hasher.update(content);
-        Self(hasher.finalize().into())
+        let mut hashing = Hashing::of_length(content.len() as u64);
+        hashing.update(content);
+        hashing.finish()
     }
     /// Reads one entity tag of an `If-Match` or `If-None-Match` header; quotes and a weak mark are optional (contract 4.1).
     ///
@@ -107,6 +106,26 @@ impl ETag {
                 ),
             )
         })
+    }
+}
+
+/// The [`ETag`] of a content that comes in pieces.
+pub struct Hashing(Sha1);
+
+impl Hashing {
+    /// Of a content that has so many bytes.
+    pub fn of_length(length: u64) -> Self {
+        let mut hasher = Sha1::new();
+        hasher.update(format!("blob {length}\0").as_bytes());
+        Self(hasher)
+    }
+    /// Takes the next piece.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+    /// What it is once all of it has come.
+    pub fn finish(self) -> ETag {
+        ETag(self.0.finalize().into())
     }
 }
 

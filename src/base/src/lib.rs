@@ -25,7 +25,7 @@ pub use change::{
 };
 pub use clock::{Clock, FrozenClock, SystemClock, Timestamp};
 pub use fault::{Fault, Kind, Level, McpError};
-pub use hash::{CommitId, ETag, Seq};
+pub use hash::{CommitId, ETag, Hashing, Seq};
 pub use limit::Limit;
 pub use path::{Name, TreePath};
 pub use plain::plain;

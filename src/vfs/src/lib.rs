@@ -33,7 +33,9 @@ pub use done::{Changed, Done, OnChange};
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
 pub use load::{Flush, Load, OnFlush};
-pub use nodes::{Allocation, DiskSpace, HandleId, NodeId, OpenMode, Reader, SET_GROUP_ID, SetAttributes, WriteAt};
+pub use nodes::{
+    Allocation, Content, DiskSpace, HandleId, NodeId, OpenMode, Opened, Reader, SET_GROUP_ID, SetAttributes, WriteAt,
+};
 pub use past::{
     Action, BlameLine, ChangeRecord, Changes, KeptContent, KeptVersion, Newest, PastName, PastState, Timeline,
     TimelineEvent, Version,

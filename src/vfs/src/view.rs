@@ -77,6 +77,14 @@ pub struct File {
     pub attributes: Attributes,
 }
 
+/// A file that was found.
+pub(crate) enum There {
+    /// On its way to the disk.
+    Pending(File),
+    /// In the tree, where it has so many bytes.
+    Placed(TreePath, u64),
+}
+
 impl From<Stat> for Attributes {
     fn from(stat: Stat) -> Self {
         let kind = match stat.kind {
@@ -182,13 +190,31 @@ impl Vfs {
     /// # Errors
     /// `NotFound`, `IsDirectory`, or `Invalid` when a link leads out of the root.
     pub fn read(&self, door: Door, path: &TreePath) -> Result<File, Fault> {
+        self.taken(path, self.there(door, path)?)
+    }
+
+    /// What was found where a path leads, whole.
+    pub(crate) fn taken(&self, path: &TreePath, there: There) -> Result<File, Fault> {
+        let place = match there {
+            There::Pending(file) => return Ok(file),
+            There::Placed(place, _) => place,
+        };
+        let (content, stat) = self.core.tree.read(&place).map_err(|error| not_there(path, error))?;
+        Ok(File { etag: ETag::of(&content), content, attributes: stat.into() })
+    }
+
+    /// The file that a path leads to, links that stay inside the root followed.
+    ///
+    /// # Errors
+    /// As [`Vfs::read`].
+    pub(crate) fn there(&self, door: Door, path: &TreePath) -> Result<There, Fault> {
         let mut place = path.clone();
         for _ in 0..MAX_LINKS {
             self.see(door, &place)?;
             match self.core.overlay.get(&place).map(|pending| (pending.leaf, pending.accepted)) {
                 Some((Some(leaf), accepted)) if leaf.kind != FileKind::Symlink => {
                     let attributes = self.pending_attributes(&place, &leaf, accepted)?;
-                    return Ok(File { content: leaf.content, etag: leaf.etag, attributes });
+                    return Ok(There::Pending(File { content: leaf.content, etag: leaf.etag, attributes }));
                 }
                 Some((Some(leaf), _)) => place = self.follow(&place, &String::from_utf8_lossy(&leaf.content))?,
                 Some((None, _)) => return Err(Fault::file_not_found(path)),
@@ -197,10 +223,7 @@ impl Vfs {
                         place = self.follow(&place, &self.core.tree.read_link(&place)?)?;
                     }
                     Ok(stat) if stat.kind == StatKind::Directory => return Err(Fault::is_directory(path)),
-                    Ok(_) => {
-                        let (content, stat) = self.core.tree.read(&place).map_err(|error| not_there(path, error))?;
-                        return Ok(File { etag: ETag::of(&content), content, attributes: stat.into() });
-                    }
+                    Ok(stat) => return Ok(There::Placed(place, stat.size)),
                     Err(StoreError::Linked(_)) => place = self.led_to(door, &place)?,
                     Err(error) => return Err(not_there(path, error)),
                 },

@@ -1,16 +1,21 @@
-//! Many spaces in one process.
+//! Many spaces in one process, and many clients.
 
 use std::env;
 use std::fmt::Write as _;
+use std::io::{Read, Write as _};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Place, Running, eventually, request};
+use crate::harness::{Place, Running, connect, eventually, head, request};
 
 /// What a process has beside the one thread of each space.
 const THREADS: u64 = 48;
 /// What a process may need for 200 spaces of 500 pages.
 const MEMORY: u64 = 1_000_000_000;
+
+/// Bytes of a file that slow clients ask for, and what a process may need more for a hundred of them.
+const LONG: usize = 16 << 20;
+const MORE: u64 = 160_000_000;
 
 fn number(name: &str, usual: usize) -> usize {
     env::var(name).map_or(usual, |text| text.parse().expect("a number"))
@@ -53,5 +58,43 @@ fn many_spaces_need_one_thread_each_and_little_memory() {
     let told = process();
     println!("{spaces} spaces of {pages} pages: {told}");
     assert!(told["memory_bytes"].as_u64().unwrap() < MEMORY, "{told}");
+    server.stop();
+}
+
+#[test]
+fn many_slow_clients_of_a_long_file_need_little_memory() {
+    let place = Place::with_root();
+    let ports = ["--webdav", "--webdav-port", "0", "--s3", "--s3-port", "0"];
+    let server = Running::serve(&place.at("kb"), &ports);
+    let door = |name: &str| server.greeting.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap().trim();
+    let (s3, webdav) = (door("s3").to_owned(), door("webdav").to_owned());
+    assert_eq!(request(&s3, "PUT", "/default/long.txt", &"x".repeat(LONG)).0, 200);
+    let memory = || {
+        let told = request(server.url(), "GET", "/readyz", "").1;
+        serde_json::from_str::<Value>(&told).unwrap()["process"]["memory_bytes"].as_u64().unwrap()
+    };
+    // What comes in takes room, too, and is let go of.
+    eventually("the file is in its place", || request(&webdav, "HEAD", "/long.txt", "").0 == 200);
+    let before = memory();
+    let asked = [(s3.as_str(), "/default/long.txt"), (&webdav, "/long.txt"), (server.url(), "/raw/long.txt")];
+    let slow: Vec<_> = (0..number("SVCFS_SLOW_READERS", 99))
+        .map(|client| {
+            let (url, target) = asked[client % asked.len()];
+            let mut stream = connect(url);
+            stream.write_all(head(url, "GET", target, 0).as_bytes()).unwrap();
+            let mut first = [0; 12];
+            stream.read_exact(&mut first).unwrap();
+            assert_eq!(std::str::from_utf8(&first).unwrap(), "HTTP/1.1 200", "{target}");
+            stream
+        })
+        .collect();
+    let (after, clients) = (memory(), slow.len());
+    println!("{clients} slow clients of {LONG} bytes: {before} bytes before, {after} with them");
+    assert!(after < before + MORE, "{before} bytes before, {after} with {clients} slow clients");
+    for mut stream in slow {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        assert!(all.ends_with(&[b'x'; 1024]) && all.len() > LONG && all.len() < LONG + 4096, "{}", all.len());
+    }
     server.stop();
 }

@@ -27,4 +27,4 @@ pub use route::{Accepts, Media, Method, PREFIX, Route};
 pub use within::Within;
 
 /// What [`Space::vfs`] answers doors with.
-pub use svcfs_vfs::{EntryKind, Event, EventChange, File, Reader};
+pub use svcfs_vfs::{Content, EntryKind, Event, EventChange, File, Opened, Reader};

@@ -15,13 +15,14 @@ mod refusals;
 mod refused;
 mod settled;
 mod special;
+mod still;
 mod table;
 
 use std::time::SystemTime;
 
 use svcfs_base::Fault;
 
-pub use reading::Reader;
+pub use reading::{Content, Opened, Reader};
 pub(crate) use refusals::{Moment, Refusals};
 pub(crate) use table::Nodes;
 

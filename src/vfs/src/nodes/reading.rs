@@ -4,44 +4,131 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use svcfs_base::{Caller, Fault, TreePath};
+use svcfs_base::{Caller, Door, ETag, Fault, TreePath};
 use tracing::debug;
 
+use super::still::Still;
 use super::{HandleId, NodeId, OpenMode};
 use crate::Vfs;
-use crate::view::{Attributes, EntryKind};
+use crate::view::{Attributes, EntryKind, File, There};
 
 /// Most bytes that are read without waiting: so many are copied while others at the same thread do not notice, and an allocator has room for
 /// them at hand.
 const AT_ONCE: usize = 64 << 10;
+/// Most bytes of a file that are handed on from memory: about as many as a connection takes at once. What is longer would stay there for as long as
+/// a client is slow.
+const HERE: u64 = 256 << 10;
+
+/// The bytes of a file, to be handed on.
+#[derive(Debug)]
+pub enum Content {
+    /// Few, or on their way to the disk.
+    Here(Bytes),
+    /// Many: read piece by piece.
+    OnDisk(Reader),
+}
+
+impl Content {
+    /// Bytes at an offset; fewer at the end. Waits for the disk.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
+        match self {
+            Self::Here(content) => Ok(content.slice(super::body::part(content, offset, length as u64))),
+            Self::OnDisk(reader) => reader.read(offset, length),
+        }
+    }
+
+    /// The same as far as it can be had at once, as [`Reader::read_now`] says.
+    pub fn read_now(&self, offset: u64, length: usize) -> Option<Bytes> {
+        match self {
+            Self::Here(_) => self.read(offset, length).ok(),
+            Self::OnDisk(reader) => reader.read_now(offset, length),
+        }
+    }
+}
+
+/// A file whose bytes are handed on, and what goes with it.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its bytes.
+    pub content: Content,
+    /// Their git blob hash.
+    pub etag: ETag,
+    /// What is known of the file.
+    pub attributes: Attributes,
+}
+
+impl From<File> for Opened {
+    fn from(File { content, etag, attributes }: File) -> Self {
+        let attributes = Attributes { size: content.len() as u64, ..attributes };
+        Self { content: Content::Here(content), etag, attributes }
+    }
+}
 
 /// A file that is open to be read, whatever its name becomes; closed when it is let go of.
 ///
-/// One of at most 64 MiB is read as it stands under its name at each moment; a larger one as it is.
+/// One of at most 64 MiB has one content to its end, whatever is written meanwhile; a larger one is read as it is.
 pub struct Reader {
     vfs: Arc<Vfs>,
-    caller: Caller,
-    node: NodeId,
-    handle: HandleId,
+    of: Of,
+}
+
+enum Of {
+    Still(Still),
+    Large { caller: Caller, node: NodeId, handle: HandleId },
 }
 
 impl fmt::Debug for Reader {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:?}", self.handle)
+        match &self.of {
+            Of::Still(still) => write!(formatter, "{}", still.etag),
+            Of::Large { handle, .. } => write!(formatter, "{handle:?}"),
+        }
+    }
+}
+
+impl Vfs {
+    /// The content of a file, as [`Vfs::read`] has it, for whoever hands it on as fast as somebody takes it.
+    ///
+    /// # Errors
+    /// As [`Vfs::read`].
+    pub fn open_content(self: &Arc<Self>, door: Door, path: &TreePath) -> Result<Opened, Fault> {
+        match self.there(door, path)? {
+            There::Placed(place, size) if size > HERE => {
+                let (still, stat) = Still::at(self, &place)?;
+                let (etag, reader) = (still.etag, Reader { vfs: Arc::clone(self), of: Of::Still(still) });
+                Ok(Opened { content: Content::OnDisk(reader), etag, attributes: stat.into() })
+            }
+            there => Ok(self.taken(path, there)?.into()),
+        }
+    }
+
+    /// Many bytes that no file has (any more) are handed on from the disk, too.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn set_aside(self: &Arc<Self>, content: Bytes) -> Result<Content, Fault> {
+        if content.len() as u64 <= HERE {
+            return Ok(Content::Here(content));
+        }
+        let of = Of::Still(Still::of(self, &content)?);
+        Ok(Content::OnDisk(Reader { vfs: Arc::clone(self), of }))
     }
 }
 
 impl Reader {
-    /// Opens a file.
+    /// Opens a file over 64 MiB.
     ///
     /// # Errors
     /// As [`Vfs::open_node`].
     pub fn open(vfs: &Arc<Vfs>, caller: &Caller, node: NodeId) -> Result<Self, Fault> {
         let handle = vfs.open_node(caller, node, OpenMode::default())?;
-        Ok(Self { vfs: Arc::clone(vfs), caller: caller.clone(), node, handle })
+        Ok(Self { vfs: Arc::clone(vfs), of: Of::Large { caller: caller.clone(), node, handle } })
     }
 
-    /// Opens the file that a path leads to, links followed; what it is like besides.
+    /// Opens one that a path leads to, links followed; what it is like besides.
     ///
     /// # Errors
     /// `NotFound`, `IsDirectory`; `Invalid` for a link that leads out of the root.
@@ -60,19 +147,27 @@ impl Reader {
     /// Bytes at an offset; fewer at the end. Waits for the disk.
     ///
     /// # Errors
-    /// As [`Vfs::read_node`].
+    /// As [`Vfs::read_node`]; `Unavailable` when the content is gone, because somebody wrote into the file behind the server.
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
-        self.vfs.read_node(self.node, offset, length)
+        match &self.of {
+            Of::Still(still) => still.read(&self.vfs, offset, length),
+            Of::Large { node, .. } => self.vfs.read_node(*node, offset, length),
+        }
     }
 
-    /// Bytes at an offset, as far as they can be had at once: of a file over 64 MiB that the system has in memory. At most 64 KiB.
+    /// Bytes at an offset, as far as they can be had at once: of a file that the system has in memory. At most 64 KiB.
     ///
     /// Never waits, so that a door that is async may ask where it is, and needs no thread for what is there.
     pub fn read_now(&self, offset: u64, length: usize) -> Option<Bytes> {
-        let shared = self.vfs.nodes.shared(self.node).ok()?;
+        let length = length.min(AT_ONCE);
+        let node = match &self.of {
+            Of::Still(still) => return still.read_now(offset, length),
+            Of::Large { node, .. } => *node,
+        };
+        let shared = self.vfs.nodes.shared(node).ok()?;
         let shared = shared.try_lock()?;
         match (&shared.staging, &shared.large) {
-            (None, Some(large)) => large.read_cached(offset, length.min(AT_ONCE)),
+            (None, Some(large)) => large.read_cached(offset, length),
             _ => None,
         }
     }
@@ -80,8 +175,9 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
+        let Of::Large { caller, handle, .. } = &self.of else { return };
         // Opened to be read: there is nothing to publish that could be refused.
-        if let Err(fault) = self.vfs.release(&self.caller, self.handle) {
+        if let Err(fault) = self.vfs.release(caller, *handle) {
             debug!(error = ?fault, "a file that was read could not be closed");
         }
     }

@@ -5,6 +5,7 @@ mod large;
 mod names;
 mod refused;
 mod saving;
+mod still;
 
 use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, Expect, Kind, Name};
 

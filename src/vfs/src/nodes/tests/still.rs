@@ -1,0 +1,88 @@
+//! Contents that are read piece by piece while the file is written.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use svcfs_base::ETag;
+
+use super::*;
+use crate::Content;
+
+/// More than is handed on from memory.
+const LONG: usize = 1 << 20;
+
+fn long(filled_with: u8) -> Bytes {
+    vec![filled_with; LONG].into()
+}
+
+/// A space with one long file, open.
+fn opened() -> (TestSpace, Content) {
+    let space = TestSpace::new();
+    space.vfs.apply(&ann(), Change::put(at("a.bin"), long(b'a'))).unwrap();
+    let opened = space.vfs.open_content(Door::S3, &at("a.bin")).unwrap();
+    assert_eq!((opened.etag, opened.attributes.size), (ETag::of(&long(b'a')), LONG as u64));
+    assert!(matches!(opened.content, Content::OnDisk(_)), "it would stay in memory for as long as a client is slow");
+    (space, opened.content)
+}
+
+/// All of it that is left, as doors take it.
+fn rest(content: &Content, from: usize) -> Result<Vec<u8>, Fault> {
+    let mut all = Vec::new();
+    loop {
+        let at = (from + all.len()) as u64;
+        let piece = content.read_now(at, 300_000).map_or_else(|| content.read(at, 300_000), Ok)?;
+        if piece.is_empty() {
+            return Ok(all);
+        }
+        all.extend_from_slice(&piece);
+    }
+}
+
+#[test]
+fn a_long_file_that_is_replaced_or_removed_while_it_is_read_is_read_to_its_end_as_it_was() {
+    let (space, content) = opened();
+    assert_eq!(content.read(0, 3).unwrap(), "aaa");
+    space.vfs.apply(&ann(), Change::put(at("a.bin"), long(b'b'))).unwrap();
+    assert_eq!(rest(&content, 3).unwrap(), vec![b'a'; LONG - 3]);
+    let second = space.vfs.open_content(Door::S3, &at("a.bin")).unwrap().content;
+    space.vfs.apply(&ann(), Change::remove(at("a.bin"))).unwrap();
+    assert_eq!(rest(&second, 0).unwrap(), long(b'b'));
+    assert!(content.read(LONG as u64, 1).unwrap().is_empty());
+}
+
+#[test]
+fn a_long_file_that_somebody_writes_into_is_read_as_it_was_or_not_at_all() {
+    let (space, content) = opened();
+    let file = space.directory.path().join("a.bin");
+    let open = || OpenOptions::new().write(true).append(false).open(&file).unwrap();
+    // What comes behind its end is none of it, and neither is another time.
+    OpenOptions::new().append(true).open(&file).unwrap().write_all(b"more").unwrap();
+    assert_eq!(rest(&content, 0).unwrap(), long(b'a'));
+    let (second, then) = (space.vfs.open_content(Door::S3, &at("a.bin")).unwrap(), SystemTime::UNIX_EPOCH);
+    open().set_modified(then + Duration::from_secs(1)).unwrap();
+    assert_eq!(rest(&second.content, LONG).unwrap(), b"more");
+    // From then on nobody can write into what is read.
+    open().write_all_at(b"b", 0).unwrap();
+    open().set_modified(then + Duration::from_secs(2)).unwrap();
+    for read in [&content, &second.content] {
+        assert_eq!(read.read(0, 3).unwrap(), "aaa");
+    }
+    let third = space.vfs.open_content(Door::S3, &at("a.bin")).unwrap().content;
+    assert_eq!(third.read(0, 3).unwrap(), "baa");
+    open().write_all_at(b"c", 0).unwrap();
+    open().set_modified(then + Duration::from_secs(3)).unwrap();
+    assert_eq!(third.read_now(3, 3), None);
+    assert_eq!(third.read(3, 3).unwrap_err().kind(), Kind::Unavailable);
+}
+
+#[test]
+fn a_long_content_that_no_file_has_is_read_from_the_disk_and_leaves_nothing_there() {
+    let space = TestSpace::new();
+    let aside = space.vfs.set_aside(long(b'x')).unwrap();
+    assert!(matches!(aside, Content::OnDisk(_)));
+    assert_eq!(rest(&aside, 0).unwrap(), long(b'x'));
+    assert!(matches!(space.vfs.set_aside(Bytes::from_static(b"x")).unwrap(), Content::Here(_)));
+}
