@@ -128,7 +128,11 @@ impl Beside {
         self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), expect)?;
         self.path = None;
         self.vfs.settled()?;
-        Ok(attributes.modified)
+        // It is there; only its name may be nowhere but in memory.
+        match self.vfs.flush_node(self.node) {
+            Err(fault) if !is_missing(&fault) => Err(fault.into()),
+            Ok(()) | Err(_) => Ok(attributes.modified),
+        }
     }
 
     fn remove(&self, path: &TreePath) -> Result<(), Fault> {

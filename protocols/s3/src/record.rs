@@ -65,21 +65,25 @@ impl Record {
         value.and_then(|value| serde_json::from_slice(value).ok()).unwrap_or_default()
     }
 
-    /// Keeps it.
+    /// Keeps it. What a client said is on the disk then; a checksum alone, which clients add to everything, is not waited for.
     ///
     /// # Errors
     /// `NoSpace` when it is too much for the disk; those of the disk.
     pub(crate) fn keep(&self, asked: &Asked, node: NodeId) -> Result<(), Fault> {
         let vfs = &asked.space.vfs;
-        let is_empty = *self == Self { of: self.of.clone(), ..Self::default() };
-        if is_empty {
-            return match vfs.extended(node, ATTRIBUTE)? {
-                Some(_) => vfs.remove_extended(node, ATTRIBUTE).map(drop),
-                None => Ok(()),
-            };
+        let before = vfs.extended(node, ATTRIBUTE)?;
+        if !self.says_nothing() || !self.sums.is_empty() {
+            let value = serde_json::to_vec(self).map_err(Fault::internal)?;
+            vfs.set_extended(node, ATTRIBUTE, &value, SetExtended::Either)?;
+        } else if before.is_some() {
+            vfs.remove_extended(node, ATTRIBUTE)?;
         }
-        let value = serde_json::to_vec(self).map_err(Fault::internal)?;
-        vfs.set_extended(node, ATTRIBUTE, &value, SetExtended::Either).map(drop)
+        if self.says_nothing() && Self::read(before.as_deref()).says_nothing() { Ok(()) } else { vfs.flush_node(node) }
+    }
+
+    /// Whether there is nothing in it but what is known of any content.
+    fn says_nothing(&self) -> bool {
+        *self == Self { of: self.of.clone(), sums: self.sums.clone(), ..Self::default() }
     }
 
     /// The same, in the protocol's words where the disk has no room for it beside a file.

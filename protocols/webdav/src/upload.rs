@@ -318,7 +318,12 @@ impl Beside {
         let expect = look::expect(over);
         self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), expect)?;
         self.path = None;
-        self.vfs.settled().map(drop)
+        self.vfs.settled()?;
+        // It is there; only its name may be nowhere but in memory.
+        match self.vfs.flush_node(self.node) {
+            Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Stale) => Ok(()),
+            flushed => flushed,
+        }
     }
 }
 

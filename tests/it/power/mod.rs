@@ -3,6 +3,7 @@
 pub mod disk;
 mod first;
 mod guest;
+mod said;
 
 use std::fs;
 use std::path::Path;

@@ -89,6 +89,15 @@ impl WorkTree {
         }
     }
 
+    /// Brings a file or directory to the disk, with its attributes and its name.
+    ///
+    /// # Errors
+    /// `Disk` with what the system said.
+    pub fn flush_at(&self, path: &TreePath) -> Outcome<()> {
+        let file = self.open_at(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW)?;
+        sys::fsync(&file).map_err(|error| disk(path, error))
+    }
+
     /// A name that leads to exactly this file, as long as the descriptor is open; a file nobody may read has attributes, too.
     fn itself(&self, path: &TreePath) -> Outcome<(OwnedFd, String)> {
         let file = self.open_at(path, OFlags::PATH | OFlags::NOFOLLOW)?;

@@ -12,7 +12,7 @@ use tracing::warn;
 use super::NodeId;
 use super::table::Shared;
 use crate::Vfs;
-use crate::view::EntryKind;
+use crate::view::{EntryKind, not_there};
 
 /// Names and values.
 pub(crate) type Extended = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -104,6 +104,16 @@ impl Vfs {
             }
             None => Ok(shared.extended.remove(name).is_some()),
         }
+    }
+
+    /// Brings a file or folder to the disk as it stands in the tree: what it was given, and its name. What versions have is safe without.
+    ///
+    /// # Errors
+    /// `Stale`, `NotFound`; those of the disk.
+    pub fn flush_node(&self, node: NodeId) -> Result<(), Fault> {
+        let path = self.nodes.path_of(node)?;
+        self.settle_at(&path)?;
+        self.core.tree.flush_at(&path).map_err(|error| not_there(&path, error))
     }
 
     /// Where a node's file is on the disk, or will be in a moment; none while it is not in the tree, and when its name is gone.
