@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use dav_server::davpath::DavPath;
 use dav_server::ls::{DavLock, DavLockSystem, LsFuture};
+use parking_lot::RwLockReadGuard;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use svcfs_base::{Door, Fault, Kind, Timestamp, TreePath};
 use svcfs_vfs::Lease;
@@ -80,24 +81,26 @@ impl Locks {
         first_of(&self.held_at(path)).or_else(|| first_of(&self.naming_of(path)))
     }
 
-    /// Refuses to put what was on its way while another took a lock of its place.
+    /// Looks at the locks of these paths once more, before something is done to them: another client may have taken one since. None is given to
+    /// anybody until what this gives is dropped.
     ///
     /// # Errors
     /// `Locked`.
-    pub(crate) fn check_again(asked: &Asked) -> Result<(), Fault> {
+    pub(crate) fn check_again<'a>(asked: &'a Asked, paths: &[&TreePath]) -> Result<RwLockReadGuard<'a, ()>, Fault> {
+        let vfs = &asked.space().vfs;
+        let none_begins = vfs.without_new_leases();
         let locks = Self { asked: asked.clone(), prefix: String::new() };
+        let other = |path: &&TreePath| {
+            let below = || locks.ours(vfs.leases_below(path)).find(|lease| !asked.holds(lease));
+            locks.another(path, |lease| asked.holds(lease)).or_else(below)
+        };
         // What is made for a lock is made by whoever has just taken it.
-        let Some(path) = asked.path().filter(|_| !asked.is_lock()) else { return Ok(()) };
-        match locks.another(path, |lease| asked.holds(lease)) {
-            Some(lease) => {
-                let Lease { path: place, holder, until, .. } = &lease;
-                let until = Timestamp::try_from(*until).map(|until| format!("{until:.0}")).unwrap_or_default();
-                let told = format!("`{place}` is locked by `{holder}` until {until}; nothing was written");
-                asked.met(Obstacle { lease, is_conflict: false });
-                Err(Fault::new(Kind::Locked, told))
-            }
-            None => Ok(()),
-        }
+        let Some(lease) = paths.iter().filter(|_| !asked.is_lock()).find_map(other) else { return Ok(none_begins) };
+        let Lease { path: place, holder, until, .. } = &lease;
+        let until = Timestamp::try_from(*until).map(|until| format!("{until:.0}")).unwrap_or_default();
+        let told = format!("`{place}` is locked by `{holder}` until {until}; nothing was written");
+        asked.met(Obstacle { lease, is_conflict: false });
+        Err(Fault::new(Kind::Locked, told))
     }
 
     /// A lease in dav-server's words, which somebody asked for who was `asked` about this path.

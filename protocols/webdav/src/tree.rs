@@ -17,6 +17,7 @@ use crate::asked::Asked;
 use crate::file::Reading;
 use crate::folders;
 use crate::found::{self, Found};
+use crate::locks::Locks;
 use crate::look::Look;
 use crate::metadata::{Entry, Metadata};
 use crate::properties;
@@ -110,6 +111,7 @@ impl GuardedFileSystem<Asked> for Tree {
 
     fn create_dir<'a>(&'a self, path: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, ()> {
         Box::pin(about(asked, path, |asked, path| {
+            let _unlocked = Locks::check_again(asked, &[&path])?;
             if asked.is_to_replace(&path) {
                 folders::remove(asked, &path)?;
             }
@@ -119,7 +121,7 @@ impl GuardedFileSystem<Asked> for Tree {
     }
 
     fn remove_dir<'a>(&'a self, path: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, ()> {
-        Box::pin(about(asked, path, |asked, path| folders::remove(asked, &path)))
+        Box::pin(about(asked, path, |asked, path| removed(asked, &path)))
     }
 
     fn remove_file<'a>(&'a self, path: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, ()> {
@@ -128,14 +130,18 @@ impl GuardedFileSystem<Asked> for Tree {
                 asked.replaces(path);
                 return Ok(());
             }
-            folders::remove(asked, &path)
+            removed(asked, &path)
         }))
     }
 
     fn rename<'a>(&'a self, from: &'a DavPath, to: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, ()> {
         Box::pin(async move {
             let to = path_of(to).map_err(|fault| asked.refuse(fault))?;
-            about(asked, from, move |asked, from| folders::rename(asked, &from, &to)).await
+            about(asked, from, move |asked, from| {
+                let _unlocked = Locks::check_again(asked, &[&from, &to])?;
+                folders::rename(asked, &from, &to)
+            })
+            .await
         })
     }
 
@@ -158,6 +164,11 @@ impl GuardedFileSystem<Asked> for Tree {
     ) -> FsFuture<'a, Vec<(StatusCode, DavProp)>> {
         Box::pin(about(asked, path, move |asked, path| properties::change(asked, &path, patch)))
     }
+}
+
+fn removed(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    let _unlocked = Locks::check_again(asked, &[path])?;
+    folders::remove(asked, path)
 }
 
 /// The file that is asked for, if no thread is needed to read it; what is known of it.

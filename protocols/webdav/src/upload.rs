@@ -186,7 +186,10 @@ impl Upload {
         let (path, over) = (self.path.clone(), self.over.clone());
         let finished = self.asked.run(move |asked| {
             let _room = room;
-            Locks::check_again(asked)?;
+            if let Some(beside) = &beside {
+                beside.flush()?;
+            }
+            let _unlocked = Locks::check_again(asked, &asked.path().into_iter().collect::<Vec<_>>())?;
             if let Some(beside) = beside {
                 beside.into_place(asked, &path, over.as_ref())?;
                 let found = Found::itself(asked, &path)?;
@@ -306,13 +309,21 @@ impl Beside {
         Ok(())
     }
 
+    /// Sees to it that all of it is on the disk, which takes its time.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn flush(&self) -> Result<(), Fault> {
+        self.vfs.publish(&self.caller, self.node, Durability::Now)
+    }
+
     /// Puts it in its place, instead of what was looked at there, or of whatever stands there.
     ///
     /// # Errors
     /// `Conflict` when it is something else by now; those of the disk. Nothing is there then but what was.
     pub(crate) fn into_place(mut self, asked: &Asked, place: &TreePath, over: Option<&Look>) -> Result<(), Fault> {
         let Some(path) = self.path.clone() else { return Ok(()) };
-        self.vfs.publish(&self.caller, self.node, Durability::Now)?;
+        self.flush()?;
         let folder = Found::parent_of(asked, place)?;
         let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
         let expect = look::expect(over);

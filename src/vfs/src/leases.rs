@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 use svcfs_base::{Caller, Change, Fault, Kind, Timestamp, TreePath};
 use svcfs_store::{Lease, LeaseFile, StatKind, StatePaths};
 
@@ -25,6 +25,8 @@ pub(crate) struct Leases {
     /// How many there are: nearly always none, and nobody waits for a lock to learn that.
     count: AtomicUsize,
     at: RwLock<BTreeMap<TreePath, Vec<Lease>>>,
+    /// Held alone while one begins; before every other lock.
+    beginning: RwLock<()>,
 }
 
 impl Leases {
@@ -36,7 +38,7 @@ impl Leases {
         for lease in known {
             at.entry(lease.path.clone()).or_default().push(lease);
         }
-        Ok(Self { file, count, at: RwLock::new(at) })
+        Ok(Self { file, count, at: RwLock::new(at), beginning: RwLock::default() })
     }
 
     /// Those that hold at a path: its own, and deep ones above it.
@@ -147,6 +149,7 @@ impl Vfs {
             let told = format!("what a lock says of its owner is {} bytes long; the limit is 4 KiB", lease.note.len());
             return Err(Fault::new(Kind::TooLarge, told));
         }
+        let _alone = self.core.leases.beginning.write();
         // Whoever is writing there now is done before, and sees the lease after.
         let is_folder = self.core.tree.stat(&lease.path).is_ok_and(|stat| stat.kind == StatKind::Directory);
         let (_tree, _path) = if is_folder {
@@ -177,6 +180,12 @@ impl Vfs {
         at.entry(lease.path.clone()).or_default().push(lease);
         leases.count.fetch_add(1, Ordering::Relaxed);
         Ok(Ok(()))
+    }
+
+    /// No lease begins until what is given here is dropped: a door that looked whether its own clients may write does so in the meantime, and does
+    /// not take long.
+    pub fn without_new_leases(&self) -> RwLockReadGuard<'_, ()> {
+        self.core.leases.beginning.read()
     }
 
     /// Lets a lease that holds at a path end at another moment; none when there is no such lease.

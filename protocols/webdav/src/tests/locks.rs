@@ -1,8 +1,13 @@
 //! Locks, among clients and before other doors.
 
+use dav_server::davpath::DavPath;
+use dav_server::fs::GuardedFileSystem;
+use parking_lot::RwLockReadGuard;
 use svcfs_base::{Actor, Caller, Change, Kind};
 
 use super::*;
+use crate::locks::Locks;
+use crate::tree::Tree;
 
 const EXCLUSIVE: &str = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype>\
                          <owner><href>mailto:ann@example.org</href></owner></lockinfo>";
@@ -213,4 +218,52 @@ fn a_lock_that_another_takes_while_a_file_is_on_its_way_keeps_it_out() {
 
 fn lock_of<'a>(served: &'a Served, target: &'a str) -> impl Fn() + 'a {
     move || drop(served.lock(target, &[]))
+}
+
+#[test]
+fn no_lock_is_given_between_the_last_look_at_the_locks_and_the_write() {
+    let served = Served::new();
+    served.put("/a.md", "# one\n");
+    let path = TreePath::parse("a.md").unwrap();
+    let vfs = &served.server.primary().vfs;
+    let eve = served.asked("PUT", "/a.md");
+    let writing = Locks::check_again(&eve, &[&path]).unwrap();
+    let lock = std::thread::scope(|scope| {
+        let lock = scope.spawn(|| served.lock("/a.md", &[("authorization", "Basic YW5uOg==")]));
+        // Once it waits, whoever comes after it does, too.
+        while !lock.is_finished() && RwLockReadGuard::rwlock(&writing).try_read().is_some() {
+            std::thread::yield_now();
+        }
+        assert!(vfs.leases_at(&path).is_empty(), "it is written under a lock that was taken since");
+        vfs.apply(eve.caller(), Change::put(path.clone(), "# two\n")).unwrap();
+        drop(writing);
+        lock.join().unwrap()
+    });
+    assert_eq!(served.text("a.md").unwrap(), "# two\n");
+    assert_eq!(vfs.leases_at(&path).len(), 1, "{lock}");
+    let refused = Locks::check_again(&eve, &[&path]).map(drop);
+    assert_eq!(refused.unwrap_err().kind(), Kind::Locked);
+}
+
+#[test]
+fn what_was_locked_since_the_first_look_is_not_removed_renamed_or_made() {
+    let served = Served::new();
+    served.send("MKCOL", "/docs", &[], "");
+    served.put("/docs/a.md", "# one\n");
+    let [docs, page, new, other] =
+        ["/docs", "/docs/a.md", "/docs/new", "/other.md"].map(|path| DavPath::new(path).unwrap());
+    let [delete, folder, rename, make] =
+        [("DELETE", "/docs/a.md"), ("DELETE", "/docs"), ("MOVE", "/docs/a.md"), ("MKCOL", "/docs/new")]
+            .map(|(method, target)| served.asked(method, target));
+    served.lock("/docs/a.md", &[]);
+    served.lock("/docs", &[("depth", "0")]);
+    let run = |outcome| served.runtime.block_on(outcome);
+    assert!(run(Tree.remove_file(&page, &delete)).is_err());
+    assert!(run(Tree.remove_dir(&docs, &folder)).is_err());
+    assert!(run(Tree.rename(&page, &other, &rename)).is_err());
+    assert!(run(Tree.create_dir(&new, &make)).is_err());
+    for asked in [delete, folder, rename, make] {
+        assert_eq!(asked.fault().unwrap().kind(), Kind::Locked);
+    }
+    assert_eq!(served.text("docs/a.md").unwrap(), "# one\n");
 }

@@ -15,7 +15,7 @@ const PAGE: &str = "/page.md";
 
 impl Served {
     /// A request with a condition, as the tree sees it.
-    fn asked(&self, method: &str, target: &str) -> Asked {
+    pub(super) fn asked(&self, method: &str, target: &str) -> Asked {
         let request = Request::builder().method(method).uri(target).header("if-match", "\"x\"").body(()).unwrap();
         let content = Content::Here(None);
         let question = Question::of(&request.into_parts().0, &content, "");
