@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use nfs3_types::nfs3::{
     Nfs3Option, READDIR3resfail, READDIR3resok, READDIRPLUS3resfail, READDIRPLUS3resok, cookieverf3, dirlist3,
-    dirlistplus3, entry3, entryplus3, filename3, nfsstat3,
+    dirlistplus3, entry3, entryplus3, filename3, nfsstat3, post_op_attr, post_op_fh3,
 };
 use nfs3_types::xdr_codec::{List, Pack};
 use parking_lot::Mutex;
-use svcfs_base::{Caller, Name};
+use svcfs_base::{Caller, Name, TreePath};
 
 use crate::Door;
 use crate::arguments::Garbage;
@@ -118,13 +118,15 @@ impl Door {
         arguments.value::<cookieverf3>()?;
         let (names, count) = (arguments.value::<u32>()?, arguments.value::<u32>()?);
         let read = self.place(handle).and_then(|directory| {
+            let here = match &directory {
+                Place::Top => None,
+                Place::Entry(entry) => Some(entry.now()?),
+            };
             // Looked at one by one, and only those that fit: what is told of a file is true now.
-            let entries = self.lines(&asked.caller, &directory, after)?.map(|line| entryplus3 {
-                fileid: number_of(&line.place),
-                name: filename3::from(line.name),
-                cookie: line.cookie,
-                name_attributes: line.place.after(self, &asked.caller),
-                name_handle: Nfs3Option::Some(line.place.handle()),
+            let entries = self.lines(&asked.caller, &directory, after)?.map(|line| {
+                let (name_attributes, name_handle) = self.behind(&asked.caller, here.as_ref(), &line);
+                let (fileid, cookie) = (number_of(&line.place), line.cookie);
+                entryplus3 { fileid, name: filename3::from(line.name), cookie, name_attributes, name_handle }
             });
             let (entries, eof) = fitting(entries, count, names, |entry| 24 + entry.name.packed_size())?;
             Ok(READDIRPLUS3resok {
@@ -134,6 +136,25 @@ impl Door {
             })
         });
         asked.answer("READDIRPLUS", read, READDIRPLUS3resfail::default)
+    }
+}
+
+impl Door {
+    /// What is behind a name of a directory that lies `here`: nothing where that was given to something else since it was listed, for then it would be
+    /// told of a file under the name of another.
+    fn behind(&self, caller: &Caller, here: Option<&TreePath>, line: &Line) -> (post_op_attr, post_op_fh3) {
+        let handle = Nfs3Option::Some(line.place.handle());
+        let (Some(here), Place::Entry(entry), 3..) = (here, &line.place, line.cookie) else {
+            return (line.place.after(self, caller), handle);
+        };
+        let _names = entry.export.names.read();
+        match entry.now() {
+            Ok(path) if path.parent().as_ref() == Some(here) && path.name().as_bytes() == line.name => {
+                let seen = entry.seen_at(caller, Ok(path));
+                (seen.map_or(Nfs3Option::None, |seen| Nfs3Option::Some(seen.told)), handle)
+            }
+            Ok(_) | Err(_) => (Nfs3Option::None, Nfs3Option::None),
+        }
     }
 }
 

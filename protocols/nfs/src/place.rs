@@ -123,7 +123,13 @@ impl Entry {
 
     /// The same for whoever holds the names.
     pub(crate) fn seen_held(&self, caller: &Caller) -> Result<Seen, Refusal> {
-        let (node, attributes) = self.found(caller).map_err(|fault| match fault.kind() {
+        self.seen_at(caller, self.now())
+    }
+
+    /// The same of the path that its number has, as was just asked.
+    pub(crate) fn seen_at(&self, caller: &Caller, path: Result<TreePath, Fault>) -> Result<Seen, Refusal> {
+        let found = path.and_then(|path| self.found(caller, &path));
+        let (node, attributes) = found.map_err(|fault| match fault.kind() {
             Kind::NotFound => Refusal::Word(nfsstat3::NFS3ERR_STALE),
             _ => Refusal::Fault(fault),
         })?;
@@ -132,14 +138,14 @@ impl Entry {
     }
 
     /// The same, without the attributes as the protocol tells them.
-    fn found(&self, caller: &Caller) -> Result<(NodeId, Attributes), Fault> {
-        let (vfs, path) = (self.export.vfs(), self.now()?);
+    fn found(&self, caller: &Caller, path: &TreePath) -> Result<(NodeId, Attributes), Fault> {
+        let vfs = self.export.vfs();
         if let Some(node) = self.export.writers.node(self.number)
-            && vfs.path_of(node).is_ok_and(|now| now == path)
+            && vfs.path_of(node).is_ok_and(|now| now == *path)
         {
             return Ok((node, vfs.attributes(node)?));
         }
-        let found = vfs.find(caller, &path)?;
+        let found = vfs.find(caller, path)?;
         self.export.found(found.0);
         Ok(found)
     }

@@ -245,3 +245,29 @@ fn ten_thousand_names_are_listed_with_all_that_is_known_of_them_in_under_a_secon
     let best = times.iter().map(|(_, took)| *took).min().unwrap();
     assert!(best < std::time::Duration::from_secs(1), "{times:?}");
 }
+
+#[test]
+fn a_name_that_was_given_away_since_it_was_listed_is_told_without_the_file_that_had_it() {
+    let served = Served::new();
+    let root = served.root();
+    let names: Vec<String> = (0..40).map(|number| format!("page-{number}.md")).collect();
+    names.iter().for_each(|name| served.put(name, "x\n"));
+    let (first, is_last) = served.readdirplus(&root, 0, 1500).unwrap();
+    assert!(!is_last);
+    let mut to_come = names.iter().filter(|name| !first.iter().any(|(listed, _)| listed == *name));
+    let (renamed, replaced) = (to_come.next().unwrap(), to_come.next().unwrap());
+    served.rename((&root, renamed), (&root, "other.md")).unwrap();
+    served.rename((&root, replaced), (&root, "third.md")).unwrap();
+    served.put(replaced, "new\n");
+    let (dir, cookieverf, most) = (root, cookieverf3::default(), 64 << 10);
+    let asked = READDIRPLUS3args { dir, cookie: first[first.len() - 1].1, cookieverf, dircount: most, maxcount: most };
+    let rest = outcome(served.ask::<READDIRPLUS3res<'static>>(17, &asked)).unwrap().reply.entries.0;
+    let all: Vec<String> = rest.iter().map(|entry| text(entry.name.as_ref())).collect();
+    assert!(all.contains(renamed) && all.contains(replaced) && !all.contains(&"other.md".to_owned()), "{all:?}");
+    for entry in rest {
+        let name = text(entry.name.as_ref());
+        let is_there = name != *renamed && name != *replaced;
+        assert_eq!(matches!(entry.name_attributes, Nfs3Option::Some(_)), is_there, "{name}");
+        assert_eq!(matches!(entry.name_handle, Nfs3Option::Some(_)), is_there, "{name}");
+    }
+}
