@@ -263,7 +263,7 @@ impl Export {
         let durability = if is_flushed { Durability::Now } else { durability };
         // What the disk refused was put aside: a write of nothing goes on with it.
         let goes_on = match writer.again {
-            Some(_) => self.vfs().write_node(writer.handle, WriteAt::Offset(0), &[]).map(drop),
+            Some(_) => self.vfs().write_node(&writer.caller, writer.handle, WriteAt::Offset(0), &[]).map(drop),
             None => Ok(()),
         };
         if goes_on.as_ref().is_err_and(|fault| fault.kind() == Kind::Conflict) {
