@@ -11,7 +11,7 @@ use svcfs_base::CommitId;
 use tracing::warn;
 
 use super::inspection::{Holder, holder};
-use super::{FailPoint, History, Outcome, current_reference, head_of, oid, owned_by_the_repository};
+use super::{FailPoint, History, Outcome, current_reference, head_of, oid, owner};
 
 /// A branch is locked for milliseconds: a lock that outlives this has lost its process.
 const MAX_LOCKED: Duration = Duration::from_secs(2);
@@ -84,7 +84,7 @@ impl History {
             lost.into_iter().rev().try_for_each(|at| log.remove(at, true))?;
             log.write()?;
         }
-        owned_by_the_repository(repository, &name)?;
+        owner::give_branch(repository, &name)?;
         Ok(())
     }
 

@@ -336,7 +336,7 @@ impl History {
                 None => repository.reference(&name, oid(to)?, false, subject)?,
             };
             // The branch has moved: what fails from here on does not take that back.
-            if let Err(error) = owned_by_the_repository(repository, &name) {
+            if let Err(error) = owner::give_branch(repository, &name) {
                 warn!(%error, "files of the branch could not be given to the owner of the repository");
             }
         }
@@ -410,13 +410,6 @@ fn staged(
     }
     let commit = objects.commit(repository, tree, commit_text(tree, parent, author).as_bytes())?;
     Ok(Staged { commit: commit_id(commit), is_new: true })
-}
-
-/// A branch and its log are their owner's, also when the root user moved it: a person's `git commit` appends to them.
-fn owned_by_the_repository(repository: &Repository, name: &str) -> std::io::Result<()> {
-    owner::give_below(repository.path(), "logs/HEAD")?;
-    owner::give_below(repository.commondir(), name)?;
-    owner::give_below(&repository.commondir().join("logs"), name)
 }
 
 /// git refuses repositories that belong to somebody else; a server running as root serves exactly those.

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 
+use git2::Repository;
+
 /// As the root user, gives a file to the owner of the directory it is in; a file that is gone is nobody's.
 pub(crate) fn give_as_its_directory(file: &Path) -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
@@ -25,6 +27,13 @@ pub(crate) fn give_below(directory: &Path, name: &str) -> io::Result<()> {
         give_as_its_directory(&path)?;
     }
     Ok(())
+}
+
+/// As the root user, gives a branch and its log to the owner of the repository: a person's `git commit` appends to them.
+pub(super) fn give_branch(repository: &Repository, name: &str) -> io::Result<()> {
+    give_below(repository.path(), "logs/HEAD")?;
+    give_below(repository.commondir(), name)?;
+    give_below(&repository.commondir().join("logs"), name)
 }
 
 /// As the root user, gives a directory and all that is in it to the owner of the directory it is in.
