@@ -56,10 +56,7 @@ struct Shared {
 pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: CancellationToken) {
     let begun = Arc::clone(&door);
     // What a server that died had promised is done before anybody is heard.
-    let begun = door.lanes.run(Lane::Slow, move || begun.exports().map(drop)).await;
-    if let Ok(Err(fault)) = begun {
-        tracing::error!(error = ?fault, "a space cannot be served over NFS");
-    }
+    let _begun = door.lanes.run(Lane::Slow, move || drop(begun.exports())).await;
     let settling = tokio::spawn(settle(Arc::clone(&door), stop.clone()));
     let tidying = tokio::spawn(tidy(Arc::clone(&door), stop.clone()));
     let shared =
@@ -105,7 +102,7 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: Cancella
     }
     let last = Arc::clone(&door);
     let settled = door.lanes.run(Lane::Slow, move || {
-        let exports = std::mem::take(&mut *last.exports.lock());
+        let exports = std::mem::take(&mut *last.exports.lock()).open;
         exports.iter().for_each(|export| export.settle_all());
     });
     if settled.await.is_err() {
@@ -129,7 +126,7 @@ async fn settle(door: Arc<Door>, stop: CancellationToken) {
         }
         let settling = Arc::clone(&door);
         let settled = Lanes::aside(move || {
-            let exports = settling.exports.lock().clone();
+            let exports = settling.exports.lock().open.clone();
             exports.iter().filter_map(|export| export.settle_due(Instant::now())).min()
         });
         next = settled.await.unwrap_or_default();
@@ -144,7 +141,7 @@ async fn tidy(door: Arc<Door>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             _ = round.tick() => {}
         }
-        let exports = door.exports.lock().clone();
+        let exports = door.exports.lock().open.clone();
         for export in exports {
             match Lanes::aside(move || export.tidy()).await {
                 Ok(Err(fault)) => {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use svcfs_base::{Caller, Door, Fault, Kind, TreePath};
@@ -14,6 +15,9 @@ use crate::writers::Writers;
 
 /// So many files are remembered that somebody looked at: what was told of their times stays true for them.
 const MOST_FOUND: usize = 1024;
+
+/// A space that could not be served is tried again after so long.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// So many numbers are looked through at once.
 const SOME: usize = 500;
@@ -121,17 +125,79 @@ impl Drop for Export {
     }
 }
 
-impl crate::Door {
-    /// The spaces that are served, the first one first.
-    pub(crate) fn exports(&self) -> Result<Vec<Arc<Export>>, Fault> {
-        let spaces = self.server.spaces().open();
-        let mut exports = self.exports.lock();
-        exports.retain(|export| spaces.iter().any(|space| Arc::ptr_eq(space, &export.space)));
-        for space in &spaces {
-            if !exports.iter().any(|export| Arc::ptr_eq(space, &export.space)) {
-                exports.push(Export::open(Arc::clone(space))?);
+/// The spaces that are served. One that cannot be does not keep the others.
+#[derive(Default)]
+pub(crate) struct Exports {
+    /// The first one first.
+    pub(crate) open: Vec<Arc<Export>>,
+    /// Those that cannot be served, when that was tried last, and why.
+    broken: Vec<(Arc<Space>, Instant, Fault)>,
+}
+
+impl Exports {
+    /// The one that is meant; nothing when there is none.
+    ///
+    /// # Errors
+    /// Why one cannot be served that may be it.
+    pub(crate) fn find(
+        &self,
+        is_it: impl Fn(&Export) -> bool,
+        may_be: impl Fn(&Space) -> bool,
+    ) -> Result<Option<Arc<Export>>, Fault> {
+        let broken = || self.broken.iter().find(|(space, ..)| may_be(space));
+        match self.open.iter().find(|export| is_it(export)) {
+            Some(export) => Ok(Some(Arc::clone(export))),
+            None => broken().map_or(Ok(None), |(.., fault)| Err(fault.again())),
+        }
+    }
+
+    /// The one of a name.
+    ///
+    /// # Errors
+    /// Why it cannot be served.
+    pub(crate) fn named(&self, name: &str) -> Result<Option<Arc<Export>>, Fault> {
+        self.find(|export| export.space.name == name, |space| space.name == name)
+    }
+
+    /// The only one; nothing when there are several.
+    ///
+    /// # Errors
+    /// Why it cannot be served.
+    pub(crate) fn only(&self) -> Result<Option<Arc<Export>>, Fault> {
+        if self.open.len() + self.broken.len() == 1 { self.find(|_| true, |_| true) } else { Ok(None) }
+    }
+
+    /// Opens those that are not open; one that could not be is tried again after a moment.
+    pub(crate) fn follow(&mut self, spaces: &[Arc<Space>]) {
+        let is_served = |space: &Arc<Space>| spaces.iter().any(|served| Arc::ptr_eq(served, space));
+        self.open.retain(|export| is_served(&export.space));
+        self.broken.retain(|(space, ..)| is_served(space));
+        for space in spaces {
+            let known = self.broken.iter().position(|(broken, ..)| Arc::ptr_eq(broken, space));
+            let is_early = known.is_some_and(|at| self.broken[at].1.elapsed() < AGAIN);
+            if is_early || self.open.iter().any(|export| Arc::ptr_eq(&export.space, space)) {
+                continue;
+            }
+            let before = known.map(|at| self.broken.swap_remove(at));
+            match Export::open(Arc::clone(space)) {
+                Ok(export) => self.open.push(export),
+                Err(fault) => {
+                    if before.is_none() {
+                        tracing::error!(space = space.name, error = ?fault, "a space cannot be served over NFS");
+                    }
+                    self.broken.push((Arc::clone(space), Instant::now(), fault));
+                }
             }
         }
-        Ok(exports.clone())
+    }
+}
+
+impl crate::Door {
+    /// The spaces that are served in this moment.
+    pub(crate) fn exports(&self) -> Exports {
+        let mut exports = self.exports.lock();
+        exports.follow(&self.server.spaces().open());
+        let broken = exports.broken.iter().map(|(space, tried, fault)| (Arc::clone(space), *tried, fault.again()));
+        Exports { open: exports.open.clone(), broken: broken.collect() }
     }
 }

@@ -42,7 +42,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use clients::Names;
-use export::Export;
+use export::Exports;
 use replies::Replies;
 
 /// What every request shares.
@@ -52,7 +52,7 @@ pub(crate) struct Door {
     lanes: Lanes,
     names: Names,
     /// The spaces that were asked for, with what this protocol keeps of each.
-    exports: Mutex<Vec<Arc<Export>>>,
+    exports: Mutex<Exports>,
     /// Of changes that must not be made twice when a client asks again.
     replies: Replies,
     /// Another one for each life of the server: unstable writes of another life are lost (RFC 1813 3.3.7).

@@ -70,7 +70,7 @@ impl Door {
         let dots = dots.filter(move |line| line.cookie > after);
         match directory {
             Place::Top => {
-                let roots = self.exports()?.into_iter().map(|export| {
+                let roots = self.exports().open.into_iter().map(|export| {
                     let (cookie, name) = (export.numbers.space(), export.space.name.clone().into_bytes());
                     Line { cookie, name, place: Place::Entry(Entry::root(export)) }
                 });

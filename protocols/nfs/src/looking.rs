@@ -53,8 +53,7 @@ impl Door {
     pub(crate) fn child(&self, caller: &Caller, directory: &Place, name: &Name) -> Result<Place, Refusal> {
         match directory {
             Place::Top => {
-                let exports = self.exports()?;
-                let named = exports.into_iter().find(|export| export.space.name == name.as_str());
+                let named = self.exports().named(name.as_str())?;
                 Ok(Place::Entry(Entry::root(named.ok_or(nfsstat3::NFS3ERR_NOENT)?)))
             }
             Place::Entry(directory) => Ok(Place::Entry(directory.there(caller, name)?)),

@@ -44,12 +44,11 @@ impl Door {
         let path = std::str::from_utf8(path).map_err(|_| Refusal::Word(nfsstat3::NFS3ERR_INVAL))?;
         let path = TreePath::parse(path)?;
         let mut parts = path.components().peekable();
-        let exports = self.exports()?;
-        let named = exports.iter().find(|export| parts.peek() == Some(&export.space.name.as_str()));
+        let named = parts.peek().map_or(Ok(None), |name| self.exports().named(name))?;
         let mut place = match named {
             Some(export) => {
                 parts.next();
-                Place::Entry(Entry::root(export.clone()))
+                Place::Entry(Entry::root(export))
             }
             None => self.top()?,
         };
@@ -64,11 +63,8 @@ impl Door {
 
     /// What is at `/`: the only space there is, else the folder that has all of them.
     pub(crate) fn top(&self) -> Result<Place, Refusal> {
-        let exports = self.exports()?;
-        Ok(match &*exports {
-            [only] => Place::Entry(Entry::root(only.clone())),
-            _ => Place::Top,
-        })
+        let only = self.exports().only()?;
+        Ok(only.map_or(Place::Top, |export| Place::Entry(Entry::root(export))))
     }
 
     fn exported(&self) -> exports<'static, 'static> {

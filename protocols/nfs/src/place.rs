@@ -204,7 +204,7 @@ impl Door {
             return Ok(Place::Top);
         }
         let stale = || Refusal::Word(nfsstat3::NFS3ERR_STALE);
-        let export = self.exports()?.into_iter().find(|export| export.numbers.space() == space).ok_or_else(stale)?;
+        let export = self.exports().find(|export| export.numbers.space() == space, |_| true)?.ok_or_else(stale)?;
         export.numbers.path(number).map_err(Fault::from)?.ok_or_else(stale)?;
         Ok(Place::Entry(Entry { export, number }))
     }

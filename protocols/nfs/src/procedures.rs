@@ -139,14 +139,14 @@ impl Door {
         let mut hash = DefaultHasher::new();
         record.hash(&mut hash);
         let question = (client.address, asked.call.id, hash.finish());
-        match self.replies.hear(question) {
+        let asking = match self.replies.hear(question) {
             Heard::Before(answer) => return Some(answer),
             Heard::Now => return None,
-            Heard::New => {}
-        }
+            Heard::New(asking) => asking,
+        };
         let answer = self.ask(asked, procedure);
         let answer = answer.unwrap_or_else(|Garbage| asked.call.refuse(accept_stat_data::GARBAGE_ARGS));
-        self.replies.answered(question, &answer);
+        asking.answered(&answer);
         Some(answer)
     }
 

@@ -14,13 +14,37 @@ const MOST: usize = 2048;
 pub(crate) type Question = (IpAddr, u32, u64);
 
 /// What is known of a question.
-pub(crate) enum Heard {
+pub(crate) enum Heard<'a> {
     /// It is new, and to be answered by whoever asked for this.
-    New,
+    New(Asking<'a>),
     /// It is being answered.
     Now,
     /// It was answered so.
     Before(Vec<u8>),
+}
+
+/// A question that is being answered. One that is dropped without an answer, because answering it went wrong, is new when it is asked again.
+pub(crate) struct Asking<'a> {
+    replies: &'a Replies,
+    question: Question,
+}
+
+impl Asking<'_> {
+    pub(crate) fn answered(self, answer: &[u8]) {
+        if let Some(kept) = self.replies.0.lock().answers.get_mut(&self.question) {
+            *kept = Some(answer.to_vec());
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.replies.0.lock();
+        if inner.answers.get(&self.question).is_some_and(Option::is_none) {
+            inner.answers.remove(&self.question);
+            inner.order.retain(|question| *question != self.question);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -34,7 +58,7 @@ struct Inner {
 pub(crate) struct Replies(Mutex<Inner>);
 
 impl Replies {
-    pub(crate) fn hear(&self, question: Question) -> Heard {
+    pub(crate) fn hear(&self, question: Question) -> Heard<'_> {
         let mut inner = self.0.lock();
         match inner.answers.get(&question) {
             Some(Some(answer)) => return Heard::Before(answer.clone()),
@@ -48,12 +72,25 @@ impl Replies {
         {
             inner.answers.remove(&oldest);
         }
-        Heard::New
+        Heard::New(Asking { replies: self, question })
     }
+}
 
-    pub(crate) fn answered(&self, question: Question, answer: &[u8]) {
-        if let Some(kept) = self.0.lock().answers.get_mut(&question) {
-            *kept = Some(answer.to_vec());
-        }
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn a_question_is_answered_once_and_asked_anew_when_answering_it_went_wrong() {
+        let replies = Replies::default();
+        let question = (IpAddr::from(Ipv4Addr::LOCALHOST), 1, 2);
+        let Heard::New(asking) = replies.hear(question) else { panic!("it is new") };
+        assert!(matches!(replies.hear(question), Heard::Now));
+        drop(asking);
+        let Heard::New(asking) = replies.hear(question) else { panic!("nobody answers it") };
+        asking.answered(b"yes");
+        assert!(matches!(replies.hear(question), Heard::Before(answer) if answer == b"yes"));
     }
 }

@@ -69,7 +69,7 @@ impl Served {
     /// The same root, opened by another life of the server.
     fn again(self) -> Self {
         let Self { door, server, folder, .. } = self;
-        door.exports().unwrap().iter().for_each(|export| export.settle_all());
+        door.exports().open.iter().for_each(|export| export.settle_all());
         drop(door);
         server.primary().vfs.close().unwrap();
         drop(server);

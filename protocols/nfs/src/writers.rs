@@ -276,7 +276,14 @@ impl Export {
                 writer.again = Some(Instant::now() + AGAIN);
                 return outcome;
             }
-            _ => {}
+            Err(_) if writer.promises.is_some() => {
+                // Kept aside, unless that is lost with the power: then it stays promised.
+                if let Err(fault) = self.vfs().flush() {
+                    tracing::error!(number = writer.number, error = ?fault, "what was refused is kept aside, and may be lost with the power");
+                    writer.promises = None;
+                }
+            }
+            Err(_) | Ok(()) => {}
         }
         writer.is_over = true;
         let released = self.vfs().release(&writer.caller, writer.handle);

@@ -1,13 +1,15 @@
 //! What outlives the server.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use nfs3_types::nfs3::{SYMLINK3args, SYMLINK3res, nfs_fh3, nfspath3, nfsstat3, sattr3, stable_how, symlinkdata3};
 use nfs3_types::xdr_codec::Opaque;
 use svcfs_base::{Caller, Door as Entry, Durability, Name};
 use svcfs_vfs::{NodeId, WriteAt};
 
-use super::{Served, entry};
+use super::{Served, entry, open};
+use crate::export::Exports;
 
 #[test]
 fn handles_are_good_after_a_restart_and_after_every_save() {
@@ -165,4 +167,28 @@ fn what_was_promised_of_a_large_file_that_became_small_is_there_after_the_server
     let after = served.died();
     assert_eq!(after.read(&file, 0, 100).unwrap().0, b"small now\n");
     assert_eq!(after.text("big.bin").as_deref(), Some("small now\n"));
+}
+
+#[test]
+fn a_space_that_cannot_be_served_says_why_and_keeps_no_other() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let spaces = folders.each_ref().map(|folder| open(folder.path()));
+    let numbers = folders[1].path().join(".svc/state/nfs.db");
+    std::fs::create_dir(&numbers).unwrap();
+    let mut exports = Exports::default();
+    exports.follow(&spaces);
+    assert_eq!(exports.open.len(), 1);
+    assert!(exports.only().unwrap().is_none());
+    let is_first = |export: &crate::export::Export| std::sync::Arc::ptr_eq(&export.space, &spaces[0]);
+    assert!(exports.find(is_first, |_| true).unwrap().is_some());
+    assert!(exports.find(|_| false, |_| true).is_err(), "it may be a file of the other one");
+    assert!(exports.find(|_| false, |_| false).unwrap().is_none());
+    std::fs::remove_dir(&numbers).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while exports.open.len() < 2 {
+        assert!(Instant::now() < deadline, "it is not tried again");
+        std::thread::sleep(Duration::from_millis(20));
+        exports.follow(&spaces);
+    }
+    assert!(exports.find(|_| false, |_| true).unwrap().is_none());
 }

@@ -174,6 +174,14 @@ impl Vfs {
         let there =
             self.stat(Door::Internal, page).map_or_else(|_| self.readers_of_gone(page), |there| Ok(Some(there)))?;
         self.keep_text(name, content, fault, there.map(|there| (there.mode, (there.uid, there.gid))))?;
+        self.flush()
+    }
+
+    /// Brings all that was written below the root to the disk.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn flush(&self) -> Result<(), Fault> {
         Ok(self.core.tree.flush(self.core.memory.elsewhere())?)
     }
 
