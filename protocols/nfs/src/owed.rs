@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use svcfs_base::{Actor, Caller, Door, Durability, ETag, Fault, Kind, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{Actor, Caller, DiskAttributes, Door, Durability, ETag, Fault, Kind, MAX_FILE_BYTES, Name, TreePath};
 use svcfs_vfs::{
     Act, FileNumbers, HandleId, KeptContent, KeptVersion, NodeId, OpenMode, Promise, SetAttributes, Vfs, WriteAt,
 };
@@ -75,7 +75,7 @@ fn author(promises: &[Promise]) -> Actor {
 
 fn save(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<(), Fault> {
     let caller = Caller::new(Door::Nfs).named(author(promises));
-    let (node, handle) = open(vfs, path, &caller)?;
+    let (node, handle) = open(vfs, path, (&caller, own(promises)))?;
     let written = promises.iter().try_for_each(|promise| match &promise.act {
         Act::Resized(size) => {
             let set = SetAttributes { size: Some(*size), ..SetAttributes::default() };
@@ -89,8 +89,13 @@ fn save(vfs: &Vfs, path: &TreePath, promises: &[Promise]) -> Result<(), Fault> {
     published.and(released)
 }
 
+/// Permission bits and owner of a file that was not in the tree.
+fn own(promises: &[Promise]) -> DiskAttributes {
+    promises.iter().rev().map(|promise| promise.disk).find(|disk| disk.mode.is_some()).unwrap_or_default()
+}
+
 /// The file, made where nothing is. Found once.
-fn open(vfs: &Vfs, path: &TreePath, caller: &Caller) -> Result<(NodeId, HandleId), Fault> {
+fn open(vfs: &Vfs, path: &TreePath, (caller, own): (&Caller, DiskAttributes)) -> Result<(NodeId, HandleId), Fault> {
     match vfs.find(caller, path) {
         Ok((node, _)) => {
             let opened = vfs.open_node(caller, node, OpenMode { write: true, truncate: false });
@@ -98,9 +103,20 @@ fn open(vfs: &Vfs, path: &TreePath, caller: &Caller) -> Result<(NodeId, HandleId
         }
         Err(fault) if fault.kind() == Kind::NotFound => {
             let (parent, _) = vfs.find(caller, &path.parent().unwrap_or_else(TreePath::root))?;
-            let made = Name::parse(path.name()).and_then(|name| vfs.create(caller, parent, &name, 0o644));
+            let made =
+                Name::parse(path.name()).and_then(|name| vfs.create(caller, parent, &name, own.mode.unwrap_or(0o644)));
             vfs.forget(parent, 1);
-            made.map(|(node, _, handle)| (node, handle))
+            let (node, _, handle) = made?;
+            let (uid, gid) = own.owner.unzip();
+            let set = SetAttributes { mode: own.mode, uid, gid, ..SetAttributes::default() };
+            match vfs.set_attributes(caller, node, set) {
+                Ok(_) => Ok((node, handle)),
+                Err(fault) => {
+                    let _abandoned = vfs.release(caller, handle);
+                    vfs.forget(node, 1);
+                    Err(fault)
+                }
+            }
         }
         Err(fault) => Err(fault),
     }
@@ -146,7 +162,7 @@ fn keep(vfs: &Vfs, (path, place): (&TreePath, &TreePath), promises: &[Promise], 
     }
     let by = author(promises);
     let told = format!("`{by}` wrote this over NFS before the server died, and it was not saved: {}", fault.message());
-    vfs.keep_unsaved(path, place, text.into(), &Fault::new(fault.kind(), told))?;
+    vfs.keep_unsaved((path, place), text.into(), &Fault::new(fault.kind(), told), own(promises))?;
     Ok(true)
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nfs3_types::nfs3::nfsstat3;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
-use svcfs_base::{Caller, Durability, ETag, Fault, Kind, MAX_FILE_BYTES};
+use svcfs_base::{Caller, DiskAttributes, Durability, ETag, Fault, Kind, MAX_FILE_BYTES};
 use svcfs_vfs::{Act, EntryKind, HandleId, NodeId, OpenMode, Promise, WriteAt};
 
 use crate::export::Export;
@@ -190,7 +190,13 @@ impl Export {
         }
         let base = *writer.base.get_or_insert_with(|| owed::standing(self.vfs(), writer.node));
         let author = Some(writer.caller.actor());
-        let promise = Promise { number: writer.number, base, act, author };
+        let made = if base.is_none() { self.vfs().attributes(writer.node).ok() } else { None };
+        let disk = made.map_or_else(DiskAttributes::default, |made| DiskAttributes {
+            mode: Some(made.mode),
+            owner: Some((made.uid, made.gid)),
+            ..DiskAttributes::default()
+        });
+        let promise = Promise { number: writer.number, base, act, author, disk };
         let position = self.numbers.promise(&promise, is_flushed)?;
         let first = writer.promises.as_ref().map_or(position, |before| *before.start());
         writer.promises = Some(first..=position);

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
 use nfs3_types::nfs3::{nfs_fh3, nfsstat3, stable_how};
-use svcfs_base::{Caller, Change, Door as Entry, ETag, Kind, Name};
+use svcfs_base::{Caller, Change, DiskAttributes, Door as Entry, ETag, Kind, Name};
 use svcfs_store::{FailPoint, FailPoints};
 use svcfs_vfs::{Act, Lease, NodeId, Promise};
 
@@ -193,7 +193,8 @@ fn what_was_promised_before_and_after_another_save_is_all_kept_aside() {
     died.put("a.md", "two\n");
     died.put("a.md", "three\n");
     let numbers = died.server.primary().vfs.file_numbers().unwrap();
-    let later = Promise { number, base, act: Act::Written(0, b"2".to_vec()), author: None };
+    let later =
+        Promise { number, base, act: Act::Written(0, b"2".to_vec()), author: None, disk: DiskAttributes::default() };
     numbers.promise(&later, true).unwrap();
     drop(numbers);
     assert_eq!(died.told("a.md").unwrap().split_once(' ').unwrap().0, "`nfs`");
@@ -208,7 +209,10 @@ fn what_the_disk_refused_at_the_start_stays_promised_when_the_file_is_saved_late
     let number = served.getattr(&file).unwrap().fileid;
     let export = served.door.exports().open.remove(0);
     let (base, act) = (Some(ETag::of(b"one two\n")), Act::Written(0, b"1".to_vec()));
-    export.numbers.promise(&Promise { number, base, act, author: None }, true).unwrap();
+    export
+        .numbers
+        .promise(&Promise { number, base, act, author: None, disk: DiskAttributes::default() }, true)
+        .unwrap();
     served.write_safely(&file, 4, "2");
     served.commit(&file).unwrap();
     assert_eq!(served.text("a.md").as_deref(), Some("one 2wo\n"));

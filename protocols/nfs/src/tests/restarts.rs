@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use nfs3_types::nfs3::{SYMLINK3args, SYMLINK3res, nfs_fh3, nfspath3, nfsstat3, sattr3, stable_how, symlinkdata3};
+use nfs3_types::nfs3::{
+    Nfs3Option, SYMLINK3args, SYMLINK3res, createhow3, nfs_fh3, nfspath3, nfsstat3, sattr3, stable_how, symlinkdata3,
+};
 use nfs3_types::xdr_codec::Opaque;
 use svcfs_base::{Caller, Door as Entry, Durability, Name};
 use svcfs_vfs::{NodeId, WriteAt};
@@ -191,4 +193,17 @@ fn a_space_that_cannot_be_served_says_why_and_keeps_no_other() {
         exports.follow(&spaces);
     }
     assert!(exports.find(|_| false, |_| true).unwrap().is_none());
+}
+
+#[test]
+fn a_new_file_of_which_something_was_promised_has_its_owner_and_permissions_after_the_server_died() {
+    let served = Served::new();
+    let root = served.root();
+    let set = sattr3 { mode: Nfs3Option::Some(0o600), ..sattr3::default() };
+    let file = served.create_as(&root, "secret.md", createhow3::UNCHECKED(set)).unwrap();
+    served.write(&file, 0, b"secret\n", stable_how::FILE_SYNC).unwrap();
+    let before = served.getattr(&file).unwrap();
+    let now = served.died().getattr(&file).unwrap();
+    assert_eq!((now.mode & 0o777, now.uid, now.gid), (0o600, before.uid, before.gid));
+    assert_eq!(now.size, 7);
 }

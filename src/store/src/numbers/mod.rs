@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
-use svcfs_base::{Actor, ETag, TreePath};
+use svcfs_base::{Actor, DiskAttributes, ETag, TreePath};
 
 use crate::StoreError;
 
-const SCHEMA: i32 = 2;
+const SCHEMA: i32 = 3;
 /// So many names are kept in memory; the others are asked of the file.
 const MOST_KNOWN: usize = 65_536;
 /// So many empty pages are worth nobody's time.
@@ -35,6 +35,8 @@ pub struct Promise {
     pub act: Act,
     /// Who did it; none where an earlier program noted it.
     pub author: Option<Actor>,
+    /// Permission bits and owner of a file that is not in the tree yet.
+    pub disk: DiskAttributes,
 }
 
 /// What was done to a file.
@@ -246,18 +248,29 @@ impl FileNumbers {
     /// # Errors
     /// [`StoreError`] of the database; nothing is promised then.
     pub fn promise(&self, promise: &Promise, is_flushed: bool) -> Result<i64, StoreError> {
-        let Promise { number, base, act, author } = promise;
+        let Promise { number, base, act, author, disk } = promise;
         let (place, data) = match act {
             Act::Resized(size) => (size, None),
             Act::Written(offset, data) => (offset, Some(data)),
         };
         let mut inner = self.inner.lock();
         inner.flushing(is_flushed, |connection| {
-            let tail = "INSERT INTO promises (number, base, place, data, author) VALUES (?1, ?2, ?3, ?4, ?5)";
+            let tail = "INSERT INTO promises (number, base, place, data, author, mode, uid, gid)
+                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
             let mut statement = connection.prepare_cached(tail)?;
             let base = base.map(|base| base.to_string());
             let author = author.as_ref().map(Actor::as_str);
-            statement.insert(params![number.cast_signed(), base, place.cast_signed(), data, author])
+            let (uid, gid) = disk.owner.unzip();
+            statement.insert(params![
+                number.cast_signed(),
+                base,
+                place.cast_signed(),
+                data,
+                author,
+                disk.mode,
+                uid,
+                gid
+            ])
         })
     }
 
@@ -299,19 +312,21 @@ impl FileNumbers {
     /// [`StoreError`] of the database, `Damaged` for a hash that is none.
     pub fn promised(&self, number: u64) -> Result<Vec<Promise>, StoreError> {
         let inner = self.inner.lock();
-        let tail = "SELECT base, place, data, author FROM promises WHERE number = ?1 ORDER BY position";
+        let tail = "SELECT base, place, data, author, mode, uid, gid FROM promises WHERE number = ?1 ORDER BY position";
         let mut statement = inner.connection.prepare(tail)?;
         let rows = statement.query_map([number.cast_signed()], |row| {
             let author = row.get::<_, Option<String>>(3)?.map(|author| Actor::new(&author));
-            Ok((row.get::<_, Option<String>>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<Vec<u8>>>(2)?, author))
+            let owner = row.get::<_, Option<u32>>(5)?.zip(row.get(6)?);
+            let disk = DiskAttributes { mode: row.get(4)?, owner, ..DiskAttributes::default() };
+            let act = (row.get::<_, i64>(1)?.cast_unsigned(), row.get::<_, Option<Vec<u8>>>(2)?);
+            Ok((row.get::<_, Option<String>>(0)?, act, author, disk))
         })?;
         rows.map(|row| {
-            let (base, place, data, author) = row?;
+            let (base, (place, data), author, disk) = row?;
             let base = base.map(|base| ETag::parse("base", &base)).transpose();
             let base = base.map_err(|_| StoreError::Damaged("nfs.db: a hash that is none".to_owned()))?;
-            let place = place.cast_unsigned();
             let act = data.map_or(Act::Resized(place), |data| Act::Written(place, data));
-            Ok(Promise { number, base, act, author })
+            Ok(Promise { number, base, act, author, disk })
         })
         .collect()
     }
@@ -411,9 +426,12 @@ fn open(file: &Path) -> Result<Connection, StoreError> {
     let version: i32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     match version {
         SCHEMA => {}
-        1 => {
+        1 | 2 => {
             let transaction = connection.transaction()?;
-            transaction.execute_batch("ALTER TABLE promises ADD COLUMN author TEXT")?;
+            let columns = if version == 1 { &["author TEXT"][..] } else { &[] };
+            for column in columns.iter().chain(&["mode INTEGER", "uid INTEGER", "gid INTEGER"]) {
+                transaction.execute_batch(&format!("ALTER TABLE promises ADD COLUMN {column}"))?;
+            }
             transaction.pragma_update(None, "user_version", SCHEMA)?;
             transaction.commit()?;
         }

@@ -20,6 +20,10 @@ CREATE TABLE promises (
     base TEXT,
     place INTEGER NOT NULL,
     data BLOB,
-    author TEXT
+    author TEXT,
+    -- Of a file that is not in the tree yet.
+    mode INTEGER,
+    uid INTEGER,
+    gid INTEGER
 ) STRICT;
 CREATE INDEX promises_of ON promises (number);

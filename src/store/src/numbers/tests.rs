@@ -48,7 +48,8 @@ fn promises_are_there_after_a_restart_in_order_until_they_are_kept() {
     let page = numbers.numbers(FileNumbers::ROOT, &["a.md", "b.md"]).unwrap()[0];
     let base = Some(ETag::of(b"old"));
     let acts = [Act::Resized(0), Act::Written(5, b"there".to_vec()), Act::Written(0, b"hello".to_vec())];
-    let promises = acts.map(|act| Promise { number: page, base, act, author: Some(Actor::new("ann")) });
+    let disk = DiskAttributes { mode: Some(0o600), owner: Some((1000, 100)), ..DiskAttributes::default() };
+    let promises = acts.map(|act| Promise { number: page, base, act, author: Some(Actor::new("ann")), disk });
     let made = promises.iter().zip([false, true, true]);
     let made: Vec<i64> = made.map(|(promise, is_flushed)| numbers.promise(promise, is_flushed).unwrap()).collect();
     let (second, last) = (made[1], made[2]);
@@ -72,13 +73,20 @@ fn promises_of_an_earlier_program_are_kept_without_a_name() {
     drop(numbers);
     let file = folder.path().join("nfs.db");
     let connection = Connection::open(&file).unwrap();
-    let before = "ALTER TABLE promises DROP COLUMN author; PRAGMA user_version = 1";
+    let before = "ALTER TABLE promises DROP COLUMN author; ALTER TABLE promises DROP COLUMN mode;
+                  ALTER TABLE promises DROP COLUMN uid; ALTER TABLE promises DROP COLUMN gid; PRAGMA user_version = 1";
     connection.execute_batch(before).unwrap();
     let owed = "INSERT INTO promises (number, place, data) VALUES (?1, 0, x'41')";
     connection.execute(owed, [page.cast_signed()]).unwrap();
     drop(connection);
     let again = FileNumbers::open(&file).unwrap();
-    let promise = Promise { number: page, base: None, act: Act::Written(0, b"A".to_vec()), author: None };
+    let promise = Promise {
+        number: page,
+        base: None,
+        act: Act::Written(0, b"A".to_vec()),
+        author: None,
+        disk: DiskAttributes::default(),
+    };
     assert_eq!(again.promised(page).unwrap(), [promise]);
 }
 
@@ -99,7 +107,12 @@ fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
     let texts: Vec<&str> = names.iter().map(String::as_str).collect();
     let given = numbers.numbers(FileNumbers::ROOT, &texts).unwrap();
     let (stays, owed) = (given[7], given[8]);
-    numbers.promise(&Promise { number: owed, base: None, act: Act::Resized(1), author: None }, false).unwrap();
+    numbers
+        .promise(
+            &Promise { number: owed, base: None, act: Act::Resized(1), author: None, disk: DiskAttributes::default() },
+            false,
+        )
+        .unwrap();
     let mut seen = 0;
     let mut after = 0;
     loop {
@@ -127,7 +140,12 @@ fn numbers_of_names_that_are_gone_are_let_go_of_and_the_file_gets_smaller() {
 fn a_file_that_cannot_be_opened_in_this_moment_keeps_what_is_promised_in_it() {
     let (folder, numbers) = place();
     let page = numbers.number(&path("a.md")).unwrap();
-    numbers.promise(&Promise { number: page, base: None, act: Act::Resized(1), author: None }, true).unwrap();
+    numbers
+        .promise(
+            &Promise { number: page, base: None, act: Act::Resized(1), author: None, disk: DiskAttributes::default() },
+            true,
+        )
+        .unwrap();
     drop(numbers);
     let (file, in_the_way) = (folder.path().join("nfs.db"), folder.path().join("nfs.db-wal"));
     std::fs::create_dir(&in_the_way).unwrap();

@@ -166,14 +166,21 @@ impl Vfs {
     }
 
     /// Keeps what a door was to save of a page and cannot, as a refused save of that page or of another name, for those who may read the page, or
-    /// might while it was there. It is on the disk when this returns.
+    /// might while it was there; where it never was, as `own` says. It is on the disk when this returns.
     ///
     /// # Errors
     /// What the disk says; `NameTooLong` where nothing can be kept of a name.
-    pub fn keep_unsaved(&self, page: &TreePath, name: &TreePath, content: Bytes, fault: &Fault) -> Result<(), Fault> {
+    pub fn keep_unsaved(
+        &self,
+        (page, name): (&TreePath, &TreePath),
+        content: Bytes,
+        fault: &Fault,
+        own: DiskAttributes,
+    ) -> Result<(), Fault> {
         let there =
             self.stat(Door::Internal, page).map_or_else(|_| self.readers_of_gone(page), |there| Ok(Some(there)))?;
-        self.keep_text(name, content, fault, there.map(|there| (there.mode, (there.uid, there.gid))))?;
+        let there = there.map(|there| (there.mode, (there.uid, there.gid)));
+        self.keep_text(name, content, fault, there.or_else(|| own.mode.zip(own.owner)))?;
         self.flush()
     }
 
