@@ -6,16 +6,16 @@
 //! as everything else of a single write together.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use git2::{Oid, ReflogEntry, Repository};
+use git2::{Oid, Repository};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use svcfs_base::{CommitId, Timestamp};
 
-use super::{EMAIL, History, Outcome, commit_id, owner};
+use super::{EMAIL, History, Outcome, current_reference, owner};
 use crate::FailPoint;
 use crate::disposal::Held;
 use crate::tree::reserve;
@@ -23,20 +23,63 @@ use crate::tree::reserve;
 /// Who moved the branch, in its log.
 const MOVER: &str = "svcfs";
 
+/// So much of the log of a reference is looked at, from its end, in bytes: more than a thousand moves. It grows for as long as the branch is moved.
+const END_OF_LOG: u64 = 1 << 18;
+
+/// What the log of a reference has of one move.
+struct Move {
+    from: CommitId,
+    to: CommitId,
+    is_ours: bool,
+}
+
 impl History {
     /// The newest moves of HEAD that somebody else made one after the other, as git's own log has them: from where to where, the newest first.
     /// Ours on top of them are left out.
     ///
     /// # Errors
-    /// `Git` when that log cannot be read.
+    /// `State` when that log cannot be read.
     pub fn moves_of_others(&self) -> Outcome<Vec<(CommitId, CommitId)>> {
-        self.reader(|repository| {
-            let is_ours = |entry: &ReflogEntry<'_>| entry.message_bytes() == Some(MOVER.as_bytes());
-            let log = repository.reflog("HEAD")?;
-            let others = log.iter().skip_while(is_ours).take_while(|entry| !is_ours(entry));
-            Ok(others.map(|entry| (commit_id(entry.id_old()), commit_id(entry.id_new()))).collect())
-        })
+        let moves = last_moves(&self.folder.join("logs/HEAD"))?.into_iter();
+        let others = moves.skip_while(|step| step.is_ours).take_while(|step| !step.is_ours);
+        Ok(others.map(|step| (step.from, step.to)).collect())
     }
+
+    /// Where the current branch stood lately, as git's own log has it, the newest first.
+    ///
+    /// # Errors
+    /// `Git` when there is no branch, `State` when that log cannot be read.
+    pub fn stood_at(&self) -> Outcome<Vec<CommitId>> {
+        let log = {
+            let writer = self.writer.lock();
+            let name = current_reference(&writer.repository)?;
+            let folder = if name == "HEAD" { writer.repository.path() } else { writer.repository.commondir() };
+            folder.join("logs").join(name)
+        };
+        Ok(last_moves(&log)?.into_iter().flat_map(|step| [step.to, step.from]).collect())
+    }
+}
+
+/// The last moves that a log has, the newest first; none where there is no log. libgit2 would read all of it, and make one.
+fn last_moves(log: &Path) -> io::Result<Vec<Move>> {
+    let mut log = match File::open(log) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        log => log?,
+    };
+    let begin = log.metadata()?.len().saturating_sub(END_OF_LOG);
+    log.seek(SeekFrom::Start(begin))?;
+    let mut end = Vec::new();
+    log.read_to_end(&mut end)?;
+    // The first line may be cut in two: its first word is no hash then.
+    Ok(end.rsplit(|byte| *byte == b'\n').filter_map(one_move).collect())
+}
+
+fn one_move(line: &[u8]) -> Option<Move> {
+    let text = String::from_utf8_lossy(line);
+    let (step, message) = text.split_once('\t').unwrap_or((&text, ""));
+    let mut words = step.split(' ');
+    let mut commit = || CommitId::from_hex(words.next()?);
+    Some(Move { from: commit()?, to: commit()?, is_ours: message == MOVER })
 }
 
 /// Moves a branch from one commit to another, if it is in a file of its own and stands at the first; false, with nothing changed,

@@ -1,14 +1,18 @@
 //! Flushing what the flush of the root does not bring to the disk, or does too late.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use git2::Repository;
+use git2::{Oid, Repository};
 
-use super::{History, Outcome};
+use super::{ForeignCommit, History, Outcome, current_reference, oid};
 use crate::FailPoint;
+
+/// So many commits and files are flushed one by one; more of them with all that the disk has.
+const FEW: usize = 500;
 
 impl History {
     /// Folders of the repository that lie on other disks than the root.
@@ -16,25 +20,75 @@ impl History {
         &self.elsewhere
     }
 
-    /// Flushes what somebody else committed. git leaves its objects to the system, one file each: lost with the power they would take along
-    /// whatever was built on them.
+    /// Flushes what somebody else committed, and that the branch shows it. git leaves its objects to the system, one file each: lost with the
+    /// power they would take along whatever was built on them.
+    ///
+    /// # Errors
+    /// `State` with what the disk said; `Git` when one of the commits cannot be read.
+    pub fn flush_commits(&self, commits: &[ForeignCommit]) -> Outcome<()> {
+        if commits.iter().map(|commit| 1 + commit.entries.len()).sum::<usize>() > FEW {
+            return self.flush_all();
+        }
+        self.fail.at(FailPoint::AdoptFlush)?;
+        let mut files = self.reader(|repository| {
+            let objects = commits.iter().map(|commit| objects_of(repository, commit)).collect::<Outcome<Vec<_>>>()?;
+            let loose = objects.into_iter().flatten().map(|object| loose(repository, object));
+            let branch = repository.commondir().join(current_reference(repository)?);
+            Ok(loose.chain([branch]).collect::<BTreeSet<_>>())
+        })?;
+        files.extend([self.folder.join("HEAD"), self.folder.join("logs/HEAD")]);
+        let mut folders = BTreeSet::new();
+        for file in &files {
+            match File::open(file).and_then(|file| file.sync_all()) {
+                Ok(()) => folders.extend(file.ancestors().skip(1).take(2)),
+                // In a pack, or packed with other references: git flushes those.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        folders.into_iter().try_for_each(|folder| Ok(File::open(folder)?.sync_all()?))
+    }
+
+    /// Flushes whatever git has.
     ///
     /// # Errors
     /// `State` with what the disk said.
-    pub fn flush_others(&self) -> Outcome<()> {
+    pub fn flush_all(&self) -> Outcome<()> {
         self.fail.at(FailPoint::AdoptFlush)?;
         let objects = self.writer.lock().repository.commondir().join("objects");
         Ok(rustix::fs::syncfs(File::open(objects)?).map_err(io::Error::from)?)
     }
 }
 
+/// The file of an object that is in no pack.
+pub(super) fn loose(repository: &Repository, object: Oid) -> PathBuf {
+    let name = object.to_string();
+    let (folder, file) = name.split_at(2);
+    repository.commondir().join("objects").join(folder).join(file)
+}
+
+/// A commit, the directories on the way to what it changed, and its contents.
+fn objects_of(repository: &Repository, commit: &ForeignCommit) -> Outcome<BTreeSet<Oid>> {
+    let found = repository.find_commit(oid(commit.commit)?)?;
+    let tree = found.tree()?;
+    let mut objects = BTreeSet::from([found.id(), tree.id()]);
+    for entry in &commit.entries {
+        let Some(blob) = entry.new else { continue };
+        objects.insert(Oid::from_bytes(blob.as_bytes())?);
+        let above = Path::new(entry.path.as_str()).ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+        for directory in above {
+            objects.insert(tree.get_path(directory)?.id());
+        }
+    }
+    Ok(objects)
+}
+
 /// One folder on each of the disks that a repository lies on and its root does not.
 pub(super) fn elsewhere(repository: &Repository, root: &Path) -> Outcome<Vec<File>> {
     let mut disks = vec![fs::metadata(root)?.dev()];
     let mut found = Vec::new();
-    for folder in
-        [repository.path().to_owned(), repository.commondir().to_owned(), repository.commondir().join("objects")]
-    {
+    let common = repository.commondir();
+    for folder in [repository.path(), common, &common.join("objects")] {
         let folder = File::open(folder)?;
         let disk = folder.metadata()?.dev();
         if !disks.contains(&disk) {

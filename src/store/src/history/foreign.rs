@@ -9,7 +9,7 @@ use git2::{Commit, ObjectType, Oid, Repository, Sort, Tree, TreeEntry};
 use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
 use super::read::if_there;
-use super::{History, Outcome, commit_id, etag, oid};
+use super::{History, Outcome, commit_id, etag, flush, oid};
 use crate::Against;
 
 /// One commit that did not come from svcfs, or not in this life.
@@ -69,7 +69,7 @@ impl History {
     /// `Git` when a commit is missing.
     pub fn way(&self, from: Option<CommitId>, to: CommitId) -> Outcome<Way> {
         if let Some(from) = from
-            && if_there(self.reader(|repository| Ok(repository.find_commit(oid(from)?)?.id())))?.is_none()
+            && !self.has(from)?
         {
             return Ok(Way::Jump(from));
         }
@@ -118,15 +118,24 @@ impl History {
     }
 
     /// Whether git has all that others committed on the way to a head: commits, the directories on the way to what they changed, and its contents.
-    /// git itself flushes none of what it writes one by one.
+    /// What lies in packs was flushed; of what it writes one by one, git itself flushes nothing. True, too, when the first commit is not there any
+    /// more: nothing leads from it to anywhere.
     ///
     /// # Errors
     /// `Git` when an object is there and cannot be read.
     pub fn is_whole(&self, from: Option<CommitId>, to: CommitId) -> Outcome<bool> {
+        if let Some(from) = from
+            && !self.has(from)?
+        {
+            return Ok(true);
+        }
         let looked_through = self.reader(|repository| {
             let stored = repository.odb()?;
             for commit in between(repository, from, to)? {
                 let commit = repository.find_commit(oid(commit)?)?;
+                if !flush::loose(repository, commit.id()).exists() {
+                    continue;
+                }
                 let told = difference(repository, commit.parent_ids().next().map(commit_id), &commit)?;
                 for blob in told.entries.into_iter().filter_map(|entry| entry.new) {
                     stored.read_header(Oid::from_bytes(blob.as_bytes())?)?;
@@ -135,6 +144,14 @@ impl History {
             Ok(())
         });
         Ok(if_there(looked_through)?.is_some())
+    }
+
+    /// Whether git has a commit.
+    ///
+    /// # Errors
+    /// `Git` when it is there and cannot be read.
+    pub fn has(&self, commit: CommitId) -> Outcome<bool> {
+        Ok(if_there(self.reader(|repository| Ok(repository.find_commit(oid(commit)?)?.id())))?.is_some())
     }
 
     /// True when `ancestor` is `commit` or one of its ancestors.

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use git2::{ErrorClass, Oid, Repository};
+use git2::{ErrorClass, Oid, Reflog, ReflogEntry, Repository};
 use svcfs_base::CommitId;
 use tracing::warn;
 
@@ -67,25 +67,35 @@ impl History {
         Ok(true)
     }
 
-    /// Takes the current branch from a commit that was lost back to another one, and the lost ones out of its log: git takes them for damage.
+    /// Takes the current branch from a commit that was lost back to another one, and what came after that out of its log: git takes it for damage.
     ///
     /// # Errors
     /// `Git` as [`History::advance`]; when the log of the branch cannot be written.
     pub fn take_back(&self, lost: CommitId, to: CommitId) -> Outcome<()> {
+        let (lost_id, to_id) = (oid(lost)?, oid(to)?);
+        let is_lost = |step: &ReflogEntry<'_>| step.id_new() == lost_id;
+        let since = |log: &Reflog| log.iter().position(|step| step.id_new() == to_id);
+        self.drop_from_logs(|log| since(log).unwrap_or_else(|| log.iter().take_while(is_lost).count()))?;
         self.advance(Some(lost), to)?;
+        // That it stood at what was lost is forgotten, too.
+        self.drop_from_logs(|log| usize::from(log.get(0).is_some_and(|step| step.id_old() == lost_id)))
+    }
+
+    /// Takes the newest moves out of the logs of HEAD and the current branch, as many as `count` says of each.
+    fn drop_from_logs(&self, count: impl Fn(&Reflog) -> usize) -> Outcome<()> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
-        let (name, stored) = (current_reference(repository)?, repository.odb()?);
-        for name in ["HEAD", &name] {
+        let name = current_reference(repository)?;
+        for (folder, name) in [(repository.path(), "HEAD"), (repository.commondir(), &name)] {
+            if !folder.join("logs").join(name).exists() {
+                continue;
+            }
             let mut log = repository.reflog(name)?;
-            let is_lost = |at: &usize| log.get(*at).is_some_and(|entry| stored.read_header(entry.id_new()).is_err());
-            let lost: Vec<_> = (0..log.len()).filter(is_lost).collect();
-            // From the oldest on, so that the places of the others stay.
-            lost.into_iter().rev().try_for_each(|at| log.remove(at, true))?;
+            let count = count(&log);
+            (0..count).try_for_each(|_| log.remove(0, false))?;
             log.write()?;
         }
-        owner::give_branch(repository, &name)?;
-        Ok(())
+        Ok(owner::give_branch(repository, &name)?)
     }
 
     /// Makes `.git/index` anew from the newest commit when it cannot be read; true when it was. A lock on it that is older than

@@ -90,11 +90,11 @@ pub(crate) fn numbered(records: &[Record], last: Seq) -> Vec<Record> {
 
 /// Records for the commits that lead from one head to another, without a place in the log yet. What is logged is trusted: they are flushed.
 pub(crate) fn foreign_records(core: &Core, from: Option<CommitId>, to: CommitId) -> Result<Vec<Record>, StoreError> {
-    core.git()?.flush_others()?;
     let commits = match core.git()?.way(from, to)? {
         Way::Commits(commits) => core.git()?.foreign(&commits)?,
         Way::Jump(from) => return jump_records(core, from, to),
     };
+    core.git()?.flush_commits(&commits)?;
     Ok(commits.into_iter().map(foreign_record).collect())
 }
 
@@ -104,12 +104,13 @@ pub(crate) fn jump_records(core: &Core, from: CommitId, to: CommitId) -> Result<
     keep(core, from, to)?;
     let Jump { whole, left, come } = core.git()?.jump(from, to)?;
     // All that can fail or takes its time comes before anything is said of what was left.
-    let again = core.git()?.foreign(&come)?.into_iter();
+    let again = core.git()?.foreign(&come)?;
+    core.git()?.flush_commits(&again)?;
     core.log.leave(&left)?;
     let actor = Actor::new(Door::Direct.default_actor());
     let message = format!("{actor}: the branch is at {:.7} now, and was at {:.7}", to.to_string(), from.to_string());
     let time = core.memory.moment(core.clock.now());
-    let again = again.map(|commit| ForeignCommit { against: Against::Again, ..commit });
+    let again = again.into_iter().map(|commit| ForeignCommit { against: Against::Again, ..commit });
     let whole = ForeignCommit { actor, message, time, ..whole };
     Ok(std::iter::once(whole).chain(again).map(foreign_record).collect())
 }

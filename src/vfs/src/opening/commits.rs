@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use svcfs_base::{CommitId, ETag, Fault, Seq, TreePath};
-use svcfs_store::{Author, Edit, History, Record, Role, StoreError, Way};
+use svcfs_store::{Against, Author, Edit, History, Record, Role, StoreError, Way};
 use tracing::{error, warn};
 
 use super::COMMITS_AT_ONCE;
@@ -25,10 +25,8 @@ pub(super) struct Completed {
 
 /// A branch that somebody took from the newest commit of ours to another one while no server ran, as `git switch` does and `git reset`.
 pub(super) struct Left {
-    /// From where.
-    pub(super) from: CommitId,
-    /// To where.
-    pub(super) to: CommitId,
+    /// From where, and to where. Ours may be on top by now.
+    pub(super) way: (CommitId, CommitId),
     /// What had not reached the branch before, and is on top now. All else of ours they left with it.
     pub(super) moved: Vec<Record>,
 }
@@ -41,10 +39,8 @@ enum Branch {
     Behind(Option<CommitId>),
     /// At a commit of others that was lost with the power.
     Lost(CommitId),
-    /// Where others took it, with the newest commit that they took it from.
-    Left(CommitId, CommitId),
-    /// On what ours stood on, with others' commits on top.
-    Aside(CommitId),
+    /// On what ours stood on, with others' commits on top; or where others took it, by this way from a commit of ours.
+    Aside(CommitId, Option<(CommitId, CommitId)>),
 }
 
 impl Branch {
@@ -55,12 +51,11 @@ impl Branch {
             Self::Lost(head)
         } else if git.contains(head, ours)? {
             Self::Whole
-        } else if let Some(from) = left_by_others(core, head, records)? {
-            Self::Left(head, from)
-        } else if git.contains(ours, head)? {
-            Self::Behind(Some(head))
         } else {
-            Self::Aside(head)
+            match left_by_others(core, head, records)? {
+                None if git.contains(ours, head)? => Self::Behind(Some(head)),
+                way => Self::Aside(head, way),
+            }
         })
     }
 }
@@ -97,32 +92,47 @@ pub(super) fn complete(
     let known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
     let completed = Completed { newest: built.tip.or(settled), known, below: built.tip, left: None };
     let Some(ours) = built.tip else { return Ok(completed) };
-    let branch = Branch::look(core, ours, records)?;
-    if let Branch::Left(head, _) | Branch::Aside(head) = branch {
-        let from = if let Branch::Left(_, from) = branch { Some(from) } else { None };
-        return beside(core, (from, head), records, Completed { newest: settled, below: None, ..completed });
+    if !core.git()?.has(ours)? {
+        // Somebody put another repository in its place.
+        return Ok(Completed { below: None, ..completed });
     }
-    // Before the branch moves: what is cut off between the two builds the same commits once more, and finds them told.
-    core.log.set_commits(&built.commits)?;
-    match branch {
-        Branch::Lost(head) => take_back(core, head, ours)?,
-        Branch::Behind(head) => core.git()?.advance(head, ours)?,
-        Branch::Whole | Branch::Left(..) | Branch::Aside(_) => {}
+    let is_left: HashSet<_> =
+        records.iter().filter(|record| record.against == Against::Left).map(|record| record.seq).collect();
+    let commits: Vec<_> = built.commits.into_iter().filter(|(seq, _)| !is_left.contains(seq)).collect();
+    loop {
+        let branch = Branch::look(core, ours, records)?;
+        if let Branch::Aside(head, left) = branch {
+            return beside(core, (left, head), records, Completed { newest: settled, below: None, ..completed });
+        }
+        // Before the branch moves: what is cut off between the two builds the same commits once more, and finds them told.
+        core.log.set_commits(&commits)?;
+        match branch {
+            Branch::Lost(head) => {
+                take_back(core, head, ours)?;
+                continue;
+            }
+            Branch::Behind(head) => core.git()?.advance(head, ours)?,
+            Branch::Whole | Branch::Aside(..) => {}
+        }
+        core.git()?.release();
+        return Ok(completed);
     }
-    core.git()?.release();
-    Ok(completed)
 }
 
 /// Somebody committed on what ours stood on, or took the branch elsewhere: what they left, if they did, stays where it is. Whatever else is
 /// not there yet comes on top of theirs.
 fn beside(
     core: &Core,
-    (left, head): (Option<CommitId>, CommitId),
+    (left, head): (Option<(CommitId, CommitId)>, CommitId),
     records: &[Record],
     mut completed: Completed,
 ) -> Result<Completed, Fault> {
     warn!(commit.id = %head, commit.left = ?left, "the branch was moved while changes were unsettled; building on it");
-    let missing = missing(core, (left, head), records)?;
+    let moved = moved(core, (left, head), records)?;
+    // Cut off after the branch was moved, an opening finds them there.
+    let present = core.git()?.ancestors_among(head, &moved.iter().filter_map(|record| record.commit).collect())?;
+    let is_missing = |record: &&Record| record.commit.is_none_or(|commit| !present.contains(&commit));
+    let missing: Vec<_> = moved.iter().filter(is_missing).cloned().collect();
     // The same work once more, told already.
     let built = rebuild(core, Some(head), (&Logged::new(&missing), 0), &mut Reporter::silent())?;
     completed.known.extend(built.commits.iter().map(|(_, commit)| *commit));
@@ -131,23 +141,21 @@ fn beside(
         core.git()?.advance(Some(head), ours)?;
     }
     core.git()?.release();
-    if let Some(from) = left {
-        completed.newest = Some(from);
-        completed.left = Some(Left { from, to: head, moved: missing });
+    if let Some(way) = left {
+        completed.newest = Some(way.0);
+        completed.left = Some(Left { way, moved });
     }
     // Without that, whatever leads there from the last checkpoint and is not known is somebody's, also where it lies below ours.
     Ok(completed)
 }
 
-/// The newest commit of the log from which somebody took the branch to where its present commit is, and it was not told.
-fn left_by_others(core: &Core, head: CommitId, records: &[Record]) -> Result<Option<CommitId>, Fault> {
+/// From which newest commit of the log somebody took the branch, and to which one that its present commit has: neither was told.
+fn left_by_others(core: &Core, head: CommitId, records: &[Record]) -> Result<Option<(CommitId, CommitId)>, Fault> {
     let git = core.git()?;
     let moves = git.moves_of_others()?;
-    let is_here =
-        |to: CommitId| Ok::<_, Fault>(to == head || git.find(&to.to_string())?.is_some() && git.contains(head, to)?);
-    match moves.first() {
-        Some((_, to)) if is_here(*to)? => {}
-        _ => return Ok(None),
+    let Some((_, to)) = moves.first().copied() else { return Ok(None) };
+    if to != head && !(git.has(to)? && git.contains(head, to)?) {
+        return Ok(None);
     }
     for (at, (from, _)) in moves.iter().enumerate() {
         let Some(place) = records.iter().rposition(|record| record.commit == Some(*from)) else { continue };
@@ -156,12 +164,12 @@ fn left_by_others(core: &Core, head: CommitId, records: &[Record]) -> Result<Opt
         }
         let is_end = |record: &Record| moves[..=at].iter().any(|(_, to)| record.commit == Some(*to));
         let is_told = records[place..].iter().any(|record| record.role == Role::Foreign && is_end(record));
-        return Ok((!is_told).then_some(*from));
+        return Ok((!is_told).then_some((*from, to)));
     }
     Ok(None)
 }
 
-/// Takes the branch back to the newest commit that the log knows, where it shows one that was lost with the power.
+/// Takes the branch back from a commit that was lost with the power, where nothing is unsettled.
 pub(super) fn take_back_lost(core: &Core, ours: Option<CommitId>) -> Result<(), Fault> {
     match (core.git()?.head()?, ours) {
         (Some(head), Some(ours)) if !core.git()?.is_whole(Some(ours), head)? => take_back(core, head, ours),
@@ -169,9 +177,18 @@ pub(super) fn take_back_lost(core: &Core, ours: Option<CommitId>) -> Result<(), 
     }
 }
 
-fn take_back(core: &Core, head: CommitId, ours: CommitId) -> Result<(), Fault> {
-    warn!(commit.lost = %head, commit.now = %ours, "the branch shows a commit that was lost with the power; it is taken back");
-    Ok(core.git()?.take_back(head, ours)?)
+/// Takes the branch back from a commit that was lost: to the newest one of which git knows that it stood there, and that is whole.
+fn take_back(core: &Core, lost: CommitId, ours: CommitId) -> Result<(), Fault> {
+    let git = core.git()?;
+    let mut whole = ours;
+    for before in git.stood_at()?.into_iter().filter(|before| *before != lost) {
+        if git.has(before)? && git.is_whole(Some(ours), before)? {
+            whole = before;
+            break;
+        }
+    }
+    warn!(commit.lost = %lost, commit.now = %whole, "the branch shows a commit that was lost with the power; it is taken back");
+    Ok(git.take_back(lost, whole)?)
 }
 
 /// Makes the objects of the logged commits again, and leaves the branch alone.
@@ -190,20 +207,26 @@ fn shown(core: &Core, records: &[Record]) -> Result<usize, Fault> {
     Ok(if is_ours { count } else { 0 })
 }
 
-/// Those records of ours that a head does not have, nor a commit that somebody took the branch from.
-fn missing(core: &Core, (left, head): (Option<CommitId>, CommitId), records: &[Record]) -> Result<Vec<Record>, Fault> {
+/// Those records of ours that are to be on top of a head: neither others' commits had them, nor the commit that somebody took the branch from.
+fn moved(
+    core: &Core,
+    (left, head): (Option<(CommitId, CommitId)>, CommitId),
+    records: &[Record],
+) -> Result<Vec<Record>, Fault> {
     let ours = records.iter().filter_map(|record| record.commit).collect();
-    let present = core.git()?.ancestors_among(head, &ours)?;
-    let stay = left.map(|left| core.git()?.ancestors_among(left, &ours)).transpose()?.unwrap_or_default();
+    let among = |commit: CommitId| core.git()?.ancestors_among(commit, &ours);
+    let theirs = among(left.map_or(head, |(_, to)| to))?;
+    let stay = left.map(|(from, _)| among(from)).transpose()?.unwrap_or_default();
     // What was gathered in a commit that stays does so, too.
-    let stays = |record: &Record| record.commit.is_some_and(|commit| stay.contains(&commit));
+    let stays =
+        |record: &Record| record.against == Against::Left || record.commit.is_some_and(|commit| stay.contains(&commit));
     let first = records.iter().rposition(stays).map_or(0, |last| last + 1);
-    let is_missing = |(at, record): &(usize, &Record)| match record.commit {
-        Some(commit) => !present.contains(&commit) && !stay.contains(&commit) && record.role != Role::Foreign,
+    let is_moved = |(at, record): &(usize, &Record)| match record.commit {
+        Some(commit) => !theirs.contains(&commit) && !stays(record) && record.role != Role::Foreign,
         // It has the contents of one that may not be there.
         None => *at >= first && record.role == Role::Deferred,
     };
-    Ok(records.iter().enumerate().filter(is_missing).map(|(_, record)| record.clone()).collect())
+    Ok(records.iter().enumerate().filter(is_moved).map(|(_, record)| record.clone()).collect())
 }
 
 /// What a replay of records gave.

@@ -194,8 +194,8 @@ fn follow(
         return Ok(());
     };
     reporter.tell(Progress::ReadingHistory);
-    core.git()?.flush_others()?;
-    if let Some(Left { from, to, .. }) = left {
+    core.git()?.flush_all()?;
+    if let Some(Left { way: (from, to), .. }) = left {
         record(committer, &jump_records(&core, *from, *to)?)?;
         committer.head = Some(head);
         committer.is_unsettled = true;

@@ -17,6 +17,7 @@ use crate::committer::{foreign_record, numbered};
 use crate::tests::{TestSpace, at, eve, options};
 use crate::{NodeId, SetAttributes, Vfs};
 
+mod branches;
 mod cut;
 mod many;
 

@@ -6,75 +6,16 @@ use svcfs_store::{FailPoint, FailPoints};
 use super::*;
 
 /// What a disk says (errno(3)): EIO, ENOSPC.
-const FAILED: i32 = 5;
-const NO_SPACE: i32 = 28;
+pub(super) const FAILED: i32 = 5;
+pub(super) const NO_SPACE: i32 = 28;
 
 /// A space whose log is settled up to its first commit, and no further however long it rests.
-fn unsettled_space() -> TestSpace {
+pub(super) fn unsettled_space() -> TestSpace {
     let space = settled_space();
     FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
     space.put("a.md", "one");
     space.put("a.md", "two");
     space
-}
-
-/// Takes from a copy what git wrote one by one and nobody flushed: its loose objects.
-fn remove_loose_objects(root: &Path) {
-    for folder in fs::read_dir(root.join(".git/objects")).unwrap().map(|entry| entry.unwrap().path()) {
-        if folder.file_name().is_some_and(|name| name.len() == 2) {
-            fs::remove_dir_all(folder).unwrap();
-        }
-    }
-}
-
-/// Takes away the bytes of those that a person wrote last, and leaves their names.
-fn empty_loose_objects(root: &Path) {
-    let found =
-        Command::new("find").arg(root.join(".git/objects")).args(["-path", "*/??/*", "-type", "f"]).output().unwrap();
-    let found = String::from_utf8(found.stdout).unwrap();
-    assert!(!found.is_empty());
-    for object in found.lines() {
-        fs::remove_file(object).unwrap();
-        fs::write(object, "").unwrap();
-    }
-}
-
-fn commit_by_hand(root: &Path) {
-    fs::write(root.join("by-hand.md"), "by hand").unwrap();
-    let commit = ["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "-m", "by hand"];
-    for git in [&["add", "by-hand.md"][..], &commit] {
-        assert!(Command::new("git").arg("-C").arg(root).args(git).status().unwrap().success());
-    }
-}
-
-#[test]
-fn a_persons_commit_that_was_lost_with_the_power_before_anybody_knew_it_does_not_keep_a_space_from_opening() {
-    for lose in [remove_loose_objects, empty_loose_objects] {
-        for space in [settled_space(), unsettled_space()] {
-            let copy = crashed(&space);
-            commit_by_hand(copy.path());
-            lose(copy.path());
-            let again = reopened(copy);
-            assert_eq!(again.text("by-hand.md"), "by hand");
-            assert_eq!(again.log()[0], "fswatch|fswatch: by-hand.md");
-            assert_eq!(again.log()[1..], space.log());
-            again.git(&["fsck", "--strict"]);
-        }
-    }
-}
-
-#[test]
-fn a_persons_commit_is_flushed_before_anything_is_built_on_it() {
-    let space = unsettled_space();
-    let points = FailPoints::of(space.directory.path());
-    points.refuse(FailPoint::AdoptFlush, FAILED);
-    commit_by_hand(space.directory.path());
-    let refused = space.vfs.apply(&eve(), Change::put(at("b.md"), "on top")).unwrap_err();
-    assert_eq!(refused.kind(), svcfs_base::Kind::DiskFailed, "{refused:?}");
-    points.clear(FailPoint::AdoptFlush);
-    space.wait_until("the disk takes writes again", |space| space.vfs.health().is_ok());
-    space.put("b.md", "on top");
-    assert_eq!(space.log()[..2], ["eve|eve: b.md", "Ann|by hand"]);
 }
 
 /// A copy in which a person, after the crash, committed a page on what ours stood on.
@@ -150,34 +91,4 @@ fn what_a_person_takes_back_with_a_commit_after_a_crash_stays_back() {
     assert_eq!(again.log()[1..], space.log());
     assert!(again.log()[0].starts_with("Ann|Revert"), "{:?}", again.log());
     assert_eq!(again.vfs.versions(&at("a.md")).unwrap().len(), 3);
-}
-
-#[test]
-fn a_branch_that_a_person_switched_to_after_a_crash_is_left_as_they_found_it() {
-    let space = settled_space();
-    space.put("o.md", "of both");
-    space.git(&["branch", "other"]);
-    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
-    space.put("a.md", "one");
-    space.put("a.md", "two");
-    space.vfs.apply(&eve(), Change::rename(at("o.md"), at("d/o.md"))).unwrap();
-    for (switch, expected) in
-        [(&["switch", "-q", "other"][..], "other"), (&["reset", "-q", "--hard", "HEAD~3"], "main")]
-    {
-        let copy = crashed(&space);
-        for git in [&["reset", "-q"][..], switch] {
-            assert!(Command::new("git").arg("-C").arg(copy.path()).args(git).status().unwrap().success());
-        }
-        let again = reopened(copy);
-        assert_eq!(again.git(&["branch", "--show-current"]).trim(), expected);
-        assert_eq!(again.log(), space.log()[3..]);
-        assert_eq!(again.text("o.md"), "of both");
-        assert!(again.vfs.read(Door::Http, &at("a.md")).is_err());
-        let told = again.vfs.feed().after(Seq(0), usize::MAX).unwrap();
-        let is_told = |event: &Arc<crate::Event>| event.message.starts_with("fswatch: the branch is at ");
-        assert_eq!(told.iter().filter(|event| is_told(event)).count(), 1, "{told:?}");
-        again.put("a.md", "here");
-        let (log, again) = (again.log(), reopened(crashed(&again)));
-        assert_eq!((again.log(), again.text("a.md").as_str()), (log, "here"));
-    }
 }

@@ -1,0 +1,216 @@
+//! Branches that others moved where the server was killed or the power went.
+
+use parking_lot::Mutex;
+use svcfs_store::{FailPoint, FailPoints};
+
+use super::cut::{FAILED, NO_SPACE, unsettled_space};
+use super::*;
+
+fn git(root: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(root).args(["-c", "user.name=Ann", "-c", "user.email=ann@x"]).args(arguments);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Takes from a copy what git wrote one by one and nobody flushed: its loose objects.
+fn remove_loose_objects(root: &Path) {
+    for folder in fs::read_dir(root.join(".git/objects")).unwrap().map(|entry| entry.unwrap().path()) {
+        if folder.file_name().is_some_and(|name| name.len() == 2) {
+            fs::remove_dir_all(folder).unwrap();
+        }
+    }
+}
+
+/// Takes away the bytes of those that a person wrote last, and leaves their names.
+fn empty_loose_objects(root: &Path) {
+    let found =
+        Command::new("find").arg(root.join(".git/objects")).args(["-path", "*/??/*", "-type", "f"]).output().unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    assert!(!found.is_empty());
+    for object in found.lines() {
+        fs::remove_file(object).unwrap();
+        fs::write(object, "").unwrap();
+    }
+}
+
+fn commit_by_hand(root: &Path) {
+    fs::write(root.join("by-hand.md"), "by hand").unwrap();
+    let commit = ["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "-m", "by hand"];
+    for git in [&["add", "by-hand.md"][..], &commit] {
+        assert!(Command::new("git").arg("-C").arg(root).args(git).status().unwrap().success());
+    }
+}
+
+#[test]
+fn a_persons_commit_that_was_lost_with_the_power_before_anybody_knew_it_does_not_keep_a_space_from_opening() {
+    for lose in [remove_loose_objects, empty_loose_objects] {
+        for space in [settled_space(), unsettled_space()] {
+            let copy = crashed(&space);
+            commit_by_hand(copy.path());
+            lose(copy.path());
+            let again = reopened(copy);
+            assert_eq!(again.text("by-hand.md"), "by hand");
+            assert_eq!(again.log()[0], "fswatch|fswatch: by-hand.md");
+            assert_eq!(again.log()[1..], space.log());
+            again.git(&["fsck", "--strict"]);
+        }
+    }
+}
+
+#[test]
+fn a_persons_commit_is_flushed_before_anything_is_built_on_it() {
+    let space = unsettled_space();
+    let points = FailPoints::of(space.directory.path());
+    points.refuse(FailPoint::AdoptFlush, FAILED);
+    commit_by_hand(space.directory.path());
+    let refused = space.vfs.apply(&eve(), Change::put(at("b.md"), "on top")).unwrap_err();
+    assert_eq!(refused.kind(), svcfs_base::Kind::DiskFailed, "{refused:?}");
+    points.clear(FailPoint::AdoptFlush);
+    space.wait_until("the disk takes writes again", |space| space.vfs.health().is_ok());
+    space.put("b.md", "on top");
+    assert_eq!(space.log()[..2], ["eve|eve: b.md", "Ann|by hand"]);
+}
+
+#[test]
+fn a_branch_that_a_person_switched_to_after_a_crash_is_left_as_they_found_it() {
+    let space = settled_space();
+    space.put("o.md", "of both");
+    space.git(&["branch", "other"]);
+    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    space.put("a.md", "one");
+    space.put("a.md", "two");
+    space.vfs.apply(&eve(), Change::rename(at("o.md"), at("d/o.md"))).unwrap();
+    for (switch, expected) in
+        [(&["switch", "-q", "other"][..], "other"), (&["reset", "-q", "--hard", "HEAD~3"], "main")]
+    {
+        let copy = crashed(&space);
+        for git in [&["reset", "-q"][..], switch] {
+            assert!(Command::new("git").arg("-C").arg(copy.path()).args(git).status().unwrap().success());
+        }
+        let again = reopened(copy);
+        assert_eq!(again.git(&["branch", "--show-current"]).trim(), expected);
+        assert_eq!(again.log(), space.log()[3..]);
+        assert_eq!(again.text("o.md"), "of both");
+        assert!(again.vfs.read(Door::Http, &at("a.md")).is_err());
+        let told = again.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+        let is_told = |event: &Arc<crate::Event>| event.message.starts_with("fswatch: the branch is at ");
+        assert_eq!(told.iter().filter(|event| is_told(event)).count(), 1, "{told:?}");
+        again.put("a.md", "here");
+        let (log, again) = (again.log(), reopened(crashed(&again)));
+        assert_eq!((again.log(), again.text("a.md").as_str()), (log, "here"));
+    }
+}
+
+/// Takes from a copy a commit that a person made, of which nobody knows whether it was flushed.
+fn remove_commit(root: &Path, commit: &str) {
+    fs::remove_file(root.join(".git/objects").join(&commit[..2]).join(&commit[2..])).unwrap();
+}
+
+#[test]
+fn of_a_persons_commits_only_those_are_taken_off_their_branch_that_were_lost_with_the_power() {
+    for branch in ["main", "other"] {
+        for space in [settled_space(), unsettled_space()] {
+            let copy = crashed(&space);
+            let root = copy.path();
+            git(root, &["reset", "-q"]);
+            if branch == "other" {
+                git(root, &["switch", "-q", "-c", "other", "HEAD~0"]);
+            }
+            let kept = commit(root, "kept.md");
+            let lost = commit(root, "lost.md");
+            remove_commit(root, &lost);
+            let again = reopened(copy);
+            assert_eq!(again.git(&["branch", "--show-current"]).trim(), branch);
+            assert_eq!(again.git(&["rev-parse", "HEAD~1"]).trim(), kept);
+            assert_eq!(again.log()[..2], ["fswatch|fswatch: lost.md", "Ann|kept.md"]);
+            assert_eq!(again.log()[2..], space.log());
+            again.git(&["fsck", "--strict"]);
+        }
+    }
+}
+
+fn commit(root: &Path, page: &str) -> String {
+    fs::write(root.join(page), page).unwrap();
+    git(root, &["add", page]);
+    git(root, &["commit", "-q", "-m", page]);
+    git(root, &["rev-parse", "HEAD"])
+}
+
+#[test]
+fn a_repository_that_was_put_in_the_place_of_ours_keeps_its_branch() {
+    let copy = crashed(&settled_space());
+    let root = copy.path();
+    fs::remove_dir_all(root.join(".git")).unwrap();
+    git(root, &["init", "-q", "-b", "main"]);
+    let theirs = commit(root, "theirs.md");
+    let again = reopened(copy);
+    assert!(again.git(&["rev-list", "HEAD"]).contains(&theirs));
+    assert_eq!(again.text("theirs.md"), "theirs.md");
+    again.put("a.md", "goes on");
+    again.git(&["fsck", "--strict"]);
+}
+
+#[test]
+fn what_had_not_reached_a_branch_that_a_person_left_is_put_in_place_though_the_opening_was_cut_off() {
+    let space = settled_space();
+    space.git(&["branch", "other"]);
+    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    space.put("a.md", "of the branch");
+    let reached = space.git(&["rev-parse", "HEAD"]);
+    space.put("b.md", "late");
+    // With the power went the last move of the branch, and the page.
+    let copy = crashed(&space);
+    let root = copy.path().to_owned();
+    fs::write(root.join(".git/refs/heads/main"), &reached).unwrap();
+    for log in ["HEAD", "refs/heads/main"] {
+        let file = root.join(".git/logs").join(log);
+        let text = fs::read_to_string(&file).unwrap();
+        let moves: Vec<_> = text.lines().take_while(|line| line.split(' ').next() != Some(reached.trim())).collect();
+        fs::write(file, moves.join("\n") + "\n").unwrap();
+    }
+    fs::remove_file(root.join("b.md")).unwrap();
+    git(&root, &["reset", "-q"]);
+    git(&root, &["switch", "-q", "other"]);
+    let killed = Arc::new(Mutex::new(None));
+    FailPoints::of(&root).call(FailPoint::OpenCommits, {
+        let killed = Arc::clone(&killed);
+        move || *killed.lock() = Some(copied(&root))
+    });
+    let whole = reopened(copy);
+    let again = reopened(killed.lock().take().unwrap());
+    for space in [&whole, &again] {
+        assert_eq!(space.text("b.md"), "late");
+        assert!(space.vfs.read(Door::Http, &at("a.md")).is_err());
+        assert_eq!(space.log(), ["eve|eve: b.md", "eve|eve: first.md"]);
+        assert_eq!(space.vfs.versions(&at("b.md")).unwrap().len(), 1);
+        assert_eq!(space.git(&["status", "--porcelain"]), "");
+    }
+}
+
+#[test]
+fn what_was_left_on_a_branch_stays_there_also_when_a_person_goes_on_to_a_third_one_after_a_crash() {
+    let space = settled_space();
+    space.git(&["branch", "other"]);
+    space.git(&["branch", "third"]);
+    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    space.put("a.md", "of the first");
+    let root = space.directory.path();
+    git(root, &["reset", "-q"]);
+    git(root, &["switch", "-q", "other"]);
+    space.put("b.md", "of the other");
+    assert!(space.vfs.read(Door::Http, &at("a.md")).is_err());
+    let copy = crashed(&space);
+    git(copy.path(), &["reset", "-q"]);
+    git(copy.path(), &["switch", "-q", "third"]);
+    let again = reopened(copy);
+    assert_eq!(again.log(), ["eve|eve: first.md"]);
+    for page in ["a.md", "b.md"] {
+        assert!(again.vfs.read(Door::Http, &at(page)).is_err(), "{page}");
+    }
+    // Opened once more, on the branch they left last.
+    let unmoved = reopened(crashed(&space));
+    assert_eq!(unmoved.log(), ["eve|eve: b.md", "eve|eve: first.md"]);
+    assert!(unmoved.vfs.read(Door::Http, &at("a.md")).is_err());
+}
