@@ -80,15 +80,24 @@ fn edit_behind(space: &TestSpace) -> Result<(), Fault> {
     space.vfs.rescan().map(|_| ())
 }
 
-/// Where there is no git, only the edit.
+/// Where there is no git, only the edit. Until the server has heard of it, or says why it cannot.
 fn commit_behind(space: &TestSpace) -> Result<(), Fault> {
     let root = space.directory.path();
     fs::write(root.join("behind/b.md"), "committed\n").unwrap();
-    if root.join(".git").exists() && space.git(&["ls-tree", "HEAD", "behind/b.md"]).is_empty() {
+    if !root.join(".git").exists() {
+        return space.vfs.rescan().map(|_| ());
+    }
+    if space.git(&["ls-tree", "HEAD", "behind/b.md"]).is_empty() {
         space.git(&["add", "behind/b.md"]);
         space.git(&["-c", "user.name=Ann", "-c", "user.email=ann@x", "commit", "-qm", "by hand", "--", "behind/b.md"]);
     }
-    space.vfs.rescan().map(|_| ())
+    let mut health = Ok(());
+    space.wait_until("a commit is told", |space| {
+        health = space.vfs.health();
+        let told = space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+        health.is_err() || told.iter().any(|event| event.message == "by hand")
+    });
+    health
 }
 
 fn checkpoint(space: &TestSpace) -> Result<(), Fault> {
