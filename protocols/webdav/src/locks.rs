@@ -8,10 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use dav_server::davpath::DavPath;
 use dav_server::ls::{DavLock, DavLockSystem, LsFuture};
-use parking_lot::RwLockReadGuard;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use svcfs_base::{Door, Fault, Kind, Timestamp, TreePath};
-use svcfs_vfs::Lease;
+use svcfs_vfs::{Lease, Unleased};
 use uuid::Uuid;
 use xmltree::{Element, EmitterConfig, Namespace, XMLNode};
 
@@ -82,13 +81,13 @@ impl Locks {
     }
 
     /// Looks at the locks of these paths once more, before something is done to them: another client may have taken one since. None is given to
-    /// anybody until what this gives is dropped.
+    /// anybody there until what this gives is dropped.
     ///
     /// # Errors
     /// `Locked`.
-    pub(crate) fn check_again<'a>(asked: &'a Asked, paths: &[&TreePath]) -> Result<RwLockReadGuard<'a, ()>, Fault> {
+    pub(crate) fn check_again<'a>(asked: &'a Asked, paths: &[&TreePath]) -> Result<Unleased<'a>, Fault> {
         let vfs = &asked.space().vfs;
-        let none_begins = vfs.without_new_leases();
+        let none_begins = vfs.without_new_leases(paths);
         let locks = Self { asked: asked.clone(), prefix: String::new() };
         let other = |path: &&TreePath| {
             let below = || locks.ours(vfs.leases_below(path)).find(|lease| !asked.holds(lease));

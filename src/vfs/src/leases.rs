@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Condvar, Mutex, RwLock};
 use svcfs_base::{Caller, Change, Fault, Kind, Timestamp, TreePath};
 use svcfs_store::{Lease, LeaseFile, StatKind, StatePaths};
 
@@ -25,8 +25,28 @@ pub(crate) struct Leases {
     /// How many there are: nearly always none, and nobody waits for a lock to learn that.
     count: AtomicUsize,
     at: RwLock<BTreeMap<TreePath, Vec<Lease>>>,
-    /// Held alone while one begins; before every other lock.
-    beginning: RwLock<()>,
+    /// Where clients of the doors write that looked whether they may: none begins there. Held while one begins, after the locks of paths.
+    writing: Mutex<Vec<TreePath>>,
+    /// Told when one of these writes is over.
+    pub(crate) written: Condvar,
+}
+
+/// No lease begins at some paths, above and below them, until this is dropped.
+pub struct Unleased<'a> {
+    leases: &'a Leases,
+    paths: Vec<TreePath>,
+}
+
+impl Drop for Unleased<'_> {
+    fn drop(&mut self) {
+        let mut writing = self.leases.writing.lock();
+        for path in &self.paths {
+            if let Some(at) = writing.iter().position(|other| other == path) {
+                writing.swap_remove(at);
+            }
+        }
+        self.leases.written.notify_all();
+    }
 }
 
 impl Leases {
@@ -38,7 +58,8 @@ impl Leases {
         for lease in known {
             at.entry(lease.path.clone()).or_default().push(lease);
         }
-        Ok(Self { file, count, at: RwLock::new(at), beginning: RwLock::default() })
+        let (writing, written) = Default::default();
+        Ok(Self { file, count, at: RwLock::new(at), writing, written })
     }
 
     /// Those that hold at a path: its own, and deep ones above it.
@@ -149,15 +170,24 @@ impl Vfs {
             let told = format!("what a lock says of its owner is {} bytes long; the limit is 4 KiB", lease.note.len());
             return Err(Fault::new(Kind::TooLarge, told));
         }
-        let _alone = self.core.leases.beginning.write();
+        let leases = &self.core.leases;
+        let is_written =
+            |writing: &mut Vec<TreePath>| writing.iter().any(|at| at.is_under(&lease.path) || lease.path.is_under(at));
         // Whoever is writing there now is done before, and sees the lease after.
-        let is_folder = self.core.tree.stat(&lease.path).is_ok_and(|stat| stat.kind == StatKind::Directory);
-        let (_tree, _path) = if is_folder {
-            (Some(self.core.locks.hold_tree()), None)
-        } else {
-            (None, Some(self.core.locks.hold([lease.path.clone()].into())))
+        let (_held, _writing) = loop {
+            leases.written.wait_while(&mut leases.writing.lock(), is_written);
+            let is_folder = self.core.tree.stat(&lease.path).is_ok_and(|stat| stat.kind == StatKind::Directory);
+            let held = if is_folder {
+                (Some(self.core.locks.hold_tree()), None)
+            } else {
+                (None, Some(self.core.locks.hold([lease.path.clone()].into())))
+            };
+            let mut writing = leases.writing.lock();
+            if !is_written(&mut writing) {
+                break (held, writing);
+            }
         };
-        let (leases, now) = (&self.core.leases, self.core.lease_time());
+        let now = self.core.lease_time();
         if leases.count.load(Ordering::Relaxed) > 0 {
             leases.forget(|lease| lease.until <= now)?;
         }
@@ -182,10 +212,12 @@ impl Vfs {
         Ok(Ok(()))
     }
 
-    /// No lease begins until what is given here is dropped: a door that looked whether its own clients may write does so in the meantime, and does
-    /// not take long.
-    pub fn without_new_leases(&self) -> RwLockReadGuard<'_, ()> {
-        self.core.leases.beginning.read()
+    /// No lease begins at these paths, above or below them, until what is given here is dropped: a door that looks whether its own clients may write
+    /// there does so in the meantime. Waits for no lease that waits.
+    pub fn without_new_leases(&self, paths: &[&TreePath]) -> Unleased<'_> {
+        let paths: Vec<TreePath> = paths.iter().copied().cloned().collect();
+        self.core.leases.writing.lock().extend(paths.iter().cloned());
+        Unleased { leases: &self.core.leases, paths }
     }
 
     /// Lets a lease that holds at a path end at another moment; none when there is no such lease.

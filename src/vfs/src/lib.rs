@@ -32,6 +32,7 @@ pub use committer::Commits;
 pub use done::{Changed, Done, OnChange};
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
+pub use leases::Unleased;
 pub use load::{Flush, Load, OnFlush};
 pub use nodes::{
     Allocation, Content, DiskSpace, HandleId, NodeId, OpenMode, Opened, Reader, SET_GROUP_ID, SetAttributes, WriteAt,

@@ -156,3 +156,31 @@ fn no_client_has_everything_for_itself() {
     let long = Lease { note: "x".repeat(5000), ..lease(&space, "long.md") };
     assert_eq!(space.vfs.lease(long).unwrap_err().kind(), Kind::TooLarge);
 }
+
+#[test]
+fn a_lease_waits_for_whoever_writes_there_and_keeps_nobody_waiting_who_writes_elsewhere() {
+    let space = TestSpace::new();
+    let (given, all) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let writing = space.vfs.without_new_leases(&[&at("f/a.md"), &at("g/b.md")]);
+        let begin = |path: &'static str| {
+            let (space, given) = (&space, given.clone());
+            scope.spawn(move || {
+                space.vfs.lease(Lease { is_shared: true, ..lease(space, path) }).unwrap().unwrap();
+                given.send(path).unwrap();
+            });
+        };
+        begin("f/c.md");
+        assert_eq!(all.recv_timeout(Duration::from_secs(20)), Ok("f/c.md"), "nobody writes there");
+        ["f/a.md", "g", "g/b.md/c"].into_iter().for_each(begin);
+        while space.vfs.core.leases.written.notify_all() < 3 {
+            assert!(all.try_recv().is_err(), "it is written there");
+            std::thread::yield_now();
+        }
+        drop(space.vfs.without_new_leases(&[&at("f/a.md"), &at("h.md")]));
+        drop(writing);
+        let mut given: Vec<_> = (0..3).map(|_| all.recv().unwrap()).collect();
+        given.sort_unstable();
+        assert_eq!(given, ["f/a.md", "g", "g/b.md/c"]);
+    });
+}
