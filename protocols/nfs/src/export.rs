@@ -17,7 +17,7 @@ use crate::writers::Writers;
 const MOST_FOUND: usize = 1024;
 
 /// A space that could not be served is tried again after so long.
-const AGAIN: Duration = Duration::from_secs(1);
+pub(crate) const AGAIN: Duration = Duration::from_secs(10);
 
 /// So many numbers are looked through at once.
 const SOME: usize = 500;
@@ -130,8 +130,8 @@ impl Drop for Export {
 pub(crate) struct Exports {
     /// The first one first.
     pub(crate) open: Vec<Arc<Export>>,
-    /// Those that cannot be served, when that was tried last, and why.
-    broken: Vec<(Arc<Space>, Instant, Fault)>,
+    /// Those that cannot be served, when that was tried last, and why; none while it is tried.
+    broken: Vec<(Arc<Space>, Option<Instant>, Fault)>,
 }
 
 impl Exports {
@@ -167,36 +167,56 @@ impl Exports {
         if self.open.len() + self.broken.len() == 1 { self.find(|_| true, |_| true) } else { Ok(None) }
     }
 
-    /// Opens those that are not open; one that could not be is tried again after a moment.
-    pub(crate) fn follow(&mut self, spaces: &[Arc<Space>]) {
+    /// Opens those that are not open, and keeps nobody waiting who asks for others; one that could not be is tried again after a while.
+    pub(crate) fn follow(exports: &Mutex<Self>, spaces: &[Arc<Space>], now: Instant) {
+        loop {
+            let due = exports.lock().due(spaces, now);
+            let Some((space, is_first)) = due else { return };
+            let outcome = Export::open(Arc::clone(&space));
+            if let Err(fault) = &outcome
+                && is_first
+            {
+                tracing::error!(space = space.name, error = ?fault, "a space cannot be served over NFS");
+            }
+            let mut exports = exports.lock();
+            // It may have been closed meanwhile.
+            let Some(at) = exports.broken.iter().position(|(broken, ..)| Arc::ptr_eq(broken, &space)) else { continue };
+            match outcome {
+                Ok(export) => {
+                    exports.broken.swap_remove(at);
+                    exports.open.push(export);
+                }
+                Err(fault) => exports.broken[at] = (space, Some(now.max(Instant::now())), fault),
+            }
+        }
+    }
+
+    /// The next one that is to be opened now, noted as such; and whether for the first time.
+    fn due(&mut self, spaces: &[Arc<Space>], now: Instant) -> Option<(Arc<Space>, bool)> {
         let is_served = |space: &Arc<Space>| spaces.iter().any(|served| Arc::ptr_eq(served, space));
         self.open.retain(|export| is_served(&export.space));
         self.broken.retain(|(space, ..)| is_served(space));
-        for space in spaces {
+        for space in spaces.iter().filter(|space| !self.open.iter().any(|export| Arc::ptr_eq(&export.space, space))) {
             let known = self.broken.iter().position(|(broken, ..)| Arc::ptr_eq(broken, space));
-            let is_early = known.is_some_and(|at| self.broken[at].1.elapsed() < AGAIN);
-            if is_early || self.open.iter().any(|export| Arc::ptr_eq(&export.space, space)) {
+            let is_due = |at: usize| self.broken[at].1.is_some_and(|tried| now >= tried + AGAIN);
+            if !known.is_none_or(is_due) {
                 continue;
             }
-            let before = known.map(|at| self.broken.swap_remove(at));
-            match Export::open(Arc::clone(space)) {
-                Ok(export) => self.open.push(export),
-                Err(fault) => {
-                    if before.is_none() {
-                        tracing::error!(space = space.name, error = ?fault, "a space cannot be served over NFS");
-                    }
-                    self.broken.push((Arc::clone(space), Instant::now(), fault));
-                }
-            }
+            known.map(|at| self.broken.swap_remove(at));
+            let fault =
+                Fault::unavailable(format!("the space `{}` is being opened; ask again in a moment", space.name));
+            self.broken.push((Arc::clone(space), None, fault));
+            return Some((Arc::clone(space), known.is_none()));
         }
+        None
     }
 }
 
 impl crate::Door {
     /// The spaces that are served in this moment.
     pub(crate) fn exports(&self) -> Exports {
-        let mut exports = self.exports.lock();
-        exports.follow(&self.server.spaces().open());
+        Exports::follow(&self.exports, &self.server.spaces().open(), Instant::now());
+        let exports = self.exports.lock();
         let broken = exports.broken.iter().map(|(space, tried, fault)| (Arc::clone(space), *tried, fault.again()));
         Exports { open: exports.open.clone(), broken: broken.collect() }
     }

@@ -1,17 +1,20 @@
 //! What outlives the server.
 
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nfs3_types::nfs3::{
     Nfs3Option, SYMLINK3args, SYMLINK3res, createhow3, nfs_fh3, nfspath3, nfsstat3, sattr3, stable_how, symlinkdata3,
 };
 use nfs3_types::xdr_codec::Opaque;
-use svcfs_base::{Caller, Door as Entry, Durability, Name};
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use svcfs_base::{Caller, Door as Entry, Durability, Kind, Name};
+use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::{NodeId, WriteAt};
 
 use super::{Served, entry, open};
-use crate::export::Exports;
+use crate::export::{AGAIN, Exports};
 
 #[test]
 fn handles_are_good_after_a_restart_and_after_every_save() {
@@ -177,22 +180,49 @@ fn a_space_that_cannot_be_served_says_why_and_keeps_no_other() {
     let spaces = folders.each_ref().map(|folder| open(folder.path()));
     let numbers = folders[1].path().join(".svc/state/nfs.db");
     std::fs::create_dir(&numbers).unwrap();
-    let mut exports = Exports::default();
-    exports.follow(&spaces);
-    assert_eq!(exports.open.len(), 1);
-    assert!(exports.only().unwrap().is_none());
+    let exports = Mutex::<Exports>::default();
+    let now = Instant::now();
+    Exports::follow(&exports, &spaces, now);
     let is_first = |export: &crate::export::Export| std::sync::Arc::ptr_eq(&export.space, &spaces[0]);
-    assert!(exports.find(is_first, |_| true).unwrap().is_some());
-    assert!(exports.find(|_| false, |_| true).is_err(), "it may be a file of the other one");
-    assert!(exports.find(|_| false, |_| false).unwrap().is_none());
-    std::fs::remove_dir(&numbers).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while exports.open.len() < 2 {
-        assert!(Instant::now() < deadline, "it is not tried again");
-        std::thread::yield_now();
-        exports.follow(&spaces);
+    {
+        let exports = exports.lock();
+        assert_eq!(exports.open.len(), 1);
+        assert!(exports.only().unwrap().is_none());
+        assert!(exports.find(is_first, |_| true).unwrap().is_some());
+        assert!(exports.find(|_| false, |_| true).is_err(), "it may be a file of the other one");
+        assert!(exports.find(|_| false, |_| false).unwrap().is_none());
     }
-    assert!(exports.find(|_| false, |_| true).unwrap().is_none());
+    std::fs::remove_dir(&numbers).unwrap();
+    Exports::follow(&exports, &spaces, now + AGAIN / 2);
+    assert_eq!(exports.lock().open.len(), 1, "each of these tries may take seconds");
+    Exports::follow(&exports, &spaces, Instant::now() + AGAIN);
+    assert_eq!(exports.lock().open.len(), 2, "it is not tried again");
+    assert!(exports.lock().find(|_| false, |_| true).unwrap().is_none());
+}
+
+#[test]
+fn a_space_that_takes_long_to_be_opened_keeps_nobody_waiting() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let spaces = folders.each_ref().map(|folder| open(folder.path()));
+    let database = Connection::open(folders[1].path().join(".svc/state/nfs.db")).unwrap();
+    database.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let (exports, now) = (Mutex::<Exports>::default(), Instant::now());
+    let is_second = |space: &Space| std::ptr::eq(space, &raw const *spaces[1]);
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| Exports::follow(&exports, &spaces, now));
+        let being_opened = loop {
+            assert!(!opening.is_finished(), "nobody was answered before it was open");
+            match exports.lock().find(|_| false, is_second) {
+                Err(fault) => break fault,
+                Ok(_) => std::thread::yield_now(),
+            }
+        };
+        assert_eq!(being_opened.kind(), Kind::Unavailable, "{being_opened}");
+        Exports::follow(&exports, &spaces, now);
+        assert_eq!(exports.lock().open.len(), 1);
+        database.execute_batch("COMMIT").unwrap();
+    });
+    assert_eq!(exports.lock().open.len(), 2);
 }
 
 #[test]
