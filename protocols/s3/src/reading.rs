@@ -49,6 +49,7 @@ struct Answer {
 impl Answer {
     async fn of(asked: &Asked, what: &'static str, question: Question) -> S3Result<Self> {
         let key = Key::parse(&question.key).map_err(|fault| refuse(fault, what))?;
+        let is_streamed = question.version.is_some() && !question.tells_version;
         let may_be_here = question.version.is_none() && !question.tells_version;
         if let Some(object) = may_be_here.then(|| Object::at_once(asked, &key)).flatten() {
             return Self::about(object, question).map_err(|refused| refused.told(what));
@@ -57,9 +58,23 @@ impl Answer {
             .run(what, move |asked| {
                 let object = versions::object(asked, &key, question.version.as_deref())?;
                 let version = question.tells_version.then(|| versions::current(asked, &key, &object)).flatten();
-                Ok(Self { version, ..Self::about(object, question)? })
+                let mut answer = Self { version, ..Self::about(object, question)? };
+                if is_streamed {
+                    answer.set_aside(asked);
+                }
+                Ok(answer)
             })
             .await
+    }
+
+    /// Lets an earlier version be read from the disk, for it is streamed as slowly as a client takes it; where there is no room on the disk, it stays
+    /// in memory.
+    fn set_aside(&mut self, asked: &Asked) {
+        let Content::Here(content) = &self.object.content else { return };
+        match asked.space.vfs.set_aside(content.clone()) {
+            Ok(aside) => self.object.content = aside,
+            Err(fault) => tracing::warn!(error = ?fault, "a version is handed on from memory"),
+        }
     }
 
     /// The part of an object that a question is about.

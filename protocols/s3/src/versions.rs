@@ -11,7 +11,7 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::{Fault, Kind, Scope, TreePath};
-use svcfs_vfs::Action;
+use svcfs_vfs::{Action, Content};
 
 use crate::Door;
 use crate::asked::{Asked, Refused};
@@ -56,7 +56,7 @@ pub(crate) fn object(asked: &Asked, key: &Key, version: Option<&str>) -> Result<
         etag: etag_of(&content),
         blob: Some(svcfs_base::ETag::of(&content)),
         record: Record::default(),
-        content: vfs.set_aside(content)?,
+        content: Content::Here(content),
         attributes: None,
     })
 }

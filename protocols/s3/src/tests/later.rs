@@ -219,3 +219,21 @@ fn a_head_and_a_copy_tell_which_version_it_is() {
     served.put("h/made/", "");
     assert_eq!(head("/default/h/made/"), "");
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "as a disk does that takes nothing more")]
+fn an_earlier_version_of_a_long_object_is_told_copied_and_read_where_the_disk_takes_nothing_more() {
+    let served = Served::new();
+    let long = "x".repeat(300_000);
+    let put = |text: &str| served.send("PUT", "/default/a.txt", &[], text.to_owned());
+    let version = put(&long).header("x-amz-version-id").to_owned();
+    put("short\n");
+    let target = format!("/default/a.txt?versionId={version}");
+    assert_eq!(served.get(&target).text(), long);
+    let copy = served.send("PUT", "/default/copy.txt", &[("x-amz-copy-source", &target)], "");
+    assert_eq!(copy.status, 200, "{}", copy.text());
+    // Files without a place are made there.
+    std::fs::remove_dir_all(served.server.primary().vfs.state_directory().join("tmp")).unwrap();
+    assert_eq!(served.send("HEAD", &target, &[], "").status, 200, "it has no content");
+    assert_eq!(served.get(&target).text(), long);
+}
