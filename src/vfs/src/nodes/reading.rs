@@ -150,7 +150,7 @@ impl Reader {
     /// As [`Vfs::read_node`]; `Unavailable` when the content is gone, because somebody wrote into the file behind the server.
     pub fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         match &self.of {
-            Of::Still(still) => still.read(&self.vfs, offset, length),
+            Of::Still(still) => still.read(offset, length),
             Of::Large { node, .. } => self.vfs.read_node(*node, offset, length),
         }
     }
