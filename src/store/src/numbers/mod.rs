@@ -7,6 +7,7 @@
 mod tests;
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -94,15 +95,8 @@ impl FileNumbers {
     pub fn open(file: &Path) -> Result<Self, StoreError> {
         let connection = match open(file) {
             Err(error) if is_damage(&error) => {
-                let aside = crate::history::set_aside(file, file)?;
+                let aside = put_aside(file, |from, to| std::fs::rename(from, to))?;
                 tracing::error!(numbers.file = %aside.display(), %error, "the numbers of files cannot be read, and are put aside; NFS clients must mount again");
-                for suffix in ["-wal", "-shm"] {
-                    let [from, to] = [file, &aside].map(|path| PathBuf::from(format!("{}{suffix}", path.display())));
-                    match std::fs::rename(from, to) {
-                        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
-                        Ok(()) | Err(_) => {}
-                    }
-                }
                 open(file)?
             }
             opened => opened?,
@@ -404,7 +398,7 @@ impl Inner {
 
 /// A number that no file has, in all likelihood; such that it is one of SQLite's, too.
 fn drawn() -> Result<u64, StoreError> {
-    let drawn = getrandom::u64().map_err(|error| StoreError::State(std::io::Error::other(error.to_string())))?;
+    let drawn = getrandom::u64().map_err(|error| StoreError::State(io::Error::other(error.to_string())))?;
     Ok((drawn >> 1).max(SMALLEST))
 }
 
@@ -416,6 +410,19 @@ fn is_damage(error: &StoreError) -> bool {
         }),
         error => matches!(error, StoreError::Damaged(_)),
     }
+}
+
+/// Gives a damaged file and its logs another name; which one. The logs first: a new file must never meet them.
+fn put_aside(file: &Path, rename: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<PathBuf> {
+    let with = |path: &Path, end: &str| PathBuf::from(format!("{}{end}", path.display()));
+    let parts = ["-wal", "-shm", ""].map(|part| (part, with(file, part)));
+    let is_free = |aside: &PathBuf| parts.iter().all(|(part, from)| !from.exists() || !with(aside, part).exists());
+    let mut asides = (1_u64..).map(|number| with(file, &format!(".damaged-{number}")));
+    let aside = asides.find(is_free).unwrap_or_default();
+    for (part, from) in parts.iter().filter(|(_, from)| from.exists()) {
+        rename(from, &with(&aside, part))?;
+    }
+    Ok(aside)
 }
 
 fn open(file: &Path) -> Result<Connection, StoreError> {

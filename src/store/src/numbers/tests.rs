@@ -164,3 +164,24 @@ fn a_damaged_file_is_put_aside_and_begun_anew() {
     let aside = std::fs::read_to_string(folder.path().join("nfs.db.damaged-1")).unwrap();
     assert_eq!(aside, "no database ".repeat(1000));
 }
+
+#[test]
+fn a_new_file_never_meets_the_log_of_a_damaged_one_whenever_the_server_is_killed() {
+    for renames in 0_u8..3 {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nfs.db");
+        let parts = ["nfs.db", "nfs.db-wal", "nfs.db-shm"].map(|name| folder.path().join(name));
+        parts.iter().for_each(|part| std::fs::write(part, "damaged").unwrap());
+        let left = std::cell::Cell::new(renames);
+        let killed = |from: &Path, to: &Path| {
+            left.set(left.get().checked_sub(1).ok_or(io::ErrorKind::Interrupted)?);
+            std::fs::rename(from, to)
+        };
+        put_aside(&file, killed).unwrap_err();
+        assert!(file.exists(), "a new one would meet its log");
+        let aside = put_aside(&file, |from, to| std::fs::rename(from, to)).unwrap();
+        assert_eq!(aside, folder.path().join("nfs.db.damaged-1"));
+        assert!(!parts.iter().any(|part| part.exists()));
+        assert!(folder.path().join("nfs.db.damaged-1-wal").exists());
+    }
+}
