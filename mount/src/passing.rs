@@ -112,19 +112,26 @@ impl Passing {
         if self.sent_back.lock().get(&thread).is_none_or(|at| at.elapsed() >= AGAIN) {
             return self.present(of);
         }
-        let all = self.open.lock();
+        self.another(of, &self.open.lock());
+        self.present(of)
+    }
+
+    /// Gives a node an inode of which nothing is passed on, nor will be for a moment.
+    fn another(&self, of: NodeId, all: &HashMap<u64, Open>) {
         let is_passed_on = all.get(&self.present(of).0).is_some_and(|open| open.backing.is_some());
         let number = self.turn(of).map_or(0, |turn| turn.number) + u64::from(is_passed_on);
         self.inodes.lock().insert(of.0, Turn { number, sought: Instant::now() });
         self.has_others.store(true, Ordering::Release);
-        self.present(of)
     }
 
-    /// A thread's opening is answered with this: the kernel looks the name up once more for it.
+    /// A thread's opening is answered with this: the kernel looks the name up once more for it. Threads of another namespace all have the
+    /// number 0, which says nothing of who looks up.
     pub(crate) fn send_back(&self, thread: u32) -> Errno {
         let mut sent_back = self.sent_back.lock();
         sent_back.retain(|_, at| at.elapsed() < AGAIN);
-        sent_back.insert(thread, Instant::now());
+        if thread != 0 {
+            sent_back.insert(thread, Instant::now());
+        }
         Errno::ESTALE
     }
 
@@ -162,6 +169,10 @@ impl Passing {
             Some(_) | None => true,
         };
         if !is_good {
+            if thread == 0 {
+                // It cannot be known again when it looks the name up.
+                self.another(node(inode), &all);
+            }
             return Err(self.send_back(thread));
         }
         all.entry(inode.0).or_default().handles += 1;
@@ -236,6 +247,16 @@ fn is_written_whole(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_of_another_namespace_are_not_taken_for_one_that_was_sent_back() {
+        let passing = Passing::default();
+        for (thread, is_noted) in [(0, false), (17, true)] {
+            passing.send_back(thread);
+            passing.looked_up(NodeId(5), thread);
+            assert_eq!(passing.has_others(), is_noted, "{thread}");
+        }
+    }
 
     #[test]
     fn large_files_that_are_written_as_a_whole_are_passed_on_and_no_others() {
