@@ -184,6 +184,7 @@ fn housekeeping_that_the_disk_refuses_holds_up_no_writer_and_is_made_up_for() {
             }
             points.clear(*point);
             let when = format!("after {errno} at `{}`", point.name());
+            space.wait_until(&format!("the server is well again {when}"), |space| space.vfs.health().is_ok());
             assert_whole((&space, strategy), DEEDS.len()..=DEEDS.len(), &when);
             drop(space.vfs);
             let again = opened(space.directory, strategy);

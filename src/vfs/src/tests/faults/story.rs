@@ -91,13 +91,13 @@ fn commit_behind(space: &TestSpace) -> Result<(), Fault> {
         space.git(&["add", "behind/b.md"]);
         space.git(&["-c", "user.name=Ann", "-c", "user.email=ann@x", "commit", "-qm", "by hand", "--", "behind/b.md"]);
     }
-    let mut health = Ok(());
+    let mut trouble = None;
     space.wait_until("a commit is told", |space| {
-        health = space.vfs.health();
+        trouble = space.vfs.core.trouble.lock().as_ref().map(Fault::again);
         let told = space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
-        health.is_err() || told.iter().any(|event| event.message == "by hand")
+        trouble.is_some() || told.iter().any(|event| event.message == "by hand")
     });
-    health
+    trouble.map_or(Ok(()), Err)
 }
 
 fn checkpoint(space: &TestSpace) -> Result<(), Fault> {
