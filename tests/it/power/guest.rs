@@ -171,6 +171,7 @@ fn nothing_acknowledged_is_lost_when_a_machine_loses_its_power() {
     };
     let rounds = setting("SVCFS_POWER_ROUNDS").unwrap_or(1);
     let mut trial = Trial {
+        has_person: false,
         binary: Binary::build(),
         random: Random::new(seed()),
         history: audit::history,

@@ -37,6 +37,8 @@ struct Trial {
     random: Random,
     /// What history must be like.
     history: fn(&str, &Path, &[&Ledger]),
+    /// Whether a person commits beside the load: in the long form.
+    has_person: bool,
     /// Cuts that were looked at.
     cuts: usize,
     /// Cuts after which the filesystem could not be mounted.
@@ -60,7 +62,9 @@ impl Trial {
                     let (random, scene) = (self.random.fork(), &scene);
                     scope.spawn(move || driver.work(scene, ledger, random));
                 }
-                scope.spawn(|| commit_by_hand(disk, &scene));
+                if self.has_person {
+                    scope.spawn(|| commit_by_hand(disk, &scene));
+                }
                 scene.wait_until_done(target);
             });
             // Looks at `.git/index` without locking it: the server writes it at the end of a checkpoint.
@@ -190,7 +194,14 @@ fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush_when_commits_are_
 fn cuts(config: &str, cuts: usize, history: fn(&str, &Path, &[&Ledger])) {
     let rounds = setting("SVCFS_POWER_ROUNDS").unwrap_or(1);
     let Some(mut disk) = Disk::formatted(config) else { return };
-    let mut trial = Trial { binary: Binary::build(), random: Random::new(seed()), history, cuts: 0, unmountable: 0 };
+    let mut trial = Trial {
+        binary: Binary::build(),
+        random: Random::new(seed()),
+        history,
+        has_person: rounds > 1,
+        cuts: 0,
+        unmountable: 0,
+    };
     let drivers = Driver::all(can_mount()).into_iter();
     let mut ledgers: Ledgers = drivers.map(|driver| (driver, Ledger::default())).collect();
     for _ in 0..rounds {

@@ -34,14 +34,12 @@ struct Move {
 }
 
 impl History {
-    /// The newest moves of HEAD that somebody else made one after the other, as git's own log has them: from where to where, the newest first.
-    /// Ours on top of them are left out.
+    /// The last moves of HEAD that somebody else made, as git's own log has them: from where to where, the newest first.
     ///
     /// # Errors
     /// `State` when that log cannot be read.
     pub fn moves_of_others(&self) -> Outcome<Vec<(CommitId, CommitId)>> {
-        let moves = last_moves(&self.folder.join("logs/HEAD"))?.into_iter();
-        let others = moves.skip_while(|step| step.is_ours).take_while(|step| !step.is_ours);
+        let others = last_moves(&self.folder.join("logs/HEAD"))?.into_iter().filter(|step| !step.is_ours);
         Ok(others.map(|step| (step.from, step.to)).collect())
     }
 

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use git2::{Oid, Repository};
 
+use super::read::is_no_entry;
 use super::{ForeignCommit, History, Outcome, current_reference, oid};
 use crate::FailPoint;
 
 /// So many commits and files are flushed one by one; more of them with all that the disk has.
-const FEW: usize = 500;
+const FEW: usize = 100;
 
 impl History {
     /// Folders of the repository that lie on other disks than the root.
@@ -30,23 +31,18 @@ impl History {
             return self.flush_all();
         }
         self.fail.at(FailPoint::AdoptFlush)?;
-        let mut files = self.reader(|repository| {
+        let (mut files, packs) = self.reader(|repository| {
             let objects = commits.iter().map(|commit| objects_of(repository, commit)).collect::<Outcome<Vec<_>>>()?;
             let loose = objects.into_iter().flatten().map(|object| loose(repository, object));
             let branch = repository.commondir().join(current_reference(repository)?);
-            Ok(loose.chain([branch]).collect::<BTreeSet<_>>())
+            Ok((loose.chain([branch]).collect::<BTreeSet<_>>(), repository.commondir().join("objects/pack")))
         })?;
         files.extend([self.folder.join("HEAD"), self.folder.join("logs/HEAD")]);
-        let mut folders = BTreeSet::new();
-        for file in &files {
-            match File::open(file).and_then(|file| file.sync_all()) {
-                Ok(()) => folders.extend(file.ancestors().skip(1).take(2)),
-                // In a pack, or packed with other references: git flushes those.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error.into()),
-            }
+        let mut folders = BTreeSet::from([packs.as_path()]);
+        for file in files.iter().filter_map(|file| is_flushed(file).map(|there| there.then_some(file)).transpose()) {
+            folders.extend(file?.ancestors().skip(1).take(2));
         }
-        folders.into_iter().try_for_each(|folder| Ok(File::open(folder)?.sync_all()?))
+        Ok(folders.into_iter().try_for_each(|folder| is_flushed(folder).map(drop))?)
     }
 
     /// Flushes whatever git has.
@@ -55,8 +51,18 @@ impl History {
     /// `State` with what the disk said.
     pub fn flush_all(&self) -> Outcome<()> {
         self.fail.at(FailPoint::AdoptFlush)?;
-        let objects = self.writer.lock().repository.commondir().join("objects");
-        Ok(rustix::fs::syncfs(File::open(objects)?).map_err(io::Error::from)?)
+        let root = File::open(&self.root)?;
+        let mut disks = self.elsewhere.iter().chain([&root]);
+        Ok(disks.try_for_each(rustix::fs::syncfs).map_err(io::Error::from)?)
+    }
+}
+
+/// Flushes a file or a folder; false when it is not there: in a pack, or packed with other references, which git flushes by itself.
+fn is_flushed(path: &Path) -> io::Result<bool> {
+    match File::open(path).and_then(|file| file.sync_all()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -73,11 +79,17 @@ fn objects_of(repository: &Repository, commit: &ForeignCommit) -> Outcome<BTreeS
     let tree = found.tree()?;
     let mut objects = BTreeSet::from([found.id(), tree.id()]);
     for entry in &commit.entries {
-        let Some(blob) = entry.new else { continue };
-        objects.insert(Oid::from_bytes(blob.as_bytes())?);
+        if let Some(blob) = entry.new {
+            objects.insert(Oid::from_bytes(blob.as_bytes())?);
+        }
         let above = Path::new(entry.path.as_str()).ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
         for directory in above {
-            objects.insert(tree.get_path(directory)?.id());
+            match tree.get_path(directory) {
+                Ok(there) => drop(objects.insert(there.id())),
+                // Gone with the last file that was in it.
+                Err(error) if is_no_entry(&error) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
     }
     Ok(objects)

@@ -10,7 +10,7 @@ use svcfs_base::{Actor, CommitId, ETag, FileKind, Timestamp, TreePath};
 
 use super::read::if_there;
 use super::{History, Outcome, commit_id, etag, flush, oid};
-use crate::Against;
+use crate::{Against, StoreError};
 
 /// One commit that did not come from svcfs, or not in this life.
 #[derive(Debug, Clone)]
@@ -164,14 +164,23 @@ impl History {
         )
     }
 
-    /// Those of some commits that are `commit` or its ancestors, found in one walk; one whose object is lost is nobody's ancestor.
+    /// Those of some commits that are `commit` or its ancestors, and no ancestors of another one, found in one walk; one whose object is lost is
+    /// nobody's ancestor.
     ///
     /// # Errors
     /// `Git` when history cannot be walked.
-    pub fn ancestors_among(&self, commit: CommitId, wanted: &HashSet<CommitId>) -> Outcome<HashSet<CommitId>> {
+    pub fn ancestors_among(
+        &self,
+        (above, commit): (Option<CommitId>, CommitId),
+        wanted: &HashSet<CommitId>,
+    ) -> Outcome<HashSet<CommitId>> {
+        let above = above.map(|above| Ok::<_, StoreError>(self.has(above)?.then_some(above))).transpose()?.flatten();
         self.reader(|repository| {
             let mut walk = repository.revwalk()?;
             walk.push(oid(commit)?)?;
+            if let Some(above) = above {
+                walk.hide(oid(above)?)?;
+            }
             let mut found = HashSet::with_capacity(wanted.len());
             for id in walk {
                 if found.len() == wanted.len() {

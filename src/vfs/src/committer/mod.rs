@@ -68,6 +68,8 @@ pub(crate) struct Committer {
     pub(crate) edited: BTreeSet<TreePath>,
     /// Commits of others that lie below ours and are yet to be recorded.
     pub(crate) theirs: Vec<Record>,
+    /// What is logged was built on a branch that somebody moved, and it is not on any branch yet.
+    pub(crate) is_rebuilding: bool,
     pub(crate) last_work: Instant,
     /// Writes packs while the log is flushed, once this runs.
     ahead: Ahead,
@@ -121,6 +123,7 @@ impl Committer {
             left: None,
             edited: BTreeSet::new(),
             theirs: Vec::new(),
+            is_rebuilding: false,
             last_work: Instant::now(),
             ahead: Ahead::default(),
             early: Early::default(),

@@ -157,6 +157,10 @@ impl Committer {
     /// Step 8 with git: the branch moves to the newest commit.
     fn advance(&mut self, history: &History, planned: &mut [Planned]) -> Result<(), StoreError> {
         let Some(target) = newest_commit(planned) else { return Ok(()) };
+        if self.is_rebuilding {
+            // They may have moved it back since.
+            return self.rebuild(history, planned);
+        }
         if Some(target) != self.head
             && let Err(error) = history.advance(self.head, target)
         {
@@ -264,6 +268,7 @@ impl Committer {
         let Some(theirs) = history.head()? else {
             return Err(no_branch());
         };
+        self.is_rebuilding = true;
         let mut parent = theirs;
         for Planned { prepared, record, .. } in planned.iter_mut().filter(|planned| planned.record.commit.is_some()) {
             let edits: Vec<_> = prepared.changing().map(edit_of).collect();
@@ -283,6 +288,7 @@ impl Committer {
         let below = foreign_records(&self.core, self.head, theirs)?;
         history.advance(Some(theirs), parent)?;
         self.head = Some(parent);
+        self.is_rebuilding = false;
         // Recorded after ours, which are in the log and not announced yet: the feed keeps the log's order.
         self.theirs.extend(below);
         Ok(())

@@ -1,6 +1,6 @@
 //! The commits of the log's unsettled end, built again.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use svcfs_base::{CommitId, ETag, Fault, Seq, TreePath};
 use svcfs_store::{Against, Author, Edit, History, Record, Role, StoreError, Way};
@@ -10,6 +10,9 @@ use super::COMMITS_AT_ONCE;
 use super::logged::Logged;
 use crate::core::Core;
 use crate::progress::{Progress, Reporter};
+
+/// Of so many commits of others that were told together it is looked whether ours lie on top of them.
+const FEW: usize = 8;
 
 /// Where the log ends in git.
 pub(super) struct Completed {
@@ -44,7 +47,7 @@ enum Branch {
 }
 
 impl Branch {
-    fn look(core: &Core, ours: CommitId, records: &[Record]) -> Result<Self, Fault> {
+    fn look(core: &Core, (settled, ours): (Option<CommitId>, CommitId), records: &[Record]) -> Result<Self, Fault> {
         let git = core.git()?;
         let Some(head) = git.head()? else { return Ok(Self::Behind(None)) };
         Ok(if !git.is_whole(Some(ours), head)? {
@@ -52,7 +55,7 @@ impl Branch {
         } else if git.contains(head, ours)? {
             Self::Whole
         } else {
-            match left_by_others(core, head, records)? {
+            match left_by_others(core, (settled, head), records)? {
                 None if git.contains(ours, head)? => Self::Behind(Some(head)),
                 way => Self::Aside(head, way),
             }
@@ -87,50 +90,77 @@ pub(super) fn complete(
     reporter: &mut Reporter,
 ) -> Result<Completed, Fault> {
     let records = logged.records;
+    let known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
+    if let Some(gone) = settled
+        && !core.git()?.has(gone)?
+    {
+        // Somebody put another repository in its place.
+        let completed = Completed { newest: settled, known, below: None, left: None };
+        let Some(head) = core.git()?.head()? else { return complete(core, None, logged, reporter) };
+        return beside(core, (settled, Some((gone, head)), head), records, completed);
+    }
     // A kill takes nothing from git: what the branch shows and is whole need not be written once more.
     let built = rebuild(core, settled, (logged, shown(core, records)?), reporter)?;
-    let known: HashSet<_> = records.iter().filter_map(|record| record.commit).collect();
     let completed = Completed { newest: built.tip.or(settled), known, below: built.tip, left: None };
     let Some(ours) = built.tip else { return Ok(completed) };
-    if !core.git()?.has(ours)? {
-        // Somebody put another repository in its place.
-        return Ok(Completed { below: None, ..completed });
-    }
-    let is_left: HashSet<_> =
-        records.iter().filter(|record| record.against == Against::Left).map(|record| record.seq).collect();
-    let commits: Vec<_> = built.commits.into_iter().filter(|(seq, _)| !is_left.contains(seq)).collect();
+    let commits = shown_commits(core, (settled, ours), records, built.commits)?;
     loop {
-        let branch = Branch::look(core, ours, records)?;
-        if let Branch::Aside(head, left) = branch {
-            return beside(core, (left, head), records, Completed { newest: settled, below: None, ..completed });
-        }
-        // Before the branch moves: what is cut off between the two builds the same commits once more, and finds them told.
-        core.log.set_commits(&commits)?;
+        let branch = Branch::look(core, (settled, ours), records)?;
         match branch {
-            Branch::Lost(head) => {
-                take_back(core, head, ours)?;
-                continue;
+            Branch::Lost(head) => take_back(core, head, ours)?,
+            Branch::Aside(head, left) => {
+                let completed = Completed { newest: settled, below: None, ..completed };
+                return beside(core, (settled, left, head), records, completed);
             }
-            Branch::Behind(head) => core.git()?.advance(head, ours)?,
-            Branch::Whole | Branch::Aside(..) => {}
+            Branch::Behind(_) | Branch::Whole => {
+                // Before the branch moves: what is cut off between the two builds the same commits once more, and finds them told.
+                core.log.set_commits(&commits)?;
+                if let Branch::Behind(head) = branch {
+                    core.git()?.advance(head, ours)?;
+                }
+                core.git()?.release();
+                return Ok(completed);
+            }
         }
-        core.git()?.release();
-        return Ok(completed);
     }
+}
+
+/// The commits of our records but of those that somebody left, unless the branch has them again and nothing else tells that.
+fn shown_commits(
+    core: &Core,
+    (settled, ours): (Option<CommitId>, CommitId),
+    records: &[Record],
+    mut commits: Vec<(Seq, CommitId)>,
+) -> Result<Vec<(Seq, CommitId)>, Fault> {
+    let left: HashMap<_, _> = records
+        .iter()
+        .filter(|record| record.against == Against::Left)
+        .map(|record| (record.seq, record.commit))
+        .collect();
+    if !left.is_empty() {
+        let wanted = left.values().copied().flatten().collect();
+        let mut again = core.git()?.ancestors_among((settled, ours), &wanted)?;
+        for told in records.iter().filter(|record| record.role == Role::Foreign) {
+            told.commit.map(|commit| again.remove(&commit));
+        }
+        commits.retain(|(seq, _)| left.get(seq).is_none_or(|left| left.is_some_and(|commit| again.contains(&commit))));
+    }
+    Ok(commits)
 }
 
 /// Somebody committed on what ours stood on, or took the branch elsewhere: what they left, if they did, stays where it is. Whatever else is
 /// not there yet comes on top of theirs.
 fn beside(
     core: &Core,
-    (left, head): (Option<(CommitId, CommitId)>, CommitId),
+    (settled, left, head): (Option<CommitId>, Option<(CommitId, CommitId)>, CommitId),
     records: &[Record],
     mut completed: Completed,
 ) -> Result<Completed, Fault> {
     warn!(commit.id = %head, commit.left = ?left, "the branch was moved while changes were unsettled; building on it");
-    let moved = moved(core, (left, head), records)?;
+    let moved = moved(core, (settled, left, head), records)?;
     // Cut off after the branch was moved, an opening finds them there.
-    let present = core.git()?.ancestors_among(head, &moved.iter().filter_map(|record| record.commit).collect())?;
+    let present =
+        core.git()?.ancestors_among((settled, head), &moved.iter().filter_map(|record| record.commit).collect())?;
     let is_missing = |record: &&Record| record.commit.is_none_or(|commit| !present.contains(&commit));
     let missing: Vec<_> = moved.iter().filter(is_missing).cloned().collect();
     // The same work once more, told already.
@@ -150,7 +180,11 @@ fn beside(
 }
 
 /// From which newest commit of the log somebody took the branch, and to which one that its present commit has: neither was told.
-fn left_by_others(core: &Core, head: CommitId, records: &[Record]) -> Result<Option<(CommitId, CommitId)>, Fault> {
+fn left_by_others(
+    core: &Core,
+    (settled, head): (Option<CommitId>, CommitId),
+    records: &[Record],
+) -> Result<Option<(CommitId, CommitId)>, Fault> {
     let git = core.git()?;
     let moves = git.moves_of_others()?;
     let Some((_, to)) = moves.first().copied() else { return Ok(None) };
@@ -158,8 +192,9 @@ fn left_by_others(core: &Core, head: CommitId, records: &[Record]) -> Result<Opt
         return Ok(None);
     }
     for (at, (from, _)) in moves.iter().enumerate() {
-        let Some(place) = records.iter().rposition(|record| record.commit == Some(*from)) else { continue };
-        if git.contains(head, *from)? {
+        let unsettled = records.iter().rposition(|record| record.commit == Some(*from));
+        let Some(place) = unsettled.or((settled == Some(*from)).then_some(0)) else { continue };
+        if !git.has(*from)? || git.contains(head, *from)? {
             continue;
         }
         let is_end = |record: &Record| moves[..=at].iter().any(|(_, to)| record.commit == Some(*to));
@@ -210,11 +245,14 @@ fn shown(core: &Core, records: &[Record]) -> Result<usize, Fault> {
 /// Those records of ours that are to be on top of a head: neither others' commits had them, nor the commit that somebody took the branch from.
 fn moved(
     core: &Core,
-    (left, head): (Option<(CommitId, CommitId)>, CommitId),
+    (settled, left, head): (Option<CommitId>, Option<(CommitId, CommitId)>, CommitId),
     records: &[Record],
 ) -> Result<Vec<Record>, Fault> {
     let ours = records.iter().filter_map(|record| record.commit).collect();
-    let among = |commit: CommitId| core.git()?.ancestors_among(commit, &ours);
+    let among = |commit: CommitId| match core.git()?.has(commit)? {
+        true => core.git()?.ancestors_among((settled, commit), &ours),
+        false => Ok(HashSet::new()),
+    };
     let theirs = among(left.map_or(head, |(_, to)| to))?;
     let stay = left.map(|(from, _)| among(from)).transpose()?.unwrap_or_default();
     // What was gathered in a commit that stays does so, too.
@@ -253,7 +291,11 @@ fn rebuild(
     for (at, record) in records.iter().enumerate() {
         reporter.pass(Progress::Replaying { records: at, total });
         match record.role {
-            Role::Foreign if at >= passed => tip = record.commit,
+            Role::Foreign if at >= passed => {
+                // One that is gone with the repository that had it is nothing to build on.
+                let there = record.commit.map(|commit| Ok::<_, Fault>(core.git()?.has(commit)?.then_some(commit)));
+                tip = there.transpose()?.flatten().or(tip);
+            }
             Role::Foreign | Role::Deferred => {}
             // A window that came to nothing.
             Role::Gathered if record.entries.is_empty() => {}
@@ -278,22 +320,24 @@ fn staged_again(
     (logged, shown): (&Logged<'_>, usize),
 ) -> Result<(Option<CommitId>, usize), Fault> {
     let commit = stage(core, tip, (record, at < shown), logged)?;
-    if commit != record.commit
-        && let Some((theirs, after)) = next_of_others(logged.records, at)
-        && let Ok(other) = stage(core, Some(theirs), (record, false), logged)
-        && other == record.commit
-    {
-        // The branch was moved under ours after they were logged: the others' commits, recorded later, lie below.
-        return Ok((other, after));
+    if commit != record.commit {
+        // The branch was moved under ours after they were logged: some of the others' commits, recorded later, lie below.
+        let first = at + records_until_others(&logged.records[at..]);
+        let others = logged.records[first..].iter().take_while(|record| record.role == Role::Foreign).count();
+        for number in others.checked_sub(1).into_iter().chain(0..others.min(FEW)) {
+            let theirs = &logged.records[first + number];
+            if let Ok(other) = stage(core, theirs.commit, (record, false), logged)
+                && other == record.commit
+            {
+                return Ok((other, first + number + 1));
+            }
+        }
     }
     Ok((commit, 0))
 }
 
-/// The newest of the first commits of others that are recorded after a position, and the position behind them.
-fn next_of_others(records: &[Record], at: usize) -> Option<(CommitId, usize)> {
-    let first = at + records[at..].iter().position(|record| record.role == Role::Foreign)?;
-    let count = records[first..].iter().take_while(|record| record.role == Role::Foreign).count();
-    Some((records[first + count - 1].commit?, first + count))
+fn records_until_others(records: &[Record]) -> usize {
+    records.iter().position(|record| record.role == Role::Foreign).unwrap_or(records.len())
 }
 
 /// Builds the commit of one record; none when git has no place for it there.

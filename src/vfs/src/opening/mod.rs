@@ -107,8 +107,10 @@ fn complete_history(
                 theirs.remove(&entry.path);
             }
             let moved = completed.left.as_ref().map(|left| Logged::new(&left.moved));
+            // Where they took the branch, their files stand, and ours come on top.
+            let below = completed.left.as_ref().map_or(settled, |left| Tip { commit: Some(left.way.1), ..settled });
             let is_done = |path: &_| in_place.contains(path) || theirs.contains(path);
-            files::complete(&core, settled, (moved.as_ref().unwrap_or(logged), is_done), reporter)?;
+            files::complete(&core, below, (moved.as_ref().unwrap_or(logged), is_done), reporter)?;
         }
         if core.tree.is_doubted() {
             renew(&core, settled.commit, logged)?;

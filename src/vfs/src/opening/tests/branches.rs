@@ -139,17 +139,37 @@ fn commit(root: &Path, page: &str) -> String {
 }
 
 #[test]
-fn a_repository_that_was_put_in_the_place_of_ours_keeps_its_branch() {
-    let copy = crashed(&settled_space());
+fn a_repository_that_was_put_in_the_place_of_ours_keeps_its_branch_and_gets_what_was_not_settled() {
+    for (space, unsettled) in [(settled_space(), 0), (unsettled_space(), 2)] {
+        let copy = crashed(&space);
+        let root = copy.path();
+        fs::remove_dir_all(root.join(".git")).unwrap();
+        git(root, &["init", "-q", "-b", "main"]);
+        let theirs = commit(root, "theirs.md");
+        let again = reopened(copy);
+        let log = again.log();
+        assert_eq!(log[log.len() - 1], "Ann|theirs.md");
+        assert_eq!(log.iter().filter(|line| *line == "eve|eve: a.md").count(), unsettled, "{log:?}");
+        assert_eq!(again.git(&["rev-list", "--max-parents=0", "HEAD"]).trim(), theirs);
+        assert_eq!(again.text("theirs.md"), "theirs.md");
+        again.put("b.md", "goes on");
+        again.git(&["fsck", "--strict"]);
+    }
+}
+
+/// A copy as a power cut leaves it that took the last moves of the branch: it stands at a commit that it stood at before.
+fn without_last_moves(space: &TestSpace, stands: &str) -> TempDir {
+    let copy = crashed(space);
     let root = copy.path();
-    fs::remove_dir_all(root.join(".git")).unwrap();
-    git(root, &["init", "-q", "-b", "main"]);
-    let theirs = commit(root, "theirs.md");
-    let again = reopened(copy);
-    assert!(again.git(&["rev-list", "HEAD"]).contains(&theirs));
-    assert_eq!(again.text("theirs.md"), "theirs.md");
-    again.put("a.md", "goes on");
-    again.git(&["fsck", "--strict"]);
+    fs::write(root.join(".git/refs/heads/main"), format!("{stands}\n")).unwrap();
+    for log in ["HEAD", "refs/heads/main"] {
+        let file = root.join(".git/logs").join(log);
+        let text = fs::read_to_string(&file).unwrap();
+        let moves: Vec<_> = text.lines().take_while(|line| line.split(' ').next() != Some(stands)).collect();
+        fs::write(file, moves.join("\n") + "\n").unwrap();
+    }
+    git(root, &["reset", "-q"]);
+    copy
 }
 
 #[test]
@@ -160,33 +180,48 @@ fn what_had_not_reached_a_branch_that_a_person_left_is_put_in_place_though_the_o
     space.put("a.md", "of the branch");
     let reached = space.git(&["rev-parse", "HEAD"]);
     space.put("b.md", "late");
-    // With the power went the last move of the branch, and the page.
-    let copy = crashed(&space);
-    let root = copy.path().to_owned();
-    fs::write(root.join(".git/refs/heads/main"), &reached).unwrap();
-    for log in ["HEAD", "refs/heads/main"] {
-        let file = root.join(".git/logs").join(log);
-        let text = fs::read_to_string(&file).unwrap();
-        let moves: Vec<_> = text.lines().take_while(|line| line.split(' ').next() != Some(reached.trim())).collect();
-        fs::write(file, moves.join("\n") + "\n").unwrap();
+    for has_page in [false, true] {
+        let copy = without_last_moves(&space, reached.trim());
+        let root = copy.path().to_owned();
+        fs::remove_file(root.join("b.md")).unwrap();
+        git(&root, &["switch", "-q", "other"]);
+        let below = if has_page { vec![commit(&root, "b.md")] } else { Vec::new() };
+        let killed = Arc::new(Mutex::new(None));
+        FailPoints::of(&root).call(FailPoint::OpenCommits, {
+            let killed = Arc::clone(&killed);
+            move || *killed.lock() = Some(copied(&root))
+        });
+        let whole = reopened(copy);
+        let again = reopened(killed.lock().take().unwrap());
+        for space in [&whole, &again] {
+            assert_eq!(space.text("b.md"), "late");
+            assert!(space.vfs.read(Door::Http, &at("a.md")).is_err());
+            assert_eq!(space.log()[0], "eve|eve: b.md");
+            assert_eq!(space.log().len(), 2 + below.len(), "{:?}", space.log());
+            assert_eq!(space.vfs.versions(&at("b.md")).unwrap().len(), 1 + below.len());
+            assert_eq!(space.git(&["status", "--porcelain"]), "");
+        }
     }
-    fs::remove_file(root.join("b.md")).unwrap();
-    git(&root, &["reset", "-q"]);
-    git(&root, &["switch", "-q", "other"]);
-    let killed = Arc::new(Mutex::new(None));
-    FailPoints::of(&root).call(FailPoint::OpenCommits, {
-        let killed = Arc::clone(&killed);
-        move || *killed.lock() = Some(copied(&root))
-    });
-    let whole = reopened(copy);
-    let again = reopened(killed.lock().take().unwrap());
-    for space in [&whole, &again] {
-        assert_eq!(space.text("b.md"), "late");
-        assert!(space.vfs.read(Door::Http, &at("a.md")).is_err());
-        assert_eq!(space.log(), ["eve|eve: b.md", "eve|eve: first.md"]);
-        assert_eq!(space.vfs.versions(&at("b.md")).unwrap().len(), 1);
-        assert_eq!(space.git(&["status", "--porcelain"]), "");
-    }
+}
+
+#[test]
+fn a_branch_that_a_person_left_where_the_power_cut_had_put_it_back_to_the_last_checkpoint_stays_left() {
+    let mut space = settled_space();
+    space.git(&["branch", "older"]);
+    space.put("second.md", "of the branch");
+    space.reopen();
+    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    let settled = space.git(&["rev-parse", "HEAD"]);
+    space.put("a.md", "late");
+    let copy = without_last_moves(&space, settled.trim());
+    fs::remove_file(copy.path().join("a.md")).unwrap();
+    git(copy.path(), &["switch", "-q", "older"]);
+    let again = reopened(copy);
+    assert_eq!(again.log(), ["eve|eve: a.md", "eve|eve: first.md"]);
+    assert_eq!(again.text("a.md"), "late");
+    assert!(again.vfs.read(Door::Http, &at("second.md")).is_err());
+    assert_eq!(again.git(&["rev-parse", "main"]), settled);
+    assert!(again.vfs.versions(&at("second.md")).unwrap().is_empty(), "it is of another branch");
 }
 
 #[test]
@@ -213,4 +248,30 @@ fn what_was_left_on_a_branch_stays_there_also_when_a_person_goes_on_to_a_third_o
     let unmoved = reopened(crashed(&space));
     assert_eq!(unmoved.log(), ["eve|eve: b.md", "eve|eve: first.md"]);
     assert!(unmoved.vfs.read(Door::Http, &at("a.md")).is_err());
+}
+
+#[test]
+fn commits_of_others_that_were_told_together_are_found_below_and_above_ours() {
+    let space = settled_space();
+    let root = space.directory.path().to_owned();
+    let points = FailPoints::of(&root);
+    points.refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    space.put("a.md", "one");
+    for (point, page) in [(FailPoint::BranchMove, "below.md"), (FailPoint::BranchMoved, "above.md")] {
+        let (root, is_done) = (root.clone(), Mutex::new(false));
+        points.call(point, move || {
+            if !std::mem::replace(&mut *is_done.lock(), true) {
+                commit(&root, page);
+            }
+        });
+    }
+    space.put("b.md", "between");
+    space.wait_until("the person's commits are told", |space| {
+        let told = space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+        told.iter().any(|event| event.message == "above.md")
+    });
+    assert_eq!(space.log()[..4], ["Ann|above.md", "eve|eve: b.md", "Ann|below.md", "eve|eve: a.md"]);
+    let copy = crashed(&space);
+    remove_new_objects(&space, copy.path());
+    assert_eq!(reopened(copy).log(), space.log());
 }

@@ -129,6 +129,7 @@ fn a_kill_at_any_point_loses_nothing_acknowledged_and_leaves_no_halves() {
         assert_all_whole(images, "killed", look);
         assert_all_whole(again, "killed while opened", look);
     }
-    let missed: Vec<_> = FailPoint::ALL.iter().filter(|point| !walked.contains(point)).collect();
+    let missed: Vec<_> =
+        FailPoint::ALL.iter().filter(|point| !walked.contains(point) && !is_of_others(point)).collect();
     assert!(missed.is_empty(), "no deed of the story comes by {missed:?}: add one that does");
 }

@@ -39,6 +39,12 @@ pub(super) fn new_space(strategy: Strategy) -> TestSpace {
     opened(tempfile::tempdir().unwrap(), strategy)
 }
 
+/// Whether a point is come by where a person commits. Their git in the story would be killed with it, in the middle of its own work: in
+/// `opening::tests::branches` it is done.
+fn is_of_others(point: &FailPoint) -> bool {
+    *point == FailPoint::AdoptFlush
+}
+
 /// What is worked out once for each strategy.
 struct Once<T>([OnceLock<T>; 3]);
 

@@ -29,7 +29,6 @@ pub(super) const DEEDS: &[Deed] = &[
     deed("several pages change at once", several),
     deed("a link is made", |space| apply(space, "adam", Change::link(at("link"), "e/c.md"))),
     deed("somebody edits behind the server", edit_behind),
-    deed("somebody commits behind the server", commit_behind),
     Deed { commits: 0, ..deed("a checkpoint is made", checkpoint) },
     deed("a tenth commit is made", |space| put(space, "eve", "10.md", "ten\n")),
     deed("an eleventh commit is made", |space| put(space, "eve", "11.md", "eleven\n")),
@@ -78,26 +77,6 @@ fn edit_behind(space: &TestSpace) -> Result<(), Fault> {
     fs::write(root.join("behind/a.md"), "behind\n").unwrap();
     let _ = symlink("a.md", root.join("behind/link"));
     space.vfs.rescan().map(|_| ())
-}
-
-/// Where there is no git, only the edit. Until the server has heard of it, or says why it cannot.
-fn commit_behind(space: &TestSpace) -> Result<(), Fault> {
-    let root = space.directory.path();
-    fs::write(root.join("behind/b.md"), "committed\n").unwrap();
-    if !root.join(".git").exists() {
-        return space.vfs.rescan().map(|_| ());
-    }
-    if space.git(&["ls-tree", "HEAD", "behind/b.md"]).is_empty() {
-        space.git(&["add", "behind/b.md"]);
-        space.git(&["-c", "user.name=Ann", "-c", "user.email=ann@x", "commit", "-qm", "by hand", "--", "behind/b.md"]);
-    }
-    let mut trouble = None;
-    space.wait_until("a commit is told", |space| {
-        trouble = space.vfs.core.trouble.lock().as_ref().map(Fault::again);
-        let told = space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
-        trouble.is_some() || told.iter().any(|event| event.message == "by hand")
-    });
-    trouble.map_or(Ok(()), Err)
 }
 
 fn checkpoint(space: &TestSpace) -> Result<(), Fault> {
