@@ -77,7 +77,9 @@ fn one_move(line: &[u8]) -> Option<Move> {
     let (step, message) = text.split_once('\t').unwrap_or((&text, ""));
     let mut words = step.split(' ');
     let mut commit = || CommitId::from_hex(words.next()?);
-    Some(Move { from: commit()?, to: commit()?, is_ours: message == MOVER })
+    // We say more where a branch that was lost is put back.
+    let is_ours = message.split(':').next() == Some(MOVER);
+    Some(Move { from: commit()?, to: commit()?, is_ours })
 }
 
 /// Moves a branch from one commit to another, if it is in a file of its own and stands at the first; false, with nothing changed,

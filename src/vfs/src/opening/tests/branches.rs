@@ -275,3 +275,15 @@ fn commits_of_others_that_were_told_together_are_found_below_and_above_ours() {
     remove_new_objects(&space, copy.path());
     assert_eq!(reopened(copy).log(), space.log());
 }
+
+#[test]
+fn a_branch_that_we_put_back_because_the_power_took_it_is_not_taken_for_left() {
+    let space = unsettled_space();
+    let copy = crashed(&space);
+    fs::write(copy.path().join(".git/refs/heads/main"), "").unwrap();
+    fs::remove_file(copy.path().join("a.md")).unwrap();
+    remove_new_objects(&space, copy.path());
+    let again = reopened(copy);
+    assert_eq!(again.log(), space.log());
+    assert_eq!(again.text("a.md"), "two");
+}
