@@ -110,6 +110,7 @@ impl Trial {
         }
         server.stop();
         (self.history)(what, &disk.root(), &ledgers.iter().map(|(_, ledger)| ledger).collect::<Vec<_>>());
+        take_back_what_was_staged(&disk.root());
         leftovers::check_root(&disk.root(), &disk.aside("clone"));
         assert_eq!(
             tree::files(&disk.root()),
@@ -147,6 +148,13 @@ fn commit_by_hand(disk: &Disk, scene: &Scene<'_>) {
             let _ = Command::new("git").arg("-C").arg(&root).args(arguments).output().unwrap();
         }
         wait::until("the others go on", || is_over() || scene.done.load(Ordering::Relaxed) > done + 5);
+    }
+}
+
+/// What a person had staged, and the power kept from being committed, stays staged for them: they look, and take it back.
+fn take_back_what_was_staged(root: &Path) {
+    if root.join(audit::BY_HAND).exists() {
+        git::git(root, &["reset", "--quiet", "--", audit::BY_HAND]);
     }
 }
 
