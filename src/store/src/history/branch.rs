@@ -8,7 +8,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use git2::{Oid, Repository};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -50,12 +50,21 @@ impl History {
     pub fn stood_at(&self) -> Outcome<Vec<CommitId>> {
         let log = {
             let writer = self.writer.lock();
-            let name = current_reference(&writer.repository)?;
-            let folder = if name == "HEAD" { writer.repository.path() } else { writer.repository.commondir() };
-            folder.join("logs").join(name)
+            log_of(&writer.repository, &current_reference(&writer.repository)?)
         };
         Ok(last_moves(&log)?.into_iter().flat_map(|step| [step.to, step.from]).collect())
     }
+}
+
+/// Where git writes down how a reference was moved.
+pub(super) fn log_of(repository: &Repository, name: &str) -> PathBuf {
+    let folder = if name == "HEAD" { repository.path() } else { repository.commondir() };
+    folder.join("logs").join(name)
+}
+
+/// The commits that a reference stood at lately, as its log has them; see [`last_moves`].
+pub(super) fn stood_lately(repository: &Repository, name: &str) -> io::Result<Vec<CommitId>> {
+    Ok(last_moves(&log_of(repository, name))?.into_iter().map(|step| step.to).collect())
 }
 
 /// The last moves that a log has, the newest first; none where there is no log. libgit2 would read all of it, and make one.
@@ -116,8 +125,8 @@ pub(super) fn moved(
         }
         let seconds = Timestamp::now().as_second().max(0);
         let entry = format!("{from} {to} {MOVER} <{EMAIL}> {seconds} +0000\t{MOVER}\n");
-        note(&repository.commondir().join("logs").join(name), &entry)?;
-        note(&repository.path().join("logs/HEAD"), &entry)?;
+        note(&log_of(repository, name), &entry)?;
+        note(&log_of(repository, "HEAD"), &entry)?;
         history.fail.at(FailPoint::BranchRename)?;
         replace(history, lock, &file)?;
         Ok(true)

@@ -11,7 +11,7 @@ use svcfs_base::CommitId;
 use tracing::warn;
 
 use super::inspection::{Holder, holder};
-use super::{FailPoint, History, Outcome, current_reference, head_of, oid, owner};
+use super::{FailPoint, History, Outcome, branch, current_reference, head_of, oid, owner};
 
 /// A branch is locked for milliseconds: a lock that outlives this has lost its process.
 const MAX_LOCKED: Duration = Duration::from_secs(2);
@@ -81,21 +81,52 @@ impl History {
         self.drop_from_logs(|log| usize::from(log.get(0).is_some_and(|step| step.id_old() == lost_id)))
     }
 
+    /// Takes moves to commits that were lost out of the logs of HEAD and the current branch: git takes them for damage. Where none is among the
+    /// last moves there is none: what is older was flushed.
+    ///
+    /// # Errors
+    /// `Git` when a log cannot be read or written.
+    pub fn mend_logs(&self) -> Outcome<()> {
+        self.change_logs(|repository, name, log| {
+            let stored = repository.odb()?;
+            let is_lost = |commit: Oid| !commit.is_zero() && !stored.exists(commit);
+            let lately = branch::stood_lately(repository, name)?;
+            if !lately.into_iter().map(oid).collect::<Outcome<Vec<_>>>()?.into_iter().any(is_lost) {
+                return Ok(());
+            }
+            let mut log = log()?;
+            let lost: Vec<_> =
+                log.iter().enumerate().filter(|(_, step)| is_lost(step.id_new())).map(|(at, _)| at).collect();
+            // The oldest first, so that the places of the others stay what they are; what comes after it comes from where it came from.
+            lost.iter().rev().try_for_each(|at| log.remove(*at, true))?;
+            Ok(log.write()?)
+        })
+    }
+
     /// Takes the newest moves out of the logs of HEAD and the current branch, as many as `count` says of each.
     fn drop_from_logs(&self, count: impl Fn(&Reflog) -> usize) -> Outcome<()> {
-        let writer = self.writer.lock();
-        let repository = &writer.repository;
-        let name = current_reference(repository)?;
-        for (folder, name) in [(repository.path(), "HEAD"), (repository.commondir(), &name)] {
-            if !folder.join("logs").join(name).exists() {
-                continue;
-            }
-            let mut log = repository.reflog(name)?;
+        self.change_logs(|_, _, log| {
+            let mut log = log()?;
             let count = count(&log);
             (0..count).try_for_each(|_| log.remove(0, false))?;
-            log.write()?;
+            Ok(log.write()?)
+        })
+    }
+
+    /// Does something with the logs of HEAD and the current branch, each where there is one.
+    fn change_logs(
+        &self,
+        change: impl Fn(&Repository, &str, &dyn Fn() -> Result<Reflog, git2::Error>) -> Outcome<()>,
+    ) -> Outcome<()> {
+        let writer = self.writer.lock();
+        let repository = &writer.repository;
+        let branch = current_reference(repository)?;
+        for name in ["HEAD", &branch] {
+            if branch::log_of(repository, name).exists() {
+                change(repository, name, &|| repository.reflog(name))?;
+            }
         }
-        Ok(owner::give_branch(repository, &name)?)
+        Ok(owner::give_branch(repository, &branch)?)
     }
 
     /// Makes `.git/index` anew from the newest commit when it cannot be read; true when it was. A lock on it that is older than

@@ -120,6 +120,10 @@ fn complete_history(
     if is_settled {
         commits::take_back_lost(&core, settled.commit)?;
     }
+    if let Err(error) = history.mend_logs() {
+        // `git fsck` says the same, and nothing of ours hangs on it.
+        warn!(%error, "git's own logs name commits that were lost with the power, and cannot be written");
+    }
     // Without anything unsettled, nothing hangs on what the last process could not flush.
     core.tree.renewed();
     if history.mend_index(core.tree.started())? {

@@ -408,7 +408,7 @@ fn an_adopted_edit_that_is_lost_with_the_power_does_not_keep_a_space_from_openin
         assert_eq!(again.text("b.md"), "ours");
         assert_eq!(again.git(&["show", "HEAD:b.md"]), "ours");
         again.wait_until("the index is up to date", |again| again.git(&["status", "--porcelain"]).is_empty());
-        again.git(&["fsck", "--strict", "--no-reflogs"]);
+        again.git(&["fsck", "--strict"]);
     }
 }
 

@@ -287,3 +287,18 @@ fn a_branch_that_we_put_back_because_the_power_took_it_is_not_taken_for_left() {
     assert_eq!(again.log(), space.log());
     assert_eq!(again.text("a.md"), "two");
 }
+
+#[test]
+fn a_persons_commit_that_was_lost_together_with_the_branch_is_in_no_log_of_git_any_more() {
+    for lose in [remove_loose_objects, empty_loose_objects] {
+        let space = unsettled_space();
+        let copy = crashed(&space);
+        commit_by_hand(copy.path());
+        lose(copy.path());
+        fs::write(copy.path().join(".git/refs/heads/main"), "").unwrap();
+        let again = reopened(copy);
+        assert_eq!(again.log()[0], "fswatch|fswatch: by-hand.md");
+        assert_eq!(again.log()[1..], space.log());
+        again.git(&["fsck", "--strict"]);
+    }
+}
