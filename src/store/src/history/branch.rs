@@ -31,6 +31,8 @@ struct Move {
     from: CommitId,
     to: CommitId,
     is_ours: bool,
+    /// Whether we put back a branch that was lost: it stood elsewhere before, and nobody moved it.
+    is_mending: bool,
 }
 
 impl History {
@@ -62,9 +64,13 @@ pub(super) fn log_of(repository: &Repository, name: &str) -> PathBuf {
     folder.join("logs").join(name)
 }
 
-/// The commits that a reference stood at lately, as its log has them; see [`last_moves`].
-pub(super) fn stood_lately(repository: &Repository, name: &str) -> io::Result<Vec<CommitId>> {
-    Ok(last_moves(&log_of(repository, name))?.into_iter().map(|step| step.to).collect())
+/// Where a reference stood since it stood at a commit, as the end of its log has it.
+pub(super) fn stood_since(
+    (repository, name): (&Repository, &str),
+    since: Option<CommitId>,
+) -> io::Result<impl Iterator<Item = CommitId>> {
+    let moves = last_moves(&log_of(repository, name))?.into_iter();
+    Ok(moves.take_while(move |step| step.is_mending || Some(step.to) != since).map(|step| step.to))
 }
 
 /// The last moves that a log has, the newest first; none where there is no log. libgit2 would read all of it, and make one.
@@ -87,8 +93,9 @@ fn one_move(line: &[u8]) -> Option<Move> {
     let mut words = step.split(' ');
     let mut commit = || CommitId::from_hex(words.next()?);
     // We say more where a branch that was lost is put back.
-    let is_ours = message.split(':').next() == Some(MOVER);
-    Some(Move { from: commit()?, to: commit()?, is_ours })
+    let (mover, more) = message.split_once(':').map_or((message, None), |(mover, more)| (mover, Some(more)));
+    let is_ours = mover == MOVER;
+    Some(Move { from: commit()?, to: commit()?, is_ours, is_mending: is_ours && more.is_some() })
 }
 
 /// Moves a branch from one commit to another, if it is in a file of its own and stands at the first; false, with nothing changed,

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use git2::{Index, IndexEntry, IndexEntryExtendedFlag, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow};
+use git2::{
+    FileMode, Index, IndexEntry, IndexEntryExtendedFlag, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow,
+};
 use svcfs_base::{ETag, FileKind, TreePath};
 
 use super::draft::Draft;
@@ -60,7 +62,7 @@ impl History {
 
     /// Brings `.git/index` up to date for paths whose file on disk is what the newest commit has. Left alone is what a person put
     /// there, and what a merge left to a person to decide: a text that `is_version` knows for no version of its path, or one that the file
-    /// has now and the newest commit has not.
+    /// has now and the newest commit has not; unless git has lost it.
     ///
     /// # Errors
     /// `Git` when the index cannot be written; with code `Locked` while a person's `git` is at it.
@@ -77,13 +79,17 @@ impl History {
         let repository = Repository::open(&self.root)?;
         let (draft, mut index) = Draft::of(&repository)?;
         let conflicts = unmerged(&index)?;
+        let stored = repository.odb()?;
+        // Flushed by nobody, and lost with the power: git refuses to commit anything while it is noted.
+        let is_lost =
+            |entry: &IndexEntry| entry.mode != u32::from(FileMode::Commit) && stored.read_header(entry.id).is_err();
         let mut is_changed = false;
         for (path, newest) in paths.into_iter().zip(newest) {
             let present = index.get_path(Path::new(path.as_str()), 0);
             let hash = present.as_ref().map(|entry| entry.id);
             let is_staged = match &present {
                 Some(entry) if Some(entry.id) == newest.map(|(id, _)| id) || is_announced_only(entry) => false,
-                Some(entry) => !is_version(path, etag(entry.id))? || self.has_now(path, entry)?,
+                Some(entry) => (!is_version(path, etag(entry.id))? || self.has_now(path, entry)?) && !is_lost(entry),
                 None => false,
             };
             if is_staged || conflicts.contains(path.as_str().as_bytes()) {

@@ -2,6 +2,7 @@
 //!
 //! One rule: only what cannot be anything else is taken away. Whatever was in it, the log brings it again.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -81,52 +82,67 @@ impl History {
         self.drop_from_logs(|log| usize::from(log.get(0).is_some_and(|step| step.id_old() == lost_id)))
     }
 
-    /// Takes moves to commits that were lost out of the logs of HEAD and the current branch: git takes them for damage. Where none is among the
-    /// last moves there is none: what is older was flushed.
+    /// Takes moves to commits that were lost, or lost some of what they have, out of the logs of HEAD and the current branch: git takes them for
+    /// damage. `settled` and what is older was flushed.
     ///
     /// # Errors
-    /// `Git` when a log cannot be read or written.
-    pub fn mend_logs(&self) -> Outcome<()> {
-        self.change_logs(|repository, name, log| {
-            let stored = repository.odb()?;
-            let is_lost = |commit: Oid| !commit.is_zero() && !stored.exists(commit);
-            let lately = branch::stood_lately(repository, name)?;
-            if !lately.into_iter().map(oid).collect::<Outcome<Vec<_>>>()?.into_iter().any(is_lost) {
-                return Ok(());
+    /// `Git` when a log cannot be read or written, `State` as well.
+    pub fn mend_logs(&self, settled: Option<CommitId>) -> Outcome<()> {
+        let Some(head) = self.head()? else { return Ok(()) };
+        let lately = self.stood_since(settled)?;
+        let whole = self.ancestors_among((None, head), &lately)?;
+        let mut lost = HashSet::new();
+        for commit in lately.difference(&whole) {
+            if !self.has(*commit)? || !self.is_whole(Some(head), *commit)? {
+                lost.insert(oid(*commit)?);
             }
-            let mut log = log()?;
-            let lost: Vec<_> =
-                log.iter().enumerate().filter(|(_, step)| is_lost(step.id_new())).map(|(at, _)| at).collect();
+        }
+        if lost.is_empty() {
+            return Ok(());
+        }
+        self.change_logs(|log| {
+            let is_lost = |(at, step): (usize, ReflogEntry<'_>)| lost.contains(&step.id_new()).then_some(at);
+            let lost: Vec<_> = log.iter().enumerate().filter_map(is_lost).collect();
             // The oldest first, so that the places of the others stay what they are; what comes after it comes from where it came from.
-            lost.iter().rev().try_for_each(|at| log.remove(*at, true))?;
-            Ok(log.write()?)
+            lost.iter().rev().try_for_each(|at| log.remove(*at, true))
         })
+    }
+
+    /// Where HEAD and the current branch stood since they stood at a commit.
+    fn stood_since(&self, settled: Option<CommitId>) -> Outcome<HashSet<CommitId>> {
+        let writer = self.writer.lock();
+        let branch = current_reference(&writer.repository)?;
+        let mut stood = HashSet::new();
+        for name in ["HEAD", &branch] {
+            stood.extend(branch::stood_since((&writer.repository, name), settled)?);
+        }
+        Ok(stood)
     }
 
     /// Takes the newest moves out of the logs of HEAD and the current branch, as many as `count` says of each.
     fn drop_from_logs(&self, count: impl Fn(&Reflog) -> usize) -> Outcome<()> {
-        self.change_logs(|_, _, log| {
-            let mut log = log()?;
-            let count = count(&log);
-            (0..count).try_for_each(|_| log.remove(0, false))?;
-            Ok(log.write()?)
-        })
+        self.change_logs(|log| (0..count(log)).try_for_each(|_| log.remove(0, false)))
     }
 
-    /// Does something with the logs of HEAD and the current branch, each where there is one.
-    fn change_logs(
-        &self,
-        change: impl Fn(&Repository, &str, &dyn Fn() -> Result<Reflog, git2::Error>) -> Outcome<()>,
-    ) -> Outcome<()> {
+    /// Writes the logs of HEAD and the current branch anew, where there are any.
+    fn change_logs(&self, change: impl Fn(&mut Reflog) -> Result<(), git2::Error>) -> Outcome<()> {
         let writer = self.writer.lock();
         let repository = &writer.repository;
         let branch = current_reference(repository)?;
         for name in ["HEAD", &branch] {
             if branch::log_of(repository, name).exists() {
-                change(repository, name, &|| repository.reflog(name))?;
+                let mut log = repository.reflog(name)?;
+                change(&mut log)?;
+                log.write()?;
             }
         }
         Ok(owner::give_branch(repository, &branch)?)
+    }
+
+    /// Whether `.git/index` was not written since a moment: what it names may have been lost with the power.
+    pub fn is_index_older_than(&self, moment: SystemTime) -> bool {
+        let index = self.folder.join("index");
+        fs::metadata(index).and_then(|stat| stat.modified()).is_ok_and(|modified| modified < moment)
     }
 
     /// Makes `.git/index` anew from the newest commit when it cannot be read; true when it was. A lock on it that is older than

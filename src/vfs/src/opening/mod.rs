@@ -88,8 +88,10 @@ fn complete_history(
     let since = (!is_settled).then(|| ours().map(|record| record.time).min().unwrap_or_default());
     // Packs first: what one of them has torn is not looked for behind it.
     let packs = history.sweep_torn_packs(since)?;
-    // Where others committed since the last checkpoint, git may have told the disk of their objects and not written them.
-    let is_known = is_settled && (settled.commit.is_none() || settled.commit == history.head()?);
+    // Where others committed or staged since the last checkpoint, git may have told the disk of their objects and not written them.
+    let is_known = is_settled
+        && (settled.commit.is_none() || settled.commit == history.head()?)
+        && !history.is_index_older_than(core.tree.started());
     let torn = packs + if is_known { 0 } else { history.sweep_torn_objects()? };
     if torn > 0 {
         warn!(objects = torn, "objects of git without their bytes are taken away; what the log has is written anew");
@@ -120,7 +122,7 @@ fn complete_history(
     if is_settled {
         commits::take_back_lost(&core, settled.commit)?;
     }
-    if let Err(error) = history.mend_logs() {
+    if let Err(error) = history.mend_logs(settled.commit) {
         // `git fsck` says the same, and nothing of ours hangs on it.
         warn!(%error, "git's own logs name commits that were lost with the power, and cannot be written");
     }

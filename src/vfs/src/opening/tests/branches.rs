@@ -23,6 +23,16 @@ fn remove_loose_objects(root: &Path) {
     }
 }
 
+/// Takes from a copy the loose objects that are directories.
+fn remove_trees(root: &Path) {
+    for object in git(root, &["cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)"]).lines() {
+        if let Some(name) = object.strip_prefix("tree ") {
+            let (folder, file) = name.split_at(2);
+            let _is_packed = fs::remove_file(root.join(".git/objects").join(folder).join(file));
+        }
+    }
+}
+
 /// Takes away the bytes of those that a person wrote last, and leaves their names.
 fn empty_loose_objects(root: &Path) {
     let found =
@@ -290,7 +300,7 @@ fn a_branch_that_we_put_back_because_the_power_took_it_is_not_taken_for_left() {
 
 #[test]
 fn a_persons_commit_that_was_lost_together_with_the_branch_is_in_no_log_of_git_any_more() {
-    for lose in [remove_loose_objects, empty_loose_objects] {
+    for lose in [remove_loose_objects, empty_loose_objects, remove_trees] {
         let space = unsettled_space();
         let copy = crashed(&space);
         commit_by_hand(copy.path());
@@ -301,4 +311,18 @@ fn a_persons_commit_that_was_lost_together_with_the_branch_is_in_no_log_of_git_a
         assert_eq!(again.log()[1..], space.log());
         again.git(&["fsck", "--strict"]);
     }
+}
+
+#[test]
+fn a_text_that_was_staged_and_lost_with_the_power_keeps_nobody_from_committing() {
+    let space = settled_space();
+    let copy = crashed(&space);
+    fs::write(copy.path().join("by-hand.md"), "lost").unwrap();
+    git(copy.path(), &["add", "by-hand.md"]);
+    remove_loose_objects(copy.path());
+    fs::write(copy.path().join("by-hand.md"), "").unwrap();
+    let again = reopened(copy);
+    again.wait_until("the index is up to date", |again| again.git(&["status", "--porcelain"]).is_empty());
+    commit_by_hand(again.directory.path());
+    again.git(&["fsck", "--strict"]);
 }
