@@ -1,6 +1,7 @@
 //! A space, with what this protocol keeps of it.
 
 use std::collections::{HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,7 @@ pub(crate) struct Export {
 
 impl Export {
     /// Opens what is kept of a space, and does first what was promised by a server that died.
-    fn open(space: Arc<Space>) -> Result<Arc<Self>, Fault> {
+    pub(crate) fn open(space: Arc<Space>) -> Result<Arc<Self>, Fault> {
         let numbers = space.vfs.file_numbers()?;
         owed::settle(&space.vfs, &numbers)?;
         let (writers, listings, names, found, gone) = Default::default();
@@ -169,10 +170,23 @@ impl Exports {
 
     /// Opens those that are not open, and keeps nobody waiting who asks for others; one that could not be is tried again after a while.
     pub(crate) fn follow(exports: &Mutex<Self>, spaces: &[Arc<Space>], now: Instant) {
+        Self::follow_by(exports, spaces, now, Export::open);
+    }
+
+    /// The same with whoever opens one. A panic there is a refusal like any other: it costs neither that space its next try nor others their request.
+    pub(crate) fn follow_by(
+        exports: &Mutex<Self>,
+        spaces: &[Arc<Space>],
+        now: Instant,
+        open: impl Fn(Arc<Space>) -> Result<Arc<Export>, Fault>,
+    ) {
         loop {
             let due = exports.lock().due(spaces, now);
             let Some((space, is_first)) = due else { return };
-            let outcome = Export::open(Arc::clone(&space));
+            let outcome = catch_unwind(AssertUnwindSafe(|| open(Arc::clone(&space)))).unwrap_or_else(|_| {
+                let told = format!("the space `{}` could not be opened; it is tried again in a moment", space.name);
+                Err(Fault::unavailable(told).inside("whoever opened it panicked"))
+            });
             if let Err(fault) = &outcome
                 && is_first
             {

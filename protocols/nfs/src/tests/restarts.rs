@@ -14,7 +14,7 @@ use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::{NodeId, WriteAt};
 
 use super::{Served, entry, open};
-use crate::export::{AGAIN, Exports};
+use crate::export::{AGAIN, Export, Exports};
 
 #[test]
 fn handles_are_good_after_a_restart_and_after_every_save() {
@@ -198,6 +198,27 @@ fn a_space_that_cannot_be_served_says_why_and_keeps_no_other() {
     Exports::follow(&exports, &spaces, Instant::now() + AGAIN);
     assert_eq!(exports.lock().open.len(), 2, "it is not tried again");
     assert!(exports.lock().find(|_| false, |_| true).unwrap().is_none());
+}
+
+#[test]
+fn a_space_whose_opening_panics_is_refused_and_opened_by_a_later_request() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let spaces = folders.each_ref().map(|folder| open(folder.path()));
+    let (exports, now) = (Mutex::<Exports>::default(), Instant::now());
+    let is_first = |space: &Space| std::ptr::eq(space, &raw const *spaces[0]);
+    let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        Exports::follow_by(&exports, &spaces, now, |space| {
+            assert!(!is_first(&space), "a slip of ours");
+            Export::open(space)
+        });
+    }));
+    assert!(asked.is_ok(), "whoever asks for another space is not answered");
+    let refused = exports.lock().find(|_| false, is_first).map(drop).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Unavailable, "{refused}");
+    assert!(!refused.message().contains("is being opened"), "{refused}");
+    assert_eq!(exports.lock().open.len(), 1, "the other one");
+    Exports::follow(&exports, &spaces, Instant::now() + AGAIN);
+    assert_eq!(exports.lock().open.len(), 2);
 }
 
 #[test]
