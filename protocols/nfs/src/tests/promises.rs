@@ -203,6 +203,21 @@ fn what_was_promised_before_and_after_another_save_is_all_kept_aside() {
 }
 
 #[test]
+fn what_was_kept_aside_goes_with_the_next_accepted_save_also_with_that_of_the_client_who_wrote_it() {
+    let served = Served::new();
+    let file = served.save(&served.root(), "a.md", "one two\n");
+    served.write_safely(&file, 0, "1");
+    let died = served.died();
+    died.put("a.md", "somebody else\n");
+    died.assert_kept("a.md", "1ne two\n", "others saved it since");
+    died.write_safely(&file, 0, "S");
+    assert_eq!(died.text(".svc/rejected/a.md").as_deref(), Some("1ne two\n"), "nothing is saved yet");
+    died.commit(&file).unwrap();
+    assert_eq!(died.text("a.md").as_deref(), Some("Somebody else\n"));
+    died.assert_nothing_kept("a.md");
+}
+
+#[test]
 fn what_the_disk_refused_at_the_start_stays_promised_when_the_file_is_saved_later() {
     let served = Served::new();
     let file = served.save(&served.root(), "a.md", "one two\n");
