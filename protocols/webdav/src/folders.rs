@@ -10,6 +10,7 @@ use svcfs_vfs::{Attributes, EntryKind};
 
 use crate::asked::Asked;
 use crate::found::Found;
+use crate::locks::Locks;
 use crate::look::{self, Look};
 use crate::properties;
 use crate::upload::Beside;
@@ -161,6 +162,11 @@ pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), 
     } else {
         copied.files.insert(source.path.clone(), source.attributes.clone());
     }
+    let large = copied.files.iter().filter(|(_, attributes)| attributes.large().is_some());
+    let large = large.map(|(path, attributes)| Ok((path.clone(), copy_large(asked, path, attributes.size, to)?)));
+    let large = large.collect::<Result<Vec<_>, Fault>>()?;
+    // After what takes its time: whoever asks for a lock there waits from here on.
+    let _unlocked = Locks::check_again(asked, &[to])?;
     let moved = |path: &TreePath| path.moved(&source.path, to).unwrap_or_else(|| to.clone());
     let replaces = asked.is_to_replace(to);
     let left = if replaces { make_way(asked, to, &copied, &moved)? } else { Contents::default() };
@@ -169,6 +175,11 @@ pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), 
         true => asked.seen(path).filter(|_| path == to),
     };
     put_all(asked, (&copied, &moved), (&left, &over), from, to)?;
+    for (path, copy) in large {
+        look::check(asked, asked.seen(from).as_ref(), &path)?;
+        let to = moved(&path);
+        copy.into_place(asked, &to, over(&to).as_ref())?;
+    }
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     for folder in left.folders.iter().rev().filter(|folder| !copied.folders.iter().any(|path| moved(path) == **folder))
     {
@@ -213,7 +224,7 @@ fn make_way(
     Ok(left)
 }
 
-/// Writes copies of all files, and removes what is left of what they replace: one change set for as much as one may hold.
+/// Writes copies of all files but large ones, and removes what is left of what they replace: one change set for as much as one may hold.
 fn put_all(
     asked: &Asked,
     (copied, moved): (&Contents, &dyn Fn(&TreePath) -> TreePath),
@@ -249,12 +260,7 @@ fn put_all(
             outcome => drop(outcome?),
         }
     }
-    copied.files.iter().filter(|(_, attributes)| attributes.large().is_some()).try_for_each(|(path, attributes)| {
-        let to = moved(path);
-        let copy = copy_large(asked, path, attributes.size, &to)?;
-        look::check(asked, look.as_ref(), path)?;
-        copy.into_place(asked, &to, over(&to).as_ref())
-    })
+    Ok(())
 }
 
 /// The change that makes a copy of a file or link; of a file that was looked at, only of that.
@@ -278,7 +284,7 @@ fn copy_of(
     Ok(Change::Put { path: to, content, expect: Expect::Any, kind, disk: DiskAttributes::default() })
 }
 
-/// A copy of a large file, beside the place where it comes.
+/// A copy of a large file, on the disk beside the place where it comes, or the folder that it lies in.
 fn copy_large(asked: &Asked, from: &TreePath, size: u64, to: &TreePath) -> Result<Beside, Fault> {
     let found = Found::itself(asked, from)?;
     let mut copy = Beside::new(asked, to)?;
@@ -291,6 +297,7 @@ fn copy_large(asked: &Asked, from: &TreePath, size: u64, to: &TreePath) -> Resul
         copy.append(&piece)?;
         offset += piece.len() as u64;
     }
+    copy.flush()?;
     Ok(copy)
 }
 

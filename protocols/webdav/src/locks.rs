@@ -86,12 +86,24 @@ impl Locks {
     /// # Errors
     /// `Locked`.
     pub(crate) fn check_again<'a>(asked: &'a Asked, paths: &[&TreePath]) -> Result<Unleased<'a>, Fault> {
+        Self::look_again(asked, paths, true)
+    }
+
+    /// The same for what is done to a path itself, and to nothing below it.
+    ///
+    /// # Errors
+    /// `Locked`.
+    pub(crate) fn check_it_again<'a>(asked: &'a Asked, path: &TreePath) -> Result<Unleased<'a>, Fault> {
+        Self::look_again(asked, &[path], false)
+    }
+
+    fn look_again<'a>(asked: &'a Asked, paths: &[&TreePath], is_deep: bool) -> Result<Unleased<'a>, Fault> {
         let vfs = &asked.space().vfs;
         let none_begins = vfs.without_new_leases(paths);
         let locks = Self { asked: asked.clone(), prefix: String::new() };
         let other = |path: &&TreePath| {
             let below = || locks.ours(vfs.leases_below(path)).find(|lease| !asked.holds(lease));
-            locks.another(path, |lease| asked.holds(lease)).or_else(below)
+            locks.another(path, |lease| asked.holds(lease)).or_else(|| below().filter(|_| is_deep))
         };
         // What is made for a lock is made by whoever has just taken it.
         let Some(lease) = paths.iter().filter(|_| !asked.is_lock()).find_map(other) else { return Ok(none_begins) };
@@ -275,8 +287,22 @@ impl DavLockSystem for Locks {
 
     fn delete(&self, path: &DavPath) -> LsFuture<'_, Result<(), ()>> {
         let path = path_of(path);
-        Box::pin(async move { self.run(move |asked| asked.space().vfs.end_leases_below(&path?)).await })
+        Box::pin(async move { self.run(move |asked| end_below(asked, &path?)).await })
     }
+}
+
+/// Ends the locks of what is taken away, at a path and below it: those under which that is done. Another's that was taken since stays.
+fn end_below(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    let vfs = &asked.space().vfs;
+    let locks = Locks { asked: asked.clone(), prefix: String::new() };
+    let mut gone = locks.held_at(path);
+    gone.retain(|lease| lease.path == *path);
+    gone.extend(locks.ours(vfs.leases_below(path)));
+    let is_done_under =
+        |lease: &Lease| lease.is_shared && locks.held_at(&lease.path).iter().any(|other| asked.holds(other));
+    // Looked at before any of them ends: what is shared is so with those that are held.
+    gone.retain(|lease| asked.holds(lease) || is_done_under(lease));
+    gone.iter().try_for_each(|lease| vfs.end_lease(&lease.path, &lease.token).map(drop))
 }
 
 /// Refuses to do anything to the lock of another: whoever asks for the locks of a file is told their tokens, and a token alone proves nothing

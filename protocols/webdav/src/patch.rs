@@ -16,6 +16,7 @@ use crate::answer::Reply;
 use crate::asked::Asked;
 use crate::found::Found;
 use crate::live::Name;
+use crate::locks::Locks;
 use crate::markup::{self, LANGUAGE, elements};
 use crate::properties;
 
@@ -95,7 +96,7 @@ impl OfWindows {
     /// Does what dav-server told to be done, where it told that all is.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// `Locked` when another has taken a lock since; those of the disk.
     pub(crate) async fn keep(
         self,
         (asked, path): (&Asked, TreePath),
@@ -113,6 +114,7 @@ impl OfWindows {
     }
 
     fn keep_at(self, asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+        let _unlocked = Locks::check_it_again(asked, path)?;
         if !self.kept.is_empty() {
             properties::change(asked, path, self.kept)?;
         }

@@ -162,7 +162,10 @@ impl GuardedFileSystem<Asked> for Tree {
         patch: Vec<(bool, DavProp)>,
         asked: &'a Asked,
     ) -> FsFuture<'a, Vec<(StatusCode, DavProp)>> {
-        Box::pin(about(asked, path, move |asked, path| properties::change(asked, &path, patch)))
+        Box::pin(about(asked, path, move |asked, path| {
+            let _unlocked = Locks::check_it_again(asked, &path)?;
+            properties::change(asked, &path, patch)
+        }))
     }
 }
 

@@ -313,7 +313,7 @@ impl Beside {
     ///
     /// # Errors
     /// Those of the disk.
-    fn flush(&self) -> Result<(), Fault> {
+    pub(crate) fn flush(&self) -> Result<(), Fault> {
         self.vfs.publish(&self.caller, self.node, Durability::Now)
     }
 
@@ -324,10 +324,10 @@ impl Beside {
     pub(crate) fn into_place(mut self, asked: &Asked, place: &TreePath, over: Option<&Look>) -> Result<(), Fault> {
         let Some(path) = self.path.clone() else { return Ok(()) };
         self.flush()?;
-        let folder = Found::parent_of(asked, place)?;
+        let (beside, folder) = (Found::parent_of(asked, &path)?, Found::parent_of(asked, place)?);
         let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
         let expect = look::expect(over);
-        self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), expect)?;
+        self.vfs.rename_node_expecting(&self.caller, (beside.node, &old), (folder.node, &new), expect)?;
         self.path = None;
         self.vfs.settled()?;
         // It is there; only its name may be nowhere but in memory.

@@ -247,17 +247,6 @@ impl Vfs {
         Ok(is_there)
     }
 
-    /// Ends those of what was at a path and below it.
-    ///
-    /// # Errors
-    /// Those of the disk.
-    pub fn end_leases_below(&self, path: &TreePath) -> Result<(), Fault> {
-        if self.core.leases.count.load(Ordering::Relaxed) == 0 {
-            return Ok(());
-        }
-        self.core.leases.forget(|lease| lease.path.is_under(path))
-    }
-
     /// Those that hold at a path: its own, and deep ones above it.
     pub fn leases_at(&self, path: &TreePath) -> Vec<Lease> {
         if self.core.leases.count.load(Ordering::Relaxed) == 0 {

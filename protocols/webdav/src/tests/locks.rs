@@ -1,11 +1,13 @@
 //! Locks, among clients and before other doors.
 
 use dav_server::davpath::DavPath;
-use dav_server::fs::GuardedFileSystem;
+use dav_server::fs::{DavProp, GuardedFileSystem};
+use dav_server::ls::DavLockSystem;
 use svcfs_base::{Actor, Caller, Change, Kind};
 
 use super::*;
 use crate::locks::Locks;
+use crate::patch::{OfWindows, Sent};
 use crate::tree::Tree;
 
 const EXCLUSIVE: &str = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype>\
@@ -263,4 +265,58 @@ fn what_was_locked_since_the_first_look_is_not_removed_renamed_or_made() {
         assert_eq!(asked.fault().unwrap().kind(), Kind::Locked);
     }
     assert_eq!(served.text("docs/a.md").unwrap(), "# one\n");
+}
+
+#[test]
+fn what_was_locked_since_the_first_look_is_not_copied_over_and_given_no_properties() {
+    let served = Served::new();
+    served.send("MKCOL", "/docs", &[], "");
+    served.put("/docs/a.md", "# one\n");
+    served.put("/b.md", "# two\n");
+    let [page, other, folder] = ["/docs/a.md", "/b.md", "/docs"].map(|path| DavPath::new(path).unwrap());
+    let [over, into, patch, times, above] = [
+        ("COPY", "/b.md"),
+        ("COPY", "/docs"),
+        ("PROPPATCH", "/docs/a.md"),
+        ("PROPPATCH", "/docs/a.md"),
+        ("PROPPATCH", "/docs"),
+    ]
+    .map(|(method, target)| served.asked(method, target));
+    served.lock("/docs/a.md", &[]);
+    let run = |outcome| served.runtime.block_on(outcome);
+    assert!(run(Tree.copy(&other, &page, &over)).is_err());
+    over.replaces(TreePath::parse("docs").unwrap());
+    assert!(run(Tree.copy(&other, &folder, &over)).is_err(), "what is locked lies in what would be replaced");
+    assert_eq!(served.text("docs/a.md").unwrap(), "# one\n");
+    run(Tree.copy(&folder, &DavPath::new("/copy").unwrap(), &into)).unwrap();
+    let property =
+        || DavProp { name: "x".into(), prefix: None, namespace: Some("urn:x".into()), xml: Some("<x/>".into()) };
+    let set = |path, asked| served.runtime.block_on(Tree.patch_props(path, vec![(true, property())], asked));
+    assert!(set(&page, &patch).is_err());
+    assert!(set(&folder, &above).is_ok(), "of a folder, which is not what is in it");
+    let sent = "<propertyupdate xmlns='DAV:'><set><prop><Win32LastModifiedTime xmlns='urn:schemas-microsoft-com:'>\
+                Sun, 06 Nov 1994 08:49:37 GMT</Win32LastModifiedTime></prop></set></propertyupdate>";
+    let done = "<multistatus xmlns='DAV:'><response><propstat><status>HTTP/1.1 200 OK</status></propstat></response></multistatus>";
+    let said = OfWindows::of(&Sent::all(sent.as_bytes())).unwrap().unwrap();
+    let response = http::Response::builder()
+        .status(207)
+        .body(Full::from(done).map_err(|never| match never {}).boxed_unsync())
+        .unwrap();
+    let kept = served.runtime.block_on(said.keep((&times, TreePath::parse("docs/a.md").unwrap()), response));
+    assert_eq!(kept.unwrap_err().kind(), Kind::Locked);
+    for asked in [over, patch] {
+        assert_eq!(asked.fault().unwrap().kind(), Kind::Locked);
+    }
+}
+
+#[test]
+fn a_lock_that_another_takes_before_something_is_replaced_does_not_end_with_the_locks_of_that() {
+    let served = Served::new();
+    served.put("/a.md", "# one\n");
+    let path = TreePath::parse("a.md").unwrap();
+    let asked = served.asked("COPY", "/b.md");
+    served.lock("/a.md", &[("authorization", "Basic YW5uOg==")]);
+    let locks = Locks { asked, prefix: String::new() };
+    served.runtime.block_on(locks.delete(&DavPath::new("/a.md").unwrap())).unwrap();
+    assert_eq!(served.server.primary().vfs.leases_at(&path).len(), 1);
 }
