@@ -38,6 +38,7 @@ pub use numbers::{Act, FileNumbers, Promise};
 pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use trail::{Keep, Trail};
 pub use tree::{
-    AtOnce, Disk, Draft, Install, Known, OpenFile, Placed, SetExtended, Special, SpecialKind, Stat, StatKind, WorkTree,
+    AtOnce, Disk, Draft, Install, Known, OpenFile, Placed, Probe, SetExtended, Special, SpecialKind, Stat, StatKind,
+    WorkTree,
 };
 pub use usage::{Bucket, Counted, PageViews, Searched, Span, Totals, Usage};

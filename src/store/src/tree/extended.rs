@@ -3,7 +3,6 @@
 //! One rule: they are the disk's alone. No version and no record of the log has them; a file that takes the place of another
 //! gets the other's.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -11,7 +10,7 @@ use rustix::fs::{self as sys, OFlags, XattrFlags};
 use rustix::io::Errno;
 use svcfs_base::TreePath;
 
-use super::{Outcome, WorkTree, disk};
+use super::{Draft, Outcome, WorkTree, disk};
 
 /// What the names begin with; all others are the system's.
 const PROGRAMS: &[u8] = b"user.";
@@ -27,6 +26,29 @@ pub enum SetExtended {
     Create,
     /// It must (`XATTR_REPLACE`).
     Replace,
+}
+
+/// A file that is nowhere in the tree, and gets the attributes that one is to have which is not there yet: what the disk does not take here, it would
+/// not take there. Taken away when this is dropped.
+#[derive(Debug)]
+pub struct Probe(Draft);
+
+impl Probe {
+    /// Sets an attribute, whether it is there or not, of the file that is to come to a path.
+    ///
+    /// # Errors
+    /// As [`WorkTree::set_extended`]; what was there is as it was then.
+    pub fn set_extended(&self, path: &TreePath, name: &[u8], value: &[u8]) -> Outcome<()> {
+        self.0.file().set_extended(name, value).map_err(|error| disk(path, error))
+    }
+
+    /// Takes an attribute away.
+    ///
+    /// # Errors
+    /// As [`WorkTree::remove_extended`].
+    pub fn remove_extended(&self, path: &TreePath, name: &[u8]) -> Outcome<()> {
+        self.0.file().remove_extended(name).map_err(|error| disk(path, error))
+    }
 }
 
 impl WorkTree {
@@ -66,14 +88,12 @@ impl WorkTree {
         }
     }
 
-    /// Whether a new file, which is to come to a path, can have all of these attributes: asked of one that is nowhere in the tree.
+    /// A file to try attributes on.
     ///
     /// # Errors
-    /// As [`WorkTree::set_extended`].
-    pub fn try_extended(&self, path: &TreePath, all: &BTreeMap<Vec<u8>, Vec<u8>>) -> Outcome<()> {
-        let probe = self.draft()?;
-        let set = |(name, value): (&Vec<u8>, &Vec<u8>)| probe.file().set_extended(name, value);
-        all.iter().try_for_each(set).map_err(|error| disk(path, error))
+    /// Those of the disk.
+    pub fn probe(&self) -> Outcome<Probe> {
+        self.draft().map(Probe)
     }
 
     /// Takes an attribute away; false when it was not there.

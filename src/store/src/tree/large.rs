@@ -122,6 +122,11 @@ impl OpenFile {
         sys::fsetxattr(&self.0, name, value, XattrFlags::empty())
     }
 
+    /// Takes an extended attribute away.
+    pub(super) fn remove_extended(&self, name: &[u8]) -> rustix::io::Result<()> {
+        sys::fremovexattr(&self.0, name)
+    }
+
     /// Brings its bytes, and its name where it has one, to the disk.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ use svcfs_base::{MAX_FILE_BYTES, Name, TreePath};
 
 pub use at_once::AtOnce;
 pub(crate) use blanks::PREFIX as BLANK_PREFIX;
-pub use extended::SetExtended;
+pub use extended::{Probe, SetExtended};
 pub use large::{Draft, OpenFile};
 pub use place::{Install, Known, Placed};
 pub use stat::{Special, SpecialKind, Stat, StatKind};

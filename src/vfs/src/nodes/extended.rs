@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use svcfs_base::{Change, Door, Fault, Kind, TreePath};
-use svcfs_store::SetExtended;
+use svcfs_store::{Probe, SetExtended, WorkTree};
 use tracing::warn;
 
 use super::NodeId;
@@ -19,6 +19,58 @@ pub(crate) type Extended = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What a file that is not in the tree has of them at most, names and values, in bytes: the longest single value that Linux knows.
 const MOST: usize = 1 << 16;
+
+/// What a file that is not in the tree was given.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    all: Extended,
+    /// Bytes of all names and values.
+    length: usize,
+    /// What has them, too: whether the disk takes one more is asked with that one alone.
+    probe: Option<Probe>,
+}
+
+impl Given {
+    /// Sets one, where the disk would take it beside all others. Told to whoever sets it: whoever saves the file can do nothing about it.
+    ///
+    /// # Errors
+    /// `NoSpace`; those of the disk. Nothing has changed then.
+    fn set(&mut self, tree: &WorkTree, path: &TreePath, (name, value): (&[u8], &[u8])) -> Result<(), Fault> {
+        let length = self.length - self.length_of(name) + name.len() + value.len();
+        if length > MOST {
+            return Err(Fault::new(Kind::NoSpace, "no space left for attributes of a file that is not saved yet"));
+        }
+        let probe = match &self.probe {
+            Some(probe) => probe,
+            None => self.probe.insert(tree.probe()?),
+        };
+        probe.set_extended(path, name, value)?;
+        self.length = length;
+        self.all.insert(name.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    /// Takes one away; false when it was not there.
+    fn remove(&mut self, path: &TreePath, name: &[u8]) -> Result<bool, Fault> {
+        if !self.all.contains_key(name) {
+            return Ok(false);
+        }
+        self.probe.as_ref().map_or(Ok(()), |probe| probe.remove_extended(path, name))?;
+        self.length -= self.length_of(name);
+        Ok(self.all.remove(name).is_some())
+    }
+
+    fn length_of(&self, name: &[u8]) -> usize {
+        self.all.get(name).map_or(0, |value| name.len() + value.len())
+    }
+}
+
+#[cfg(test)]
+impl From<Extended> for Given {
+    fn from(all: Extended) -> Self {
+        Self { all, ..Self::default() }
+    }
+}
 
 /// The new name of a file that is renamed, what it has, and what the file has whose place it takes.
 pub(crate) type Moved = (TreePath, (Extended, Extended));
@@ -36,7 +88,7 @@ impl Vfs {
                 self.settle_at(&path)?;
                 Ok(self.core.tree.extended(&path, name)?)
             }
-            None => Ok(shared.extended.get(name).cloned()),
+            None => Ok(shared.extended.all.get(name).cloned()),
         }
     }
 
@@ -56,7 +108,7 @@ impl Vfs {
                 }
                 names => Ok(names?),
             },
-            None => Ok(shared.extended.keys().cloned().collect()),
+            None => Ok(shared.extended.all.keys().cloned().collect()),
         }
     }
 
@@ -71,21 +123,15 @@ impl Vfs {
             self.settle_at(&path)?;
             return Ok(self.core.tree.set_extended(&path, name, value, how)?);
         }
-        let is_there = shared.extended.contains_key(name);
+        let is_there = shared.extended.all.contains_key(name);
         let may = match how {
             SetExtended::Either => true,
             SetExtended::Create => !is_there,
             SetExtended::Replace => is_there,
         };
         if may {
-            let mut all = shared.extended.clone();
-            all.insert(name.to_vec(), value.to_vec());
-            if all.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MOST {
-                return Err(Fault::new(Kind::NoSpace, "no space left for attributes of a file that is not saved yet"));
-            }
-            // Told to whoever sets them: whoever saves the file can do nothing about it.
-            self.core.tree.try_extended(&self.nodes.path_of(node).unwrap_or_else(|_| TreePath::root()), &all)?;
-            shared.extended = all;
+            let path = self.nodes.path_of(node).unwrap_or_else(|_| TreePath::root());
+            shared.extended.set(&self.core.tree, &path, (name, value))?;
         }
         Ok(may)
     }
@@ -102,7 +148,10 @@ impl Vfs {
                 self.settle_at(&path)?;
                 Ok(self.core.tree.remove_extended(&path, name)?)
             }
-            None => Ok(shared.extended.remove(name).is_some()),
+            None => {
+                let path = self.nodes.path_of(node).unwrap_or_else(|_| TreePath::root());
+                shared.extended.remove(&path, name)
+            }
         }
     }
 
@@ -124,10 +173,10 @@ impl Vfs {
 
     /// Gives a file that came into the tree what it was given before. It is saved, whatever becomes of that.
     pub(super) fn put_extended(&self, path: &TreePath, shared: &mut Shared) {
-        if shared.extended.is_empty() {
+        let Given { all, .. } = std::mem::take(&mut shared.extended);
+        if all.is_empty() {
             return;
         }
-        let all = std::mem::take(&mut shared.extended);
         let set = |(name, value): (&Vec<u8>, &Vec<u8>)| {
             self.core.tree.set_extended(path, name, value, SetExtended::Either).map(drop)
         };

@@ -9,7 +9,7 @@ use svcfs_base::{Caller, Door, ETag, Fault, Kind, TreePath};
 use svcfs_store::OpenFile;
 
 use super::body::Body;
-use super::extended::Extended;
+use super::extended::Given;
 use super::kept::Kept;
 use super::{HandleId, NodeId};
 use crate::Vfs;
@@ -126,7 +126,7 @@ pub(crate) struct Shared {
     /// What it had, or was, when its name went.
     pub(crate) kept: Option<Kept>,
     /// Attributes that programs gave a file which is not in the tree.
-    pub(crate) extended: Extended,
+    pub(crate) extended: Given,
     /// What was told of the last published change.
     pub(crate) told: Option<Told>,
     /// Of a directory: when a file was made in it that is not published yet, or one went that never was.

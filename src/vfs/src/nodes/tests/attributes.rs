@@ -131,12 +131,36 @@ fn a_file_that_is_not_saved_takes_as_many_attributes_as_the_disk_will_and_whoeve
 }
 
 #[test]
+fn an_attribute_of_a_file_that_is_not_saved_is_tried_on_the_disk_once() {
+    let space = TestSpace::new();
+    let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
+    let set = |name: &str| space.vfs.set_extended(node, name.as_bytes(), b"x", SetExtended::Either).unwrap();
+    assert!(set("user.first") && set("user.second"));
+    let drafts = std::fs::read_dir(space.vfs.state_directory().join("tmp")).unwrap();
+    let drafts = drafts.map(|draft| draft.unwrap().path()).collect::<Vec<_>>();
+    let has = |name: &str| {
+        let has = |draft: &&std::path::PathBuf| rustix::fs::getxattr(*draft, name, &mut [0; 1][..]).is_ok();
+        drafts.iter().find(has).cloned()
+    };
+    let tried = has("user.second").expect("nothing that stays has what was tried");
+    rustix::fs::removexattr(&tried, "user.first").unwrap();
+    assert!(set("user.third"));
+    assert!(has("user.third") == Some(tried) && has("user.first").is_none(), "all of them were tried again");
+    assert!(space.vfs.remove_extended(node, b"user.second").unwrap());
+    assert!(has("user.second").is_none(), "there is room again");
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!(space.vfs.extended_names(node).unwrap().len(), 2);
+    assert!(has("user.third").is_none(), "it is let go of when the file is saved");
+}
+
+#[test]
 fn a_save_is_accepted_though_the_disk_does_not_take_what_the_file_was_given_before() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"text\n").unwrap();
     // The disk took it when it was set, and has no room by now.
-    space.vfs.nodes.shared(node).unwrap().lock().extended.insert(b"user.large".to_vec(), vec![0; 1 << 17]);
+    let given = std::collections::BTreeMap::from([(b"user.large".to_vec(), vec![0; 1 << 17])]);
+    space.vfs.nodes.shared(node).unwrap().lock().extended = given.into();
     space.vfs.publish(&ann(), node, Durability::Now).unwrap();
     space.vfs.release(&ann(), handle).unwrap();
     assert_eq!(space.text("a.md"), "text\n");
