@@ -18,7 +18,7 @@ use crate::leases::Leases;
 use crate::load::OnFlush;
 use crate::locks::Locks;
 use crate::messages::Messages;
-use crate::nodes::Refusals;
+use crate::nodes::{Refusals, Unpublished};
 use crate::overlay::{Leaf, Overlay};
 use crate::place::Places;
 use crate::queue::{Before, Queue, Until};
@@ -67,8 +67,8 @@ pub(crate) struct Core {
     pub(crate) doubter: Mutex<Option<Doubter>>,
     /// What the log holds until the next checkpoint, in bytes, as the committer last said.
     pub(crate) unsettled_bytes: AtomicU64,
-    /// How many bytes of files that are not published are in memory.
-    pub(crate) unpublished: Arc<AtomicU64>,
+    /// How many bytes of files that are not published are in memory, with those of other spaces that share it.
+    pub(crate) unpublished: OnceLock<Arc<Unpublished>>,
     /// Who is told how long the disk took.
     pub(crate) on_flush: OnceLock<OnFlush>,
     /// Who is told of changes.

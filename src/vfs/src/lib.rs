@@ -35,7 +35,8 @@ pub use gate::{Gate, Proposal};
 pub use leases::Unleased;
 pub use load::{Flush, Load, OnFlush};
 pub use nodes::{
-    Allocation, Content, DiskSpace, HandleId, NodeId, OpenMode, Opened, Reader, SET_GROUP_ID, SetAttributes, WriteAt,
+    Allocation, Content, DiskSpace, HandleId, NodeId, OpenMode, Opened, Reader, SET_GROUP_ID, SetAttributes,
+    Unpublished, WriteAt,
 };
 pub use past::{
     Action, BlameLine, ChangeRecord, Changes, KeptContent, KeptVersion, Newest, PastName, PastState, Timeline,
@@ -163,7 +164,7 @@ impl Vfs {
             stamps: AtomicU64::new(1),
             doubter: Mutex::default(),
             unsettled_bytes: AtomicU64::new(0),
-            unpublished: Arc::default(),
+            unpublished: OnceLock::new(),
             on_flush: OnceLock::new(),
             on_change: OnceLock::new(),
         });

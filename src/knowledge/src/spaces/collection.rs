@@ -11,6 +11,7 @@ use std::{fs, io};
 
 use parking_lot::{Mutex, RwLock};
 use svcfs_base::{Caller, Change, Door, Fault, Kind, TreePath};
+use svcfs_vfs::Unpublished;
 use svcfs_work::Supervisor;
 
 use crate::kernel::Space;
@@ -83,12 +84,16 @@ pub struct Spaces {
     opener: Option<Opener>,
     /// Directories below which new roots may lie.
     parents: Vec<PathBuf>,
+    /// What is written and not saved, in memory: one room for all of them.
+    unpublished: Arc<Unpublished>,
 }
 
 impl Spaces {
     /// Only this one, and no way to open more.
     pub fn only(first: Arc<Space>) -> Self {
-        Self { first, others: RwLock::default(), changing: Mutex::default(), opener: None, parents: Vec::new() }
+        let (others, changing, parents, unpublished) = Default::default();
+        first.vfs.shares_memory(&unpublished);
+        Self { first, others, changing, opener: None, parents, unpublished }
     }
     /// The same, with a way to open more; below these directories when callers ask for it.
     #[must_use]
@@ -99,7 +104,12 @@ impl Spaces {
     }
     /// Adds a space that is open.
     pub fn add(&self, live: Live) {
-        self.others.write().push(Place::Open(live));
+        self.others.write().push(self.joined(live));
+    }
+    /// A space that is one of these from now on.
+    fn joined(&self, live: Live) -> Place {
+        live.space.vfs.shares_memory(&self.unpublished);
+        Place::Open(live)
     }
     /// The one that answers when none is named.
     pub fn first(&self) -> &Arc<Space> {
@@ -175,7 +185,7 @@ impl Spaces {
     fn open_place(&self, name: String, root: PathBuf, is_there: Result<(), Fault>) -> Result<(), Fault> {
         let opener = self.opener()?;
         let place = match is_there.and_then(|()| opener(&name, &root)) {
-            Ok(live) => Place::Open(live),
+            Ok(live) => self.joined(live),
             Err(why) => {
                 tracing::error!(space = name, root = %root.display(), error = ?why, "a space could not be opened; the others are served");
                 Place::Failed { name, root, why }
@@ -204,7 +214,7 @@ impl Spaces {
             close(live)?;
             return Err(fault);
         }
-        self.others.write().push(Place::Open(live));
+        self.add(live);
         Ok(space)
     }
 

@@ -10,14 +10,50 @@ use bytes::Bytes;
 use svcfs_base::{Fault, Kind, MAX_FILE_BYTES};
 use svcfs_store::Draft;
 
+use crate::Vfs;
 use crate::core::Core;
 use crate::view::blocks_of;
 
 /// The longest file that can be recorded, in bytes.
 pub(crate) const RECORDED: u64 = MAX_FILE_BYTES as u64;
 
-/// So many unpublished bytes a space has in memory at most, those of all its files together: four of the longest.
-const IN_MEMORY: u64 = 4 * RECORDED;
+/// How many unpublished bytes are in memory: those of all files of all spaces that share it.
+///
+/// Why not of each space? Because two hundred of them are one process, with one memory.
+#[derive(Debug, Default)]
+pub struct Unpublished(AtomicU64);
+
+impl Unpublished {
+    /// At most: four of the longest files.
+    const MOST: u64 = 4 * RECORDED;
+
+    /// Takes room for so many more; false where there is none.
+    fn take(&self, bytes: u64) -> bool {
+        let is_taken = self.0.fetch_add(bytes, Ordering::Relaxed) <= Self::MOST.saturating_sub(bytes);
+        if !is_taken {
+            self.give_back(bytes);
+        }
+        is_taken
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Vfs {
+    /// From now on what is written to files of this space and not published counts among that of all spaces that share this. To be told before anybody
+    /// writes, and once.
+    pub fn shares_memory(&self, unpublished: &Arc<Unpublished>) {
+        let _stays = self.core.unpublished.set(Arc::clone(unpublished));
+    }
+}
 
 /// Bytes that a node will have.
 #[derive(Debug)]
@@ -34,7 +70,7 @@ pub(crate) struct Counted {
     bytes: Vec<u8>,
     counted: u64,
     /// Those of all files; none while nothing is counted.
-    all: Option<Arc<AtomicU64>>,
+    all: Option<Arc<Unpublished>>,
 }
 
 impl Counted {
@@ -43,15 +79,14 @@ impl Counted {
     }
 
     /// Gives them another length; false where there is no room for it.
-    fn resize(&mut self, size: usize, all: &Arc<AtomicU64>) -> bool {
+    fn resize(&mut self, size: usize, core: &Core) -> bool {
+        let all = self.all.get_or_insert_with(|| Arc::clone(core.unpublished.get_or_init(Arc::default)));
         let (before, now) = (self.counted, size as u64);
-        if now > before && all.fetch_add(now - before, Ordering::Relaxed) > IN_MEMORY.saturating_sub(now - before) {
-            all.fetch_sub(now - before, Ordering::Relaxed);
+        if now > before && !all.take(now - before) {
             return false;
         }
-        all.fetch_sub(before.saturating_sub(now), Ordering::Relaxed);
+        all.give_back(before.saturating_sub(now));
         self.counted = now;
-        self.all.get_or_insert_with(|| Arc::clone(all));
         self.bytes.resize(size, 0);
         self.bytes.shrink_to(2 * size);
         true
@@ -61,7 +96,7 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         if let Some(all) = &self.all {
-            all.fetch_sub(self.counted, Ordering::Relaxed);
+            all.give_back(self.counted);
         }
     }
 }
@@ -124,7 +159,7 @@ impl Body {
     pub(crate) fn resize(&mut self, core: &Core, size: u64) -> Result<(), Fault> {
         if let Self::Memory(memory) = self {
             let recorded = usize::try_from(size).ok().filter(|size| *size <= MAX_FILE_BYTES);
-            if recorded.is_some_and(|size| memory.resize(size, &core.unpublished)) {
+            if recorded.is_some_and(|size| memory.resize(size, core)) {
                 return Ok(());
             }
             let draft = core.tree.draft()?;

@@ -22,6 +22,7 @@ use std::time::SystemTime;
 
 use svcfs_base::Fault;
 
+pub use body::Unpublished;
 pub use reading::{Content, Opened, Reader};
 pub(crate) use refusals::{Moment, Refusals};
 pub(crate) use table::Nodes;

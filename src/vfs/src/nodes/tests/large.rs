@@ -17,7 +17,7 @@ fn drafts(space: &TestSpace) -> usize {
 #[test]
 fn what_is_not_published_is_in_memory_as_long_as_there_is_room_for_all_of_it_and_else_on_the_disk() {
     let space = TestSpace::new();
-    let counted = || space.vfs.core.unpublished.load(std::sync::atomic::Ordering::Relaxed);
+    let counted = || space.vfs.core.unpublished.get().unwrap().bytes();
     space.put("old.md", "old text\n");
     let (_, handle) = open(&space, "old.md", WRITING);
     space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"O").unwrap();
@@ -45,6 +45,24 @@ fn what_is_not_published_is_in_memory_as_long_as_there_is_room_for_all_of_it_and
     files.iter().for_each(|(node, _)| space.vfs.forget(*node, 1));
     assert_eq!((counted(), drafts(&space)), (0, 0));
     assert_eq!(space.text("old.md"), "Old text\n");
+}
+
+#[test]
+fn what_is_not_published_of_all_spaces_of_a_server_has_one_room_in_memory() {
+    let unpublished = std::sync::Arc::<crate::Unpublished>::default();
+    let spaces = [TestSpace::new(), TestSpace::new()];
+    for space in &spaces {
+        space.vfs.shares_memory(&unpublished);
+        for number in 0..3 {
+            let file = name(&format!("{number}.bin"));
+            let (node, _, _) = space.vfs.create(&ann(), NodeId::ROOT, &file, 0o644).unwrap();
+            lengthen(space, node, LARGE - 1);
+        }
+    }
+    assert_eq!(spaces.each_ref().map(drafts), [0, 2], "four of the longest files, of whatever space");
+    assert_eq!(unpublished.bytes(), 4 * (LARGE - 1));
+    drop(spaces);
+    assert_eq!(unpublished.bytes(), 0);
 }
 
 #[test]
