@@ -3,8 +3,14 @@
 //! One rule: whoever reads gets that content or a fault, and no piece of another. A file that is replaced stays as it was for those who have it
 //! open. One that somebody writes into, behind the server, is read on for as long as it has the same content, and no longer. That is looked at when
 //! its length or time has changed: what is written in the same tick of the disk's clock, or through a shared mapping, may not be noticed.
+//!
+//! All of it is looked at once: each part has a hash of its own from then on, so that a file which somebody writes into all the time (a log that is
+//! appended to) is read in the time that its length takes, not its square.
 
-use bytes::Bytes;
+use std::ops::Range;
+use std::time::SystemTime;
+
+use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use svcfs_base::{ETag, Fault, Hashing, MAX_FILE_BYTES, TreePath};
 use svcfs_store::{Draft, OpenFile, Stat};
@@ -12,7 +18,7 @@ use svcfs_store::{Draft, OpenFile, Stat};
 use crate::Vfs;
 use crate::view::not_there;
 
-/// Bytes that are hashed at once.
+/// Bytes that are hashed at once, and have a hash of their own where that is needed.
 const PIECE: usize = 256 << 10;
 
 /// A content that is open.
@@ -24,10 +30,32 @@ pub(super) struct Still {
 
 /// Where it is.
 enum Held {
-    /// In a file of the tree, which looked like this when it had that content.
-    Placed(OpenFile, Mutex<Stat>),
+    /// In a file of the tree.
+    Placed(OpenFile, Mutex<Known>),
     /// In one that nobody else has.
     Own(Draft),
+}
+
+/// How long a file is and when it was written: while both are the same, nobody has written into it.
+type Looks = (u64, SystemTime);
+
+/// What is known of a file that somebody may write into.
+struct Known {
+    /// How it looked when all of it had that content.
+    looks: Looks,
+    /// The hashes of its parts of [`PIECE`] bytes, and how it looked when each was last seen to be right; none before somebody wrote into it.
+    parts: Vec<(ETag, Looks)>,
+}
+
+impl Known {
+    /// Whether the bytes of a range are right, in a file that looks like this.
+    fn is_right(&self, looks: Looks, (offset, length): (u64, usize)) -> bool {
+        if self.parts.is_empty() {
+            return looks == self.looks;
+        }
+        let parts = parts_of(offset, length).map(|part| self.parts.get(part));
+        parts.into_iter().all(|part| part.is_some_and(|(_, seen)| *seen == looks))
+    }
 }
 
 impl Still {
@@ -41,8 +69,9 @@ impl Still {
         if stat.size > MAX_FILE_BYTES as u64 {
             return Err(Fault::too_large("file", MAX_FILE_BYTES));
         }
-        let etag = each_of(&file, stat.size, |_, _| {})?;
-        Ok((Self { etag, size: stat.size, held: Held::Placed(file, Mutex::new(stat)) }, stat))
+        let etag = each_of(&file, stat.size, |_| {})?;
+        let known = Known { looks: (stat.size, stat.modified), parts: Vec::new() };
+        Ok((Self { etag, size: stat.size, held: Held::Placed(file, Mutex::new(known)) }, stat))
     }
 
     /// Keeps a content that has no file.
@@ -61,27 +90,57 @@ impl Still {
     /// `Unavailable` when it is gone, because somebody wrote into the file; those of the disk.
     pub(super) fn read(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
         let length = self.within(offset, length);
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
         let (file, known) = match &self.held {
             Held::Placed(file, known) => (file, known),
             Held::Own(draft) => return Ok(draft.file().read_at(offset, length)?),
         };
         let mut known = known.lock();
         let piece = file.read_at(offset, length)?;
-        if is_as_it_was(file, &known)? {
+        if known.is_right(looks(file)?, (offset, length)) {
             return Ok(piece);
         }
-        let now = file.stat()?;
-        // Of what is hashed, for the file may change again meanwhile.
-        let mut piece = Vec::with_capacity(length);
-        let etag = each_of(file, self.size, |at, bytes| {
-            let wanted = |place: u64| usize::try_from(place.saturating_sub(at)).unwrap_or(usize::MAX).min(bytes.len());
-            piece.extend_from_slice(&bytes[wanted(offset)..wanted(offset + length as u64)]);
-        })?;
-        if etag != self.etag {
-            return Err(gone());
+        if known.parts.is_empty() {
+            known.parts = self.look_closely(file)?;
         }
-        *known = now;
-        Ok(piece.into())
+        self.read_closely(file, &mut known.parts, (offset, length))
+    }
+
+    /// Looks whether a file still has that content, and at each part of it.
+    ///
+    /// # Errors
+    /// `Unavailable` when it has not; those of the disk.
+    fn look_closely(&self, file: &OpenFile) -> Result<Vec<(ETag, Looks)>, Fault> {
+        let (looks, mut parts) = (looks(file)?, Vec::new());
+        let etag = each_of(file, self.size, |part| parts.push((ETag::of(part), looks)))?;
+        if etag == self.etag { Ok(parts) } else { Err(gone()) }
+    }
+
+    /// Bytes of parts that have these hashes: of what is hashed, for the file may change again meanwhile.
+    ///
+    /// # Errors
+    /// `Unavailable` when one of them has another hash by now; those of the disk.
+    fn read_closely(
+        &self,
+        file: &OpenFile,
+        parts: &mut [(ETag, Looks)],
+        (offset, length): (u64, usize),
+    ) -> Result<Bytes, Fault> {
+        let (mut piece, end) = (BytesMut::with_capacity(length), offset + length as u64);
+        for number in parts_of(offset, length) {
+            let (etag, seen) = parts.get_mut(number).ok_or_else(gone)?;
+            let (looks, at) = (looks(file)?, (number * PIECE) as u64);
+            let part = whole_part(file, at, self.size)?;
+            if ETag::of(&part) != *etag {
+                return Err(gone());
+            }
+            *seen = looks;
+            let within = |place: u64| usize::try_from(place.saturating_sub(at)).unwrap_or(usize::MAX).min(part.len());
+            piece.extend_from_slice(&part[within(offset)..within(end)]);
+        }
+        Ok(piece.freeze())
     }
 
     /// The same of what the system has in memory; none of what has to be looked at more closely.
@@ -91,7 +150,7 @@ impl Still {
             Held::Placed(file, known) => {
                 let known = known.try_lock()?;
                 let piece = file.read_cached(offset, length)?;
-                is_as_it_was(file, &known).is_ok_and(|is_same| is_same).then_some(piece)
+                known.is_right(looks(file).ok()?, (offset, length)).then_some(piece)
             }
             Held::Own(draft) => draft.file().read_cached(offset, length),
         }
@@ -102,27 +161,36 @@ impl Still {
     }
 }
 
-/// Whether nobody wrote into a file. Its names may have changed, and what else is said of it.
-fn is_as_it_was(file: &OpenFile, before: &Stat) -> Result<bool, Fault> {
+/// How a file looks now. Its names may have changed, and what else is said of it.
+fn looks(file: &OpenFile) -> Result<Looks, Fault> {
     let now = file.stat()?;
-    Ok((now.size, now.modified) == (before.size, before.modified))
+    Ok((now.size, now.modified))
 }
 
-/// The hash of the first bytes of a file, each piece of which is handed on.
-fn each_of(file: &OpenFile, size: u64, mut take: impl FnMut(u64, &[u8])) -> Result<ETag, Fault> {
+/// The numbers of the parts that a range lies in.
+fn parts_of(offset: u64, length: usize) -> Range<usize> {
+    let begin = usize::try_from(offset).unwrap_or(usize::MAX);
+    begin / PIECE..begin.saturating_add(length).div_ceil(PIECE)
+}
+
+/// The hash of the first bytes of a file, each part of which is handed on.
+fn each_of(file: &OpenFile, size: u64, mut take: impl FnMut(&[u8])) -> Result<ETag, Fault> {
     let mut hashing = Hashing::of_length(size);
     let mut at = 0;
     while at < size {
-        let most = usize::try_from(size - at).unwrap_or(PIECE).min(PIECE);
-        let piece = file.read_at(at, most)?;
-        if piece.is_empty() {
-            return Err(gone());
-        }
-        hashing.update(&piece);
-        take(at, &piece);
-        at += piece.len() as u64;
+        let part = whole_part(file, at, size)?;
+        hashing.update(&part);
+        take(&part);
+        at += part.len() as u64;
     }
     Ok(hashing.finish())
+}
+
+/// The part of a file of this size that begins here.
+fn whole_part(file: &OpenFile, at: u64, size: u64) -> Result<Bytes, Fault> {
+    let length = usize::try_from(size - at).unwrap_or(PIECE).min(PIECE);
+    let part = file.read_at(at, length)?;
+    if part.len() == length { Ok(part) } else { Err(gone()) }
 }
 
 fn gone() -> Fault {

@@ -88,6 +88,33 @@ fn a_long_file_that_somebody_writes_into_is_read_as_it_was_or_not_at_all() {
     assert_eq!(third.read(3, 3).unwrap_err().kind(), Kind::Unavailable);
 }
 
+/// Bytes that this thread has read.
+fn bytes_read() -> u64 {
+    let told = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+    told.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "as a program does that writes a log")]
+fn a_file_that_is_appended_to_all_the_time_is_read_in_the_time_that_its_length_takes() {
+    const LENGTH: usize = 8 * LONG;
+    let space = TestSpace::new();
+    let text: Vec<u8> = (0..LENGTH).map(|at| (at / 1000) as u8).collect();
+    space.vfs.apply(&ann(), Change::put(at("a.log"), text.clone())).unwrap();
+    let content = space.vfs.open_content(Door::S3, &at("a.log")).unwrap().content;
+    let mut log = OpenOptions::new().append(true).open(space.directory.path().join("a.log")).unwrap();
+    let before = bytes_read();
+    let mut all = Vec::new();
+    while all.len() < LENGTH {
+        log.write_all(b"more\n").unwrap();
+        log.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(all.len() as u64)).unwrap();
+        all.extend_from_slice(&content.read(all.len() as u64, 100_000).unwrap());
+    }
+    assert!(all == text);
+    let read = bytes_read() - before;
+    assert!(read < 7 * LENGTH as u64, "{read} bytes were read for {LENGTH}");
+}
+
 #[test]
 fn a_long_content_that_no_file_has_is_read_from_the_disk_and_leaves_nothing_there() {
     let space = TestSpace::new();
