@@ -2,7 +2,7 @@
 //!
 //! One rule: what the server says is true, and nothing is covered that its writer did not know. `tree` shows what is known of the server
 //! (`cache`), asks where it is not (`client`), and lays what was not saved yet over it (`nodes`); `saving` brings changes there under the
-//! condition that the server still has what they were made from; `follower` hears of what others change; `kept` has the texts that were not
+//! condition that the server still has what they were made from; `drafts` has what was written until then; `follower` hears of what others change; `kept` has the texts that were not
 //! taken.
 //!
 //! Why is this not a door of a `Vfs`? Because there is none here: no log, no history, nothing to recover. A file that was read is in
@@ -15,6 +15,7 @@ mod answers;
 mod cache;
 mod callbacks;
 mod client;
+mod drafts;
 mod events;
 mod follower;
 mod kept;
@@ -37,6 +38,7 @@ use svcfs_base::{Fault, TreePath};
 use self::cache::Cache;
 use self::callbacks::Callbacks;
 use self::client::{Client, Server};
+use self::drafts::Drafts;
 use self::follower::Follower;
 use self::kept::Kept;
 use self::nodes::Nodes;
@@ -100,6 +102,7 @@ impl RemoteMount {
             client: Client::new(&server).map_err(failed)?,
             cache: Cache::default(),
             nodes: Nodes::new(),
+            drafts: Drafts::in_directory(kept.clone()),
             kept: Kept::in_directory(kept),
             readers: Readers::default(),
             owner: owner.unwrap_or_else(mounting),

@@ -11,10 +11,11 @@ use parking_lot::Mutex;
 use svcfs_base::{Fault, Kind, TreePath};
 
 use super::client::{Condition, Content};
+use super::drafts::Draft;
 
 /// What was written to a file and is not on the server.
 pub(super) struct Unsaved {
-    pub(super) bytes: Vec<u8>,
+    pub(super) draft: Draft,
     /// What it was made from.
     pub(super) base: Condition,
     /// Whether it is something to be saved: it was written or emptied, or the file is new.

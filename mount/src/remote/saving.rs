@@ -6,10 +6,12 @@
 
 use std::time::SystemTime;
 
+use bytes::Bytes;
 use fuser::{Errno, INodeNo};
 use svcfs_base::{Actor, ETag, Fault, Kind, MAX_FILE_BYTES, MAX_PAGE_BYTES, Name, TreePath};
 
 use super::client::{Condition, Content, EntryType};
+use super::drafts::Draft;
 use super::kept::Kept;
 use super::nodes::{Opened, Shared, Unsaved};
 use super::tree::{Told, Tree};
@@ -35,8 +37,8 @@ pub(super) enum Place {
 
 impl Unsaved {
     /// Bytes made from a version.
-    pub(super) fn of(base: Condition, bytes: Vec<u8>) -> Self {
-        Self { bytes, base, is_changed: true, is_written: false, modified: SystemTime::now() }
+    pub(super) fn of(base: Condition, draft: Draft) -> Self {
+        Self { draft, base, is_changed: true, is_written: false, modified: SystemTime::now() }
     }
 }
 
@@ -65,7 +67,7 @@ impl Tree {
         self.nodes.removed(&path);
         let inode = self.nodes.find(&path, 1);
         self.nodes.add_own_file(&path);
-        self.nodes.shared(inode)?.lock().unsaved = Some(Unsaved::of(Condition::Absent, Vec::new()));
+        self.nodes.shared(inode)?.lock().unsaved = Some(Unsaved::of(Condition::Absent, self.drafts.empty()));
         let handle = self.nodes.open(Opened { inode, is_writing: true, content: None, refused: None });
         Ok((self.attributes(inode)?, handle))
     }
@@ -274,13 +276,10 @@ impl Tree {
         self.change(&opened, |unsaved| {
             let start = match place {
                 Place::Offset(offset) => usize::try_from(offset).unwrap_or(usize::MAX),
-                Place::End => unsaved.bytes.len(),
+                Place::End => unsaved.draft.length(),
             };
-            let end = checked(start.saturating_add(data.len()))?;
-            if end > unsaved.bytes.len() {
-                unsaved.bytes.resize(end, 0);
-            }
-            unsaved.bytes[start..end].copy_from_slice(data);
+            checked(start.saturating_add(data.len()))?;
+            unsaved.draft.write(start, data)?;
             unsaved.is_written = true;
             Ok(())
         })
@@ -302,10 +301,7 @@ impl Tree {
         };
         self.nodes.path(inode).map_or(Ok(()), |path| Kept::check_writable(&path))?;
         let size = checked(usize::try_from(size).unwrap_or(usize::MAX))?;
-        self.change(&opened, |unsaved| {
-            unsaved.bytes.resize(size, 0);
-            Ok(())
-        })?;
+        self.change(&opened, |unsaved| unsaved.draft.resize(size))?;
         if self.nodes.is_being_written(inode) { Ok(()) } else { self.publish(author, inode) }
     }
 
@@ -320,13 +316,25 @@ impl Tree {
                     Some(content) => content.clone(),
                     None => self.content(&self.nodes.path(opened.inode)?, None)?,
                 };
-                none.insert(Unsaved::of(Condition::Version(content.etag), content.bytes.into()))
+                none.insert(Unsaved::of(Condition::Version(content.etag), self.drafts.begun(&content.bytes)?))
             }
         };
-        change(unsaved)?;
-        unsaved.is_changed = true;
-        unsaved.modified = SystemTime::now();
-        Ok(())
+        match change(unsaved) {
+            Ok(()) => {
+                unsaved.is_changed = true;
+                unsaved.modified = SystemTime::now();
+                Ok(())
+            }
+            // What is too long is not begun with.
+            Err(fault) if fault.kind() == Kind::TooLarge => Err(fault),
+            Err(fault) => {
+                // What this machine's disk refused may be there in part: half a save, and nobody's version.
+                shared.unsaved = None;
+                self.nodes.path(opened.inode).iter().for_each(|path| self.nodes.remove_own_file(path));
+                self.nodes.settled(opened.inode, Err(fault.kind()));
+                Err(fault)
+            }
+        }
     }
 
     /// Saves what was written to a file, unless it was only emptied and somebody may still write to it.
@@ -335,7 +343,7 @@ impl Tree {
     /// As [`Tree::publish`]; that of the last save through this handle, when it was refused.
     pub(super) fn flush(&self, author: &Author, inode: INodeNo, handle: u64) -> Result<(), Fault> {
         self.check_taken(handle)?;
-        let is_only_emptied = |unsaved: &Unsaved| unsaved.bytes.is_empty() && !unsaved.is_written;
+        let is_only_emptied = |unsaved: &Unsaved| unsaved.draft.length() == 0 && !unsaved.is_written;
         let is_waiting = self.nodes.shared(inode)?.lock().unsaved.as_ref().is_some_and(is_only_emptied);
         if is_waiting { Ok(()) } else { self.publish(author, inode) }
     }
@@ -377,18 +385,25 @@ impl Tree {
             // Removed: what is written to it is its handles' alone, as long as there are any.
             (Err(_), None) => return Ok(()),
         };
-        let Some(unsaved) = shared.unsaved.take().filter(|unsaved| unsaved.is_changed) else { return Ok(()) };
+        let Some(mut unsaved) = shared.unsaved.take().filter(|unsaved| unsaved.is_changed) else { return Ok(()) };
+        let bytes = match unsaved.draft.taken() {
+            Ok(bytes) => bytes,
+            Err(fault) => {
+                shared.unsaved = Some(unsaved);
+                return Err(fault);
+            }
+        };
         if is_replaced {
             let fault = Fault::new(Kind::Conflict, format!("another file took the place of `{path}` meanwhile"));
-            return Err(self.refused(author, (inode, &path), &mut shared, &unsaved.bytes, fault));
+            return Err(self.refused(author, (inode, &path), &mut shared, &bytes, fault));
         }
         let asked = self.cache.asked();
-        match self.client.write(&author.name, &path, &unsaved.bytes, unsaved.base) {
+        match self.client.write(&author.name, &path, &bytes, unsaved.base) {
             Ok(etag) => {
-                self.saved(author, (inode, &path), &mut shared, (etag, unsaved.bytes), asked);
+                self.saved(author, (inode, &path), &mut shared, (etag, bytes), asked);
                 Ok(())
             }
-            Err(fault) => Err(self.refused(author, (inode, &path), &mut shared, &unsaved.bytes, fault)),
+            Err(fault) => Err(self.refused(author, (inode, &path), &mut shared, &bytes, fault)),
         }
     }
 
@@ -397,7 +412,7 @@ impl Tree {
         author: &Author,
         (inode, path): (INodeNo, &TreePath),
         shared: &mut Shared,
-        (etag, bytes): (ETag, Vec<u8>),
+        (etag, bytes): (ETag, Bytes),
         asked: super::cache::Asked,
     ) {
         self.nodes.remove_own_file(path);
@@ -410,7 +425,7 @@ impl Tree {
         // A server that tidies pages has another text than was sent.
         let is_as_sent = ETag::of(&bytes) == etag;
         if is_as_sent {
-            let content = Content { etag, bytes: bytes.into() };
+            let content = Content { etag, bytes };
             self.nodes.settled(inode, Ok(&content));
             self.cache.keep_content(path, content, asked);
         } else if let Ok(content) = self.content(path, None) {

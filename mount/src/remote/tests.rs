@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::cache::Cache;
 use super::client::{Client, Server};
+use super::drafts::Drafts;
 use super::kept::Kept;
 use super::nodes::Nodes;
 use super::readers::Readers;
@@ -50,11 +51,16 @@ enum Say {
 struct Told {
     tree: Tree,
     asked: Arc<Mutex<Vec<String>>>,
-    _state: TempDir,
+    state: TempDir,
 }
 
 impl Told {
     fn by(answer: impl FnMut(&Asked) -> Say + Send + 'static) -> Self {
+        Self::with_room(1 << 20, answer)
+    }
+
+    /// One that has room for so many bytes that are not saved in memory.
+    fn with_room(room: usize, answer: impl FnMut(&Asked) -> Say + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::<Mutex<Vec<String>>>::default();
@@ -79,12 +85,13 @@ impl Told {
             client: Client::new(&server).unwrap(),
             cache: Cache::default(),
             nodes: Nodes::new(),
+            drafts: Drafts::of(state.path().join("rejected"), room),
             kept: Kept::in_directory(state.path().join("rejected")),
             readers: Readers::default(),
             owner: (0, 0),
             mounted: SystemTime::now(),
         };
-        Self { tree, asked, _state: state }
+        Self { tree, asked, state }
     }
 
     /// A new file with a text that is not saved: its number and handle.
@@ -188,6 +195,34 @@ fn an_open_file_whose_name_is_gone_keeps_its_bytes_when_it_is_flushed_and_synchr
     assert_eq!(told.tree.read(inode, handle, (0, 99)).unwrap(), "kept, and more");
     told.tree.release(&ann(), inode, handle).unwrap();
     assert!(!told.asked.lock().iter().any(|asked| asked.starts_with("PUT")), "nobody would see it");
+}
+
+#[test]
+fn what_has_no_room_in_memory_before_it_is_saved_is_on_this_machines_disk_and_saved_whole() {
+    let told = Told::with_room(10, |asked| match asked.what.as_str() {
+        "PUT /file" => Say::Answer(200, Some(ETag::of(asked.body.as_bytes())), "{}".to_owned()),
+        _ => listing(&[]),
+    });
+    let (first, second) = (told.written("a.md", "in memory"), told.written("b.md", "on the disk"));
+    assert!(told.state.path().join("rejected").is_dir(), "there is no bound");
+    told.tree.write(second.1, Place::End, b", more").unwrap();
+    assert_eq!(told.tree.read(second.0, second.1, (3, 99)).unwrap(), "the disk, more");
+    assert_eq!(told.tree.attributes(second.0).unwrap().attributes.size, 17);
+    for (inode, handle) in [first, second] {
+        told.tree.release(&ann(), inode, handle).unwrap();
+    }
+    assert!(told.has_asked("PUT /file in memory") && told.has_asked("PUT /file on the disk, more"));
+}
+
+#[test]
+fn what_this_machines_disk_refuses_before_it_is_saved_is_nobodys_version() {
+    let told = Told::with_room(10, |_| listing(&[]));
+    std::fs::write(told.state.path().join("rejected"), "no directory").unwrap();
+    let (inode, handle) = told.written("a.md", "first ");
+    assert!(told.tree.write(handle, Place::End, b"and second").is_err());
+    assert!(told.tree.flush(&ann(), inode, handle).is_err() && told.tree.synchronise(&ann(), inode, handle).is_err());
+    told.tree.release(&ann(), inode, handle).unwrap();
+    assert!(!told.asked.lock().iter().any(|asked| asked.starts_with("PUT")), "{:?}", told.asked.lock());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use svcfs_base::{ETag, Fault, Kind, Name, TreePath};
 
 use super::cache::{Cache, Finding};
 use super::client::{Client, Condition, Content, Entry, EntryType};
+use super::drafts::Drafts;
 use super::kept::Kept;
 use super::nodes::{Nodes, Opened, Unsaved};
 use super::readers::Readers;
@@ -30,6 +31,7 @@ pub(super) struct Tree {
     pub(super) client: Client,
     pub(super) cache: Cache,
     pub(super) nodes: Nodes,
+    pub(super) drafts: Drafts,
     pub(super) kept: Kept,
     pub(super) readers: Readers,
     /// Whose the files are: the API knows no owners.
@@ -106,8 +108,8 @@ impl Tree {
     fn unsaved(&self, inode: INodeNo) -> Option<Shown> {
         let shared = self.nodes.shared(inode).ok()?;
         let shared = shared.lock();
-        let Unsaved { bytes, modified, .. } = shared.unsaved.as_ref()?;
-        Some(Shown { is_unsaved: true, ..Shown::file(bytes.len() as u64, *modified) })
+        let Unsaved { draft, modified, .. } = shared.unsaved.as_ref()?;
+        Some(Shown { is_unsaved: true, ..Shown::file(draft.length() as u64, *modified) })
     }
 
     fn told(&self, inode: INodeNo, shown: Shown) -> Told {
@@ -322,13 +324,13 @@ impl Tree {
                     None => self.version(&path)?,
                 }),
             };
-            shared.unsaved = Some(Unsaved::of(base, Vec::new()));
+            shared.unsaved = Some(Unsaved::of(base, self.drafts.empty()));
             return Ok(self.nodes.open(opened));
         }
         if let Some(unsaved) = &shared.unsaved {
             // What it reads may become a version, or not, or may be in the middle of being written.
             if let Some(process) = process {
-                self.readers.read(process, &path, ETag::of(&unsaved.bytes));
+                self.readers.read(process, &path, ETag::of(&unsaved.draft.all()?));
             }
             return Ok(self.nodes.open(opened));
         }
@@ -360,8 +362,8 @@ impl Tree {
     /// Those of asking the server, for a file that was not read before.
     pub(super) fn read(&self, inode: INodeNo, handle: u64, (offset, length): (u64, u32)) -> Result<Bytes, Fault> {
         if let Some(unsaved) = &self.nodes.shared(inode)?.lock().unsaved {
-            let range = range(unsaved.bytes.len(), offset, length);
-            return Ok(Bytes::copy_from_slice(&unsaved.bytes[range]));
+            let range = range(unsaved.draft.length(), offset, length);
+            return unsaved.draft.read((range.start, range.end));
         }
         let content = match self.nodes.opened(handle)?.content {
             Some(opened) if offset < opened.bytes.len() as u64 => opened,
