@@ -10,6 +10,10 @@ use svcfs_base::{ETag, Timestamp, TreePath};
 
 use crate::{Index, IndexError, MetaRow, field_words};
 
+/// The tags of all pages: what is selected, and where from.
+const TAGS: &str = "CAST(tag.value AS TEXT) FROM pages, json_each(pages.frontmatter, '$.tags') AS tag
+                    WHERE tag.type IN ('text', 'integer', 'real')";
+
 /// One heading of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Heading {
@@ -120,10 +124,7 @@ impl Index {
     /// [`IndexError::Database`].
     pub fn tags(&self) -> Result<Vec<String>, IndexError> {
         self.readers.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT DISTINCT CAST(tag.value AS TEXT) FROM pages, json_each(pages.frontmatter, '$.tags') AS tag
-                 WHERE tag.type IN ('text', 'integer', 'real') ORDER BY 1",
-            )?;
+            let mut statement = connection.prepare_cached(&format!("SELECT DISTINCT {TAGS} ORDER BY 1"))?;
             let tags = statement.query_map([], |row| row.get(0))?;
             Ok(tags.collect::<rusqlite::Result<_>>()?)
         })
@@ -136,10 +137,7 @@ impl Index {
     pub fn tags_by_page(&self) -> Result<Vec<(TreePath, Vec<String>)>, IndexError> {
         let mut found: Vec<(String, Vec<String>)> = Vec::new();
         self.readers.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT pages.path, CAST(tag.value AS TEXT) FROM pages, json_each(pages.frontmatter, '$.tags') AS tag
-                 WHERE tag.type IN ('text', 'integer', 'real') ORDER BY 1",
-            )?;
+            let mut statement = connection.prepare_cached(&format!("SELECT pages.path, {TAGS} ORDER BY 1"))?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
                 let (path, tag): (String, String) = (row.get(0)?, row.get(1)?);
