@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bind::bearer;
 use crate::hosts::Hosts;
 use crate::routes::Table;
+use crate::sending::Sending;
 use crate::specials::events::Subscribers;
 use crate::{Error, openapi};
 
@@ -31,6 +32,8 @@ pub(crate) struct App {
     pub openapi: bytes::Bytes,
     /// Asked for when the server goes down; ends streams.
     pub stop: CancellationToken,
+    /// Memory for long answers.
+    pub sending: Sending,
     lanes: Lanes,
 }
 
@@ -51,6 +54,7 @@ impl App {
             subscribers: Subscribers::new(),
             openapi: openapi::document(catalogue).into(),
             stop,
+            sending: Sending::default(),
             lanes: Lanes::default(),
             server,
         }))

@@ -196,7 +196,7 @@ impl App {
     }
 
     async fn operate(
-        &self,
+        self: &Arc<Self>,
         Operation { entry, route, inputs }: &Operation,
         address: Address,
         (request, identity): (Request, Result<Identity, Fault>),
@@ -219,6 +219,7 @@ impl App {
         let content = bind::content(route, headers, request.body).await?;
         let arguments = bind::arguments(route, inputs, texts, content)?;
         arguments.as_object().into_iter().for_each(|arguments| notes.asks(arguments));
+        let kept_by = Arc::clone(&space);
         let (mut response, remarks) = if reply::is_plain(route) {
             let (output, remarks) = self.ask((entry, entry.write), space, caller, arguments).await?;
             (reply::written(route, output)?, remarks)
@@ -227,7 +228,11 @@ impl App {
             (reply::output(route, output, &cached)?, remarks)
         };
         reply::remark(&remarks, response.headers_mut());
-        Ok(response)
+        if request.method == Method::HEAD {
+            Ok(response)
+        } else {
+            self.bounded((kept_by, route.is_reading), response).await
+        }
     }
 }
 

@@ -16,6 +16,7 @@ pub mod openapi;
 mod patterns;
 mod reply;
 mod routes;
+mod sending;
 mod specials;
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,6 @@ use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use futures_util::stream;
 use headers::{AcceptRanges, ContentLength, ContentRange, HeaderMapExt, IfRange, LastModified};
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{HeaderMap, StatusCode};
@@ -17,14 +15,11 @@ use svcfs_base::{Caller, Door, Fault, Kind, Reach, TreePath};
 use svcfs_knowledge::access::Identity;
 use svcfs_knowledge::kernel::{Content, Opened, Reader, Space};
 use svcfs_work::Lane;
-use warp::Reply;
 use warp::reply::Response;
 
 use crate::app::App;
+use crate::sending::{PIECE, streamed};
 use crate::{media, reply};
-
-/// Bytes of a large file handed to a connection at once.
-const PIECE: usize = 256 << 10;
 
 /// A file, how long it is, when it was changed, and its type.
 struct Found {
@@ -184,31 +179,4 @@ fn large(space: &Space, path: &TreePath) -> Result<Found, Fault> {
     let (reader, attributes) = Reader::at(&space.vfs, &Caller::new(Door::Http), path)?;
     let (length, modified) = (attributes.size, attributes.modified);
     Ok(Found { content: Content::OnDisk(reader), length, modified, mime: media::of_large(path) })
-}
-
-/// A part of a file, read piece by piece as the client takes it.
-fn streamed(app: Arc<App>, reader: Reader, part: Range<u64>) -> Response {
-    let reader = Arc::new(reader);
-    let pieces = stream::unfold((part.start, part.end - part.start), move |(offset, left)| {
-        let (app, reader) = (Arc::clone(&app), Arc::clone(&reader));
-        async move {
-            if left == 0 {
-                return None;
-            }
-            let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
-            let piece = match reader.read_now(offset, most) {
-                Some(piece) => Ok(piece),
-                None => app.blocking(Lane::Quick, move || reader.read(offset, most)).await,
-            };
-            let piece: Result<Bytes, std::io::Error> = match piece {
-                Ok(piece) if !piece.is_empty() => Ok(piece),
-                // It became shorter meanwhile: the connection breaks off, and the client knows.
-                Ok(_) => Err(std::io::ErrorKind::UnexpectedEof.into()),
-                Err(fault) => Err(std::io::Error::other(fault)),
-            };
-            let read = piece.as_ref().map_or(left, |piece| piece.len() as u64);
-            Some((piece, (offset + read, left - read)))
-        }
-    });
-    warp::reply::stream(pieces).into_response()
 }

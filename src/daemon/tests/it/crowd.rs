@@ -98,3 +98,35 @@ fn many_slow_clients_of_a_long_file_need_little_memory() {
     }
     server.stop();
 }
+
+#[test]
+fn many_slow_clients_of_long_answers_need_little_memory() {
+    let place = Place::with_root();
+    let server = Running::serve(&place.at("kb"), &[]);
+    let half = LONG / 2;
+    assert_eq!(request(server.url(), "PUT", "/api/svc/file?path=long.txt", &"x".repeat(half)).0, 200);
+    let memory = || {
+        let told = request(server.url(), "GET", "/readyz", "").1;
+        serde_json::from_str::<Value>(&told).unwrap()["process"]["memory_bytes"].as_u64().unwrap()
+    };
+    let before = memory();
+    let slow: Vec<_> = (0..number("SVCFS_SLOW_READERS", 99))
+        .map(|_| {
+            let mut stream = connect(server.url());
+            stream.write_all(head(server.url(), "GET", "/api/svc/file?path=long.txt", 0).as_bytes()).unwrap();
+            let mut first = [0; 12];
+            stream.read_exact(&mut first).unwrap();
+            assert_eq!(std::str::from_utf8(&first).unwrap(), "HTTP/1.1 200");
+            stream
+        })
+        .collect();
+    let (after, clients) = (memory(), slow.len());
+    println!("{clients} slow clients of answers of {half} bytes: {before} bytes before, {after} with them");
+    assert!(after < before + MORE, "{before} bytes before, {after} with {clients} slow clients");
+    for mut stream in slow {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        assert!(all.ends_with(&[b'x'; 1024]) && all.len() > half && all.len() < half + 4096, "{}", all.len());
+    }
+    server.stop();
+}
