@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use svcfs_base::{Fault, Kind};
+use svcfs_base::{ETag, Fault, Kind};
 
 /// Bytes in memory at most, those of all files together.
 const IN_MEMORY: usize = 256 << 20;
@@ -96,11 +96,19 @@ impl Draft {
     }
 
     /// All of them.
+    fn all(&self) -> Result<Bytes, Fault> {
+        self.read((0, self.length()))
+    }
+
+    /// Their git blob hash.
     ///
     /// # Errors
     /// Those of the disk.
-    pub(super) fn all(&self) -> Result<Bytes, Fault> {
-        self.read((0, self.length()))
+    pub(super) fn etag(&self) -> Result<ETag, Fault> {
+        match &self.held {
+            Held::Memory(bytes) => Ok(ETag::of(bytes)),
+            Held::Disk(..) => Ok(ETag::of(&self.all()?)),
+        }
     }
 
     /// All of them, without a copy where they are in memory; nothing is here then.

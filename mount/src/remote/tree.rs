@@ -330,7 +330,7 @@ impl Tree {
         if let Some(unsaved) = &shared.unsaved {
             // What it reads may become a version, or not, or may be in the middle of being written.
             if let Some(process) = process {
-                self.readers.read(process, &path, ETag::of(&unsaved.draft.all()?));
+                self.readers.read(process, &path, unsaved.draft.etag()?);
             }
             return Ok(self.nodes.open(opened));
         }
