@@ -4,7 +4,6 @@
 //! beside the texts that were not taken. A program that keeps many files open is held up by neither, until that disk is full.
 //!
 //! Why not refuse what comes on top? Because a program cannot know how much others have open, and would fail where on any disk it goes on.
-#![expect(clippy::disallowed_methods, reason = "files of this machine, and of no tree")]
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};

@@ -215,6 +215,7 @@ fn what_has_no_room_in_memory_before_it_is_saved_is_on_this_machines_disk_and_sa
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a file of this machine, and of no tree")]
 fn what_this_machines_disk_refuses_before_it_is_saved_is_nobodys_version() {
     let told = Told::with_room(10, |_| listing(&[]));
     std::fs::write(told.state.path().join("rejected"), "no directory").unwrap();

@@ -95,7 +95,6 @@ fn bytes_read() -> u64 {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "as a program does that writes a log")]
 fn a_file_that_is_appended_to_all_the_time_is_read_in_the_time_that_its_length_takes() {
     const LENGTH: usize = 8 * LONG;
     let space = TestSpace::new();
