@@ -13,9 +13,11 @@ use rustix::fs::{self as sys, AtFlags, FallocateFlags, Gid, Mode, OFlags, Rename
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use svcfs_base::{DiskAttributes, LargeFile, MAX_FILE_BYTES, TreePath};
 
+use super::back::WritingBack;
 use super::stat::{times, to_any_stat};
 use super::{Outcome, Stat, StatKind, WorkTree, disk};
 use crate::StoreError;
+use crate::disposal::{HOLD, Held};
 
 /// Bits that a file loses when its content changes.
 const PRIVILEGES: u32 = 0o6000;
@@ -30,6 +32,7 @@ pub struct Draft {
     file: OpenFile,
     directory: Arc<OwnedFd>,
     name: Option<String>,
+    writing_back: WritingBack,
 }
 
 impl Stat {
@@ -141,6 +144,16 @@ impl Draft {
     pub const fn file(&self) -> &OpenFile {
         &self.file
     }
+
+    /// Writes at an offset. The disk begins with what is written while more comes, so that a flush at the end has less to wait for.
+    ///
+    /// # Errors
+    /// `State` with what the system said.
+    pub fn write_at(&mut self, offset: u64, data: &[u8]) -> Outcome<()> {
+        self.file.write_at(offset, data)?;
+        self.writing_back.wrote(&self.file.0, data.len());
+        Ok(())
+    }
 }
 
 impl Drop for Draft {
@@ -162,7 +175,8 @@ impl WorkTree {
         let name = self.temporary_name();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = sys::openat(&directory, &*name, flags, Mode::from_raw_mode(0o600)).map_err(io::Error::from)?;
-        Ok(Draft { file: OpenFile(file.into()), directory, name: Some(name) })
+        let writing_back = WritingBack::by(&self.helper);
+        Ok(Draft { file: OpenFile(file.into()), directory, name: Some(name), writing_back })
     }
 
     /// Puts a draft in place over whatever file stands there, with what it gets beside its content.
@@ -172,6 +186,8 @@ impl WorkTree {
     pub fn put(&self, draft: &mut Draft, path: &TreePath, attributes: DiskAttributes) -> Outcome<OpenFile> {
         self.make_parents(path)?;
         let (parent, place) = self.parent_of(path)?;
+        // To free the blocks of as large a file takes a while.
+        let old = sys::openat(&parent, place, HOLD, Mode::empty()).ok();
         let done = || -> rustix::io::Result<File> {
             let file = &draft.file.0;
             if let Some((uid, gid)) = attributes.owner.filter(|_| self.is_root_user) {
@@ -189,6 +205,7 @@ impl WorkTree {
             Ok(placed)
         };
         let placed = done().map_err(|error| disk(path, error))?;
+        self.disposal.of(Held::from(old));
         draft.name = None;
         Ok(OpenFile(placed))
     }

@@ -5,6 +5,7 @@
 
 mod at_once;
 mod attributes;
+mod back;
 mod blanks;
 mod extended;
 mod flush;
@@ -28,6 +29,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use svcfs_base::{MAX_FILE_BYTES, Name, TreePath};
+use svcfs_work::Helper;
 
 pub use at_once::AtOnce;
 pub(crate) use blanks::PREFIX as BLANK_PREFIX;
@@ -77,6 +79,8 @@ pub struct WorkTree {
     counter: AtomicU64,
     // Ends first: files wait in the rooms of blanks to be removed.
     disposal: Disposal,
+    /// Has the disk begin with large files.
+    helper: Arc<Helper>,
     // Before the rooms of blanks, in one of which it lies.
     ready: ready::Ready,
     blanks: blanks::Blanks,
@@ -117,6 +121,7 @@ impl WorkTree {
             temporary,
             counter: AtomicU64::new(0),
             disposal: Disposal::default(),
+            helper: Arc::default(),
             trust: flush::Trust::read(paths.unflushed()),
             is_root_user: rustix::process::geteuid().is_root(),
             fail,

@@ -80,6 +80,26 @@ impl Counted {
 
     /// Gives them another length; false where there is no room for it.
     fn resize(&mut self, size: usize, core: &Core) -> bool {
+        let has_room = self.count(size, core);
+        if has_room {
+            self.bytes.resize(size, 0);
+            self.bytes.shrink_to(2 * size);
+        }
+        has_room
+    }
+
+    /// Puts bytes at their end, which need not be zeros first; false where there is no room for them.
+    fn append(&mut self, data: &[u8], core: &Core) -> bool {
+        let size = self.bytes.len() + data.len();
+        let has_room = size <= MAX_FILE_BYTES && self.count(size, core);
+        if has_room {
+            self.bytes.extend_from_slice(data);
+        }
+        has_room
+    }
+
+    /// Counts so many of them among those of all files; false where there is no room.
+    fn count(&mut self, size: usize, core: &Core) -> bool {
         let all = self.all.get_or_insert_with(|| Arc::clone(core.unpublished.get_or_init(Arc::default)));
         let (before, now) = (self.counted, size as u64);
         if now > before && !all.take(now - before) {
@@ -87,8 +107,6 @@ impl Counted {
         }
         all.give_back(before.saturating_sub(now));
         self.counted = now;
-        self.bytes.resize(size, 0);
-        self.bytes.shrink_to(2 * size);
         true
     }
 }
@@ -142,7 +160,16 @@ impl Body {
     /// Writes at an offset.
     pub(crate) fn write(&mut self, core: &Core, offset: u64, data: &[u8]) -> Result<(), Fault> {
         let end = offset.checked_add(data.len() as u64).ok_or_else(too_far)?;
-        if end > self.length() {
+        if let Self::Memory(memory) = self
+            && offset == memory.bytes.len() as u64
+            && memory.append(data, core)
+        {
+            return Ok(());
+        }
+        // What a file of the disk grows by at its end is written at once, and not made zeros first.
+        let grows_by_writing =
+            matches!(self, Self::Disk { length, .. } if offset <= *length) && i64::try_from(end).is_ok();
+        if end > self.length() && !grows_by_writing {
             self.resize(core, end)?;
         }
         match self {
@@ -150,7 +177,14 @@ impl Body {
                 let range = part(bytes, offset, data.len() as u64);
                 bytes[range].copy_from_slice(data);
             }
-            Self::Disk { draft, .. } => draft.file().write_at(offset, data)?,
+            Self::Disk { draft, length } => {
+                if let Err(error) = draft.write_at(offset, data) {
+                    // Nothing behind the end that is told of.
+                    draft.file().resize(*length)?;
+                    return Err(error.into());
+                }
+                *length = end.max(*length);
+            }
         }
         Ok(())
     }
@@ -162,8 +196,8 @@ impl Body {
             if recorded.is_some_and(|size| memory.resize(size, core)) {
                 return Ok(());
             }
-            let draft = core.tree.draft()?;
-            draft.file().write_at(0, &memory.bytes)?;
+            let mut draft = core.tree.draft()?;
+            draft.write_at(0, &memory.bytes)?;
             *self = Self::Disk { length: memory.bytes.len() as u64, draft };
         }
         if let Self::Disk { draft, length } = self {
@@ -191,11 +225,26 @@ impl Body {
         Ok(())
     }
 
-    /// All of them, when they can be recorded.
-    pub(crate) fn recorded(&self) -> Result<Option<Bytes>, Fault> {
-        match usize::try_from(self.length()).ok().filter(|length| *length <= MAX_FILE_BYTES) {
-            Some(length) => Ok(Some(self.read(0, length)?)),
-            None => Ok(None),
+    /// All of them, when they can be recorded: taken out where they are in memory, for they may be many. [`Body::give_back`] undoes it.
+    pub(crate) fn take_recorded(&mut self) -> Result<Option<Bytes>, Fault> {
+        let Some(length) = usize::try_from(self.length()).ok().filter(|length| *length <= MAX_FILE_BYTES) else {
+            return Ok(None);
+        };
+        match self {
+            Self::Memory(memory) => {
+                let mut bytes = std::mem::take(&mut memory.bytes);
+                // Whoever has them from now on may have them for long.
+                bytes.shrink_to_fit();
+                Ok(Some(bytes.into()))
+            }
+            Self::Disk { .. } => self.read(0, length).map(Some),
+        }
+    }
+
+    /// Has again what was taken out of it.
+    pub(crate) fn give_back(&mut self, taken: Bytes) {
+        if let Self::Memory(memory) = self {
+            memory.bytes = taken.into();
         }
     }
 }

@@ -386,7 +386,7 @@ impl Vfs {
             // What another handle saved a moment ago is in this file, too.
             return if durability == Durability::Now { self.settled().map(drop) } else { Ok(()) };
         }
-        let Some(content) = staging.body.recorded()? else {
+        let Some(content) = staging.body.take_recorded()? else {
             return Err(Fault::too_large("file", MAX_FILE_BYTES));
         };
         let kind = staging.mode.map(|mode| if mode & 0o100 != 0 { FileKind::Executable } else { FileKind::Regular });
@@ -418,6 +418,7 @@ impl Vfs {
                 Ok(())
             }
             Err(fault) => {
+                staging.body.give_back(content.clone());
                 staging.judge(&fault);
                 self.after_refusal(shared, &path, (staging, content), durability);
                 Err(fault)
