@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::fs::{self as sys, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
-use svcfs_base::{DiskAttributes, ETag, FileKind, LargeFile, MAX_FILE_BYTES, TreePath};
+use svcfs_base::{DiskAttributes, ETag, FileKind, Hashing, LargeFile, TreePath};
 
 use super::extended::inherit;
 use super::stat::{StatKind, times, to_stat};
@@ -23,6 +23,9 @@ use crate::disposal::{HOLD, Held};
 
 /// How often a name is looked at anew that somebody makes and takes away all the time.
 const MAX_ATTEMPTS: usize = 64;
+
+/// So many bytes of a file are read at once.
+const PIECE: usize = 256 << 10;
 
 /// A file to put in place.
 #[derive(Debug, Clone)]
@@ -363,13 +366,32 @@ fn is_known(directory: &OwnedFd, name: &str, stat: &sys::Stat, known: Known<'_>)
             }
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let file = File::from(sys::openat(directory, name, flags, Mode::empty())?);
-            let mut content = Vec::with_capacity(usize::try_from(stat.st_size).unwrap_or(0).min(MAX_FILE_BYTES) + 1);
-            file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(to_errno)?;
-            content
+            let etag = etag_of(&file, size(&sys::fstat(&file)?)).map_err(to_errno)?;
+            return Ok(etag.is_some_and(|etag| known.contents.contains(&etag)));
         }
         _ => return Ok(false),
     };
     Ok(known.contents.contains(&ETag::of(&content)))
+}
+
+/// The hash of the so many bytes that a file has, read a piece at a time: room for all of them takes as long as the rest. None where it has more
+/// or fewer, because somebody is writing into it.
+fn etag_of(mut file: &File, size: u64) -> std::io::Result<Option<ETag>> {
+    let mut piece = vec![0; usize::try_from(size).unwrap_or(PIECE).clamp(1, PIECE)];
+    let (mut hashing, mut left) = (Hashing::of_length(size), size);
+    loop {
+        let length = match file.read(&mut piece) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
+        let is_end = length == 0;
+        match left.checked_sub(length as u64) {
+            Some(0) if is_end => return Ok(Some(hashing.finish())),
+            Some(rest) if !is_end => left = rest,
+            Some(_) | None => return Ok(None),
+        }
+        hashing.update(&piece[..length]);
+    }
 }
 
 /// Whether a file is still the one that was looked at, and nobody wrote to it since. A rename changes the time of the last change

@@ -1,6 +1,7 @@
 //! What nodes have beside their content: size, permission bits, owner, times.
 
 use svcfs_base::{Caller, Change, DiskAttributes, Door, Expect, Fault, FileKind, Kind, TreePath};
+use svcfs_store::OpenFile;
 use tracing::debug;
 
 use super::kept::stands_in_for;
@@ -9,6 +10,9 @@ use super::{NodeId, SetAttributes};
 use crate::Vfs;
 use crate::core::Present;
 use crate::view::{Attributes, EntryKind};
+
+/// So many bytes are compared at once.
+const COMPARED: usize = 256 << 10;
 
 impl Vfs {
     /// Attributes, counting unpublished writes.
@@ -115,9 +119,13 @@ impl Vfs {
 
     /// Whether a file has these bytes already.
     pub(super) fn stands_at(&self, path: &TreePath, content: &[u8]) -> bool {
-        // Mostly the size tells.
-        self.stat(Door::Internal, path).is_ok_and(|there| there.size == content.len() as u64)
-            && matches!(self.core.present(path), Ok(Present::Leaf(leaf, _)) if leaf.content == content)
+        // Mostly the size tells, and else the first of them.
+        let is_as_long = |there: &Attributes| there.kind == EntryKind::File && there.size == content.len() as u64;
+        self.stat(Door::Internal, path).is_ok_and(|there| is_as_long(&there))
+            && match self.core.overlay.get(path) {
+                Some(pending) => pending.leaf.is_some_and(|leaf| leaf.content == content),
+                None => self.core.tree.open_to_read(path).is_ok_and(|file| has_only(&file, content)),
+            }
     }
 
     /// Gives a file the times of a save that put nothing in place, because its bytes were there already: whoever compares times (make, cargo) was
@@ -181,4 +189,10 @@ impl Vfs {
         }
         Ok(self.core.tree.set_mode(path, mode)?)
     }
+}
+
+/// Whether a file as long as that has these bytes.
+fn has_only(file: &OpenFile, content: &[u8]) -> bool {
+    let mut parts = (0..).step_by(COMPARED).zip(content.chunks(COMPARED));
+    parts.all(|(at, part)| file.read_at(at, part.len()).is_ok_and(|there| there == part))
 }

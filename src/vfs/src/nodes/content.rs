@@ -303,6 +303,10 @@ impl Vfs {
         if !is_based && let Some(large) = self.opened_large(path, &attributes)? {
             return Self::cut_large(&large, 0, self.core.file_time());
         }
+        if !is_based && attributes.kind == EntryKind::File {
+            // Neither read nor hashed: how much there was is all that counts.
+            return Ok(Staging { is_changed: attributes.size > 0, ..Staging::of(&attributes) });
+        }
         let leaf = match self.core.present(path)? {
             Present::Leaf(leaf, _) => leaf,
             Present::Directory => return Err(Fault::is_directory(path)),

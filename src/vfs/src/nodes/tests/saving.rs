@@ -180,3 +180,23 @@ fn a_length_set_by_name_is_saved_at_once_though_somebody_reads_the_file() {
     space.vfs.release(&eve(), reading).unwrap();
     assert_eq!(space.vfs.versions(&at("a.md")).unwrap().len(), 2);
 }
+
+#[test]
+fn a_long_file_that_is_written_anew_is_a_version_where_any_byte_differs_and_only_there() {
+    let space = TestSpace::new();
+    let mut content: Vec<u8> = (b'a'..=b'w').cycle().take(700_000).collect();
+    space.put("a.txt", str::from_utf8(&content).unwrap());
+    let mut save = |last: u8| {
+        *content.last_mut().unwrap() = last;
+        let (_, handle) = open(&space, "a.txt", EMPTYING);
+        for part in content.chunks(100_001) {
+            space.vfs.write_node(&ann(), handle, WriteAt::End, part).unwrap();
+        }
+        space.vfs.release(&ann(), handle).unwrap();
+        space.vfs.settled().unwrap();
+        assert_eq!(space.text("a.txt").as_bytes(), content);
+        space.log().len()
+    };
+    let first = b'a' + (699_999 % 23) as u8;
+    assert_eq!([first, b'1', b'1', first].map(&mut save), [1, 2, 2, 3]);
+}
