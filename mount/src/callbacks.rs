@@ -23,7 +23,7 @@ use crate::convert::{
     PERMISSIONS, allocation, attr_of, flag_bits, handle, hole_search, kept_for, moment, node, open_mode, utf8, write_at,
 };
 use crate::door::KernelDoor;
-use crate::passing::is_fit;
+use crate::passing::{Opened, is_fit};
 use crate::session::Alive;
 use crate::views::is_ours;
 use crate::wanted::{MAX_WRITE_BYTES, WANTED};
@@ -253,7 +253,10 @@ impl Filesystem for Callbacks {
         if is_ours(inode.0) {
             return self.answer("open", reply, || self.door.views.open(inode, mode.write));
         }
-        let opened = || self.door.open(request, inode, mode, self.bypass);
+        let opened = || {
+            let opened = self.door.open(request, inode, mode, self.bypass)?;
+            Ok::<_, Refusal>(Opened { flags: opened.flags | self.door.to_write(inode, flags), ..opened })
+        };
         self.answer_with("open", reply, opened, |reply, opened| {
             self.door.passing.give(reply, inode, opened, || self.vfs.settled_file(node(inode), is_fit));
         });
@@ -274,9 +277,9 @@ impl Filesystem for Callbacks {
             match self.door.create(request, parent, &entry, mode & PERMISSIONS) {
                 Ok((attributes, handle)) => {
                     let writer = self.door.writer(request, node(attributes.ino));
-                    let (file, flags) = self.door.opened(handle, Some(writer), self.bypass);
+                    let (file, opened) = self.door.opened(handle, Some(writer), self.bypass);
                     self.door.passing.opened(attributes.ino);
-                    Ok((attributes, file, flags))
+                    Ok((attributes, file, opened | self.door.passing.to_write(OpenFlags(flags), entry.as_str())))
                 }
                 // Another door was faster than the kernel knew. It looks again, and opens what is there after checking that
                 // this caller may.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, Request};
+use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, OpenFlags, Request};
 use svcfs_base::{Actor, Caller, Clock, Door, Entrance, Fault, Kind, Name};
 use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, Vfs};
 
@@ -214,6 +214,12 @@ impl KernelDoor {
         let writer = mode.write.then(|| self.writer(request, node));
         let (handle, flags) = self.opened(handle, writer, bypass);
         Ok(Opened { handle, flags, is_reader })
+    }
+
+    /// How a file is opened to be written, where that is past the page cache.
+    pub(crate) fn to_write(&self, inode: INodeNo, flags: OpenFlags) -> FopenFlags {
+        let path = self.vfs.path_of(node(inode));
+        path.map_or(FopenFlags::empty(), |path| self.passing.to_write(flags, path.name()))
     }
 
     /// Remembers a handle open for writing, and says how its file may be cached.

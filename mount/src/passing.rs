@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fuser::{BackingId, Errno, FileHandle, FopenFlags, INodeNo, ReplyOpen};
+use fuser::{BackingId, Errno, FileHandle, FopenFlags, INodeNo, OpenAccMode, OpenFlags, ReplyOpen};
 use parking_lot::Mutex;
 use svcfs_base::{MAX_FILE_BYTES, TreePath};
 use svcfs_vfs::NodeId;
@@ -94,6 +94,13 @@ impl Passing {
     /// The kernel can.
     pub(crate) fn begin(&self) {
         self.is_on.store(true, Ordering::Relaxed);
+    }
+
+    /// How a file is opened to be written only: past the page cache, if it is one that is passed on to its readers. They would find nothing there,
+    /// and to fill it takes as long as to write the file.
+    pub(crate) fn to_write(&self, flags: OpenFlags, name: &str) -> FopenFlags {
+        let is_fit = flags.acc_mode() == OpenAccMode::O_WRONLY && is_written_whole(name);
+        if is_fit && self.is_on.load(Ordering::Relaxed) { FopenFlags::FOPEN_DIRECT_IO } else { FopenFlags::empty() }
     }
 
     /// The inode of a node that names lead to now.

@@ -165,3 +165,29 @@ fn whoever_maps_a_film_after_it_was_replaced_reads_the_new_one() {
     }
     assert!(fs::metadata(space.at("film.mp4")).unwrap().len() == 3 * MIB as u64);
 }
+
+#[test]
+fn a_film_that_is_written_past_the_page_cache_is_read_as_it_is_by_whoever_has_it_open_or_mapped() {
+    let Some(space) = Mounted::new() else { return };
+    let (mut content, mut reader) = (film(1), None);
+    let mut writer = File::create(space.at("film.mp4")).unwrap();
+    // In pieces that begin and end anywhere.
+    for part in content.chunks(300_007) {
+        writer.write_all(part).unwrap();
+        let reader = reader.get_or_insert_with(|| File::open(space.at("film.mp4")).unwrap());
+        assert!(all(reader).ends_with(part), "saved or not");
+    }
+    writer.write_all_at(b"head", 0).unwrap();
+    content[..4].copy_from_slice(b"head");
+    assert_eq!(all(reader.as_mut().unwrap()), content);
+    writer.sync_all().unwrap();
+    drop((writer, reader));
+    assert_eq!(fs::read(space.folder().join("root/film.mp4")).unwrap(), content);
+    if has("python3") {
+        fs::write(space.at("small.mp4"), "old text").unwrap();
+        let statement =
+            "m[0]; import os; os.pwrite(os.open(sys.argv[1], os.O_WRONLY), b'new', 0); print(m[:].decode())";
+        let told = mapped(&space.at("small.mp4"), "rb", "mmap.PROT_READ", statement);
+        assert_eq!(told.trim(), "new text");
+    }
+}
