@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use svcfs_base::{Fault, Kind, MAX_FILE_BYTES};
-use svcfs_store::Draft;
+use svcfs_store::{Draft, OpenFile};
 
 use crate::Vfs;
 use crate::core::Core;
@@ -78,6 +78,17 @@ impl Counted {
         Self { bytes, counted: 0, all: None }
     }
 
+    /// Those of a file of the disk, which takes no more, and room for them up to an end; none where they cannot be recorded or there is no room.
+    fn read(file: &OpenFile, length: u64, (end, all): (u64, &Arc<AtomicU64>)) -> Option<Self> {
+        let size = usize::try_from(end.max(length)).ok().filter(|size| *size <= MAX_FILE_BYTES)?;
+        let mut memory = Self::of(Vec::new());
+        if memory.count(size, all) {
+            memory.bytes = file.read_at(0, usize::try_from(length).ok()?).ok()?.into();
+            return Some(memory);
+        }
+        None
+    }
+
     /// Gives them another length; false where there is no room for it.
     fn resize(&mut self, size: usize, core: &Core) -> bool {
         let has_room = self.count(size, core);
@@ -131,6 +142,11 @@ impl Body {
         Self::Memory(Counted::of(Vec::new()))
     }
 
+    /// No bytes yet, of a file that is expected to become too large to be recorded.
+    pub(crate) fn beside(core: &Core) -> Self {
+        core.tree.draft().map_or_else(|_| Self::empty(), |draft| Self::Disk { draft, length: 0 })
+    }
+
     /// How many there are.
     pub(crate) const fn length(&self) -> u64 {
         match self {
@@ -179,6 +195,10 @@ impl Body {
             }
             Self::Disk { draft, length } => {
                 if let Err(error) = draft.write_at(offset, data) {
+                    if let Some(memory) = Counted::read(draft.file(), *length, (end, &core.unpublished)) {
+                        *self = Self::Memory(memory);
+                        return self.write(core, offset, data);
+                    }
                     // Nothing behind the end that is told of.
                     draft.file().resize(*length)?;
                     return Err(error.into());

@@ -8,7 +8,7 @@ use svcfs_base::{
 use svcfs_store::OpenFile;
 use tracing::error;
 
-use super::body::{Body, RECORDED, part};
+use super::body::{RECORDED, part};
 use super::kept::stands_in_for;
 use super::table::{Shared, Staging, Told};
 use super::{Allocation, HandleId, NodeId, OpenMode, PRIVILEGES, WriteAt};
@@ -50,7 +50,7 @@ impl Vfs {
                 shared.told = None;
             }
             Some(large) => {
-                let mut staging = Self::cut_large(large, size, self.core.file_time())?;
+                let mut staging = self.cut_large(large, size)?;
                 staging.body.resize(&self.core, size)?;
                 staging.writers.extend(through);
                 staging.writer = Some(caller.clone());
@@ -147,14 +147,14 @@ impl Vfs {
         let shared = self.nodes.shared(node)?;
         let mut shared = shared.lock();
         if let Some(large) = shared.large.take() {
-            shared.staging = Some(Self::cut_large(&large, 0, self.core.file_time())?);
+            shared.staging = Some(self.cut_large(&large, 0)?);
         }
         self.stage_held((node, None), &mut shared, false, |staging, now| {
             staging.is_changed |= staging.body.length() > 0;
             staging.is_written = false;
             staging.begin_anew();
             staging.written_through(handle);
-            staging.body = Body::empty();
+            staging.body.resize(&self.core, 0)?;
             staging.touch(caller, now);
             Ok(())
         })
@@ -301,7 +301,7 @@ impl Vfs {
     fn staged(&self, path: &TreePath, is_based: bool) -> Result<Staging, Fault> {
         let attributes = self.stat(Door::Internal, path)?;
         if !is_based && let Some(large) = self.opened_large(path, &attributes)? {
-            return Self::cut_large(&large, 0, self.core.file_time());
+            return self.cut_large(&large, 0);
         }
         if !is_based && attributes.kind == EntryKind::File {
             // Neither read nor hashed: how much there was is all that counts.

@@ -85,12 +85,13 @@ impl Vfs {
         Ok(())
     }
 
-    /// Begins unpublished bytes with the first part of a large file, which becomes a file that can be recorded.
-    pub(super) fn cut_large(large: &OpenFile, size: u64, now: std::time::SystemTime) -> Result<Staging, Fault> {
-        let stat = large.stat()?;
+    /// Begins unpublished bytes with the first part of a large file, which becomes a file that can be recorded. One that is emptied is about to be
+    /// written anew, and most often as large: those bytes are beside the tree from the first one on.
+    pub(super) fn cut_large(&self, large: &OpenFile, size: u64) -> Result<Staging, Fault> {
+        let (stat, now) = (large.stat()?, self.core.file_time());
         let length = usize::try_from(size).map_err(Fault::internal)?;
         Ok(Staging {
-            body: large.read_at(0, length)?.into(),
+            body: if length == 0 { Body::beside(&self.core) } else { large.read_at(0, length)?.into() },
             is_changed: true,
             is_written: size > 0,
             mode: Some(stat.mode),

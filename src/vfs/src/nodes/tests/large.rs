@@ -66,6 +66,38 @@ fn what_is_not_published_of_all_spaces_of_a_server_has_one_room_in_memory() {
 }
 
 #[test]
+fn a_large_file_that_is_emptied_is_written_anew_beside_the_tree_and_in_memory_where_the_disk_takes_no_more() {
+    let space = TestSpace::new();
+    let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.txt"), 0o644).unwrap();
+    lengthen(&space, node, LARGE);
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!(drafts(&space), 0);
+    let counted = || space.vfs.core.unpublished.get().map_or(0, |unpublished| unpublished.bytes());
+    let (node, handle) = open(&space, "a.txt", EMPTYING);
+    space.vfs.write_node(&ann(), handle, WriteAt::Offset(0), b"begin").unwrap();
+    assert_eq!((drafts(&space), counted()), (1, 0), "though nobody knows yet how long it gets");
+    let folder = space.directory.path().join(".svc/state/tmp");
+    let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap());
+    let draft = files.filter(|file| file.metadata().unwrap().len() == 5).map(|file| file.path()).next().unwrap();
+    // A file that its disk takes nothing of, where the disk can be told so.
+    let chattr = |flag: &str| {
+        let told = std::process::Command::new("chattr").arg(flag).arg(&draft).output();
+        told.is_ok_and(|output| output.status.success())
+    };
+    let takes_no_more = chattr("+i");
+    space.vfs.write_node(&ann(), handle, WriteAt::End, b" and end\n").unwrap();
+    if takes_no_more {
+        assert!(chattr("-i"));
+        assert_eq!(counted(), 14);
+    }
+    assert_eq!(space.vfs.read_node(node, 0, 100).unwrap(), "begin and end\n");
+    space.vfs.release(&ann(), handle).unwrap();
+    space.vfs.settled().unwrap();
+    assert_eq!(space.text("a.txt"), "begin and end\n");
+    assert_eq!(counted(), 0);
+}
+
+#[test]
 fn a_file_too_large_to_be_recorded_is_on_the_disk_alone_from_its_first_save_on() {
     let space = TestSpace::new();
     let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.bin"), 0o640).unwrap();
