@@ -79,10 +79,10 @@ impl Counted {
     }
 
     /// Those of a file of the disk, which takes no more, and room for them up to an end; none where they cannot be recorded or there is no room.
-    fn read(file: &OpenFile, length: u64, (end, all): (u64, &Arc<AtomicU64>)) -> Option<Self> {
+    fn read(file: &OpenFile, length: u64, (end, core): (u64, &Core)) -> Option<Self> {
         let size = usize::try_from(end.max(length)).ok().filter(|size| *size <= MAX_FILE_BYTES)?;
         let mut memory = Self::of(Vec::new());
-        if memory.count(size, all) {
+        if memory.count(size, core) {
             memory.bytes = file.read_at(0, usize::try_from(length).ok()?).ok()?.into();
             return Some(memory);
         }
@@ -195,7 +195,7 @@ impl Body {
             }
             Self::Disk { draft, length } => {
                 if let Err(error) = draft.write_at(offset, data) {
-                    if let Some(memory) = Counted::read(draft.file(), *length, (end, &core.unpublished)) {
+                    if let Some(memory) = Counted::read(draft.file(), *length, (end, core)) {
                         *self = Self::Memory(memory);
                         return self.write(core, offset, data);
                     }
