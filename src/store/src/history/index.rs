@@ -5,7 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use git2::{
-    FileMode, Index, IndexEntry, IndexEntryExtendedFlag, IndexTime, Oid, Repository, Status, StatusOptions, StatusShow,
+    ErrorCode, FileMode, Index, IndexEntry, IndexEntryExtendedFlag, IndexTime, Oid, Repository, Status, StatusOptions,
+    StatusShow,
 };
 use svcfs_base::{ETag, FileKind, TreePath};
 
@@ -81,8 +82,11 @@ impl History {
         let conflicts = unmerged(&index)?;
         let stored = repository.odb()?;
         // Flushed by nobody, and lost with the power: git refuses to commit anything while it is noted.
-        let is_lost =
-            |entry: &IndexEntry| entry.mode != u32::from(FileMode::Commit) && stored.read_header(entry.id).is_err();
+        let is_lost = |entry: &IndexEntry| {
+            // The commit of a submodule is in its own repository. What cannot be read for another reason may come back.
+            entry.mode != u32::from(FileMode::Commit)
+                && matches!(stored.read_header(entry.id), Err(error) if error.code() == ErrorCode::NotFound)
+        };
         let mut is_changed = false;
         for (path, newest) in paths.into_iter().zip(newest) {
             let present = index.get_path(Path::new(path.as_str()), 0);

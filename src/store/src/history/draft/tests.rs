@@ -61,6 +61,25 @@ fn what_a_person_staged_stays_and_what_changed_beside_it_is_refreshed() {
 }
 
 #[test]
+fn what_a_person_staged_goes_when_git_has_lost_it_and_not_when_it_cannot_be_read() {
+    let (fixture, head) = indexed(&[("a.md", "one")]);
+    let staged = fixture.directory.path().join("staged");
+    fs::write(&staged, "staged by hand").unwrap();
+    let blob = fixture.git(&["hash-object", "-w", "staged"]).trim().to_owned();
+    fs::remove_file(staged).unwrap();
+    fixture.git(&["update-index", "--cacheinfo", &format!("100644,{blob},a.md")]);
+    let noted = || fixture.git(&["ls-files", "-s", "a.md"]).contains(&blob);
+    let object = folder(&fixture).join("objects").join(&blob[..2]).join(&blob[2..]);
+    fs::remove_file(&object).unwrap();
+    fs::write(&object, "damaged, and repaired by somebody later").unwrap();
+    let head = changed(&fixture, Some(head), &[("a.md", "two")]);
+    assert!(noted());
+    fs::remove_file(&object).unwrap();
+    changed(&fixture, Some(head), &[("a.md", "one")]);
+    assert!(!noted());
+}
+
+#[test]
 fn an_earlier_text_that_a_person_put_back_and_staged_stays_staged() {
     let (fixture, head) = indexed(&[("a.md", "one"), ("b.md", "one")]);
     let head = changed(&fixture, Some(head), &[("a.md", "two")]);
