@@ -55,7 +55,10 @@ impl Committer {
             return;
         }
         if let Err(error) = self.follow_head() {
-            warn!(%error, "commits of others could not be recorded");
+            // Nor is it known whether git has what the log is to let go of.
+            self.last_work = Instant::now();
+            warn!(%error, "commits of others could not be recorded; the log keeps everything until they are");
+            return;
         }
         if self.is_unsettled
             && self.core.tree.is_doubted()

@@ -15,6 +15,10 @@ use crate::overlay::Leaf;
 use crate::queue::{After, Before, Effect, Prepared};
 use crate::standing::{Standing, check};
 
+/// Up to here the log has the contents of edits behind us, too: whoever flushed theirs is not to lose it to a power cut after somebody covered it.
+/// A whole tree that was put there is in git, which is flushed with the next checkpoint.
+const MAX_KEPT_BYTES: usize = 1 << 20;
+
 /// Where the next commit and the next record go.
 #[derive(Clone, Copy)]
 pub(super) struct Tip {
@@ -256,7 +260,10 @@ impl Committer {
         prepared.effects = fresh;
         while !prepared.effects.is_empty() {
             prepared.message = adoption_message(&prepared.actor, &prepared.effects);
-            let form = Form { role: Role::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept: false };
+            let content =
+                |effect: &Effect| if let Some(After::Leaf(leaf)) = &effect.after { leaf.content.len() } else { 0 };
+            let is_kept = prepared.effects.iter().map(content).sum::<usize>() <= MAX_KEPT_BYTES;
+            let form = Form { role: Role::Set, time: self.core.memory.moment(self.core.clock.now()), is_kept };
             match self.build(prepared, tip, form) {
                 Err(StoreError::Unrecordable { path, reason })
                     if prepared.effects.iter().any(|effect| effect.path == path) =>

@@ -7,6 +7,7 @@ use svcfs_store::{Entry, FailPoint, Known, Placed, Record, StatKind, State, Stor
 use tracing::warn;
 
 use super::logged::Logged;
+use super::without_commit;
 use crate::core::{Core, kept_if_in_the_way};
 use crate::overlay::Leaf;
 use crate::progress::{Progress, Reporter};
@@ -51,6 +52,11 @@ pub(super) fn complete(
     reporter: &mut Reporter,
 ) -> Result<(), Fault> {
     rename_directories(core, logged.records)?;
+    let of_others: HashSet<_> = logged.of_others().iter().copied().filter(|path| !is_done(path)).collect();
+    let (theirs, lost): (Vec<_>, Vec<_>) = of_others.into_iter().partition(|path| is_touched_since_start(core, path));
+    let theirs: HashSet<_> = theirs.into_iter().collect();
+    let on_top = on_top(core, logged, &lost)?;
+    let is_done = |path: &&TreePath| is_done(path) || theirs.contains(path);
     let left: Vec<_> = logged.by_path().iter().filter(|(path, _)| !is_done(path)).collect();
     let paths: Vec<_> = left.iter().map(|(path, _)| **path).collect();
     let recorded = core.memory.settled(settled, &paths)?;
@@ -60,7 +66,7 @@ pub(super) fn complete(
     reporter.tell(Progress::Restoring { files: 0, total });
     for (at, ((path, entries), recorded)) in left.into_iter().zip(recorded).enumerate() {
         reporter.pass(Progress::Restoring { files: at, total });
-        let Some(newest) = entries.last() else { continue };
+        let Some(newest) = on_top.get(*path).or(entries.last()) else { continue };
         let behind = |stood, large, disk| Behind { entry: newest, disk, stood, large };
         if let Some(large) = large_at(core, path) {
             if entries.iter().any(|entry| entry.over == Some(large)) {
@@ -114,11 +120,39 @@ pub(super) fn complete(
     Ok(())
 }
 
+/// Whether somebody wrote to a file since the machine was started, or to the directory where it is missing: it is there, or not there, as they left
+/// it, and nothing of it was lost with the power.
+fn is_touched_since_start(core: &Core, path: &TreePath) -> bool {
+    let nearest = std::iter::once(path.clone()).chain(path.ancestors()).find_map(|path| core.tree.stat(&path).ok());
+    nearest.is_some_and(|stat| stat.changed >= core.tree.started())
+}
+
+/// What has the last word at paths of which others' commits are the last that is logged: ours that is to be committed on top of theirs, or else
+/// what the newest commit has.
+fn on_top<'r>(
+    core: &Core,
+    logged: &Logged<'r>,
+    paths: &[&'r TreePath],
+) -> Result<HashMap<&'r TreePath, &'r Entry>, StoreError> {
+    let waiting: HashMap<_, _> =
+        without_commit(logged.records).flat_map(|record| &record.entries).map(|entry| (&entry.path, entry)).collect();
+    let newest = core.memory.recorded(paths)?;
+    let last_word = |(path, newest): (&&'r TreePath, State)| {
+        let is_newest = |entry: &&&Entry| entry.new.map(|blob| (blob, entry.kind)) == newest;
+        let entries = logged.by_path().get(*path)?;
+        let entry = waiting.get(*path).or_else(|| entries.iter().rev().find(is_newest))?;
+        Some((*path, *entry))
+    };
+    Ok(paths.iter().zip(newest).filter_map(last_word).collect())
+}
+
 /// Writes the files anew whose content the log has; what somebody edited or removed since is theirs.
 pub(super) fn renew(core: &Core, logged: &Logged<'_>) -> Result<(), Fault> {
     for (path, entries) in logged.by_path() {
-        let newest = entries.last().and_then(|newest| newest.new);
-        let Some((blob, content)) = newest.and_then(|blob| Some((blob, logged.kept(blob)?))) else { continue };
+        // Not the last one always: others' commits may be logged behind what came on top of them.
+        let present = core.standing(path).ok().flatten().map(|leaf| leaf.etag);
+        let ours = entries.iter().rev().filter_map(|entry| entry.new).find(|blob| present == Some(*blob));
+        let Some((blob, content)) = ours.and_then(|blob| Some((blob, logged.kept(blob)?))) else { continue };
         let Ok(stat) = core.tree.stat(path) else { continue };
         let Some(kind) = stat.file_kind() else { continue };
         let disk = DiskAttributes { modified: Some(stat.modified), ..DiskAttributes::default() };

@@ -1,10 +1,10 @@
 //! The log's unsettled end, with what is looked up in it again and again.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bytes::Bytes;
 use svcfs_base::{ETag, TreePath};
-use svcfs_store::{Entry, Record, StoreError};
+use svcfs_store::{Entry, Record, Role, StoreError};
 
 use crate::core::Core;
 
@@ -13,22 +13,39 @@ pub(super) struct Logged<'r> {
     pub(super) records: &'r [Record],
     contents: HashMap<ETag, &'r Bytes>,
     by_path: BTreeMap<&'r TreePath, Vec<&'r Entry>>,
+    /// Of which commits of others have the last word in the log.
+    of_others: HashSet<&'r TreePath>,
 }
 
 impl<'r> Logged<'r> {
     pub(super) fn new(records: &'r [Record]) -> Self {
         let mut contents = HashMap::new();
         let mut by_path: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for entry in records.iter().flat_map(|record| &record.entries) {
-            contents.extend(entry.new.zip(entry.content.as_ref()));
-            by_path.entry(&entry.path).or_default().push(entry);
+        let mut of_others = HashSet::new();
+        for record in records {
+            for entry in &record.entries {
+                contents.extend(entry.new.zip(entry.content.as_ref()));
+                by_path.entry(&entry.path).or_default().push(entry);
+                match record.role {
+                    Role::Foreign => _ = of_others.insert(&entry.path),
+                    Role::Set | Role::Deferred => _ = of_others.remove(&entry.path),
+                    // What was gathered stood there before.
+                    Role::Gathered => {}
+                }
+            }
         }
-        Self { records, contents, by_path }
+        Self { records, contents, by_path, of_others }
     }
 
     /// Each path that the records change, with what they make of it, oldest first and never nothing.
     pub(super) const fn by_path(&self) -> &BTreeMap<&'r TreePath, Vec<&'r Entry>> {
         &self.by_path
+    }
+
+    /// The paths of which a commit of others is the last that is logged. They put in place themselves what they wanted there, and the commit may lie
+    /// below one of ours, or be from an index that was behind.
+    pub(super) const fn of_others(&self) -> &HashSet<&'r TreePath> {
+        &self.of_others
     }
 
     /// Content that one of the records holds.

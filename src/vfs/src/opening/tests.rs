@@ -391,9 +391,24 @@ fn an_edit_behind_us_that_was_covered_survives_the_loss_of_its_objects() {
 }
 
 #[test]
+fn an_edit_that_was_covered_is_in_history_also_when_the_power_took_everything_but_the_log() {
+    let space = settled_space();
+    fs::write(space.directory.path().join("a.md"), "by hand").unwrap();
+    space.vfs.rescan().unwrap();
+    space.put("a.md", "ours");
+    let copy = crashed(&space);
+    lose_history_since_the_first_commit(&space, copy.path());
+    let again = reopened(copy);
+    assert_eq!(again.log(), space.log());
+    assert_eq!(again.git(&["show", "HEAD^:a.md"]), "by hand");
+    assert_eq!(again.text("a.md"), "ours");
+}
+
+#[test]
 fn an_adopted_edit_that_is_lost_with_the_power_does_not_keep_a_space_from_opening() {
     let space = settled_space();
-    fs::write(space.directory.path().join("a.md"), "behind").unwrap();
+    // More than the log keeps of such.
+    fs::write(space.directory.path().join("a.md"), "behind\n".repeat(200_000)).unwrap();
     space.vfs.rescan().unwrap();
     space.put("b.md", "ours");
     for is_branch_lost in [true, false] {
@@ -479,6 +494,7 @@ fn a_link_taken_into_a_place_that_a_crash_left_unsettled_does_not_keep_a_space_f
 fn a_branch_a_person_took_back_stays_back_after_a_crash() {
     let space = settled_space();
     space.put("a.md", "one");
+    space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
     space.git(&["reset", "-q", "--hard", "HEAD~1"]);
     space.put("b.md", "two");
     let again = reopened(crashed(&space));

@@ -2,14 +2,35 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use super::*;
+use svcfs_store::{FailPoint, FailPoints};
 
+use super::*;
+use crate::opening::tests::{crashed, reopened};
+
+/// What a disk says (errno(3)).
+const NO_SPACE: i32 = 28;
 const ANN: [&str; 4] = ["-c", "user.name=Ann", "-c", "user.email=a@x"];
 
 fn watched() -> TestSpace {
     let directory = tempfile::tempdir().unwrap();
     let vfs = Vfs::open(options(directory.path(), true)).unwrap();
     TestSpace { directory, vfs }
+}
+
+/// What git prints with more in its environment.
+fn git_with(space: &TestSpace, environment: &[(&str, std::path::PathBuf)], arguments: &[&str]) -> String {
+    let mut git = Command::new("git");
+    let output =
+        git.arg("-C").arg(space.directory.path()).args(arguments).envs(environment.iter().cloned()).output().unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// A text that git has, by its hash.
+fn hashed(space: &TestSpace, text: &str) -> String {
+    let file = space.directory.path().join(".git/hashed");
+    fs::write(&file, text).unwrap();
+    space.git(&["hash-object", "-w", ".git/hashed"]).trim().to_owned()
 }
 
 #[test]
@@ -204,6 +225,60 @@ fn a_logged_write_comes_on_top_of_the_branch_a_person_switched_to_meanwhile() {
     assert_eq!(space.text("a.md"), "ours");
     assert_eq!(space.git(&["show", "HEAD~1:a.md"]), "theirs");
     assert_eq!(space.git(&["show", "main:b.md"]), "two");
+}
+
+#[test]
+fn after_a_kill_what_came_on_top_of_anothers_commit_still_stands() {
+    let space = TestSpace::new();
+    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    space.put("a.md", "one");
+    space.git(&["reset", "-q"]);
+    let lock = space.directory.path().join(".git/refs/heads/main.lock");
+    fs::write(&lock, "").unwrap();
+    let seq = space.vfs.core.log.last();
+    std::thread::scope(|scope| {
+        let write = scope.spawn(|| space.put("a.md", "ours"));
+        space.wait_until("it is logged", |space| space.vfs.core.log.last() > seq);
+        let theirs = space.git(&["rev-parse", "HEAD"]);
+        let blob = hashed(&space, "theirs");
+        let index = [("GIT_INDEX_FILE", space.directory.path().join(".git/another"))];
+        let by_hand = |arguments: &[&str]| git_with(&space, &index, &[&ANN[..], arguments].concat());
+        by_hand(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},a.md")]);
+        let tree = by_hand(&["write-tree"]);
+        let commit = by_hand(&["commit-tree", &tree, "-p", theirs.trim(), "-m", "by hand"]);
+        fs::write(space.directory.path().join(".git/refs/heads/main"), format!("{commit}\n")).unwrap();
+        fs::remove_file(&lock).unwrap();
+        write.join().unwrap();
+    });
+    assert_eq!(space.log()[..2], ["eve|eve: a.md", "Ann|by hand"]);
+    space.wait_until("theirs is told", |space| {
+        space.vfs.feed().after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
+    });
+    let again = reopened(crashed(&space));
+    assert_eq!((again.text("a.md").as_str(), again.log()), ("ours", space.log()));
+}
+
+#[test]
+fn after_a_kill_a_commit_from_an_older_index_is_put_over_no_page() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    let old = space.git(&["rev-parse", "HEAD:a.md"]);
+    space.put("a.md", "two");
+    space.put("gone.md", "of no use");
+    space.wait_until("the index is up to date", |space| space.git(&["status", "--porcelain"]).is_empty());
+    space.vfs.apply(&eve(), Change::remove(at("gone.md"))).unwrap();
+    space.vfs.settled().unwrap();
+    space.git(&["update-index", "--cacheinfo", &format!("100644,{},a.md", old.trim())]);
+    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    space.git(&[&ANN[..], &["commit", "-q", "-m", "by hand"]].concat());
+    space.wait_until("it is told", |space| {
+        space.vfs.feed().after(Seq(0), 10).unwrap().iter().any(|event| event.message == "by hand")
+    });
+    let again = reopened(crashed(&space));
+    assert_eq!(again.text("a.md"), "two");
+    assert!(again.vfs.read(Door::Http, &at("gone.md")).is_err());
+    assert_eq!(again.git(&["show", "HEAD:a.md"]), "two");
+    again.git(&["fsck", "--strict"]);
 }
 
 #[test]
