@@ -71,6 +71,22 @@ pub fn history(what: &str, root: &Path, ledgers: &[&Ledger]) {
     );
 }
 
+/// History has every acknowledged deed that left something, once, under its author and message, whatever others committed between them.
+pub fn own_history(what: &str, root: &Path, ledgers: &[&Ledger]) {
+    let mut commits = commits(root, "%s");
+    for Deed { author, subject, effects } in ledgers.iter().flat_map(|ledger| &ledger.deeds) {
+        let left = effects.iter().filter_map(|(path, content)| Some((path, content.as_ref()?)));
+        let left: Vec<_> = left.map(|(path, content)| (path, Some(ETag::of(content.as_bytes()).to_string()))).collect();
+        let is_it = |(by, says, done): &Done| {
+            by == author && says == subject && left.iter().all(|(path, content)| done.get(*path) == Some(content))
+        };
+        let found = commits.iter().position(is_it).map(|at| commits.remove(at));
+        assert!(found.is_some() || left.is_empty(), "{what}: not in history as acknowledged: {subject}");
+        let again = commits.iter().any(|done| is_it(done) && !left.is_empty());
+        assert!(!again, "{what}: twice in history: {subject}");
+    }
+}
+
 /// History has every acknowledged deed under its author, in a commit that says so: its content, or that of a later deed of the same
 /// commit. Nothing else is there, and each path has what became of it in the order in which it was done.
 pub fn gathered_history(what: &str, root: &Path, ledgers: &[&Ledger]) {

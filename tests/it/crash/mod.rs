@@ -10,6 +10,7 @@ mod told;
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,7 +20,7 @@ use random::Random;
 use server::{Binary, Server};
 use told::Told;
 
-use crate::space::{can_mount, folder, git, leftovers, tree};
+use crate::space::{can_mount, folder, git, leftovers, tree, wait};
 
 /// A number from the environment.
 pub fn setting(name: &str) -> Option<u64> {
@@ -50,18 +51,24 @@ pub const GATHERING: &str = "[versioning]\nasync_commit = true\nbatch_window_ms 
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
-    lives("", 10, with_git(audit::history));
+    lives("", 10, nobody, with_git(audit::history));
+}
+
+/// What stands is the agents', whatever others say of it in history.
+#[test]
+fn nothing_acknowledged_is_lost_when_the_server_is_killed_beside_a_person_who_commits_from_older_indexes() {
+    lives("", 4, commit_from_an_older_index, with_git(audit::own_history));
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_when_a_server_that_gathers_commits_is_killed_under_load() {
-    lives(GATHERING, 4, with_git(audit::gathered_history));
+    lives(GATHERING, 4, nobody, with_git(audit::gathered_history));
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_when_a_server_that_keeps_snapshots_is_killed_under_load() {
     let mut told = Told::default();
-    lives("[versioning]\nstrategy = \"cow\"\nmax_versions = -1\n", 3, |what, after| match after {
+    lives("[versioning]\nstrategy = \"cow\"\nmax_versions = -1\n", 3, nobody, |what, after| match after {
         After::Opened(address) => told.read_on(address),
         After::Stopped(root, ledgers) => {
             told.check(what, ledgers);
@@ -74,7 +81,7 @@ fn nothing_acknowledged_is_lost_when_a_server_that_keeps_snapshots_is_killed_und
 #[test]
 fn nothing_acknowledged_is_lost_when_a_server_that_keeps_no_versions_is_killed_under_load() {
     let mut told = Told::default();
-    lives("[versioning]\nstrategy = \"none\"\n", 3, |what, after| match after {
+    lives("[versioning]\nstrategy = \"none\"\n", 3, nobody, |what, after| match after {
         After::Opened(address) => told.read_on(address),
         After::Stopped(root, ledgers) => {
             told.check(what, ledgers);
@@ -101,8 +108,21 @@ fn with_git(history: impl Fn(&str, &Path, &[&Ledger])) -> impl FnMut(&str, After
     }
 }
 
-/// Servers with some settings, each killed under load, and what to look at before the first and after each.
-fn lives(config: &str, rounds: u64, mut look: impl FnMut(&str, After)) {
+/// Where no person is at work beside the load.
+const fn nobody(_: &Path) {}
+
+/// Commits as somebody does whose index has the agents' pages as they were three commits ago, and touches none of the files.
+fn commit_from_an_older_index(root: &Path) {
+    let commit = ["-c", "user.name=Ann", "-c", "user.email=ann@x", "commit", "--quiet", "--message", "by hand"];
+    for arguments in [&["read-tree", "HEAD~3"][..], &commit] {
+        // Refused where the server moves the branch in this moment, or has no such commit yet.
+        let _ = Command::new("git").arg("-C").arg(root).args(arguments).output().unwrap();
+    }
+}
+
+/// Servers with some settings, each killed under load, and what a person does beside it now and then; and what to look at before the first and
+/// after each.
+fn lives(config: &str, rounds: u64, person: impl Fn(&Path) + Sync, mut look: impl FnMut(&str, After)) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = setting("SVCFS_CRASH_SEED").unwrap_or(u64::from(now.subsec_nanos()));
     let rounds = setting("SVCFS_CRASH_ROUNDS").unwrap_or(rounds);
@@ -131,6 +151,7 @@ fn lives(config: &str, rounds: u64, mut look: impl FnMut(&str, After)) {
                 let (random, scene) = (random.fork(), &scene);
                 scope.spawn(move || driver.work(scene, ledger, random));
             }
+            scope.spawn(|| beside(&scene, || person(&root)));
             scene.wait_until_done(target);
             killer.kill();
         });
@@ -149,5 +170,15 @@ fn lives(config: &str, rounds: u64, mut look: impl FnMut(&str, After)) {
         binary.check_index(&root);
         let deeds: usize = all.iter().map(|ledger| ledger.deeds.len()).sum();
         println!("{} of {rounds} kills, {deeds} acknowledged changes, all there", round + 1);
+    }
+}
+
+/// Somebody who does a thing again and again, and lets the drivers go on in between.
+fn beside(scene: &Scene<'_>, deed: impl Fn()) {
+    let is_over = || scene.is_killed.load(Ordering::SeqCst);
+    while !is_over() {
+        let done = scene.done.load(Ordering::Relaxed);
+        deed();
+        wait::until("the others go on", || is_over() || scene.done.load(Ordering::Relaxed) > done + 5);
     }
 }
