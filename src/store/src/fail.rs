@@ -68,7 +68,7 @@ fail_points! {
     SnapshotDrop       "snapshot.drop"        Housekeeping "8: a snapshot more than are kept is about to be removed"
     PackMerge          "merge.begin"          Housekeeping "merging: packs are about to become one"
     PackCopy           "merge.copy"           Housekeeping "merging: a stretch of them is about to be copied"
-    PackFlush          "merge.flush"          Housekeeping "merging: the new pack is written and about to be flushed"
+    PackFlush          "merge.flush"          Housekeeping "merging: the new pack is written and about to be flushed; or one that is written anew"
     PackPlace          "merge.place"          Housekeeping "merging: it is about to get its own name"
     PackMerged         "merge.done"            Moment       "merging: it is in place, and they are still there beside it"
     PackDrop           "merge.drop"           Housekeeping "merging: a pack that is in another now is about to be removed"

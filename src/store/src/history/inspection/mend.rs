@@ -183,7 +183,7 @@ fn is_unfinished(entry: &fs::DirEntry) -> bool {
 }
 
 /// Moves a damaged file of git to where git does not take it for one of its own; its new place.
-fn set_aside_in_git(git: &Path, file: &Path) -> io::Result<PathBuf> {
+pub(in super::super) fn set_aside_in_git(git: &Path, file: &Path) -> io::Result<PathBuf> {
     let directory = git.join(DAMAGED);
     fs::create_dir_all(&directory)?;
     owner::give_as_its_directory(&directory)?;
@@ -198,8 +198,16 @@ pub(crate) fn set_aside(file: &Path, name: &Path) -> io::Result<PathBuf> {
     while numbered(number).exists() {
         number += 1;
     }
-    fs::rename(file, numbered(number))?;
-    Ok(numbered(number))
+    let aside = numbered(number);
+    match fs::rename(file, &aside) {
+        // Objects may lie on another disk than `.git`.
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            fs::copy(file, &aside)?;
+            fs::remove_file(file)?;
+        }
+        renamed => renamed?,
+    }
+    Ok(aside)
 }
 
 fn removed(file: &Path) -> Outcome<()> {

@@ -16,6 +16,7 @@ pub(super) use locks::holder;
 pub use locks::{GitLock, Holder};
 pub use mend::mend_head;
 pub(crate) use mend::set_aside;
+pub(super) use mend::set_aside_in_git;
 pub use objects::{BadObject, Objects};
 pub use tree::TreeState;
 

@@ -113,8 +113,8 @@ impl Laid {
     fn stored(&self, fail: &FailPoints, reuse: Reuse<'_>, objects: &[(Oid, &[u8])]) -> Outcome<Pack> {
         let bodies = objects.iter().map(|(_, bytes)| *bytes);
         let parts = std::iter::once(&self.header[..]).chain(bodies).chain([&self.checksum[..]]);
-        put(fail, &self.path, Some(reuse), parts)?;
-        put(fail, &self.path.with_extension("idx"), Some(reuse), std::iter::once(&*self.index()?))?;
+        put(fail, &self.path, reuse, parts)?;
+        put(fail, &self.path.with_extension("idx"), reuse, std::iter::once(&*self.index()?))?;
         Ok(Pack { path: self.path.clone(), bytes: self.bytes, is_flushed: false })
     }
 
@@ -164,15 +164,10 @@ pub(super) fn path_of(directory: &Path, checksum: &[u8; CHECKSUM_BYTES]) -> Outc
     Ok(directory.join(format!("pack-{}.pack", Oid::from_bytes(checksum)?)))
 }
 
-pub(super) fn put<'a>(
-    fail: &FailPoints,
-    path: &Path,
-    reuse: Option<Reuse<'_>>,
-    parts: impl Iterator<Item = &'a [u8]>,
-) -> Outcome<()> {
+fn put<'a>(fail: &FailPoints, path: &Path, reuse: Reuse<'_>, parts: impl Iterator<Item = &'a [u8]>) -> Outcome<()> {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     fail.at(FailPoint::PackWrite)?;
-    let mut draft = Draft::begin(path.with_file_name(format!("{TEMPORARY}{extension}")), reuse)?;
+    let mut draft = Draft::begin(path.with_file_name(format!("{TEMPORARY}{extension}")), Some(reuse))?;
     for part in parts {
         draft.write_all(part)?;
     }

@@ -92,7 +92,21 @@ impl Merger {
     }
 
     pub(super) fn flushed(&self) {
-        self.call(|state| (state.is_settled, state.is_refused) = (true, false));
+        self.call(|state| {
+            state.packs.flushed();
+            (state.is_settled, state.is_refused) = (true, false);
+        });
+    }
+
+    /// Whether the disk has a pack, also after a flush that failed.
+    pub(super) fn is_on_disk(&self, pack: &Path) -> bool {
+        self.shared.state.lock().packs.is_on_disk(pack)
+    }
+
+    /// Says that packs were flushed by themselves.
+    pub(super) fn place(&self, packs: Vec<PathBuf>) {
+        let mut state = self.shared.state.lock();
+        packs.into_iter().for_each(|pack| state.packs.place(pack));
     }
 
     /// Ends the work: what is small is merged still, a large merge is given up.
@@ -262,6 +276,9 @@ impl Shared {
         };
         let merged = join.run(parts, &mut between)?;
         self.put_back(vec![merged.clone()]);
+        if join.is_flushed {
+            self.state.lock().packs.place(merged.path.clone());
+        }
         for part in parts.iter().filter(|part| part.path != merged.path) {
             self.fail.at(FailPoint::PackDrop)?;
             self.remove(&part.path, way)?;
@@ -286,6 +303,7 @@ impl Shared {
         if pack.with_extension("keep").exists() {
             return Ok(());
         }
+        self.state.lock().packs.forget(pack);
         match way {
             // The index first: what has no index is no pack to anybody.
             Way::Along(Reuse { spares, disposal }) => {

@@ -30,6 +30,7 @@ use std::sync::atomic::Ordering;
 use git2::Repository;
 use tracing::warn;
 
+use super::inspection::set_aside_in_git;
 use super::{History, Outcome, owner};
 use crate::FailPoint;
 use crate::disposal::Disposal;
@@ -130,6 +131,18 @@ fn remove(index: &Path) -> Outcome<()> {
         match fs::remove_file(file) {
             Ok(()) => {}
             // Somebody's `git repack` was first.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Moves a damaged pack to where git does not take it for one, its index first.
+fn keep_aside(git: &Path, index: &Path) -> Outcome<()> {
+    for file in [index.to_owned(), index.with_extension("pack")] {
+        match set_aside_in_git(git, &file) {
+            Ok(aside) => warn!(file = %aside.display(), "a pack of git is damaged; it is kept here"),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }

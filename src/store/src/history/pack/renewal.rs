@@ -1,27 +1,33 @@
 //! Packs written anew, because a flush of them failed.
+//!
+//! One rule: a pack may be all there is of what it has. Its copy is on the disk, and is what it should be, before it takes its place; and
+//! what cannot be read stays where it is.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use git2::Repository;
 use svcfs_base::Timestamp;
 
-use super::batch::put;
-use super::torn::MAX_CLOCK_ERROR;
-use super::{History, Outcome, is_whole, remove};
+use super::draft::Draft;
+use super::torn::{MAX_CLOCK_ERROR, are_of_each_other, read_through, warn_of};
+use super::{History, Outcome, TEMPORARY, keep_aside};
+use crate::FailPoint;
 
 /// What is larger was flushed by whoever made it: we when we merged it, git when somebody packed.
 const MAX_BYTES: u64 = 256 << 20;
 
 impl History {
-    /// Writes every pack anew that was written at or after `since`: its bytes may be in memory only, although the disk says
-    /// otherwise. One that is not whole is taken away; the log brings its objects again. How many were.
+    /// Writes every pack anew, and flushes it, that was written at or after `since` and that no flush brought to the disk: its bytes may be
+    /// in memory only, although the disk says otherwise. One that was read and is not whole is kept in `.git/damaged`; the log brings its
+    /// objects again. How many were.
     ///
     /// # Errors
-    /// `State` when one cannot be read, written or removed.
+    /// `State` when one cannot be read, written or moved.
     pub fn renew_packs(&self, since: Timestamp) -> Outcome<usize> {
-        let writer = self.writer.lock();
+        let mut writer = self.writer.lock();
         self.spares.clear();
         self.branches.clear();
         let directory = writer.repository.commondir().join("objects/pack");
@@ -31,31 +37,79 @@ impl History {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
             Err(error) => return Err(error.into()),
         };
-        let mut lost = 0;
+        let (mut renewed, mut lost) = (Vec::new(), 0);
         for index in entries.iter().map(fs::DirEntry::path) {
             let name = index.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if !name.starts_with("pack-") || !name.ends_with(".idx") || !is_since(&index, since) || is_large(&index) {
+            let pack = index.with_extension("pack");
+            if !name.starts_with("pack-")
+                || !name.ends_with(".idx")
+                || self.merger.is_on_disk(&pack)
+                || !is_in_doubt(&index, since)?
+            {
                 continue;
             }
-            let files = [index.with_extension("pack"), index.clone()];
-            if files.iter().all(|file| is_whole(file, SystemTime::UNIX_EPOCH).unwrap_or(false)) {
-                for file in &files {
-                    put(&self.fail, file, None, std::iter::once(&*fs::read(file)?))?;
-                }
-            } else {
-                remove(&index)?;
+            if self.is_renewed(&index).inspect_err(|error| warn_of(&index, error))? {
+                renewed.push(pack);
+            } else if index.try_exists()? {
+                keep_aside(writer.repository.commondir(), &index)?;
                 lost += 1;
             }
         }
+        File::open(&directory)?.sync_all()?;
+        self.merger.place(renewed);
+        if lost > 0 {
+            // libgit2 believes in packs that it has met.
+            writer.repository = Repository::open(&self.root)?;
+            self.readers.lock().clear();
+        }
         Ok(lost)
+    }
+
+    /// Writes a pack and its index anew; false, and nothing done, when they are not whole.
+    fn is_renewed(&self, index: &Path) -> Outcome<bool> {
+        let [Some(pack), Some(copy)] = [self.copied(&index.with_extension("pack"))?, self.copied(index)?] else {
+            return Ok(false);
+        };
+        if !are_of_each_other(index)? {
+            return Ok(false);
+        }
+        self.fail.at(FailPoint::PackFlush)?;
+        pack.sync()?;
+        copy.sync()?;
+        self.fail.at(FailPoint::PackRename)?;
+        pack.place(&index.with_extension("pack"))?;
+        copy.place(index)?;
+        Ok(true)
+    }
+
+    /// A copy of a file; none when it does not end as it should, or is gone: merged, or packed by somebody.
+    ///
+    /// What is looked at is what is copied: read once more it might come from the disk, and be something else.
+    fn copied(&self, file: &Path) -> io::Result<Option<Draft>> {
+        let source = match File::open(file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        self.fail.at(FailPoint::PackWrite)?;
+        let extension = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let mut draft = Draft::begin(temporary(file, extension), None)?;
+        let is_whole = read_through(source, |part| draft.write_all(part))?;
+        draft.finish()?;
+        Ok(is_whole.then_some(draft))
     }
 }
 
-/// Whether a file was written at or after a moment; one that cannot be asked may have been.
-fn is_since(file: &Path, since: SystemTime) -> bool {
-    fs::metadata(file).and_then(|stat| stat.modified()).is_ok_and(|modified| modified >= since)
+fn temporary(file: &Path, extension: &str) -> PathBuf {
+    file.with_file_name(format!("{TEMPORARY}{extension}"))
 }
 
-fn is_large(index: &Path) -> bool {
-    fs::metadata(index.with_extension("pack")).is_ok_and(|stat| stat.len() > MAX_BYTES)
+/// Whether a pack was written at or after a moment, and by one who may not have flushed it. One that is gone was merged.
+fn is_in_doubt(index: &Path, since: SystemTime) -> io::Result<bool> {
+    let stat = |file: &Path| match fs::metadata(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        stat => stat.map(Some),
+    };
+    let Some(own) = stat(index)? else { return Ok(false) };
+    let is_large = stat(&index.with_extension("pack"))?.is_some_and(|pack| pack.len() > MAX_BYTES);
+    Ok(own.modified()? >= since && !is_large)
 }

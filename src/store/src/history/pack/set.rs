@@ -4,6 +4,7 @@
 //! six of a class become one of a higher class. From 4 KiB to 2 GiB there are nine classes, which leaves at most 45 packs, and a byte
 //! is copied once for each class it passes.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// So many packs of a class are merged.
@@ -50,11 +51,15 @@ pub(super) struct Packs {
     hidden: Vec<(Pack, Option<PathBuf>)>,
     /// Those that may be merged. A pack that is being merged is not among them.
     shown: Vec<Pack>,
+    /// Those of which a flush said that the disk has them, whoever made them.
+    on_disk: HashSet<PathBuf>,
 }
 
 impl Packs {
     /// Adds a pack that no branch shows yet.
     pub(super) fn publish(&mut self, pack: Pack, keep: Option<PathBuf>) {
+        // In the place of its equal, perhaps, and of its flush.
+        self.on_disk.remove(&pack.path);
         self.hidden.push((pack, keep));
     }
 
@@ -73,6 +78,27 @@ impl Packs {
         for pack in self.hidden.iter_mut().map(|(pack, _)| pack).chain(&mut self.shown) {
             pack.is_flushed = true;
         }
+    }
+
+    /// Says that the flush which was about to come is done.
+    pub(super) fn flushed(&mut self) {
+        let all = self.hidden.iter().map(|(pack, _)| pack).chain(&self.shown);
+        self.on_disk.extend(all.filter(|pack| pack.is_flushed).map(|pack| pack.path.clone()));
+    }
+
+    /// Says that a pack was flushed by itself.
+    pub(super) fn place(&mut self, path: PathBuf) {
+        self.on_disk.insert(path);
+    }
+
+    /// Whether the disk has a pack: no flush that fails later takes it back.
+    pub(super) fn is_on_disk(&self, path: &Path) -> bool {
+        self.on_disk.contains(path)
+    }
+
+    /// Says that a pack is gone.
+    pub(super) fn forget(&mut self, path: &Path) {
+        self.on_disk.remove(path);
     }
 
     /// Adds a pack that a branch shows. The same objects again are the same file again: replaced by its equal.

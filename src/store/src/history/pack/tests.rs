@@ -462,5 +462,6 @@ fn a_large_blob_is_read_by_git_as_it_was_written() {
     fixture.git(&["fsck", "--strict", "--full"]);
 }
 
+mod renewal;
 mod reused;
 mod torn;

@@ -9,9 +9,11 @@ use std::time::{Duration, SystemTime};
 use git2::Repository;
 use sha1::{Digest, Sha1};
 use svcfs_base::Timestamp;
+use tracing::warn;
 
 use super::index::Index;
-use super::{CHECKSUM_BYTES, History, KEEP, MARK, Outcome, TEMPORARY, remove};
+use super::{CHECKSUM_BYTES, History, KEEP, MARK, Outcome, TEMPORARY, keep_aside, remove};
+use crate::StoreError;
 
 /// How far the clock may have been wrong before a crash.
 pub(super) const MAX_CLOCK_ERROR: Duration = Duration::from_secs(86_400);
@@ -19,8 +21,8 @@ const READ_AHEAD: usize = 128 << 10;
 
 impl History {
     /// Takes away what a crash left of packs whose bytes may not have reached the disk: those that no branch showed yet (a `.keep`
-    /// file of ours says so), and those written at or after `since`. How many. What the log has of their objects it brings again.
-    /// Older packs are not doubted: a checkpoint flushed them.
+    /// file of ours says so), and those written at or after `since`, which are kept in `.git/damaged`: one of them may be somebody's. How
+    /// many. What the log has of their objects it brings again. Older packs are not doubted: a checkpoint flushed them.
     ///
     /// # Errors
     /// `State` when one cannot be read or removed.
@@ -36,13 +38,20 @@ impl History {
         let mut swept = 0;
         let mark = fs::metadata(directory.with_file_name(MARK)).ok();
         for keep in named("keep").filter(|keep| is_ours(keep, mark.as_ref())) {
-            swept += usize::from(swept_if_torn(&keep.with_extension("idx"), SystemTime::UNIX_EPOCH)?);
+            let index = keep.with_extension("idx");
+            if is_torn(&index, SystemTime::UNIX_EPOCH)? {
+                remove(&index)?;
+                swept += 1;
+            }
             fs::remove_file(keep)?;
         }
         if let Some(since) = since {
             let since = SystemTime::from(since).checked_sub(MAX_CLOCK_ERROR).unwrap_or(SystemTime::UNIX_EPOCH);
             for index in named("idx") {
-                swept += usize::from(swept_if_torn(index, since)?);
+                if is_torn(index, since)? {
+                    keep_aside(writer.repository.commondir(), index)?;
+                    swept += 1;
+                }
             }
         }
         if swept > 0 {
@@ -61,14 +70,16 @@ fn is_ours(keep: &Path, mark: Option<&Metadata>) -> bool {
     mark.is_some_and(is_it) || fs::read(keep).is_ok_and(|text| text == KEEP.as_bytes())
 }
 
-/// Takes a pack away unless it is whole, or older than what is doubted. Whether it did.
-fn swept_if_torn(index: &Path, since: SystemTime) -> Outcome<bool> {
-    let is_there = index.exists() || index.with_extension("pack").exists();
-    let is_torn = is_there && !are_whole(index, since)?;
-    if is_torn {
-        remove(index)?;
-    }
+/// Whether there is anything of a pack, and it is not whole; one that is older than what is doubted is not looked at.
+fn is_torn(index: &Path, since: SystemTime) -> Outcome<bool> {
+    let is_there = index.try_exists()? || index.with_extension("pack").try_exists()?;
+    let is_torn = is_there && !are_whole(index, since).inspect_err(|error| warn_of(index, error))?;
     Ok(is_torn)
+}
+
+/// What cannot be read is neither whole nor torn: it stays, and whoever wanted to know goes no further.
+pub(super) fn warn_of(index: &Path, error: &StoreError) {
+    warn!(file = %index.display(), %error, "a pack of git cannot be looked at or written anew; it is left as it is");
 }
 
 /// Whether a pack and its index are whole, and of each other. Each may be whole and another's: files are used again, and a power cut may
@@ -83,11 +94,16 @@ fn are_whole(index: &Path, since: SystemTime) -> Outcome<bool> {
     if is_old(index) && is_old(&data) {
         return Ok(true);
     }
+    are_of_each_other(index)
+}
+
+/// Whether a pack is the one of which its index tells; both end as they should.
+pub(super) fn are_of_each_other(index: &Path) -> Outcome<bool> {
     let Some(told) = Index::open(index)? else {
         // Of a size that we do not make.
         return Ok(true);
     };
-    let mut file = File::open(data)?;
+    let mut file = File::open(index.with_extension("pack"))?;
     let mut checksum = [0; CHECKSUM_BYTES];
     file.seek(SeekFrom::End(-(CHECKSUM_BYTES as i64)))?;
     file.read_exact(&mut checksum)?;
@@ -118,7 +134,16 @@ pub(in super::super) fn is_whole(file: &Path, since: SystemTime) -> Outcome<bool
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error.into()),
     }
-    let file = File::open(file)?;
+    match File::open(file) {
+        Ok(file) => Ok(read_through(file, |_| Ok(()))?),
+        // Taken away in this moment.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads a file to its end, and tells of each part; whether it ends in the checksum of what stands before it.
+pub(super) fn read_through(file: File, mut part: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<bool> {
     let Some(mut left) = file.metadata()?.len().checked_sub(CHECKSUM_BYTES as u64) else { return Ok(false) };
     let mut reader = BufReader::with_capacity(READ_AHEAD, file);
     let mut hasher = Sha1::new();
@@ -129,14 +154,16 @@ pub(in super::super) fn is_whole(file: &Path, since: SystemTime) -> Outcome<bool
             break;
         }
         hasher.update(&bytes[..count]);
+        part(&bytes[..count])?;
         reader.consume(count);
         left -= count as u64;
     }
     let mut checksum = [0; CHECKSUM_BYTES];
     match reader.read_exact(&mut checksum) {
-        Ok(()) => Ok(hasher.finalize()[..] == checksum),
+        Ok(()) => part(&checksum)?,
         // Somebody cut it off meanwhile.
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
-        Err(error) => Err(error.into()),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(false),
+        Err(error) => return Err(error),
     }
+    Ok(hasher.finalize()[..] == checksum)
 }
