@@ -2,48 +2,26 @@
 //!
 //! One rule: only what cannot be anything else is taken away. Whatever was in it, the log brings it again.
 
+mod objects;
+
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use git2::{ErrorClass, Oid, Reflog, ReflogEntry, Repository};
+use git2::{ErrorClass, Reflog, ReflogEntry, Repository};
 use svcfs_base::CommitId;
 use tracing::warn;
 
 use super::inspection::{Holder, holder};
-use super::{FailPoint, History, Outcome, branch, current_reference, head_of, oid, owner};
+use super::{History, Outcome, branch, current_reference, head_of, oid, owner};
+
+pub(super) use objects::is_torn;
 
 /// A branch is locked for milliseconds: a lock that outlives this has lost its process.
 const MAX_LOCKED: Duration = Duration::from_secs(2);
 
 impl History {
-    /// Takes away loose objects that cannot be read, so that they are written anew; libgit2 takes a name for an object. How many.
-    ///
-    /// # Errors
-    /// `State` when one cannot be removed.
-    pub fn sweep_torn_objects(&self) -> Outcome<usize> {
-        self.fail.at(FailPoint::OpenSweep)?;
-        let writer = self.writer.lock();
-        let stored = writer.repository.odb()?;
-        let mut swept = 0;
-        for directory in fs::read_dir(writer.repository.commondir().join("objects"))? {
-            let directory = directory?;
-            let Some(prefix) = directory.file_name().to_str().filter(|name| name.len() == 2).map(str::to_owned) else {
-                continue;
-            };
-            for object in fs::read_dir(directory.path())? {
-                let object = object?;
-                let id = object.file_name().to_str().and_then(|rest| Oid::from_str(&format!("{prefix}{rest}")).ok());
-                if id.is_some_and(|id| stored.read(id).is_err()) {
-                    fs::remove_file(object.path())?;
-                    swept += 1;
-                }
-            }
-        }
-        Ok(swept)
-    }
-
     /// Takes away the lock of a dead process on the branch, and puts a branch without bytes back to `settled`; true when the
     /// branch was put back.
     ///
@@ -199,3 +177,6 @@ fn drop_stale_lock(lock: &Path, root: &Path) -> Outcome<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -89,7 +89,11 @@ impl Objects {
         content: impl FnOnce() -> Arc<[u8]>,
     ) -> Outcome<()> {
         // Not looked for anew: nobody else writes objects that a branch showed before.
-        let is_there = || Ok::<_, git2::Error>(repository.odb()?.exists_ext(id, OdbLookupFlags::NO_REFRESH));
+        let is_there = || {
+            let stored = repository.odb()?;
+            // One that is there and cannot be read is of no use to who builds on it.
+            Ok::<_, git2::Error>(stored.exists_ext(id, OdbLookupFlags::NO_REFRESH) && stored.read_header(id).is_ok())
+        };
         if self.places.contains_key(&id) || self.is_shown && is_there()? {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use svcfs_base::{ETag, TreePath};
 use super::Inspection;
 use crate::StoreError;
 use crate::history::pack::is_whole;
-use crate::history::{Outcome, etag, head_of, oid};
+use crate::history::{Outcome, etag, flush, head_of, mend, oid};
 
 /// Everything the newest commit leads to.
 #[derive(Debug, Default)]
@@ -164,10 +164,14 @@ impl<P: FnMut(usize)> Walk<'_, P> {
         }
     }
 
-    /// Reads one object; libgit2 compares its bytes with its name.
+    /// Reads one object; libgit2 compares its bytes with its name, and is not asked for one that was cut off: it would read for ever.
     fn is_good(&mut self, id: Oid, kind: ObjectType, place: &str) -> bool {
         self.found.read += 1;
         (self.progress)(self.found.read);
+        if mend::is_torn(&flush::loose(self.repository, id), id) {
+            self.note(id, kind, place, false);
+            return false;
+        }
         let is_missing = match self.stored.read(id) {
             Ok(object) if object.kind() == kind => return true,
             Ok(_) => false,

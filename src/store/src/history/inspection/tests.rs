@@ -98,6 +98,20 @@ fn a_lost_and_a_damaged_content_are_named_and_written_again_from_the_tree() {
 }
 
 #[test]
+fn an_object_that_was_cut_off_is_named() {
+    let repo = Repo::new();
+    repo.loosen();
+    let bytes = fs::read(repo.loose("one")).unwrap();
+    fs::remove_file(repo.loose("one")).unwrap();
+    fs::write(repo.loose("one"), &bytes[..bytes.len() - 6]).unwrap();
+    let bad = repo.inspect().objects(|_| {}).unwrap().bad;
+    assert_eq!(
+        bad.iter().map(|object| (object.path.as_str(), object.is_missing)).collect::<Vec<_>>(),
+        [("a.md", false)]
+    );
+}
+
+#[test]
 fn a_content_that_nobody_has_any_more_is_not_made_up() {
     let repo = Repo::new();
     repo.loosen();
