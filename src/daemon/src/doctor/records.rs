@@ -227,6 +227,9 @@ fn git_index(state: &TreeState) -> Finding {
     if let Some(damage) = &state.index_damage {
         return Finding::problem("git-index", format!("`.git/index` cannot be read: {damage}")).mended_by(fix);
     }
+    if let Some(unknown) = &state.index_unknown {
+        return Finding::warning("git-index", unknown.clone());
+    }
     if state.index_behind.is_empty() {
         return Finding::ok("git-index", "`.git/index` is up to date");
     }

@@ -14,6 +14,7 @@ use git2::{ErrorClass, ErrorCode, Index, Repository};
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::mend::is_damaged;
 use super::others::{Writing, written_at};
 use super::{Outcome, owner};
 use crate::StoreError;
@@ -55,7 +56,7 @@ impl Draft {
             copy.set_modified(from.metadata()?.modified()?)?;
         }
         let draft = Self { directory, from, copied: written_at(&path) };
-        let mut index = Index::open(&path)?;
+        let mut index = Index::open(&path).map_err(|error| explained(&path, error))?;
         repository.set_index(&mut index)?;
         Ok((draft, index))
     }
@@ -145,6 +146,22 @@ fn opened(file: &Path) -> io::Result<Option<File>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Why an index cannot be worked on: libgit2 knows neither split nor sparse ones, nor what newer gits may write.
+fn explained(index: &Path, error: git2::Error) -> StoreError {
+    if fs::read(index).map_or(true, |bytes| is_damaged(&bytes)) {
+        return error.into();
+    }
+    StoreError::Repository(unknown_kind(error.message()))
+}
+
+/// What to say of an index of a kind that we do not know, and to whom it is no secret.
+pub(super) fn unknown_kind(reason: &str) -> String {
+    format!(
+        "`.git/index` is of a kind that svcfs does not know ({reason}); it is left as it is, and `git status` shows changes that are none. \
+         After `git update-index --no-split-index`, or `git sparse-checkout reapply --no-sparse-index`, svcfs keeps it up to date"
+    )
 }
 
 fn locked() -> StoreError {

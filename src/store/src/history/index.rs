@@ -12,7 +12,7 @@ use svcfs_base::{ETag, FileKind, TreePath};
 
 use super::draft::Draft;
 use super::read::Finder;
-use super::{History, Outcome, etag, oid};
+use super::{History, Outcome, etag, head_of, oid};
 use crate::FailPoint;
 
 /// What a commit has at a path, and its mode.
@@ -20,7 +20,8 @@ type Object = Option<(Oid, i32)>;
 
 impl History {
     /// The paths whose file on disk differs from the newest commit, or may differ; untracked files are among them, ignored
-    /// files and the inside of nested repositories are not.
+    /// files and the inside of nested repositories are not, nor are files that a person had git take away (`git sparse-checkout`). Where
+    /// `.git/index` cannot be read, the files are compared with the newest commit itself.
     ///
     /// # Errors
     /// `Git`.
@@ -31,8 +32,13 @@ impl History {
         let draft = match Draft::of(&repository) {
             // What is found is only not noted: somebody's git is at work, or a killed process left its lock.
             Err(error) if error.is_held() => None,
+            Err(_) if repository.index().is_err() => None,
             outcome => Some(outcome?.0),
         };
+        let is_without_index = draft.is_none() && repository.index().is_err();
+        if is_without_index {
+            go_without_index(&repository)?;
+        }
         let mut options = StatusOptions::new();
         options
             .show(StatusShow::IndexAndWorkdir)
@@ -40,16 +46,25 @@ impl History {
             .recurse_untracked_dirs(true)
             .include_unmodified(false)
             .exclude_submodules(true)
+            .no_refresh(is_without_index)
             .update_index(draft.is_some());
         let statuses = repository.statuses(Some(&mut options))?;
         if let Some(draft) = draft {
             self.put_in_place(&repository, &draft)
                 .or_else(|error| if error.is_held() { Ok(()) } else { Err(error) })?;
         }
+        let (index, is_sparse) = (repository.index()?, is_without_index && is_sparse(&repository));
+        // Their commits have them still.
+        let is_left_out = |path: &TreePath| {
+            let noted = index.get_path(Path::new(path.as_str()), 0);
+            is_sparse || noted.is_some_and(|entry| extended_flags(&entry).is_skip_worktree())
+        };
         Ok(statuses
             .iter()
             .filter(|entry| !entry.status().intersects(Status::IGNORED) && entry.status() != Status::CURRENT)
-            .filter_map(|entry| entry.path().ok().and_then(|path| TreePath::parse(path).ok()))
+            .filter_map(|entry| Some((entry.status(), entry.path().ok().and_then(|path| TreePath::parse(path).ok())?)))
+            .filter(|(status, path)| !(status.contains(Status::WT_DELETED) && is_left_out(path)))
+            .map(|(_, path)| path)
             .collect())
     }
 
@@ -188,6 +203,21 @@ impl History {
     }
 }
 
+/// Has a repository compare files with the newest commit, as if nobody had ever staged anything.
+pub(super) fn go_without_index(repository: &Repository) -> Outcome<()> {
+    let mut index = Index::new()?;
+    if let Some(head) = head_of(repository)? {
+        index.read_tree(&repository.find_commit(oid(head)?)?.tree()?)?;
+    }
+    Ok(repository.set_index(&mut index)?)
+}
+
+/// Whether a person had git take files away; which ones, `.git/index` says.
+fn is_sparse(repository: &Repository) -> bool {
+    let set = repository.config().and_then(|config| config.get_bool("core.sparseCheckout"));
+    set.is_ok_and(|is_set| is_set)
+}
+
 /// Paths whose conflict nobody has settled yet.
 fn unmerged(index: &Index) -> Outcome<HashSet<Vec<u8>>> {
     if !index.has_conflicts() {
@@ -204,7 +234,11 @@ fn unmerged(index: &Index) -> Outcome<HashSet<Vec<u8>>> {
 
 /// Whether a person only said that they will add a file (`git add --intent-to-add`).
 fn is_announced_only(entry: &IndexEntry) -> bool {
-    IndexEntryExtendedFlag::from_bits_truncate(entry.flags_extended).is_intent_to_add()
+    extended_flags(entry).is_intent_to_add()
+}
+
+fn extended_flags(entry: &IndexEntry) -> IndexEntryExtendedFlag {
+    IndexEntryExtendedFlag::from_bits_truncate(entry.flags_extended)
 }
 
 fn is_same(one: &IndexEntry, other: &IndexEntry) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! One rule: only what cannot be anything else is taken away. Whatever was in it, the log brings it again.
 
+mod index;
 mod objects;
 
 use std::collections::HashSet;
@@ -9,13 +10,14 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use git2::{ErrorClass, Reflog, ReflogEntry, Repository};
+use git2::{ErrorClass, Reflog, ReflogEntry};
 use svcfs_base::CommitId;
 use tracing::warn;
 
 use super::inspection::{Holder, holder};
 use super::{History, Outcome, branch, current_reference, head_of, oid, owner};
 
+pub(super) use index::is_damaged;
 pub(super) use objects::is_torn;
 
 /// A branch is locked for milliseconds: a lock that outlives this has lost its process.
@@ -122,37 +124,6 @@ impl History {
         let index = self.folder.join("index");
         fs::metadata(index).and_then(|stat| stat.modified()).is_ok_and(|modified| modified < moment)
     }
-
-    /// Makes `.git/index` anew from the newest commit when it cannot be read; true when it was. A lock on it that is older than
-    /// the machine's start (`started`) has lost its process and is taken away; a younger one may be a person's git.
-    ///
-    /// # Errors
-    /// `Git` when it cannot be written.
-    pub fn mend_index(&self, started: SystemTime) -> Outcome<bool> {
-        let writer = self.writer.lock();
-        let repository = &writer.repository;
-        let lock = repository.path().join("index.lock");
-        if fs::metadata(&lock).and_then(|stat| stat.modified()).is_ok_and(|modified| modified < started) {
-            fs::remove_file(&lock)?;
-            warn!("the lock of `.git/index` was left by a crash; it is taken away");
-        }
-        if repository.is_bare() || repository.index().is_ok() {
-            return Ok(false);
-        }
-        fs::remove_file(repository.path().join("index"))?;
-        self.readers.lock().clear();
-        rebuild_index(repository)?;
-        Ok(true)
-    }
-}
-
-fn rebuild_index(repository: &Repository) -> Outcome<()> {
-    let mut index = repository.index()?;
-    if let Some(head) = head_of(repository)? {
-        index.read_tree(&repository.find_commit(oid(head)?)?.tree()?)?;
-    }
-    index.write()?;
-    Ok(())
 }
 
 fn is_without_bytes(file: &Path) -> bool {

@@ -160,6 +160,19 @@ fn an_index_that_is_behind_or_damaged_is_told() {
 }
 
 #[test]
+fn an_index_of_a_kind_that_is_not_known_is_no_damage_and_new_files_are_told_without_it() {
+    let repo = Repo::new();
+    fs::write(repo.folder.path().join("new.md"), "new").unwrap();
+    let mut git = std::process::Command::new("git");
+    let split = git.args(["update-index", "--split-index"]).current_dir(repo.folder.path());
+    assert!(split.status().unwrap().success());
+    let state = repo.inspect().tree(|_, _| {}).unwrap();
+    assert!(state.index_unknown.is_some_and(|told| told.contains("--no-split-index")));
+    assert_eq!((state.index_damage, state.index_behind, state.edited), (None, Vec::new(), Vec::new()));
+    assert_eq!(state.new, [TreePath::parse("new.md").unwrap()]);
+}
+
+#[test]
 fn a_lock_is_stale_when_it_is_old_and_nobody_has_it() {
     let repo = Repo::new();
     let lock = repo.git("refs/heads/main.lock");

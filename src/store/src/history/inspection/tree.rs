@@ -9,6 +9,9 @@ use git2::{Oid, Repository, Status, StatusOptions, StatusShow};
 use svcfs_base::{ETag, FileKind, MAX_FILE_BYTES, TreePath};
 
 use super::Inspection;
+use crate::history::draft::unknown_kind;
+use crate::history::index::go_without_index;
+use crate::history::mend::is_damaged;
 use crate::history::read::leaves_in;
 use crate::history::{Outcome, etag, head_of, oid};
 
@@ -27,6 +30,8 @@ pub struct TreeState {
     pub index_behind: Vec<TreePath>,
     /// Why `.git/index` cannot be read.
     pub index_damage: Option<String>,
+    /// What to do where `.git/index` is whole, and of a kind that svcfs does not know.
+    pub index_unknown: Option<String>,
 }
 
 impl Inspection {
@@ -53,7 +58,15 @@ impl Inspection {
         });
         match looked {
             Ok(untracked) => state.new.extend(untracked.into_iter().filter(|path| !known.contains(path))),
-            Err(error) => state.index_damage = Some(error.message().to_owned()),
+            Err(error) => {
+                match std::fs::read(self.repository.path().join("index")) {
+                    Ok(bytes) if !is_damaged(&bytes) => state.index_unknown = Some(unknown_kind(error.message())),
+                    Ok(_) | Err(_) => state.index_damage = Some(error.message().to_owned()),
+                }
+                let repository = Repository::open(&self.root)?;
+                go_without_index(&repository)?;
+                state.new = untracked(&repository)?;
+            }
         }
         Ok(state)
     }

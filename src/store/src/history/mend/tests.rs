@@ -3,14 +3,20 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use svcfs_base::Actor;
+use svcfs_base::{Actor, TreePath};
 
+use crate::StoreError;
 use crate::history::tests::{Fixture, at, author, fixture, write};
 
 impl Fixture {
     fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    fn index(&self) -> PathBuf {
+        self.file(".git/index")
     }
 
     /// The file of an object that a person's git made of a text.
@@ -19,6 +25,26 @@ impl Fixture {
         let id = self.git(&["hash-object", "-w", "text"]);
         fs::remove_file(self.file("text")).unwrap();
         self.file(".git/objects").join(&id[..2]).join(id[2..].trim())
+    }
+
+    /// Pages that were committed and are in `.git/index`, and one that a person staged.
+    fn with_a_staged_page(&self) -> [TreePath; 2] {
+        let pages = ["a.md", "d/b.md"].map(at);
+        fs::create_dir(self.file("d")).unwrap();
+        pages.iter().for_each(|page| fs::write(self.file(page.as_str()), "1").unwrap());
+        self.commit(None, &pages.each_ref().map(|page| write(page, "1")));
+        self.history.refresh_index(pages.iter(), |_, _| Ok(true)).unwrap();
+        fs::write(self.file("staged.md"), "staged").unwrap();
+        self.git(&["add", "staged.md"]);
+        pages
+    }
+
+    fn differences(&self) -> Vec<String> {
+        self.history.differences().unwrap().iter().map(ToString::to_string).collect()
+    }
+
+    fn is_index_mended(&self) -> bool {
+        self.history.mend_index(SystemTime::UNIX_EPOCH).unwrap()
     }
 
     /// What was kept of damaged files.
@@ -88,4 +114,97 @@ fn of_torn_objects_those_with_bytes_are_kept_and_whole_ones_stay() {
     wanted.sort();
     assert_eq!(kept, wanted);
     fixture.git(&["fsck", "--strict"]);
+}
+
+#[test]
+fn what_a_person_staged_in_a_split_index_stays_and_edits_are_seen_without_it() {
+    let fixture = fixture();
+    let pages = fixture.with_a_staged_page();
+    fixture.git(&["update-index", "--split-index"]);
+    let before = fs::read(fixture.index()).unwrap();
+    assert!(!fixture.is_index_mended());
+    assert_eq!(fixture.differences(), ["staged.md"]);
+    fs::write(fixture.file("a.md"), "edited").unwrap();
+    fs::remove_file(fixture.file("d/b.md")).unwrap();
+    fs::write(fixture.file("new.md"), "new").unwrap();
+    assert_eq!(fixture.differences(), ["a.md", "d/b.md", "new.md", "staged.md"]);
+    fs::write(fixture.file(".git/index.lock"), "").unwrap();
+    assert_eq!(fixture.differences(), ["a.md", "d/b.md", "new.md", "staged.md"], "while somebody's git is at work");
+    fs::remove_file(fixture.file(".git/index.lock")).unwrap();
+    assert!(fixture.history.untouched(&pages.each_ref()).unwrap().is_empty());
+    let refreshed = fixture.history.refresh_index(pages.iter(), |_, _| Ok(true));
+    assert!(
+        matches!(&refreshed, Err(StoreError::Repository(told)) if told.contains("--no-split-index")),
+        "{refreshed:?}"
+    );
+    assert_eq!(fs::read(fixture.index()).unwrap(), before);
+    fixture.git(&["update-index", "--no-split-index"]);
+    fixture.history.refresh_index(pages.iter(), |_, _| Ok(true)).unwrap();
+    assert_eq!(fixture.git(&["diff", "--cached", "--name-only"]), "staged.md\n");
+}
+
+#[test]
+fn files_that_a_sparse_checkout_left_out_are_not_missed() {
+    let fixture = fixture();
+    fixture.with_a_staged_page();
+    fs::create_dir(fixture.file("kept")).unwrap();
+    for kind in ["--no-sparse-index", "--sparse-index"] {
+        fixture.git(&["sparse-checkout", "set", "--cone", kind, "kept"]);
+        assert!(!fixture.file("d/b.md").exists());
+        let before = fs::read(fixture.index()).unwrap();
+        assert!(!fixture.is_index_mended());
+        assert_eq!(fixture.differences(), ["staged.md"], "{kind}");
+        fs::write(fixture.file("a.md"), "edited").unwrap();
+        assert_eq!(fixture.differences(), ["a.md", "staged.md"], "{kind}");
+        fs::write(fixture.file("a.md"), "1").unwrap();
+        if kind == "--sparse-index" {
+            assert_eq!(fs::read(fixture.index()).unwrap(), before);
+        }
+    }
+    fixture.git(&["sparse-checkout", "reapply", "--no-sparse-index"]);
+    fixture.history.refresh_index([at("a.md")].iter(), |_, _| Ok(true)).unwrap();
+}
+
+#[test]
+fn an_index_that_cannot_be_read_in_the_moment_stays() {
+    let fixture = fixture();
+    let pages = fixture.with_a_staged_page();
+    let (index, beside) = (fixture.index(), fixture.file(".git/beside"));
+    fs::rename(&index, &beside).unwrap();
+    fs::create_dir(&index).unwrap();
+    assert!(!fixture.is_index_mended());
+    assert!(fixture.history.refresh_index(pages.iter(), |_, _| Ok(true)).is_err());
+    assert_eq!(fixture.differences(), ["staged.md"]);
+    fs::remove_dir(&index).unwrap();
+    fs::rename(&beside, &index).unwrap();
+    assert_eq!(fixture.git(&["diff", "--cached", "--name-only"]), "staged.md\n");
+}
+
+#[test]
+fn a_damaged_index_is_kept_and_made_anew() {
+    let fixture = fixture();
+    fixture.with_a_staged_page();
+    let whole = fs::read(fixture.index()).unwrap();
+    let torn = [&b""[..], &whole[..whole.len() / 2], &[0; 500], &[&whole[..40], &[0; 200]].concat()];
+    for (count, bytes) in torn.iter().enumerate() {
+        fs::write(fixture.index(), bytes).unwrap();
+        assert!(fixture.is_index_mended(), "{bytes:?}");
+        assert_eq!(fixture.git(&["diff", "--cached", "--name-only"]), "");
+        assert_eq!(fixture.kept().len(), count + 1);
+        assert!(fixture.kept().iter().any(|kept| kept == bytes));
+    }
+    assert!(!fixture.is_index_mended());
+}
+
+#[test]
+fn an_index_without_a_checksum_is_not_damaged() {
+    let fixture = fixture();
+    fixture.with_a_staged_page();
+    fixture.git(&["update-index", "--split-index"]);
+    let mut index = fs::read(fixture.index()).unwrap();
+    let end = index.len() - 20;
+    index[end..].fill(0);
+    fs::write(fixture.index(), &index).unwrap();
+    assert!(!fixture.is_index_mended());
+    assert_eq!(fs::read(fixture.index()).unwrap(), index);
 }
