@@ -35,7 +35,8 @@ enum State {
 impl Trust {
     /// What the last process left.
     pub(super) fn read(mark: PathBuf) -> Self {
-        let state = if mark.exists() { State::Doubted } else { State::Whole };
+        // Where nobody can say, it may have.
+        let state = if mark.try_exists().unwrap_or(true) { State::Doubted } else { State::Whole };
         Self { mark, state: Mutex::new(state) }
     }
 }

@@ -278,3 +278,13 @@ fn a_small_file_in_memory_is_read_at_once_and_what_must_be_waited_for_is_not() {
     tree.read(&at("a/b.md")).unwrap();
     assert!(tree.read_at_once(&at("a/b.md"), None).is_some(), "read before; forgotten: {forgotten}");
 }
+
+#[test]
+fn where_nobody_can_say_whether_a_flush_failed_nothing_is_taken_for_flushed() {
+    let (directory, tree) = tree();
+    assert!(!tree.is_doubted());
+    drop(tree);
+    let mark = StatePaths::of(directory.path()).unflushed();
+    symlink(&mark, &mark).unwrap();
+    assert!(WorkTree::open(directory.path()).unwrap().is_doubted());
+}
