@@ -336,6 +336,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use svcfs_base::Change;
+    use svcfs_store::Role;
 
     use super::*;
     use crate::tests::{TestSpace, at, eve};
@@ -385,6 +386,30 @@ mod tests {
         filled(&space, &large.replacen("lines", "pages", 7), modified);
         let unsettled = core.log.unsettled().unwrap();
         assert!(has_time_of_another(core, &Logged::new(&unsettled), &at("b.md")).unwrap());
+    }
+
+    #[test]
+    fn what_the_power_took_of_a_page_that_others_committed_is_what_came_on_top_of_them_or_what_they_left() {
+        let space = TestSpace::new();
+        space.put("a.md", "one");
+        space.put("a.md", "two");
+        let core = &space.vfs.core;
+        let page = at("a.md");
+        let unsettled = core.log.unsettled().unwrap();
+        let [one, two] = [&unsettled[0], &unsettled[1]];
+        let last_word = |records: &[Record]| {
+            let logged = Logged::new(records);
+            assert!(logged.of_others().contains(&page));
+            on_top(core, &logged, &[&page]).unwrap()[&page].new
+        };
+        let with = |role, record: &Record| Record { role, ..record.clone() };
+        let (first, second) = (one.entries[0].new, two.entries[0].new);
+        // The newest commit has the second text.
+        assert_eq!(last_word(&[one.clone(), two.clone(), with(Role::Foreign, one)]), second);
+        assert_eq!(last_word(&[one.clone(), with(Role::Foreign, two)]), second);
+        assert_eq!(last_word(&[with(Role::Deferred, one), with(Role::Foreign, two)]), first);
+        let gathered = [with(Role::Deferred, one), with(Role::Foreign, two), with(Role::Gathered, one)];
+        assert_eq!(last_word(&gathered), second, "what is gathered has its commit");
     }
 
     #[test]
