@@ -11,7 +11,7 @@ use crate::asked::Asked;
 use crate::etags::ETags;
 use crate::found::Found;
 use crate::key::Key;
-use crate::record::{ATTRIBUTE, Record};
+use crate::record::{ATTRIBUTE, BLOB, Record};
 use crate::sums::{Summing, Wanted, etag_of, hex};
 
 /// Bytes that are read at once to be summed up.
@@ -125,14 +125,23 @@ impl Object {
         }
     }
 
+    /// In how many parts it came, as its ETag tells; none where it came in one piece, or was written over since.
+    pub(crate) fn parts(&self) -> Option<i32> {
+        let etag = self.record.etag.as_ref().filter(|_| self.is_of_record())?;
+        etag.rsplit_once('-')?.1.parse().ok()
+    }
+
     /// The content type: what the client said, else what the name tells.
     pub(crate) fn content_type(&self) -> String {
         self.record.headers.get("content-type").cloned().unwrap_or_else(|| guessed(&self.path))
     }
 
-    /// Everything that a client said of it.
+    /// Everything that a client said of it, and the hash that every other door calls its content by.
     pub(crate) fn metadata(&self) -> BTreeMap<String, String> {
-        self.record.metadata.clone()
+        let mut metadata = self.record.metadata.clone();
+        metadata.remove(BLOB);
+        metadata.extend(self.blob.map(|blob| (BLOB.to_owned(), blob.to_string())));
+        metadata
     }
 }
 

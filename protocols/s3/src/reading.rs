@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
-use http::HeaderValue;
 use http::header::{CONTENT_ENCODING, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, StatusCode};
 use s3s::dto::{
     ETag, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, Range, StreamingBlob, Timestamp,
     TimestampFormat,
 };
-use s3s::{Body, S3Request, S3Response, S3Result, s3_error};
+use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
 use svcfs_vfs::{Content, Reader};
 use svcfs_work::Lane;
@@ -22,6 +22,7 @@ use crate::key::Key;
 use crate::object::Object;
 use crate::refusal::refuse;
 use crate::sums::Sums;
+use crate::uploads::MAX_PARTS;
 use crate::versions;
 
 /// Bytes of a large file handed to a connection at once.
@@ -81,14 +82,17 @@ impl Answer {
     fn about(object: Object, question: Question) -> Result<Self, Refused> {
         let Question { conditions, range, part, .. } = question;
         conditions.check(&object)?;
-        if part.is_some_and(|part| part != 1) {
-            let told = "where the parts of an upload began is not kept; ask for a range instead";
-            return Err(s3_error!(NotImplemented, "{}", told).into());
-        }
-        let range = range.map(|range| range.check(object.size)).transpose();
-        let range = range.map_err(|_| {
-            s3_error!(InvalidRange, "the object has {} bytes, none of which lie in that range", object.size)
-        })?;
+        let range = match (range, part) {
+            (Some(_), Some(_)) => {
+                return Err(
+                    s3_error!(InvalidRequest, "ask for a range or for a part of the object, not for both").into()
+                );
+            }
+            (None, Some(part)) => part_of(&object, part)?,
+            (range, None) => range.map(|range| range.check(object.size)).transpose().map_err(|_| {
+                s3_error!(InvalidRange, "the object has {} bytes, none of which lie in that range", object.size)
+            })?,
+        };
         Ok(Self { object, range, version: None })
     }
 
@@ -116,7 +120,7 @@ impl Answer {
 pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "GetObject"))?;
     let input = request.input;
-    let is_asked_for = input.checksum_mode.is_some();
+    let (is_asked_for, is_of_part) = (input.checksum_mode.is_some(), input.part_number.is_some());
     let question = Question {
         key: input.key,
         version: input.version_id.clone(),
@@ -135,6 +139,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
     let checksum_type = sums.kind();
     let is_part = content_range.is_some();
     let tags = answer.object.record.tags.len();
+    let parts_count = answer.object.parts().filter(|_| is_of_part);
     let mut output = GetObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
         content_length: i64::try_from(length).ok(),
@@ -148,6 +153,7 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
         e_tag: Some(ETag::Strong(answer.object.etag.clone())),
         last_modified: Some(Timestamp::from(answer.object.modified)),
         metadata: Some(answer.object.metadata().into_iter().collect()),
+        parts_count,
         tag_count: i32::try_from(tags).ok().filter(|count| *count > 0),
         version_id: input.version_id,
         checksum_crc32: sums.crc32,
@@ -168,13 +174,34 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
         Content::OnDisk(reader) => streamed(&asked, reader, from, length),
     });
     let mut response = S3Response::new(output);
-    if is_part {
-        response.status = Some(http::StatusCode::PARTIAL_CONTENT);
-    }
+    response.status = is_part.then_some(StatusCode::PARTIAL_CONTENT);
     // Files come from many hands, and a page among them would run with the rights of whoever looks.
     response.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response.headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'"));
     Ok(response)
+}
+
+/// The bytes of a part: of an object that did not come in parts, or in one, the first is all of it.
+///
+/// # Errors
+/// `NotImplemented` where it came in several; `InvalidPartNumber` for one that it does not have.
+fn part_of(object: &Object, part: i32) -> S3Result<Option<std::ops::Range<u64>>> {
+    let came_in = object.parts().unwrap_or(1);
+    if !(1..=MAX_PARTS).contains(&part) {
+        return Err(s3_error!(InvalidArgument, "parts are numbered from 1 to {MAX_PARTS}"));
+    }
+    if came_in > 1 {
+        let told = "where the parts of an upload began is not kept; ask for a range instead";
+        return Err(s3_error!(NotImplemented, "{}", told));
+    }
+    if part != 1 {
+        let code = S3ErrorCode::Custom("InvalidPartNumber".into());
+        let mut error = S3Error::with_message(code, "The requested partnumber is not satisfiable");
+        error.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
+        return Err(error);
+    }
+    // No range tells of no bytes.
+    Ok((object.size > 0).then_some(0..object.size))
 }
 
 /// A file, read piece by piece as the client takes it.
@@ -225,7 +252,7 @@ pub(crate) async fn head(
 ) -> S3Result<S3Response<HeadObjectOutput>> {
     let asked = door.asked(&request, &request.input.bucket, (Scope::Read, "HeadObject"))?;
     let input = request.input;
-    let is_asked_for = input.checksum_mode.is_some();
+    let (is_asked_for, is_of_part) = (input.checksum_mode.is_some(), input.part_number.is_some());
     let question = Question {
         key: input.key,
         version: input.version_id.clone(),
@@ -243,6 +270,7 @@ pub(crate) async fn head(
     let version_id = input.version_id.or(answer.version.clone());
     let sums = answer.sums(is_asked_for);
     let checksum_type = sums.kind();
+    let parts_count = answer.object.parts().filter(|_| is_of_part);
     let output = HeadObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
         content_length: i64::try_from(answer.length()).ok(),
@@ -256,6 +284,7 @@ pub(crate) async fn head(
         e_tag: Some(ETag::Strong(answer.object.etag.clone())),
         last_modified: Some(Timestamp::from(answer.object.modified)),
         metadata: Some(answer.object.metadata().into_iter().collect()),
+        parts_count,
         version_id,
         checksum_crc32: sums.crc32,
         checksum_crc32c: sums.crc32c,

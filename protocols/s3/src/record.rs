@@ -17,6 +17,9 @@ use crate::sums::Sums;
 /// The attribute it is kept in.
 pub(crate) const ATTRIBUTE: &[u8] = b"user.s3.object";
 
+/// The metadata that tells the hash of the content (gaps.md D25). It is the server's to say.
+pub(crate) const BLOB: &str = "svc-etag";
+
 /// Bytes of all that a client said of an object, as it is kept: ext4 has room for 4 KiB of all attributes of a file, and checksums come to it.
 const MAX_KEPT_BYTES: usize = 3500;
 /// Bytes of user metadata, names and values, as S3 limits them.
@@ -151,6 +154,12 @@ pub(crate) fn check_tags(tags: &[(String, String)]) -> S3Result<()> {
         }
     }
     Ok(())
+}
+
+/// Metadata as a client sends it, but for what the server says by itself: clients that carry objects from here to here give that back, too, and
+/// mean nothing by it.
+pub(crate) fn metadata_of(sent: Option<s3s::dto::Metadata>) -> BTreeMap<String, String> {
+    sent.unwrap_or_default().into_iter().filter(|(name, _)| !name.eq_ignore_ascii_case(BLOB)).collect()
 }
 
 /// Tags as the header `x-amz-tagging` carries them: like the query of a URL.

@@ -7,6 +7,7 @@ mod listed;
 mod meanwhile;
 mod parts;
 mod refused;
+mod told;
 
 use std::net::SocketAddr;
 use std::path::Path;

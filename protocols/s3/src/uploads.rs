@@ -16,7 +16,7 @@ use crate::conditions::{Reading, Writing as Conditions};
 use crate::key::Key;
 use crate::operations::Encoding;
 use crate::parts::{Completed, LIFETIME, Part as Kept, Upload, Writing};
-use crate::record::{Record, tags_of};
+use crate::record::{Record, metadata_of, tags_of};
 use crate::refusal::told;
 use crate::summing;
 use crate::sums::{Summing, Sums, Wanted, hex};
@@ -26,7 +26,7 @@ use crate::writing::{Source, begin as place_of, kept_headers, put_in_place, sour
 use crate::{Door, beyond};
 
 /// Parts of one upload, at most (S3's own limit).
-const MAX_PARTS: i32 = 10_000;
+pub(crate) const MAX_PARTS: i32 = 10_000;
 /// How small a part may be that is not the last, in bytes (S3's own limit).
 const LEAST: u64 = 5 << 20;
 /// Bytes of a part that are written at once: no more of it is ever in memory, whoever sends it.
@@ -65,7 +65,7 @@ pub(crate) async fn create(
     }
     let record = Record {
         headers: kept_headers(&headers, key.path()),
-        metadata: input.metadata.clone().unwrap_or_default().into_iter().collect(),
+        metadata: metadata_of(input.metadata.clone()),
         tags: tags_of(input.tagging.as_deref())?,
         ..Record::default()
     };

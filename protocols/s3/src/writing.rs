@@ -19,7 +19,7 @@ use crate::conditions::{Reading, Writing};
 use crate::found::Found;
 use crate::key::Key;
 use crate::object::{Object, guessed};
-use crate::record::{Record, is_missing, tags_of};
+use crate::record::{Record, is_missing, metadata_of, tags_of};
 use crate::refusal::told;
 use crate::sums::{etag_of, hex};
 use crate::upload::{Announced, Content, Gathered, gather};
@@ -48,7 +48,7 @@ pub(crate) async fn put(door: &Arc<Door>, request: S3Request<PutObjectInput>) ->
     let announced = Announced::of(&headers, length, None, trailing_headers);
     let record = Record {
         headers: kept_headers(&headers, key.path()),
-        metadata: input.metadata.clone().unwrap_or_default().into_iter().collect(),
+        metadata: metadata_of(input.metadata.clone()),
         tags: tags_of(input.tagging.as_deref())?,
         ..Record::default()
     };
@@ -271,7 +271,7 @@ pub(crate) async fn copy(
     let mut record = object.record.clone();
     if says_anew {
         record.headers = kept_headers(&request.headers, key.path());
-        record.metadata = input.metadata.clone().unwrap_or_default().into_iter().collect();
+        record.metadata = metadata_of(input.metadata.clone());
     }
     if tags_anew {
         record.tags = tags_of(input.tagging.as_deref())?;
