@@ -7,7 +7,6 @@ use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HOST, Header
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 use s3s::config::{S3Config, StaticConfigProvider};
-use s3s::host::{S3Host, VirtualHost};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::validation::NameValidation;
 use s3s::{Body, S3Error, S3Result, s3_error};
@@ -15,12 +14,13 @@ use svcfs_base::Fault;
 use svcfs_knowledge::access::Signing;
 use svcfs_knowledge::audit::{Head, Request as Visit};
 
-use crate::Door;
 use crate::credentials::{Signers, Strangers};
+use crate::hosts::{self, Hosts};
 use crate::operations::Operations;
 use crate::pieces::Pieces;
 use crate::refusal::{refuse, told};
-use crate::sums::Sums;
+use crate::sums::{Sums, unknown_trailer};
+use crate::{Door, beyond};
 use svcfs_listener::Coming;
 
 /// Bytes of XML that a request may bring: 10,000 parts of an upload with their checksums.
@@ -63,6 +63,9 @@ pub(crate) async fn answer(
     let checked = svcfs_listener::check_form(&request).and_then(|()| door.names.check(request.headers()));
     let checked = checked.map_err(|fault| told(&fault));
     let checked = checked.and_then(|()| check(request.method(), request.headers()));
+    let checked = checked.and_then(|()| hosts::check(door, request.uri(), request.headers()));
+    let is_of_object = hosts::is_of_object(door, request.uri(), request.headers());
+    let checked = checked.and_then(|()| beyond::check(request.method(), request.uri().query(), is_of_object));
     let outcome = match checked {
         Ok(()) => {
             svcfs_listener::ignore_odd_ranges(request.headers_mut());
@@ -132,6 +135,13 @@ fn check(method: &Method, headers: &HeaderMap) -> S3Result<()> {
             "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."
         ));
     }
+    if let Some(unknown) = unknown_trailer(text("x-amz-trailer")) {
+        return Err(s3_error!(
+            InvalidRequest,
+            "`{}` is no checksum that could be compared here",
+            unknown.escape_default()
+        ));
+    }
     if !headers.contains_key(HOST) {
         return Err(s3_error!(InvalidRequest, "the header `Host` is missing"));
     }
@@ -144,33 +154,5 @@ struct AnyName;
 impl NameValidation for AnyName {
     fn validate_bucket_name(&self, name: &str) -> bool {
         !name.is_empty()
-    }
-}
-
-/// `team.example.org` is the space `team`, unless it is a name of this server itself.
-struct Hosts(Arc<Door>);
-
-impl S3Host for Hosts {
-    fn parse_host_header<'a>(&'a self, host: &'a str) -> S3Result<VirtualHost<'a>> {
-        let bare = host.rsplit_once(':').map_or(host, |(name, _)| name);
-        let settings = &self.0.server.settings().server;
-        let is_ours = |host: &str| {
-            let is_own = |own: &str| own.eq_ignore_ascii_case(host);
-            is_own("localhost")
-                || is_own(&settings.host.to_string())
-                || settings.public_url.as_ref().is_some_and(|url| is_own(url.host()))
-        };
-        let split = bare.split_once('.').filter(|_| !is_ours(bare));
-        let Some((first, rest)) = split else { return Ok(VirtualHost::new(host)) };
-        let spaces = self.0.server.spaces().all();
-        // Host names have no case.
-        let named =
-            spaces.iter().map(svcfs_knowledge::spaces::Known::name).find(|name| name.eq_ignore_ascii_case(first));
-        Ok(match named {
-            Some(name) => VirtualHost::new(rest).with_bucket(name.to_owned()),
-            // Nobody would look for a bucket in the path: what has no such bucket must not be written into another.
-            None if is_ours(rest) => VirtualHost::new(rest).with_bucket(first.to_owned()),
-            None => VirtualHost::new(host),
-        })
     }
 }

@@ -20,11 +20,14 @@ pub(crate) fn is_on_its_way(name: &str) -> bool {
     name.starts_with(BEGIN) && name.ends_with(END)
 }
 
-/// Checks that what is put at a path can have folders around it: keys of S3 know no folders, files do.
+/// Checks that something can be put at a path, before its body comes: keys of S3 know no folders, files do.
 ///
 /// # Errors
-/// `NotDirectory` where a file stands in the way.
+/// `NotDirectory` where a file stands in the way; `Invalid` for what belongs to the server.
 pub(crate) fn check_way(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    if !asked.space.vfs.is_visible(asked.caller.door, path) {
+        return Err(Fault::invalid("path", format_args!("path denied: `{path}` belongs to the server")));
+    }
     let mut folder = path.parent();
     while let Some(path) = folder.filter(|path| !path.is_root() && asked.caller.reach.covers(path)) {
         match Found::at(asked, &path) {

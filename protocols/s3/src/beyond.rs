@@ -1,5 +1,6 @@
 //! What clients may ask for an object, and nobody here would do: refused, where it would make somebody believe that an object is protected.
 
+use http::Method;
 use s3s::{S3Request, S3Result, s3_error};
 
 /// Values that ask for nothing.
@@ -12,6 +13,67 @@ const HARMLESS: [(&str, &[&str]); 4] = [
 /// How the names begin of what protects, or says who may do what.
 const ASKING: [&str; 5] =
     ["x-amz-acl", "x-amz-grant-", "x-amz-object-lock-", "x-amz-server-side-encryption", "x-amz-storage-class"];
+
+/// What s3s finds operations by in a query, or operations find what they are asked in, where it may be empty.
+const SUBRESOURCES: &[&str] = &[
+    "accelerate",
+    "acl",
+    "analytics",
+    "attributes",
+    "cors",
+    "delete",
+    "encryption",
+    "id",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "lifecycle",
+    "list-type",
+    "location",
+    "logging",
+    "metadataTable",
+    "metrics",
+    "notification",
+    "object-lock",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "replication",
+    "requestPayment",
+    "restore",
+    "retention",
+    "select",
+    "select-type",
+    "session",
+    "tagging",
+    "torrent",
+    "uploads",
+    "versioning",
+    "versions",
+    "website",
+];
+/// What else may be empty.
+const EMPTY: &[&str] = &[
+    "continuation-token",
+    "delimiter",
+    "encoding-type",
+    "fetch-owner",
+    "key-marker",
+    "marker",
+    "max-keys",
+    "max-parts",
+    "max-uploads",
+    "part-number-marker",
+    "prefix",
+    "start-after",
+    "upload-id-marker",
+    "uploadId",
+    "version-id-marker",
+    "versionId",
+    "partNumber",
+    "x-id",
+];
 
 /// Refuses a request that asks for locks, encryption, rights of others or another storage, in its headers or, as who signs a URL may have it, there.
 ///
@@ -36,4 +98,27 @@ pub(crate) fn refuse<T>(request: &S3Request<T>) -> S3Result<()> {
         }
     }
     Ok(())
+}
+
+/// Refuses an operation that s3s does not know: it takes it for the one without such a name in its query, and what renames an object for what empties
+/// it. Whoever reads an object may say anything more.
+///
+/// # Errors
+/// `NotImplemented`.
+pub(crate) fn check(method: &Method, query: Option<&str>, is_of_object: bool) -> S3Result<()> {
+    if is_of_object && matches!(*method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    let is_known = |name: &str| {
+        // Of objects, `encryption` is another operation.
+        (SUBRESOURCES.contains(&name) && !(is_of_object && name == "encryption"))
+            || EMPTY.contains(&name)
+            || name.is_empty()
+            || ["x-amz-", "response-"].iter().any(|begin| name.to_ascii_lowercase().starts_with(begin))
+    };
+    let mut query = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    match query.find(|(name, value)| value.is_empty() && !is_known(name)) {
+        Some((name, _)) => Err(s3_error!(NotImplemented, "`?{}` is not there", name.escape_default())),
+        None => Ok(()),
+    }
 }

@@ -13,6 +13,7 @@ mod conditions;
 mod credentials;
 mod etags;
 mod found;
+mod hosts;
 mod keeping;
 mod key;
 mod listing;

@@ -93,6 +93,20 @@ fn is_trailing(trailing: &str, name: &str) -> bool {
     parts.any(|part| part.strip_prefix("x-amz-checksum-") == Some(name))
 }
 
+/// A checksum that is to come behind the body and that nobody here could compare.
+pub(crate) fn unknown_trailer(trailing: &str) -> Option<String> {
+    let known = Sums::default().each().map(|(name, _)| name);
+    let mut parts = trailing.split(',').map(|part| part.trim().to_ascii_lowercase());
+    parts.find(|part| part.strip_prefix("x-amz-checksum-").is_some_and(|name| !known.contains(&name)))
+}
+
+/// The checksums that a request says will come behind its body.
+pub(crate) fn promised(headers: &HeaderMap) -> Vec<&'static str> {
+    let trailing = headers.get("x-amz-trailer").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let names = Sums::default().each().map(|(name, _)| name);
+    names.into_iter().filter(|name| is_trailing(trailing, name)).collect()
+}
+
 /// Which checksums a request wants: those it sends, those it will send behind the body, and those it names.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Wanted([bool; 5]);

@@ -1,10 +1,12 @@
 mod checksums;
 mod conditions;
+mod hostile;
 mod itself;
 mod kept;
 mod later;
 mod listed;
 mod meanwhile;
+mod missing;
 mod parts;
 mod refused;
 mod told;

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use s3s::dto::StreamingBlob;
-use s3s::{S3Result, TrailingHeaders, s3_error};
+use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders, s3_error};
 use svcfs_base::{MAX_FILE_BYTES, TreePath};
 use svcfs_listener::Gathering;
 use tokio::sync::OwnedSemaphorePermit;
@@ -13,7 +13,7 @@ use crate::asked::Asked;
 use crate::beside::Beside;
 use crate::refusal::refuse;
 use crate::summing;
-use crate::sums::{Sums, Wanted, check_md5};
+use crate::sums::{Sums, Wanted, check_md5, promised};
 
 /// Bytes that are written beside the place at once.
 const PIECE: usize = 4 << 20;
@@ -25,6 +25,8 @@ pub(crate) struct Announced {
     pub(crate) sums: Sums,
     pub(crate) wanted: Wanted,
     pub(crate) trailing: Option<TrailingHeaders>,
+    /// Checksums that are to come behind the body.
+    pub(crate) promised: Vec<&'static str>,
 }
 
 impl Announced {
@@ -36,13 +38,14 @@ impl Announced {
         trailing: Option<TrailingHeaders>,
     ) -> Self {
         let length = length.and_then(|length| u64::try_from(length).ok());
-        Self { length, md5, sums: Sums::of(headers), wanted: Wanted::of(headers, algorithm), trailing }
+        let (sums, wanted, promised) = (Sums::of(headers), Wanted::of(headers, algorithm), promised(headers));
+        Self { length, md5, sums, wanted, trailing, promised }
     }
 
     /// Checks what came.
     ///
     /// # Errors
-    /// `IncompleteBody`, `BadDigest`.
+    /// `IncompleteBody`, `BadDigest`; `MalformedTrailerError` where a checksum was announced and did not come.
     pub(crate) fn check(&self, length: u64, md5: &[u8; 16], sums: &Sums) -> S3Result<()> {
         if let Some(announced) = self.length.filter(|announced| *announced != length) {
             return Err(s3_error!(
@@ -52,8 +55,17 @@ impl Announced {
         }
         check_md5(self.md5.as_deref(), md5)?;
         self.sums.check(sums)?;
-        let trailing = self.trailing.as_ref().and_then(|trailing| trailing.read(Sums::of));
-        trailing.map_or(Ok(()), |trailing| trailing.check(sums))
+        let trailing = self.trailing.as_ref().and_then(|trailing| trailing.read(Sums::of)).unwrap_or_default();
+        // Whoever leaves it out, or breaks off in front of it, would have the body taken unchecked.
+        if let Some(missing) = self.promised.iter().find(|name| trailing.one(name).is_none()) {
+            let told = format!(
+                "`x-amz-checksum-{missing}` was announced in `x-amz-trailer` and did not come; nothing was written"
+            );
+            let mut error = S3Error::with_message(S3ErrorCode::Custom("MalformedTrailerError".into()), told);
+            error.set_status_code(StatusCode::BAD_REQUEST);
+            return Err(error);
+        }
+        trailing.check(sums)
     }
 }
 

@@ -1,13 +1,16 @@
 """What boto3 asks of a server: address, id and secret of a key are its arguments."""
 
+import base64
 import datetime
 import hashlib
 import hmac
 import io
+import socket
 import sys
 import urllib.error
 import urllib.request
-from urllib.parse import urlsplit
+import zlib
+from urllib.parse import urlencode, urlsplit
 
 import boto3
 from botocore.config import Config
@@ -16,7 +19,7 @@ from botocore.exceptions import ClientError
 url, key, secret = sys.argv[1:]
 
 
-def client(key=key, secret=secret, style="path"):
+def client(key=key, secret=secret, style="path", url=url):
     config = Config(signature_version="s3v4", s3={"addressing_style": style}, retries={"max_attempts": 0})
     return boto3.client(
         "s3", endpoint_url=url, aws_access_key_id=key, aws_secret_access_key=secret, region_name="us-east-1", config=config
@@ -33,31 +36,68 @@ def refused(code, ask):
         raise AssertionError(f"not refused with {code}")
 
 
-def in_signed_pieces(name, pieces, spoilt=None):
-    """Status and answer of an upload in signed pieces, of which one may have another's signature."""
-    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+def signing(date):
+    """What a signature of that moment is for, and what makes it of lines."""
     parts = [date[:8], "us-east-1", "s3", "aws4_request"]
-    scope, signing = "/".join(parts), ("AWS4" + secret).encode()
+    derived = ("AWS4" + secret).encode()
     for part in parts:
-        signing = hmac.new(signing, part.encode(), hashlib.sha256).digest()
-    sign = lambda *lines: hmac.new(signing, "\n".join(lines).encode(), hashlib.sha256).hexdigest()
+        derived = hmac.new(derived, part.encode(), hashlib.sha256).digest()
+    return "/".join(parts), lambda *lines: hmac.new(derived, "\n".join(lines).encode(), hashlib.sha256).hexdigest()
+
+
+def signed_before(name, age, lasts):
+    """Status and answer of a read by an address that was signed so many seconds ago, for so many."""
+    moment = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=age)
+    date = moment.strftime("%Y%m%dT%H%M%SZ")
+    scope, sign = signing(date)
+    query = {
+        "X-Amz-Algorithm": "AWS4-HMAC-SHA256",
+        "X-Amz-Credential": f"{key}/{scope}",
+        "X-Amz-Date": date,
+        "X-Amz-Expires": str(lasts),
+        "X-Amz-SignedHeaders": "host",
+    }
+    query = urlencode(query)
+    host = urlsplit(url).netloc
+    canonical = "\n".join(["GET", "/default/" + name, query, "host:" + host, "", "host", "UNSIGNED-PAYLOAD"]).encode()
+    signature = sign("AWS4-HMAC-SHA256", date, scope, hashlib.sha256(canonical).hexdigest())
+    try:
+        return urllib.request.urlopen(f"{url}/default/{name}?{query}&X-Amz-Signature={signature}").status, ""
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def in_pieces(name, pieces, kind="STREAMING-AWS4-HMAC-SHA256-PAYLOAD", spoilt=None, promised=None, trailer=None):
+    """Status and answer of an upload in pieces, of which one may have another's signature, with a checksum behind them."""
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    scope, sign = signing(date)
     digest = lambda data: hashlib.sha256(data).hexdigest()
     headers = {
         "host": urlsplit(url).netloc,
-        "x-amz-content-sha256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD",
+        "x-amz-content-sha256": kind,
         "x-amz-date": date,
         "x-amz-decoded-content-length": str(sum(map(len, pieces))),
     }
+    if promised:
+        headers["x-amz-trailer"] = promised
     names = ";".join(headers)
     lines = ["PUT", "/default/" + name, "", *(f"{key}:{value}" for key, value in headers.items()), "", names]
-    canonical = "\n".join([*lines, headers["x-amz-content-sha256"]]).encode()
+    canonical = "\n".join([*lines, kind]).encode()
     last = sign("AWS4-HMAC-SHA256", date, scope, digest(canonical))
     headers["authorization"] = f"AWS4-HMAC-SHA256 Credential={key}/{scope}, SignedHeaders={names}, Signature={last}"
-    body = b""
+    body, is_signed = b"", not kind.startswith("STREAMING-UNSIGNED")
     for number, piece in enumerate([*pieces, b""]):
         last = sign("AWS4-HMAC-SHA256-PAYLOAD", date, scope, last, digest(b""), digest(piece))
         told = "0" * 64 if number == spoilt else last
-        body += f"{len(piece):x};chunk-signature={told}\r\n".encode() + piece + b"\r\n"
+        body += f"{len(piece):x}".encode() + (f";chunk-signature={told}" if is_signed else "").encode() + b"\r\n" + piece
+        # Behind the last piece come the trailers, each in its line.
+        body += b"\r\n" if piece or not trailer else b""
+    if trailer:
+        body += f"{trailer}\r\n".encode()
+        if is_signed:
+            last = sign("AWS4-HMAC-SHA256-TRAILER", date, scope, last, digest(f"{trailer}\n".encode()))
+            body += f"x-amz-trailer-signature:{last if spoilt != 'trailer' else '0' * 64}\r\n".encode()
+        body += b"\r\n"
     headers["content-encoding"] = "aws-chunked"
     request = urllib.request.Request(f"{url}/default/{name}", data=body, method="PUT", headers=headers)
     try:
@@ -86,6 +126,9 @@ assert urllib.request.urlopen(signed).read() == b"# Odd\n"
 signed = s3.generate_presigned_url("put_object", Params={**here, "Key": "signed.txt"}, ExpiresIn=60)
 urllib.request.urlopen(urllib.request.Request(signed, data=b"signed", method="PUT"))
 assert s3.get_object(**here, Key="signed.txt")["Body"].read() == b"signed"
+assert signed_before("signed.txt", age=3_000, lasts=3_600) == (200, "")
+status, told = signed_before("signed.txt", age=3_000, lasts=60)
+assert status == 403 and "<Code>AccessDenied</Code>" in told and "expired" in told, (status, told)
 
 large = bytes(range(256)) * 80_000
 s3.upload_fileobj(io.BytesIO(large), "default", "large.bin")
@@ -105,9 +148,29 @@ gone = s3.delete_objects(**here, Delete={"Objects": [{"Key": "copy.md"}, {"Key":
 assert len(gone["Deleted"]) == 2, gone
 
 pieces = [b"x" * 70_000, b"y" * 70_000]
-assert in_signed_pieces("pieces.bin", pieces) == (200, "")
+assert in_pieces("pieces.bin", pieces) == (200, "")
 assert s3.get_object(**here, Key="pieces.bin")["Body"].read() == b"".join(pieces)
-status, told = in_signed_pieces("spoilt.bin", pieces, spoilt=1)
+status, told = in_pieces("spoilt.bin", pieces, spoilt=1)
+assert status == 403 and "<Code>SignatureDoesNotMatch</Code>" in told, (status, told)
+refused("NoSuchKey", lambda: s3.get_object(**here, Key="spoilt.bin"))
+
+whole = b"".join(pieces)
+sum_of = lambda data: base64.b64encode(zlib.crc32(data).to_bytes(4, "big")).decode()
+promised, trailer = "x-amz-checksum-crc32", f"x-amz-checksum-crc32:{sum_of(whole)}"
+wrong = f"x-amz-checksum-crc32:{sum_of(b'else')}"
+for kind in ["STREAMING-UNSIGNED-PAYLOAD-TRAILER", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER"]:
+    trailed = kind.lower() + ".bin"
+    status, told = in_pieces(trailed, pieces, kind, promised=promised, trailer=wrong)
+    assert status == 400 and "<Code>BadDigest</Code>" in told, (kind, status, told)
+    for missing in [None, f"x-amz-checksum-sha256:{sum_of(whole)}"]:
+        status, told = in_pieces(trailed, pieces, kind, promised=promised, trailer=missing)
+        assert status == 400 and "<Code>MalformedTrailerError</Code>" in told, (kind, missing, status, told)
+    refused("NoSuchKey", lambda: s3.get_object(**here, Key=trailed))
+    assert in_pieces(trailed, pieces, kind, promised=promised, trailer=trailer) == (200, "")
+    got = s3.get_object(**here, Key=trailed, ChecksumMode="ENABLED")
+    assert (got["ChecksumCRC32"], got["Body"].read()) == (sum_of(whole), whole), got
+    assert "ContentEncoding" not in got, got
+status, told = in_pieces("spoilt.bin", pieces, kind, promised=promised, trailer=trailer, spoilt="trailer")
 assert status == 403 and "<Code>SignatureDoesNotMatch</Code>" in told, (status, told)
 refused("NoSuchKey", lambda: s3.get_object(**here, Key="spoilt.bin"))
 
@@ -122,6 +185,23 @@ assert all(item["Owner"]["ID"] for item in owned), owned
 newest = s3.list_object_versions(**here, Prefix="L/z/1")["Versions"][0]["VersionId"]
 assert s3.head_object(**here, Key="L/z/1")["VersionId"] == newest
 refused("InvalidArgument", lambda: s3.list_objects_v2(**here, ContinuationToken="!!!"))
+
+# Buckets by name: what lies below `localhost` leads here, whoever resolves names on this machine.
+resolve = socket.getaddrinfo
+socket.getaddrinfo = lambda host, *more, **others: resolve(
+    "127.0.0.1" if str(host).endswith("localhost") else host, *more, **others
+)
+by_name = client(style="virtual", url=f"http://localhost:{urlsplit(url).port}")
+hosts = []
+by_name.meta.events.register("before-send.s3", lambda request, **_: hosts.append(urlsplit(request.url).hostname))
+by_name.put_object(**here, Key="by/name é.md", Body=b"# By name\n")
+assert by_name.get_object(**here, Key="by/name é.md")["Body"].read() == b"# By name\n"
+assert s3.get_object(**here, Key="by/name é.md")["Body"].read() == b"# By name\n"
+assert [item["Key"] for item in by_name.list_objects_v2(**here, Prefix="by/")["Contents"]] == ["by/name é.md"]
+signed = by_name.generate_presigned_url("get_object", Params={**here, "Key": "by/name é.md"}, ExpiresIn=60)
+assert urllib.request.urlopen(signed).read() == b"# By name\n"
+refused("NoSuchBucket", lambda: by_name.list_objects_v2(Bucket="nowhere"))
+assert hosts == ["default.localhost"] * 3 + ["nowhere.localhost"], hosts
 
 refused("SignatureDoesNotMatch", lambda: client(secret="wrong").list_buckets())
 refused("InvalidAccessKeyId", lambda: client(key="ffffffffffff").list_buckets())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::harness::{Place, Running, json_of};
+use crate::harness::{Place, Running, json_of, request};
 
 /// Where what comes from PyPI is installed; scripts/test.sh sets it.
 const TOOLS: &str = "SVCFS_TOOLS";
@@ -98,6 +98,8 @@ fn boto3_is_answered_as_by_s3() {
         return;
     }
     let served = Served::new();
+    let ready = request(served.server.url(), "GET", "/readyz", "").1;
+    assert!(ready.contains(r#""s3":{"enabled":true,"healthy":true"#), "{ready}");
     let arguments = [served.url.clone(), served.id.clone(), served.secret.clone()];
     served.says(python.args(["-c", include_str!("s3.py")]).args(arguments));
     let log = served.server.stop();
