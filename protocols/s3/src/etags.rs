@@ -1,53 +1,216 @@
-//! The ETags of objects that were looked at, so that a folder that is listed again is not read again.
+//! The ETags of objects that were looked at, so that what is listed again is not read again. They are kept in the space, too, and outlive the server.
+//!
+//! A file says its content by nothing but its bytes, and a listing has no time to read them: what it looks like stands for them, to the nanosecond of
+//! its last change, which nobody sets. What is lost of this is worked out again, so that nothing here waits for the disk.
+
+mod kept;
 
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use svcfs_base::TreePath;
+use svcfs_base::{ETag, TreePath};
+use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::Attributes;
 
-/// Objects that are remembered; then all are forgotten at once, which costs one reading of each.
-const MAX_REMEMBERED: usize = 65_536;
+use crate::sums::hex;
+
+/// Objects that are remembered, of all spaces: some 130 bytes each. Of more than these, some are read again.
+const MAX_REMEMBERED: usize = 1 << 20;
+/// Objects that wait to be written down; of more, some are read again after a restart.
+const MAX_WAITING: usize = 1 << 16;
 /// How old a change must be before its time tells it from the next: the clock of a disk is coarser than its changes.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// By name of the space and path: what the file looked like, and its ETag.
-#[derive(Default)]
-pub(crate) struct ETags(Mutex<HashMap<(String, TreePath), (Look, String)>>);
+/// A path, as short as every other.
+type Key = [u8; 20];
 
-/// What changes with the content of a file, and with what clients say of it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// What a file looked like, and its ETag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Remembered {
+    look: Look,
+    md5: [u8; 16],
+    /// In how many parts it came; 0 for one that came in one piece.
+    parts: u32,
+}
+
+/// What changes with the content of a file, and with what clients say of it. Times are nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Look {
     size: u64,
-    modified: SystemTime,
-    changed: SystemTime,
+    modified: i64,
+    changed: i64,
 }
 
 impl Look {
-    const fn of(attributes: &Attributes) -> Self {
+    fn of(attributes: &Attributes) -> Self {
         let Attributes { size, modified, changed, .. } = *attributes;
-        Self { size, modified, changed }
+        Self { size, modified: nanoseconds(modified), changed: nanoseconds(changed) }
     }
 }
 
+fn nanoseconds(time: SystemTime) -> i64 {
+    let of = |length: Duration| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
+    time.duration_since(UNIX_EPOCH).map_or_else(|before| -of(before.duration()), of)
+}
+
+impl Remembered {
+    /// None of what is no ETag of ours.
+    fn of(attributes: &Attributes, etag: &str) -> Option<Self> {
+        let (md5, parts) = etag.split_once('-').map_or((etag, Some(0)), |(md5, parts)| (md5, parts.parse().ok()));
+        let bytes: Vec<u8> = (0..md5.len()).step_by(2).map_while(|at| byte(md5, at)).collect();
+        let remembered = Self { look: Look::of(attributes), md5: bytes.try_into().ok()?, parts: parts? };
+        (remembered.etag() == etag).then_some(remembered)
+    }
+
+    fn etag(&self) -> String {
+        match self.parts {
+            0 => hex(&self.md5),
+            parts => format!("{}-{parts}", hex(&self.md5)),
+        }
+    }
+}
+
+fn byte(text: &str, at: usize) -> Option<u8> {
+    u8::from_str_radix(text.get(at..at + 2)?, 16).ok()
+}
+
+/// What is remembered of one space.
+#[derive(Default)]
+struct Table {
+    known: HashMap<Key, Remembered>,
+    /// The keys of `known`, of which one can be taken without looking through all.
+    keys: Vec<Key>,
+    /// What is not written down yet.
+    waiting: Vec<(Key, Remembered)>,
+    is_read: bool,
+}
+
+impl Table {
+    /// Remembers one; whether it is news.
+    fn insert(&mut self, key: Key, remembered: Remembered) -> bool {
+        match self.known.insert(key, remembered) {
+            Some(before) => before != remembered,
+            None => {
+                self.keys.push(key);
+                true
+            }
+        }
+    }
+
+    /// Forgets one, whichever: whoever lists more than are remembered, time after time, would find none of them if the oldest went.
+    fn forget_one(&mut self) {
+        // Keys are hashes: any of them is as good as a die.
+        let die = self.keys.last().map_or(0, |key| u64::from_le_bytes(std::array::from_fn(|at| key[at])));
+        if let Some(places) = self.keys.len().checked_sub(1).filter(|places| *places > 0) {
+            let key = self.keys.swap_remove(die as usize % places);
+            self.known.remove(&key);
+        }
+    }
+}
+
+/// By the root of the space.
+pub(crate) struct ETags {
+    tables: Mutex<HashMap<PathBuf, Table>>,
+    /// Held by the one who reads or writes files of them.
+    at_the_disk: Mutex<()>,
+    /// How many are remembered, and from which age of a change on.
+    most: usize,
+    settled: Duration,
+}
+
+impl Default for ETags {
+    fn default() -> Self {
+        Self::of(MAX_REMEMBERED, SETTLED)
+    }
+}
+
+fn key(path: &TreePath) -> Key {
+    *ETag::of(path.as_str().as_bytes()).as_bytes()
+}
+
 impl ETags {
+    pub(crate) fn of(most: usize, settled: Duration) -> Self {
+        Self { tables: Mutex::default(), at_the_disk: Mutex::default(), most, settled }
+    }
+
     /// What is remembered of a file with these attributes.
-    pub(crate) fn known(&self, (space, path): (&str, &TreePath), attributes: &Attributes) -> Option<String> {
-        let remembered = self.0.lock();
-        let (look, etag) = remembered.get(&(space.to_owned(), path.clone()))?;
-        (*look == Look::of(attributes)).then(|| etag.clone())
+    pub(crate) fn known(&self, (space, path): (&Space, &TreePath), attributes: &Attributes) -> Option<String> {
+        let tables = self.tables.lock();
+        let remembered = tables.get(space.vfs.root())?.known.get(&key(path))?;
+        (remembered.look == Look::of(attributes)).then(|| remembered.etag())
     }
 
     /// Remembers one.
-    pub(crate) fn remember(&self, (space, path): (&str, &TreePath), attributes: &Attributes, etag: &str) {
-        if !attributes.changed.elapsed().is_ok_and(|age| age > SETTLED) {
+    pub(crate) fn remember(&self, (space, path): (&Space, &TreePath), attributes: &Attributes, etag: &str) {
+        if !attributes.changed.elapsed().is_ok_and(|age| age >= self.settled) {
             return;
         }
-        let mut remembered = self.0.lock();
-        if remembered.len() >= MAX_REMEMBERED {
-            remembered.clear();
+        let Some(remembered) = Remembered::of(attributes, etag) else { return };
+        let key = key(path);
+        let mut tables = self.tables.lock();
+        let table = tables.entry(space.vfs.root().to_owned()).or_default();
+        if table.insert(key, remembered) && table.waiting.len() < MAX_WAITING {
+            table.waiting.push((key, remembered));
         }
-        remembered.insert((space.to_owned(), path.clone()), (Look::of(attributes), etag.to_owned()));
+        self.bound(&mut tables);
     }
+
+    /// Forgets as many as are too many, of the space that has most.
+    fn bound(&self, tables: &mut HashMap<PathBuf, Table>) {
+        let all: usize = tables.values().map(|table| table.keys.len()).sum();
+        for _ in self.most..all {
+            if let Some(most) = tables.values_mut().max_by_key(|table| table.keys.len()) {
+                most.forget_one();
+            }
+        }
+    }
+
+    /// Reads what was remembered of a space before the server started, once. Waits for the disk.
+    pub(crate) fn recall(&self, space: &Space) {
+        let is_read =
+            |tables: &HashMap<PathBuf, Table>| tables.get(space.vfs.root()).is_some_and(|table| table.is_read);
+        if is_read(&self.tables.lock()) {
+            return;
+        }
+        let _alone = self.at_the_disk.lock();
+        if is_read(&self.tables.lock()) {
+            return;
+        }
+        let before: HashMap<_, _> = kept::read(&file(space)).into_iter().collect();
+        let mut tables = self.tables.lock();
+        let table = tables.entry(space.vfs.root().to_owned()).or_default();
+        table.is_read = true;
+        for (key, remembered) in before {
+            // What was seen since is newer.
+            if !table.known.contains_key(&key) {
+                table.insert(key, remembered);
+            }
+        }
+        self.bound(&mut tables);
+    }
+
+    /// Writes down what is new of a space. Waits for the disk.
+    pub(crate) fn keep(&self, space: &Space) {
+        let _alone = self.at_the_disk.lock();
+        let (waiting, count) = match self.tables.lock().get_mut(space.vfs.root()) {
+            Some(table) if table.is_read => (std::mem::take(&mut table.waiting), table.keys.len()),
+            Some(_) | None => return,
+        };
+        let all = || {
+            let tables = self.tables.lock();
+            let known = tables.get(space.vfs.root()).map(|table| &table.known);
+            known.into_iter().flatten().map(|(key, known)| (*key, *known)).collect()
+        };
+        if !waiting.is_empty()
+            && let Err(error) = kept::add(&file(space), &waiting, (count, all))
+        {
+            tracing::debug!(%error, "the ETags of what was listed are not kept; after a restart it is read again");
+        }
+    }
+}
+
+fn file(space: &Space) -> PathBuf {
+    Path::new(&space.vfs.state_directory()).join("s3.etags")
 }

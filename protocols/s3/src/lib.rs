@@ -16,6 +16,7 @@ mod found;
 mod hosts;
 mod keeping;
 mod key;
+mod listed;
 mod listing;
 mod object;
 mod operations;

@@ -68,6 +68,7 @@ impl Object {
 
     fn file(asked: &Asked, found: &Found<'_>) -> Result<Self, Fault> {
         let record = Record::of(asked, found)?;
+        asked.door.etags.recall(&asked.space);
         let path = found.path.clone();
         if found.is_large() {
             let attributes = found.attributes.clone();
@@ -100,7 +101,7 @@ impl Object {
     fn of(asked: &Asked, path: TreePath, record: Record, opened: Opened) -> Result<Self, Fault> {
         let Opened { content, etag: blob, attributes } = opened;
         let kept = record.etag.clone().filter(|_| record.of == blob.to_string());
-        let here = (asked.space.name.as_str(), &path);
+        let here = (&*asked.space, &path);
         let etags: &ETags = &asked.door.etags;
         let etag = match kept.or_else(|| etags.known(here, &attributes)) {
             Some(etag) => etag,
@@ -168,12 +169,21 @@ pub(crate) fn summed(content: &Content, size: u64) -> Result<String, Fault> {
 /// # Errors
 /// Those of reading it.
 pub(crate) fn etag(asked: &Asked, path: &TreePath, attributes: &Attributes) -> Result<String, Fault> {
-    if attributes.large().is_none()
-        && let Some(etag) = asked.door.etags.known((&asked.space.name, path), attributes)
-    {
-        return Ok(etag);
+    match known(asked, path, attributes) {
+        Some(etag) => Ok(etag),
+        None => Object::at(asked, &Key::File(path.clone())).map(|object| object.etag),
     }
-    Object::at(asked, &Key::File(path.clone())).map(|object| object.etag)
+}
+
+fn known(asked: &Asked, path: &TreePath, attributes: &Attributes) -> Option<String> {
+    let etags = &asked.door.etags;
+    attributes.large().is_none().then(|| etags.known((&asked.space, path), attributes)).flatten()
+}
+
+/// Bytes that are to be read before its ETag can be told.
+pub(crate) fn unread(asked: &Asked, path: &TreePath, attributes: &Attributes) -> u64 {
+    let is_told = attributes.large().is_some() || known(asked, path, attributes).is_some();
+    if is_told { 0 } else { attributes.size }
 }
 
 /// The content type that a name tells.

@@ -7,11 +7,10 @@ use s3s::dto::*;
 use s3s::{S3, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
 
-use crate::asked::Asked;
-use crate::listing::{Line, Listing, MOST, Page};
+use crate::listed::Manner;
+use crate::listing::{Listing, MOST};
 use crate::refusal::refuse;
-use crate::sums::etag_of;
-use crate::{Door, object, pending, reading, removing, tagging, token, uploads, versions, writing};
+use crate::{Door, listed, pending, reading, removing, tagging, token, uploads, versions, writing};
 
 /// What is not encoded where keys are told as URLs have them.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -52,70 +51,9 @@ impl Encoding {
 /// The operations, for every space.
 pub(crate) struct Operations(pub(crate) Arc<Door>);
 
-/// A page of a listing, as both versions of the operation tell it.
-struct Told {
-    objects: Vec<Object>,
-    prefixes: Vec<CommonPrefix>,
-    /// The last key, where there are more behind it.
-    next: Option<String>,
-}
-
-impl Operations {
-    async fn page(
-        &self,
-        asked: &Asked,
-        listing: Listing,
-        (encoding, owner): (Encoding, Option<Owner>),
-    ) -> S3Result<Told> {
-        asked
-            .run("ListObjects", move |asked| {
-                let Page { lines, is_truncated } = listing.page(asked)?;
-                let next = lines.last().filter(|_| is_truncated).map(|line| line.text().to_owned());
-                let mut told = Told { objects: Vec::new(), prefixes: Vec::new(), next };
-                for line in lines {
-                    match line {
-                        Line::Prefix(prefix) => told.prefixes.extend(encoding.prefixes(vec![prefix])),
-                        Line::Object { key, file, attributes } => {
-                            let key = encoding.text(&key);
-                            let described = described(asked, key, file.as_ref(), attributes.as_deref())?;
-                            told.objects.extend(described.map(|object| Object { owner: owner.clone(), ..object }));
-                        }
-                    }
-                }
-                Ok(told)
-            })
-            .await
-    }
-}
-
 /// Whose everything is: the server's, as keys own nothing.
 pub(crate) fn owner() -> Owner {
     Owner { display_name: Some(OWNER.to_owned()), id: Some(OWNER.to_owned()) }
-}
-
-/// One object of a listing; none when it is gone meanwhile.
-fn described(
-    asked: &Asked,
-    key: String,
-    file: Option<&svcfs_base::TreePath>,
-    attributes: Option<&svcfs_vfs::Attributes>,
-) -> Result<Option<Object>, svcfs_base::Fault> {
-    let (etag, size) = match (file, attributes) {
-        (Some(path), Some(attributes)) => match object::etag(asked, path, attributes) {
-            Err(fault) if crate::record::is_missing(&fault) => return Ok(None),
-            etag => (etag?, attributes.size),
-        },
-        (Some(_), None) | (None, _) => (etag_of(b""), 0),
-    };
-    let modified = attributes.map(|attributes| attributes.modified);
-    Ok(Some(Object {
-        e_tag: Some(ETag::Strong(etag)),
-        key: Some(key),
-        last_modified: modified.map(Timestamp::from),
-        size: i64::try_from(size).ok(),
-        storage_class: Some(ObjectStorageClass::from_static(ObjectStorageClass::STANDARD)),
-        ..Object::default()
-    }))
 }
 
 /// As many as a request asks for, and no more than are told at once.
@@ -201,7 +139,7 @@ impl S3 for Operations {
             delimiter,
             most,
         };
-        let told = self.page(&asked, listing, (encoding, Some(owner()))).await?;
+        let told = listed::page(&asked, listing, Manner { encoding, owner: Some(owner()) }).await?;
         Ok(S3Response::new(ListObjectsOutput {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),
@@ -230,7 +168,8 @@ impl S3 for Operations {
         let owner = input.fetch_owner.unwrap_or_default().then(owner);
         let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
         let prefix = input.prefix.clone().unwrap_or_default();
-        let told = self.page(&asked, Listing { prefix, after, delimiter, most }, (encoding, owner)).await?;
+        let listing = Listing { prefix, after, delimiter, most };
+        let told = listed::page(&asked, listing, Manner { encoding, owner }).await?;
         Ok(S3Response::new(ListObjectsV2Output {
             name: Some(input.bucket),
             prefix: Some(encoding.text(&input.prefix.unwrap_or_default())),

@@ -1,5 +1,6 @@
 mod checksums;
 mod conditions;
+mod etags;
 mod hostile;
 mod itself;
 mod kept;

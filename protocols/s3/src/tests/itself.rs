@@ -14,7 +14,7 @@ use svcfs_work::{Lane, Lanes};
 use super::*;
 
 /// A request, by the key whose text this is.
-fn request<T>(input: T, key: Option<&str>) -> S3Request<T> {
+pub(super) fn request<T>(input: T, key: Option<&str>) -> S3Request<T> {
     let credentials = key.map(|key| Credentials {
         access_key: svcfs_config::edit::id_of(&KeyDigest::of(key)),
         secret_key: SecretKey::from("checked already"),
@@ -33,7 +33,7 @@ fn request<T>(input: T, key: Option<&str>) -> S3Request<T> {
 }
 
 /// Goes on with something as far as it comes; whether it waits there.
-async fn waits<T>(mut asked: Pin<&mut impl Future<Output = T>>) -> bool {
+pub(super) async fn waits<T>(mut asked: Pin<&mut impl Future<Output = T>>) -> bool {
     std::future::poll_fn(|context| Poll::Ready(asked.as_mut().poll(context).is_pending())).await
 }
 
