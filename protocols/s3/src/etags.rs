@@ -12,11 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use svcfs_base::{ETag, TreePath};
 use svcfs_knowledge::kernel::Space;
-use svcfs_vfs::Attributes;
+use svcfs_vfs::{Attributes, KeptContent};
 
 use crate::sums::hex;
 
-/// Objects that are remembered, of all spaces: some 130 bytes each. Of more than these, some are read again.
+/// Objects and versions that are remembered, of all spaces: some 130 bytes each. Of more than these, some are read again.
 const MAX_REMEMBERED: usize = 1 << 20;
 /// Objects that wait to be written down; of more, some are read again after a restart.
 const MAX_WAITING: usize = 1 << 16;
@@ -130,6 +130,15 @@ fn key(path: &TreePath) -> Key {
     *ETag::of(path.as_str().as_bytes()).as_bytes()
 }
 
+/// The same of an earlier version: no path begins so.
+fn version_key(content: &KeptContent) -> Key {
+    let text = match content {
+        KeptContent::Blob(blob) => format!("\0{blob}"),
+        KeptContent::Snapshot(path, moment) => format!("\0{moment}\0{path}"),
+    };
+    *ETag::of(text.as_bytes()).as_bytes()
+}
+
 impl ETags {
     pub(crate) fn of(most: usize, settled: Duration) -> Self {
         Self { tables: Mutex::default(), at_the_disk: Mutex::default(), most, settled }
@@ -148,7 +157,23 @@ impl ETags {
             return;
         }
         let Some(remembered) = Remembered::of(attributes, etag) else { return };
-        let key = key(path);
+        self.insert(space, key(path), remembered);
+    }
+
+    /// Size and ETag of an earlier version, which is what it is for ever.
+    pub(crate) fn known_version(&self, space: &Space, content: &KeptContent) -> Option<(u64, String)> {
+        let tables = self.tables.lock();
+        let remembered = tables.get(space.vfs.root())?.known.get(&version_key(content))?;
+        Some((remembered.look.size, remembered.etag()))
+    }
+
+    /// Remembers one.
+    pub(crate) fn remember_version(&self, space: &Space, content: &KeptContent, (size, md5): (u64, [u8; 16])) {
+        let look = Look { size, modified: 0, changed: 0 };
+        self.insert(space, version_key(content), Remembered { look, md5, parts: 0 });
+    }
+
+    fn insert(&self, space: &Space, key: Key, remembered: Remembered) {
         let mut tables = self.tables.lock();
         let table = tables.entry(space.vfs.root().to_owned()).or_default();
         if table.insert(key, remembered) && table.waiting.len() < MAX_WAITING {

@@ -26,6 +26,7 @@ mod pieces;
 mod reading;
 mod record;
 mod refusal;
+mod removed;
 mod removing;
 mod summing;
 mod sums;
@@ -50,6 +51,7 @@ use tokio_util::sync::CancellationToken;
 use completing::Completing;
 use etags::ETags;
 use keeping::Keeping;
+use removed::Removals;
 
 /// What every request shares.
 struct Door {
@@ -57,6 +59,7 @@ struct Door {
     names: Names,
     lanes: Lanes,
     etags: ETags,
+    removals: Removals,
     /// Memory for files that are on their way here.
     room: Arc<Room>,
     /// Uploads in parts that are being completed.
@@ -72,6 +75,7 @@ impl Door {
             server,
             lanes: Lanes::default(),
             etags: ETags::default(),
+            removals: Removals::default(),
             room: Arc::default(),
             completing: Arc::default(),
             keeping: Keeping::default(),

@@ -16,7 +16,7 @@ use crate::record::is_missing;
 use crate::sums::etag_of;
 
 /// Bytes of objects that are read for one page; the first of them is told whatever it has.
-const MOST_READ: u64 = 1 << 30;
+pub(crate) const MOST_READ: u64 = 1 << 30;
 
 /// What both versions of the operation tell.
 pub(crate) struct Told {

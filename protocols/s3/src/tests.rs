@@ -11,6 +11,7 @@ mod missing;
 mod parts;
 mod refused;
 mod told;
+mod versions;
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,29 +1,32 @@
 //! Versions of objects: our history, under the names that history has for them.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use bytes::Bytes;
+use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::{
     DeleteMarkerEntry, ETag, ListObjectVersionsInput, ListObjectVersionsOutput, ObjectVersion,
     ObjectVersionStorageClass, Timestamp,
 };
 use s3s::{S3Request, S3Response, S3Result, s3_error};
-use svcfs_base::{Fault, Kind, Scope, TreePath};
-use svcfs_vfs::{Action, Content};
+use svcfs_base::{Fault, Kind, MAX_FILE_BYTES, Scope, TreePath};
+use svcfs_vfs::{Content, KeptContent};
 
 use crate::Door;
 use crate::asked::{Asked, Refused};
+use crate::found::Found;
 use crate::key::Key;
+use crate::listed::MOST_READ;
 use crate::listing::{Line, Listing, MOST};
 use crate::object::Object;
 use crate::operations::{Encoding, owner};
 use crate::record::Record;
-use crate::sums::etag_of;
+use crate::removed::{Removal, Removed};
+use crate::sums::{etag_of, hex};
 
-/// Records of history that are looked through for what was removed.
-const MAX_CHANGES: usize = 100_000;
 /// The version of what has none, as S3 calls it.
 const NULL: &str = "null";
 
@@ -78,40 +81,50 @@ pub(crate) fn current(asked: &Asked, key: &Key, object: &Object) -> Option<Strin
 }
 
 /// One version, or the removal that followed one.
-struct Entry {
+pub(crate) struct Entry {
     key: String,
-    id: String,
+    pub(crate) id: String,
     time: SystemTime,
-    is_removal: bool,
     is_latest: bool,
-    /// Size and ETag of what no version has.
-    large: Option<(u64, String)>,
+    what: What,
+}
+
+/// What a version is of.
+enum What {
+    Removal,
+    /// What no version has: its size and ETag.
+    Large(u64, String),
+    Kept(KeptContent),
+    /// To be asked for by its name.
+    Named,
 }
 
 /// Versions and removals of a path, the newest first.
-fn entries(asked: &Asked, path: &TreePath, removals: &[(String, SystemTime)]) -> Result<Vec<Entry>, Fault> {
-    let versions = asked.space.vfs.versions(path)?.into_iter();
-    let entry = |id: String, time: SystemTime, is_removal: bool| Entry {
-        key: path.to_string(),
-        id,
-        time,
-        is_removal,
-        is_latest: false,
-        large: None,
-    };
-    let mut all: Vec<_> =
-        versions.map(|version| entry(version.hash.to_string(), SystemTime::from(version.timestamp), false)).collect();
-    all.retain(|version| !removals.iter().any(|(id, _)| *id == version.id));
-    all.extend(removals.iter().map(|(id, time)| entry(id.clone(), *time, true)));
+fn entries(asked: &Asked, path: &TreePath, removals: &[Removal]) -> Result<Vec<Entry>, Fault> {
+    let vfs = &asked.space.vfs;
+    let entry =
+        |id: String, time: SystemTime, what: What| Entry { key: path.to_string(), id, time, is_latest: false, what };
+    let kept = vfs.kept_versions(path)?.into_iter().rev();
+    let kept = kept.map(|kept| entry(kept.id.to_string(), SystemTime::from(kept.time), What::Kept(kept.content)));
+    let mut all: Vec<_> = kept.collect();
+    if asked.space.settings.versioning.strategy != svcfs_config::Strategy::Git {
+        // Copies that no record tells of, because the log was made anew.
+        let known: BTreeSet<_> = all.iter().map(|entry| entry.id.clone()).collect();
+        let named = vfs.versions(path)?.into_iter().filter(|version| !known.contains(&version.hash.to_string()));
+        all.extend(named.map(|named| entry(named.hash.to_string(), SystemTime::from(named.timestamp), What::Named)));
+    }
+    let removals = removals.iter().map(|(id, time)| entry(id.to_string(), *time, What::Removal));
+    let removals: Vec<_> = removals.collect();
+    all.retain(|version| !removals.iter().any(|removal| removal.id == version.id));
+    all.extend(removals);
     // History knows seconds: of what happened in one, the last is what is there now.
-    let there = asked.space.vfs.stat(asked.caller.door, path);
+    let there = vfs.stat(asked.caller.door, path);
     let is_there = there.is_ok();
-    all.sort_by_key(|entry| (Reverse(entry.time), entry.is_removal == is_there));
+    all.sort_by_key(|entry| (Reverse(entry.time), matches!(entry.what, What::Removal) == is_there));
     if there.is_ok_and(|there| there.large().is_some()) {
         // What no version has stands in front of all of them; its removal of the page that was there is told behind it.
         let large = Object::at(asked, &Key::File(path.clone()))?;
-        let told = Entry { large: Some((large.size, large.etag)), ..entry(NULL.to_owned(), large.modified, false) };
-        all.insert(0, told);
+        all.insert(0, entry(NULL.to_owned(), large.modified, What::Large(large.size, large.etag)));
     }
     if let Some(newest) = all.first_mut() {
         newest.is_latest = true;
@@ -119,27 +132,15 @@ fn entries(asked: &Asked, path: &TreePath, removals: &[(String, SystemTime)]) ->
     Ok(all)
 }
 
-/// What was removed, by path.
-fn removals(asked: &Asked, prefix: &str) -> Result<BTreeMap<TreePath, Vec<(String, SystemTime)>>, Fault> {
-    let (vfs, caller) = (&asked.space.vfs, &asked.caller);
-    let mut removed: BTreeMap<TreePath, Vec<_>> = BTreeMap::new();
-    for change in vfs.changes(None, MAX_CHANGES)?.changes {
-        let is_meant = change.action == Action::Delete
-            && change.path.as_str().starts_with(prefix)
-            && caller.reach.covers(&change.path)
-            && vfs.is_visible(caller.door, &change.path);
-        if is_meant {
-            removed.entry(change.path).or_default().push((change.seq.to_string(), SystemTime::from(change.timestamp)));
-        }
-    }
-    Ok(removed)
-}
-
 /// A page of versions, and where the next one begins.
-struct Page {
-    entries: Vec<(Entry, u64, String)>,
+#[derive(Default)]
+pub(crate) struct Page {
+    pub(crate) entries: Vec<(Entry, u64, String)>,
     prefixes: Vec<String>,
-    next: Option<(String, Option<String>)>,
+    pub(crate) next: Option<(String, Option<String>)>,
+    /// Bytes that were read, or would have been for the entry that it ends in front of.
+    read: u64,
+    is_cut: bool,
 }
 
 impl Page {
@@ -148,9 +149,13 @@ impl Page {
     }
 }
 
-/// Keys with history, each once, in key order: those that are there, and those that were removed.
-fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result<Page, Fault> {
-    let removed = removals(asked, &listing.prefix)?;
+/// Keys with history, each once, in key order: those that are there, and those that were removed; and what the next page lies behind, as far as keys that are
+/// there tell.
+fn keys(
+    asked: &Asked,
+    listing: &Listing,
+    (removed, after_version): (&Removed, Option<&str>),
+) -> Result<(Vec<Line>, Option<String>), Fault> {
     // With a version, the key it is of is looked at once more.
     let is_ahead = |key: &str| key > listing.after.as_str() || (after_version.is_some() && key == listing.after);
     let mut keys: Vec<Line> = Vec::new();
@@ -168,21 +173,40 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
     let last = there.lines.last().filter(|_| there.is_truncated).map(|line| line.text().to_owned());
     keys.extend(there.lines);
     let mut known: BTreeSet<String> = keys.iter().map(|line| line.text().to_owned()).collect();
-    for path in removed.keys() {
-        let line = match listing.together(path.as_str()) {
+    let from = std::cmp::max(&listing.prefix, &listing.after).clone();
+    for key in removed.by_key.range(from..).map(|(key, _)| key).take_while(|key| key.starts_with(&listing.prefix)) {
+        let line = match listing.together(key) {
             // Behind a marker lies what is greater; what is told together with it was told with it.
-            Some(prefix) if listing.begins_behind(&prefix) || *path.as_str() <= *listing.after => continue,
+            Some(prefix) if listing.begins_behind(&prefix) || *key <= listing.after => continue,
             Some(prefix) => Line::Prefix(prefix),
-            None if !is_ahead(path.as_str()) => continue,
-            None => Line::Object { key: path.to_string(), file: None, attributes: None },
+            None if !is_ahead(key) => continue,
+            None => Line::Object { key: key.clone(), file: None, attributes: None },
         };
-        let is_on_page = last.as_ref().is_none_or(|last| line.text() < last.as_str());
-        if is_on_page && known.insert(line.text().to_owned()) {
+        if last.as_ref().is_some_and(|last| line.text() >= last.as_str()) {
+            break;
+        }
+        if TreePath::parse(key).is_ok_and(|path| is_told(&path)) && known.insert(line.text().to_owned()) {
             keys.push(line);
         }
     }
     keys.sort_by(|one, other| one.text().cmp(other.text()));
-    let mut page = Page { entries: Vec::new(), prefixes: Vec::new(), next: None };
+    Ok((keys, last))
+}
+
+/// A page, for which no more than so many bytes are read; the first of its entries is told whatever it has.
+///
+/// # Errors
+/// Those of history, and of reading folders and files.
+pub(crate) fn page(
+    asked: &Asked,
+    listing: &Listing,
+    after_version: Option<&str>,
+    most_read: u64,
+) -> Result<Page, Fault> {
+    asked.door.etags.recall(&asked.space);
+    let removed = asked.door.removals.up_to_now(&asked.space)?;
+    let (keys, last) = keys(asked, listing, (&removed, after_version))?;
+    let mut page = Page::default();
     // What is told together is one line like any other, and the last line is what the next page lies behind.
     let mut last_told = None;
     for line in keys {
@@ -201,25 +225,19 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
         let Ok(Key::File(path)) = Key::parse(&key) else { continue };
         let skipped = after_version.filter(|_| key == listing.after);
         let mut is_ahead = skipped.is_none();
-        for entry in entries(asked, &path, removed.get(&path).map_or(&[][..], Vec::as_slice))? {
+        for entry in entries(asked, &path, removed.by_key.get(&key).map_or(&[][..], Vec::as_slice))? {
             if !is_ahead {
                 is_ahead = Some(entry.id.as_str()) == skipped;
                 continue;
             }
-            if page.lines() == listing.most {
+            page.read += unread(asked, &entry)?;
+            page.is_cut = page.read > most_read && last_told.is_some();
+            if page.is_cut || page.lines() == listing.most {
                 page.next = last_told;
                 return Ok(page);
             }
-            let (size, etag) = match (&entry.large, entry.is_removal) {
-                (Some(large), _) => large.clone(),
-                (None, true) => Default::default(),
-                (None, false) => match asked.space.vfs.version(&path, &entry.id) {
-                    Ok(content) => (content.len() as u64, etag_at(asked, (&path, entry.is_latest), &content)),
-                    // It cannot be had any more.
-                    Err(fault) if fault.kind() == Kind::NotFound => continue,
-                    Err(fault) => return Err(fault),
-                },
-            };
+            // One that cannot be had any more is not told.
+            let Some((size, etag)) = described(asked, &path, &entry)? else { continue };
             last_told = Some((entry.key.clone(), Some(entry.id.clone())));
             page.entries.push((entry, size, etag));
         }
@@ -228,11 +246,81 @@ fn page(asked: &Asked, listing: &Listing, after_version: Option<&str>) -> Result
     Ok(page)
 }
 
-/// The ETag of a version: of the newest one, the one that the object is told with, which may be that of an upload in parts.
-fn etag_at(asked: &Asked, (path, is_latest): (&TreePath, bool), content: &[u8]) -> String {
-    let there = if is_latest { Object::at(asked, &Key::File(path.clone())).ok() } else { None };
-    let same = there.filter(|there| there.blob == Some(svcfs_base::ETag::of(content)));
-    same.map_or_else(|| etag_of(content), |there| there.etag)
+/// Bytes that are to be read before the ETag of a version can be told.
+fn unread(asked: &Asked, entry: &Entry) -> Result<u64, Fault> {
+    let What::Kept(content) = &entry.what else { return Ok(0) };
+    if asked.door.etags.known_version(&asked.space, content).is_some() {
+        return Ok(0);
+    }
+    match asked.space.vfs.kept_size(content) {
+        Err(fault) if fault.kind() == Kind::NotFound => Ok(0),
+        size => size,
+    }
+}
+
+/// Size and ETag of a version; none of what cannot be had any more.
+fn described(asked: &Asked, path: &TreePath, entry: &Entry) -> Result<Option<(u64, String)>, Fault> {
+    let vfs = &asked.space.vfs;
+    let had = |content: Result<Bytes, Fault>| match content {
+        Ok(content) => Ok(Some(content)),
+        Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
+        Err(fault) => Err(fault),
+    };
+    let content = match &entry.what {
+        What::Removal => return Ok(Some(Default::default())),
+        What::Large(size, etag) => return Ok(Some((*size, etag.clone()))),
+        What::Named => {
+            let content = had(vfs.version(path, &entry.id))?;
+            return Ok(content.map(|content| (content.len() as u64, etag_of(&content))));
+        }
+        What::Kept(content) => content,
+    };
+    let etags = &asked.door.etags;
+    let told = match etags.known_version(&asked.space, content) {
+        Some(told) => told,
+        None => {
+            let Some(bytes) = had(vfs.kept_content(content))? else { return Ok(None) };
+            let (size, md5) = (bytes.len() as u64, Md5::checksum(&bytes));
+            etags.remember_version(&asked.space, content, (size, md5));
+            (size, hex(&md5))
+        }
+    };
+    let of_parts = if entry.is_latest { of_parts(asked, path, content)? } else { None };
+    Ok(Some((told.0, of_parts.unwrap_or(told.1))))
+}
+
+/// The ETag that the newest version has as an object, where that is another: of an upload in parts.
+fn of_parts(asked: &Asked, path: &TreePath, content: &KeptContent) -> Result<Option<String>, Fault> {
+    let record = match Found::at(asked, path) {
+        Ok(found) if found.is_file() => Record::of(asked, &found)?,
+        // It is gone meanwhile, or a link that leads elsewhere.
+        Ok(_) | Err(_) => return Ok(None),
+    };
+    let Some(etag) = record.etag else { return Ok(None) };
+    let blob = match content {
+        KeptContent::Blob(blob) => *blob,
+        KeptContent::Snapshot(..) => svcfs_base::ETag::of(&asked.space.vfs.kept_content(content)?),
+    };
+    Ok((record.of == blob.to_string()).then_some(etag))
+}
+
+/// A page: at once where little is read for it, else where there is time.
+async fn whole_page(asked: &Asked, listing: Listing, marker: Option<String>) -> S3Result<Page> {
+    let what = "ListObjectVersions";
+    let (here, version) = (listing.clone(), marker.clone());
+    let quick = move |asked: &Asked| Ok(kept(asked, page(asked, &here, version.as_deref(), MAX_FILE_BYTES as u64))?);
+    let quick = asked.run(what, quick).await?;
+    if !quick.is_cut {
+        return Ok(quick);
+    }
+    let slow = move |asked: &Asked| Ok(kept(asked, page(asked, &listing, marker.as_deref(), MOST_READ))?);
+    asked.run_over(MOST_READ, what, slow).await
+}
+
+/// Writes down what was found out.
+fn kept<T>(asked: &Asked, outcome: T) -> T {
+    asked.door.etags.keep(&asked.space);
+    outcome
 }
 
 /// `ListObjectVersions`
@@ -251,12 +339,12 @@ pub(crate) async fn list(
         most,
     };
     let marker = input.version_id_marker.clone().filter(|marker| !marker.is_empty());
-    let page = asked.run("ListObjectVersions", move |asked| Ok(page(asked, &listing, marker.as_deref())?)).await?;
+    let page = whole_page(&asked, listing, marker).await?;
     let (mut versions, mut markers) = (Vec::new(), Vec::new());
     for (entry, size, etag) in page.entries {
         let (key, id) = (Some(encoding.text(&entry.key)), Some(entry.id));
         let (last_modified, is_latest) = (Some(Timestamp::from(entry.time)), Some(entry.is_latest));
-        if entry.is_removal {
+        if matches!(entry.what, What::Removal) {
             markers.push(DeleteMarkerEntry { is_latest, key, last_modified, owner: Some(owner()), version_id: id });
         } else {
             versions.push(ObjectVersion {

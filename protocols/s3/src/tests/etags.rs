@@ -20,7 +20,7 @@ const MANNER: Manner = Manner { encoding: Encoding::Plain, owner: None };
 
 impl Served {
     /// A door of its own, that remembers so many ETags, also of what was written just now.
-    fn door(&self, most: usize) -> crate::Door {
+    pub(super) fn door(&self, most: usize) -> crate::Door {
         crate::Door { etags: ETags::of(most, Duration::ZERO), ..crate::Door::of(Arc::clone(&self.server)) }
     }
 
@@ -37,14 +37,14 @@ impl Served {
     }
 }
 
-fn asked(door: crate::Door) -> Asked {
+pub(super) fn asked(door: crate::Door) -> Asked {
     let mut input = ListObjectsV2Input::builder();
     input.set_bucket("default".to_owned());
     let request = request(input.build().unwrap(), None);
     Arc::new(door).asked(&request, "default", (Scope::Read, "ListObjects")).unwrap()
 }
 
-fn listing() -> Listing {
+pub(super) fn listing() -> Listing {
     Listing { most: 1000, ..Listing::default() }
 }
 

@@ -1,0 +1,103 @@
+//! What was removed, by key, as the change feed tells it.
+//!
+//! The feed is long, and a listing of versions has many pages: it is gone through once, and then only what is new of it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use svcfs_base::{Fault, Kind, VersionId};
+use svcfs_knowledge::kernel::Space;
+use svcfs_vfs::{Action, ChangeRecord};
+
+/// Records of the feed that are gone through; of the newest at least as many are known.
+const MAX_CHANGES: usize = 100_000;
+/// Spaces of which it is remembered: those that were listed last.
+const MAX_SPACES: usize = 4;
+
+/// When a key was removed, and what that version is called.
+pub(crate) type Removal = (VersionId, SystemTime);
+
+/// What was removed in a space.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Removed {
+    pub(crate) by_key: BTreeMap<String, Vec<Removal>>,
+    /// How far the feed is known, and how many records of it were gone through.
+    last_seq: String,
+    seen: usize,
+}
+
+impl Removed {
+    fn take(&mut self, changes: Vec<ChangeRecord>, last_seq: String) {
+        (self.seen, self.last_seq) = (self.seen + changes.len(), last_seq);
+        for change in changes.into_iter().filter(|change| change.action == Action::Delete) {
+            let removal = (change.seq, SystemTime::from(change.timestamp));
+            self.by_key.entry(change.path.to_string()).or_default().push(removal);
+        }
+    }
+}
+
+/// What was removed in the spaces that were asked for last, the last one first.
+#[derive(Debug)]
+pub(crate) struct Removals {
+    spaces: Mutex<Vec<(PathBuf, Arc<Removed>)>>,
+    most: usize,
+}
+
+impl Default for Removals {
+    fn default() -> Self {
+        Self::of(MAX_CHANGES)
+    }
+}
+
+impl Removals {
+    pub(crate) fn of(most: usize) -> Self {
+        Self { spaces: Mutex::default(), most }
+    }
+
+    /// What was removed in a space up to now. Waits for history.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub(crate) fn up_to_now(&self, space: &Space) -> Result<Arc<Removed>, Fault> {
+        let root = space.vfs.root();
+        let before = self.spaces.lock().iter().find(|(other, _)| other == root).map(|(_, removed)| Arc::clone(removed));
+        // From time to time anew, or what is known would only become more.
+        let before = before.filter(|before| before.seen < 2 * self.most);
+        let removed = match before.map(|before| self.gone_on(space, before)) {
+            Some(Ok(removed)) => removed,
+            // The log is another one than it was.
+            Some(Err(fault)) if fault.kind() == Kind::Invalid => self.begun(space)?,
+            Some(Err(fault)) => return Err(fault),
+            None => self.begun(space)?,
+        };
+        let mut spaces = self.spaces.lock();
+        spaces.retain(|(other, _)| other != root);
+        spaces.insert(0, (root.to_owned(), Arc::clone(&removed)));
+        spaces.truncate(MAX_SPACES);
+        Ok(removed)
+    }
+
+    fn begun(&self, space: &Space) -> Result<Arc<Removed>, Fault> {
+        let newest = space.vfs.changes(None, self.most)?;
+        let mut removed = Removed::default();
+        removed.take(newest.changes, newest.last_seq);
+        Ok(Arc::new(removed))
+    }
+
+    fn gone_on(&self, space: &Space, mut removed: Arc<Removed>) -> Result<Arc<Removed>, Fault> {
+        // Of what had no changes, all are new.
+        if removed.last_seq.is_empty() {
+            return self.begun(space);
+        }
+        loop {
+            let new = space.vfs.changes(Some(&removed.last_seq), self.most)?;
+            if new.changes.is_empty() {
+                return Ok(removed);
+            }
+            Arc::make_mut(&mut removed).take(new.changes, new.last_seq);
+        }
+    }
+}
