@@ -1,73 +1,25 @@
-//! What is removed, moved and copied as a whole: folders with everything in them, in one change set each.
+//! What is removed, moved and copied as a whole: folders with everything in them, in one change set each. What they take the place of is
+//! [`replaced`](crate::replaced).
 //!
 //! Why not leave it to dav-server, which asks for one file after the other? Because history would then have a commit for each, and a refusal in the
 //! middle would leave a half.
-
-use std::collections::BTreeMap;
 
 use svcfs_base::{Change, ChangeSet, DiskAttributes, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, TreePath};
 use svcfs_vfs::{Attributes, EntryKind};
 
 use crate::asked::Asked;
+use crate::contents::Contents;
 use crate::found::Found;
 use crate::locks::Locks;
 use crate::look::{self, Look};
-use crate::properties;
 use crate::upload::Beside;
+use crate::{properties, replaced};
 
 /// Bytes of a large file copied at once.
 const PIECE: usize = 1 << 20;
 
 /// What a copy may be written over, by the place of each file of it.
 type Over<'a> = dyn Fn(&TreePath) -> Option<Look> + 'a;
-
-/// Everything in a folder.
-#[derive(Default)]
-struct Contents {
-    /// Files and links, in path order.
-    files: BTreeMap<TreePath, Attributes>,
-    /// Folders, each after the one it lies in.
-    folders: Vec<TreePath>,
-    /// Pipes, sockets and devices: no client sees them, and they go with the folder they lie in.
-    specials: Vec<TreePath>,
-}
-
-impl Contents {
-    fn of(asked: &Asked, folder: &Found<'_>) -> Result<Self, Fault> {
-        let mut contents = Self { folders: vec![folder.path.clone()], ..Self::default() };
-        let mut next = 0;
-        while let Some(path) = contents.folders.get(next).cloned() {
-            next += 1;
-            for (path, attributes) in Found::itself(asked, &path)?.all_entries(asked)? {
-                match attributes.kind {
-                    EntryKind::Directory => contents.folders.push(path),
-                    EntryKind::File | EntryKind::Symlink => {
-                        contents.files.insert(path, attributes);
-                    }
-                    EntryKind::Special(_) => contents.specials.push(path),
-                }
-            }
-        }
-        Ok(contents)
-    }
-
-    /// Checks that everything in these folders can be removed, before anything is.
-    ///
-    /// # Errors
-    /// `NotEmpty` for what is hidden, or has a name that no tree has.
-    fn check_removable(&self, asked: &Asked) -> Result<(), Fault> {
-        self.folders.iter().try_for_each(|folder| match asked.space().vfs.unseen_in(asked.caller(), folder)? {
-            Some(unseen) => {
-                let unseen = svcfs_base::plain(&unseen);
-                let told = format!(
-                    "directory `{folder}` holds `{unseen}`, which cannot be removed from here; nothing was removed; remove it on the server's disk"
-                );
-                Err(Fault::new(Kind::NotEmpty, told))
-            }
-            None => Ok(()),
-        })
-    }
-}
 
 /// Removes what stands at a path, and everything in it.
 ///
@@ -87,27 +39,19 @@ pub(crate) fn remove(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
     }
     let contents = Contents::of(asked, &found)?;
     contents.check_removable(asked)?;
-    let (large, recorded): (Vec<_>, Vec<_>) =
-        contents.files.iter().partition(|(_, attributes)| attributes.large().is_some());
-    let changes: Vec<_> = recorded.into_iter().map(|(path, _)| Change::remove(path.clone())).collect();
+    let changes: Vec<_> = contents.recorded().map(|(path, _)| Change::remove(path.clone())).collect();
     if !changes.is_empty() {
         let message = format!("delete: {path}");
         vfs.apply(caller, ChangeSet::new(changes).message(message))?;
     }
-    for (path, _) in large {
-        remove_file(asked, &Found::itself(asked, path)?)?;
-    }
-    for path in &contents.specials {
-        let special = Found::itself(asked, path)?;
-        vfs.unlink(caller, Found::parent_of(asked, path)?.node, &special.name()?)?;
-    }
-    for folder in contents.folders.into_iter().rev() {
-        vfs.apply(caller, Change::RemoveDir { path: folder })?;
-    }
-    Ok(())
+    contents.remove_unrecorded(asked)
 }
 
-fn remove_file(asked: &Asked, found: &Found<'_>) -> Result<(), Fault> {
+/// Removes a file or a link.
+///
+/// # Errors
+/// As [`remove`].
+pub(crate) fn remove_file(asked: &Asked, found: &Found<'_>) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let look = asked.seen(&found.path);
     let change = Change::remove(found.path.clone()).expecting(look::expect(look.as_ref()));
@@ -127,22 +71,30 @@ fn remove_file(asked: &Asked, found: &Found<'_>) -> Result<(), Fault> {
 /// `NotFound`, `Exists`; `Forbidden` for a place in itself or around it; those of the write path.
 pub(crate) fn rename(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     check_apart(from, to)?;
-    let (vfs, caller) = (&asked.space().vfs, asked.caller());
+    let caller = asked.caller();
     let source = Found::itself(asked, from)?;
     // What is written meanwhile goes along, and is not lost.
     look::check(asked, asked.seen(from).as_ref(), from)?;
     asked.space().check_reach(&caller.reach, caller.door, to)?;
-    let (old, new) = (Found::parent_of(asked, from)?, Found::parent_of(asked, to)?);
     let mut over = Some(Look::Nothing);
     if asked.is_to_replace(to) {
         over = asked.seen(to);
-        if source.is_folder() || Found::itself(asked, to)?.is_folder() {
-            remove(asked, to)?;
-            over = None;
+        let there = Found::itself(asked, to)?;
+        if source.is_folder() || there.is_folder() {
+            return replaced::by_move(asked, &source, &there);
         }
     }
+    give_name(asked, &source, to, look::expect(over.as_ref()))
+}
+
+/// Gives what was found another name, where what is expected stands.
+///
+/// # Errors
+/// As [`rename`].
+pub(crate) fn give_name(asked: &Asked, source: &Found<'_>, to: &TreePath, expect: Expect) -> Result<(), Fault> {
+    let (vfs, caller) = (&asked.space().vfs, asked.caller());
+    let (old, new) = (Found::parent_of(asked, &source.path)?, Found::parent_of(asked, to)?);
     let name = svcfs_base::Name::parse(to.name())?;
-    let expect = look::expect(over.as_ref());
     vfs.rename_node_expecting(caller, (old.node, &source.name()?), (new.node, &name), expect)?;
     vfs.settled().map(drop)
 }
@@ -156,111 +108,96 @@ pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), 
     let source = Found::at(asked, from)?;
     asked.space().check_reach(&asked.caller().reach, asked.caller().door, to)?;
     Found::parent_of(asked, to)?;
-    let mut copied = Contents::default();
-    if source.is_folder() {
-        copied = Contents::of(asked, &source)?;
-    } else {
-        copied.files.insert(source.path.clone(), source.attributes.clone());
-    }
-    let large = copied.files.iter().filter(|(_, attributes)| attributes.large().is_some());
-    let large = large.map(|(path, attributes)| Ok((path.clone(), copy_large(asked, path, attributes.size, to)?)));
-    let large = large.collect::<Result<Vec<_>, Fault>>()?;
+    let copies = Copies { asked, from, source: &source.path, to, copied: Contents::of(asked, &source)? };
+    let large = copies.of_large()?;
     // After what takes its time: whoever asks for a lock there waits from here on.
     let _unlocked = Locks::check_again(asked, &[to])?;
-    let moved = |path: &TreePath| path.moved(&source.path, to).unwrap_or_else(|| to.clone());
-    let replaces = asked.is_to_replace(to);
-    let left = if replaces { make_way(asked, to, &copied, &moved)? } else { Contents::default() };
-    let over = |path: &TreePath| match replaces {
-        false => Some(Look::Nothing),
-        true => asked.seen(path).filter(|_| path == to),
-    };
-    put_all(asked, (&copied, &moved), (&left, &over), from, to)?;
-    for (path, copy) in large {
-        look::check(asked, asked.seen(from).as_ref(), &path)?;
-        let to = moved(&path);
-        copy.into_place(asked, &to, over(&to).as_ref())?;
+    let nothing = |_: &TreePath| Some(Look::Nothing);
+    if !asked.is_to_replace(to) {
+        return copies.put(large, &nothing, &Contents::default());
     }
-    let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    for folder in left.folders.iter().rev().filter(|folder| !copied.folders.iter().any(|path| moved(path) == **folder))
-    {
-        vfs.apply(caller, Change::RemoveDir { path: folder.clone() })?;
-    }
-    for path in copied.folders.iter().chain(copied.files.keys()) {
-        properties::copy(asked, path, &moved(path))?;
-    }
-    Ok(())
-}
-
-/// What stands where a copy goes and is not written over by it: to be removed in the same change set. What cannot be is removed before: a
-/// folder where a file comes, a file where a folder does.
-fn make_way(
-    asked: &Asked,
-    to: &TreePath,
-    copied: &Contents,
-    moved: &dyn Fn(&TreePath) -> TreePath,
-) -> Result<Contents, Fault> {
+    let over = |path: &TreePath| asked.seen(path).filter(|_| path == to);
     let there = Found::itself(asked, to)?;
-    let is_file = copied.folders.is_empty();
-    if is_file == there.is_folder() {
-        remove(asked, to)?;
-        return Ok(Contents::default());
-    }
-    if is_file {
-        return Ok(Contents::default());
+    if !source.is_folder() && !there.is_folder() {
+        return copies.put(large, &over, &Contents::default());
     }
     let mut left = Contents::of(asked, &there)?;
     left.check_removable(asked)?;
-    let is_in_the_way = copied.folders.iter().any(|path| left.files.contains_key(&moved(path)))
-        || copied.files.keys().any(|path| left.folders.contains(&moved(path)))
-        || left.files.values().any(|attributes| attributes.large().is_some())
-        || !left.specials.is_empty();
-    if is_in_the_way {
-        remove(asked, to)?;
-        return Ok(Contents::default());
+    let moved = |path: &TreePath| copies.place(path);
+    if source.is_folder() && there.is_folder() && copies.copied.fits_in_place_of(&left, &moved) {
+        left.leave_out(&copies.copied, &moved);
+        return copies.put(large, &over, &left);
     }
-    for path in copied.files.keys() {
-        left.files.remove(&moved(path));
-    }
-    Ok(left)
+    look::check(asked, asked.seen(to).as_ref(), to)?;
+    replaced::aside(asked, &there, || copies.put(large, &nothing, &Contents::default()))
 }
 
-/// Writes copies of all files but large ones, and removes what is left of what they replace: one change set for as much as one may hold.
-fn put_all(
-    asked: &Asked,
-    (copied, moved): (&Contents, &dyn Fn(&TreePath) -> TreePath),
-    (left, over): (&Contents, &Over<'_>),
-    from: &TreePath,
-    to: &TreePath,
-) -> Result<(), Fault> {
-    let (vfs, caller) = (&asked.space().vfs, asked.caller());
-    let message = format!("{}: copy {from} → {to}", caller.actor());
-    let mut changes: Vec<_> = left.files.keys().map(|path| Change::remove(path.clone())).collect();
-    // What conditions were about, if it is a file.
-    let look = asked.seen(from);
-    let mut bytes = 0;
-    for (path, attributes) in copied.files.iter().filter(|(_, attributes)| attributes.large().is_none()) {
-        let to = moved(path);
-        let expect = look::expect(over(&to).as_ref());
-        let change = copy_of(asked, (path, attributes, look.as_ref()), to)?.expecting(expect);
-        if let Change::Put { content, .. } = &change {
-            bytes += content.len();
-        }
-        if bytes > MAX_FILE_BYTES && !changes.is_empty() {
-            vfs.apply(caller, ChangeSet::new(std::mem::take(&mut changes)).message(&message))?;
-            bytes = 0;
-        }
-        changes.push(change);
+/// What is copied, and where to.
+struct Copies<'a> {
+    asked: &'a Asked,
+    /// As it was asked for, and where that leads to.
+    from: &'a TreePath,
+    source: &'a TreePath,
+    to: &'a TreePath,
+    copied: Contents,
+}
+
+impl Copies<'_> {
+    /// Where the copy of a file or folder comes.
+    fn place(&self, path: &TreePath) -> TreePath {
+        path.moved(self.source, self.to).unwrap_or_else(|| self.to.clone())
     }
-    if !changes.is_empty() {
-        vfs.apply(caller, ChangeSet::new(changes).message(&message))?;
+
+    /// Copies of large files, beside the place.
+    fn of_large(&self) -> Result<Vec<(TreePath, Beside)>, Fault> {
+        let large = self.copied.files.iter().filter(|(_, attributes)| attributes.large().is_some());
+        large
+            .map(|(path, attributes)| Ok((path.clone(), copy_large(self.asked, path, attributes.size, self.to)?)))
+            .collect()
     }
-    for folder in copied.folders.iter().map(moved) {
-        match vfs.apply(caller, Change::MakeDir { path: folder }) {
-            Err(fault) if fault.kind() == Kind::Exists => {}
-            outcome => drop(outcome?),
+
+    /// Puts copies where they belong, with what clients gave the files, and removes what is left of what they replace.
+    fn put(&self, large: Vec<(TreePath, Beside)>, over: &Over<'_>, left: &Contents) -> Result<(), Fault> {
+        self.put_recorded(over, left)?;
+        for (path, copy) in large {
+            look::check(self.asked, self.asked.seen(self.from).as_ref(), &path)?;
+            let to = self.place(&path);
+            copy.into_place(self.asked, &to, over(&to).as_ref())?;
         }
+        left.remove_unrecorded(self.asked)?;
+        let mut all = self.copied.folders.iter().chain(self.copied.files.keys());
+        all.try_for_each(|path| properties::copy(self.asked, path, &self.place(path)))
     }
-    Ok(())
+
+    /// Writes copies of all files but large ones, and removes what is left of what they replace: one change set for as much as one may hold.
+    fn put_recorded(&self, over: &Over<'_>, left: &Contents) -> Result<(), Fault> {
+        let Self { asked, from, to, copied, .. } = self;
+        let (vfs, caller) = (&asked.space().vfs, asked.caller());
+        let message = format!("{}: copy {from} → {to}", caller.actor());
+        let mut changes = Vec::new();
+        // What conditions were about, if it is a file.
+        let look = asked.seen(from);
+        let mut bytes = 0;
+        for (path, attributes) in copied.files.iter().filter(|(_, attributes)| attributes.large().is_none()) {
+            let to = self.place(path);
+            let expect = look::expect(over(&to).as_ref());
+            let change = copy_of(asked, (path, attributes, look.as_ref()), to)?.expecting(expect);
+            if let Change::Put { content, .. } = &change {
+                bytes += content.len();
+            }
+            if bytes > MAX_FILE_BYTES && !changes.is_empty() {
+                vfs.apply(caller, ChangeSet::new(std::mem::take(&mut changes)).message(&message))?;
+                bytes = 0;
+            }
+            changes.push(change);
+        }
+        // With the last of it: what is refused before has removed nothing.
+        changes.extend(left.recorded().map(|(path, _)| Change::remove(path.clone())));
+        if !changes.is_empty() {
+            vfs.apply(caller, ChangeSet::new(changes).message(&message))?;
+        }
+        copied.make_folders(asked, &|path| self.place(path))
+    }
 }
 
 /// The change that makes a copy of a file or link; of a file that was looked at, only of that.

@@ -12,6 +12,7 @@ mod answer;
 mod asked;
 mod body;
 mod conditions;
+mod contents;
 mod etags;
 mod file;
 mod folders;
@@ -24,6 +25,7 @@ mod metadata;
 mod patch;
 mod properties;
 mod propfind;
+mod replaced;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -4,6 +4,7 @@ mod locks;
 mod looked;
 mod propfind;
 mod removed;
+mod replaced;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

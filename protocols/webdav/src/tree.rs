@@ -112,10 +112,10 @@ impl GuardedFileSystem<Asked> for Tree {
     fn create_dir<'a>(&'a self, path: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, ()> {
         Box::pin(about(asked, path, |asked, path| {
             let _unlocked = Locks::check_again(asked, &[&path])?;
+            Found::parent_of(asked, &path)?;
             if asked.is_to_replace(&path) {
                 folders::remove(asked, &path)?;
             }
-            Found::parent_of(asked, &path)?;
             asked.space().vfs.apply(asked.caller(), Change::MakeDir { path }).map(drop)
         }))
     }
