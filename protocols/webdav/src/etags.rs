@@ -7,14 +7,43 @@ use parking_lot::Mutex;
 use svcfs_base::{ETag, Fault, TreePath};
 use svcfs_vfs::Attributes;
 
-/// Files that are remembered; then all are forgotten at once, which costs one reading of each.
-const MAX_REMEMBERED: usize = 65_536;
+/// Files of a generation. Two are remembered: when the newer one is full, what nobody asked for since the last time that one was is forgotten.
+const GENERATION: usize = 32_768;
 /// How old a change must be before its time tells it from the next: the clock of a disk is coarser than its changes.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// By name of the space and path: what the file looked like, and its hash.
+type Generation = HashMap<(String, TreePath), (Look, ETag)>;
+
+/// The hashes of files that were looked at.
 #[derive(Default)]
-pub(crate) struct ETags(Mutex<HashMap<(String, TreePath), (Look, ETag)>>);
+pub(crate) struct ETags(Mutex<Generations>);
+
+#[derive(Default)]
+struct Generations {
+    newer: Generation,
+    older: Generation,
+}
+
+impl Generations {
+    /// The hash of a file that looks as it did.
+    fn of(&mut self, key: &(String, TreePath), now: Look) -> Option<ETag> {
+        let is_same = |known: &(Look, ETag)| known.0 == now;
+        if let Some((_, etag)) = self.newer.get(key).copied().filter(is_same) {
+            return Some(etag);
+        }
+        let (key, known) = self.older.remove_entry(key).filter(|(_, known)| is_same(known))?;
+        self.remember(key, known);
+        Some(known.1)
+    }
+
+    fn remember(&mut self, key: (String, TreePath), known: (Look, ETag)) {
+        if self.newer.len() >= GENERATION {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.newer.insert(key, known);
+    }
+}
 
 /// What changes with the content of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,30 +54,79 @@ struct Look {
 }
 
 impl ETags {
-    /// The hash of a file with these attributes, remembered or found by `read`.
+    /// The hash of a file with these attributes, if it is remembered; else what `read` finds, which is remembered.
     ///
     /// # Errors
     /// Those of `read`.
     pub(crate) fn of(
         &self,
         (space, path): (&str, &TreePath),
-        attributes: &Attributes,
-        read: impl FnOnce() -> Result<ETag, Fault>,
-    ) -> Result<ETag, Fault> {
-        let Attributes { size, modified, changed, .. } = *attributes;
-        let (key, look) = ((space.to_owned(), path.clone()), Look { size, modified, changed });
-        let known = self.0.lock().get(&key).filter(|(known, _)| *known == look).map(|(_, etag)| *etag);
+        attributes: Attributes,
+        read: impl FnOnce() -> Result<(Attributes, ETag), Fault>,
+    ) -> Result<(Attributes, ETag), Fault> {
+        let key = (space.to_owned(), path.clone());
+        let known = self.0.lock().of(&key, Look::of(&attributes));
         if let Some(etag) = known {
-            return Ok(etag);
+            return Ok((attributes, etag));
         }
-        let etag = read()?;
-        if changed.elapsed().is_ok_and(|age| age > SETTLED) {
-            let mut remembered = self.0.lock();
-            if remembered.len() >= MAX_REMEMBERED {
-                remembered.clear();
-            }
-            remembered.insert(key, (look, etag));
+        let (attributes, etag) = read()?;
+        if attributes.changed.elapsed().is_ok_and(|age| age > SETTLED) {
+            self.0.lock().remember(key, (Look::of(&attributes), etag));
         }
-        Ok(etag)
+        Ok((attributes, etag))
+    }
+}
+
+impl Look {
+    const fn of(attributes: &Attributes) -> Self {
+        let Attributes { size, modified, changed, .. } = *attributes;
+        Self { size, modified, changed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use svcfs_vfs::EntryKind;
+
+    use super::*;
+
+    /// A file that nobody changes any more.
+    fn settled(size: u64) -> Attributes {
+        let at = SystemTime::UNIX_EPOCH;
+        let (modified, changed, accessed) = (at, at, at);
+        let (blocks, mode, uid, gid, links) = (1, 0o644, 0, 0, 1);
+        Attributes { kind: EntryKind::File, size, blocks, mode, uid, gid, modified, changed, accessed, links }
+    }
+
+    /// Whether a file had to be read.
+    fn is_read(etags: &ETags, number: usize, size: u64) -> bool {
+        let path = TreePath::parse(&number.to_string()).unwrap();
+        let mut is_read = false;
+        let read = || {
+            is_read = true;
+            Ok((settled(size), ETag::of(&number.to_be_bytes())))
+        };
+        let (_, etag) = etags.of(("default", &path), settled(size), read).unwrap();
+        assert_eq!(etag, ETag::of(&number.to_be_bytes()));
+        is_read
+    }
+
+    #[test]
+    fn what_is_asked_for_again_and_again_is_not_read_again_however_many_others_are() {
+        let etags = ETags::default();
+        let mut reads = 0;
+        for number in 0..4 * GENERATION {
+            is_read(&etags, number, 1);
+            reads += usize::from(number % 1000 == 0 && is_read(&etags, 0, 1));
+        }
+        assert_eq!(reads, 0);
+        let known = etags.0.lock();
+        assert!(known.newer.len() + known.older.len() <= 2 * GENERATION);
+    }
+
+    #[test]
+    fn a_file_that_looks_another_is_read() {
+        let etags = ETags::default();
+        assert_eq!([1, 1, 2, 2, 1].map(|size| is_read(&etags, 7, size)), [true, false, true, false, true]);
     }
 }

@@ -126,19 +126,17 @@ pub(crate) fn metadata(asked: &Asked, path: &TreePath, attributes: Attributes) -
     if attributes.large().is_some() {
         return Ok(Metadata::of_large(attributes));
     }
-    let etag = etag(asked, path, &attributes)?;
-    Ok(Metadata::of(attributes, etag))
-}
-
-fn etag(asked: &Asked, path: &TreePath, attributes: &Attributes) -> Result<ETag, Fault> {
     let space = asked.space();
+    let unread = attributes.clone();
     let read = || match space.vfs.read(asked.caller().door, path) {
-        Ok(file) => Ok(file.etag),
+        // What is told of it is of the same moment as its hash.
+        Ok(file) => Ok((file.attributes, file.etag)),
         // Made through a mount, and not saved yet: to all others it is an empty file.
-        Err(fault) if fault.kind() == Kind::NotFound => Ok(ETag::of(b"")),
+        Err(fault) if fault.kind() == Kind::NotFound => Ok((unread, ETag::of(b""))),
         Err(fault) => Err(fault),
     };
-    asked.door().etags.of((&space.name, path), attributes, read)
+    let (attributes, etag) = asked.door().etags.of((&space.name, path), attributes, read)?;
+    Ok(Metadata::of(attributes, etag))
 }
 
 /// What looking up needs of a request.

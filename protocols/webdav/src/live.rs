@@ -10,8 +10,9 @@ use svcfs_vfs::{EntryKind, Lease};
 use xmltree::{Element, Namespace, XMLNode};
 
 use crate::asked::Asked;
+use crate::found;
 use crate::locks::Locks;
-use crate::metadata::Metadata;
+use crate::metadata::Entry;
 
 pub(crate) const DAV: &str = "DAV:";
 const APACHE: &str = "http://apache.org/dav/props/";
@@ -131,14 +132,19 @@ fn within(name: &str, elements: impl IntoIterator<Item = Element>) -> Element {
     dav(name, elements.into_iter().map(XMLNode::Element).collect())
 }
 
-/// A file or folder whose properties are told.
-pub(crate) struct Subject {
-    /// What the client calls it, in its space.
-    pub(crate) path: TreePath,
-    pub(crate) metadata: Metadata,
-}
+impl Entry {
+    /// The same with the hash of its content, where that may be asked for.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub(crate) fn read(self, asked: &Asked) -> Result<Self, Fault> {
+        let metadata = match self.metadata.etag {
+            Some(_) => self.metadata,
+            None => found::metadata(asked, &self.place, self.metadata.attributes)?,
+        };
+        Ok(Self { metadata, ..self })
+    }
 
-impl Subject {
     fn is_folder(&self) -> bool {
         self.metadata.attributes.kind == EntryKind::Directory
     }

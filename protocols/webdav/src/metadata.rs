@@ -52,9 +52,12 @@ impl DavMetaData for Metadata {
     }
 }
 
-/// One line of a listing.
+/// A file or folder of which something is told: one line of a listing.
 pub(crate) struct Entry {
+    /// What the client calls it, in its space.
     pub(crate) path: TreePath,
+    /// Where it is, links followed.
+    pub(crate) place: TreePath,
     pub(crate) metadata: Metadata,
 }
 

@@ -12,21 +12,23 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
-use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_base::{Fault, TreePath};
 use svcfs_work::Lane;
 use xmltree::{Element, EmitterConfig, XMLNode};
 
 use crate::answer::Reply;
 use crate::asked::Asked;
 use crate::found::Found;
-use crate::live::{DAV, Name, Subject, dav, declared, text};
+use crate::live::{DAV, Name, dav, declared, text};
 use crate::locks::Locks;
 use crate::markup::{self, elements};
+use crate::metadata::Entry;
 use crate::properties;
-use crate::tree::listing;
+use crate::tree::{is_nothing, listing};
 
-/// Lines of a listing that are written at once.
+/// Lines of a listing that are written at once, and bytes of files that are read for their hashes meanwhile.
 const LINES: usize = 64;
+const BYTES: u64 = 16 << 20;
 const BEGIN: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:multistatus xmlns:D="DAV:">"#;
 const END: &[u8] = b"</D:multistatus>";
 /// A listing of everything below is refused (RFC 4918 9.1.1).
@@ -100,19 +102,15 @@ pub(crate) async fn answer(
     let wanted = Wanted::of(body, agent.contains("Microsoft"))?;
     let here = asked.clone();
     let looked = svcfs_listener::blocking(&asked.door().lanes, Lane::Quick, move || look(&here, path, depth)).await?;
-    let Some(mut subjects) = looked else {
+    let Some(subjects) = looked else {
         return Ok(reply(StatusCode::FORBIDDEN, Full::from(FINITE).map_err(|never| match never {}).boxed_unsync()));
     };
     let told = Arc::new((asked.clone(), locks.clone(), wanted));
-    let lines = std::iter::from_fn(move || {
-        let rest = subjects.split_off(subjects.len().min(LINES));
-        Some(std::mem::replace(&mut subjects, rest)).filter(|part| !part.is_empty())
-    });
-    let lines = stream::iter(lines).then(move |part| {
+    let lines = stream::iter(parts(subjects)).then(move |part| {
         let told = Arc::clone(&told);
         async move {
             let lanes = Arc::clone(&told);
-            svcfs_listener::blocking(&lanes.0.door().lanes, Lane::Quick, move || written(&told, &part)).await
+            svcfs_listener::blocking(&lanes.0.door().lanes, Lane::Quick, move || written(&told, part)).await
         }
     });
     let fixed = |text: &'static [u8]| stream::once(std::future::ready(Ok(Bytes::from_static(text))));
@@ -120,6 +118,22 @@ pub(crate) async fn answer(
     // What goes wrong on the way breaks the answer off: half of a listing must not be taken for all of it.
     let body = body.map(|part| part.map(Frame::data).map_err(|fault: Fault| std::io::Error::other(fault.to_string())));
     Ok(reply(StatusCode::MULTI_STATUS, StreamBody::new(body).boxed_unsync()))
+}
+
+/// A listing in parts, each of which is written at once.
+fn parts(subjects: Vec<Entry>) -> impl Iterator<Item = Vec<Entry>> {
+    let mut subjects = subjects.into_iter();
+    std::iter::from_fn(move || {
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        while part.len() < LINES
+            && bytes < BYTES
+            && let Some(subject) = subjects.next()
+        {
+            bytes += subject.metadata.attributes.size;
+            part.push(subject);
+        }
+        Some(part).filter(|part| !part.is_empty())
+    })
 }
 
 fn reply(status: StatusCode, body: Reply) -> Response<Reply> {
@@ -132,29 +146,31 @@ fn reply(status: StatusCode, body: Reply) -> Response<Reply> {
 }
 
 /// What is told of; nothing for everything below a folder.
-fn look(asked: &Asked, path: TreePath, depth: Depth) -> Result<Option<Vec<Subject>>, Fault> {
+fn look(asked: &Asked, path: TreePath, depth: Depth) -> Result<Option<Vec<Entry>>, Fault> {
     let found = Found::at(asked, &path)?;
-    let itself = Subject { path: path.clone(), metadata: found.metadata(asked)? };
+    let itself = Entry { path: path.clone(), place: found.path.clone(), metadata: found.metadata(asked)? };
     match (depth, found.is_folder()) {
         (Depth::Everything, true) => return Ok(None),
         (Depth::Itself, _) | (_, false) => return Ok(Some(vec![itself])),
         (Depth::AndMembers, true) => {}
     }
     drop(found);
-    let members = listing(asked, &path)?.into_iter();
-    let members = members.map(|entry| Subject { path: entry.path, metadata: entry.metadata });
+    let members = listing(asked, &path)?;
     Ok(Some(std::iter::once(itself).chain(members).collect()))
 }
 
-/// Lines of a listing.
-fn written((asked, locks, wanted): &(Asked, Locks, Wanted), part: &[Subject]) -> Result<Bytes, Fault> {
+/// Lines of a listing. Files are read here and no sooner: a listing begins before all of them are.
+fn written((asked, locks, wanted): &(Asked, Locks, Wanted), part: Vec<Entry>) -> Result<Bytes, Fault> {
     let mut text = Vec::new();
     for subject in part {
-        let there = properties_of(asked, locks, (wanted, subject));
-        match there {
-            Ok((there, missing)) => write(&mut text, response(subject.href(locks), there, missing))?,
+        let told = subject.read(asked).and_then(|subject| {
+            let (there, missing) = properties_of(asked, locks, (wanted, &subject))?;
+            Ok(response(subject.href(locks), there, missing))
+        });
+        match told {
+            Ok(response) => write(&mut text, response)?,
             // It went while it was told of.
-            Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Stale) => {}
+            Err(fault) if is_nothing(&fault) => {}
             Err(fault) => return Err(fault),
         }
     }
@@ -165,7 +181,7 @@ fn written((asked, locks, wanted): &(Asked, Locks, Wanted), part: &[Subject]) ->
 fn properties_of(
     asked: &Asked,
     locks: &Locks,
-    (wanted, subject): (&Wanted, &Subject),
+    (wanted, subject): (&Wanted, &Entry),
 ) -> Result<(Vec<Element>, Vec<Element>), Fault> {
     let live = |name: &Name| subject.live(name, (asked, locks));
     let dead = || -> Result<Vec<Element>, Fault> {

@@ -16,7 +16,7 @@ use svcfs_vfs::EntryKind;
 use crate::asked::Asked;
 use crate::file::Reading;
 use crate::folders;
-use crate::found::{self, Found};
+use crate::found::Found;
 use crate::locks::Locks;
 use crate::look::Look;
 use crate::metadata::{Entry, Metadata};
@@ -202,23 +202,32 @@ fn known<'a>(
     Ok((found.metadata(asked)?, found.attributes.kind == EntryKind::Symlink))
 }
 
-/// What a folder holds, by the names it has there; links as what they lead to, and none that lead nowhere or out of what the caller may see.
+/// What a folder holds, by the names it has there, and nothing that takes reading files; links as what they lead to, and none that lead nowhere or
+/// out of what the caller may see.
 pub(crate) fn listing(asked: &Asked, path: &TreePath) -> Result<Vec<Entry>, Fault> {
     let folder = Found::at(asked, path)?;
     let mut listing = Vec::new();
-    for (place, attributes) in folder.entries(asked)? {
-        let metadata = if attributes.kind == EntryKind::Symlink {
-            Found::at(asked, &place).and_then(|found| found.metadata(asked))
-        } else {
-            found::metadata(asked, &place, attributes)
-        };
-        match metadata {
-            Ok(metadata) => listing.push(Entry { path: place, metadata }),
-            Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Stale | Kind::Forbidden | Kind::Invalid) => {}
+    for (path, attributes) in folder.entries(asked)? {
+        if attributes.kind != EntryKind::Symlink {
+            let metadata = Metadata::without_etag(attributes);
+            listing.push(Entry { place: path.clone(), path, metadata });
+            continue;
+        }
+        match Found::at(asked, &path) {
+            Ok(found) => {
+                let metadata = Metadata::without_etag(found.attributes.clone());
+                listing.push(Entry { place: found.path.clone(), path, metadata });
+            }
+            Err(fault) if is_nothing(&fault) => {}
             Err(fault) => return Err(fault),
         }
     }
     Ok(listing)
+}
+
+/// Whether this is said of something that a listing leaves out: it went meanwhile, or is not for who asks.
+pub(crate) fn is_nothing(fault: &Fault) -> bool {
+    matches!(fault.kind(), Kind::NotFound | Kind::Stale | Kind::Forbidden | Kind::Invalid)
 }
 
 /// A place in a file of this length.

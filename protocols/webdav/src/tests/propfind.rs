@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use xmltree::{Element, XMLNode};
 
 use super::*;
+use crate::locks::Locks;
 
 /// What is told of one address: properties and their texts, by status.
 type Told = BTreeMap<String, BTreeMap<String, String>>;
@@ -230,4 +231,30 @@ fn times_and_attributes_that_windows_sets_are_told_as_it_set_them() {
     assert_eq!(served.send("PROPPATCH", "/docs/", &[], folder).status, 207);
     let told = &served.ask("/docs", "0", "<prop><getlastmodified/></prop>")["/docs/"];
     assert_eq!(told[OK]["getlastmodified"], "Mon, 02 Jan 2006 12:00:00 GMT");
+}
+
+#[test]
+fn a_listing_begins_before_all_files_of_the_folder_are_read() {
+    let served = Served::new();
+    for number in 0..200 {
+        served.put(&format!("/{number:03}.txt"), "early\n");
+    }
+    let asked = served.asked("PROPFIND", "/");
+    let locks = Locks { asked: asked.clone(), prefix: String::new() };
+    let (head, ()) = Request::builder().header("depth", "1").body(()).unwrap().into_parts();
+    let listed = crate::propfind::answer((&asked, &locks), TreePath::root(), (&head, b""));
+    let mut body = served.runtime.block_on(listed).unwrap().into_body();
+    let mut next = || Some(served.runtime.block_on(body.frame())?.unwrap().into_data().unwrap());
+    let mut text = String::new();
+    while !text.contains("/001.txt<") {
+        text += &String::from_utf8_lossy(&next().unwrap());
+    }
+    served.put("/199.txt", "written in between\n");
+    while let Some(part) = next() {
+        text += &String::from_utf8_lossy(&part);
+    }
+    let (early, late) = (ETag::of(b"early\n").to_string(), ETag::of(b"written in between\n").to_string());
+    assert_eq!((text.matches(&early).count(), text.matches(&late).count()), (199, 1));
+    // What is told of it is of one moment.
+    assert_eq!(text.matches("<D:getcontentlength>19<").count(), 1, "{text}");
 }
