@@ -2,6 +2,7 @@
 
 mod changes;
 mod hostile;
+mod locked;
 mod looks;
 mod promises;
 mod races;

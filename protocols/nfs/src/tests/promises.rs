@@ -20,9 +20,9 @@ impl Served {
         self.server.primary().vfs.apply(&Caller::new(Entry::Http), change).unwrap();
     }
 
-    fn lock(&self, place: &str) {
+    pub(super) fn lock(&self, place: &str) {
         let lease = Lease {
-            token: "a token".to_owned(),
+            token: place.to_owned(),
             path: path(place),
             is_deep: false,
             is_shared: false,

@@ -2,14 +2,14 @@
 //! page at once.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use rustix::process::Signal;
 
-use crate::harness::{Place, Running, connect, eventually, head, request};
+use crate::harness::{Place, Running, connect, eventually, exchange, head, request};
 use crate::webdav::{has, many};
 
 /// The most memory a server may need, whatever the size of a file: a version's worth (64 MiB) twice, and what it has anyway.
@@ -180,18 +180,6 @@ fn a_file_larger_than_the_servers_memory_goes_up_and_down_through_every_door() {
     println!("{} MiB five times up and five times down: {} MiB of memory at most", size(), most >> 20);
     assert!(most < MOST_MEMORY, "{} MiB of memory", most >> 20);
     served.server.stop();
-}
-
-/// One request with headers; status, head and body.
-fn exchange(url: &str, method: &str, target: &str, (headers, body): (&str, &str)) -> (u16, String, String) {
-    let mut stream = connect(url);
-    let head = head(url, method, target, body.len()).replacen("\r\n", &format!("\r\n{headers}"), 1);
-    write!(stream, "{head}{body}").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, head.to_ascii_lowercase(), body.to_owned())
 }
 
 #[test]

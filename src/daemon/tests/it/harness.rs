@@ -233,6 +233,19 @@ pub fn request_with(url: &str, key: Option<&str>, method: &str, target: &str, bo
     (status, body)
 }
 
+/// One request with headers; status, head and body.
+#[track_caller]
+pub fn exchange(url: &str, method: &str, target: &str, (headers, body): (&str, &str)) -> (u16, String, String) {
+    let mut stream = connect(url);
+    let head = head(url, method, target, body.len()).replacen("\r\n", &format!("\r\n{headers}"), 1);
+    write!(stream, "{head}{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_ascii_lowercase(), body.to_owned())
+}
+
 /// The head of a request.
 pub fn head(url: &str, method: &str, target: &str, length: usize) -> String {
     let host = url.trim_start_matches("http://");

@@ -13,6 +13,7 @@ mod fstab;
 mod harness;
 mod health;
 mod init;
+mod locked;
 mod mcp;
 mod mounting;
 mod oidc;
