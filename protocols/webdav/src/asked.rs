@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use dav_server::davpath::DavPath;
 use dav_server::fs::{FsError, FsResult};
 use http::request::Parts;
 use http::{HeaderMap, Method};
 use parking_lot::Mutex;
-use percent_encoding::percent_decode_str;
 use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_knowledge::kernel::Space;
 use svcfs_vfs::Lease;
@@ -20,6 +20,7 @@ use crate::found::Found;
 use crate::look::Look;
 use crate::metadata::Metadata;
 use crate::patch::Sent;
+use crate::tree::path_of;
 
 /// What a request is about, as far as dav-server does not tell.
 pub(crate) struct Question {
@@ -41,10 +42,11 @@ pub(crate) struct Question {
 impl Question {
     /// Of a request with this head and content, in the space whose paths begin with `prefix`.
     pub(crate) fn of(head: &Parts, content: &Content, prefix: &str) -> Self {
-        let path = percent_decode_str(head.uri.path()).decode_utf8().ok();
-        let path = path.and_then(|path| TreePath::parse(path.strip_prefix(prefix)?).ok());
+        // As dav-server reads it, dots and all: what is asked about here is what is done there.
+        let path = DavPath::new(head.uri.path()).ok();
+        let path = path.and_then(|mut path| path.set_prefix(prefix).is_ok().then_some(path));
         Self {
-            path,
+            path: path.and_then(|path| path_of(&path).ok()),
             is_shallow: head.headers.get("depth").is_some_and(|depth| depth == "0"),
             wants_etags: head.method.as_str() != "PROPFIND" || may_name_etags(content.here()),
             is_conditional: is_conditional(&head.headers),

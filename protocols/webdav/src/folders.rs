@@ -9,7 +9,7 @@ use svcfs_vfs::{Attributes, EntryKind};
 
 use crate::asked::Asked;
 use crate::contents::Contents;
-use crate::found::Found;
+use crate::found::{Found, check_not_ours};
 use crate::locks::Locks;
 use crate::look::{self, Look};
 use crate::upload::Beside;
@@ -28,6 +28,7 @@ type Over<'a> = dyn Fn(&TreePath) -> Option<Look> + 'a;
 pub(crate) fn remove(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let found = Found::itself(asked, path)?;
+    check_not_ours(asked, path)?;
     if !found.is_folder() {
         return remove_file(asked, &found);
     }
@@ -73,6 +74,7 @@ pub(crate) fn rename(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<()
     check_apart(from, to)?;
     let caller = asked.caller();
     let source = Found::itself(asked, from)?;
+    check_not_ours(asked, from)?;
     // What is written meanwhile goes along, and is not lost.
     look::check(asked, asked.seen(from).as_ref(), from)?;
     asked.space().check_reach(&caller.reach, caller.door, to)?;

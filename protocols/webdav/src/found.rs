@@ -62,7 +62,7 @@ impl<'a> Found<'a> {
     /// The folder that a path lies in.
     ///
     /// # Errors
-    /// `NotFound` when there is none; `NotDirectory`.
+    /// `NotFound` when there is none; `NotDirectory`; `Forbidden` for what nobody may make or take away there.
     pub(crate) fn parent_of(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
         let parent = path.parent().ok_or_else(|| Fault::is_directory(path))?;
         // With a key for one folder, that folder is the highest that may be looked at.
@@ -72,7 +72,11 @@ impl<'a> Found<'a> {
             asked.caller().reach.check(path)?;
             Self::exactly(asked, parent)?
         };
-        if found.is_folder() { Ok(found) } else { Err(Fault::not_directory(&found.path)) }
+        if !found.is_folder() {
+            return Err(Fault::not_directory(&found.path));
+        }
+        check_not_ours(asked, path)?;
+        Ok(found)
     }
 
     pub(crate) fn is_folder(&self) -> bool {
@@ -113,6 +117,18 @@ impl<'a> Found<'a> {
         let entries = self.vfs.entries(asked.caller(), self.node)?.into_iter();
         Ok(entries.map(|(name, _, attributes)| (self.path.join(&name), attributes)).collect())
     }
+}
+
+/// Refuses to make or take away what belongs to the server.
+///
+/// # Errors
+/// `Forbidden`.
+pub(crate) fn check_not_ours(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    if !asked.space().vfs.is_the_servers(asked.caller().door, path) {
+        return Ok(());
+    }
+    let what = if path.is_root() { "the root of a space".to_owned() } else { format!("`{path}`") };
+    Err(Fault::new(Kind::Forbidden, format!("{what} belongs to the server, and stays where it is")))
 }
 
 /// What dav-server wants to know of what stands at a path.

@@ -107,9 +107,7 @@ impl Locks {
         };
         // What is made for a lock is made by whoever has just taken it.
         let Some(lease) = paths.iter().filter(|_| !asked.is_lock()).find_map(other) else { return Ok(none_begins) };
-        let Lease { path: place, holder, until, .. } = &lease;
-        let until = Timestamp::try_from(*until).map(|until| format!("{until:.0}")).unwrap_or_default();
-        let told = format!("`{place}` is locked by `{holder}` until {until}; nothing was written");
+        let told = format!("{}; nothing was written", in_words(&lease));
         asked.met(Obstacle { lease, is_conflict: false });
         Err(Fault::new(Kind::Locked, told))
     }
@@ -145,11 +143,7 @@ impl Locks {
         let place = lease.as_ref().map(|lease| &lease.path).or_else(|| self.asked.path());
         let condition = if is_conflict { "no-conflicting-lock" } else { "lock-token-submitted" };
         let hrefs = place.map(|place| XMLNode::Element(text("href", self.address(place))));
-        let words = lease.as_ref().map(|lease| {
-            let Lease { path, holder, until, .. } = lease;
-            let until = Timestamp::try_from(*until).map(|until| format!("{until:.0}")).unwrap_or_default();
-            format!("`{path}` is locked by `{holder}` until {until}")
-        });
+        let words = lease.as_ref().map(in_words);
         let words = told.map(str::to_owned).or(words).unwrap_or_default();
         let parts = [dav(condition, hrefs.into_iter().collect()), message(&words)];
         let mut error = dav("error", parts.into_iter().map(XMLNode::Element).collect());
@@ -316,6 +310,13 @@ fn check_holder(asked: &Asked, path: &TreePath, token: &str) -> Result<(), Fault
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// What is locked, by whom and until when.
+fn in_words(Lease { path, holder, until, .. }: &Lease) -> String {
+    let what = if path.is_root() { "the whole space".to_owned() } else { format!("`{path}`") };
+    let until = Timestamp::try_from(*until).map(|until| format!("{until:.0}")).unwrap_or_default();
+    format!("{what} is locked by `{holder}` until {until}")
 }
 
 /// A lock of nobody, where dav-server wants to be shown the one that stands in the way.

@@ -1,4 +1,5 @@
 mod habits;
+mod hostile;
 mod kept;
 mod locks;
 mod looked;
@@ -302,44 +303,6 @@ fn a_file_too_large_for_history_goes_to_the_disk_and_comes_back_in_parts() {
     assert_eq!(served.get("/film.bin").text(), "small");
     assert_eq!(served.send("DELETE", "/moved.bin", &[], "").status, 204);
     assert_eq!(served.get("/moved.bin").status, 404);
-}
-
-#[test]
-fn what_belongs_to_the_server_is_not_there_by_any_method() {
-    let served = Served::new();
-    served.put("/a.md", "# A\n");
-    for path in [
-        "/.git/config",
-        "/.svc/state/log.db",
-        "/.svc/config.toml",
-        "/.svc/spaces.json",
-        "/%2egit/HEAD",
-        "/a/../.git/HEAD",
-    ] {
-        assert_eq!(served.get(path).status, 404, "{path}");
-        for (method, headers) in [
-            ("PUT", vec![]),
-            ("DELETE", vec![]),
-            ("MKCOL", vec![]),
-            ("PROPFIND", vec![("depth", "0")]),
-            ("COPY", vec![("destination", "/b.md")]),
-            ("MOVE", vec![("destination", "/b.md")]),
-        ] {
-            let status = served.send(method, path, &headers, "").status;
-            assert!((400..500).contains(&status), "{method} {path}: {status}");
-        }
-        let onto = served.send("COPY", "/a.md", &[("destination", path)], "").status;
-        assert!((400..500).contains(&onto), "COPY to {path}: {onto}");
-    }
-    for path in ["/../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/a%00b", "/a%0ab", "/%ff"] {
-        let status = served.get(path).status;
-        assert!((400..500).contains(&status), "{path}: {status}");
-    }
-    let long = format!("/{}", "x".repeat(300));
-    assert!((400..500).contains(&served.send("PUT", &long, &[], "x").status));
-    assert_eq!(served.send("DELETE", "/", &[], "").status, 400);
-    assert!((400..500).contains(&served.send("DELETE", "/.svc", &[], "").status));
-    assert_eq!(served.text("a.md").unwrap(), "# A\n");
 }
 
 #[test]

@@ -303,6 +303,12 @@ impl Vfs {
         if self.core.places.is_visible(door, path) { Ok(()) } else { Err(Fault::file_not_found(path)) }
     }
 
+    /// Whether callers of a door can neither make nor take away what is at a path, whatever stands there: the root, and what belongs to the server.
+    pub fn is_the_servers(&self, door: Door, path: &TreePath) -> bool {
+        let places = &self.core.places;
+        path.is_root() || !places.is_visible(door, path) || places.is_fixed(door, path)
+    }
+
     /// Where a path leads in the end, whatever links stand on the way; the path itself when there are none, whether or not there is
     /// anything.
     ///
