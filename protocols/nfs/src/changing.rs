@@ -70,9 +70,14 @@ impl Door {
     ) -> Result<(), Refusal> {
         let export = &entry.export;
         if let Some(size) = set.size {
+            if size == 0 {
+                // Whoever empties a file has nothing more to do with what was refused of it.
+                export.refused.forget(entry.number);
+            }
             // Held open: what is emptied is filled in a moment, and nobody's version before.
-            let mut writer = export.writer(entry, &asked.caller)?;
-            export.vfs().set_attributes(&asked.caller, writer.node, *set).map_err(too_far)?;
+            let mut writer = export.writer(entry, &asked.caller, (size, &[]))?;
+            let set = svcfs_vfs::SetAttributes { through: Some(writer.handle), ..*set };
+            export.vfs().set_attributes(&asked.caller, writer.node, set).map_err(too_far)?;
             export.wrote(&mut writer);
             export.promise(&mut writer, Act::Resized(size), false)?;
             drop(writer);
@@ -112,10 +117,7 @@ impl Door {
         stable: stable_how,
     ) -> Result<stable_how, Refusal> {
         let export = &entry.export;
-        if let Some(status) = export.writers.refusal(entry.number) {
-            return Err(status.into());
-        }
-        let mut writer = export.writer(entry, &asked.caller)?;
+        let mut writer = export.writer(entry, &asked.caller, (offset, data))?;
         export.vfs().write_node(&asked.caller, writer.handle, WriteAt::Offset(offset), data).map_err(too_far)?;
         export.wrote(&mut writer);
         let committed = match stable {
@@ -233,6 +235,9 @@ impl Door {
         }
         // What is in it so far is a version of its old name.
         export.settle(from.number)?;
+        if let Some(status) = export.writers.refused(from.number) {
+            return Err(status.into());
+        }
         let names = export.names.write();
         let (old_seen, new_seen) = (old.directory_held(caller)?, new.directory_held(caller)?);
         // Looked at anew: others may have changed it meanwhile.

@@ -16,6 +16,7 @@ use crate::Door;
 use crate::clients::Client;
 use crate::crowd::{Crowd, Place};
 use crate::records::{self, LONGEST, Room, kib};
+use crate::writers::IDLE;
 
 /// Connections at once; one more takes the place of another ([`crate::crowd`]).
 const MAX_CONNECTIONS: usize = 256;
@@ -103,7 +104,7 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: Cancella
     let last = Arc::clone(&door);
     let settled = door.lanes.run(Lane::Slow, move || {
         let exports = std::mem::take(&mut *last.exports.lock()).open;
-        exports.iter().for_each(|export| export.settle_all());
+        exports.iter().for_each(|export| export.end());
     });
     if settled.await.is_err() {
         tracing::error!("files written over NFS were not saved at the end");
@@ -117,12 +118,18 @@ async fn settle(door: Arc<Door>, stop: CancellationToken) {
         let due = async {
             match next {
                 Some(due) => tokio::time::sleep_until(due.into()).await,
-                None => door.written.notified().await,
+                None => std::future::pending().await,
             }
         };
         tokio::select! {
             () = stop.cancelled() => return,
             () = due => {}
+            // What is written from now on waits for less than what waits already.
+            () = door.written.notified(), if next.is_none_or(|next| next > Instant::now() + IDLE) => {
+                let soon = Instant::now() + IDLE;
+                next = Some(next.map_or(soon, |next| next.min(soon)));
+                continue;
+            }
         }
         let settling = Arc::clone(&door);
         let settled = Lanes::aside(move || {

@@ -12,6 +12,7 @@ use svcfs_vfs::{FileNumbers, NodeId, Vfs};
 
 use crate::listing::Listings;
 use crate::owed;
+use crate::refused::Refusals;
 use crate::writers::Writers;
 
 /// So many files are remembered that somebody looked at: what was told of their times stays true for them.
@@ -28,6 +29,7 @@ pub(crate) struct Export {
     pub(crate) space: Arc<Space>,
     pub(crate) numbers: FileNumbers,
     pub(crate) writers: Writers,
+    pub(crate) refused: Refusals,
     pub(crate) listings: Listings,
     /// Held while a name changes in the tree and its number with it; shared by whoever needs both to say the same.
     ///
@@ -43,8 +45,8 @@ impl Export {
     pub(crate) fn open(space: Arc<Space>) -> Result<Arc<Self>, Fault> {
         let numbers = space.vfs.file_numbers()?;
         owed::settle(&space.vfs, &numbers)?;
-        let (writers, listings, names, found, gone) = Default::default();
-        let export = Arc::new(Self { space, numbers, writers, listings, names, found, gone });
+        let (writers, refused, listings, names, found, gone) = Default::default();
+        let export = Arc::new(Self { space, numbers, writers, refused, listings, names, found, gone });
         let weak = Arc::downgrade(&export);
         export.vfs().before_history(move || {
             if let Some(export) = weak.upgrade() {

@@ -25,6 +25,7 @@ mod place;
 mod procedures;
 mod records;
 mod refusal;
+mod refused;
 mod replies;
 #[cfg(test)]
 mod tests;

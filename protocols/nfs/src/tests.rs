@@ -6,6 +6,7 @@ mod locked;
 mod looks;
 mod promises;
 mod races;
+mod refused;
 mod restarts;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -70,7 +71,7 @@ impl Served {
     /// The same root, opened by another life of the server.
     fn again(self) -> Self {
         let Self { door, server, folder, .. } = self;
-        door.exports().open.iter().for_each(|export| export.settle_all());
+        door.exports().open.iter().for_each(|export| export.end());
         drop(door);
         server.primary().vfs.close().unwrap();
         drop(server);

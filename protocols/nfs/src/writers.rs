@@ -11,15 +11,16 @@ use std::time::{Duration, Instant};
 use nfs3_types::nfs3::nfsstat3;
 use parking_lot::{ArcMutexGuard, Mutex, RawMutex};
 use svcfs_base::{Caller, DiskAttributes, Durability, ETag, Fault, Kind, MAX_FILE_BYTES};
-use svcfs_vfs::{Act, EntryKind, HandleId, NodeId, OpenMode, Promise, WriteAt};
+use svcfs_vfs::{Act, EntryKind, HandleId, Left, NodeId, OpenMode, Promise, WriteAt};
 
 use crate::export::Export;
 use crate::owed;
 use crate::place::Entry;
 use crate::refusal::{Refusal, status};
+use crate::refused::PATIENCE;
 
 /// A file is saved when nobody wrote to it for so long.
-const IDLE: Duration = Duration::from_secs(2);
+pub(crate) const IDLE: Duration = Duration::from_secs(2);
 /// One that is written without a pause is saved once in so long.
 const LONGEST: Duration = Duration::from_secs(60);
 /// How long until a save is tried again that the disk refused.
@@ -28,8 +29,6 @@ const AGAIN: Duration = Duration::from_secs(5);
 const MOST_FILES: usize = 512;
 /// So many bytes may wait to be saved in all the files of a space together.
 const MOST_BYTES: u64 = 256 << 20;
-/// So many refusals are remembered until the client asks.
-const MOST_REFUSED: usize = 4096;
 
 /// A file that is being written.
 pub(crate) struct Writer {
@@ -52,6 +51,10 @@ pub(crate) struct Writer {
     promised: u64,
     /// The first promise and the last one.
     promises: Option<RangeInclusive<i64>>,
+    /// Since when and why all that there is of the file, which was never saved, is refused. Nobody wrote to it since.
+    refused: Option<(Instant, Kind)>,
+    /// It goes on with a refused text, of which nothing is promised any more: the next promise is of all of it.
+    is_owed_whole: bool,
     is_over: bool,
 }
 
@@ -64,8 +67,6 @@ type Open = ArcMutexGuard<RawMutex, Writer>;
 #[derive(Default)]
 pub(crate) struct Writers {
     open: Mutex<HashMap<u64, Named>>,
-    /// Why files were not saved, until somebody who wrote them asks.
-    refused: Mutex<HashMap<u64, nfsstat3>>,
 }
 
 impl Writers {
@@ -100,36 +101,50 @@ impl Writers {
         }
     }
 
-    /// Why a file was not saved, told once.
-    pub(crate) fn refusal(&self, number: u64) -> Option<nfsstat3> {
-        self.refused.lock().remove(&number)
-    }
-
-    fn refuse(&self, number: u64, fault: &Fault) {
-        let mut refused = self.refused.lock();
-        if refused.len() >= MOST_REFUSED {
-            refused.clear();
-        }
-        refused.insert(number, status(fault.kind()));
+    /// Why a file was refused of which nothing was ever accepted.
+    pub(crate) fn refused(&self, number: u64) -> Option<nfsstat3> {
+        self.get(number)?.refused.map(|(_, kind)| status(kind))
     }
 }
 
 impl Writer {
     fn due(&self) -> Instant {
-        self.again.unwrap_or_else(|| (self.wrote + IDLE).min(self.began + LONGEST))
+        match (self.refused, self.again) {
+            (Some((since, _)), _) => since + PATIENCE,
+            (None, Some(again)) => again,
+            (None, None) => (self.wrote + IDLE).min(self.began + LONGEST),
+        }
+    }
+
+    /// What was promised of a file that is saved, or whose text is kept aside; and whether any of it was of stable writes.
+    fn promises_done(&mut self) -> Option<(RangeInclusive<i64>, bool)> {
+        if !self.is_over && self.refused.is_none() {
+            return None;
+        }
+        let promised = std::mem::take(&mut self.promised);
+        Some((self.promises.take()?, promised > 0))
     }
 }
 
 impl Export {
-    /// Holds a file that `caller` is about to write, opened if it is not.
-    pub(crate) fn writer(&self, entry: &Entry, caller: &Caller) -> Result<Open, Refusal> {
+    /// Holds a file that `caller` is about to write so, opened if it is not: as it stands, or as the text of a refused save that this goes on with.
+    pub(crate) fn writer(&self, entry: &Entry, caller: &Caller, written: (u64, &[u8])) -> Result<Open, Refusal> {
         loop {
             if let Some(mut writer) = self.writers.get(entry.number) {
                 if self.vfs().path_of(writer.node).is_ok_and(|path| entry.now().is_ok_and(|now| now == path)) {
                     writer.caller = caller.clone();
+                    if writer.refused.take().is_some() {
+                        // Judged anew, whole.
+                        self.refused.untold(entry.number);
+                        (writer.began, writer.is_owed_whole) = (Instant::now(), true);
+                    }
                     return Ok(writer);
                 }
                 // Another door took the name away, or put it elsewhere, and what was written goes with it.
+                if writer.refused.is_some() {
+                    self.give_up(&mut writer)?;
+                    continue;
+                }
                 let saved = self.save(&mut writer);
                 if !writer.is_over {
                     saved?;
@@ -143,7 +158,16 @@ impl Export {
                 EntryKind::Symlink | EntryKind::Special(_) => return Err(nfsstat3::NFS3ERR_INVAL.into()),
             }
             let handle = self.vfs().open_node(caller, seen.node, OpenMode { write: true, truncate: false })?;
-            if let Some(writer) = self.opened(entry.number, (seen.node, handle), caller) {
+            if let Some(mut writer) = self.opened(entry.number, (seen.node, handle), caller) {
+                let path = self.vfs().path_of(seen.node).map_err(Refusal::from);
+                match path.and_then(|path| self.goes_on((entry.number, &path), (seen.node, handle), written)) {
+                    Ok(None) => {}
+                    Ok(Some(base)) => (writer.base, writer.is_owed_whole) = (base.map(Some), true),
+                    Err(refusal) => {
+                        self.give_up(&mut writer)?;
+                        return Err(refusal);
+                    }
+                }
                 return Ok(writer);
             }
             self.vfs().release(caller, handle)?;
@@ -166,6 +190,8 @@ impl Export {
             is_large: false,
             promised: 0,
             promises: None,
+            refused: None,
+            is_owed_whole: false,
             is_over: false,
         };
         let writer = Arc::new(Mutex::new(writer));
@@ -196,12 +222,35 @@ impl Export {
             owner: Some((made.uid, made.gid)),
             ..DiskAttributes::default()
         });
-        let promise = Promise { number: writer.number, base, act, author, disk };
-        let position = self.numbers.promise(&promise, is_flushed)?;
-        let first = writer.promises.as_ref().map_or(position, |before| *before.start());
-        writer.promises = Some(first..=position);
+        for act in self.owed_acts(writer, act)? {
+            let promise = Promise { number: writer.number, base, act, author: author.clone(), disk };
+            let position = self.numbers.promise(&promise, is_flushed)?;
+            let first = writer.promises.as_ref().map_or(position, |before| *before.start());
+            writer.promises = Some(first..=position);
+        }
+        writer.is_owed_whole = false;
         writer.promised += bytes;
-        if writer.promised > MAX_FILE_BYTES as u64 { self.save(writer) } else { Ok(()) }
+        if writer.promised <= MAX_FILE_BYTES as u64 {
+            return Ok(());
+        }
+        let saved = self.save(writer);
+        match saved {
+            // What was written just now is part of what is refused, and kept aside with it.
+            Err(fault) if self.refused.has_text(writer.number) || writer.refused.is_some() => {
+                self.refused.tell_later(writer.number, &fault);
+                Ok(())
+            }
+            saved => saved,
+        }
+    }
+
+    /// What is promised by a change that was done: that change, or all of a text.
+    fn owed_acts(&self, writer: &Writer, act: Act) -> Result<Vec<Act>, Fault> {
+        if !writer.is_owed_whole {
+            return Ok(vec![act]);
+        }
+        let text = self.vfs().read_node(writer.node, 0, MAX_FILE_BYTES)?;
+        Ok(vec![Act::Resized(0), Act::Written(0, text.into())])
     }
 
     /// A large file is on the disk and has no versions: it is flushed there. What was promised while it was small is kept by that; done once more
@@ -250,16 +299,23 @@ impl Export {
         let outcome = self.publish(writer, Durability::Now);
         if writer.is_over {
             self.writers.forget(writer);
-            if let Some(promises) = writer.promises.take() {
-                self.numbers.kept(&[(writer.number, promises)], writer.promised > 0)?;
-            }
+        }
+        if let Some((promises, is_flushed)) = writer.promises_done() {
+            self.numbers.kept(&[(writer.number, promises)], is_flushed)?;
         }
         outcome
     }
 
+    /// Lets go of a file that nobody saves.
+    fn give_up(&self, writer: &mut Writer) -> Result<(), Fault> {
+        self.writers.forget(writer);
+        self.vfs().release(&writer.caller, writer.handle)
+    }
+
     /// Saves a file; that the save is over, done or refused, is left to the caller to make known.
     fn publish(&self, writer: &mut Writer, durability: Durability) -> Result<(), Fault> {
-        if writer.is_over {
+        // What was refused is judged anew once somebody goes on with it.
+        if writer.is_over || writer.refused.is_some() {
             return Ok(());
         }
         // Asked anew: programs of the mount write it, too.
@@ -276,24 +332,36 @@ impl Export {
             // Others write the file by now. What was told to be safe stays promised.
             writer.promises = None;
         }
-        let outcome = goes_on.and_then(|()| self.vfs().publish(&writer.caller, writer.node, durability));
-        match &outcome {
-            Err(fault) if !matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked | Kind::TooLarge) => {
-                writer.again = Some(Instant::now() + AGAIN);
-                return outcome;
+        let outcome = goes_on.map_err(|fault| (fault, None));
+        let outcome = outcome.and_then(|()| self.vfs().publish_or_take(&writer.caller, writer.handle, durability));
+        let Err((fault, left)) = outcome else {
+            writer.is_over = true;
+            return self.vfs().release(&writer.caller, writer.handle);
+        };
+        if !matches!(fault.kind(), Kind::Rejected | Kind::Conflict | Kind::Locked | Kind::TooLarge) {
+            writer.again = Some(Instant::now() + AGAIN);
+            return Err(fault);
+        }
+        if writer.promises.is_some()
+            // Kept aside, unless that is lost with the power: then it stays promised.
+            && let Err(fault) = self.vfs().flush()
+        {
+            tracing::error!(number = writer.number, error = ?fault, "what was refused is kept aside, and may be lost with the power");
+            writer.promises = None;
+        }
+        match left {
+            Some(Left::Here) => {
+                writer.refused = Some((Instant::now(), fault.kind()));
+                (writer.base, writer.again) = (None, None);
+                return Err(fault);
             }
-            Err(_) if writer.promises.is_some() => {
-                // Kept aside, unless that is lost with the power: then it stays promised.
-                if let Err(fault) = self.vfs().flush() {
-                    tracing::error!(number = writer.number, error = ?fault, "what was refused is kept aside, and may be lost with the power");
-                    writer.promises = None;
-                }
-            }
-            Err(_) | Ok(()) => {}
+            Some(Left::Taken(text)) => self.refused.keep(writer.number, text, &fault),
+            None => {}
         }
         writer.is_over = true;
-        let released = self.vfs().release(&writer.caller, writer.handle);
-        outcome.and(released)
+        // It was saved no less for that.
+        let _released = self.vfs().release(&writer.caller, writer.handle);
+        Err(fault)
     }
 
     /// Saves a file now, if it is being written.
@@ -301,47 +369,62 @@ impl Export {
     /// # Errors
     /// Why it was not saved, now or since somebody asked last.
     pub(crate) fn settle(&self, number: u64) -> Result<(), Refusal> {
-        if let Some(mut writer) = self.writers.get(number) {
-            self.save(&mut writer)?;
-        }
-        self.writers.refusal(number).map_or(Ok(()), |status| Err(status.into()))
+        let saved = self.writers.get(number).map_or(Ok(()), |mut writer| self.save(&mut writer));
+        // Asked after: it may have been refused in this moment by another who saves it.
+        let untold = self.refused.untold(number);
+        saved?;
+        untold.map_or(Ok(()), |status| Err(status.into()))
     }
 
     /// Lets go of a file whose name was taken away, and of what was promised of it.
     pub(crate) fn abandon(&self, number: u64) -> Result<(), Fault> {
+        self.refused.forget(number);
         let Some(mut writer) = self.writers.get(number) else { return Ok(()) };
-        self.writers.forget(&mut writer);
-        self.vfs().release(&writer.caller, writer.handle)?;
+        self.give_up(&mut writer)?;
         let promises = writer.promises.take();
         promises.map_or(Ok(()), |promises| Ok(self.numbers.kept(&[(number, promises)], false)?))
     }
 
     /// Saves the files for which it is time, and says when it is time for the next.
     pub(crate) fn settle_due(&self, now: Instant) -> Option<Instant> {
-        self.settle_those(|writer| writer.due() <= now)
+        let next = self.settle_those(|writer| writer.due() <= now);
+        next.into_iter().chain(self.refused.give_up_due(now)).min()
     }
 
     /// Saves all files.
     pub(crate) fn settle_all(&self) {
+        self.settle_those(|writer| writer.refused.is_none());
+    }
+
+    /// Saves all files, and lets go of those that are refused.
+    pub(crate) fn end(&self) {
+        self.settle_all();
         self.settle_those(|_| true);
     }
 
-    /// Saves files, which is durable at the end for all of them at once.
+    /// Saves files, which is durable at the end for all of them at once; gives up those that are refused.
     fn settle_those(&self, is_due: impl Fn(&Writer) -> bool) -> Option<Instant> {
         let (mut next, mut saved, mut is_flushed) = (None, Vec::new(), false);
         for writer in self.writers.all() {
             let mut writer = Mutex::lock_arc(&writer);
-            if is_due(&writer)
-                && let Err(fault) = self.publish(&mut writer, Durability::Soon)
-            {
+            let is_refused = writer.refused.is_some();
+            let outcome = match is_due(&writer) {
+                true if is_refused => self.give_up(&mut writer),
+                true => self.publish(&mut writer, Durability::Soon),
+                false => Ok(()),
+            };
+            if let Err(fault) = outcome {
                 tracing::warn!(kind = fault.kind().name(), error = ?fault, "a file that was written over NFS is not saved");
-                self.writers.refuse(writer.number, &fault);
+                self.refused.tell_later(writer.number, &fault);
             }
             if writer.is_over {
                 self.writers.forget(&mut writer);
-                saved.extend(writer.promises.take().map(|promises| (writer.number, promises)));
-                is_flushed |= writer.promised > 0;
-            } else {
+            }
+            if let Some((promises, is_this_flushed)) = writer.promises_done() {
+                saved.push((writer.number, promises));
+                is_flushed |= is_this_flushed;
+            }
+            if !writer.is_over {
                 let due = writer.due();
                 next = Some(next.map_or(due, |next: Instant| next.min(due)));
             }

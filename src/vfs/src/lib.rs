@@ -35,8 +35,8 @@ pub use gate::{Gate, Proposal};
 pub use leases::Unleased;
 pub use load::{Flush, Load, OnFlush};
 pub use nodes::{
-    Allocation, Content, DiskSpace, HandleId, NodeId, OpenMode, Opened, Reader, SET_GROUP_ID, SetAttributes,
-    Unpublished, WriteAt,
+    Allocation, Content, DiskSpace, HandleId, Left, NodeId, OpenMode, Opened, Reader, Refused, SET_GROUP_ID,
+    SetAttributes, Unpublished, WriteAt, place_of_refused,
 };
 pub use past::{
     Action, BlameLine, ChangeRecord, Changes, KeptContent, KeptVersion, Newest, PastName, PastState, Timeline,

@@ -46,7 +46,7 @@ fn names_that_lead_out_of_the_tree_lead_nowhere() {
 }
 
 /// A door that is served, until this is dropped.
-struct Network {
+pub(super) struct Network {
     runtime: Runtime,
     address: SocketAddr,
     stop: CancellationToken,
@@ -54,7 +54,7 @@ struct Network {
 }
 
 impl Network {
-    fn of(served: &Served) -> Self {
+    pub(super) fn of(served: &Served) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());

@@ -45,14 +45,14 @@ impl Served {
         told
     }
 
-    fn assert_kept(&self, place: &str, text: &str, why: &str) {
+    pub(super) fn assert_kept(&self, place: &str, text: &str, why: &str) {
         let kept = format!(".svc/rejected/{place}");
         let told = self.told(&kept).unwrap_or_default();
         assert_eq!(self.text(&kept).as_deref(), Some(text));
         assert!(told.starts_with("`uid-4711` wrote this over NFS") && told.contains(why), "{told}");
     }
 
-    fn assert_nothing_kept(&self, place: &str) {
+    pub(super) fn assert_nothing_kept(&self, place: &str) {
         assert_eq!((self.told(place), self.text(&format!(".svc/rejected/{place}"))), (None, None));
     }
 }

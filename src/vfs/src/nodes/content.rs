@@ -326,30 +326,11 @@ impl Vfs {
     /// another door wrote the file since, and only parts of it were changed here. What [`Vfs::apply`] says.
     pub fn publish(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {
         let shared = self.nodes.shared(node)?;
-        let is_only_emptied =
-            |staging: &Staging| staging.body.length() == 0 && !staging.is_written && staging.refused.is_none();
-        let is_waiting = shared.lock().staging.as_ref().is_some_and(is_only_emptied);
+        let is_waiting = shared.lock().staging.as_ref().is_some_and(Staging::is_only_emptied);
         if is_waiting && durability == Durability::Soon {
             return Ok(());
         }
         self.publish_now(caller, node, durability)
-    }
-
-    /// The same through a handle: what it wrote and was refused is tried again, and told again. What others wrote and was refused is theirs.
-    ///
-    /// # Errors
-    /// As [`Vfs::publish`].
-    pub fn publish_opened(&self, caller: &Caller, handle: HandleId, durability: Durability) -> Result<(), Fault> {
-        let node = self.nodes.handle(handle)?.node;
-        {
-            let shared = self.nodes.shared(node)?;
-            let mut shared = shared.lock();
-            shared.take_back(handle)?;
-            if durability == Durability::Soon && shared.is_refused_of_others(handle) {
-                return Ok(());
-            }
-        }
-        self.publish(caller, node, durability)
     }
 
     fn publish_now(&self, caller: &Caller, node: NodeId, durability: Durability) -> Result<(), Fault> {

@@ -17,6 +17,7 @@ mod settled;
 mod special;
 mod still;
 mod table;
+mod taken;
 
 use std::time::SystemTime;
 
@@ -25,7 +26,9 @@ use svcfs_base::Fault;
 pub use body::Unpublished;
 pub use reading::{Content, Opened, Reader};
 pub(crate) use refusals::{Moment, Refusals};
+pub use refused::place_of_refused;
 pub(crate) use table::Nodes;
+pub use taken::{Left, Refused};
 
 use crate::Vfs;
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use svcfs_base::{DiskAttributes, Door, Durability, Fault, FileKind, Kind, TreePath};
+use svcfs_base::{Caller, DiskAttributes, Door, Durability, Fault, FileKind, Kind, TreePath};
 use svcfs_store::{Install, StoreError};
 use tracing::{error, warn};
 
@@ -17,7 +17,7 @@ use crate::place::REJECTED_DIRECTORY;
 
 /// Where the refused text of a page is kept; none for a page whose name is too long for that. What is below the root is kept below the place of
 /// the root.
-pub(super) fn place_of(path: &TreePath) -> Option<TreePath> {
+pub fn place_of_refused(path: &TreePath) -> Option<TreePath> {
     if path.is_root() {
         return TreePath::parse(REJECTED_DIRECTORY).ok();
     }
@@ -54,6 +54,11 @@ impl Staging {
         if self.is_refused() {
             self.emptied.extend(writers);
         }
+    }
+
+    /// Only the length was set to zero: see [`Vfs::publish`].
+    pub(super) fn is_only_emptied(&self) -> bool {
+        self.body.length() == 0 && !self.is_written && self.refused.is_none()
     }
 
     /// Whether they were refused, by a gate or by the disk.
@@ -144,6 +149,23 @@ impl Vfs {
         }
     }
 
+    /// [`Vfs::publish`] through a handle: what it wrote and was refused is tried again, and told again. What others wrote and was refused is theirs.
+    ///
+    /// # Errors
+    /// As [`Vfs::publish`].
+    pub fn publish_opened(&self, caller: &Caller, handle: HandleId, durability: Durability) -> Result<(), Fault> {
+        let node = self.nodes.handle(handle)?.node;
+        {
+            let shared = self.nodes.shared(node)?;
+            let mut shared = shared.lock();
+            shared.take_back(handle)?;
+            if durability == Durability::Soon && shared.is_refused_of_others(handle) {
+                return Ok(());
+            }
+        }
+        self.publish(caller, node, durability)
+    }
+
     /// Before a handle is closed: refused bytes go with the last of those who could go on with them. Whoever saved was told; were the bytes kept,
     /// the next one to write the file would publish them unawares.
     pub(super) fn let_go_of_refused(&self, shared: &mut Shared, closing: HandleId) {
@@ -201,7 +223,7 @@ impl Vfs {
         own: Option<(u32, (u32, u32))>,
     ) -> Result<(), Fault> {
         warn!(page.path = %path, reason = fault.message(), "a save was refused; its text is kept below `{REJECTED_DIRECTORY}`");
-        let place = place_of(path).ok_or_else(|| {
+        let place = place_of_refused(path).ok_or_else(|| {
             Fault::new(
                 Kind::NameTooLong,
                 format!("`{path}` is too long a name for a text to be kept below `{REJECTED_DIRECTORY}`"),
@@ -235,7 +257,7 @@ impl Vfs {
         let mut above: Vec<TreePath> = path.ancestors().collect();
         above.sort();
         for directory in above {
-            let Some(place) = place_of(&directory) else { continue };
+            let Some(place) = place_of_refused(&directory) else { continue };
             let there = match tree.stat(&directory) {
                 // Of a page that was never saved.
                 Err(error) if error.is_missing() => break,

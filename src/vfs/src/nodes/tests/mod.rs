@@ -6,6 +6,7 @@ mod names;
 mod refused;
 mod saving;
 mod still;
+mod taken;
 
 use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, Expect, Kind, Name};
 

@@ -1,0 +1,86 @@
+//! Refused texts that a door takes out of their file.
+
+use super::*;
+
+fn write(space: &TestSpace, handle: HandleId, at: WriteAt, text: &str) {
+    space.vfs.write_node(&ann(), handle, at, text.as_bytes()).unwrap();
+}
+
+fn taken(space: &TestSpace, handle: HandleId, durability: Durability) -> Refused {
+    match space.vfs.publish_or_take(&ann(), handle, durability) {
+        Err((fault, Some(Left::Taken(text)))) if fault.kind() == Kind::Rejected => text,
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[test]
+fn a_refused_text_that_was_taken_out_leaves_the_page_and_is_gone_on_with_whole() {
+    for durability in [Durability::Soon, Durability::Now] {
+        let space = TestSpace::new();
+        space.put("a.md", "good\n");
+        let (node, handle) = open(&space, "a.md", WRITING);
+        write(&space, handle, WriteAt::Offset(0), "refuse");
+        let text = taken(&space, handle, durability);
+        space.vfs.release(&ann(), handle).unwrap();
+        assert_eq!((text.length(), text.read(1, 100).unwrap()), (6, "efuse".into()));
+        assert_eq!(space.vfs.read_node(node, 0, 100).unwrap(), "good\n");
+        let (_, handle) = open(&space, "a.md", WRITING);
+        assert!(space.vfs.go_on_with(handle, text).unwrap().is_some(), "it began from the page");
+        write(&space, handle, WriteAt::Offset(5), "ry of sugar\n");
+        space.vfs.publish_or_take(&ann(), handle, durability).unwrap();
+        space.vfs.release(&ann(), handle).unwrap();
+        assert_eq!(space.text("a.md"), "refusry of sugar\n", "{durability:?}");
+    }
+}
+
+#[test]
+fn a_text_that_was_taken_out_is_not_saved_over_what_another_door_wrote_since() {
+    let space = TestSpace::new();
+    space.put("a.md", "good\n");
+    let (_, handle) = open(&space, "a.md", WRITING);
+    write(&space, handle, WriteAt::Offset(0), "refuse");
+    let text = taken(&space, handle, Durability::Soon);
+    space.vfs.release(&ann(), handle).unwrap();
+    space.put("a.md", "theirs\n");
+    let (_, handle) = open(&space, "a.md", WRITING);
+    space.vfs.go_on_with(handle, text).unwrap();
+    write(&space, handle, WriteAt::Offset(0), "accept");
+    let (fault, _left) = space.vfs.publish_or_take(&ann(), handle, Durability::Now).unwrap_err();
+    assert_eq!(fault.kind(), Kind::Conflict);
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!([space.text("a.md"), space.text(".svc/rejected/a.md")], ["theirs\n", "accept"]);
+}
+
+#[test]
+fn a_refused_text_of_two_handles_is_taken_out_for_one_and_stays_that_of_the_other() {
+    let space = TestSpace::new();
+    space.put("a.md", "good\n");
+    let (_, one) = open(&space, "a.md", EMPTYING);
+    let (_, other) = open(&space, "a.md", WRITING);
+    write(&space, one, WriteAt::End, "ref");
+    write(&space, other, WriteAt::End, "use\n");
+    let text = taken(&space, other, Durability::Soon);
+    assert_eq!(text.read(0, 100).unwrap(), "refuse\n");
+    space.vfs.release(&ann(), other).unwrap();
+    write(&space, one, WriteAt::Offset(0), "accept");
+    let (_, third) = open(&space, "a.md", WRITING);
+    let (fault, text) = space.vfs.go_on_with(third, text).unwrap_err();
+    assert_eq!((fault.kind(), text.length()), (Kind::Conflict, 7), "somebody writes the file");
+    space.vfs.publish_opened(&ann(), one, Durability::Soon).unwrap();
+    [one, third].into_iter().for_each(|handle| space.vfs.release(&ann(), handle).unwrap());
+    assert_eq!(space.text("a.md"), "accept\n");
+}
+
+#[test]
+fn a_refused_text_of_a_file_that_was_never_saved_stays_where_it_is() {
+    for durability in [Durability::Soon, Durability::Now] {
+        let space = TestSpace::new();
+        let (node, _, handle) = space.vfs.create(&ann(), NodeId::ROOT, &name("a.md"), 0o644).unwrap();
+        write(&space, handle, WriteAt::Offset(0), "refuse\n");
+        let refused = space.vfs.publish_or_take(&ann(), handle, durability).unwrap_err();
+        assert!(matches!(refused.1, Some(Left::Here)), "{refused:?}");
+        assert_eq!(space.vfs.attributes(node).unwrap().size, 7, "{durability:?}");
+        space.vfs.release(&ann(), handle).unwrap();
+        assert!(space.vfs.lookup(&ann(), NodeId::ROOT, &name("a.md")).is_err());
+    }
+}
