@@ -1,6 +1,6 @@
 //! Connections: who may have one, how many there are, and what is on its way through them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -53,6 +53,19 @@ struct Shared {
     stop: CancellationToken,
 }
 
+/// Those who are sent away.
+#[derive(Default)]
+struct Strangers {
+    has_told: AtomicBool,
+}
+
+impl Strangers {
+    /// Whether the log says that one is sent away: once, and not of this machine, which looks whether somebody listens.
+    fn is_told_of(&self, address: IpAddr) -> bool {
+        !address.to_canonical().is_loopback() && !self.has_told.swap(true, Ordering::Relaxed)
+    }
+}
+
 /// Answers requests until `stop` is cancelled, then lets those in progress end and saves what is not in history yet.
 pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: CancellationToken) {
     let begun = Arc::clone(&door);
@@ -64,7 +77,7 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: Cancella
         Arc::new(Shared { door: Arc::clone(&door), room: Room::of(ROOM), answers: Room::of(ROOM), stop: stop.clone() });
     let crowd = Crowd::of(MAX_CONNECTIONS);
     let mut connections = JoinSet::new();
-    let has_told = AtomicBool::new(false);
+    let strangers = Strangers::default();
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
@@ -77,8 +90,7 @@ pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: Cancella
                             place = crowd.place() => place,
                         };
                         connections.spawn(converse(stream, from, Arc::clone(&shared), place));
-                    } else if !from.ip().to_canonical().is_loopback() && !has_told.swap(true, Ordering::Relaxed) {
-                        // Not of this machine, which looks whether somebody listens.
+                    } else if strangers.is_told_of(from.ip()) {
                         tracing::warn!(%from, "a client that is not in `nfs.allow` was sent away; others will be without a word");
                     }
                 }
@@ -250,4 +262,17 @@ async fn listen(
 /// Whether a message is a question with a long answer: READ, READDIR or READDIRPLUS, by the place of the procedure's number.
 fn is_long(record: &[u8]) -> bool {
     matches!(record.get(20..24), Some([0, 0, 0, 6 | 16 | 17]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Strangers;
+
+    #[test]
+    fn the_first_stranger_is_told_of_and_no_program_of_this_machine() {
+        let strangers = Strangers::default();
+        let told = ["127.0.0.1", "::1", "::ffff:127.0.0.1", "192.0.2.7", "192.0.2.7", "2001:db8::1", "127.0.0.1"]
+            .map(|address| strangers.is_told_of(address.parse().unwrap()));
+        assert_eq!(told, [false, false, false, true, false, false, false]);
+    }
 }
