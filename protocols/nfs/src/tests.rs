@@ -1,6 +1,7 @@
 //! Through the procedures, with the bytes that clients send; without a network where that tells nothing more.
 
 mod changes;
+mod clients;
 mod hostile;
 mod locked;
 mod looks;
@@ -8,6 +9,7 @@ mod promises;
 mod races;
 mod refused;
 mod restarts;
+mod told;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -40,6 +42,9 @@ struct Served {
     server: Arc<Server>,
     folder: TempDir,
     calls: AtomicU32,
+    /// Where questions come from, and from which user.
+    address: IpAddr,
+    user: u32,
 }
 
 fn open(root: &Path) -> Arc<Space> {
@@ -58,14 +63,20 @@ impl Served {
     }
 
     fn over(folder: TempDir) -> Self {
+        Self::configured(folder, "")
+    }
+
+    /// With settings, as the file has them.
+    fn configured(folder: TempDir, settings: &str) -> Self {
         let spaces = Spaces::only(open(&folder.path().join("root")));
         let access = Access::new(spaces.first().settings.auth.clone(), None);
         let server = Arc::new(Server::new(spaces, Arc::new(SystemClock), access));
         let nfs = NfsFlags { enabled: true, ..NfsFlags::default() };
         let overrides = Overrides { nfs, ..Overrides::default() };
-        let settings = Settings::resolve(Config::parse("", &|_| None), overrides).unwrap();
+        let settings = Settings::resolve(Config::parse(settings, &|_| None), overrides).unwrap();
         let door = Door::new(Arc::clone(&server), settings.nfs.unwrap());
-        Self { door, server, folder, calls: AtomicU32::new(1) }
+        let (calls, address, user) = (AtomicU32::new(1), IpAddr::V4(Ipv4Addr::LOCALHOST), 4711);
+        Self { door, server, folder, calls, address, user }
     }
 
     /// The same root, opened by another life of the server.
@@ -94,7 +105,7 @@ impl Served {
     }
 
     fn message(&self, (program, proc): (u32, u32), arguments: &impl Pack) -> Vec<u8> {
-        let user = auth_unix { uid: 4711, ..auth_unix::default() };
+        let user = auth_unix { uid: self.user, ..auth_unix::default() };
         let call = call_body {
             rpcvers: 2,
             prog: program,
@@ -111,7 +122,7 @@ impl Served {
     }
 
     fn send(&self, message: &[u8]) -> Option<Vec<u8>> {
-        self.door.answer(Client { address: IpAddr::V4(Ipv4Addr::LOCALHOST), user: None }, message)
+        self.door.answer(Client { address: self.address, user: None }, message)
     }
 
     fn ask<R: Unpack>(&self, procedure: u32, arguments: &impl Pack) -> R {
