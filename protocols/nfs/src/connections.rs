@@ -68,6 +68,9 @@ impl Strangers {
 
 /// Answers requests until `stop` is cancelled, then lets those in progress end and saves what is not in history yet.
 pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>, stop: CancellationToken) {
+    if let Ok(address) = listener.local_addr() {
+        let _told = door.port.set(address.port());
+    }
     let begun = Arc::clone(&door);
     // What a server that died had promised is done before anybody is heard.
     let _begun = door.lanes.run(Lane::Slow, move || drop(begun.exports())).await;

@@ -22,6 +22,7 @@ mod looking;
 mod mounting;
 mod owed;
 mod place;
+mod portmap;
 mod procedures;
 mod records;
 mod refusal;
@@ -31,7 +32,7 @@ mod replies;
 mod tests;
 mod writers;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -60,6 +61,8 @@ pub(crate) struct Door {
     verifier: [u8; 8],
     /// Told when a file was written that will be due one day.
     written: Arc<Notify>,
+    /// The port that it is served on, which the system may have picked.
+    port: OnceLock<u16>,
 }
 
 impl Door {
@@ -74,6 +77,7 @@ impl Door {
             replies: Replies::default(),
             verifier: u64::try_from(life).unwrap_or_default().to_be_bytes(),
             written: Arc::default(),
+            port: OnceLock::new(),
         })
     }
 }

@@ -8,17 +8,17 @@ use nfs3_types::xdr_codec::{List, Opaque, Pack, Unpack, Void};
 use svcfs_base::TreePath;
 
 use crate::Door;
-use crate::arguments::{Garbage, PATH};
+use crate::arguments::PATH;
 use crate::place::{Entry, Place, name};
-use crate::procedures::Asked;
+use crate::procedures::{Asked, Unanswered};
 use crate::refusal::Refusal;
 
 /// `AUTH_SYS` and `AUTH_NONE`, the better one first.
 const FLAVORS: [u32; 2] = [1, 0];
 
 impl Door {
-    pub(crate) fn mounting(&self, asked: &Asked<'_>, procedure: u32) -> Result<Vec<u8>, Garbage> {
-        match MOUNT_PROGRAM::try_from(procedure) {
+    pub(crate) fn mounting(&self, asked: &Asked<'_>, procedure: u32) -> Result<Vec<u8>, Unanswered> {
+        let answer = match MOUNT_PROGRAM::try_from(procedure) {
             Ok(MOUNT_PROGRAM::MOUNTPROC3_MNT) => {
                 let path = asked.arguments().bytes(PATH)?;
                 asked.plain(&match self.mounted(asked, path) {
@@ -35,8 +35,9 @@ impl Door {
             Ok(MOUNT_PROGRAM::MOUNTPROC3_NULL | MOUNT_PROGRAM::MOUNTPROC3_UMNT | MOUNT_PROGRAM::MOUNTPROC3_UMNTALL) => {
                 asked.plain(&Void)
             }
-            Err(_) => Err(Garbage),
-        }
+            Err(_) => return Err(Unanswered::NoProcedure),
+        };
+        Ok(answer?)
     }
 
     /// The folder of a name: `/`, `/SPACE`, and folders below.

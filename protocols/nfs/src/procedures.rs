@@ -4,10 +4,10 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::time::Instant;
 
-use nfs3_types::mount;
 use nfs3_types::nfs3::{self, NFS_PROGRAM, Nfs3Result, nfsstat3};
 use nfs3_types::rpc::accept_stat_data;
 use nfs3_types::xdr_codec::{Pack, Void};
+use nfs3_types::{mount, portmap};
 use svcfs_base::Caller;
 use svcfs_knowledge::vitals::Measures;
 
@@ -28,6 +28,22 @@ pub(crate) struct Asked<'a> {
 
 /// The answer, or that the arguments are none.
 type Answered = Result<Vec<u8>, Garbage>;
+
+/// Why no procedure answers.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    Garbage,
+    NoProcedure,
+}
+
+impl From<Unanswered> for accept_stat_data {
+    fn from(why: Unanswered) -> Self {
+        match why {
+            Unanswered::Garbage => Self::GARBAGE_ARGS,
+            Unanswered::NoProcedure => Self::PROC_UNAVAIL,
+        }
+    }
+}
 
 impl Asked<'_> {
     pub(crate) fn arguments(&self) -> Arguments<'_> {
@@ -108,6 +124,7 @@ impl Door {
         let version = match call.program {
             nfs3::PROGRAM => nfs3::VERSION,
             mount::PROGRAM => mount::VERSION,
+            portmap::PROGRAM => portmap::VERSION,
             _ => return Some(call.refuse(accept_stat_data::PROG_UNAVAIL)),
         };
         if call.version != version {
@@ -115,18 +132,20 @@ impl Door {
         }
         let measures = &self.server.vitals().measures;
         let asked = Asked { caller: self.names.caller(client), call: &call, measures, begun: Instant::now() };
-        let answer = if call.program == mount::PROGRAM {
-            self.mounting(&asked, call.procedure)
-        } else {
-            let Ok(procedure) = NFS_PROGRAM::try_from(call.procedure) else {
-                return Some(call.refuse(accept_stat_data::PROC_UNAVAIL));
-            };
-            if is_once(procedure) {
-                return self.answer_once(client, &asked, (procedure, record));
+        let answer = match call.program {
+            mount::PROGRAM => self.mounting(&asked, call.procedure),
+            portmap::PROGRAM => self.mapping(&asked, call.procedure),
+            _ => {
+                let Ok(procedure) = NFS_PROGRAM::try_from(call.procedure) else {
+                    return Some(call.refuse(accept_stat_data::PROC_UNAVAIL));
+                };
+                if is_once(procedure) {
+                    return self.answer_once(client, &asked, (procedure, record));
+                }
+                self.ask(&asked, procedure).map_err(Unanswered::from)
             }
-            self.ask(&asked, procedure)
         };
-        Some(answer.unwrap_or_else(|Garbage| call.refuse(accept_stat_data::GARBAGE_ARGS)))
+        Some(answer.unwrap_or_else(|why| call.refuse(why.into())))
     }
 
     /// Answers what was answered before in the same words.

@@ -109,7 +109,7 @@ impl Served {
         let call = call_body {
             rpcvers: 2,
             prog: program,
-            vers: 3,
+            vers: if program == nfs3_types::portmap::PROGRAM { 2 } else { 3 },
             proc,
             cred: opaque_auth::auth_unix(&user),
             verf: opaque_auth::default(),

@@ -1,9 +1,9 @@
 //! Who asks, by which name changes get, and who is not answered.
 
-use nfs3_types::mount;
 use nfs3_types::nfs3::{self, GETATTR3args, GETATTR3res, nfsstat3, sattr3, sattrguard3};
 use nfs3_types::rpc::{accept_stat_data, auth_stat, auth_unix, msg_body, rejected_reply, reply_body, rpc_msg};
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack, Void};
+use nfs3_types::{mount, portmap};
 use svcfs_config::{AuthSettings, Config, Overrides, Settings};
 
 use super::Served;
@@ -107,8 +107,13 @@ fn programs_versions_and_procedures_that_are_none_are_refused_in_the_protocols_w
         reply @ reply_body::MSG_DENIED(_) => panic!("{reply:?}"),
     };
     assert!(matches!(refused(&call((2, 100_021), (0, b""))), accept_stat_data::PROG_UNAVAIL), "the lock manager");
-    let why = refused(&served.message((nfs3::PROGRAM, 22), &Void));
-    assert!(matches!(why, accept_stat_data::PROC_UNAVAIL), "{why:?}");
+    let of_portmap = refused(&call((2, portmap::PROGRAM), (0, b"")));
+    assert!(matches!(of_portmap, accept_stat_data::PROG_MISMATCH { low: 2, high: 2 }), "{of_portmap:?}");
+    for (program, procedure) in [(nfs3::PROGRAM, 22), (mount::PROGRAM, 6), (portmap::PROGRAM, 1), (portmap::PROGRAM, 9)]
+    {
+        let why = refused(&served.message((program, procedure), &Void));
+        assert!(matches!(why, accept_stat_data::PROC_UNAVAIL), "{program} {procedure}: {why:?}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What is told of files, of the disk and of the server itself.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use nfs3_types::mount::{self, dirpath, exports, mountlist};
@@ -8,6 +9,7 @@ use nfs3_types::nfs3::{
     ACCESS3res, FSSTAT3args, FSSTAT3res, MKNOD3args, MKNOD3res, Nfs3Option, devicedata3, ftype3, mknoddata3, nfs_fh3,
     nfsstat3, sattr3, sattrguard3, specdata3,
 };
+use nfs3_types::portmap::{self, IPPROTO_TCP, IPPROTO_UDP, mapping, pmaplist};
 use nfs3_types::xdr_codec::{Opaque, Pack, Void};
 
 use super::{Served, entry, outcome};
@@ -148,4 +150,22 @@ fn exports_are_listed_and_nobody_is_told_who_has_mounted_them() {
     let _gone: Void = served.ask_of(ask(3), &dirpath(Opaque::borrowed(b"/default")));
     let _all_gone: Void = served.ask_of(ask(4), &Void);
     served.root();
+}
+
+#[test]
+fn the_port_is_told_to_those_who_ask_the_port_mapper() {
+    let served = Served::new();
+    served.door.port.set(20_049).unwrap();
+    let port = |prog: u32, vers: u32, prot: u32| -> u32 {
+        served.ask_of((portmap::PROGRAM, 3), &mapping { prog, vers, prot, port: 0 })
+    };
+    assert_eq!(port(nfs3_types::nfs3::PROGRAM, 3, IPPROTO_TCP), 20_049);
+    assert_eq!(port(mount::PROGRAM, 3, IPPROTO_TCP), 20_049);
+    assert_eq!(port(mount::PROGRAM, 1, IPPROTO_TCP), 20_049, "where it is told which versions there are");
+    assert_eq!(port(mount::PROGRAM, 3, IPPROTO_UDP), 0);
+    assert_eq!(port(100_021, 4, IPPROTO_TCP), 0, "the lock manager");
+    let all: pmaplist = served.ask_of((portmap::PROGRAM, 4), &Void);
+    let all: BTreeSet<_> = all.0.iter().map(|there| (there.prog, there.vers, there.prot, there.port)).collect();
+    assert_eq!(all, BTreeSet::from([(100_003, 3, IPPROTO_TCP, 20_049), (100_005, 3, IPPROTO_TCP, 20_049)]));
+    let _null: Void = served.ask_of((portmap::PROGRAM, 0), &Void);
 }
