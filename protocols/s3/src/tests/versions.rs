@@ -67,19 +67,19 @@ fn of_what_was_removed_only_what_is_new_is_asked_for() {
     let served = Served::new();
     let space = served.server.primary();
     let removals = Removals::of(4);
-    assert!(removals.up_to_now(&space).unwrap().by_key.is_empty());
+    assert!(removals.up_to_now(space).unwrap().by_key.is_empty());
     let remove = |key: &str| {
         served.put(key, "# Gone\n");
         served.send("DELETE", &format!("/default/{key}"), &[], "").header("x-amz-version-id").to_owned()
     };
     let told = || {
-        let removed = removals.up_to_now(&space).unwrap();
+        let removed = removals.up_to_now(space).unwrap();
         let ids = removed.by_key.values().flatten().map(|(id, _)| id.to_string());
         (removed.by_key.keys().cloned().collect::<Vec<_>>(), ids.collect::<Vec<_>>())
     };
     let first = remove("a.md");
     assert_eq!(told(), (vec!["a.md".to_owned()], vec![first.clone()]));
-    let [one, other] = [(); 2].map(|()| removals.up_to_now(&space).unwrap());
+    let [one, other] = [(); 2].map(|()| removals.up_to_now(space).unwrap());
     assert!(Arc::ptr_eq(&one, &other), "nothing is new, and nothing is made again");
     let second = remove("b.md");
     assert_eq!(told(), (vec!["a.md".to_owned(), "b.md".to_owned()], vec![first, second]));
