@@ -22,8 +22,8 @@ const WHOLE: usize = 128 << 10;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Least room that is taken more, in bytes.
 const STEP: usize = 64 << 10;
-/// Bytes that wait in front of the file: as they come, they would be a call of the disk for every few KiB.
-const AHEAD: usize = 256 << 10;
+/// Bytes that wait in front of the file: as they come, they would be a call of the disk for every few KiB. They are of no room, and of each of thousands.
+const AHEAD: usize = 64 << 10;
 
 /// Memory for the bodies of one door.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Default for Room {
 
 impl Room {
     /// As many KiB for what comes, and for what is here whole.
-    fn of(coming: usize, whole: usize) -> Self {
+    pub fn of(coming: usize, whole: usize) -> Self {
         Self { coming: Arc::new(Semaphore::new(coming)), whole: Arc::new(Semaphore::new(whole)) }
     }
 

@@ -71,7 +71,7 @@ pub(crate) async fn answer(
             svcfs_listener::ignore_odd_ranges(request.headers_mut());
             let is_in_pieces = is_in_pieces(request.headers());
             let request = request.map(|body| match is_in_pieces {
-                true => Body::http_body_unsync(Pieces::new(Coming::new(body))),
+                true => Body::http_body_unsync(Pieces::new(Coming::new(body), door.place())),
                 false => Body::http_body_unsync(Coming::new(body)),
             });
             service.call(request).await.map_err(|error| s3_error!(InternalError, "{error:?}"))

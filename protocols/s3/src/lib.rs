@@ -46,22 +46,26 @@ use svcfs_knowledge::kernel::Server;
 use svcfs_listener::{Names, Room};
 use svcfs_work::Lanes;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use completing::Completing;
 use etags::ETags;
 use keeping::Keeping;
+use pieces::Place;
 use removed::Removals;
 
 /// What every request shares.
 struct Door {
     server: Arc<Server>,
     names: Names,
-    lanes: Lanes,
+    lanes: Arc<Lanes>,
     etags: ETags,
     removals: Removals,
     /// Memory for files that are on their way here.
     room: Arc<Room>,
+    /// Bodies that may be summed up in long stretches.
+    ahead: Arc<Semaphore>,
     /// Uploads in parts that are being completed.
     completing: Arc<Completing>,
     /// Objects that are being written, with what is said of them.
@@ -73,13 +77,20 @@ impl Door {
         Self {
             names: Names::of(&server.settings().server),
             server,
-            lanes: Lanes::default(),
+            lanes: Arc::default(),
             etags: ETags::default(),
             removals: Removals::default(),
             room: Arc::default(),
+            ahead: Arc::new(Semaphore::new(summing::AHEAD)),
             completing: Arc::default(),
             keeping: Keeping::default(),
         }
+    }
+
+    /// What bodies in pieces are gathered with, whichever space they are for: nobody knows yet.
+    fn place(&self) -> Place {
+        let folder = self.server.primary().vfs.state_directory();
+        Place { room: Arc::clone(&self.room), lanes: Arc::clone(&self.lanes), folder }
     }
 }
 

@@ -1,14 +1,26 @@
-//! Bodies in pieces (`aws-chunked`), followed as they come: s3s has a piece in memory whole before it hands anything of it on.
+//! Bodies in pieces (`aws-chunked`), followed as they come.
+//!
+//! s3s has a piece in memory whole before it hands anything of it on, for it compares its signature. So that who is slow takes no memory for that, a long
+//! piece is gathered here first, as bodies are: as far as there is room in memory, else on the disk. s3s is told of it when all of it is here.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_util::{Stream, stream};
 use hyper::body::{Body, Frame, SizeHint};
+use svcfs_base::Fault;
+use svcfs_listener::{Gathering, Room};
+use svcfs_work::{Lane, Lanes};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Bytes of one piece, at most: clients send 64 KiB to 8 MiB.
 const MOST: u64 = 16 << 20;
+/// Bytes of one that s3s may have while it comes.
+const SHORT: u64 = 64 << 10;
 /// Digits of a length that s3s reads.
 const DIGITS: usize = 8;
 
@@ -19,6 +31,8 @@ pub(crate) enum Failed<E> {
     Body(E),
     /// A piece is announced with so many bytes.
     TooLong(u64),
+    /// There is no room for a piece.
+    Room(Fault),
 }
 
 impl<E: fmt::Display> fmt::Display for Failed<E> {
@@ -28,27 +42,130 @@ impl<E: fmt::Display> fmt::Display for Failed<E> {
             Self::TooLong(length) => {
                 write!(formatter, "a piece of it (`aws-chunked`) has {length} bytes; send pieces of at most {MOST}")
             }
+            Self::Room(fault) => fault.fmt(formatter),
         }
     }
 }
 
 impl<E: std::error::Error> std::error::Error for Failed<E> {}
 
-/// A body in pieces, none of them longer than they may be.
-pub(crate) struct Pieces<B> {
-    body: B,
-    at: At,
+/// What pieces are gathered with.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) room: Arc<Room>,
+    pub(crate) lanes: Arc<Lanes>,
+    /// Where those lie for which there is no room in memory.
+    pub(crate) folder: PathBuf,
 }
 
-impl<B> Pieces<B> {
+impl Place {
+    async fn gathered(&self, mut gathering: Gathering, here: &[u8]) -> Result<Gathering, Fault> {
+        gathering.push(here);
+        if !gathering.is_full() {
+            return Ok(gathering);
+        }
+        let write_out = move || gathering.write_out().map(|()| gathering);
+        svcfs_listener::blocking(&self.lanes, Lane::Quick, write_out).await
+    }
+}
+
+/// A body in pieces, none of them longer than they may be.
+pub(crate) struct Pieces<E> {
+    coming: Pin<Box<dyn Stream<Item = Result<Bytes, Failed<E>>> + Send>>,
+    length: SizeHint,
+}
+
+impl<E: Send + 'static> Pieces<E> {
     /// The same body, followed.
-    pub(crate) const fn new(body: B) -> Self {
-        Self { body, at: At::BEGIN }
+    pub(crate) fn new(body: impl Body<Data = Bytes, Error = E> + Send + Unpin + 'static, place: Place) -> Self {
+        let length = body.size_hint();
+        let following = Following { body, place, at: At::BEGIN, rest: Bytes::new(), gathering: None, held: None };
+        let coming = stream::unfold(Some(following), |following| async move {
+            let mut following = following?;
+            match following.next().await {
+                Ok(Some(bytes)) => Some((Ok(bytes), Some(following))),
+                Ok(None) => None,
+                Err(failed) => Some((Err(failed), None)),
+            }
+        });
+        Self { coming: Box::pin(coming), length }
+    }
+}
+
+impl<E: Send + 'static> Body for Pieces<E> {
+    type Data = Bytes;
+    type Error = Failed<E>;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.coming.as_mut().poll_next(context).map_ok(Frame::data)
+    }
+    fn size_hint(&self) -> SizeHint {
+        self.length
+    }
+}
+
+/// How far such a body is read.
+struct Following<B> {
+    body: B,
+    place: Place,
+    at: At,
+    /// What came and was not looked at yet.
+    rest: Bytes,
+    /// The long piece that is coming.
+    gathering: Option<Gathering>,
+    /// Room of the one that was handed on, held as long as s3s may have it: until it asks for more.
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Following<B> {
+    /// What is handed on next; none at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, Failed<B::Error>> {
+        self.held = None;
+        loop {
+            while self.rest.is_empty() {
+                let frame = std::future::poll_fn(|context| Pin::new(&mut self.body).poll_frame(context)).await;
+                let Some(frame) = frame.transpose().map_err(Failed::Body)? else { return Ok(None) };
+                self.rest = frame.into_data().unwrap_or_default();
+            }
+            let (next, length) = self.at.follow(&self.rest).map_err(Failed::TooLong)?;
+            let here = self.rest.split_to(length);
+            self.at = next;
+            match (self.gathering.take(), next) {
+                (Some(gathering), At::Piece(_)) => {
+                    let gathering = self.place.gathered(gathering, &here).await.map_err(Failed::Room)?;
+                    self.gathering = Some(gathering);
+                }
+                (Some(gathering), _) => {
+                    let gathering = self.place.gathered(gathering, &here).await.map_err(Failed::Room)?;
+                    return self.whole(gathering).await.map(Some).map_err(Failed::Room);
+                }
+                (None, At::Piece(left)) if left > SHORT + 2 => {
+                    self.gathering = Some(Gathering::new(&self.place.room, &self.place.folder));
+                    return Ok(Some(here));
+                }
+                (None, _) => return Ok(Some(here)),
+            }
+        }
+    }
+
+    async fn whole(&mut self, gathering: Gathering) -> Result<Bytes, Fault> {
+        let length = gathering.length();
+        let room = if gathering.is_on_disk() { Some(self.place.room.whole(length).await?) } else { None };
+        let lanes = &self.place.lanes;
+        let (bytes, taken) = match gathering.is_on_disk() {
+            true => svcfs_listener::blocking(lanes, Lane::Quick, move || gathering.into_bytes()).await?,
+            false => gathering.into_bytes()?,
+        };
+        self.held = room.or(taken);
+        Ok(bytes)
     }
 }
 
 /// Where in such a body it goes on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     /// In the length of a piece: what is known of it.
     Length { length: u64, digits: usize },
@@ -63,14 +180,13 @@ enum At {
 impl At {
     const BEGIN: Self = Self::Length { length: 0, digits: 0 };
 
-    /// Goes on by what has come; the length of a piece that is too long, as an error.
-    fn follow(mut self, mut data: &[u8]) -> Result<Self, u64> {
-        while let Some((&byte, rest)) = data.split_first() {
-            data = rest;
+    /// Goes on by what has come, up to where a piece begins or ends; how many bytes that are. The length of a piece that is too long, as an error.
+    fn follow(mut self, data: &[u8]) -> Result<(Self, usize), u64> {
+        for (at, &byte) in data.iter().enumerate() {
             self = match self {
                 Self::Length { length, .. } | Self::Line(length) if byte == b'\n' => match length {
                     0 => Self::End,
-                    1..=MOST => Self::Piece(length + 2),
+                    1..=MOST => return Ok((Self::Piece(length + 2), at + 1)),
                     _ => return Err(length),
                 },
                 Self::Length { length, digits } => match char::from(byte).to_digit(16).filter(|_| digits < DIGITS) {
@@ -79,43 +195,14 @@ impl At {
                 },
                 Self::Line(length) => Self::Line(length),
                 Self::Piece(left) => {
-                    let here = usize::try_from(left - 1).unwrap_or(usize::MAX).min(rest.len());
-                    data = rest.get(here..).unwrap_or_default();
-                    match left - 1 - here as u64 {
-                        0 => Self::BEGIN,
-                        left => Self::Piece(left),
-                    }
+                    let here = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
+                    let left = left - here as u64;
+                    return Ok((if left == 0 { Self::BEGIN } else { Self::Piece(left) }, here));
                 }
-                Self::End => return Ok(Self::End),
+                Self::End => return Ok((Self::End, data.len())),
             };
         }
-        Ok(self)
-    }
-}
-
-impl<B: Body<Data = Bytes> + Unpin> Body for Pieces<B> {
-    type Data = Bytes;
-    type Error = Failed<B::Error>;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
-        let Some(frame) = frame else { return Poll::Ready(None) };
-        let followed = frame.map_err(Failed::Body).and_then(|frame| {
-            if let Some(data) = frame.data_ref() {
-                self.at = self.at.follow(data).map_err(Failed::TooLong)?;
-            }
-            Ok(frame)
-        });
-        Poll::Ready(Some(followed))
-    }
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        Ok((self, data.len()))
     }
 }
 
@@ -125,7 +212,79 @@ mod tests {
 
     /// What becomes of a body that comes in frames of this length.
     fn followed(body: &[u8], frame: usize) -> Result<(), u64> {
-        body.chunks(frame).try_fold(At::BEGIN, At::follow).map(drop)
+        let mut at = At::BEGIN;
+        for mut frame in body.chunks(frame) {
+            while !frame.is_empty() {
+                let (next, length) = at.follow(frame)?;
+                (at, frame) = (next, &frame[length..]);
+            }
+        }
+        Ok(())
+    }
+
+    /// A body whose frames are told one by one.
+    struct Told(tokio::sync::mpsc::UnboundedReceiver<Bytes>);
+
+    impl Body for Told {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            self.0.poll_recv(context).map(|told| told.map(|bytes| Ok(Frame::data(bytes))))
+        }
+    }
+
+    /// What is handed on as far as it comes.
+    async fn handed_on(pieces: &mut Pieces<std::io::Error>) -> Vec<u8> {
+        let mut all = Vec::new();
+        loop {
+            let next = std::future::poll_fn(|context| Poll::Ready(pieces.coming.as_mut().poll_next(context)));
+            let Poll::Ready(Some(bytes)) = next.await else { break };
+            all.extend_from_slice(&bytes.unwrap());
+        }
+        all
+    }
+
+    #[test]
+    fn long_pieces_of_slow_clients_lie_on_the_disk_where_there_is_no_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        let on_disk = move || {
+            let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+            open.filter(|file| std::fs::read_link(file.path()).is_ok_and(|to| to.starts_with(&path))).count()
+        };
+        let place =
+            Place { room: Arc::new(Room::of(1024, 64 << 10)), lanes: Arc::default(), folder: folder.path().to_owned() };
+        let piece: Vec<u8> = (0..1_u32 << 20).map(|at| (at / 7) as u8).collect();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+        runtime
+            .block_on(runtime.spawn(tokio::task::unconstrained(async move {
+                let begin = format!("{:x}\r\n", piece.len()).into_bytes();
+                let mut slow = Vec::new();
+                for _ in 0..8 {
+                    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+                    let mut pieces = Pieces::new(Told(receiver), place.clone());
+                    sender.send(begin.clone().into()).unwrap();
+                    piece[..1_000_000]
+                        .chunks(10_000)
+                        .for_each(|part| sender.send(Bytes::copy_from_slice(part)).unwrap());
+                    assert_eq!(handed_on(&mut pieces).await, begin, "nothing of a long piece before all of it is here");
+                    slow.push((sender, pieces));
+                }
+                assert!(on_disk() >= 7, "there is room for one: {}", on_disk());
+                for (sender, mut pieces) in slow {
+                    sender.send(Bytes::copy_from_slice(&piece[1_000_000..])).unwrap();
+                    sender.send("\r\n3\r\nabc\r\n0\r\nx-amz-checksum-crc32:1\r\n".into()).unwrap();
+                    drop(sender);
+                    let rest: &[u8] = b"\r\n3\r\nabc\r\n0\r\nx-amz-checksum-crc32:1\r\n";
+                    assert!(handed_on(&mut pieces).await == [&piece[..], rest].concat());
+                }
+                assert_eq!(on_disk(), 0);
+            })))
+            .unwrap();
     }
 
     #[test]

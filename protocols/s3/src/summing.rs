@@ -1,20 +1,28 @@
 //! The sums of a body, made beside the one who reads it: while one stretch of a large body is summed up, the next is on its way. An MD5 alone
 //! takes as long as the disk does.
 
+use std::sync::Arc;
+
 use s3s::{S3Result, s3_error};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 
 use crate::asked::Asked;
 use crate::sums::{Summing, Sums, Wanted};
 
-/// Bytes that are summed up at once. Of each body twice as many are in memory at most.
+/// Bytes that are summed up at once. Of a body twice as many are in memory at most.
 const STRETCH: usize = 1 << 20;
+/// Bodies of which as many may be; of all others, and there are thousands of slow ones, few bytes wait to be summed up.
+pub(crate) const AHEAD: usize = 64;
+const FEW: usize = 32 << 10;
 
 /// A body that is summed up as it comes.
 pub(crate) struct Body {
     asked: Asked,
     before: Before,
     coming: Vec<u8>,
+    /// Whether it is one of those that may have much in memory.
+    ahead: Option<OwnedSemaphorePermit>,
 }
 
 /// What came before.
@@ -37,7 +45,7 @@ impl Before {
 impl Body {
     pub(crate) fn new(asked: &Asked, wanted: Wanted) -> Self {
         let before = Before::Summed(Box::new(Summing::new(wanted)));
-        Self { asked: asked.clone(), before, coming: Vec::new() }
+        Self { asked: asked.clone(), before, coming: Vec::new(), ahead: None }
     }
 
     /// Takes the next piece; waits for the stretch before it, if that is not summed up yet.
@@ -47,11 +55,19 @@ impl Body {
     pub(crate) async fn update(mut self, piece: &[u8]) -> S3Result<Self> {
         // A copy: pieces may be of a byte each.
         self.coming.extend_from_slice(piece);
-        if self.coming.len() < STRETCH {
+        if self.coming.len() < FEW {
             return Ok(self);
         }
-        let Self { asked, before, coming } = self;
+        self.ahead = self.ahead.or_else(|| Arc::clone(&self.asked.door.ahead).try_acquire_owned().ok());
+        if self.ahead.is_some() && self.coming.len() < STRETCH {
+            return Ok(self);
+        }
+        let Self { asked, before, coming, ahead } = self;
         let mut summing = before.summed().await?;
+        if coming.len() < STRETCH {
+            summing.update(&coming);
+            return Ok(Self { asked, before: Before::Summed(summing), coming: Vec::new(), ahead });
+        }
         let here = asked.clone();
         let task = tokio::spawn(async move {
             let work = move |_: &Asked| {
@@ -60,7 +76,7 @@ impl Body {
             };
             here.run("PutObject", work).await
         });
-        Ok(Self { asked, before: Before::OnItsWay(task), coming: Vec::new() })
+        Ok(Self { asked, before: Before::OnItsWay(task), coming: Vec::new(), ahead })
     }
 
     /// The MD5, and the sums that were wanted.
@@ -71,5 +87,37 @@ impl Body {
         let mut summing = self.before.summed().await?;
         summing.update(&self.coming);
         Ok(summing.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sums::etag_of;
+    use crate::tests::{Served, asked_of};
+
+    #[test]
+    fn of_thousands_of_slow_bodies_few_bytes_wait_to_be_summed_up_and_of_a_few_many() {
+        let served = Served::new();
+        let asked = asked_of(&served);
+        let content: Vec<u8> = (0..STRETCH * 2).map(|at| (at / 7) as u8).collect();
+        let (first, rest) = content.split_at(STRETCH - 1000);
+        served.runtime.block_on(async {
+            let mut slow = Vec::new();
+            for _ in 0..AHEAD + 20 {
+                let mut body = Body::new(&asked, Wanted::default());
+                for piece in first.chunks(10_000) {
+                    body = body.update(piece).await.unwrap();
+                }
+                slow.push(body);
+            }
+            let waiting: Vec<_> = slow.iter().map(|body| body.coming.capacity()).collect();
+            assert_eq!(waiting.iter().filter(|waiting| **waiting > 2 * FEW).count(), AHEAD, "{waiting:?}");
+            for body in [slow.pop().unwrap(), slow.swap_remove(0)] {
+                let (md5, _) = body.update(rest).await.unwrap().finish().await.unwrap();
+                assert_eq!(crate::sums::hex(&md5), etag_of(&content));
+            }
+            assert_eq!(asked.door.ahead.available_permits(), 1, "the one that ended gave its place back");
+        });
     }
 }

@@ -36,9 +36,9 @@ use tokio_util::sync::CancellationToken;
 use crate::sums::etag_of;
 
 /// A server of two spaces, `default` and `team`, with nobody's background tasks.
-struct Served {
+pub(crate) struct Served {
     server: Arc<Server>,
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
     stop: CancellationToken,
     task: Option<tokio::task::JoinHandle<()>>,
     address: SocketAddr,
@@ -77,7 +77,7 @@ fn open(folder: &Path, name: &str, config: &str) -> Arc<Space> {
 }
 
 impl Served {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with("")
     }
 
@@ -163,6 +163,11 @@ impl Drop for Served {
         self.server.spaces().close_others().unwrap();
         self.server.primary().vfs.close().unwrap();
     }
+}
+
+/// A request of nobody in particular, to a door of its own.
+pub(crate) fn asked_of(served: &Served) -> crate::asked::Asked {
+    etags::asked(served.door(100))
 }
 
 #[test]

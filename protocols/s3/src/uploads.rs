@@ -29,8 +29,8 @@ use crate::{Door, beyond};
 pub(crate) const MAX_PARTS: i32 = 10_000;
 /// How small a part may be that is not the last, in bytes (S3's own limit).
 const LEAST: u64 = 5 << 20;
-/// Bytes of a part that are written at once: no more of it is ever in memory, whoever sends it.
-const PIECE: usize = 256 << 10;
+/// Bytes of a part that are written at once: little more of it waits in memory, however many send one slowly.
+const PIECE: usize = 64 << 10;
 /// How often is looked for uploads that have taken too long.
 const ROUND: Duration = Duration::from_secs(60 * 60);
 fn unknown() -> S3Error {

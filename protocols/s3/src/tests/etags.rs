@@ -123,7 +123,7 @@ fn a_listing_that_reads_much_takes_no_place_of_what_is_quick() {
     for key in ["a.bin", "b.bin"] {
         assert_eq!(served.send("PUT", &format!("/default/{key}"), &[], half.clone()).status, 200);
     }
-    let door = crate::Door { lanes: Lanes::new(64, 1, Duration::from_secs(600)), ..served.door(100) };
+    let door = crate::Door { lanes: Arc::new(Lanes::new(64, 1, Duration::from_secs(600))), ..served.door(100) };
     let asked = asked(door);
     let list = |prefix: &str| {
         let listing = Listing { prefix: prefix.to_owned(), ..listing() };

@@ -90,7 +90,7 @@ fn an_abort_waits_for_the_completion_that_is_in_progress() {
 #[test]
 fn a_large_copy_takes_no_place_of_what_is_quick() {
     let served = Served::new();
-    let lanes = Lanes::new(64, 1, Duration::from_secs(600));
+    let lanes = Arc::new(Lanes::new(64, 1, Duration::from_secs(600)));
     let door = Arc::new(crate::Door { lanes, ..crate::Door::of(Arc::clone(&served.server)) });
     assert_eq!(served.send("PUT", "/default/large.bin", &[], vec![b'x'; MAX_FILE_BYTES + 1]).status, 200);
     served.put("small.md", "# Small\n");
