@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use dav_server::fs::{DavFile, DavMetaData, FsError, FsFuture, FsResult};
 use svcfs_base::{Caller, Durability, Fault, FileKind, Kind, MAX_FILE_BYTES, Name, TreePath};
 use svcfs_listener::Gathering;
-use svcfs_vfs::{EntryKind, HandleId, NodeId, Vfs, WriteAt};
+use svcfs_vfs::{EntryKind, HandleId, NodeId, UPLOAD, Vfs, WriteAt};
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
@@ -292,7 +292,7 @@ impl Beside {
     pub(crate) fn new(asked: &Asked, path: &TreePath) -> Result<Self, Fault> {
         let (vfs, caller) = (Arc::clone(&asked.space().vfs), asked.caller().clone());
         let folder = Found::parent_of(asked, path)?;
-        let name = Name::parse(&format!(".svc-upload-{}.part", Uuid::new_v4().simple()))?;
+        let name = Name::parse(&format!("{}{}{}", UPLOAD.0, Uuid::new_v4().simple(), UPLOAD.1))?;
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
         drop(folder);

@@ -36,7 +36,7 @@ pub use leases::Unleased;
 pub use load::{Flush, Load, OnFlush};
 pub use nodes::{
     Allocation, Content, DiskSpace, HandleId, Left, NodeId, OpenMode, Opened, Reader, Refused, SET_GROUP_ID,
-    SetAttributes, Unpublished, WriteAt, place_of_refused,
+    SetAttributes, UPLOAD, Unpublished, WriteAt, place_of_refused,
 };
 pub use past::{
     Action, BlameLine, ChangeRecord, Changes, KeptContent, KeptVersion, Newest, PastName, PastState, Timeline,

@@ -28,6 +28,7 @@ mod seat;
 mod space;
 mod stop;
 mod strategies;
+mod uploads;
 
 pub(crate) use space::{TestSpace, at, eve, options};
 

@@ -24,6 +24,7 @@ use std::time::SystemTime;
 use svcfs_base::Fault;
 
 pub use body::Unpublished;
+pub use names::UPLOAD;
 pub use reading::{Content, Opened, Reader};
 pub(crate) use refusals::{Moment, Refusals};
 pub use refused::place_of_refused;

@@ -10,6 +10,13 @@ use crate::overlay::Leaf;
 use crate::view::{Attributes, EntryKind};
 use crate::{Vfs, core::Present};
 
+/// How the names of files begin and end that a door writes beside their place until all of them has come.
+pub const UPLOAD: (&str, &str) = (".svc-upload-", ".part");
+
+fn is_of_upload(name: &str) -> bool {
+    name.starts_with(UPLOAD.0) && name.ends_with(UPLOAD.1)
+}
+
 impl Vfs {
     /// Finds a path; the node lives until it is forgotten as often as it was found.
     ///
@@ -65,7 +72,8 @@ impl Vfs {
         self.nodes.at(path)
     }
 
-    /// Entries of a directory in name order, without `.` and `..`; not counted as findings.
+    /// Entries of a directory in name order, without `.` and `..`; not counted as findings. Files that a door puts beside their place until all of
+    /// them has come ([`UPLOAD`]) are none while it does.
     ///
     /// # Errors
     /// `NotFound`, `NotDirectory`, `Stale`.
@@ -88,8 +96,13 @@ impl Vfs {
                 entries.insert(path, attributes);
             }
         }
+        // Whoever brings a folder in line with another one must not remove what is on its way there.
+        let is_on_its_way = |path: &TreePath| {
+            is_of_upload(path.name()) && self.nodes.at(path).is_some_and(|node| self.nodes.is_open(node))
+        };
         entries
             .into_iter()
+            .filter(|(path, _)| !is_on_its_way(path))
             .map(|(path, attributes)| Ok((Name::parse(path.name())?, self.nodes.find(&path, 0), attributes)))
             .collect()
     }
