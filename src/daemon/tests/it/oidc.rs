@@ -74,7 +74,8 @@ fn who_logged_in_at_the_provider_writes_under_that_name_also_after_its_keys_were
     let Some(provider) = Provider::start(free_port()) else { return };
     let place = Place::with_root();
     let flags = ["--auth", "oidc", "--oidc-issuer", &provider.address, "--oidc-client-id", "svcfs"];
-    let server = Running::serve(&place.at("kb"), &flags);
+    let server = Running::serve(&place.at("kb"), &[&flags[..], &["--webdav", "--webdav-port", "0"]].concat());
+    let webdav = server.greeting.lines().find_map(|line| line.trim().strip_prefix("webdav")).unwrap().trim();
     let write = |key: Option<&str>, path: &str| {
         request_with(server.url(), key, "PUT", &format!("/api/svc/file?path={path}"), "# A\n").0
     };
@@ -83,6 +84,12 @@ fn who_logged_in_at_the_provider_writes_under_that_name_also_after_its_keys_were
     assert_eq!(write(Some(&provider.token("another")), "b.md"), 401, "a token for another client");
     assert_eq!(write(None, "b.md"), 401);
     assert_eq!(request_with(server.url(), None, "GET", "/health", "").0, 200);
+    let put = |key: Option<&str>, path: &str| request_with(webdav, key, "PUT", path, "# Over WebDAV\n").0;
+    assert_eq!(put(Some(&token), "/webdav.md"), 201, "{}", server.errors());
+    for wrong in [Some(&*provider.token("another")), Some(&token[..token.len() - 9]), Some("nonsense"), None] {
+        assert_eq!(put(wrong, "/b.md"), 401, "{wrong:?}");
+    }
+    assert_eq!(request_with(webdav, Some("nonsense"), "GET", "/webdav.md", "").0, 401);
 
     // The same address, other keys: what had the old ones is worth nothing any more.
     let port = provider.port;
@@ -91,9 +98,12 @@ fn who_logged_in_at_the_provider_writes_under_that_name_also_after_its_keys_were
     let fresh = provider.token("svcfs");
     eventually("the new keys are known", || write(Some(&fresh), "c.md") == 200);
     assert_eq!(write(Some(&token), "d.md"), 401);
+    assert_eq!((put(Some(&token), "/d.md"), put(Some(&fresh), "/webdav.md")), (401, 204));
     let log = server.stop();
     assert!(!log.contains(&token) && !log.contains(&fresh), "a token is in the log: {log}");
-    assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", "a.md"]), "ann@example.org");
+    for page in ["a.md", "webdav.md"] {
+        assert_eq!(place.git("kb", &["log", "-1", "--format=%an", "--", page]), "ann@example.org");
+    }
     assert!(!place.has("kb/b.md") && !place.has("kb/d.md"));
 }
 

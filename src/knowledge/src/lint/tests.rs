@@ -43,4 +43,12 @@ fn only_filesystem_doors_that_are_named_are_tidied_here() {
         assert_eq!(pass(&gate, door, name, untidy).unwrap(), &untidy[..], "{door:?} {name}");
     }
     assert_eq!(pass(&self::gate(""), Door::Fuse, "a.md", untidy).unwrap(), &untidy[..]);
+    let doors = [Door::Fuse, Door::Nfs, Door::S3, Door::WebDav];
+    for named in doors {
+        let gate = self::gate(&format!("[lint]\nformat_doors = [\"{}\"]\n", named.name()));
+        for door in doors {
+            let expected = if door == named { &b"- a\n- b\n"[..] } else { untidy };
+            assert_eq!(pass(&gate, door, "a.md", untidy).unwrap(), expected, "{door:?}, where {named:?} is named");
+        }
+    }
 }
