@@ -167,6 +167,11 @@ impl Asked {
         }
     }
 
+    /// Whether it only looks.
+    pub(crate) fn is_looking(&self) -> bool {
+        matches!(self.0.question.method.as_str(), "GET" | "HEAD" | "PROPFIND")
+    }
+
     /// Whether it reads the file at a path, and no more.
     pub(crate) fn is_reading(&self, path: &TreePath) -> bool {
         let Question { method, path: asked, .. } = &self.0.question;

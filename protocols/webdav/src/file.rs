@@ -11,7 +11,7 @@ use svcfs_work::Lane;
 
 use crate::Door;
 use crate::asked::Asked;
-use crate::found::Found;
+use crate::found::{Found, check_reach};
 use crate::metadata::Metadata;
 use crate::tree::sought;
 
@@ -45,7 +45,7 @@ impl Reading {
     /// `NotFound`, `IsDirectory`; those of reading it.
     pub(crate) fn open(asked: &Asked, path: &TreePath) -> Result<Self, Fault> {
         let (space, caller) = (asked.space(), asked.caller());
-        space.check_reach(&caller.reach, caller.door, path)?;
+        check_reach(asked, path)?;
         // Nearly everything that is read has a version, and then there is no more to know.
         if let Ok(opened) = space.vfs.open_content(caller.door, path) {
             return Ok(Self::of(asked, opened));

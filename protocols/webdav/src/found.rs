@@ -30,12 +30,9 @@ impl<'a> Found<'a> {
     /// # Errors
     /// `NotFound`, `Forbidden` beyond the caller's reach, `Invalid` for a link that leads out of the tree.
     pub(crate) fn at(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
-        let Caller { vfs, door, reach } = Caller::of(asked);
-        asked.space().check_reach(reach, door, path)?;
-        let place = vfs.leads_to(door, path).map_err(|fault| match fault.kind() {
-            Kind::NotDirectory => Fault::file_not_found(path),
-            _ => fault,
-        })?;
+        let Caller { vfs, door, .. } = Caller::of(asked);
+        check_reach(asked, path)?;
+        let place = vfs.leads_to(door, path).map_err(|fault| lost(asked, path, fault))?;
         Self::exactly(asked, place)
     }
 
@@ -44,8 +41,7 @@ impl<'a> Found<'a> {
     /// # Errors
     /// As [`Found::at`].
     pub(crate) fn itself(asked: &'a Asked, path: &TreePath) -> Result<Self, Fault> {
-        let Caller { door, reach, .. } = Caller::of(asked);
-        asked.space().check_reach(reach, door, path)?;
+        check_reach(asked, path)?;
         Self::exactly(asked, path.clone())
     }
 
@@ -116,6 +112,24 @@ impl<'a> Found<'a> {
     pub(crate) fn all_entries(&self, asked: &Asked) -> Result<Vec<(TreePath, Attributes)>, Fault> {
         let entries = self.vfs.entries(asked.caller(), self.node)?.into_iter();
         Ok(entries.map(|(name, _, attributes)| (self.path.join(&name), attributes)).collect())
+    }
+}
+
+/// Checks that what a path leads to lies where the caller may look.
+///
+/// # Errors
+/// `Forbidden`; `NotFound` to whoever looks, `Invalid` to whoever writes, for a link that leads out of the tree.
+pub(crate) fn check_reach(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    let Caller { door, reach, .. } = Caller::of(asked);
+    asked.space().check_reach(reach, door, path).map_err(|fault| lost(asked, path, fault))
+}
+
+/// A link that leads out of the tree or in a circle is not there, as nothing is below a file; but nothing may be made in its place.
+fn lost(asked: &Asked, path: &TreePath, fault: Fault) -> Fault {
+    match fault.kind() {
+        Kind::NotDirectory => Fault::file_not_found(path),
+        Kind::Invalid if asked.is_looking() => Fault::file_not_found(path),
+        _ => fault,
     }
 }
 

@@ -1,6 +1,7 @@
 mod habits;
 mod hostile;
 mod kept;
+mod links;
 mod locks;
 mod looked;
 mod propfind;
