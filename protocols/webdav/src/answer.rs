@@ -110,7 +110,7 @@ impl Door {
         {
             return propfind::answer((&asked, &locks), path.clone(), (&head, content.here())).await;
         }
-        let of_windows = OfWindows::of(asked.sent())?;
+        asked.is_told_by_windows(OfWindows::of(asked.sent())?);
         let handler = handler(locks.clone());
         let request = Request::from_parts(head, content);
         let response = handler.handle_guarded(request, principal, asked.clone()).await;
@@ -123,7 +123,7 @@ impl Door {
         if response.status() == StatusCode::LOCKED {
             return Ok(locked(response, &locks, fault.as_ref()));
         }
-        match (of_windows, asked.path()) {
+        match (asked.of_windows(), asked.path()) {
             (Some(said), Some(path)) => said.keep((&asked, path.clone()), response).await,
             _ => Ok(response),
         }

@@ -19,7 +19,7 @@ use crate::file::Reading;
 use crate::found::Found;
 use crate::look::Look;
 use crate::metadata::Metadata;
-use crate::patch::Sent;
+use crate::patch::{OfWindows, Sent};
 use crate::tree::path_of;
 
 /// What a request is about, as far as dav-server does not tell.
@@ -104,12 +104,15 @@ struct Inner {
     seen: Mutex<HashMap<TreePath, Look>>,
     /// The file that is asked for, open.
     reading: Mutex<Option<Reading>>,
+    /// What Windows says of a file, until it is done.
+    of_windows: Mutex<Option<OfWindows>>,
 }
 
 impl Asked {
     pub(crate) fn new(door: Arc<Door>, space: Arc<Space>, caller: Caller, question: Question) -> Self {
         let (fault, obstacle, replaced, seen, reading) = Default::default();
-        Self(Arc::new(Inner { door, space, caller, question, fault, obstacle, replaced, seen, reading }))
+        let of_windows = Mutex::default();
+        Self(Arc::new(Inner { door, space, caller, question, fault, obstacle, replaced, seen, reading, of_windows }))
     }
     pub(crate) fn door(&self) -> &Arc<Door> {
         &self.0.door
@@ -127,6 +130,14 @@ impl Asked {
     /// Properties that it sets, as they were written.
     pub(crate) fn sent(&self) -> &[Sent] {
         &self.0.question.sent
+    }
+    /// Notes what Windows says of the file.
+    pub(crate) fn is_told_by_windows(&self, said: Option<OfWindows>) {
+        *self.0.of_windows.lock() = said;
+    }
+    /// What Windows says of it, once.
+    pub(crate) fn of_windows(&self) -> Option<OfWindows> {
+        self.0.of_windows.lock().take()
     }
     /// Whether hashes of files may be asked for.
     pub(crate) fn wants_etags(&self) -> bool {

@@ -93,7 +93,7 @@ impl OfWindows {
         Ok(is_any.then_some(said))
     }
 
-    /// Does what dav-server told to be done, where it told that all is.
+    /// Does what dav-server told to be done, where it told that all is, and asked for nothing else beside it.
     ///
     /// # Errors
     /// `Locked` when another has taken a lock since; those of the disk.
@@ -115,15 +115,29 @@ impl OfWindows {
 
     fn keep_at(self, asked: &Asked, path: &TreePath) -> Result<(), Fault> {
         let _unlocked = Locks::check_it_again(asked, path)?;
-        if !self.kept.is_empty() {
-            properties::change(asked, path, self.kept)?;
-        }
+        self.set(asked, path, Vec::new()).map(drop)
+    }
+
+    /// Sets this and other properties, whose outcomes are told.
+    ///
+    /// # Errors
+    /// As [`properties::change`]; those of the disk.
+    pub(crate) fn set(
+        self,
+        asked: &Asked,
+        path: &TreePath,
+        mut patch: Vec<(bool, DavProp)>,
+    ) -> Result<Vec<(StatusCode, DavProp)>, Fault> {
+        let others = patch.len();
+        patch.extend(self.kept);
+        let mut outcomes = if patch.is_empty() { Vec::new() } else { properties::change(asked, path, patch)? };
+        outcomes.truncate(others);
         if self.modified.is_some() || self.accessed.is_some() {
             let found = Found::at(asked, path)?;
             let set = SetAttributes { modified: self.modified, accessed: self.accessed, ..SetAttributes::default() };
             asked.space().vfs.set_attributes(asked.caller(), found.node, set)?;
         }
-        Ok(())
+        Ok(outcomes)
     }
 }
 

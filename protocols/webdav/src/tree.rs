@@ -164,7 +164,10 @@ impl GuardedFileSystem<Asked> for Tree {
     ) -> FsFuture<'a, Vec<(StatusCode, DavProp)>> {
         Box::pin(about(asked, path, move |asked, path| {
             let _unlocked = Locks::check_it_again(asked, &path)?;
-            properties::change(asked, &path, patch)
+            match asked.of_windows() {
+                Some(said) => said.set(asked, &path, patch),
+                None => properties::change(asked, &path, patch),
+            }
         }))
     }
 }

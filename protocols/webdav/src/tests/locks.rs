@@ -310,6 +310,23 @@ fn what_was_locked_since_the_first_look_is_not_copied_over_and_given_no_properti
 }
 
 #[test]
+fn times_of_windows_are_set_with_the_other_properties_and_not_after_a_lock_that_comes_between() {
+    let served = Served::new();
+    served.put("/a.md", "# one\n");
+    let (path, asked) = (DavPath::new("/a.md").unwrap(), served.asked("PROPPATCH", "/a.md"));
+    let sent = "<propertyupdate xmlns='DAV:'><set><prop><Win32LastModifiedTime xmlns='urn:schemas-microsoft-com:'>\
+                Sun, 06 Nov 1994 08:49:37 GMT</Win32LastModifiedTime></prop></set></propertyupdate>";
+    asked.is_told_by_windows(OfWindows::of(&Sent::all(sent.as_bytes())).unwrap());
+    let property =
+        DavProp { name: "x".into(), prefix: None, namespace: Some("urn:x".into()), xml: Some("<x/>".into()) };
+    let set = served.runtime.block_on(Tree.patch_props(&path, vec![(true, property)], &asked)).unwrap();
+    assert_eq!(set.len(), 1, "what was asked for here");
+    served.lock("/a.md", &[]);
+    let told = served.send("PROPFIND", "/a.md", &[("depth", "0")], "").text();
+    assert!(told.contains("Sun, 06 Nov 1994 08:49:37 GMT") && asked.of_windows().is_none(), "{told}");
+}
+
+#[test]
 fn a_lock_that_another_takes_before_something_is_replaced_does_not_end_with_the_locks_of_that() {
     let served = Served::new();
     served.put("/a.md", "# one\n");
