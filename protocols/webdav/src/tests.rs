@@ -148,23 +148,31 @@ impl Drop for Served {
     }
 }
 
+/// What litmus 0.13 asks, by the name of the suite.
+const LITMUS: [(&str, u32); 5] = [("basic", 16), ("copymove", 13), ("props", 30), ("locks", 41), ("http", 4)];
+
 #[test]
 fn litmus_passes_whole() {
     let served = Served::new();
-    let litmus = Command::new("timeout")
-        .args(["120", "litmus", "-k", &format!("http://{}/", served.address)])
-        .current_dir(served.folder.path())
-        .output();
-    let Ok(litmus) = litmus.map_err(|error| println!("skipped: {error}")) else { return };
-    let told = String::from_utf8_lossy(&litmus.stdout).into_owned();
-    if litmus.status.code() == Some(127) {
-        println!("skipped: `litmus` is not installed");
+    let mut litmus = Command::new("timeout");
+    litmus.args(["120", "litmus", "-k", &format!("http://{}/", served.address)]).current_dir(served.folder.path());
+    let output = litmus.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.code() == Some(127) {
+        assert!(std::env::var_os("SVCFS_TOOLS").is_none(), "`litmus` is missing; scripts/test.sh installs it");
+        println!("skipped: `litmus` is not installed; scripts/test.sh installs it");
         return;
     }
-    assert!(litmus.status.success(), "{told}");
-    assert!(!told.contains("FAIL"), "{told}");
-    let passed: Vec<_> = told.lines().filter(|line| line.starts_with("<- summary")).collect();
-    assert_eq!(passed.len(), 5, "{told}");
+    assert!(output.status.success(), "{told}");
+    for (suite, asked) in LITMUS {
+        // None skipped: what is skipped is no test that was run.
+        let summary = format!("<- summary for `{suite}': of {asked} tests run: {asked} passed, 0 failed. 100.0%");
+        assert!(told.contains(&summary), "{summary} is not in {told}");
+    }
+    assert!(!told.contains("FAIL") && !told.contains("SKIPPED"), "{told}");
+    // One warning, of an address with a `#` in it, that no client sends: hyper leaves off what follows it, and nobody behind it can tell.
+    let warnings: Vec<_> = told.split('\n').filter(|line| line.contains("WARNING")).collect();
+    assert!(matches!(&warnings[..], [one] if one.contains("delete_fragment")), "{told}");
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl Guarded {
     }
 
     /// What is in the folder that holds the roots, and in the first root.
-    fn is_as_it_was(self) {
+    fn is_as_it_was(&self) {
         let names = |folder: &Path| {
             let names =
                 std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -159,3 +159,30 @@ fn what_is_being_written_through_a_mount_goes_with_its_folder_and_is_removed_wit
     let _nothing_to_save = vfs.release(&mount, gone);
     assert!(!served.folder.path().join("default/to").exists());
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "as a program makes it that knows nothing of us")]
+fn a_key_of_one_folder_copies_and_moves_folders_with_large_files_within_it() {
+    let keys = "[auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"full\"\n\
+                [[auth.api_keys]]\nkey = \"docs\"\nscope = \"write\"\nprefix = \"docs\"\n";
+    let served = Served::with(keys);
+    let ask = |method: &str, path: &str, key: &str, to: &str| {
+        let headers = [("authorization", key), ("destination", to)];
+        let headers = if to.is_empty() { &headers[..1] } else { &headers[..] };
+        served.send(method, path, headers, "").status
+    };
+    for folder in ["/docs", "/docs/from", "/docs/to"] {
+        assert_eq!(ask("MKCOL", folder, "Bearer full", ""), 201);
+    }
+    let root = served.folder.path().join("default/docs");
+    let large = std::fs::File::create(root.join("from/film.bin")).unwrap();
+    large.set_len(MAX_FILE_BYTES as u64 + 1).unwrap();
+    std::fs::write(root.join("to/old.bin"), "old").unwrap();
+    let docs = "Bearer docs";
+    // Onto the folder of the key nothing can be copied that the key sees: it lies in that.
+    assert_eq!(ask("COPY", "/docs/from", docs, "/docs"), 403);
+    assert_eq!(ask("COPY", "/docs/from", docs, "/docs/to"), 204);
+    assert_eq!(ask("MOVE", "/docs/from", docs, "/docs/to"), 204);
+    let there: Vec<_> = std::fs::read_dir(root.join("to")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!((there, root.join("from").exists()), (vec!["film.bin".into()], false));
+}
