@@ -166,7 +166,7 @@ fn what_was_refused_because_the_page_was_locked_is_saved_whole_once_it_is_not() 
     served.after(PAUSE);
     assert_eq!(served.write(&file, 11, b"Two\n", UNSTABLE).unwrap_err(), nfsstat3::NFS3ERR_ACCES);
     assert_eq!(served.text(".svc/rejected/a.md").as_deref(), Some("# Fine\nOne\n"));
-    assert!(served.server.primary().vfs.end_lease(&path("a.md"), "a token").unwrap());
+    assert!(served.server.primary().vfs.end_lease(&path("a.md"), "a.md").unwrap());
     served.write(&file, 11, b"Two\n", UNSTABLE).unwrap();
     served.commit(&file).unwrap();
     assert_eq!(served.text("a.md").as_deref(), Some("# Fine\nOne\nTwo\n"));
