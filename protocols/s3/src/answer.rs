@@ -63,7 +63,6 @@ pub(crate) async fn answer(
     let checked = svcfs_listener::check_form(&request).and_then(|()| door.names.check(request.headers()));
     let checked = checked.map_err(|fault| told(&fault));
     let checked = checked.and_then(|()| check(request.method(), request.headers()));
-    let checked = checked.and_then(|()| hosts::check(door, request.uri(), request.headers()));
     let is_of_object = hosts::is_of_object(door, request.uri(), request.headers());
     let checked = checked.and_then(|()| beyond::check(request.method(), request.uri().query(), is_of_object));
     let outcome = match checked {

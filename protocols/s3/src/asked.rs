@@ -10,6 +10,7 @@ use svcfs_knowledge::kernel::Space;
 use svcfs_work::Lane;
 
 use crate::Door;
+use crate::hosts;
 use crate::keeping::Held;
 use crate::refusal::refuse;
 
@@ -49,9 +50,10 @@ impl Door {
             identity.enter(bucket)?;
             identity.reach.allow(needs, what)?;
             let caller = identity.vouch(Caller { actor, ..Caller::new(svcfs_base::Door::S3) });
-            Ok((self.server.spaces().find(bucket), caller))
+            Ok((self.server.spaces().find(bucket), caller, identity))
         };
-        let (space, caller) = asked().map_err(|fault| refuse(fault, what))?;
+        let (space, caller, identity) = asked().map_err(|fault| refuse(fault, what))?;
+        hosts::check(self, (&request.uri, &request.headers), |space| identity.enter(space).is_ok())?;
         let space = space.map_err(|fault| match fault.kind() {
             Kind::NotFound => s3_error!(NoSuchBucket, "there is no space `{}`", svcfs_base::plain(bucket)),
             _ => refuse(fault, what),

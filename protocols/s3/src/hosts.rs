@@ -64,15 +64,16 @@ fn host_of(headers: &HeaderMap) -> &str {
     headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default()
 }
 
-/// Refuses what may be meant for either of two spaces: one that the host names, below a name that nobody has said is ours, and one that the path names.
+/// Refuses what may be meant for either of two spaces: one that the host names, below a name that nobody has said is ours, and one that the path
+/// names, if whoever asks may enter that. Others learn nothing of it.
 ///
 /// # Errors
 /// `InvalidRequest`.
-pub(crate) fn check(door: &Door, uri: &Uri, headers: &HeaderMap) -> S3Result<()> {
+pub(crate) fn check(door: &Door, (uri, headers): (&Uri, &HeaderMap), may_enter: impl Fn(&str) -> bool) -> S3Result<()> {
     let Some(Named { bucket, is_below_ours: false, .. }) = named(door, host_of(headers)) else { return Ok(()) };
     let first = uri.path().trim_start_matches('/').split('/').next().unwrap_or_default();
     let first = percent_decode_str(first).decode_utf8_lossy();
-    if door.server.spaces().all().iter().any(|space| space.name() == first) {
+    if may_enter(&first) && door.server.spaces().all().iter().any(|space| space.name() == first) {
         return Err(s3_error!(
             InvalidRequest,
             "the host may name the bucket `{bucket}`, and the path `{}`; say in `server.public_url` under which name this server is reached",

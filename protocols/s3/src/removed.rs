@@ -97,6 +97,9 @@ impl Removals {
             if new.changes.is_empty() {
                 return Ok(removed);
             }
+            if removed.seen >= 2 * self.most {
+                return self.begun(space);
+            }
             Arc::make_mut(&mut removed).take(new.changes, new.last_seq);
         }
     }

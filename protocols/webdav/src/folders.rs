@@ -131,7 +131,7 @@ pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), 
         return copies.put(large, &over, &left);
     }
     look::check(asked, asked.seen(to).as_ref(), to)?;
-    replaced::aside(asked, &there, || copies.put(large, &nothing, &Contents::default()))
+    replaced::aside(asked, &there, || copies.put(large, &nothing, &Contents::default()), || copies.take_away())
 }
 
 /// What is copied, and where to.
@@ -169,6 +169,22 @@ impl Copies<'_> {
         left.remove_unrecorded(self.asked)?;
         let mut all = self.copied.folders.iter().chain(self.copied.files.keys());
         all.try_for_each(|path| properties::copy(self.asked, path, &self.place(path)))
+    }
+
+    /// Takes away what has come of a copy that failed, and nothing that others put there: what has no versions stays.
+    fn take_away(&self) {
+        let (vfs, caller) = (&self.asked.space().vfs, self.asked.caller());
+        for (path, attributes) in self.copied.recorded() {
+            if let Ok(Change::Put { path, content, .. }) =
+                copy_of(self.asked, (path, attributes, None), self.place(path))
+            {
+                // What is another content is nothing of ours, or was never put there.
+                let _ = vfs.apply(caller, Change::remove(path).expecting(Expect::OneOf(vec![ETag::of(&content)])));
+            }
+        }
+        for folder in self.copied.folders.iter().rev() {
+            let _ = vfs.apply(caller, Change::RemoveDir { path: self.place(folder) });
+        }
     }
 
     /// Writes copies of all files but large ones, and removes what is left of what they replace: one change set for as much as one may hold.

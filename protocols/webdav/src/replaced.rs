@@ -1,6 +1,6 @@
 //! What a copy or a move takes the place of, where a folder is replaced or replaces: nothing of it is lost unless that is done.
 
-use svcfs_base::{Change, ChangeSet, Expect, Fault, Kind, MAX_FILE_BYTES, Name, TreePath};
+use svcfs_base::{Change, ChangeSet, Expect, Fault, MAX_FILE_BYTES, Name, TreePath};
 use svcfs_vfs::{EntryKind, SetAttributes};
 use uuid::Uuid;
 
@@ -8,7 +8,7 @@ use crate::asked::Asked;
 use crate::contents::Contents;
 use crate::folders::{give_name, remove};
 use crate::found::Found;
-use crate::properties;
+use crate::{look, properties};
 
 /// Moves what was found in place of what is there, one of which is a folder at least.
 ///
@@ -16,8 +16,10 @@ use crate::properties;
 /// file gets another name, in one change set with the removal of what is left; what one set cannot hold goes the longer way.
 ///
 /// # Errors
-/// `NotEmpty` for what cannot be removed there; those of the write path. What is there stands then.
+/// `NotEmpty` for what cannot be removed there; `Conflict` where it is not what conditions were about; those of the write path. What is there stands
+/// then.
 pub(crate) fn by_move(asked: &Asked, source: &Found<'_>, there: &Found<'_>) -> Result<(), Fault> {
+    look::check(asked, asked.seen(&there.path).as_ref(), &there.path)?;
     let (came, mut left) = (Contents::of(asked, source)?, Contents::of(asked, there)?);
     left.check_removable(asked)?;
     let moved = |path: &TreePath| path.moved(&source.path, &there.path).unwrap_or_else(|| there.path.clone());
@@ -28,7 +30,7 @@ pub(crate) fn by_move(asked: &Asked, source: &Found<'_>, there: &Found<'_>) -> R
         // What no client sees goes along with its folder only.
         && came.check_removable(asked).is_ok();
     if !is_one_set {
-        return aside(asked, there, || give_name(asked, source, &there.path, Expect::Absent));
+        return aside(asked, there, || give_name(asked, source, &there.path, Expect::Absent), || {});
     }
     left.leave_out(&came, &moved);
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
@@ -63,11 +65,17 @@ fn make_alike(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault
 }
 
 /// Does what puts something else in place of what is there. That is beside its place meanwhile: it is removed once it is done, and is back if it
-/// is not.
+/// is not, once `undo` took away what had come. Of what stands there no more may go: it is of others, who were told that it is safe, or it is what
+/// was moved, and only nobody knows whether that is on the disk.
 ///
 /// # Errors
-/// Those of the work; those of the write path.
-pub(crate) fn aside(asked: &Asked, there: &Found<'_>, work: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
+/// Those of the work, with the place of what was to be replaced where it is not back; those of the write path.
+pub(crate) fn aside(
+    asked: &Asked,
+    there: &Found<'_>,
+    work: impl FnOnce() -> Result<(), Fault>,
+    undo: impl FnOnce(),
+) -> Result<(), Fault> {
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let folder = Found::parent_of(asked, &there.path)?;
     // A page stays one, so that no gate is in its way back.
@@ -78,13 +86,13 @@ pub(crate) fn aside(asked: &Asked, there: &Found<'_>, work: impl FnOnce() -> Res
     let Err(fault) = work() else {
         return remove(asked, &place);
     };
-    // What has come of it is not to be in the way.
-    let back = match remove(asked, &there.path) {
-        Err(fault) if fault.kind() != Kind::NotFound => Err(fault),
-        Ok(()) | Err(_) => vfs.rename_node(caller, (folder.node, &beside), (folder.node, &name), false),
-    };
-    if let Err(back) = back {
-        tracing::error!(page.path = %there.path, error = ?back, "what was to be replaced is at `{place}` now");
-    }
-    Err(fault)
+    let back = || vfs.rename_node(caller, (folder.node, &beside), (folder.node, &name), false);
+    let is_back = back().or_else(|_| {
+        undo();
+        back()
+    });
+    let Err(error) = is_back else { return Err(fault) };
+    tracing::error!(page.path = %there.path, ?error, "what was to be replaced is at `{place}` now");
+    let told = format!("{fault}; what was to be replaced is at `{place}` now");
+    Err(Fault::new(fault.kind(), told).caused_by(fault))
 }

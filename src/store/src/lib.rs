@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 #![expect(clippy::disallowed_methods, reason = "the disk lives here")]
 
+pub mod boot;
 pub mod condition;
 mod disposal;
 mod error;

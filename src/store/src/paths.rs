@@ -48,6 +48,10 @@ impl StatePaths {
     pub fn unflushed(&self) -> PathBuf {
         self.directory.join("unflushed")
     }
+    /// When the machine was started on which the root was opened last.
+    pub fn boot(&self) -> PathBuf {
+        self.directory.join("boot")
+    }
     /// The search index, which may be deleted at any time.
     pub fn index(&self) -> PathBuf {
         self.directory.join("index.db")

@@ -1,9 +1,12 @@
 //! Folders that are moved and copied in place of what stands there: in one commit, and nothing is lost unless it is done.
 
-use svcfs_base::{Caller, Name};
+use svcfs_base::{Caller, Expect, Fault, Name};
 use svcfs_vfs::WriteAt;
 
 use super::*;
+use crate::folders::give_name;
+use crate::found::Found;
+use crate::replaced::aside;
 
 /// A page that lint refuses.
 const BROKEN: &str = "---\na: [\n---\n";
@@ -134,6 +137,73 @@ fn a_folder_and_a_file_take_the_place_of_each_other_and_so_does_what_is_in_them(
         let names: Vec<_> = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         assert!(names.iter().all(|name| !name.contains("replaced")), "{method}: {names:?}");
     }
+}
+
+/// What stands at `to` and beside it after a replacing that does something and fails then.
+fn failed(served: &Served, work: impl FnOnce(&Served)) -> (Vec<(String, String)>, String) {
+    let asked = served.asked("MOVE", "/from");
+    let there = Found::itself(&asked, &TreePath::parse("to").unwrap()).unwrap();
+    let work = || {
+        work(served);
+        Err(Fault::unavailable("the disk takes its time"))
+    };
+    let fault = aside(&asked, &there, work, || {}).unwrap_err();
+    (served.below("to"), fault.message().to_owned())
+}
+
+#[test]
+fn what_came_where_something_was_replaced_stays_though_the_replacing_fails() {
+    let before = |served: &Served| {
+        served.tree(&["/from", "/to"], &[("/from/a.md", "# A\n"), ("/to/b.md", "# B\n")]);
+    };
+    let nothing = Served::new();
+    before(&nothing);
+    let (stands, told) = failed(&nothing, |_| {});
+    assert_eq!((stands, told.as_str()), (told_of("to/b.md", "# B\n"), "the disk takes its time"));
+    // Moved, and nobody knows whether it is safe.
+    let moved = Served::new();
+    before(&moved);
+    let (stands, told) = failed(&moved, |served| {
+        let asked = served.asked("MOVE", "/from");
+        let source = Found::itself(&asked, &TreePath::parse("from").unwrap()).unwrap();
+        give_name(&asked, &source, &TreePath::parse("to").unwrap(), Expect::Absent).unwrap();
+    });
+    assert_eq!(stands, told_of("to/a.md", "# A\n"));
+    // Of another client, who was told that it is there.
+    let taken = Served::new();
+    before(&taken);
+    let (stands, also_told) = failed(&taken, |served| {
+        served.tree(&["/to"], &[("/to/theirs.md", "# T\n")]);
+    });
+    assert_eq!(stands, told_of("to/theirs.md", "# T\n"));
+    for (served, told) in [(&moved, told), (&taken, also_told)] {
+        let place = told.split('`').nth(1).unwrap();
+        assert!(told.starts_with("the disk takes its time; what was to be replaced is at `.svc-replaced-"), "{told}");
+        assert_eq!(served.below(place), told_of(&format!("{place}/b.md"), "# B\n"));
+    }
+}
+
+fn told_of(path: &str, text: &str) -> Vec<(String, String)> {
+    told(&[(path, text)])
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "as a program makes it that knows nothing of us")]
+fn what_came_of_a_copy_that_was_refused_half_way_is_taken_away_again() {
+    let served = Served::new();
+    served.tree(&["/from"], &[("/to", "two\n")]);
+    let from = served.folder.path().join("default/from");
+    for name in ["a.bin", "b.bin"] {
+        std::fs::File::create(from.join(name)).unwrap().set_len(MAX_FILE_BYTES as u64 / 2 + 1).unwrap();
+    }
+    std::fs::write(from.join("page.md"), BROKEN).unwrap();
+    let names = ["a.bin", "b.bin", "page.md"].map(|name| TreePath::parse(&format!("from/{name}")).unwrap());
+    served.server.primary().vfs.adopt(&names).unwrap();
+    let mut seen = 0;
+    served.commits(&mut seen);
+    assert_eq!(served.send("COPY", "/from", &[("destination", "/to")], "").status, 422);
+    assert_eq!(served.text("to").as_deref(), Some("two\n"));
+    assert!(!served.commits(&mut seen).is_empty(), "nothing had come");
 }
 
 #[test]

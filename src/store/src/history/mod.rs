@@ -139,6 +139,8 @@ pub struct History {
 struct Writer {
     repository: Repository,
     objects: object::Objects,
+    /// Packs were taken away whose objects nobody has made again yet.
+    is_torn: bool,
 }
 
 impl History {
@@ -181,7 +183,7 @@ impl History {
         let spares = alone::directory(&repository);
         let elsewhere = flush::elsewhere(&repository, root)?;
         let merger = pack::Merger::of(repository.commondir().join("objects/pack"), fail.clone());
-        let writer = Mutex::new(Writer { repository, objects: object::Objects::default() });
+        let writer = Mutex::new(Writer { repository, objects: object::Objects::default(), is_torn: false });
         Ok(Self {
             // As the kernel names it to those who look where a process works.
             root: root.canonicalize()?,

@@ -57,7 +57,9 @@ impl Committer {
         if let Err(error) = self.follow_head() {
             // Nor is it known whether git has what the log is to let go of.
             self.last_work = Instant::now();
-            warn!(%error, "commits of others could not be recorded; the log keeps everything until they are");
+            if self.core.trouble.lock().is_none() {
+                warn!(%error, "commits of others could not be recorded; the log keeps everything until they are");
+            }
             return;
         }
         if self.is_unsettled

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use svcfs_base::{DiskAttributes, ETag, Fault, LargeFile, TreePath};
-use svcfs_store::{Entry, FailPoint, Known, Placed, Record, StatKind, State, StoreError, Tip};
+use svcfs_store::{Entry, FailPoint, Known, Placed, Record, StatKind, State, StatePaths, StoreError, Tip, boot};
 use tracing::warn;
 
 use super::logged::Logged;
@@ -52,11 +52,11 @@ pub(super) fn complete(
     reporter: &mut Reporter,
 ) -> Result<(), Fault> {
     rename_directories(core, logged.records)?;
-    let of_others: HashSet<_> = logged.of_others().iter().copied().filter(|path| !is_done(path)).collect();
-    let (theirs, lost): (Vec<_>, Vec<_>) = of_others.into_iter().partition(|path| is_touched_since_start(core, path));
-    let theirs: HashSet<_> = theirs.into_iter().collect();
+    // What others committed they put in place themselves, and only a power cut takes it from there.
+    let is_as_left = boot::was_opened_since(&StatePaths::of(&core.root), core.tree.started());
+    let is_done = |path: &TreePath| is_done(path) || is_as_left && logged.of_others().contains(path);
+    let lost: Vec<_> = logged.of_others().iter().copied().filter(|path| !is_done(path)).collect();
     let on_top = on_top(core, logged, &lost)?;
-    let is_done = |path: &&TreePath| is_done(path) || theirs.contains(path);
     let left: Vec<_> = logged.by_path().iter().filter(|(path, _)| !is_done(path)).collect();
     let paths: Vec<_> = left.iter().map(|(path, _)| **path).collect();
     let recorded = core.memory.settled(settled, &paths)?;
@@ -120,13 +120,6 @@ pub(super) fn complete(
     Ok(())
 }
 
-/// Whether somebody wrote to a file since the machine was started, or to the directory where it is missing: it is there, or not there, as they left
-/// it, and nothing of it was lost with the power.
-fn is_touched_since_start(core: &Core, path: &TreePath) -> bool {
-    let nearest = std::iter::once(path.clone()).chain(path.ancestors()).find_map(|path| core.tree.stat(&path).ok());
-    nearest.is_some_and(|stat| stat.changed >= core.tree.started())
-}
-
 /// What has the last word at paths of which others' commits are the last that is logged: ours that is to be committed on top of theirs, or else
 /// what the newest commit has.
 fn on_top<'r>(
@@ -150,7 +143,7 @@ fn on_top<'r>(
 pub(super) fn renew(core: &Core, logged: &Logged<'_>) -> Result<(), Fault> {
     for (path, entries) in logged.by_path() {
         // Not the last one always: others' commits may be logged behind what came on top of them.
-        let present = core.standing(path).ok().flatten().map(|leaf| leaf.etag);
+        let present = core.standing(path)?.map(|leaf| leaf.etag);
         let ours = entries.iter().rev().filter_map(|entry| entry.new).find(|blob| present == Some(*blob));
         let Some((blob, content)) = ours.and_then(|blob| Some((blob, logged.kept(blob)?))) else { continue };
         let Ok(stat) = core.tree.stat(path) else { continue };

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::thread;
 
 use svcfs_base::{CommitId, Fault};
-use svcfs_store::{FailPoint, History, Memory, Record, Role, Tip, Way};
-use tracing::{info, warn};
+use svcfs_store::{FailPoint, History, Memory, Record, Role, StatePaths, Tip, Way, boot};
+use tracing::{debug, info, warn};
 
 use crate::committer::{Committer, Window, foreign_record, jump_records, numbered};
 use crate::core::Core;
@@ -28,6 +28,15 @@ const COMMITS_AT_ONCE: usize = 1_000;
 
 /// Brings log, memory and tree into agreement, and makes the committer that goes on from there.
 pub(crate) fn recover(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporter) -> Result<Committer, Fault> {
+    let committer = brought_into_agreement(core, is_new_log, reporter)?;
+    // From here on a kill takes nothing from the tree.
+    if let Err(error) = boot::opened(&StatePaths::of(&core.root), core.tree.started()) {
+        debug!(%error, "the next start looks at the tree as after a power cut");
+    }
+    Ok(committer)
+}
+
+fn brought_into_agreement(core: &Arc<Core>, is_new_log: bool, reporter: &mut Reporter) -> Result<Committer, Fault> {
     let (seq, settled_head) = core.log.settled()?;
     let unsettled = core.log.unsettled()?;
     let mut committer = Committer::at(Arc::clone(core), core.log.last(), settled_head);
@@ -180,6 +189,7 @@ fn renew(core: &Core, settled_head: Option<CommitId>, logged: &Logged<'_>) -> Re
                 && history.renew_packs(since)? > 0
             {
                 commits::objects(core, settled_head, logged)?;
+                history.made_again();
             }
         }
         Memory::Snapshots { snapshots, .. } => snapshots::complete(core, snapshots, logged)?,

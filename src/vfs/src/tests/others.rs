@@ -279,6 +279,31 @@ fn after_a_kill_a_commit_from_an_older_index_is_put_over_no_page() {
     assert!(again.vfs.read(Door::Http, &at("gone.md")).is_err());
     assert_eq!(again.git(&["show", "HEAD:a.md"]), "two");
     again.git(&["fsck", "--strict"]);
+    // After a power cut nobody can say whether they put it in place.
+    let copy = crashed(&space);
+    fs::remove_file(copy.path().join(".svc/state/boot")).unwrap();
+    assert_eq!(reopened(copy).text("a.md"), "one");
+}
+
+#[test]
+fn what_others_put_in_place_and_the_power_took_is_put_there_again() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
+    for page in ["theirs.md", "also.md"] {
+        fs::write(space.directory.path().join(page), page).unwrap();
+        space.git(&["add", page]);
+    }
+    space.git(&[&ANN[..], &["commit", "-q", "-m", "by hand"]].concat());
+    space.put("b.md", "on top");
+    let copy = crashed(&space);
+    fs::remove_file(copy.path().join(".svc/state/boot")).unwrap();
+    for page in ["theirs.md", "also.md"] {
+        fs::remove_file(copy.path().join(page)).unwrap();
+    }
+    let again = reopened(copy);
+    assert_eq!((again.text("theirs.md").as_str(), again.text("also.md").as_str()), ("theirs.md", "also.md"));
+    assert_eq!(again.log(), space.log());
 }
 
 #[test]

@@ -46,9 +46,15 @@ impl History {
                 continue;
             };
             // To libgit2, what is in a directory that cannot be read is not there: nothing is to be built on that.
-            let objects = fs::read_dir(directory.path()).inspect_err(|error| {
-                warn!(directory = %directory.path().display(), %error, "objects of git cannot be read");
-            })?;
+            let objects = match fs::read_dir(directory.path()) {
+                Ok(objects) => objects,
+                // Somebody's `git gc` emptied it.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => {
+                    warn!(directory = %directory.path().display(), %error, "objects of git cannot be read");
+                    return Err(error.into());
+                }
+            };
             for object in objects {
                 let object = object?;
                 let id = object.file_name().to_str().and_then(|rest| Oid::from_str(&format!("{prefix}{rest}")).ok());

@@ -15,6 +15,7 @@ use super::draft::Draft;
 use super::torn::{MAX_CLOCK_ERROR, are_of_each_other, read_through, warn_of};
 use super::{History, Outcome, TEMPORARY, keep_aside};
 use crate::FailPoint;
+use crate::history::Writer;
 
 /// What is larger was flushed by whoever made it: we when we merged it, git when somebody packed.
 const MAX_BYTES: u64 = 256 << 20;
@@ -22,7 +23,7 @@ const MAX_BYTES: u64 = 256 << 20;
 impl History {
     /// Writes every pack anew, and flushes it, that was written at or after `since` and that no flush brought to the disk: its bytes may be
     /// in memory only, although the disk says otherwise. One that was read and is not whole is kept in `.git/damaged`; the log brings its
-    /// objects again. How many were.
+    /// objects again. How many were, in this attempt or an earlier one; until [`History::made_again`] says that nothing is missing any more.
     ///
     /// # Errors
     /// `State` when one cannot be read, written or moved.
@@ -37,7 +38,27 @@ impl History {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
             Err(error) => return Err(error.into()),
         };
-        let (mut renewed, mut lost) = (Vec::new(), 0);
+        let mut renewed = Vec::new();
+        let outcome = self.renew_each(&mut writer, (&entries, since), &mut renewed);
+        // Also those before one that could not be: they are not copied again.
+        File::open(&directory)?.sync_all()?;
+        self.merger.place(renewed);
+        let lost = outcome?;
+        Ok(lost.max(usize::from(writer.is_torn)))
+    }
+
+    /// Says that the objects of packs that were taken away were made again.
+    pub fn made_again(&self) {
+        self.writer.lock().is_torn = false;
+    }
+
+    fn renew_each(
+        &self,
+        writer: &mut Writer,
+        (entries, since): (&[fs::DirEntry], SystemTime),
+        renewed: &mut Vec<PathBuf>,
+    ) -> Outcome<usize> {
+        let mut lost = 0;
         for index in entries.iter().map(fs::DirEntry::path) {
             let name = index.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let pack = index.with_extension("pack");
@@ -51,16 +72,13 @@ impl History {
             if self.is_renewed(&index).inspect_err(|error| warn_of(&index, error))? {
                 renewed.push(pack);
             } else if index.try_exists()? {
+                writer.is_torn = true;
                 keep_aside(writer.repository.commondir(), &index)?;
+                // libgit2 believes in packs that it has met.
+                writer.repository = Repository::open(&self.root)?;
+                self.readers.lock().clear();
                 lost += 1;
             }
-        }
-        File::open(&directory)?.sync_all()?;
-        self.merger.place(renewed);
-        if lost > 0 {
-            // libgit2 believes in packs that it has met.
-            writer.repository = Repository::open(&self.root)?;
-            self.readers.lock().clear();
         }
         Ok(lost)
     }

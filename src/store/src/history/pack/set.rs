@@ -104,7 +104,7 @@ impl Packs {
     /// Adds a pack that a branch shows. The same objects again are the same file again: replaced by its equal.
     pub(super) fn add(&mut self, pack: Pack) {
         match self.shown.iter_mut().find(|known| known.path == pack.path) {
-            Some(known) => known.is_flushed |= pack.is_flushed,
+            Some(known) => known.is_flushed &= pack.is_flushed,
             None => self.shown.push(pack),
         }
     }

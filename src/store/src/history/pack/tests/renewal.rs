@@ -66,6 +66,21 @@ fn a_damaged_pack_is_kept_beside_the_others_which_are_written_anew() {
 }
 
 #[test]
+fn objects_of_a_damaged_pack_are_missing_until_somebody_says_that_they_were_made_again() {
+    let fixture = fixture();
+    fixture.pages(None, 0, 2);
+    let damaged = fixture.data_files().remove(0);
+    fs::remove_file(&damaged).unwrap();
+    fs::write(&damaged, "damaged").unwrap();
+    // Whoever asked first may not have come to make them.
+    for _ in 0..2 {
+        assert_eq!(fixture.history.renew_packs(Timestamp::UNIX_EPOCH).unwrap(), 1);
+    }
+    fixture.history.made_again();
+    assert_eq!(fixture.history.renew_packs(Timestamp::UNIX_EPOCH).unwrap(), 0);
+}
+
+#[test]
 fn a_pack_stays_as_it_is_until_its_copy_is_flushed() {
     let fixture = fixture();
     fixture.pages(None, 0, 2);
