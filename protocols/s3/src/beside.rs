@@ -4,20 +4,16 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use svcfs_base::{Caller, Change, Durability, Expect, Fault, FileKind, Kind, Name, TreePath};
-use svcfs_vfs::{HandleId, NodeId, Vfs, WriteAt};
+use svcfs_vfs::{HandleId, NodeId, UPLOAD, Vfs, WriteAt};
 use uuid::Uuid;
 
 use crate::asked::{Asked, Refused};
 use crate::found::Found;
 use crate::record::{Record, is_missing};
 
-/// How the names of such files begin and end; they are no objects.
-const BEGIN: &str = ".svc-upload-";
-const END: &str = ".part";
-
-/// Whether a name is that of a file on its way.
+/// Whether a name is that of a file on its way, which is no object.
 pub(crate) fn is_on_its_way(name: &str) -> bool {
-    name.starts_with(BEGIN) && name.ends_with(END)
+    name.starts_with(UPLOAD.0) && name.ends_with(UPLOAD.1)
 }
 
 /// Checks that something can be put at a path, before its body comes: keys of S3 know no folders, files do.
@@ -86,7 +82,7 @@ impl Beside {
         make_way(asked, path)?;
         let (vfs, caller) = (Arc::clone(&asked.space.vfs), asked.caller.clone());
         let folder = Found::parent_of(asked, path)?;
-        let name = Name::parse(&format!("{BEGIN}{}{END}", Uuid::new_v4().simple()))?;
+        let name = Name::parse(&format!("{}{}{}", UPLOAD.0, Uuid::new_v4().simple(), UPLOAD.1))?;
         let (node, _, handle) = vfs.create(&caller, folder.node, &name, FileKind::Regular.git_mode() as u32 & 0o777)?;
         let path = Some(folder.path.join(&name));
         drop(folder);
