@@ -52,8 +52,9 @@ pub(super) fn complete(
     reporter: &mut Reporter,
 ) -> Result<(), Fault> {
     rename_directories(core, logged.records)?;
-    // What others committed they put in place themselves, and only a power cut takes it from there.
-    let is_as_left = boot::was_opened_since(&StatePaths::of(&core.root), core.tree.started());
+    // What others committed they put in place themselves, and only a power cut takes it from there, or a disk that did not flush.
+    let is_as_left =
+        !core.tree.is_doubted() && boot::was_opened_since(&StatePaths::of(&core.root), core.tree.started());
     let is_done = |path: &TreePath| is_done(path) || is_as_left && logged.of_others().contains(path);
     let lost: Vec<_> = logged.of_others().iter().copied().filter(|path| !is_done(path)).collect();
     let on_top = on_top(core, logged, &lost)?;

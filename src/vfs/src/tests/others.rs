@@ -1,5 +1,6 @@
 //! A person's git beside the write path, moment by moment.
 
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 
 use svcfs_store::{FailPoint, FailPoints};
@@ -286,7 +287,7 @@ fn after_a_kill_a_commit_from_an_older_index_is_put_over_no_page() {
 }
 
 #[test]
-fn what_others_put_in_place_and_the_power_took_is_put_there_again() {
+fn what_others_put_in_place_and_the_power_or_a_broken_disk_took_is_put_there_again() {
     let space = TestSpace::new();
     space.put("a.md", "one");
     FailPoints::of(space.directory.path()).refuse(FailPoint::CheckpointSettle, NO_SPACE);
@@ -296,14 +297,19 @@ fn what_others_put_in_place_and_the_power_took_is_put_there_again() {
     }
     space.git(&[&ANN[..], &["commit", "-q", "-m", "by hand"]].concat());
     space.put("b.md", "on top");
-    let copy = crashed(&space);
-    fs::remove_file(copy.path().join(".svc/state/boot")).unwrap();
-    for page in ["theirs.md", "also.md"] {
-        fs::remove_file(copy.path().join(page)).unwrap();
+    let power_cut = |state: &Path| fs::remove_file(state.join("boot"));
+    // A disk that went away takes as much, and the machine runs on.
+    let failed_flush = |state: &Path| fs::write(state.join("unflushed"), "");
+    for lose in [&power_cut as &dyn Fn(&Path) -> io::Result<()>, &failed_flush] {
+        let copy = crashed(&space);
+        lose(&copy.path().join(".svc/state")).unwrap();
+        for page in ["theirs.md", "also.md"] {
+            fs::remove_file(copy.path().join(page)).unwrap();
+        }
+        let again = reopened(copy);
+        assert_eq!((again.text("theirs.md").as_str(), again.text("also.md").as_str()), ("theirs.md", "also.md"));
+        assert_eq!(again.log(), space.log());
     }
-    let again = reopened(copy);
-    assert_eq!((again.text("theirs.md").as_str(), again.text("also.md").as_str()), ("theirs.md", "also.md"));
-    assert_eq!(again.log(), space.log());
 }
 
 #[test]

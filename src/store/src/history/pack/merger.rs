@@ -82,7 +82,7 @@ impl Merger {
         }
         let small = Bounds { is_fresh: true, below: u32::MAX, max_bytes: MAX_BY_THE_WAY, least: FAN };
         while let Some(parts) = self.shared.claim(small) {
-            self.shared.merge(parts, Way::Along(reuse));
+            self.shared.merge(&parts, Way::Along(reuse));
         }
         self.call(|_| {});
     }
@@ -193,7 +193,7 @@ impl Shared {
             let is_stopping = self.state.lock().is_stopping;
             let Some(parts) = self.claim(bounds(is_stopping)) else { return };
             let class = parts.iter().map(Pack::class).max().unwrap_or(0);
-            self.merge(parts, Way::Aside(class));
+            self.merge(&parts, Way::Aside(class));
         }
     }
 
@@ -211,43 +211,45 @@ impl Shared {
             match Listing::of(&self.directory) {
                 Ok(None) => return Some(parts),
                 Ok(Some(listing)) => {
-                    let count = parts.len();
-                    parts.retain(|part| !listing.names(&part.path));
-                    if parts.len() == count {
+                    let listed: Vec<_> = parts.extract_if(.., |part| listing.names(&part.path)).collect();
+                    if listed.is_empty() {
                         return Some(parts);
                     }
-                    self.put_back(parts);
+                    let mut state = self.state.lock();
+                    state.packs.drop_claim(&listed);
+                    state.packs.put_back(&parts);
                 }
                 Err(error) => {
                     warn!(%error, "git's list of packs cannot be read; packs are not merged");
-                    self.put_back(parts);
-                    self.state.lock().is_refused = true;
+                    self.refused(&parts);
                 }
             }
         }
     }
 
-    fn put_back(&self, parts: Vec<Pack>) {
+    /// Packs stay as they are, and the disk is left alone until the next flush.
+    fn refused(&self, parts: &[Pack]) {
         let mut state = self.state.lock();
-        parts.into_iter().for_each(|part| state.packs.add(part));
+        state.packs.put_back(parts);
+        state.is_refused = true;
     }
 
-    fn merge(&self, mut parts: Vec<Pack>, way: Way<'_>) {
-        match self.joined(&parts, &way) {
+    fn merge(&self, parts: &[Pack], way: Way<'_>) {
+        match self.joined(parts, &way) {
             Ok(()) => {}
-            Err(Failure::Stopping) => self.put_back(parts),
+            Err(Failure::Stopping) => self.state.lock().packs.put_back(parts),
             Err(Failure::Unfit(path, reason)) => {
                 if let Some(reason) = reason {
                     warn!(file = %path.display(), "a pack of git {reason}; run `git fsck`");
                 }
-                // It is not thought of any more.
-                parts.retain(|part| part.path != path);
-                self.put_back(parts);
+                let (unfit, fit): (Vec<_>, Vec<_>) = parts.iter().cloned().partition(|part| part.path == path);
+                let mut state = self.state.lock();
+                state.packs.drop_claim(&unfit);
+                state.packs.put_back(&fit);
             }
             Err(Failure::Store(error)) => {
                 warn!(%error, "packs of git could not be merged; they are whole, and it is tried again");
-                self.put_back(parts);
-                self.state.lock().is_refused = true;
+                self.refused(parts);
             }
         }
     }
@@ -275,14 +277,18 @@ impl Shared {
             }
         };
         let merged = join.run(parts, &mut between)?;
-        self.put_back(vec![merged.clone()]);
-        if join.is_flushed {
-            self.state.lock().packs.place(merged.path.clone());
+        {
+            let mut state = self.state.lock();
+            state.packs.add(merged.clone());
+            if join.is_flushed {
+                state.packs.place(merged.path.clone());
+            }
         }
         for part in parts.iter().filter(|part| part.path != merged.path) {
             self.fail.at(FailPoint::PackDrop)?;
             self.remove(&part.path, way)?;
         }
+        self.state.lock().packs.drop_claim(parts);
         self.removed.fetch_add(parts.len(), Ordering::Relaxed);
         listing::drop_broken(&self.directory)?;
         Ok(())

@@ -49,8 +49,10 @@ pub(super) struct Bounds {
 pub(super) struct Packs {
     /// Those that no branch shows yet, with our `.keep` files.
     hidden: Vec<(Pack, Option<PathBuf>)>,
-    /// Those that may be merged. A pack that is being merged is not among them.
+    /// Those that may be merged.
     shown: Vec<Pack>,
+    /// Those that are being merged.
+    claimed: Vec<Pack>,
     /// Those of which a flush said that the disk has them, whoever made them.
     on_disk: HashSet<PathBuf>,
 }
@@ -75,14 +77,16 @@ impl Packs {
 
     /// From here on the log may let go of what these packs have, as soon as the flush is done.
     pub(super) fn flushing(&mut self) {
-        for pack in self.hidden.iter_mut().map(|(pack, _)| pack).chain(&mut self.shown) {
+        let hidden = self.hidden.iter_mut().map(|(pack, _)| pack);
+        // Also what is being merged: that may fail, and they are merged again.
+        for pack in hidden.chain(&mut self.shown).chain(&mut self.claimed) {
             pack.is_flushed = true;
         }
     }
 
     /// Says that the flush which was about to come is done.
     pub(super) fn flushed(&mut self) {
-        let all = self.hidden.iter().map(|(pack, _)| pack).chain(&self.shown);
+        let all = self.hidden.iter().map(|(pack, _)| pack).chain(&self.shown).chain(&self.claimed);
         self.on_disk.extend(all.filter(|pack| pack.is_flushed).map(|pack| pack.path.clone()));
     }
 
@@ -99,6 +103,7 @@ impl Packs {
     /// Says that a pack is gone.
     pub(super) fn forget(&mut self, path: &Path) {
         self.on_disk.remove(path);
+        self.claimed.retain(|pack| pack.path != path);
     }
 
     /// Adds a pack that a branch shows. The same objects again are the same file again: replaced by its equal.
@@ -110,10 +115,27 @@ impl Packs {
     }
 
     pub(super) fn knows(&self, path: &Path) -> bool {
-        self.hidden.iter().map(|(pack, _)| pack).chain(&self.shown).any(|pack| pack.path == path)
+        let mut all = self.hidden.iter().map(|(pack, _)| pack).chain(&self.shown).chain(&self.claimed);
+        all.any(|pack| pack.path == path)
     }
 
-    /// Takes out packs of the lowest class that has too many; none when no class has.
+    /// Takes back what was claimed and may be merged again.
+    pub(super) fn put_back(&mut self, parts: &[Pack]) {
+        for part in self.taken(parts) {
+            self.add(part);
+        }
+    }
+
+    /// Says that what was claimed is thought of no more: it is in another pack, or unfit.
+    pub(super) fn drop_claim(&mut self, parts: &[Pack]) {
+        self.taken(parts);
+    }
+
+    fn taken(&mut self, parts: &[Pack]) -> Vec<Pack> {
+        self.claimed.extract_if(.., |pack| parts.iter().any(|part| part.path == pack.path)).collect()
+    }
+
+    /// Claims packs of the lowest class that has too many; none when no class has.
     pub(super) fn claim(&mut self, bounds: Bounds) -> Option<Vec<Pack>> {
         self.shown.sort_unstable_by_key(|pack| pack.bytes);
         let is_meant = |pack: &Pack| pack.class() < bounds.below && !(bounds.is_fresh && pack.is_flushed);
@@ -128,7 +150,9 @@ impl Packs {
             let claimed: Vec<usize> = crowd.iter().take(MAX_PARTS).take_while(fits).copied().collect();
             if claimed.len() >= bounds.least {
                 // From behind, so that places before stay.
-                return Some(claimed.into_iter().rev().map(|at| self.shown.remove(at)).collect());
+                let parts: Vec<_> = claimed.into_iter().rev().map(|at| self.shown.remove(at)).collect();
+                self.claimed.extend_from_slice(&parts);
+                return Some(parts);
             }
         }
         None
@@ -154,6 +178,7 @@ mod tests {
             while let Some(parts) = packs.claim(ALL) {
                 let sum: u64 = parts.iter().map(|part| part.bytes).sum();
                 copied += sum;
+                packs.drop_claim(&parts);
                 packs.add(pack(count + n, sum));
             }
             most = most.max(packs.shown.len());
@@ -178,6 +203,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             packs.add(pack(n, 300 << (state >> 60)));
             while let Some(parts) = packs.claim(ALL) {
+                packs.drop_claim(&parts);
                 packs.add(pack(50_000 + n, parts.iter().map(|part| part.bytes).sum()));
             }
             most = most.max(packs.shown.len());
@@ -192,9 +218,22 @@ mod tests {
         let bounds = Bounds { is_fresh: true, max_bytes: 20_000, ..ALL };
         assert_eq!(packs.claim(Bounds { below: 1, ..bounds }), None, "of a higher class");
         assert_eq!(packs.claim(Bounds { least: FAN, ..bounds }), None, "too large together");
-        assert_eq!(packs.claim(bounds).map(|parts| parts.len()), Some(4));
-        (0..4).for_each(|n| packs.add(pack(n, 5000)));
+        let parts = packs.claim(bounds).unwrap();
+        assert_eq!(parts.len(), 4);
+        packs.put_back(&parts);
         packs.flushing();
         assert_eq!(packs.claim(bounds), None, "flushed");
+    }
+
+    #[test]
+    fn packs_that_were_flushed_while_a_merge_of_them_failed_are_merged_as_flushed_ones() {
+        let mut packs = Packs::default();
+        (0..FAN).for_each(|n| packs.add(pack(n, 5000)));
+        let parts = packs.claim(ALL).unwrap();
+        packs.flushing();
+        packs.flushed();
+        packs.put_back(&parts);
+        assert_eq!(packs.claim(Bounds { is_fresh: true, ..ALL }), None);
+        assert!(packs.claim(ALL).unwrap().iter().all(|part| part.is_flushed && packs.is_on_disk(&part.path)));
     }
 }
