@@ -70,8 +70,15 @@ impl Kind {
     }
     /// A new space to go into by this door whose commits are made later than its writers are answered.
     pub fn gathering_space(self) -> Option<TestSpace> {
+        self.if_possible(TestSpace::gathering)
+    }
+    /// A new space with these settings to go into by this door.
+    pub fn space_with(self, config: &str) -> Option<TestSpace> {
+        self.if_possible(|is_mounted| TestSpace::with(config, is_mounted))
+    }
+    fn if_possible(self, space: impl FnOnce(bool) -> TestSpace) -> Option<TestSpace> {
         let is_mounted = self == Self::Fuse;
-        (!is_mounted || can_mount()).then(|| TestSpace::gathering(is_mounted))
+        (!is_mounted || can_mount()).then(|| space(is_mounted))
     }
     /// This door of a space, for somebody who asks about history after each change.
     pub fn asking(self, space: &TestSpace) -> Box<dyn Door> {

@@ -26,6 +26,29 @@ fn what_one_author_does_in_a_window_is_one_commit_through_every_door() {
 }
 
 #[test]
+fn a_commit_has_at_most_as_many_paths_as_the_settings_say_through_every_door() {
+    let settings = "versioning = { async_commit = true, batch_window_ms = 60_000, batch_max_size = 2 }";
+    for kind in ALL {
+        let Some(space) = kind.space_with(settings) else { continue };
+        let door = kind.of(&space);
+        for (page, text) in
+            [("a.md", "# 1\n"), ("b.md", "# 2\n"), ("c.md", "# 3\n"), ("a.md", "# 4\n"), ("d.md", "# 5\n")]
+        {
+            door.write(page, text.as_bytes()).unwrap();
+        }
+        door.write_as_guest("e.md", b"# 6\n").unwrap();
+        let story = space.story();
+        let files =
+            |commit: &git::Commit| commit.files.iter().map(|(_, path)| path.clone()).collect::<Vec<_>>().join(" ");
+        let log: Vec<_> = story.log.iter().map(|commit| (commit.author.clone(), files(commit))).collect();
+        let commit = |author: &str, files: &str| (author.to_owned(), files.to_owned());
+        let me = me();
+        let wanted = [commit(&me, "a.md b.md"), commit(&me, "a.md c.md"), commit(&me, "d.md"), commit(GUEST, "e.md")];
+        assert_eq!(log, wanted, "{kind:?}: {}", story.told());
+    }
+}
+
+#[test]
 fn the_etag_of_a_write_does_not_wait_for_its_commit() {
     let space = TestSpace::gathering(false);
     let client = space.client();

@@ -3,6 +3,7 @@
 use svcfs_config::Strategy;
 
 use super::played;
+use crate::doors;
 use crate::space::client::endpoint;
 use crate::space::{TestSpace, git};
 
@@ -54,6 +55,26 @@ fn renaming_what_is_not_there_changes_nothing() {
         door.rename("nowhere.md", "somewhere.md").unwrap_err();
         assert_eq!(door.list("").unwrap(), ["here.md"]);
     });
+}
+
+#[test]
+fn of_a_page_as_many_versions_are_kept_as_the_settings_say_whichever_door_wrote_them() {
+    for kind in doors::ALL {
+        let Some(space) = kind.space_with("versioning = { strategy = \"cow\", max_versions = 2 }") else { continue };
+        let door = kind.of(&space);
+        for text in ["# One\n", "# Two\n", "# Three\n", "# Four\n"] {
+            door.write("a.md", text.as_bytes()).unwrap();
+        }
+        door.write("b.md", b"# Beside\n").unwrap();
+        space.settle();
+        assert_eq!([versions(&space, "a.md"), versions(&space, "b.md")], [2, 1], "{kind:?}");
+        let changes = space.client().get(&endpoint("/changes", &[("limit", "9")])).success().unwrap().json();
+        assert_eq!(
+            changes["changes"].as_array().map(Vec::len),
+            Some(5),
+            "{kind:?}: what happened is told all the same"
+        );
+    }
 }
 
 #[test]

@@ -90,7 +90,12 @@ impl TestSpace {
 
     /// An empty space whose commits are made later than its writers are answered, served over HTTP and mounted when asked for.
     pub fn gathering(is_mounted: bool) -> Self {
-        Self::on(folder(), is_mounted, false, GATHERING)
+        Self::with(GATHERING, is_mounted)
+    }
+
+    /// An empty space with these settings, served over HTTP and mounted when asked for.
+    pub fn with(config: &str, is_mounted: bool) -> Self {
+        Self::on(folder(), is_mounted, false, config)
     }
 
     /// An empty space, served and mounted; none, with the reason printed, where nothing can be mounted.

@@ -11,6 +11,8 @@ use super::{Indexer, check, reindex};
 use crate::kernel::Space;
 use crate::spaces::test_space::{TestSpace, path};
 
+mod model;
+
 fn paths(answer: &Value) -> Vec<&str> {
     answer.as_array().unwrap().iter().map(|found| found["path"].as_str().unwrap()).collect()
 }

@@ -95,8 +95,14 @@ impl TestSpace {
 
     /// A server that is started again on the same directories.
     pub(crate) fn again(self) -> Self {
+        self.again_after(|_| ())
+    }
+
+    /// The same, and something is done to the root meanwhile.
+    pub(crate) fn again_after(self, meanwhile: impl FnOnce(&Path)) -> Self {
         let (root, parent) = (Arc::clone(&self.root), Arc::clone(&self.parent));
         drop(self);
+        meanwhile(root.path());
         Self::beside(root, parent, "")
     }
 

@@ -1,5 +1,6 @@
-//! Random days of work against a model (habit H13): the tree, the newest commit, the versions of each path and the change feed
-//! agree with what was asked, whatever was closed, killed or edited behind the server in between.
+//! Random days of work against a model (habit H13): the tree, history, the versions of each path with who made them, and the change
+//! feed agree with what was asked, whatever was closed, killed or edited behind the server in between. What the index makes of such
+//! days is judged where there is one (`svcfs-knowledge`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,13 +53,25 @@ fn is_versioned(path: &TreePath) -> bool {
     path.components().all(|part| !part.ends_with('~'))
 }
 
+/// One version of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Version {
+    /// None for a removal.
+    state: Option<ETag>,
+    /// As [`World::signature`] has it.
+    by: String,
+}
+
 /// What should be there.
 #[derive(Debug, Clone, Default)]
 struct Model {
     leaves: BTreeMap<TreePath, Leaf>,
-    /// The versions each path should have, oldest first; none for a removal.
-    versions: BTreeMap<TreePath, Vec<Option<ETag>>>,
+    /// The versions each path should have, oldest first.
+    versions: BTreeMap<TreePath, Vec<Version>>,
 }
+
+/// Who made a commit and why, and what it changed.
+type Commit = (String, BTreeMap<String, Option<ETag>>);
 
 impl Model {
     fn pick(&self, number: usize) -> Option<TreePath> {
@@ -78,7 +91,7 @@ impl Model {
         })
     }
     /// Does something, and notes a version of each path that stands differently after it.
-    fn commit(&mut self, change: impl FnOnce(&mut BTreeMap<TreePath, Leaf>)) {
+    fn commit(&mut self, by: &str, change: impl FnOnce(&mut BTreeMap<TreePath, Leaf>)) {
         let before = self.clone();
         change(&mut self.leaves);
         let paths: BTreeSet<_> = before.leaves.keys().chain(self.leaves.keys()).cloned().collect();
@@ -86,8 +99,8 @@ impl Model {
             let is_same_kind = before.leaves.get(&path).map(std::mem::discriminant)
                 == self.leaves.get(&path).map(std::mem::discriminant);
             if before.state(&path) != self.state(&path) || (is_versioned(&path) && !is_same_kind) {
-                let state = self.state(&path);
-                self.versions.entry(path).or_default().push(state);
+                let version = Version { state: self.state(&path), by: by.to_owned() };
+                self.versions.entry(path).or_default().push(version);
             }
         }
     }
@@ -97,8 +110,8 @@ impl Model {
 struct World {
     space: TestSpace,
     model: Model,
-    /// Who writes next, where commits are gathered: two take turns.
-    turn: bool,
+    /// How many sets were asked for. Two writers take turns.
+    asked: usize,
 }
 
 impl World {
@@ -152,7 +165,8 @@ impl World {
                 let Some(path) = self.model.pick(*which) else { return };
                 self.space.vfs.committed().unwrap();
                 fs::remove_file(self.on_disk(&path)).unwrap();
-                self.model.commit(|leaves| {
+                let by = self.signature("fswatch", &format!("delete: {path}"));
+                self.model.commit(&by, |leaves| {
                     leaves.remove(&path);
                 });
                 self.space.vfs.rescan().unwrap();
@@ -173,19 +187,26 @@ impl World {
         is_soon: bool,
         model: impl FnOnce(&mut BTreeMap<TreePath, Leaf>),
     ) -> bool {
-        let set = if is_soon { ChangeSet::new(changes).soon() } else { ChangeSet::new(changes) };
-        self.turn = !self.turn;
-        let caller = if self.turn && self.is_gathering() { fuse().named(Actor::new("adam")) } else { fuse() };
-        let outcome = self.space.vfs.apply(&caller, set);
+        self.asked += 1;
+        let (actor, message) = (["eve", "adam"][self.asked % 2], format!("step {}", self.asked));
+        let set = ChangeSet::new(changes).message(message.as_str());
+        let set = if is_soon { set.soon() } else { set };
+        let outcome = self.space.vfs.apply(&Caller::new(Door::Fuse).named(Actor::new(actor)), set);
         if let Err(fault) = &outcome {
             assert!(
                 !matches!(fault.kind(), Kind::Internal | Kind::Unavailable | Kind::NoSpace | Kind::ReadOnly),
                 "{fault:?}"
             );
         } else {
-            self.model.commit(model);
+            let by = self.signature(actor, &message);
+            self.model.commit(&by, model);
         }
         outcome.is_ok()
+    }
+
+    /// Who made a version, and with which words.
+    fn signature(&self, actor: &str, message: &str) -> String {
+        format!("{actor}|{message}")
     }
 
     fn many(&mut self, writes: &[(usize, u8)], removed: usize, renamed: (usize, usize)) {
@@ -227,7 +248,8 @@ impl World {
         }
         let is_written = self.is_real(path) && fs::write(&file, text_of(text)).is_ok();
         if is_written {
-            self.model.commit(|leaves| {
+            let by = self.signature("fswatch", &format!("fswatch: {path}"));
+            self.model.commit(&by, |leaves| {
                 leaves.insert(path.clone(), Leaf::File(text_of(text)));
             });
             self.space.vfs.rescan().unwrap();
@@ -267,7 +289,8 @@ impl World {
             "--",
             path.as_str(),
         ]);
-        self.model.commit(|leaves| {
+        let by = self.signature("Ann", "by hand");
+        self.model.commit(&by, |leaves| {
             leaves.insert(path.clone(), Leaf::File(text_of(text)));
         });
         // Something of ours, so that theirs is followed.
@@ -308,13 +331,18 @@ impl World {
         let leaves = head.map(|head| self.space.git(&["ls-tree", "-r", &head.to_string()])).unwrap_or_default();
         let wanted: String = self.model.leaves.iter().filter(|(path, _)| is_versioned(path)).map(in_head).collect();
         assert_eq!(leaves, wanted, "the newest commit");
-        let mut told: BTreeMap<TreePath, Vec<Option<ETag>>> = BTreeMap::new();
-        for event in self.space.vfs.feed().after(Seq(0), usize::MAX).unwrap() {
+        let events = self.space.vfs.feed().after(Seq(0), usize::MAX).unwrap();
+        let mut told: BTreeMap<TreePath, Vec<Version>> = BTreeMap::new();
+        for event in &events {
             for change in &event.changes {
-                told.entry(change.path.clone()).or_default().push(change.new);
+                let by = self.signature(event.actor.as_str(), &event.message);
+                told.entry(change.path.clone()).or_default().push(Version { state: change.new, by });
             }
         }
         assert_eq!(told, self.model.versions, "the feed");
+        if head.is_some() && !self.is_gathering() {
+            assert_eq!(self.history(), events.iter().map(|event| self.commit_of(event)).collect::<Vec<_>>(), "history");
+        }
         let mut total = 0;
         for (path, versions) in &self.model.versions {
             let kept = self.space.vfs.core.log.versions(path, Seq(u64::MAX), 10_000).unwrap();
@@ -322,13 +350,37 @@ impl World {
             total += kept.len();
             if self.is_gathering() {
                 let mut all = versions.iter();
-                let is_in_order = kept.iter().all(|version| all.any(|known| known == version));
+                let is_in_order = kept.iter().all(|version| all.any(|known| known.state == *version));
                 assert!(is_in_order, "versions of `{path}`: {kept:?} of {versions:?}");
             } else {
-                assert_eq!(kept, *versions, "versions of `{path}`");
+                let versions: Vec<_> = versions.iter().map(|version| version.state).collect();
+                assert_eq!(kept, versions, "versions of `{path}`");
             }
         }
         assert_eq!(self.space.vfs.changes(None, 10_000).unwrap().changes.len(), total, "`changes`");
+    }
+
+    /// What stock git says of each commit, oldest first.
+    fn history(&self) -> Vec<Commit> {
+        let log = ["log", "--reverse", "--raw", "--no-abbrev", "--no-renames", "--format=commit %an|%s"];
+        let mut commits: Vec<Commit> = Vec::new();
+        for line in self.space.git(&log).lines().filter(|line| !line.is_empty()) {
+            if let Some(by) = line.strip_prefix("commit ") {
+                commits.push((by.to_owned(), BTreeMap::new()));
+            } else {
+                let (what, path) = line.split_once('\t').unwrap();
+                let blob = what.split(' ').nth(3).filter(|blob| blob.contains(|digit| digit != '0'));
+                let changed = &mut commits.last_mut().unwrap().1;
+                changed.insert(path.to_owned(), blob.map(|blob| ETag::from_hex(blob).unwrap()));
+            }
+        }
+        commits
+    }
+
+    /// The commit that an event tells of.
+    fn commit_of(&self, event: &Event) -> Commit {
+        let changes = event.changes.iter().map(|change| (change.path.as_str().to_owned(), change.new));
+        (self.signature(event.actor.as_str(), &event.message), changes.collect())
     }
 
     fn is_gathering(&self) -> bool {
@@ -389,7 +441,7 @@ fn run(steps: &[Step]) {
 }
 
 fn run_in(space: TestSpace, steps: &[Step]) {
-    let mut world = World { space, model: Model::default(), turn: false };
+    let mut world = World { space, model: Model::default(), asked: 0 };
     for step in steps {
         world.take(step);
         world.agrees_at_once();
