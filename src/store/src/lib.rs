@@ -27,7 +27,8 @@ pub use error::StoreError;
 pub use fail::{FailPoint, FailPoints, Nature};
 pub use history::{
     Author, BadObject, BlameHunk, Edit, FileVersion, ForeignCommit, ForeignEntry, GitLock, History, Holder, Inspection,
-    Jump, Objects, OtherGit, PastEntry, Staged, TreeState, Way, as_recorded, mend_head, order_within, unified_diff,
+    Jump, Objects, OtherGit, PastEntry, Staged, TreeState, UnknownCommits, Way, as_recorded, mend_head, order_within,
+    unified_diff,
 };
 pub use leases::{Lease, LeaseFile};
 pub use log::{

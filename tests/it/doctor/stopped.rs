@@ -7,7 +7,7 @@ use std::process::Command;
 
 use svcfs_base::ETag;
 
-use super::{Patient, rename};
+use super::{Patient, Told, rename};
 use crate::disk::{must_put, page};
 use crate::space::{can_mount, git, leftovers};
 
@@ -193,6 +193,42 @@ fn a_pack_that_was_cut_short_is_told_with_what_to_do_and_whole_once_it_is_put_ba
     fs::copy(patient.aside("whole.pack"), &pack).unwrap();
     patient.doctor(&["--fix"]).must_be_silent("the pack was put back");
     assert_eq!(patient.whole().versions, before.versions);
+}
+
+/// What is said of versions beside that git has those of the log.
+fn said_of_unknown(told: &Told) -> Vec<(&str, bool)> {
+    let findings = told.trouble().into_iter().inspect(|finding| assert_eq!(finding["check"], "versions", "{finding}"));
+    findings.map(|finding| (finding["message"].as_str().unwrap(), finding["fix"].is_string())).collect()
+}
+
+#[test]
+fn commits_that_the_log_does_not_know_are_told_and_newer_ones_recorded() {
+    let patient = Patient::new();
+    let ann = ["-c", "user.name=Ann", "-c", "user.email=a@x", "commit", "-q", "--allow-empty", "-m"];
+    git::git(&patient.root(), &[&ann[..], &["by hand"]].concat());
+    git::git(&patient.root(), &[&ann[..], &["and again"]].concat());
+    let told = patient.doctor(&[]);
+    assert_eq!(said_of_unknown(&told), [("the log does not know 2 newer commits yet", true)]);
+    patient.doctor(&["--fix"]).must_be_silent("commits by hand");
+}
+
+#[test]
+fn commits_that_were_fetched_below_what_the_log_knows_are_told_with_what_to_do() {
+    let patient = Patient::new();
+    let (origin, clone) = (patient.aside("origin"), patient.root());
+    rename(&clone, &origin);
+    let from = format!("file://{}", origin.display());
+    git::git(&origin, &["clone", "-q", "--depth", "1", &from, clone.to_str().unwrap()]);
+    patient.serve().0.stop();
+    patient.doctor(&[]).must_be_silent("a clone without its past");
+    git::git(&clone, &["fetch", "-q", "--unshallow"]);
+    let told = patient.doctor(&["--fix"]);
+    let [(said, is_mended)] = said_of_unknown(&told)[..] else { panic!("{}", told.answer) };
+    assert!(said.starts_with("the log does not know 4 older commits of git's") && !is_mended, "{said}");
+    fs::remove_file(patient.at(".svc/state/log.db")).unwrap();
+    patient.serve().0.stop();
+    patient.doctor(&[]).must_be_silent("another log");
+    assert_eq!(patient.whole().versions.len(), 3);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::Context;
-use svcfs_base::{FileKind, Seq};
+use svcfs_base::{CommitId, FileKind, Seq};
 use svcfs_knowledge::search::{IndexState, compare};
-use svcfs_store::{GitLock, Inspection, Log, Objects, StatePaths, TreeState};
+use svcfs_store::{GitLock, Inspection, Log, LogCheck, Objects, StatePaths, TreeState};
 
 use super::{Examination, Finding, Watch, counted};
 use crate::failure::Failure;
@@ -90,6 +90,8 @@ pub(super) fn history(found: &mut Examination, watch: &dyn Watch) {
     if let Some(finding) = versions(found, &repository) {
         found.add([finding]);
     }
+    let unknown = head.map_or_else(Vec::new, |head| unknown(found, &repository, head));
+    found.add(unknown);
 }
 
 fn absent(found: &Examination) -> Finding {
@@ -172,6 +174,30 @@ fn versions(found: &Examination, repository: &Inspection) -> Option<Finding> {
             Finding::warning("versions", told).at(missing)
         }
     })
+}
+
+/// Commits of git's that the log does not know. Not asked while changes wait for theirs, or somebody has the root.
+fn unknown(found: &Examination, repository: &Inspection, head: CommitId) -> Vec<Finding> {
+    let is_at_rest = |log: &&LogCheck| log.damage.is_empty() && log.unsettled == 0 && found.holder.is_none();
+    let Some(log) = found.log.as_ref().filter(is_at_rest) else { return Vec::new() };
+    let known = log.commits.iter().copied().collect();
+    // Where a commit is missing, the objects say so.
+    let Ok(unknown) = repository.unknown(head, log.settled_commit, &known) else { return Vec::new() };
+    let mut findings = Vec::new();
+    if !unknown.newer.is_empty() {
+        let told = format!("the log does not know {} yet", counted(unknown.newer.len(), "newer commit"));
+        let fix = "records them, as the next start does";
+        findings.push(Finding::warning("versions", told).at(unknown.newer).mended_by(fix));
+    }
+    if !unknown.left_out.is_empty() {
+        let told = format!(
+            "the log does not know {} of git's, so that `/versions` and `/changes` do not tell of them; move \
+             `.svc/state/log.db` away while no server runs, and the next start makes it anew from git",
+            counted(unknown.left_out.len(), "older commit")
+        );
+        findings.push(Finding::warning("versions", told).at(unknown.left_out));
+    }
+    findings
 }
 
 pub(super) fn tree(found: &mut Examination, watch: &dyn Watch) {

@@ -34,7 +34,7 @@ use tracing::warn;
 pub use blame::{BlameHunk, FileVersion};
 pub use foreign::{ForeignCommit, ForeignEntry, Jump, Way, as_recorded, order_within};
 pub(crate) use inspection::set_aside;
-pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, mend_head};
+pub use inspection::{BadObject, GitLock, Holder, Inspection, Objects, TreeState, UnknownCommits, mend_head};
 pub use others::OtherGit;
 pub(crate) use owner::{give_as_its_directory, give_below};
 pub use past::PastEntry;

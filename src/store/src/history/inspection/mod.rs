@@ -7,6 +7,7 @@ mod mend;
 mod objects;
 mod tree;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use git2::{BranchType, ErrorCode, Repository};
@@ -21,6 +22,15 @@ pub use objects::{BadObject, Objects};
 pub use tree::TreeState;
 
 use super::{Outcome, commit_id, head_of, oid, trust_the_root};
+use crate::StoreError;
+
+/// Commits of git's that a log does not name.
+pub struct UnknownCommits {
+    /// They came after what the log knows to be settled.
+    pub newer: Vec<CommitId>,
+    /// They lie below it.
+    pub left_out: Vec<CommitId>,
+}
 
 /// The repository of a root that nobody serves, or of one that somebody serves and only objects are asked for.
 pub struct Inspection {
@@ -72,6 +82,29 @@ impl Inspection {
     pub fn contains(&self, newer: CommitId, older: CommitId) -> Outcome<bool> {
         let (newer, older) = (oid(newer)?, oid(older)?);
         Ok(newer == older || self.repository.graph_descendant_of(newer, older)?)
+    }
+
+    /// The commits from a head down that are not among these: those that are not below `settled`, and those that are, each newest first.
+    ///
+    /// # Errors
+    /// `Git` when history cannot be walked: a commit is missing.
+    pub fn unknown(
+        &self,
+        head: CommitId,
+        settled: Option<CommitId>,
+        known: &HashSet<CommitId>,
+    ) -> Outcome<UnknownCommits> {
+        let unknown = |from: CommitId, without: Option<CommitId>| {
+            let mut walk = self.repository.revwalk()?;
+            walk.push(oid(from)?)?;
+            if let Some(without) = without {
+                walk.hide(oid(without)?)?;
+            }
+            let commits = walk.map(|id| Ok(commit_id(id?))).collect::<Outcome<Vec<_>>>()?;
+            Ok::<_, StoreError>(commits.into_iter().filter(|commit| !known.contains(commit)).collect())
+        };
+        let left_out = settled.map_or(Ok(Vec::new()), |settled| unknown(settled, None))?;
+        Ok(UnknownCommits { newer: unknown(head, settled)?, left_out })
     }
 
     /// Where the local branches stand; one that cannot be read is left out.
