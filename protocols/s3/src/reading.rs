@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures_util::stream;
 use http::header::{CONTENT_ENCODING, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 use s3s::dto::{
@@ -12,8 +10,8 @@ use s3s::dto::{
 };
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
+use svcfs_listener::{Read, streamed};
 use svcfs_vfs::{Content, Reader};
-use svcfs_work::Lane;
 
 use crate::Door;
 use crate::asked::{Asked, Refused};
@@ -24,9 +22,6 @@ use crate::refusal::refuse;
 use crate::sums::Sums;
 use crate::uploads::MAX_PARTS;
 use crate::versions;
-
-/// Bytes of a large file handed to a connection at once.
-const PIECE: usize = 256 << 10;
 
 /// What is asked of an object.
 struct Question {
@@ -171,7 +166,10 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
             let end = begin.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(content.len());
             StreamingBlob::from(Body::from(content.slice(begin..end)))
         }
-        Content::OnDisk(reader) => streamed(&asked, reader, from, length),
+        Content::OnDisk(reader) => {
+            let read = Read { now: Reader::read_now, wait: Reader::read };
+            StreamingBlob::wrap(streamed(Arc::clone(&asked.door.lanes), (reader, read), from..from + length))
+        }
     });
     let mut response = S3Response::new(output);
     response.status = is_part.then_some(StatusCode::PARTIAL_CONTENT);
@@ -202,47 +200,6 @@ fn part_of(object: &Object, part: i32) -> S3Result<Option<std::ops::Range<u64>>>
     }
     // No range tells of no bytes.
     Ok((object.size > 0).then_some(0..object.size))
-}
-
-/// A file, read piece by piece as the client takes it.
-fn streamed(asked: &Asked, reader: Reader, from: u64, length: u64) -> StreamingBlob {
-    let (door, reader) = (Arc::clone(&asked.door), Arc::new(reader));
-    let pieces = stream::unfold((from, length), move |(offset, left)| {
-        let (door, reader) = (Arc::clone(&door), Arc::clone(&reader));
-        async move {
-            if left == 0 {
-                return None;
-            }
-            let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
-            let piece = match reader.read_now(offset, most) {
-                Some(piece) => Ok(piece),
-                None => svcfs_listener::blocking(&door.lanes, Lane::Quick, move || reader.read(offset, most)).await,
-            };
-            let piece: Result<Bytes, std::io::Error> = match piece {
-                Ok(piece) if !piece.is_empty() => Ok(piece),
-                // It became shorter meanwhile: the connection breaks off, and the client knows.
-                Ok(_) => Err(std::io::ErrorKind::UnexpectedEof.into()),
-                Err(fault) => Err(std::io::Error::other(fault)),
-            };
-            let read = piece.as_ref().map_or(left, |piece| piece.len() as u64);
-            Some((piece, (offset + read, left - read)))
-        }
-    });
-    StreamingBlob::wrap(SyncStream(parking_lot::Mutex::new(Box::pin(pieces))))
-}
-
-/// A stream that only one thread polls at a time; s3s wants it to be shared, too.
-struct SyncStream<S: ?Sized>(parking_lot::Mutex<std::pin::Pin<Box<S>>>);
-
-impl<S: futures_util::Stream + ?Sized> futures_util::Stream for SyncStream<S> {
-    type Item = S::Item;
-
-    fn poll_next(
-        self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        self.get_mut().0.get_mut().as_mut().poll_next(cx)
-    }
 }
 
 /// `HeadObject`
