@@ -34,6 +34,10 @@ struct Question {
     tells_version: bool,
 }
 
+/// Says of the answer to a HEAD that it is about a part of the object, for which s3s has no status.
+#[derive(Debug, Clone)]
+pub(crate) struct IsPart;
+
 /// An object, and the part of it that was asked for.
 struct Answer {
     object: Object,
@@ -95,7 +99,8 @@ impl Answer {
         self.range.as_ref().map_or(self.object.size, |range| range.end - range.start)
     }
     fn content_range(&self) -> Option<String> {
-        let range = self.range.as_ref()?;
+        // No range tells of no bytes.
+        let range = self.range.as_ref().filter(|range| !range.is_empty())?;
         Some(format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), self.object.size))
     }
     /// Checksums are of the whole, so they are told with the whole only, and to whom asks.
@@ -179,27 +184,27 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
     Ok(response)
 }
 
-/// The bytes of a part: of an object that did not come in parts, or in one, the first is all of it.
+/// The bytes of a part, counted from 1 as the object has them, whatever numbers they were sent with: of an object that did not come in parts, or in one,
+/// the first is all of it.
 ///
 /// # Errors
-/// `NotImplemented` where it came in several; `InvalidPartNumber` for one that it does not have.
+/// `InvalidPartNumber` for one that it does not have; `NotImplemented` where it is not known how long they are.
 fn part_of(object: &Object, part: i32) -> S3Result<Option<std::ops::Range<u64>>> {
     let came_in = object.parts().unwrap_or(1);
     if !(1..=MAX_PARTS).contains(&part) {
         return Err(s3_error!(InvalidArgument, "parts are numbered from 1 to {MAX_PARTS}"));
     }
-    if came_in > 1 {
-        let told = "where the parts of an upload began is not kept; ask for a range instead";
-        return Err(s3_error!(NotImplemented, "{}", told));
-    }
-    if part != 1 {
+    if part > came_in {
         let code = S3ErrorCode::Custom("InvalidPartNumber".into());
         let mut error = S3Error::with_message(code, "The requested partnumber is not satisfiable");
         error.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
         return Err(error);
     }
-    // No range tells of no bytes.
-    Ok((object.size > 0).then_some(0..object.size))
+    if came_in == 1 {
+        return Ok((object.size > 0).then_some(0..object.size));
+    }
+    let told = "how long the parts of this object are is not known; ask for a range instead";
+    object.part(part).map(Some).ok_or_else(|| s3_error!(NotImplemented, "{}", told))
 }
 
 /// `HeadObject`
@@ -228,6 +233,7 @@ pub(crate) async fn head(
     let sums = answer.sums(is_asked_for);
     let checksum_type = sums.kind();
     let parts_count = answer.object.parts().filter(|_| is_of_part);
+    let is_part = answer.content_range().is_some();
     let output = HeadObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
         content_length: i64::try_from(answer.length()).ok(),
@@ -251,5 +257,9 @@ pub(crate) async fn head(
         checksum_type,
         ..HeadObjectOutput::default()
     };
-    Ok(S3Response::new(output))
+    let mut response = S3Response::new(output);
+    if is_part {
+        response.extensions.insert(IsPart);
+    }
+    Ok(response)
 }
