@@ -151,6 +151,10 @@ impl Asked {
     pub(crate) fn is_replacing(&self) -> bool {
         matches!(self.0.question.method.as_str(), "COPY" | "MOVE")
     }
+    /// Whether something is copied.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.0.question.method.as_str() == "COPY"
+    }
     /// Whether whatever stands there itself, link or folder, is handled as one thing: it is removed or replaced as a whole.
     pub(crate) fn takes_whole(&self) -> bool {
         self.is_replacing() || self.0.question.method == Method::DELETE

@@ -101,6 +101,15 @@ pub(crate) fn give_name(asked: &Asked, source: &Found<'_>, to: &TreePath, expect
     vfs.settled().map(drop)
 }
 
+/// Makes a folder; with the properties of another one, where it is the copy of that without what is in it.
+///
+/// # Errors
+/// `Exists`; those of the write path.
+pub(crate) fn make(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    asked.space().vfs.apply(asked.caller(), Change::MakeDir { path: path.clone() })?;
+    asked.path().filter(|_| asked.is_copy()).map_or(Ok(()), |from| properties::copy(asked, from, path))
+}
+
 /// Copies a file, or a folder with everything in it.
 ///
 /// # Errors
@@ -259,8 +268,12 @@ fn copy_large(asked: &Asked, from: &TreePath, size: u64, to: &TreePath) -> Resul
 /// Nothing is moved or copied into itself, or in place of what it lies in.
 fn check_apart(from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     if from.is_under(to) || to.is_under(from) {
-        let told = format!("`{from}` and `{to}` lie in each other; choose a place beside it");
-        return Err(Fault::new(Kind::Forbidden, told));
+        return Err(lie_in_each_other(from, to));
     }
     Ok(())
+}
+
+/// Why something is not moved or copied into itself, or in place of what it lies in.
+pub(crate) fn lie_in_each_other(from: &TreePath, to: &TreePath) -> Fault {
+    Fault::new(Kind::Forbidden, format!("`{from}` and `{to}` lie in each other; choose a place beside it"))
 }

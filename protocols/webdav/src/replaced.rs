@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::asked::Asked;
 use crate::contents::Contents;
-use crate::folders::{give_name, remove};
+use crate::folders::{give_name, lie_in_each_other, make, remove};
 use crate::found::Found;
 use crate::{look, properties};
 
@@ -50,6 +50,32 @@ pub(crate) fn by_move(asked: &Asked, source: &Found<'_>, there: &Found<'_>) -> R
         vfs.apply(caller, Change::RemoveDir { path: folder.clone() })?;
     }
     Ok(())
+}
+
+/// Puts an empty folder in place of what is there: the copy of a folder without what is in it.
+///
+/// # Errors
+/// As [`by_move`].
+pub(crate) fn by_empty_folder(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    if let Some(from) = asked.path().filter(|from| from.is_under(path)) {
+        return Err(lie_in_each_other(from, path));
+    }
+    let (vfs, caller) = (&asked.space().vfs, asked.caller());
+    look::check(asked, asked.seen(path).as_ref(), path)?;
+    let there = Found::itself(asked, path)?;
+    if !there.is_folder() {
+        let unmake = || drop(vfs.apply(caller, Change::RemoveDir { path: path.clone() }));
+        return aside(asked, &there, || make(asked, path), unmake);
+    }
+    let mut left = Contents::of(asked, &there)?;
+    left.check_removable(asked)?;
+    left.folders.retain(|folder| folder != path);
+    let changes: Vec<_> = left.recorded().map(|(path, _)| Change::remove(path.clone())).collect();
+    if !changes.is_empty() {
+        vfs.apply(caller, ChangeSet::new(changes).message(format!("delete: {path}")))?;
+    }
+    left.remove_unrecorded(asked)?;
+    asked.path().map_or(Ok(()), |from| properties::copy(asked, from, path))
 }
 
 /// Gives a folder what another has that it takes the place of it for.

@@ -7,6 +7,7 @@ mod looked;
 mod propfind;
 mod removed;
 mod replaced;
+mod shallow;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
