@@ -58,6 +58,12 @@ impl Question {
 }
 
 impl Question {
+    /// Of what a server before this one was asked for, of which no more is known.
+    pub(crate) fn about(method: Method, path: TreePath) -> Self {
+        let (is_shallow, wants_etags, is_conditional, tokens, sent) = Default::default();
+        Self { method, path: Some(path), is_shallow, wants_etags, is_conditional, tokens, sent }
+    }
+
     /// The path in its space; none for one that is none.
     pub(crate) const fn path(&self) -> Option<&TreePath> {
         self.path.as_ref()

@@ -143,6 +143,21 @@ pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), 
     replaced::aside(asked, &there, || copies.put(large, &nothing, &Contents::default()), || copies.take_away())
 }
 
+/// Takes away what came of a copy that a server before this one did not end, as of one that failed.
+///
+/// # Errors
+/// Those of looking at what was copied.
+pub(crate) fn take_away(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    let source = match Found::at(asked, from) {
+        // With what it was made of, nobody knows what came of it.
+        Err(fault) if fault.kind() == Kind::NotFound => return Ok(()),
+        source => source?,
+    };
+    let copied = Contents::of(asked, &source)?;
+    Copies { asked, from, source: &source.path, to, copied }.take_away();
+    Ok(())
+}
+
 /// What is copied, and where to.
 struct Copies<'a> {
     asked: &'a Asked,

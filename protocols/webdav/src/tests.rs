@@ -8,6 +8,7 @@ mod propfind;
 mod removed;
 mod replaced;
 mod shallow;
+mod unfinished;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
