@@ -34,7 +34,8 @@ pub(crate) struct App {
     pub stop: CancellationToken,
     /// Memory for long answers.
     pub sending: Sending,
-    lanes: Lanes,
+    /// Where work is done that waits.
+    pub lanes: Arc<Lanes>,
 }
 
 impl App {
@@ -55,7 +56,7 @@ impl App {
             openapi: openapi::document(catalogue).into(),
             stop,
             sending: Sending::default(),
-            lanes: Lanes::default(),
+            lanes: Arc::default(),
             server,
         }))
     }

@@ -16,6 +16,7 @@ use hyper::body::Body as _;
 use svcfs_base::Fault;
 use svcfs_knowledge::access::RETRY;
 use svcfs_knowledge::kernel::{Content, Reader, Space};
+use svcfs_listener::Read;
 use svcfs_work::Lane;
 use tokio::sync::Semaphore;
 use warp::Reply;
@@ -31,7 +32,7 @@ const ROOM: usize = 64 << 10;
 const COME_AGAIN: u64 = 10;
 
 /// Memory for long answers that are being sent.
-pub(crate) struct Sending(Arc<Semaphore>);
+pub(crate) struct Sending(pub(crate) Arc<Semaphore>);
 
 impl Default for Sending {
     fn default() -> Self {
@@ -45,7 +46,7 @@ impl App {
     /// # Errors
     /// `Unavailable` where neither memory nor the disk has room for the answer to whom only asked. What was done is told in any case.
     pub(crate) async fn bounded(
-        self: &Arc<Self>,
+        &self,
         (space, is_reading): (Arc<Space>, bool),
         response: Response,
     ) -> Result<Response, Fault> {
@@ -59,7 +60,7 @@ impl App {
             Err(_) => {
                 let kept = content.clone();
                 match self.blocking(Lane::Quick, move || space.vfs.set_aside(content)).await {
-                    Ok(Content::OnDisk(reader)) => streamed(Arc::clone(self), reader, 0..length as u64),
+                    Ok(Content::OnDisk(reader)) => self.streamed(reader, 0..length as u64),
                     Ok(Content::Here(content)) => from_memory(content, ()),
                     Err(fault) if is_reading => {
                         let told = "too many clients take long answers slowly, and the disk takes no more of them; try again in a moment";
@@ -74,6 +75,12 @@ impl App {
         sent.headers_mut().typed_insert(ContentLength(length as u64));
         Ok(sent)
     }
+
+    /// A part of a file, read piece by piece as the client takes it.
+    pub(crate) fn streamed(&self, reader: Reader, part: Range<u64>) -> Response {
+        let read = Read { now: Reader::read_now, wait: Reader::read };
+        piece_by_piece(svcfs_listener::streamed(Arc::clone(&self.lanes), (reader, read), part))
+    }
 }
 
 /// An answer that is in memory, and what is let go of once it is sent.
@@ -81,32 +88,6 @@ fn from_memory<T: Send + Sync + 'static>(content: Bytes, held: T) -> Response {
     piece_by_piece(stream::unfold((content, held), |(mut content, held)| async move {
         let piece = content.split_to(content.len().min(PIECE));
         if piece.is_empty() { None } else { Some((Ok(piece), (content, held))) }
-    }))
-}
-
-/// A part of a file, read piece by piece as the client takes it.
-pub(crate) fn streamed(app: Arc<App>, reader: Reader, part: Range<u64>) -> Response {
-    let reader = Arc::new(reader);
-    piece_by_piece(stream::unfold((part.start, part.end - part.start), move |(offset, left)| {
-        let (app, reader) = (Arc::clone(&app), Arc::clone(&reader));
-        async move {
-            if left == 0 {
-                return None;
-            }
-            let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
-            let piece = match reader.read_now(offset, most) {
-                Some(piece) => Ok(piece),
-                None => app.blocking(Lane::Quick, move || reader.read(offset, most)).await,
-            };
-            let piece = match piece {
-                Ok(piece) if !piece.is_empty() => Ok(piece),
-                // It became shorter meanwhile: the connection breaks off, and the client knows.
-                Ok(_) => Err(std::io::ErrorKind::UnexpectedEof.into()),
-                Err(fault) => Err(std::io::Error::other(fault)),
-            };
-            let read = piece.as_ref().map_or(left, |piece: &Bytes| piece.len() as u64);
-            Some((piece, (offset + read, left - read)))
-        }
     }))
 }
 

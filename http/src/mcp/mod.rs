@@ -15,7 +15,7 @@ use http::Request;
 use http::header::{ALLOW, CONTENT_TYPE};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, InitializeResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
@@ -38,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, log};
 use crate::bind::{Body, MAX_BODY_BYTES, from_arguments, header, read};
 use crate::routes::SPACE;
+use crate::sending::PIECE;
 use crate::specials::VERSION;
 use crate::visit::{self, Visit};
 use crate::{Error, reply};
@@ -93,6 +94,10 @@ pub(crate) async fn answer(
                 request.extensions_mut().insert(visit.notes.clone());
                 let answer = service.handle(request).await;
                 match in_words(answer).await {
+                    Ok(answer) if is_long(&answer) => match bounded(app, answer).await {
+                        Ok(answer) => own(answer),
+                        Err(fault) => own(visit.refuse(&fault)),
+                    },
                     Ok(answer) => answer.map(|body| body.map_err(|never| match never {}).boxed()),
                     Err(refusal) => own(refusal),
                 }
@@ -103,6 +108,22 @@ pub(crate) async fn answer(
     };
     visit.end(app, &mut response);
     response
+}
+
+/// Whether an answer takes room while it is sent.
+fn is_long(answer: &http::Response<BoxBody<Bytes, Infallible>>) -> bool {
+    answer.body().size_hint().exact().is_some_and(|length| length > PIECE as u64)
+}
+
+/// A long answer, in the room that the long answers of all have. Which messages only ask is not known here: what was done is told in any case.
+async fn bounded(
+    app: &App,
+    answer: http::Response<BoxBody<Bytes, Infallible>>,
+) -> Result<warp::reply::Response, Fault> {
+    let (head, body) = answer.into_parts();
+    let Ok(content) = body.collect().await;
+    let answer = warp::reply::Response::from_parts(head, content.to_bytes().into());
+    app.bounded((Arc::clone(app.server.primary()), false), answer).await
 }
 
 /// What is no message of the protocol is refused by `rmcp` in plain text; here it has the form of every other refusal (contract 7).

@@ -18,7 +18,7 @@ use svcfs_work::Lane;
 use warp::reply::Response;
 
 use crate::app::App;
-use crate::sending::{PIECE, streamed};
+use crate::sending::PIECE;
 use crate::{media, reply};
 
 /// A file, how long it is, when it was changed, and its type.
@@ -145,7 +145,7 @@ pub(super) async fn raw(
             let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
             Response::new(content.slice(at(part.start)..at(part.end)).into())
         }
-        Content::OnDisk(reader) => streamed(Arc::clone(app), reader, part.clone()),
+        Content::OnDisk(reader) => app.streamed(reader, part.clone()),
     };
     media::describe(response.headers_mut(), &mime);
     *response.status_mut() = status;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
@@ -47,6 +48,36 @@ async fn an_agent_is_welcomed_and_finds_the_tools() {
     for name in ["svc_read", "svc_write", "svc_search", "svc_rename", "svc_lint"] {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
+    assert!(door.stopped().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_answer_to_an_agent_takes_room_until_it_is_sent_and_comes_from_the_disk_where_there_is_none() {
+    let door = Listening::on(TestServer::new()).await;
+    let text = format!("# Long\n\n{}", "word ".repeat(1 << 20));
+    door.server.put("long.md", &text).await;
+    let room = Arc::clone(&door.server.app.sending.0);
+    let all = room.available_permits();
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "svc_read", "arguments": { "path": "long.md" } } });
+    let send = || async {
+        let request = http::Request::post("/mcp").header("Host", "localhost");
+        let request = HEADERS.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let answer = door.send(request.body(http_body_util::Full::from(body.to_string())).unwrap()).await;
+        assert_eq!(answer.status(), 200);
+        answer
+    };
+    let read = |answer: http::Response<hyper::body::Incoming>| async {
+        let answer = answer.collect().await.unwrap().to_bytes();
+        serde_json::from_slice::<Value>(&answer).unwrap()["result"].clone()
+    };
+    let slow = send().await;
+    assert!(room.available_permits() < all, "it waits for its client");
+    let told = read(slow).await;
+    assert!(told.to_string().contains(&"word ".repeat(1000)));
+    let none_left = Arc::clone(&room).acquire_many_owned(u32::try_from(all).unwrap()).await.unwrap();
+    assert_eq!(read(send().await).await, told);
+    drop(none_left);
     assert!(door.stopped().await);
 }
 

@@ -11,6 +11,7 @@ mod form;
 mod gathering;
 mod login;
 mod names;
+mod streamed;
 
 pub use coming::{Broken, Coming};
 pub use connections::serve;
@@ -19,6 +20,7 @@ pub use form::{check_form, ignore_odd_ranges};
 pub use gathering::{Gathering, Room};
 pub use login::Login;
 pub use names::Names;
+pub use streamed::{Read, streamed};
 
 use svcfs_base::Fault;
 use svcfs_work::{Lane, LaneError, Lanes};

@@ -18,6 +18,7 @@ use crate::credentials::{Signers, Strangers};
 use crate::hosts::{self, Hosts};
 use crate::operations::Operations;
 use crate::pieces::Pieces;
+use crate::reading::IsPart;
 use crate::refusal::{refuse, told};
 use crate::sums::{Sums, unknown_trailer};
 use crate::{Door, beyond};
@@ -86,6 +87,9 @@ pub(crate) async fn answer(
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         response
     });
+    if response.extensions().get::<IsPart>().is_some() {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
     let status = response.status();
     let is_refused = status.is_client_error() || status.is_server_error();
     if is_refused {

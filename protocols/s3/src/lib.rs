@@ -16,6 +16,7 @@ mod found;
 mod hosts;
 mod keeping;
 mod key;
+mod lengths;
 mod listed;
 mod listing;
 mod object;

@@ -132,6 +132,12 @@ impl Object {
         etag.rsplit_once('-')?.1.parse().ok()
     }
 
+    /// The bytes of one of several parts that it came in; none where their lengths are not known.
+    pub(crate) fn part(&self, number: i32) -> Option<std::ops::Range<u64>> {
+        let (number, parts) = (u64::try_from(number).ok()?, u64::try_from(self.parts()?).ok()?);
+        self.record.parts.part(number, (parts, self.size))
+    }
+
     /// The content type: what the client said, else what the name tells.
     pub(crate) fn content_type(&self) -> String {
         self.record.headers.get("content-type").cloned().unwrap_or_else(|| guessed(&self.path))

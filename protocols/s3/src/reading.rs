@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures_util::stream;
 use http::header::{CONTENT_ENCODING, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, StatusCode};
 use s3s::dto::{
@@ -12,8 +10,8 @@ use s3s::dto::{
 };
 use s3s::{Body, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
 use svcfs_base::Scope;
+use svcfs_listener::{Read, streamed};
 use svcfs_vfs::{Content, Reader};
-use svcfs_work::Lane;
 
 use crate::Door;
 use crate::asked::{Asked, Refused};
@@ -25,9 +23,6 @@ use crate::sums::Sums;
 use crate::uploads::MAX_PARTS;
 use crate::versions;
 
-/// Bytes of a large file handed to a connection at once.
-const PIECE: usize = 256 << 10;
-
 /// What is asked of an object.
 struct Question {
     key: String,
@@ -38,6 +33,10 @@ struct Question {
     /// Whether the version of what is there now is to be told.
     tells_version: bool,
 }
+
+/// Says of the answer to a HEAD that it is about a part of the object, for which s3s has no status.
+#[derive(Debug, Clone)]
+pub(crate) struct IsPart;
 
 /// An object, and the part of it that was asked for.
 struct Answer {
@@ -100,7 +99,8 @@ impl Answer {
         self.range.as_ref().map_or(self.object.size, |range| range.end - range.start)
     }
     fn content_range(&self) -> Option<String> {
-        let range = self.range.as_ref()?;
+        // No range tells of no bytes.
+        let range = self.range.as_ref().filter(|range| !range.is_empty())?;
         Some(format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), self.object.size))
     }
     /// Checksums are of the whole, so they are told with the whole only, and to whom asks.
@@ -171,7 +171,10 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
             let end = begin.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(content.len());
             StreamingBlob::from(Body::from(content.slice(begin..end)))
         }
-        Content::OnDisk(reader) => streamed(&asked, reader, from, length),
+        Content::OnDisk(reader) => {
+            let read = Read { now: Reader::read_now, wait: Reader::read };
+            StreamingBlob::wrap(streamed(Arc::clone(&asked.door.lanes), (reader, read), from..from + length))
+        }
     });
     let mut response = S3Response::new(output);
     response.status = is_part.then_some(StatusCode::PARTIAL_CONTENT);
@@ -181,68 +184,27 @@ pub(crate) async fn get(door: &Arc<Door>, request: S3Request<GetObjectInput>) ->
     Ok(response)
 }
 
-/// The bytes of a part: of an object that did not come in parts, or in one, the first is all of it.
+/// The bytes of a part, counted from 1 as the object has them, whatever numbers they were sent with: of an object that did not come in parts, or in one,
+/// the first is all of it.
 ///
 /// # Errors
-/// `NotImplemented` where it came in several; `InvalidPartNumber` for one that it does not have.
+/// `InvalidPartNumber` for one that it does not have; `NotImplemented` where it is not known how long they are.
 fn part_of(object: &Object, part: i32) -> S3Result<Option<std::ops::Range<u64>>> {
     let came_in = object.parts().unwrap_or(1);
     if !(1..=MAX_PARTS).contains(&part) {
         return Err(s3_error!(InvalidArgument, "parts are numbered from 1 to {MAX_PARTS}"));
     }
-    if came_in > 1 {
-        let told = "where the parts of an upload began is not kept; ask for a range instead";
-        return Err(s3_error!(NotImplemented, "{}", told));
-    }
-    if part != 1 {
+    if part > came_in {
         let code = S3ErrorCode::Custom("InvalidPartNumber".into());
         let mut error = S3Error::with_message(code, "The requested partnumber is not satisfiable");
         error.set_status_code(StatusCode::RANGE_NOT_SATISFIABLE);
         return Err(error);
     }
-    // No range tells of no bytes.
-    Ok((object.size > 0).then_some(0..object.size))
-}
-
-/// A file, read piece by piece as the client takes it.
-fn streamed(asked: &Asked, reader: Reader, from: u64, length: u64) -> StreamingBlob {
-    let (door, reader) = (Arc::clone(&asked.door), Arc::new(reader));
-    let pieces = stream::unfold((from, length), move |(offset, left)| {
-        let (door, reader) = (Arc::clone(&door), Arc::clone(&reader));
-        async move {
-            if left == 0 {
-                return None;
-            }
-            let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
-            let piece = match reader.read_now(offset, most) {
-                Some(piece) => Ok(piece),
-                None => svcfs_listener::blocking(&door.lanes, Lane::Quick, move || reader.read(offset, most)).await,
-            };
-            let piece: Result<Bytes, std::io::Error> = match piece {
-                Ok(piece) if !piece.is_empty() => Ok(piece),
-                // It became shorter meanwhile: the connection breaks off, and the client knows.
-                Ok(_) => Err(std::io::ErrorKind::UnexpectedEof.into()),
-                Err(fault) => Err(std::io::Error::other(fault)),
-            };
-            let read = piece.as_ref().map_or(left, |piece| piece.len() as u64);
-            Some((piece, (offset + read, left - read)))
-        }
-    });
-    StreamingBlob::wrap(SyncStream(parking_lot::Mutex::new(Box::pin(pieces))))
-}
-
-/// A stream that only one thread polls at a time; s3s wants it to be shared, too.
-struct SyncStream<S: ?Sized>(parking_lot::Mutex<std::pin::Pin<Box<S>>>);
-
-impl<S: futures_util::Stream + ?Sized> futures_util::Stream for SyncStream<S> {
-    type Item = S::Item;
-
-    fn poll_next(
-        self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        self.get_mut().0.get_mut().as_mut().poll_next(cx)
+    if came_in == 1 {
+        return Ok((object.size > 0).then_some(0..object.size));
     }
+    let told = "how long the parts of this object are is not known; ask for a range instead";
+    object.part(part).map(Some).ok_or_else(|| s3_error!(NotImplemented, "{}", told))
 }
 
 /// `HeadObject`
@@ -271,6 +233,7 @@ pub(crate) async fn head(
     let sums = answer.sums(is_asked_for);
     let checksum_type = sums.kind();
     let parts_count = answer.object.parts().filter(|_| is_of_part);
+    let is_part = answer.content_range().is_some();
     let output = HeadObjectOutput {
         accept_ranges: Some("bytes".to_owned()),
         content_length: i64::try_from(answer.length()).ok(),
@@ -294,5 +257,9 @@ pub(crate) async fn head(
         checksum_type,
         ..HeadObjectOutput::default()
     };
-    Ok(S3Response::new(output))
+    let mut response = S3Response::new(output);
+    if is_part {
+        response.extensions.insert(IsPart);
+    }
+    Ok(response)
 }

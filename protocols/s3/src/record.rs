@@ -12,6 +12,7 @@ use svcfs_vfs::{NodeId, SetExtended};
 
 use crate::asked::{Asked, Refused};
 use crate::found::Found;
+use crate::lengths::Lengths;
 use crate::sums::Sums;
 
 /// The attribute it is kept in.
@@ -33,11 +34,14 @@ const MAX_TAG_VALUE: usize = 256;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Record {
-    /// Which content `etag` and `sums` are of; the rest holds for whatever the file has.
+    /// Which content `etag`, `parts` and `sums` are of; the rest holds for whatever the file has.
     pub(crate) of: String,
     /// The ETag, where it is not the MD5 of the content, or that would take long to find out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) etag: Option<String>,
+    /// How long the parts are that it came in; none where it came in one piece, or they are not known.
+    #[serde(skip_serializing_if = "Lengths::is_empty")]
+    pub(crate) parts: Lengths,
     #[serde(skip_serializing_if = "Sums::is_empty")]
     pub(crate) sums: Sums,
     /// Headers that are given back as they came: `content-type` and its like.
@@ -84,6 +88,20 @@ impl Record {
         if self.says_nothing() && Self::read(before.as_deref()).says_nothing() { Ok(()) } else { vfs.flush_node(node) }
     }
 
+    /// The same of an object that came in parts, with this ETag. The lengths of parts of which no two are of one length may be more than there is
+    /// room for: they are left out then, and the object is told in parts to nobody.
+    pub(crate) fn in_parts(self, etag: String, parts: Lengths) -> Self {
+        let said = Self { of: String::new(), etag: None, sums: Sums::default(), parts, ..self.clone() };
+        let fits = length(&said) <= MAX_KEPT_BYTES;
+        Self { etag: Some(etag), parts: if fits { said.parts } else { Lengths::default() }, ..self }
+    }
+
+    /// What is said of this very content, and nothing of what is said of the object.
+    pub(crate) fn of_content(self) -> Self {
+        let Self { of, etag, parts, sums, .. } = self;
+        Self { of, etag, parts, sums, ..Self::default() }
+    }
+
     /// Whether there is nothing in it but what is known of any content.
     fn says_nothing(&self) -> bool {
         *self == Self { of: self.of.clone(), sums: self.sums.clone(), ..Self::default() }
@@ -94,7 +112,14 @@ impl Record {
     /// # Errors
     /// `MetadataTooLarge`; those of the disk.
     pub(crate) fn keep_said(&self, asked: &Asked, node: NodeId) -> Result<(), Refused> {
-        self.keep(asked, node).map_err(|fault| match fault.kind() {
+        let kept = match self.keep(asked, node) {
+            // The rest is what a client said, and this only what it may ask.
+            Err(fault) if fault.kind() == Kind::NoSpace && !self.parts.is_empty() => {
+                Self { parts: Lengths::default(), ..self.clone() }.keep(asked, node)
+            }
+            kept => kept,
+        };
+        kept.map_err(|fault| match fault.kind() {
             Kind::NoSpace => s3_error!(
                 MetadataTooLarge,
                 "the disk takes no attribute of the file for metadata, headers and tags of the object; its content is written"
@@ -119,7 +144,6 @@ impl Record {
         check_tags(&self.tags)?;
         let said = Self { headers: self.headers.clone(), metadata: self.metadata.clone(), ..Self::default() };
         let with_tags = Self { tags: self.tags.clone(), ..said.clone() };
-        let length = |record: &Self| serde_json::to_vec(record).map(|kept| kept.len()).unwrap_or(usize::MAX);
         match (length(&said), length(&with_tags)) {
             (_, ..=MAX_KEPT_BYTES) => Ok(()),
             (..=MAX_KEPT_BYTES, bytes) => Err(s3_error!(
@@ -132,6 +156,11 @@ impl Record {
             )),
         }
     }
+}
+
+/// Bytes of a record as it is kept.
+fn length(record: &Record) -> usize {
+    serde_json::to_vec(record).map_or(usize::MAX, |kept| kept.len())
 }
 
 /// Checks that tags are as few and short as S3 takes.

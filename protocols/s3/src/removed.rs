@@ -64,14 +64,10 @@ impl Removals {
     pub(crate) fn up_to_now(&self, space: &Space) -> Result<Arc<Removed>, Fault> {
         let root = space.vfs.root();
         let before = self.spaces.lock().iter().find(|(other, _)| other == root).map(|(_, removed)| Arc::clone(removed));
-        // From time to time anew, or what is known would only become more.
-        let before = before.filter(|before| before.seen < 2 * self.most);
-        let removed = match before.map(|before| self.gone_on(space, before)) {
-            Some(Ok(removed)) => removed,
+        let removed = match self.gone_on(space, before.unwrap_or_default()) {
             // The log is another one than it was.
-            Some(Err(fault)) if fault.kind() == Kind::Invalid => self.begun(space)?,
-            Some(Err(fault)) => return Err(fault),
-            None => self.begun(space)?,
+            Err(fault) if fault.kind() == Kind::Invalid => self.begun(space)?,
+            removed => removed?,
         };
         let mut spaces = self.spaces.lock();
         spaces.retain(|(other, _)| other != root);
@@ -88,17 +84,14 @@ impl Removals {
     }
 
     fn gone_on(&self, space: &Space, mut removed: Arc<Removed>) -> Result<Arc<Removed>, Fault> {
-        // Of what had no changes, all are new.
-        if removed.last_seq.is_empty() {
-            return self.begun(space);
-        }
         loop {
+            // Of what had no changes, all are new; and from time to time anew, or what is known would only become more.
+            if removed.last_seq.is_empty() || removed.seen >= 2 * self.most {
+                return self.begun(space);
+            }
             let new = space.vfs.changes(Some(&removed.last_seq), self.most)?;
             if new.changes.is_empty() {
                 return Ok(removed);
-            }
-            if removed.seen >= 2 * self.most {
-                return self.begun(space);
             }
             Arc::make_mut(&mut removed).take(new.changes, new.last_seq);
         }

@@ -8,6 +8,7 @@ mod later;
 mod listed;
 mod meanwhile;
 mod missing;
+mod numbered;
 mod parts;
 mod refused;
 mod told;

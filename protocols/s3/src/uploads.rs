@@ -14,6 +14,7 @@ use crate::asked::{Asked, Refused};
 use crate::beside::{Beside, check_way};
 use crate::conditions::{Reading, Writing as Conditions};
 use crate::key::Key;
+use crate::lengths::Lengths;
 use crate::operations::Encoding;
 use crate::parts::{Completed, LIFETIME, Part as Kept, Upload, Writing};
 use crate::record::{Record, metadata_of, tags_of};
@@ -354,7 +355,7 @@ pub(crate) async fn complete(
     let put = move |asked: &Asked| {
         let gathered = joined(asked, &joining, (&parts, &announced), &place)?;
         let (etag, sums) = (format!("{}-{count}", hex(&gathered.md5)), gathered.sums.clone());
-        let record = Record { etag: Some(etag), ..joining.record };
+        let record = joining.record.in_parts(etag, Lengths::of(parts.iter().map(|part| part.size)));
         let written = put_in_place(asked, &key, (place, expected), Gathered { room, ..gathered }, record)?;
         // Held by the work, which goes on when its client is gone.
         Ok((written, sums, held))

@@ -51,14 +51,19 @@ pub(crate) fn object(asked: &Asked, key: &Key, version: Option<&str>) -> Result<
         content => content?,
     };
     let versions = vfs.versions(path)?;
-    let told = versions.iter().find(|told| told.hash.to_string().starts_with(version));
+    let at = versions.iter().position(|told| told.hash.to_string().starts_with(version));
+    let told = at.and_then(|at| versions.get(at));
+    let blob = svcfs_base::ETag::of(&content);
+    // How it came is kept of the newest alone, and of earlier ones not even where they had the same content.
+    let kept = if at == Some(0) { kept_at(asked, path)? } else { Record::default() };
+    let record = if kept.of == blob.to_string() { kept.of_content() } else { Record::default() };
     Ok(Object {
         path: path.clone(),
         size: content.len() as u64,
         modified: told.map_or_else(SystemTime::now, |told| SystemTime::from(told.timestamp)),
-        etag: etag_of(&content),
-        blob: Some(svcfs_base::ETag::of(&content)),
-        record: Record::default(),
+        etag: record.etag.clone().unwrap_or_else(|| etag_of(&content)),
+        blob: Some(blob),
+        record,
         content: Content::Here(content),
         attributes: None,
     })
@@ -291,17 +296,21 @@ fn described(asked: &Asked, path: &TreePath, entry: &Entry) -> Result<Option<(u6
 
 /// The ETag that the newest version has as an object, where that is another: of an upload in parts.
 fn of_parts(asked: &Asked, path: &TreePath, content: &KeptContent) -> Result<Option<String>, Fault> {
-    let record = match Found::at(asked, path) {
-        Ok(found) if found.is_file() => Record::of(asked, &found)?,
-        // It is gone meanwhile, or a link that leads elsewhere.
-        Ok(_) | Err(_) => return Ok(None),
-    };
+    let record = kept_at(asked, path)?;
     let Some(etag) = record.etag else { return Ok(None) };
     let blob = match content {
         KeptContent::Blob(blob) => *blob,
         KeptContent::Snapshot(..) => svcfs_base::ETag::of(&asked.space.vfs.kept_content(content)?),
     };
     Ok((record.of == blob.to_string()).then_some(etag))
+}
+
+/// What is kept of the file that stands at a path; nothing where none does any more, or a link that leads elsewhere.
+fn kept_at(asked: &Asked, path: &TreePath) -> Result<Record, Fault> {
+    match Found::at(asked, path) {
+        Ok(found) if found.is_file() => Record::of(asked, &found),
+        Ok(_) | Err(_) => Ok(Record::default()),
+    }
 }
 
 /// A page: at once where little is read for it, else where there is time.

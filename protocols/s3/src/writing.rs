@@ -184,7 +184,7 @@ pub(crate) fn put_in_place(
                     Err(fault) if is_missing(&fault) => {}
                     file => etag = etag_of(&file?.content),
                 }
-                (record.etag, record.sums) = Default::default();
+                (record.etag, record.parts, record.sums) = Default::default();
             }
         }
         (Key::File(_), Content::Beside(beside)) => {
@@ -276,7 +276,7 @@ pub(crate) async fn copy(
     if tags_anew {
         record.tags = tags_of(input.tagging.as_deref())?;
     }
-    (record.etag, record.is_folder) = (None, false);
+    (record.etag, record.parts, record.is_folder) = Default::default();
     record.check()?;
     let (expected, place) = begin(&asked, &key, Writing::of(&request.headers)?).await?;
     let is_in_place = space == asked.space.name && object.path == place && object.attributes.is_some();

@@ -118,7 +118,7 @@ impl Door {
         let fault = asked.fault();
         if let Some(fault) = &fault {
             log(fault, what);
-            response = told_instead(&response, fault).unwrap_or(response);
+            response = told_instead((&response, asked.is_replacing()), fault).unwrap_or(response);
         }
         if response.status() == StatusCode::LOCKED {
             return Ok(locked(response, &locks, fault.as_ref()));
@@ -263,10 +263,12 @@ fn needs(method: &Method) -> Scope {
     if reads.contains(&method.as_str()) { Scope::Read } else { Scope::Write }
 }
 
-/// The answer where dav-server has no word for what happened: its errors have ten values, and no text.
-fn told_instead(response: &Response<Reply>, fault: &Fault) -> Option<Response<Reply>> {
+/// The answer where dav-server has no word for what happened: its errors have ten values, and no text. Of what `is_whole` no part was done, and there is
+/// no list of parts to be told (207).
+fn told_instead((response, is_whole): (&Response<Reply>, bool), fault: &Fault) -> Option<Response<Reply>> {
     let status = response.status();
-    let is_better = status.is_client_error() || status.is_server_error();
+    let is_list = is_whole && status == StatusCode::MULTI_STATUS;
+    let is_better = is_list || status.is_client_error() || status.is_server_error();
     let is_ours = match fault.kind() {
         // Which of 403, 404, 405, 409 and 412 it is hangs on the method, and dav-server knows.
         Kind::NotFound | Kind::Exists | Kind::Stale => false,

@@ -58,6 +58,12 @@ impl Question {
 }
 
 impl Question {
+    /// Of what a server before this one was asked for, of which no more is known.
+    pub(crate) fn about(method: Method, path: TreePath) -> Self {
+        let (is_shallow, wants_etags, is_conditional, tokens, sent) = Default::default();
+        Self { method, path: Some(path), is_shallow, wants_etags, is_conditional, tokens, sent }
+    }
+
     /// The path in its space; none for one that is none.
     pub(crate) const fn path(&self) -> Option<&TreePath> {
         self.path.as_ref()
@@ -150,6 +156,10 @@ impl Asked {
     /// Whether what is removed here is removed for what comes in its place.
     pub(crate) fn is_replacing(&self) -> bool {
         matches!(self.0.question.method.as_str(), "COPY" | "MOVE")
+    }
+    /// Whether something is copied.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.0.question.method.as_str() == "COPY"
     }
     /// Whether whatever stands there itself, link or folder, is handled as one thing: it is removed or replaced as a whole.
     pub(crate) fn takes_whole(&self) -> bool {

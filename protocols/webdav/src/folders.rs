@@ -101,6 +101,15 @@ pub(crate) fn give_name(asked: &Asked, source: &Found<'_>, to: &TreePath, expect
     vfs.settled().map(drop)
 }
 
+/// Makes a folder; with the properties of another one, where it is the copy of that without what is in it.
+///
+/// # Errors
+/// `Exists`; those of the write path.
+pub(crate) fn make(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    asked.space().vfs.apply(asked.caller(), Change::MakeDir { path: path.clone() })?;
+    asked.path().filter(|_| asked.is_copy()).map_or(Ok(()), |from| properties::copy(asked, from, path))
+}
+
 /// Copies a file, or a folder with everything in it.
 ///
 /// # Errors
@@ -132,6 +141,21 @@ pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), 
     }
     look::check(asked, asked.seen(to).as_ref(), to)?;
     replaced::aside(asked, &there, || copies.put(large, &nothing, &Contents::default()), || copies.take_away())
+}
+
+/// Takes away what came of a copy that a server before this one did not end, as of one that failed.
+///
+/// # Errors
+/// Those of looking at what was copied.
+pub(crate) fn take_away(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+    let source = match Found::at(asked, from) {
+        // With what it was made of, nobody knows what came of it.
+        Err(fault) if fault.kind() == Kind::NotFound => return Ok(()),
+        source => source?,
+    };
+    let copied = Contents::of(asked, &source)?;
+    Copies { asked, from, source: &source.path, to, copied }.take_away();
+    Ok(())
 }
 
 /// What is copied, and where to.
@@ -259,8 +283,12 @@ fn copy_large(asked: &Asked, from: &TreePath, size: u64, to: &TreePath) -> Resul
 /// Nothing is moved or copied into itself, or in place of what it lies in.
 fn check_apart(from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     if from.is_under(to) || to.is_under(from) {
-        let told = format!("`{from}` and `{to}` lie in each other; choose a place beside it");
-        return Err(Fault::new(Kind::Forbidden, told));
+        return Err(lie_in_each_other(from, to));
     }
     Ok(())
+}
+
+/// Why something is not moved or copied into itself, or in place of what it lies in.
+pub(crate) fn lie_in_each_other(from: &TreePath, to: &TreePath) -> Fault {
+    Fault::new(Kind::Forbidden, format!("`{from}` and `{to}` lie in each other; choose a place beside it"))
 }

@@ -29,6 +29,7 @@ mod replaced;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod unfinished;
 mod upload;
 
 use std::sync::Arc;
@@ -41,6 +42,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use etags::ETags;
+pub use unfinished::finish;
 
 /// What every request shares.
 struct Door {

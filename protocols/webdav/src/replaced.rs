@@ -1,4 +1,7 @@
 //! What a copy or a move takes the place of, where a folder is replaced or replaces: nothing of it is lost unless that is done.
+//!
+//! Where one change set can hold it, it is one. Else what is replaced is beside its place meanwhile, and [`unfinished`](crate::unfinished) says what
+//! becomes of it when the server is killed.
 
 use svcfs_base::{Change, ChangeSet, Expect, Fault, MAX_FILE_BYTES, Name, TreePath};
 use svcfs_vfs::{EntryKind, SetAttributes};
@@ -6,8 +9,9 @@ use uuid::Uuid;
 
 use crate::asked::Asked;
 use crate::contents::Contents;
-use crate::folders::{give_name, remove};
+use crate::folders::{give_name, lie_in_each_other, make, remove};
 use crate::found::Found;
+use crate::unfinished::Note;
 use crate::{look, properties};
 
 /// Moves what was found in place of what is there, one of which is a folder at least.
@@ -52,6 +56,32 @@ pub(crate) fn by_move(asked: &Asked, source: &Found<'_>, there: &Found<'_>) -> R
     Ok(())
 }
 
+/// Puts an empty folder in place of what is there: the copy of a folder without what is in it.
+///
+/// # Errors
+/// As [`by_move`].
+pub(crate) fn by_empty_folder(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
+    if let Some(from) = asked.path().filter(|from| from.is_under(path)) {
+        return Err(lie_in_each_other(from, path));
+    }
+    let (vfs, caller) = (&asked.space().vfs, asked.caller());
+    look::check(asked, asked.seen(path).as_ref(), path)?;
+    let there = Found::itself(asked, path)?;
+    if !there.is_folder() {
+        let unmake = || drop(vfs.apply(caller, Change::RemoveDir { path: path.clone() }));
+        return aside(asked, &there, || make(asked, path), unmake);
+    }
+    let mut left = Contents::of(asked, &there)?;
+    left.check_removable(asked)?;
+    left.folders.retain(|folder| folder != path);
+    let changes: Vec<_> = left.recorded().map(|(path, _)| Change::remove(path.clone())).collect();
+    if !changes.is_empty() {
+        vfs.apply(caller, ChangeSet::new(changes).message(format!("delete: {path}")))?;
+    }
+    left.remove_unrecorded(asked)?;
+    asked.path().map_or(Ok(()), |from| properties::copy(asked, from, path))
+}
+
 /// Gives a folder what another has that it takes the place of it for.
 fn make_alike(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
     properties::copy(asked, from, to)?;
@@ -82,15 +112,35 @@ pub(crate) fn aside(
     let extension = if there.path.is_page() { ".md" } else { "" };
     let beside = Name::parse(&format!(".svc-replaced-{}{extension}", Uuid::new_v4().simple()))?;
     let (name, place) = (there.name()?, folder.path.join(&beside));
-    vfs.rename_node(caller, (folder.node, &name), (folder.node, &beside), false)?;
+    let mut note = Note::begin(asked, &there.path, &place)?;
+    if let Err(fault) = vfs.rename_node(caller, (folder.node, &name), (folder.node, &beside), false) {
+        note.over();
+        return Err(fault);
+    }
     let Err(fault) = work() else {
-        return remove(asked, &place);
+        return match note.done() {
+            Ok(()) => {
+                // Where this fails, the next server tries it again.
+                remove(asked, &place)?;
+                note.over();
+                Ok(())
+            }
+            // Whoever goes by the note of before would put a half back: none is better.
+            Err(error) => {
+                tracing::warn!(page.path = %there.path, ?error, "that something is replaced cannot be noted");
+                note.over();
+                remove(asked, &place)
+            }
+        };
     };
     let back = || vfs.rename_node(caller, (folder.node, &beside), (folder.node, &name), false);
     let is_back = back().or_else(|_| {
         undo();
         back()
     });
+    if vfs.settled().is_ok() {
+        note.over();
+    }
     let Err(error) = is_back else { return Err(fault) };
     tracing::error!(page.path = %there.path, ?error, "what was to be replaced is at `{place}` now");
     let told = format!("{fault}; what was to be replaced is at `{place}` now");

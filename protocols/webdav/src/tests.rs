@@ -7,6 +7,8 @@ mod looked;
 mod propfind;
 mod removed;
 mod replaced;
+mod shallow;
+mod unfinished;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -10,7 +10,7 @@ use dav_server::fs::{
 };
 use futures_util::stream;
 use http::StatusCode;
-use svcfs_base::{Change, Fault, Kind, TreePath};
+use svcfs_base::{Fault, Kind, TreePath};
 use svcfs_vfs::EntryKind;
 
 use crate::asked::Asked;
@@ -20,8 +20,8 @@ use crate::found::Found;
 use crate::locks::Locks;
 use crate::look::Look;
 use crate::metadata::{Entry, Metadata};
-use crate::properties;
 use crate::upload::{Begin, Upload};
+use crate::{properties, replaced};
 
 /// The tree of whichever space a request is for.
 #[derive(Clone)]
@@ -113,10 +113,8 @@ impl GuardedFileSystem<Asked> for Tree {
         Box::pin(about(asked, path, |asked, path| {
             let _unlocked = Locks::check_again(asked, &[&path])?;
             Found::parent_of(asked, &path)?;
-            if asked.is_to_replace(&path) {
-                folders::remove(asked, &path)?;
-            }
-            asked.space().vfs.apply(asked.caller(), Change::MakeDir { path }).map(drop)
+            let made = if asked.is_to_replace(&path) { replaced::by_empty_folder } else { folders::make };
+            made(asked, &path)
         }))
     }
 

@@ -12,18 +12,24 @@ const DIGITS: &str = "123456789";
 const CRC64NVME: &str = "rosUhgp5mIg=";
 
 impl Served {
-    fn begun(&self, key: &str, headers: &[(&str, &str)]) -> String {
+    pub(super) fn begun(&self, key: &str, headers: &[(&str, &str)]) -> String {
         let begun = self.send("POST", &format!("/default/{key}?uploads"), headers, "");
         assert_eq!(begun.status, 200, "{}", begun.text());
         begun.all("UploadId").concat()
     }
 
-    fn part(&self, (key, id): (&str, &str), number: u32, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
+    pub(super) fn part(
+        &self,
+        (key, id): (&str, &str),
+        number: u32,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> Reply {
         self.send("PUT", &format!("/default/{key}?partNumber={number}&uploadId={id}"), headers, body)
     }
 }
 
-fn list_of(parts: &[(u32, &str)]) -> String {
+pub(super) fn list_of(parts: &[(u32, &str)]) -> String {
     let parts = parts.iter().map(|(number, etag)| {
         format!("<Part><PartNumber>{number}</PartNumber><ETag>{}</ETag></Part>", etag.replace('"', "&quot;"))
     });

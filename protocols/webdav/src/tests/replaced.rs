@@ -13,7 +13,7 @@ const BROKEN: &str = "---\na: [\n---\n";
 
 impl Served {
     /// Everything below a folder of the first space, by its path there, but empty folders.
-    fn below(&self, folder: &str) -> Vec<(String, String)> {
+    pub(super) fn below(&self, folder: &str) -> Vec<(String, String)> {
         let root = self.folder.path().join("default");
         let mut found = Vec::new();
         let mut folders = vec![root.join(folder)];
@@ -32,7 +32,7 @@ impl Served {
         found
     }
 
-    fn tree(&self, folders: &[&str], pages: &[(&str, &str)]) {
+    pub(super) fn tree(&self, folders: &[&str], pages: &[(&str, &str)]) {
         for folder in folders {
             assert_eq!(self.send("MKCOL", folder, &[], "").status, 201, "{folder}");
         }

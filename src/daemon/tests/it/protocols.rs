@@ -24,6 +24,19 @@ fn a_page_that_was_put_over_webdav_is_seen_over_http_and_in_git() {
 }
 
 #[test]
+fn what_a_killed_server_was_replacing_is_back_though_webdav_is_not_served_any_more() {
+    let place = Place::with_root();
+    let note = r#"{"place":"old.md","beside":".svc-replaced-1.md","from":"new","is_copy":false,"actor":"ann","is_done":false}"#;
+    place.write("kb/.svc/state/webdav/1.json", note);
+    place.write("kb/.svc-replaced-1.md", "# Old\n");
+    let server = Running::serve(&place.at("kb"), &[]);
+    assert!(request(server.url(), "GET", "/api/svc/file?path=old.md", "").1.contains("# Old"), "{}", server.errors());
+    server.stop();
+    assert!(!place.has("kb/.svc-replaced-1.md") && !place.has("kb/.svc/state/webdav/1.json"));
+    assert_eq!(place.git("kb", &["log", "-1", "--format=%an"]), "ann");
+}
+
+#[test]
 fn a_protocol_that_cannot_be_served_is_told_before_the_root_is_touched() {
     let place = Place::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

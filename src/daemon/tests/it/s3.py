@@ -135,7 +135,20 @@ s3.upload_fileobj(io.BytesIO(large), "default", "large.bin")
 back = io.BytesIO()
 s3.download_fileobj("default", "large.bin", back)
 assert back.getvalue() == large
-assert s3.head_object(**here, Key="large.bin")["ETag"].endswith('-3"')
+head = s3.head_object(**here, Key="large.bin")
+assert head["ETag"].endswith('-3"'), head
+# Part by part, as the SDK of Java downloads.
+first = s3.head_object(**here, Key="large.bin", PartNumber=1)
+assert (first["PartsCount"], first["ResponseMetadata"]["HTTPStatusCode"]) == (3, 206), first
+for version in [{}, {"VersionId": head["VersionId"]}]:
+    parts = [
+        s3.get_object(**here, Key="large.bin", PartNumber=number, IfMatch=first["ETag"], **version)
+        for number in range(1, first["PartsCount"] + 1)
+    ]
+    assert {part["ResponseMetadata"]["HTTPStatusCode"] for part in parts} == {206}, parts
+    assert parts[1]["ContentRange"] == f"bytes {8 << 20}-{(16 << 20) - 1}/{len(large)}", parts[1]
+    assert b"".join(part["Body"].read() for part in parts) == large
+refused("InvalidPartNumber", lambda: s3.get_object(**here, Key="large.bin", PartNumber=4))
 
 s3.copy_object(**here, Key="copy.md", CopySource={**here, "Key": name})
 assert s3.head_object(**here, Key="copy.md")["Metadata"] == said

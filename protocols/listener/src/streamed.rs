@@ -1,0 +1,110 @@
+//! Files on their way to clients: read piece by piece, as they take them.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use svcfs_base::Fault;
+use svcfs_work::{Lane, Lanes};
+
+use crate::blocking;
+
+/// Bytes handed to a connection at once.
+const PIECE: usize = 256 << 10;
+
+/// How a file is read that a door has open, at an offset, as far as so many bytes.
+pub struct Read<R> {
+    /// What can be had without waiting.
+    pub now: fn(&R, u64, usize) -> Option<Bytes>,
+    /// Everything else, which waits for the disk.
+    pub wait: fn(&R, u64, usize) -> Result<Bytes, Fault>,
+}
+
+/// A part of a file, read as the client takes it: a thread is woken only for what is not in memory.
+pub fn streamed<R: Send + Sync + 'static>(
+    lanes: Arc<Lanes>,
+    (reader, read): (R, Read<R>),
+    part: Range<u64>,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + Sync + 'static {
+    let (reader, Read { now, wait }) = (Arc::new(reader), read);
+    stream::unfold((part.start, part.end.saturating_sub(part.start)), move |(offset, left)| {
+        let (lanes, reader) = (Arc::clone(&lanes), Arc::clone(&reader));
+        async move {
+            if left == 0 {
+                return None;
+            }
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE);
+            let piece = match now(&reader, offset, most) {
+                Some(piece) => Ok(piece),
+                None => blocking(&lanes, Lane::Quick, move || wait(&reader, offset, most)).await,
+            };
+            let piece = match piece {
+                Ok(piece) if !piece.is_empty() => Ok(piece),
+                // It became shorter meanwhile: the connection breaks off, and the client knows.
+                Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(fault) => Err(io::Error::other(fault)),
+            };
+            let read = piece.as_ref().map_or(left, |piece: &Bytes| piece.len() as u64);
+            Some((piece, (offset + read, left - read)))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+
+    use super::*;
+
+    /// A file of which every other stretch of 100 KiB is in memory, and how often somebody waited for it.
+    struct File {
+        content: Vec<u8>,
+        waited: parking_lot::Mutex<usize>,
+    }
+
+    const STRETCH: u64 = 100 << 10;
+
+    impl File {
+        fn of(length: usize) -> Self {
+            Self { content: (0..length).map(|at| (at / 7) as u8).collect(), waited: parking_lot::Mutex::default() }
+        }
+        fn part(&self, offset: u64, length: u64) -> Bytes {
+            let (begin, end) = (offset as usize, ((offset + length) as usize).min(self.content.len()));
+            Bytes::copy_from_slice(self.content.get(begin..end).unwrap_or_default())
+        }
+        fn now(&self, offset: u64, length: usize) -> Option<Bytes> {
+            let is_here = (offset / STRETCH).is_multiple_of(2);
+            is_here.then(|| self.part(offset, (STRETCH - offset % STRETCH).min(length as u64)))
+        }
+        fn wait(&self, offset: u64, length: usize) -> Result<Bytes, Fault> {
+            *self.waited.lock() += 1;
+            Ok(self.part(offset, length as u64))
+        }
+    }
+
+    fn sent(file: &Arc<File>, part: Range<u64>) -> Vec<io::Result<Bytes>> {
+        let read: Read<Arc<File>> =
+            Read { now: |file, at, most| file.now(at, most), wait: |file, at, most| file.wait(at, most) };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+        runtime.block_on(streamed(Arc::default(), (Arc::clone(file), read), part).collect())
+    }
+
+    #[test]
+    fn a_part_is_sent_as_it_is_and_who_waits_waits_for_what_is_not_in_memory_alone() {
+        let file = Arc::new(File::of(1 << 20));
+        let pieces: Vec<_> = sent(&file, 1000..900_000).into_iter().map(Result::unwrap).collect();
+        assert!(pieces.iter().all(|piece| !piece.is_empty() && piece.len() <= PIECE));
+        assert!(pieces.concat() == file.content[1000..900_000]);
+        assert!((1..pieces.len()).contains(&*file.waited.lock()));
+        assert!(sent(&file, 7..7).is_empty(), "nothing is read for nothing");
+    }
+
+    #[test]
+    fn what_becomes_shorter_on_its_way_breaks_off() {
+        let mut pieces = sent(&Arc::new(File::of(1000)), 0..2000);
+        assert_eq!(pieces.pop().unwrap().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(pieces.into_iter().map(|piece| piece.unwrap().len()).sum::<usize>(), 1000);
+    }
+}
