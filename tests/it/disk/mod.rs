@@ -5,6 +5,7 @@ mod failing;
 mod filling;
 pub mod image;
 mod refusing;
+mod standing;
 mod starting;
 pub mod writers;
 
