@@ -3,6 +3,7 @@
 
 mod failing;
 mod filling;
+mod housekeeping;
 pub mod image;
 mod refusing;
 mod standing;
