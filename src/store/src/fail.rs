@@ -94,6 +94,11 @@ fail_points! {
     CloseLog           "close.log"            Housekeeping "closing: everything is in place, the log is about to be closed"
 }
 
+/// How often somebody was refused at each point, by its name.
+#[cfg(feature = "fail-points")]
+static REFUSALS: parking_lot::Mutex<std::collections::BTreeMap<String, usize>> =
+    parking_lot::Mutex::new(std::collections::BTreeMap::new());
+
 /// The points of one root. Nothing, in a program that is not a test.
 #[derive(Debug, Clone)]
 pub struct FailPoints {
@@ -135,7 +140,11 @@ impl FailPoints {
     /// # Errors
     /// What a test wants the disk to say.
     pub fn at(&self, point: FailPoint) -> io::Result<()> {
-        fail::fail_point!(&self.name_of(point), |number| Err(said(number)));
+        let name = self.name_of(point);
+        fail::fail_point!(&name, |number| {
+            *REFUSALS.lock().entry(name.clone()).or_default() += 1;
+            Err(said(number))
+        });
         Ok(())
     }
 
@@ -147,6 +156,11 @@ impl FailPoints {
     /// What the disk says at a point from now on, as the number of an error.
     pub fn refuse(&self, point: FailPoint, errno: i32) {
         self.set(point, &format!("return({errno})"));
+    }
+
+    /// How often somebody was refused at a point: what no writer hears of is known to have happened.
+    pub fn refusals(&self, point: FailPoint) -> usize {
+        REFUSALS.lock().get(&self.name_of(point)).copied().unwrap_or(0)
     }
 
     /// Whoever comes to a point stays there until [`FailPoints::clear`].

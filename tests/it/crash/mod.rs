@@ -6,7 +6,7 @@ pub mod ledger;
 pub mod load;
 pub mod random;
 pub mod server;
-mod told;
+pub mod told;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -46,6 +46,10 @@ impl Drop for Killer<'_> {
     }
 }
 
+/// Settings of the strategies without git. All snapshots stay, so that each content can be asked for.
+pub const SNAPSHOTS: &str = "[versioning]\nstrategy = \"cow\"\nmax_versions = -1\n";
+pub const NO_VERSIONS: &str = "[versioning]\nstrategy = \"none\"\n";
+
 /// Settings under which commits are gathered, most of them unmade when the server is killed.
 pub const GATHERING: &str = "[versioning]\nasync_commit = true\nbatch_window_ms = 150\nbatch_max_size = 4\n";
 
@@ -68,7 +72,7 @@ fn nothing_acknowledged_is_lost_when_a_server_that_gathers_commits_is_killed_und
 #[test]
 fn nothing_acknowledged_is_lost_when_a_server_that_keeps_snapshots_is_killed_under_load() {
     let mut told = Told::default();
-    lives("[versioning]\nstrategy = \"cow\"\nmax_versions = -1\n", 3, nobody, |what, after| match after {
+    lives(SNAPSHOTS, 3, nobody, |what, after| match after {
         After::Opened(address) => told.read_on(address),
         After::Stopped(root, ledgers) => {
             told.check(what, ledgers);
@@ -81,7 +85,7 @@ fn nothing_acknowledged_is_lost_when_a_server_that_keeps_snapshots_is_killed_und
 #[test]
 fn nothing_acknowledged_is_lost_when_a_server_that_keeps_no_versions_is_killed_under_load() {
     let mut told = Told::default();
-    lives("[versioning]\nstrategy = \"none\"\n", 3, nobody, |what, after| match after {
+    lives(NO_VERSIONS, 3, nobody, |what, after| match after {
         After::Opened(address) => told.read_on(address),
         After::Stopped(root, ledgers) => {
             told.check(what, ledgers);

@@ -12,7 +12,7 @@ use crate::space::client::{Client, endpoint};
 use crate::space::{leftovers, tree};
 
 /// What happened to each path, in order: by whom, and whether that removed it.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct Told {
     since: String,
     changes: BTreeMap<String, Vec<(String, bool)>>,

@@ -3,8 +3,10 @@
 
 mod failing;
 mod filling;
+mod housekeeping;
 pub mod image;
 mod refusing;
+mod standing;
 mod starting;
 pub mod writers;
 

@@ -1,6 +1,7 @@
 //! `svcfs doctor`, and servers whose git is taken away or locked: damage is told by name, recovers or is mended, and nothing
 //! acknowledged is lost.
 
+mod loaded;
 mod served;
 mod stopped;
 

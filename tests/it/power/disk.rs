@@ -1,10 +1,10 @@
-//! A disk that keeps a record of everything it is told, knows what it may hold when its power goes, and fails when it shall.
+//! A disk that keeps a record of everything it is told, knows what it may hold when its power goes, and fails, or stands still, when it shall.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -19,7 +19,7 @@ use crate::disk::image::run;
 use crate::space::{folder, wait};
 
 /// Room for git, SQLite and what a minute of work makes.
-const SIZE: usize = 160 << 20;
+const SIZE: u64 = 160 << 20;
 /// What a disk writes entirely or not at all.
 const SECTOR: usize = 4096;
 const NAME: &str = "disk.img";
@@ -104,11 +104,11 @@ impl Order<'_> {
 /// Says what a disk that is broken fails at.
 type Failing = Box<dyn FnMut(Order<'_>) -> bool + Send>;
 
-/// What the disk holds now, and its record.
+/// What the disk holds now, and its record where one is kept.
 #[derive(Default)]
 struct State {
     now: Vec<u8>,
-    record: Record,
+    record: Option<Record>,
     failing: Option<Failing>,
     /// Orders it failed at.
     failures: usize,
@@ -123,15 +123,59 @@ impl State {
         }
         Ok(())
     }
+
+    fn note(&mut self, event: impl FnOnce() -> Event) {
+        if let Some(record) = &mut self.record {
+            record.events.push(event());
+        }
+    }
+}
+
+/// Where everything that the disk is asked for waits while it stands still.
+#[derive(Default)]
+struct Gate {
+    is_shut: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn set(&self, is_shut: bool) {
+        *self.is_shut.lock().unwrap_or_else(PoisonError::into_inner) = is_shut;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        let is_shut = self.is_shut.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.opened.wait_while(is_shut, |is_shut| *is_shut).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// A disk that does nothing of what it is asked for, and does not say so; it goes on when this is dropped.
+#[must_use = "the disk goes on when this is dropped"]
+pub struct Standstill(Arc<Gate>);
+
+impl Drop for Standstill {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
 }
 
 /// The one file of a filesystem: what a loop device or a guest takes for its disk.
-#[derive(Clone)]
-struct Recorder(Arc<Mutex<State>>);
+#[derive(Clone, Default)]
+struct Recorder {
+    state: Arc<Mutex<State>>,
+    gate: Arc<Gate>,
+}
 
 impl Recorder {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same for whoever asks the disk for something.
+    fn asked(&self) -> MutexGuard<'_, State> {
+        self.gate.pass();
+        self.state()
     }
 
     fn attributes(&self, inode: INodeNo) -> FileAttr {
@@ -188,7 +232,7 @@ impl Filesystem for Recorder {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut state = self.state();
+        let mut state = self.asked();
         if let Err(error) = state.obey(Order::Read) {
             return reply.error(error);
         }
@@ -210,7 +254,7 @@ impl Filesystem for Recorder {
         reply: ReplyWrite,
     ) {
         let at = usize::try_from(offset).unwrap();
-        let mut state = self.state();
+        let mut state = self.asked();
         if at + bytes.len() > state.now.len() {
             return reply.error(Errno::ENOSPC);
         }
@@ -218,17 +262,17 @@ impl Filesystem for Recorder {
             return reply.error(error);
         }
         overwrite(&mut state.now, at, bytes);
-        state.record.events.push(Event::Write(at, bytes.into()));
+        state.note(|| Event::Write(at, bytes.into()));
         drop(state);
         reply.written(u32::try_from(bytes.len()).unwrap());
     }
 
     fn fsync(&self, _request: &Request, _inode: INodeNo, _file: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        let mut state = self.state();
+        let mut state = self.asked();
         if let Err(error) = state.obey(Order::Flush) {
             return reply.error(error);
         }
-        state.record.events.push(Event::Flush);
+        state.note(|| Event::Flush);
         drop(state);
         reply.ok();
     }
@@ -244,9 +288,14 @@ pub struct Disk {
 impl Disk {
     /// A disk whose filesystem is a knowledge root with some settings; none, with the reason printed, where disks cannot be mounted.
     pub fn formatted(config: &str) -> Option<Self> {
+        Self::of_size(SIZE, config)
+    }
+
+    /// The same of so many bytes, all of which are in memory.
+    pub fn of_size(size: u64, config: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(NAME);
-        fs::File::create(&file).unwrap().set_len(SIZE as u64).unwrap();
+        fs::File::create(&file).unwrap().set_len(size).unwrap();
         // Nothing is left to be done by the kernel later.
         let options = ["-q", "-F", "-m", "0", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
         let made = run(Command::new("mkfs.ext4").args(options).arg(&file));
@@ -265,7 +314,7 @@ impl Disk {
     /// A disk that holds these bytes.
     pub fn holding(bytes: Vec<u8>) -> Self {
         let folder = folder();
-        let recorder = Recorder(Arc::default());
+        let recorder = Recorder::default();
         recorder.state().now = bytes;
         fs::create_dir(folder.path().join("disk")).unwrap();
         let session =
@@ -308,17 +357,23 @@ impl Disk {
     /// Starts a new record.
     pub fn record(&self) {
         let mut state = self.recorder.state();
-        state.record = Record { before: state.now.clone(), events: Vec::new() };
+        state.record = Some(Record { before: state.now.clone(), events: Vec::new() });
     }
 
     /// How many events the record has by now.
     pub fn position(&self) -> usize {
-        self.recorder.state().record.len()
+        self.recorder.state().record.as_ref().map_or(0, Record::len)
     }
 
     /// Breaks the disk: what `fails` says is answered with an input/output error from now on.
     pub fn break_down(&self, fails: impl FnMut(Order<'_>) -> bool + Send + 'static) {
         self.recorder.state().failing = Some(Box::new(fails));
+    }
+
+    /// Lets the disk do nothing more, and answer nobody, until what this returns is dropped.
+    pub fn stand_still(&self) -> Standstill {
+        self.recorder.gate.set(true);
+        Standstill(Arc::clone(&self.recorder.gate))
     }
 
     /// Makes the disk work again; how often it failed since it broke down.
@@ -330,7 +385,7 @@ impl Disk {
 
     /// Ends the record and hands it out.
     pub fn recorded(&self) -> Record {
-        std::mem::take(&mut self.recorder.state().record)
+        self.recorder.state().record.take().unwrap_or_default()
     }
 }
 

@@ -13,7 +13,7 @@ use std::thread::scope;
 use std::time::Duration;
 
 use super::disk::Disk;
-use super::{CACHES, Ledgers, MOUNTED, Trial, rest, seed};
+use super::{CACHES, Keeper, Ledgers, MOUNTED, Trial, rest};
 use crate::crash::load::{Driver, Scene, Step};
 use crate::crash::random::Random;
 use crate::crash::server::Binary;
@@ -170,14 +170,7 @@ fn nothing_acknowledged_is_lost_when_a_machine_loses_its_power() {
         return;
     };
     let rounds = setting("SVCFS_POWER_ROUNDS").unwrap_or(1);
-    let mut trial = Trial {
-        has_person: false,
-        binary: Binary::build(),
-        random: Random::new(seed()),
-        history: audit::history,
-        cuts: 0,
-        unmountable: 0,
-    };
+    let mut trial = Trial::of(Keeper::Git(audit::history), false);
     let mut deeds = 0;
     for round in 0..rounds {
         let Some(disk) = Disk::formatted("") else { return };

@@ -15,8 +15,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::crash::ledger::Ledger;
 use crate::crash::load::{Driver, Scene, Step};
 use crate::crash::random::Random;
-use crate::crash::server::Binary;
-use crate::crash::{GATHERING, audit, setting};
+use crate::crash::server::{Binary, Server};
+use crate::crash::told::{self, Told};
+use crate::crash::{GATHERING, NO_VERSIONS, SNAPSHOTS, audit, setting};
+use crate::space::client::Client;
 use crate::space::{can_mount, git, leftovers, tree, wait};
 use disk::{Cache, Disk, Record};
 
@@ -31,12 +33,30 @@ const CUTS: usize = 4;
 
 type Ledgers = Vec<(Driver, Ledger)>;
 
+/// What remembers what was done, and so what is held against the ledgers after a cut.
+#[derive(Clone, Copy)]
+enum Keeper {
+    /// git, with what history must be like.
+    Git(fn(&str, &Path, &[&Ledger])),
+    /// A snapshot of each content, and the change feed.
+    Snapshots,
+    /// The change feed alone.
+    Feed,
+}
+
+impl Keeper {
+    const fn is_git(self) -> bool {
+        matches!(self, Self::Git(_))
+    }
+}
+
 /// A server at work on a disk whose power is cut at many moments.
 struct Trial {
     binary: Binary,
     random: Random,
-    /// What history must be like.
-    history: fn(&str, &Path, &[&Ledger]),
+    keeper: Keeper,
+    /// Where git does not remember: what was told until the work began that is cut now.
+    told: Told,
     /// Whether a person commits beside the load: in the long form.
     has_person: bool,
     /// Cuts that were looked at.
@@ -46,6 +66,23 @@ struct Trial {
 }
 
 impl Trial {
+    /// A trial that has not begun.
+    fn of(keeper: Keeper, has_person: bool) -> Self {
+        let (binary, random) = (Binary::build(), Random::new(seed()));
+        Self { binary, random, keeper, told: Told::default(), has_person, cuts: 0, unmountable: 0 }
+    }
+
+    /// Lets what lay in the root before anybody worked be told, and flushed: the feed of whatever a cut leaves is read from there on.
+    fn begin(&mut self, disk: &Disk) {
+        if !self.keeper.is_git() {
+            disk.mount("").unwrap();
+            let server = self.binary.serve(&disk.root(), None);
+            self.told.read_on(server.address());
+            server.stop();
+            disk.unmount();
+        }
+    }
+
     /// Loads a server that runs on a disk, in two goes with a checkpoint between; what the disk was told.
     fn work(&mut self, disk: &Disk, ledgers: &mut Ledgers, options: &str) -> Record {
         disk.mount(options).unwrap();
@@ -67,9 +104,7 @@ impl Trial {
                 }
                 scene.wait_until_done(target);
             });
-            // Looks at `.git/index` without locking it: the server writes it at the end of a checkpoint.
-            let status = ["--no-optional-locks", "status", "--porcelain"];
-            wait::until("a checkpoint is over", || git::git(&disk.root(), &status).is_empty());
+            self.wait_for_checkpoint(disk, &server);
         }
         server.stop();
         let record = disk.recorded();
@@ -77,8 +112,27 @@ impl Trial {
         record
     }
 
-    /// Cuts the power after so many events and starts everything again; the ledgers say afterwards what there is.
-    fn cut(&mut self, (record, cut, cache): (&Record, usize, Cache), ledgers: &mut Ledgers, options: &str) -> Disk {
+    /// Waits until the server, with nobody at work, has made a checkpoint.
+    fn wait_for_checkpoint(&self, disk: &Disk, server: &Server) {
+        if self.keeper.is_git() {
+            // Looks at `.git/index` without locking it: the server writes it at the end of a checkpoint.
+            let status = ["--no-optional-locks", "status", "--porcelain"];
+            wait::until("a checkpoint is over", || git::git(&disk.root(), &status).is_empty());
+        } else {
+            let client = Client::new(server.address());
+            let held = || client.get("/readyz").json()["spaces"][0]["queue"]["unsettled_bytes"].as_u64();
+            wait::until("a checkpoint lets go of what the log holds", || held() == Some(0));
+        }
+    }
+
+    /// Cuts the power after so many events and starts everything again; the ledgers say afterwards what there is. The disk, and what was told
+    /// until then where git does not remember.
+    fn cut(
+        &mut self,
+        (record, cut, cache): (&Record, usize, Cache),
+        ledgers: &mut Ledgers,
+        options: &str,
+    ) -> (Disk, Told) {
         let what = format!("cut {} after event {cut} of {}, cache {cache:?}, {options}", self.cuts, record.len());
         let left = Evidence(record.left(cut, cache, &mut self.random));
         let disk = Disk::holding(left.0.clone());
@@ -93,9 +147,9 @@ impl Trial {
             return self.cut((record, cut, Cache::Lost), ledgers, options);
         }
         self.cuts += 1;
-        self.audit(&what, &disk, ledgers);
+        let told = self.audit(&what, &disk, ledgers);
         disk.unmount();
-        disk
+        (disk, told)
     }
 
     /// Some moment of a record, and something the disk may have done in it.
@@ -103,21 +157,36 @@ impl Trial {
         (1 + self.random.below(record.len()), CACHES[self.random.below(CACHES.len())])
     }
 
-    fn audit(&self, what: &str, disk: &Disk, ledgers: &mut Ledgers) {
+    fn audit(&self, what: &str, disk: &Disk, ledgers: &mut Ledgers) -> Told {
         let server = self.binary.rebooted().serve(&disk.root(), None);
         for (driver, ledger) in ledgers.iter_mut() {
             audit::pages(&format!("{what}, {driver:?}"), server.address(), ledger);
         }
+        let mut told = self.told.clone();
+        if !self.keeper.is_git() {
+            told.read_on(server.address());
+        }
         server.stop();
-        (self.history)(what, &disk.root(), &ledgers.iter().map(|(_, ledger)| ledger).collect::<Vec<_>>());
-        take_back_what_was_staged(&disk.root());
-        leftovers::check_root(&disk.root(), &disk.aside("clone"));
-        assert_eq!(
-            tree::files(&disk.root()),
-            git::head(&disk.root()),
-            "{what}: the tree differs from the newest commit"
-        );
-        self.binary.check_index(&disk.root());
+        let (root, all) = (disk.root(), ledgers.iter().map(|(_, ledger)| ledger).collect::<Vec<_>>());
+        match self.keeper {
+            Keeper::Git(history) => {
+                history(what, &root, &all);
+                take_back_what_was_staged(&root);
+                leftovers::check_root(&root, &disk.aside("clone"));
+                assert_eq!(tree::files(&root), git::head(&root), "{what}: the tree differs from the newest commit");
+            }
+            Keeper::Snapshots => {
+                told.check(what, &all);
+                told::snapshots(what, &root, &all);
+                told::whole(what, &root, &all);
+            }
+            Keeper::Feed => {
+                told.check(what, &all);
+                told::whole(what, &root, &all);
+            }
+        }
+        self.binary.check_index(&root);
+        told
     }
 }
 
@@ -190,26 +259,31 @@ pub fn seed() -> u64 {
 
 #[test]
 fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush() {
-    cuts("", CUTS, audit::history);
+    cuts("", CUTS, Keeper::Git(audit::history));
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush_when_commits_are_gathered() {
-    cuts(GATHERING, CUTS / 2, audit::gathered_history);
+    cuts(GATHERING, CUTS / 2, Keeper::Git(audit::gathered_history));
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush_when_snapshots_are_kept() {
+    cuts(SNAPSHOTS, CUTS / 2, Keeper::Snapshots);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_with_what_a_disk_did_not_flush_when_no_versions_are_kept() {
+    cuts(NO_VERSIONS, CUTS / 2, Keeper::Feed);
 }
 
 /// Servers with some settings on a disk whose power is cut so many times in each round, and in as many recoveries.
-fn cuts(config: &str, cuts: usize, history: fn(&str, &Path, &[&Ledger])) {
+fn cuts(config: &str, cuts: usize, keeper: Keeper) {
     let rounds = setting("SVCFS_POWER_ROUNDS").unwrap_or(1);
     let Some(mut disk) = Disk::formatted(config) else { return };
-    let mut trial = Trial {
-        binary: Binary::build(),
-        random: Random::new(seed()),
-        history,
-        has_person: rounds > 1,
-        cuts: 0,
-        unmountable: 0,
-    };
+    // Where git does not remember, nobody can commit.
+    let mut trial = Trial::of(keeper, rounds > 1 && keeper.is_git());
+    trial.begin(&disk);
     let drivers = Driver::all(can_mount()).into_iter();
     let mut ledgers: Ledgers = drivers.map(|driver| (driver, Ledger::default())).collect();
     for _ in 0..rounds {
@@ -220,7 +294,7 @@ fn cuts(config: &str, cuts: usize, history: fn(&str, &Path, &[&Ledger])) {
         for _ in 0..cuts {
             let (cut, cache) = trial.choose(&record);
             let left = at(&ledgers, cut);
-            let disk = trial.cut((&record, cut, cache), &mut left.clone(), options);
+            let (disk, _) = trial.cut((&record, cut, cache), &mut left.clone(), options);
             recoveries.push((disk.recorded(), left));
         }
         rest();
@@ -230,7 +304,7 @@ fn cuts(config: &str, cuts: usize, history: fn(&str, &Path, &[&Ledger])) {
         }
         // At the end everything is on the disk, whatever it did with its cache; the next round goes on from there.
         ledgers = at(&ledgers, record.len());
-        disk = trial.cut((&record, record.len(), Cache::Lost), &mut ledgers, options);
+        (disk, trial.told) = trial.cut((&record, record.len(), Cache::Lost), &mut ledgers, options);
     }
     let deeds: usize = ledgers.iter().map(|(_, ledger)| ledger.deeds.len()).sum();
     println!("{} cuts, {deeds} acknowledged changes, all there", trial.cuts);

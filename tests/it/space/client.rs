@@ -57,6 +57,11 @@ impl Client {
         Self { runtime, address }
     }
 
+    /// Where the server answers that it asks.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Sends a request; fails when the connection does.
     pub fn try_send(
         &self,
