@@ -291,6 +291,7 @@ impl Vfs {
         if let Some(trouble) = self.core.unflushed.lock().as_ref() {
             return Err(trouble.again());
         }
+        self.core.queue.health()?;
         self.core.tree.stat(&svcfs_base::TreePath::root())?;
         if self.committer.lock().as_ref().is_none_or(JoinHandle::is_finished) {
             return Err(Fault::unavailable("the write path has stopped"));

@@ -168,6 +168,11 @@ impl Default for Queue {
     }
 }
 
+fn no_room() -> Fault {
+    let text = "too many writes are waiting for the disk; try again in a few seconds";
+    Fault::unavailable(text).with("retry_after", COME_AGAIN)
+}
+
 /// For how long somebody goes on waiting for room.
 struct Patience {
     most: Duration,
@@ -212,6 +217,8 @@ struct State {
     is_urgent: bool,
     is_nudged: bool,
     is_closed: bool,
+    /// Somebody found no room, and nothing was taken out since.
+    is_stuck: bool,
 }
 
 impl Queue {
@@ -228,8 +235,8 @@ impl Queue {
             self.arrived.notify_one();
             let deadline = patience.until(Instant::now(), state.done);
             if self.left.wait_until(&mut state, deadline).timed_out() {
-                let text = "too many writes are waiting for the disk; try again in a few seconds";
-                return Err(Fault::unavailable(text).with("retry_after", COME_AGAIN));
+                state.is_stuck = true;
+                return Err(no_room());
             }
         }
         if state.is_closed {
@@ -292,6 +299,14 @@ impl Queue {
         (state.waiting.len(), state.bytes, state.accepted.saturating_sub(state.done))
     }
 
+    /// Whether writers are sent away.
+    ///
+    /// # Errors
+    /// What they are told, from the first one on until something is taken out.
+    pub(crate) fn health(&self) -> Result<(), Fault> {
+        if self.state.lock().is_stuck { Err(no_room()) } else { Ok(()) }
+    }
+
     /// Makes whoever waits for a batch look around.
     pub(crate) fn nudge(&self) {
         self.state.lock().is_nudged = true;
@@ -302,7 +317,7 @@ impl Queue {
     pub(crate) fn take_all(&self) -> Vec<Prepared> {
         let mut state = self.state.lock();
         state.bytes = 0;
-        state.is_urgent = false;
+        (state.is_urgent, state.is_stuck) = (false, false);
         state.waiting.drain(..).map(|(_, prepared)| prepared).collect()
     }
 
@@ -320,6 +335,7 @@ impl Queue {
             batch.push(prepared);
         }
         state.bytes = state.bytes.saturating_sub(bytes);
+        state.is_stuck &= batch.is_empty();
         if state.waiting.is_empty() {
             state.is_urgent = false;
         }

@@ -194,6 +194,8 @@ fn whoever_finds_the_queue_full_while_the_disk_stands_still_is_told_when_to_come
         wait::until("the queue is full", || waiting().is_some_and(|waiting| waiting >= MOST_WAITING));
         let late = scope.spawn(move || trial.insist("late.md", NO_ROOM));
         wait::until("whoever finds no room is told", || trial.sent_away.load(Ordering::SeqCst) > 0);
+        let told = trouble(&client).expect("a server that sends writers away is not ready");
+        assert!(told.contains("too many writes are waiting for the disk"), "{told}");
         trial.go_on(standstill);
         let long: Vec<_> = long.into_iter().map(|writer| writer.join().unwrap()).collect();
         (late.join().unwrap(), long)

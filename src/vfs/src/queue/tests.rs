@@ -40,12 +40,15 @@ fn a_full_queue_keeps_writers_waiting_and_then_sends_them_away_with_a_time_to_co
         for _ in 0..most {
             queue.push(set(durability, content.clone()), |_| {}).unwrap();
         }
+        queue.health().unwrap();
         let began = Instant::now();
         let refused = queue.push(set(durability, content.clone()), |_| panic!("accepted")).unwrap_err();
         assert!(began.elapsed() >= queue.patience, "it was not waited for room");
         assert_eq!((refused.kind(), &refused.detail()["retry_after"]), (Kind::Unavailable, &COME_AGAIN.into()));
+        assert_eq!(queue.health().unwrap_err().message(), refused.message(), "nobody else is served, either");
         assert_eq!(queue.wait(None), Next::Batch);
         assert!(!queue.drain().is_empty());
+        queue.health().unwrap();
         queue.push(set(durability, content), |_| {}).unwrap();
     }
 }
