@@ -263,11 +263,11 @@ fn needs(method: &Method) -> Scope {
     if reads.contains(&method.as_str()) { Scope::Read } else { Scope::Write }
 }
 
-/// The answer where dav-server has no word for what happened: its errors have ten values, and no text. Of what `is_whole` no part was done, and there is
+/// The answer where dav-server has no word for what happened: its errors have ten values, and no text. Of what `is_replacing` no part was done, and there is
 /// no list of parts to be told (207).
-fn told_instead((response, is_whole): (&Response<Reply>, bool), fault: &Fault) -> Option<Response<Reply>> {
+fn told_instead((response, is_replacing): (&Response<Reply>, bool), fault: &Fault) -> Option<Response<Reply>> {
     let status = response.status();
-    let is_list = is_whole && status == StatusCode::MULTI_STATUS;
+    let is_list = is_replacing && status == StatusCode::MULTI_STATUS;
     let is_better = is_list || status.is_client_error() || status.is_server_error();
     let is_ours = match fault.kind() {
         // Which of 403, 404, 405, 409 and 412 it is hangs on the method, and dav-server knows.

@@ -106,8 +106,14 @@ pub(crate) fn give_name(asked: &Asked, source: &Found<'_>, to: &TreePath, expect
 /// # Errors
 /// `Exists`; those of the write path.
 pub(crate) fn make(asked: &Asked, path: &TreePath) -> Result<(), Fault> {
-    asked.space().vfs.apply(asked.caller(), Change::MakeDir { path: path.clone() })?;
-    asked.path().filter(|_| asked.is_copy()).map_or(Ok(()), |from| properties::copy(asked, from, path))
+    let vfs = &asked.space().vfs;
+    vfs.apply(asked.caller(), Change::MakeDir { path: path.clone() })?;
+    let copied = asked.path().filter(|_| asked.is_copy()).map_or(Ok(()), |from| properties::copy(asked, from, path));
+    if copied.is_err() {
+        // Somebody may have put something there: it stays then.
+        let _ = vfs.apply(asked.caller(), Change::RemoveDir { path: path.clone() });
+    }
+    copied
 }
 
 /// Copies a file, or a folder with everything in it.
@@ -143,7 +149,8 @@ pub(crate) fn copy(asked: &Asked, from: &TreePath, to: &TreePath) -> Result<(), 
     replaced::aside(asked, &there, || copies.put(large, &nothing, &Contents::default()), || copies.take_away())
 }
 
-/// Takes away what came of a copy that a server before this one did not end, as of one that failed.
+/// Takes away what came of a copy that a server before this one did not end, as of one that failed; nothing where something stands there that no
+/// version has, of which nobody can say whose it is.
 ///
 /// # Errors
 /// Those of looking at what was copied.
@@ -154,7 +161,9 @@ pub(crate) fn take_away(asked: &Asked, from: &TreePath, to: &TreePath) -> Result
         source => source?,
     };
     let copied = Contents::of(asked, &source)?;
-    Copies { asked, from, source: &source.path, to, copied }.take_away();
+    if Contents::of(asked, &Found::itself(asked, to)?)?.unrecorded().next().is_none() {
+        Copies { asked, from, source: &source.path, to, copied }.take_away();
+    }
     Ok(())
 }
 

@@ -73,13 +73,14 @@ pub(crate) fn by_empty_folder(asked: &Asked, path: &TreePath) -> Result<(), Faul
     }
     let mut left = Contents::of(asked, &there)?;
     left.check_removable(asked)?;
+    // First: what follows is refused before anything is removed, or not at all.
+    asked.path().map_or(Ok(()), |from| properties::copy(asked, from, path))?;
     left.folders.retain(|folder| folder != path);
     let changes: Vec<_> = left.recorded().map(|(path, _)| Change::remove(path.clone())).collect();
     if !changes.is_empty() {
         vfs.apply(caller, ChangeSet::new(changes).message(format!("delete: {path}")))?;
     }
-    left.remove_unrecorded(asked)?;
-    asked.path().map_or(Ok(()), |from| properties::copy(asked, from, path))
+    left.remove_unrecorded(asked)
 }
 
 /// Gives a folder what another has that it takes the place of it for.
@@ -128,7 +129,7 @@ pub(crate) fn aside(
             // Whoever goes by the note of before would put a half back: none is better.
             Err(error) => {
                 tracing::warn!(page.path = %there.path, ?error, "that something is replaced cannot be noted");
-                note.over();
+                note.withdrawn();
                 remove(asked, &place)
             }
         };

@@ -113,8 +113,12 @@ impl GuardedFileSystem<Asked> for Tree {
         Box::pin(about(asked, path, |asked, path| {
             let _unlocked = Locks::check_again(asked, &[&path])?;
             Found::parent_of(asked, &path)?;
-            let made = if asked.is_to_replace(&path) { replaced::by_empty_folder } else { folders::make };
-            made(asked, &path)
+            let make = if asked.is_to_replace(&path) { replaced::by_empty_folder } else { folders::make };
+            make(asked, &path).map_err(|fault| match fault.kind() {
+                // dav-server takes a folder that is there already for the copy of another.
+                Kind::Exists if asked.is_copy() => Fault::new(Kind::Conflict, fault.message()),
+                _ => fault,
+            })
         }))
     }
 

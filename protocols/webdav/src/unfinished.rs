@@ -1,7 +1,8 @@
 //! Replacings that a kill or a power cut interrupts.
 //!
-//! What is beside its place while something else takes it is written down, below `.svc/state/webdav`, and is put back or taken away when the spaces are
-//! opened again: before any door is, so that nobody meets it.
+//! What is beside its place while something else takes it is written down, below `.svc/state/webdav`, and is put back or taken away when the space is
+//! opened again: before any door is, so that nobody meets it. Where that fails, people may work at either place from then on, and nothing of what
+//! stands there is taken away any more.
 //!
 //! Why is a replacing not one change set, of which nothing could be left over? Most are ([`replaced`](crate::replaced)). But a set has room for as
 //! much as one version, and what no version has is in none: files over 64 MiB, empty folders, pipes. Why does the log not end it, which ends all
@@ -25,6 +26,10 @@ use crate::found::Found;
 
 /// Where it is written down, in the folder of the server's state.
 const FOLDER: &str = "webdav";
+/// How a note ends, how one of which a server could not make an end, and how one that is being written.
+const NOTE: &str = "json";
+const OLD: &str = "old";
+const FRESH: &str = "new";
 
 /// A replacing.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,7 +61,7 @@ impl Note {
         let folder = asked.space().vfs.state_directory().join(FOLDER);
         std::fs::create_dir_all(&folder).map_err(failed)?;
         let note = Self {
-            file: folder.join(format!("{}.json", Uuid::new_v4().simple())),
+            file: folder.join(format!("{}.{NOTE}", Uuid::new_v4().simple())),
             of: Replacing {
                 place: place.clone(),
                 beside: beside.clone(),
@@ -84,10 +89,31 @@ impl Note {
         forget(&self.file);
     }
 
+    /// What is beside its place is nobody's to put back. On the disk when it returns, if the disk takes it.
+    pub(crate) fn withdrawn(self) {
+        let folder = self.file.parent().map(File::open);
+        self.over();
+        if let Some(Err(error)) = folder.map(|folder| folder?.sync_all()) {
+            tracing::warn!(%error, "the note of a replacing that is over could not be removed from the disk");
+        }
+    }
+
+    /// From here on people may work where something was to be replaced.
+    #[expect(clippy::disallowed_methods, reason = "the server's own state, which no door shows")]
+    fn grows_old(self) {
+        if let Err(error) = std::fs::rename(&self.file, self.file.with_extension(OLD)) {
+            tracing::error!(%error, "that a replacing could not be ended cannot be noted");
+        }
+    }
+
+    fn is_old(&self) -> bool {
+        self.file.extension().is_some_and(|extension| extension == OLD)
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the server's own state, which no door shows")]
     fn write(&self) -> Result<(), Fault> {
         let bytes = serde_json::to_vec(&self.of).map_err(Fault::internal)?;
-        let fresh = self.file.with_extension("new");
+        let fresh = self.file.with_extension(FRESH);
         let written = || {
             let mut file = File::create(&fresh)?;
             file.write_all(&bytes)?;
@@ -117,28 +143,27 @@ fn failed(error: io::Error) -> Fault {
     }
 }
 
-/// Ends what servers before this one began to replace in its spaces, and did not end. To be called before any door of this one is open. What fails is left
-/// for the next start, and the log says why.
-pub fn finish(server: &Arc<Server>) {
+/// Ends what servers before this one began to replace in a space, and did not end. To be called where the space is opened, before any door is. What fails
+/// is left for the next start, and the log says why.
+pub fn finish(server: &Arc<Server>, space: &Arc<Space>) {
     let door = Arc::new(Door::of(Arc::clone(server)));
-    for space in server.spaces().open() {
-        let notes = notes(&space.vfs.state_directory().join(FOLDER)).unwrap_or_else(|error| {
-            tracing::error!(space = space.name, %error, "what a killed server was replacing cannot be looked up");
-            Vec::new()
-        });
-        for note in notes {
-            match end(&door, &space, &note.of) {
-                Ok(()) => note.over(),
-                Err(fault) => {
-                    let Replacing { place, beside, .. } = &note.of;
-                    tracing::error!(space = space.name, page.path = %place, error = ?fault, "what a killed server was replacing is still at `{beside}`; the next start tries again");
-                }
+    let notes = notes(&space.vfs.state_directory().join(FOLDER)).unwrap_or_else(|error| {
+        tracing::error!(space = space.name, %error, "what a killed server was replacing cannot be looked up");
+        Vec::new()
+    });
+    for note in notes {
+        match end(&door, space, &note) {
+            Ok(()) => note.over(),
+            Err(fault) => {
+                let Replacing { place, beside, .. } = &note.of;
+                tracing::error!(space = space.name, page.path = %place, error = ?fault, "what a killed server was replacing is still at `{beside}`; the next start tries again");
+                note.grows_old();
             }
         }
     }
 }
 
-/// All that is written down in a folder; what is half written is of what had not begun, and goes.
+/// All that is written down in a folder; what is half written is of what had not begun, or is there as a whole, too, and goes.
 fn notes(folder: &Path) -> io::Result<Vec<Note>> {
     let files = match std::fs::read_dir(folder) {
         Ok(files) => files,
@@ -148,17 +173,24 @@ fn notes(folder: &Path) -> io::Result<Vec<Note>> {
     let mut notes = Vec::new();
     for file in files {
         let file = file?.path();
-        match serde_json::from_slice(&std::fs::read(&file)?) {
+        if file.extension().is_some_and(|extension| extension == FRESH) {
+            forget(&file);
+            continue;
+        }
+        let read = std::fs::read(&file).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
+        match read {
             Ok(of) => notes.push(Note { file, of }),
-            Err(_) => forget(&file),
+            Err(error) => {
+                tracing::error!(note = %file.display(), %error, "what a killed server was replacing cannot be read; look for `.svc-replaced-…` in the tree");
+            }
         }
     }
     Ok(notes)
 }
 
 /// Puts back what is beside its place, or takes it away where something else has that by now.
-fn end(door: &Arc<Door>, space: &Arc<Space>, of: &Replacing) -> Result<(), Fault> {
-    let Replacing { place, beside, from, is_copy, actor, is_done } = of;
+fn end(door: &Arc<Door>, space: &Arc<Space>, note: &Note) -> Result<(), Fault> {
+    let Replacing { place, beside, from, is_copy, actor, is_done } = &note.of;
     let method = if *is_copy { "COPY" } else { "MOVE" };
     let method = Method::from_bytes(method.as_bytes()).map_err(Fault::internal)?;
     let caller = Caller { actor: Some(Actor::new(actor)), ..Caller::new(svcfs_base::Door::WebDav) };
@@ -172,12 +204,13 @@ fn end(door: &Arc<Door>, space: &Arc<Space>, of: &Replacing) -> Result<(), Fault
         return Ok(());
     }
     // What is moved goes in one step: it is there if it is not where it was.
-    if is_there(place)? && (*is_done || !is_copy && !is_there(from)?) {
+    let is_moved = || Ok::<_, Fault>(!is_copy && !note.is_old() && !is_there(from)?);
+    if is_there(place)? && (*is_done || is_moved()?) {
         remove(&asked, beside)?;
         tracing::warn!(page.path = %place, "a server was killed after it had replaced this; what it replaced is removed");
         return Ok(());
     }
-    if *is_copy && is_there(place)? {
+    if *is_copy && !note.is_old() && is_there(place)? {
         take_away(&asked, from, place)?;
     }
     if is_there(place)? {

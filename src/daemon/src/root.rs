@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use nix::unistd::{User, geteuid};
@@ -51,10 +51,14 @@ impl Root {
         let key = credentials::fresh("").map_err(|failure| Fault::internal(failure.told(false)))?;
         let told = Arc::new(Told { url: OnceLock::new(), key });
         let parents = parents(&space, &settings);
-        let opener = opener(Arc::clone(&told), settings.spaces.clone());
-        let spaces = Spaces::only(space).opened_by(opener, parents);
-        let server = Server::new(spaces, clock, Access::new(settings.auth.clone(), Some(KeyDigest::of(&told.key))));
-        Ok(Self { server: Arc::new(server), told, supervisor })
+        let access = Access::new(settings.auth.clone(), Some(KeyDigest::of(&told.key)));
+        let server = Arc::new_cyclic(|server| {
+            let opener = opener((Arc::clone(&told), Weak::clone(server)), settings.spaces.clone());
+            Server::new(Spaces::only(space).opened_by(opener, parents), clock, access)
+        });
+        // Also where WebDAV is not served this time: nobody but it knows what it left.
+        svcfs_webdav::finish(&server, server.primary());
+        Ok(Self { server, told, supervisor })
     }
 
     /// Everything operations need.
@@ -141,7 +145,7 @@ fn parents(first: &Space, settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// How a space beside the first is opened; what the server's settings say of it beats its own.
-fn opener(told: Arc<Told>, listed: Vec<SpaceSettings>) -> Opener {
+fn opener((told, server): (Arc<Told>, Weak<Server>), listed: Vec<SpaceSettings>) -> Opener {
     Box::new(move |name, path| {
         let mut settings = of_space(path).map_err(|failure| Fault::new(Kind::Invalid, failure.told(false)))?;
         let said = listed.iter().find(|space| space.name == name).and_then(|space| space.visibility);
@@ -155,6 +159,9 @@ fn opener(told: Arc<Told>, listed: Vec<SpaceSettings>) -> Opener {
         let supervisor = Supervisor::new();
         spaces::start(&space, &supervisor)?;
         spaces::attend(&space, clock, &settings, &supervisor)?;
+        if let Some(server) = server.upgrade() {
+            svcfs_webdav::finish(&server, &space);
+        }
         let announced =
             presence::announce(space.vfs.root(), &space.name, (told.url.get().cloned(), &told.key), Vec::new());
         let announced = announced.map_err(|failure| Fault::internal(failure.told(false)))?;

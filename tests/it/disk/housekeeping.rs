@@ -86,7 +86,7 @@ fn housekeeping_that_leaves_everything_whole_holds_up_no_writer_and_leaves_the_s
 }
 
 fn must_be_safe(point: FailPoint) {
-    let space = TestSpace::with_settings(if point == FailPoint::SnapshotDrop { ONE_SNAPSHOT } else { "" });
+    let space = TestSpace::with(if point == FailPoint::SnapshotDrop { ONE_SNAPSHOT } else { "" }, false);
     let (client, points) = (space.client(), FailPoints::of(&space.root()));
     let must_be_ready = || assert_eq!(trouble(&client), None, "while `{}` is refused", point.name());
     points.refuse(point, NO_SPACE);
@@ -103,7 +103,9 @@ fn must_be_safe(point: FailPoint) {
         });
         points.refusals(point) > 0
     });
+    // One begins when the one before has ended, and said what it was refused.
     must_put(&client, "meanwhile.md", "# Meanwhile\n");
+    wait::until("the next checkpoint begins", || unsettled(&client) == Some(0));
     must_be_ready();
     points.clear(point);
     must_put(&client, "after.md", "# After\n");

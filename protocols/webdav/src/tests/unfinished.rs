@@ -17,6 +17,9 @@ use crate::replaced::aside;
 const MOMENTS: [FailPoint; 4] =
     [FailPoint::AcceptHeld, FailPoint::LogFlushed, FailPoint::TreeDone, FailPoint::BranchMoved];
 
+/// What a disk says (errno(3)).
+const NO_SPACE: i32 = 28;
+
 /// Which file stands where, and when it was written; none while files go.
 fn written(root: &Path) -> Option<BTreeMap<PathBuf, (u64, std::time::SystemTime)>> {
     let (mut found, mut folders) = (BTreeMap::new(), vec![root.to_owned()]);
@@ -71,7 +74,7 @@ impl Served {
     /// What the next server of this root finds, once it has ended what this one left.
     fn finished(self) -> Self {
         let served = self.again();
-        crate::finish(&served.server);
+        crate::finish(&served.server, served.server.primary());
         served
     }
 
@@ -81,7 +84,9 @@ impl Served {
         let notes = root.join(".svc/state/webdav");
         let folders = [root, notes].into_iter().filter_map(|folder| std::fs::read_dir(folder).ok());
         let names = folders.flatten().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.contains("replaced") || name.ends_with(".json")).collect()
+        let mut names: Vec<_> = names.filter(|name| name.contains("replaced") || name.ends_with(".json")).collect();
+        names.sort();
+        names
     }
 }
 
@@ -111,7 +116,7 @@ fn whenever_a_server_is_killed_what_was_replaced_is_there_or_what_takes_its_plac
         for image in served.images_of((method, "/from", "/to"), &[("depth", depth)]) {
             let again = Served::of(Arc::new(image), "");
             let was_begun = !again.leftovers().is_empty();
-            crate::finish(&again.server);
+            crate::finish(&again.server, again.server.primary());
             let root = again.folder.path().join("default");
             let stands = if root.join("to").is_dir() {
                 again.below("to")
@@ -191,6 +196,45 @@ fn what_others_put_where_a_killed_server_replaced_something_stays_and_so_does_wh
 }
 
 #[test]
+fn what_could_not_be_ended_when_the_space_was_opened_takes_nothing_away_of_what_people_did_since() {
+    let served = killed("COPY", |served| apply(served, vec![Change::put(at("to/a.md"), "# A\n")]));
+    let served = served.again();
+    let points = FailPoints::of(served.server.primary().vfs.root());
+    points.refuse(FailPoint::LogWrite, NO_SPACE);
+    crate::finish(&served.server, served.server.primary());
+    points.clear(FailPoint::LogWrite);
+    assert_eq!(served.send("COPY", "/from", &[("destination", "/to"), ("overwrite", "T")], "").status, 204);
+    let served = served.finished();
+    let stands: Vec<_> = served.below("to").into_iter().map(|(path, _)| path).collect();
+    assert_eq!(stands, ["to/a.md", "to/in/b.md"]);
+    let left = served.leftovers();
+    assert_eq!((left.len(), served.text(&left[0]).as_deref()), (1, Some("two\n")), "{left:?}");
+}
+
+#[test]
+fn where_a_killed_copy_brought_what_no_version_has_nothing_is_taken_away() {
+    let served = killed("COPY", |served| apply(served, vec![Change::put(at("to/a.md"), "# A\n")]));
+    let large = served.folder.path().join("default/to/large.bin");
+    std::fs::File::create(&large).unwrap().set_len(MAX_FILE_BYTES as u64 + 1).unwrap();
+    let served = served.finished();
+    assert!(large.exists() && served.text("to/a.md").is_some());
+    let left = served.leftovers();
+    assert_eq!((left.len(), served.text(&left[0]).as_deref()), (1, Some("two\n")), "{left:?}");
+}
+
+#[test]
+fn a_note_that_cannot_be_read_is_kept_and_keeps_no_other_from_being_ended() {
+    let served = killed("COPY", |_| {});
+    let notes = served.folder.path().join("default/.svc/state/webdav");
+    // Of another version, or empty.
+    std::fs::File::create(notes.join("0.json")).unwrap();
+    std::fs::create_dir(notes.join("1.json")).unwrap();
+    let served = served.finished();
+    assert_eq!(served.text("to").as_deref(), Some("two\n"));
+    assert_eq!(served.leftovers(), ["0.json", "1.json"]);
+}
+
+#[test]
 fn what_takes_the_place_by_a_move_is_there_when_it_is_not_where_it_was() {
     let served = killed("MOVE", |served| apply(served, vec![Change::rename(at("from"), at("to"))]));
     let served = served.finished();
@@ -199,6 +243,6 @@ fn what_takes_the_place_by_a_move_is_there_when_it_is_not_where_it_was() {
     // One that is half written is of what had not begun.
     let note = served.folder.path().join("default/.svc/state/webdav/odd.new");
     std::fs::File::create(&note).unwrap();
-    crate::finish(&served.server);
+    crate::finish(&served.server, served.server.primary());
     assert!(!note.exists() && served.below("to").len() == 2);
 }

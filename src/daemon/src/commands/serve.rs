@@ -182,8 +182,6 @@ impl Serve {
         opened.server().access().prepare()?;
         let url = socket::url(&opened.server().settings().server, &doors.socket)?;
         opened.open_others(&url, spaces)?;
-        // Also where it is not served this time: nobody but it knows what it left.
-        svcfs_webdav::finish(opened.server());
         let mut running = Running::with(opened, outside);
         let (server, end) = (Arc::clone(running.root.server()), listening.end.clone());
         let reloading = Arc::new(Reloading::new(server, (root, config), overrides, end));

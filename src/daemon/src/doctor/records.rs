@@ -191,8 +191,9 @@ fn unknown(found: &Examination, repository: &Inspection, head: CommitId) -> Vec<
     }
     if !unknown.left_out.is_empty() {
         let told = format!(
-            "the log does not know {} of git's, so that `/versions` and `/changes` do not tell of them; move \
-             `.svc/state/log.db` away while no server runs, and the next start makes it anew from git",
+            "the log does not know {} of git's, so that `/versions` and `/changes` do not tell of them; if they are wanted, move \
+             `.svc/state/log.db` away while no server runs: the next start makes it anew from git, without what the log alone \
+             has (the order of the change feed, the doors, and versions that share a commit)",
             counted(unknown.left_out.len(), "older commit")
         );
         findings.push(Finding::warning("versions", told).at(unknown.left_out));

@@ -58,7 +58,7 @@ fn is_versioned(path: &TreePath) -> bool {
 struct Version {
     /// None for a removal.
     state: Option<ETag>,
-    /// As [`World::signature`] has it.
+    /// As [`signature`] has it.
     by: String,
 }
 
@@ -165,7 +165,7 @@ impl World {
                 let Some(path) = self.model.pick(*which) else { return };
                 self.space.vfs.committed().unwrap();
                 fs::remove_file(self.on_disk(&path)).unwrap();
-                let by = self.signature("fswatch", &format!("delete: {path}"));
+                let by = signature("fswatch", &format!("delete: {path}"));
                 self.model.commit(&by, |leaves| {
                     leaves.remove(&path);
                 });
@@ -198,15 +198,10 @@ impl World {
                 "{fault:?}"
             );
         } else {
-            let by = self.signature(actor, &message);
+            let by = signature(actor, &message);
             self.model.commit(&by, model);
         }
         outcome.is_ok()
-    }
-
-    /// Who made a version, and with which words.
-    fn signature(&self, actor: &str, message: &str) -> String {
-        format!("{actor}|{message}")
     }
 
     fn many(&mut self, writes: &[(usize, u8)], removed: usize, renamed: (usize, usize)) {
@@ -248,7 +243,7 @@ impl World {
         }
         let is_written = self.is_real(path) && fs::write(&file, text_of(text)).is_ok();
         if is_written {
-            let by = self.signature("fswatch", &format!("fswatch: {path}"));
+            let by = signature("fswatch", &format!("fswatch: {path}"));
             self.model.commit(&by, |leaves| {
                 leaves.insert(path.clone(), Leaf::File(text_of(text)));
             });
@@ -289,7 +284,7 @@ impl World {
             "--",
             path.as_str(),
         ]);
-        let by = self.signature("Ann", "by hand");
+        let by = signature("Ann", "by hand");
         self.model.commit(&by, |leaves| {
             leaves.insert(path.clone(), Leaf::File(text_of(text)));
         });
@@ -335,13 +330,17 @@ impl World {
         let mut told: BTreeMap<TreePath, Vec<Version>> = BTreeMap::new();
         for event in &events {
             for change in &event.changes {
-                let by = self.signature(event.actor.as_str(), &event.message);
+                let by = signature(event.actor.as_str(), &event.message);
                 told.entry(change.path.clone()).or_default().push(Version { state: change.new, by });
             }
         }
         assert_eq!(told, self.model.versions, "the feed");
         if head.is_some() && !self.is_gathering() {
-            assert_eq!(self.history(), events.iter().map(|event| self.commit_of(event)).collect::<Vec<_>>(), "history");
+            assert_eq!(
+                self.history(),
+                events.iter().map(|event| Self::commit_of(event)).collect::<Vec<_>>(),
+                "history"
+            );
         }
         let mut total = 0;
         for (path, versions) in &self.model.versions {
@@ -378,9 +377,9 @@ impl World {
     }
 
     /// The commit that an event tells of.
-    fn commit_of(&self, event: &Event) -> Commit {
+    fn commit_of(event: &Event) -> Commit {
         let changes = event.changes.iter().map(|change| (change.path.as_str().to_owned(), change.new));
-        (self.signature(event.actor.as_str(), &event.message), changes.collect())
+        (signature(event.actor.as_str(), &event.message), changes.collect())
     }
 
     fn is_gathering(&self) -> bool {
@@ -391,6 +390,11 @@ impl World {
     fn crashed(&self) -> TestSpace {
         TestSpace::open(crashed(&self.space), self.space.vfs.core.commits)
     }
+}
+
+/// Who made a version, and with which words.
+fn signature(actor: &str, message: &str) -> String {
+    format!("{actor}|{message}")
 }
 
 fn in_head((path, leaf): (&TreePath, &Leaf)) -> String {

@@ -84,7 +84,8 @@ impl Inspection {
         Ok(newer == older || self.repository.graph_descendant_of(newer, older)?)
     }
 
-    /// The commits from a head down that are not among these: those that are not below `settled`, and those that are, each newest first.
+    /// The commits from a head down that are not among these: those that are not below `settled`, and those that are. Where git has no `settled` any
+    /// more, none is.
     ///
     /// # Errors
     /// `Git` when history cannot be walked: a commit is missing.
@@ -94,6 +95,10 @@ impl Inspection {
         settled: Option<CommitId>,
         known: &HashSet<CommitId>,
     ) -> Outcome<UnknownCommits> {
+        let stored = self.repository.odb()?;
+        let settled =
+            settled.map(|settled| Ok::<_, StoreError>((settled, stored.exists(oid(settled)?)))).transpose()?;
+        let settled = settled.and_then(|(settled, is_there)| is_there.then_some(settled));
         let unknown = |from: CommitId, without: Option<CommitId>| {
             let mut walk = self.repository.revwalk()?;
             walk.push(oid(from)?)?;
