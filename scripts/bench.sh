@@ -16,7 +16,7 @@ Options:
   --write       Also replace the tables in docs/benchmarks.md
   -h, --help    Show this
 
-Builds the release binaries first. The whole run takes about fifteen minutes; let the machine do nothing else meanwhile.
+Builds the release binaries first. The whole run takes about three quarters of an hour; let the machine do nothing else meanwhile.
 Without /dev/fuse the rows of the mount are left out. What a run makes is removed when it ends, fails or is interrupted.
 
 Environment:

@@ -181,7 +181,7 @@ fn unknown(found: &Examination, repository: &Inspection, head: CommitId) -> Vec<
     let is_at_rest = |log: &&LogCheck| log.damage.is_empty() && log.unsettled == 0 && found.holder.is_none();
     let Some(log) = found.log.as_ref().filter(is_at_rest) else { return Vec::new() };
     let known = log.commits.iter().copied().collect();
-    // Where a commit is missing, the objects say so.
+    // Where one on the way is missing, the objects say so.
     let Ok(unknown) = repository.unknown(head, log.settled_commit, &known) else { return Vec::new() };
     let mut findings = Vec::new();
     if !unknown.newer.is_empty() {

@@ -96,9 +96,10 @@ impl Inspection {
         known: &HashSet<CommitId>,
     ) -> Outcome<UnknownCommits> {
         let stored = self.repository.odb()?;
-        let settled =
-            settled.map(|settled| Ok::<_, StoreError>((settled, stored.exists(oid(settled)?)))).transpose()?;
-        let settled = settled.and_then(|(settled, is_there)| is_there.then_some(settled));
+        let settled = match settled {
+            Some(settled) if stored.exists(oid(settled)?) => Some(settled),
+            Some(_) | None => None,
+        };
         let unknown = |from: CommitId, without: Option<CommitId>| {
             let mut walk = self.repository.revwalk()?;
             walk.push(oid(from)?)?;
