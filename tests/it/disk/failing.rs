@@ -113,9 +113,7 @@ impl Trial {
         must_put(&client, "after.md", "# After\n\nlynx\n");
         assert_eq!(page(&client, "after.md").as_deref(), Some("# After\n\nlynx\n"));
         wait::until("search is there again", || client.get("/api/svc/search?q=lynx").text().contains("after.md"));
-        wait::until("a checkpoint is over", || {
-            git::git(&disk.root(), &["--no-optional-locks", "status", "--porcelain"]).is_empty()
-        });
+        git::wait_for_index(&disk.root());
         server.stop();
         let end = disk.position();
         audit("at the end", &binary, &disk, (ledgers, end));

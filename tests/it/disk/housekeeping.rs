@@ -11,7 +11,7 @@ use std::thread;
 use serde_json::{Value, json};
 use svcfs_store::{FailPoint, FailPoints, Nature};
 
-use super::{must_put, page, trouble, wait_until_ready};
+use super::{must_put, page, trouble, unsettled, wait_until_ready};
 use crate::crash::server::Binary;
 use crate::space::client::Client;
 use crate::space::{TestSpace, folder, git, leftovers, wait};
@@ -113,11 +113,6 @@ fn must_be_safe(point: FailPoint) {
     must_be_ready();
 }
 
-/// What the log holds until the next checkpoint.
-fn unsettled(client: &Client) -> Option<u64> {
-    client.get("/readyz").json()["spaces"][0]["queue"]["unsettled_bytes"].as_u64()
-}
-
 /// Another program that writes into a database, and does not come to an end while this is there.
 struct Writing(Child);
 
@@ -169,7 +164,7 @@ fn a_search_index_that_cannot_be_written_is_named_as_sick_with_the_reason_and_th
     drop(writing);
     wait::until("search finds what was written meanwhile", || client.found("lynx") == ["meanwhile.md"]);
     wait::until("nothing is sick any more", || sick() == json!([]));
-    wait::until("git's index is up to date", || git::git(&root, &["status", "--porcelain"]).is_empty());
+    git::wait_for_index(&root);
     server.stop();
     leftovers::check_root(&root, &folder.path().join("clone"));
     binary.check_index(&root);

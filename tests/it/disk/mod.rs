@@ -78,6 +78,11 @@ pub fn trouble(client: &Client) -> Option<String> {
     }
 }
 
+/// How many bytes the log holds until the next checkpoint.
+pub fn unsettled(client: &Client) -> Option<u64> {
+    client.get("/readyz").json()["spaces"][0]["queue"]["unsettled_bytes"].as_u64()
+}
+
 #[track_caller]
 pub fn wait_until_ready(client: &Client) {
     wait::until("the server is ready again by itself", || trouble(client).is_none());

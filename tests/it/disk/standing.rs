@@ -51,18 +51,13 @@ impl Trial {
         let server = binary.serve(&disk.root(), can_mount().then(|| disk.aside("mnt")).as_deref());
         let trial = Self { binary, server, disk, is_going_on: AtomicBool::new(false), sent_away: AtomicUsize::new(0) };
         must_put(&trial.client(), "before.md", "# Before\n\notter\n");
-        trial.wait_for_checkpoint();
+        // Nothing moves by itself then.
+        git::wait_for_index(&trial.disk.root());
         Some(trial)
     }
 
     fn client(&self) -> Client {
         Client::new(self.server.address())
-    }
-
-    /// Waits until nothing moves by itself.
-    fn wait_for_checkpoint(&self) {
-        let status = ["--no-optional-locks", "status", "--porcelain"];
-        wait::until("git's index is up to date", || git::git(&self.disk.root(), &status).is_empty());
     }
 
     fn go_on(&self, standstill: Standstill) {
@@ -135,7 +130,7 @@ impl Trial {
     /// Everything acknowledged is there once, and nothing else is.
     fn end(self, ledgers: &[Ledger], look: impl FnOnce(&Path)) {
         must_put(&self.client(), "after.md", "# After\n");
-        self.wait_for_checkpoint();
+        git::wait_for_index(&self.disk.root());
         assert_eq!(trouble(&self.client()), None);
         let Self { binary, server, disk, .. } = self;
         server.stop();

@@ -67,9 +67,7 @@ fn taken_away(patient: &Patient) -> Vec<Ledger> {
         ledgers.iter().for_each(|ledger| ledger.check(what, 0, found));
     };
     check("on the disk", &tree::files(&patient.root()));
-    wait::until("git's index is up to date", || {
-        git::git(&patient.root(), &["--no-optional-locks", "status", "--porcelain"]).is_empty()
-    });
+    git::wait_for_index(&patient.root());
     server.stop();
     leftovers::check_root(&patient.root(), &patient.aside("clone"));
     let head = git::head(&patient.root());

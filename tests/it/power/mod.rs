@@ -18,6 +18,7 @@ use crate::crash::random::Random;
 use crate::crash::server::{Binary, Server};
 use crate::crash::told::{self, Told};
 use crate::crash::{GATHERING, NO_VERSIONS, SNAPSHOTS, audit, setting};
+use crate::disk::unsettled;
 use crate::space::client::Client;
 use crate::space::{can_mount, git, leftovers, tree, wait};
 use disk::{Cache, Disk, Record};
@@ -115,13 +116,10 @@ impl Trial {
     /// Waits until the server, with nobody at work, has made a checkpoint; where git does not remember, until one has begun.
     fn wait_for_checkpoint(&self, disk: &Disk, server: &Server) {
         if self.keeper.is_git() {
-            // Looks at `.git/index` without locking it: the server writes it at the end of a checkpoint.
-            let status = ["--no-optional-locks", "status", "--porcelain"];
-            wait::until("a checkpoint is over", || git::git(&disk.root(), &status).is_empty());
+            git::wait_for_index(&disk.root());
         } else {
             let client = Client::new(server.address());
-            let held = || client.get("/readyz").json()["spaces"][0]["queue"]["unsettled_bytes"].as_u64();
-            wait::until("a checkpoint of all that the log holds begins", || held() == Some(0));
+            wait::until("a checkpoint of all that the log holds begins", || unsettled(&client) == Some(0));
         }
     }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use super::wait;
+
 /// One commit, as `git log` tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
@@ -20,6 +22,12 @@ pub fn git(folder: &Path, arguments: &[&str]) -> String {
         Ok(told) => told,
         Err(told) => panic!("git {arguments:?}: {told}"),
     }
+}
+
+/// Waits until git's index is up to date, which the server sees to at the end of a checkpoint. Looks without locking it.
+pub fn wait_for_index(folder: &Path) {
+    let status = ["--no-optional-locks", "status", "--porcelain"];
+    wait::until("git's index is up to date", || git(folder, &status).is_empty());
 }
 
 /// Runs git in a folder; its standard output, or all it told when it failed.
