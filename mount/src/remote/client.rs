@@ -312,14 +312,15 @@ impl Client {
         }
     }
 
-    /// Gives a file another name; `replaced` is the version it may replace there.
+    /// Gives a file another name; `replaced` is the version it may replace there. The answer is its version then, which is another one where its
+    /// links were led on; none when that is not known.
     pub(super) fn rename(
         &self,
         actor: &Actor,
         (from, to): (&TreePath, &TreePath),
         replaced: Option<ETag>,
-    ) -> Result<(), Fault> {
-        let mut body = serde_json::json!({ "from": from, "to": to, "update_links": false });
+    ) -> Result<Option<ETag>, Fault> {
+        let mut body = serde_json::json!({ "from": from, "to": to, "as_mount": true });
         if let Some(etag) = replaced {
             body["replacing"] = etag.to_string().into();
         }
@@ -328,9 +329,9 @@ impl Client {
         let answer = self.ask(&ask.by(actor).with(CONTENT_TYPE, HeaderValue::from_static("application/json")))?;
         // Gone from the old name, and something is at the new one: that was we.
         if answer.is_again && answer.status == StatusCode::NOT_FOUND && self.look(to)?.is_some() {
-            return Ok(());
+            return Ok(None);
         }
-        answer.granted().map(drop)
+        answer.granted()?.etag().map(Some)
     }
 
     /// Opens the event stream, from now on. Not asked again: who follows it decides when.

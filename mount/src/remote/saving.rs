@@ -227,12 +227,15 @@ impl Tree {
             None => None,
         };
         let moved = self.cache.content(&from).filter(|(_, is_current)| *is_current).map(|(content, _)| content);
-        if let Err(fault) = self.client.rename(&author.name, (&from, &to), replaced) {
-            if fault.kind() == Kind::Conflict {
-                self.keep_moved((&from, &to), moved, author, &fault);
-            }
-            return Err(fault.into());
+        let renamed = self.client.rename(&author.name, (&from, &to), replaced);
+        if let Err(fault) = &renamed
+            && fault.kind() == Kind::Conflict
+        {
+            self.keep_moved((&from, &to), moved.clone(), author, fault);
         }
+        let etag = renamed?;
+        // Its own links may have been led on.
+        let moved = moved.filter(|content| Some(content.etag) == etag);
         self.cache.changed(&from, None);
         self.cache.changed(&to, moved.as_ref().map(|content| content.etag));
         self.cache.keep_entry(&from, None, self.cache.asked());

@@ -19,7 +19,6 @@ pub const NOT_BUILT: &[&str] = &[
     "import.image_prefix",
     "import.prefer_external",
     "import.pull_policy",
-    "links.update_on_rename",
     "net.allow",
     "schema.enforce",
     "search.async_index",

@@ -15,6 +15,7 @@ use crate::committer::Commits;
 use crate::done::OnChange;
 use crate::feed::Feed;
 use crate::leases::Leases;
+use crate::links::Relinking;
 use crate::load::OnFlush;
 use crate::locks::Locks;
 use crate::messages::Messages;
@@ -73,6 +74,8 @@ pub(crate) struct Core {
     pub(crate) on_flush: OnceLock<OnFlush>,
     /// Who is told of changes.
     pub(crate) on_change: OnceLock<OnChange>,
+    /// Who knows the links that follow a rename; nobody where they do not.
+    pub(crate) relinking: OnceLock<Relinking>,
 }
 
 pub(crate) type Doubter = Box<dyn Fn(Vec<TreePath>) + Send>;

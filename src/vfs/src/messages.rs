@@ -21,8 +21,8 @@ impl Messages {
     pub(crate) fn of(&self, caller: &Caller, changes: &[Change]) -> Option<((TreePath, Actor), String)> {
         let path = match changes {
             [Change::Put { path, .. }] => path,
-            // An editor's new file takes the place of the page.
-            [Change::Move { to, .. }] => to,
+            // An editor's new file takes the place of the page; links may follow one that has another name.
+            [Change::Move { to, .. }, rest @ ..] if rest.iter().all(is_put) => to,
             _ => return None,
         };
         let waiting = self.0.lock();
@@ -38,6 +38,10 @@ impl Messages {
     pub(crate) fn spent(&self, key: &(TreePath, Actor)) {
         self.0.lock().remove(key);
     }
+}
+
+fn is_put(change: &Change) -> bool {
+    matches!(change, Change::Put { .. })
 }
 
 impl Vfs {

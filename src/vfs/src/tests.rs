@@ -191,6 +191,19 @@ fn a_page_renamed_to_a_scratch_name_for_good_is_removed_from_history() {
 }
 
 #[test]
+fn a_page_that_was_away_under_a_scratch_name_while_gits_index_was_written_is_in_it_when_it_is_back() {
+    let space = TestSpace::new();
+    space.put("a.md", "old");
+    space.vfs.apply(&eve(), Change::rename(at("a.md"), at("a.md~"))).unwrap();
+    space.put("b.md", "b");
+    space.wait_until("git's index is written", |space| space.git(&["ls-files"]).contains("b.md"));
+    space.vfs.apply(&eve(), Change::rename(at("a.md~"), at("a.md"))).unwrap();
+    // Not `git status`, which writes the index itself.
+    space.wait_until("git's index agrees", |space| space.git(&["diff", "--cached", "--name-only"]).is_empty());
+    assert_eq!(space.log().len(), 2);
+}
+
+#[test]
 fn a_soon_write_is_seen_at_once_and_committed_shortly_after() {
     let space = TestSpace::new();
     let set = ChangeSet::from(Change::put(at("d/a.md"), "soon")).soon();

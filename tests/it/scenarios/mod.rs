@@ -5,6 +5,7 @@ mod bulk;
 mod gathered;
 mod history;
 mod interleaved;
+mod links;
 mod names;
 mod pages;
 mod refusals;

@@ -10,6 +10,10 @@ pub struct Links {
     /// Keys of the frontmatter whose values name pages, one or a list, such as `[[a page]]` or `a page`: they are links like those of
     /// the text. `depends_on` and `blocked_by` always are.
     pub typed_fields: Vec<String>,
+    /// Whether links follow a page that is renamed through a mount, NFS or WebDAV, in the same commit, as they follow a rename by
+    /// `POST /rename` without it. Only from the name of a page to that of a page: a backup (`a.md~`), a name that begins with a dot and a
+    /// folder take no links along.
+    pub update_on_rename: bool,
 }
 
 impl Links {
@@ -28,6 +32,6 @@ impl Links {
 
 impl Default for Links {
     fn default() -> Self {
-        Self { typed_fields: vec!["contradicts".to_owned()] }
+        Self { typed_fields: vec!["contradicts".to_owned()], update_on_rename: false }
     }
 }

@@ -456,6 +456,29 @@ fn a_remote_mount_in_the_background_ends_with_unmount_and_a_dead_one_is_taken_aw
 }
 
 #[test]
+fn links_follow_a_page_that_a_remote_mount_renames_where_the_server_wants_that() {
+    if !can_mount() {
+        return;
+    }
+    let place = place();
+    place.write("kb/.svc/config.toml", "[links]\nupdate_on_rename = true\n");
+    let server = Running::serve(&place.at("kb"), &[]);
+    let mount = remote(&place, server.url(), "mnt", &[]);
+    place.write("mnt/notes/b.md", "# B\n");
+    place.write("mnt/notes/a.md", "See [b](b.md).\n");
+    place.write("mnt/index.md", "[[a]]\n");
+    assert_eq!(place.read("mnt/index.md"), "[[a]]\n");
+    ran(Command::new("mv").args([place.at("mnt/notes/a.md"), place.at("mnt/c.md")]));
+    assert_eq!(place.read("mnt/index.md"), "[[c]]\n");
+    assert_eq!(place.read("mnt/c.md"), "See [b](notes/b.md).\n");
+    assert!(place.git("kb", &["log", "-1", "--format=%s"]).ends_with("rename notes/a.md → c.md (updated 2 links)"));
+    // What is saved next begins with what the server has.
+    ran(Command::new("sh").args(["-c", "echo more >> \"$0\"", &place.at("mnt/c.md")]));
+    assert_eq!(on_server(server.url(), "c.md"), "See [b](notes/b.md).\nmore\n");
+    mount.stop();
+}
+
+#[test]
 fn a_remote_mount_that_cannot_be_says_why() {
     let place = place();
     let server = Running::serve(&place.at("kb"), &[]);

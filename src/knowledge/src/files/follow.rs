@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use svcfs_base::{Fault, Kind, TreePath};
+use svcfs_base::{Caller, Fault, Kind, TreePath};
 use svcfs_index::{Following, Index};
 use svcfs_text::Link;
 use svcfs_text::links::{
@@ -14,7 +14,7 @@ use svcfs_text::links::{
 };
 use svcfs_vfs::EntryKind;
 
-use crate::kernel::Cx;
+use crate::kernel::{Cx, Space};
 
 /// What a link in the page at `from` leads to: a page, else another file of the tree. None for a broken link.
 ///
@@ -27,17 +27,17 @@ pub fn target_of(cx: &Cx<'_>, index: &Index, from: &TreePath, link: &Link) -> Re
     let asked = if is_bare_address { format!("./{}", link.target) } else { link.target.clone() };
     match index.resolve(from, &asked)? {
         Some(page) => Ok(Some(page.path)),
-        None => file_of(cx, from, link),
+        None => file_of((cx.space, cx.caller), from, link),
     }
 }
 
 /// The file a link gives the address of. Pictures and the like are not in the index.
-fn file_of(cx: &Cx<'_>, from: &TreePath, link: &Link) -> Result<Option<TreePath>, Fault> {
+fn file_of((space, caller): (&Space, &Caller), from: &TreePath, link: &Link) -> Result<Option<TreePath>, Fault> {
     let wanted = candidates(from.as_str(), link.kind, &link.target);
     let Some(path) = wanted.first().and_then(|address| TreePath::parse(&address.text).ok()) else {
         return Ok(None);
     };
-    match cx.space.vfs.stat(cx.caller.door, &path) {
+    match space.vfs.stat(caller.door, &path) {
         Ok(attributes) if attributes.kind == EntryKind::Directory => Ok(None),
         Ok(_) => Ok(Some(path)),
         Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::NotDirectory) => Ok(None),
@@ -130,7 +130,8 @@ fn is_of_path(kind: KeyKind) -> bool {
 
 /// The tree as the links of one page see it.
 pub(super) struct View<'a, 'f, 'c> {
-    cx: &'a Cx<'a>,
+    /// Where the page is, and who asks.
+    asked: (&'a Space, &'a Caller),
     moved: &'a Moved<'a>,
     links: RefCell<&'f mut Following<'c>>,
     /// Where the page stands now, and where it will stand.
@@ -142,9 +143,14 @@ pub(super) struct View<'a, 'f, 'c> {
 
 impl<'a, 'f, 'c> View<'a, 'f, 'c> {
     /// The view of a page.
-    pub(super) fn new(cx: &'a Cx<'a>, moved: &'a Moved<'a>, links: &'f mut Following<'c>, page: &'a TreePath) -> Self {
+    pub(super) fn new(
+        asked: (&'a Space, &'a Caller),
+        moved: &'a Moved<'a>,
+        links: &'f mut Following<'c>,
+        page: &'a TreePath,
+    ) -> Self {
         let after = page.moved(moved.from, moved.to).unwrap_or_else(|| page.clone());
-        Self { cx, moved, links: RefCell::new(links), before: page, after, fault: RefCell::new(None) }
+        Self { asked, moved, links: RefCell::new(links), before: page, after, fault: RefCell::new(None) }
     }
 
     /// The page's text with its links led to the new places, and how many were changed; none when none had to be.
@@ -155,7 +161,7 @@ impl<'a, 'f, 'c> View<'a, 'f, 'c> {
         let place = Place { before: self.before.as_str(), after: self.after.as_str() };
         let of_text = retarget(text, place, self);
         let (text, count) = of_text.as_ref().map_or((text, 0), |(text, count)| (text.as_str(), *count));
-        let of_fields = retarget_fields(text, &self.cx.settings().links.naming_pages(), place, self);
+        let of_fields = retarget_fields(text, &self.asked.0.settings.links.naming_pages(), place, self);
         let outcome = of_fields.map(|(text, more)| (text, count + more)).or(of_text);
         self.fault.take().map_or(Ok(outcome), Err)
     }
@@ -190,7 +196,7 @@ impl<'a, 'f, 'c> View<'a, 'f, 'c> {
         if *self.before == self.after {
             return Ok(None);
         }
-        Ok(file_of(self.cx, self.before, link)?.map(|path| path.as_str().to_owned()))
+        Ok(file_of(self.asked, self.before, link)?.map(|path| path.as_str().to_owned()))
     }
 
     /// Whether a wiki link would lead to a path after the rename.

@@ -1,28 +1,15 @@
 //! A file under another name, and the links that follow it (contract 4.3; gaps.md 2.1, D17).
 
-use std::collections::BTreeSet;
-use std::sync::mpsc::sync_channel;
-use std::thread;
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::Serialize;
-use svcfs_base::{Change, ChangeSet, Door, ETag, Expect, Fault, Kind, TreePath};
-use svcfs_index::Following;
-use svcfs_vfs::{EntryKind, File, Vfs};
+use svcfs_base::{Change, ETag, Expect, Fault, Kind, TreePath};
+use svcfs_vfs::EntryKind;
 
-use super::follow::{Moved, View};
+use super::rewriting::Rewriting;
 use crate::kernel::Cx;
 
 /// How often a rename is worked out anew because somebody wrote one of the linking pages meanwhile.
 const ATTEMPTS: usize = 8;
-
-/// How long a rename waits for the index to know every link. One that is asked for right behind another, of a page that ten thousand
-/// link to, waits some seconds.
-const INDEX_PATIENCE: Duration = Duration::from_secs(20);
-
-/// Pages that are read before the thread that rewrites them is told.
-const READ_AT_ONCE: usize = 64;
 
 /// A file under its new name.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -37,10 +24,21 @@ pub struct Renamed {
     pub updated_links: usize,
 }
 
+/// Whether links follow a file to its new name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// They do, or nothing is renamed.
+    Follow,
+    /// They stay as they are.
+    Stay,
+    /// As when a filesystem door renames the file (gaps.md D7).
+    AsByDoor,
+}
+
 /// How a file gets its new name.
 pub struct Manner {
     /// Whether links to it are rewritten, in the same commit.
-    pub update_links: bool,
+    pub links: Links,
     /// What must be true of the new name before.
     pub expect: Expect,
 }
@@ -53,24 +51,25 @@ pub struct Manner {
 /// `NotFound` with `source file not found`, `Exists` when `to` is taken, `Conflict` when it is not what may be replaced, `Rejected` when a page whose link would be rewritten
 /// has a lint error, `Unavailable` while the index does not know every link, and those of [`svcfs_vfs::Vfs::apply`].
 pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, manner: Manner) -> Result<Renamed, Fault> {
-    let Manner { update_links, expect } = manner;
+    let Manner { links, expect } = manner;
     check_named(&from, &to)?;
     settled(|| {
         let source = Source::read(cx, &from)?;
         if from == to {
             return Ok(Ok(Renamed { etag: source.etag, from: from.clone(), to: to.clone(), updated_links: 0 }));
         }
-        let rewriting = if update_links {
-            let page = source.is_page.then_some(&from);
-            Rewriting::of(cx, (&from, &to), std::slice::from_ref(&from), page)?
-        } else {
-            Rewriting::default()
+        let rename = Change::rename(from.clone(), to.clone()).expecting(expect.clone());
+        let (set, updated_links) = match links {
+            Links::Follow => {
+                let page = source.is_page.then_some(&from);
+                let rewriting = Rewriting::of(cx, (&from, &to), std::slice::from_ref(&from), page)?;
+                let links = rewriting.links();
+                (rewriting.into_set(rename, &format!("{}: rename {from} → {to}", cx.caller.actor())), links)
+            }
+            Links::Stay => (rename.into(), 0),
+            Links::AsByDoor => cx.space.vfs.with_links(cx.caller, rename)?,
         };
-        let updated_links = rewriting.updated_links;
-        let first = Change::rename(from.clone(), to.clone()).expecting(expect.clone());
-        // Without rewritten links the set is a rename and nothing else, which has a subject of its own.
-        let message = format!("{}: rename {from} → {to}", cx.caller.actor());
-        let applied = cx.apply(rewriting.into_set(first, message));
+        let applied = cx.apply(set);
         Ok(applied.map(|applied| {
             let settled = applied.files.iter().rev().find(|file| file.path == to);
             let etag = settled.and_then(|file| file.etag).unwrap_or(source.etag);
@@ -113,7 +112,7 @@ pub fn rename_directory(cx: &Cx<'_>, from: TreePath, to: TreePath) -> Result<Ren
             let rewriting = Rewriting::of(cx, (&from, &to), &files, None)?;
             let first = Change::rename(from.clone(), to.clone()).expecting(Expect::Absent);
             let message = format!("{}: rename dir {from} → {to}", cx.caller.actor());
-            if let Err(fault) = cx.apply(rewriting.into_set(first, message)) {
+            if let Err(fault) = cx.apply(rewriting.into_set(first, &message)) {
                 return Ok(Err(fault));
             }
         }
@@ -145,110 +144,6 @@ fn check_named(from: &TreePath, to: &TreePath) -> Result<(), Fault> {
 /// A fault that says in the contract's words what is missing.
 fn missing(fault: Fault, said: &str, path: &TreePath) -> Fault {
     if fault.kind() == Kind::NotFound { Fault::not_found(said).with("path", path.as_str()) } else { fault }
-}
-
-/// The pages whose links a rename leads elsewhere, worked out from the tree as it is.
-#[derive(Default)]
-struct Rewriting {
-    /// Where each will stand, the hash of its text now, and the new text.
-    pages: Vec<(TreePath, ETag, String)>,
-    updated_links: usize,
-}
-
-impl Rewriting {
-    /// For these files, which are at `from` or below it; `other` is a page that is looked at though the index may not have it.
-    fn of(
-        cx: &Cx<'_>,
-        (from, to): (&TreePath, &TreePath),
-        files: &[TreePath],
-        other: Option<&TreePath>,
-    ) -> Result<Self, Fault> {
-        let index = cx.index_within(INDEX_PATIENCE)?;
-        index.following(from, |links| {
-            let moved = Moved::new((from, to), files, links.names_of_text(from)?);
-            let mut pages = links.concerned(from, files)?;
-            // What the index leaves out.
-            pages.extend(files.iter().filter(|file| file.is_dotted() && file.is_page()).chain(other).cloned());
-            // What is there gives way.
-            pages.remove(to);
-            // To whoever is limited to a folder nothing links there from elsewhere, and which page does is none of their business.
-            pages.retain(|page| cx.caller.reach.covers(page));
-            let mut rewriting = Self::default();
-            let add = |page: &TreePath, file: File| rewriting.add(cx, &moved, links, (page, &file));
-            Ok(each_read(cx, &pages, add).map(|()| rewriting))
-        })?
-    }
-
-    fn add(
-        &mut self,
-        cx: &Cx<'_>,
-        moved: &Moved<'_>,
-        links: &mut Following<'_>,
-        (page, file): (&TreePath, &File),
-    ) -> Result<(), Fault> {
-        let Ok(old) = std::str::from_utf8(&file.content) else {
-            cx.note(format!("the page `{page}` is not UTF-8, so that its links stay as they are"));
-            return Ok(());
-        };
-        let view = View::new(cx, moved, links, page);
-        if let Some((new, count)) = view.rewritten(old)? {
-            self.updated_links += count;
-            self.pages.push((view.into_place(), file.etag, new));
-        }
-        Ok(())
-    }
-
-    /// The rename, and the pages, each under the condition that it is still the one that was read; one that moves is at its new place
-    /// when its turn comes. Without any, the set is a rename and nothing else, which has a subject of its own.
-    fn into_set(self, rename: Change, message: String) -> ChangeSet {
-        let message = (self.updated_links > 0).then(|| format!("{message} (updated {} links)", self.updated_links));
-        let mut changes = vec![rename];
-        for (path, etag, text) in self.pages {
-            changes.push(Change::put(path, text).expecting(Expect::OneOf(vec![etag])));
-        }
-        ChangeSet { message, ..ChangeSet::new(changes) }
-    }
-}
-
-/// Hands over what stands at each of these paths, as far as it is a file. The next ones are read by another thread meanwhile, when they
-/// are many: reading ten thousand takes as long as rewriting them.
-fn each_read(
-    cx: &Cx<'_>,
-    pages: &BTreeSet<TreePath>,
-    mut work: impl FnMut(&TreePath, File) -> Result<(), Fault>,
-) -> Result<(), Fault> {
-    let (vfs, door) = (&*cx.space.vfs, cx.caller.door);
-    let mut take = |page: &TreePath, read: Result<Option<File>, Fault>| read?.map_or(Ok(()), |file| work(page, file));
-    if pages.len() <= READ_AT_ONCE {
-        return pages.iter().try_for_each(|page| take(page, read(vfs, door, page)));
-    }
-    let all: Vec<&TreePath> = pages.iter().collect();
-    thread::scope(|scope| {
-        let (hand_over, handed) = sync_channel(1);
-        scope.spawn(move || {
-            for some in all.chunks(READ_AT_ONCE) {
-                let files: Vec<_> = some.iter().map(|page| (*page, read(vfs, door, page))).collect();
-                if hand_over.send(files).is_err() {
-                    // One of those before was refused, which is told below.
-                    return;
-                }
-            }
-        });
-        handed.into_iter().flatten().try_for_each(|(page, file)| take(page, file))
-    })
-}
-
-/// The file at a path; none when something else stands there.
-fn read(vfs: &Vfs, door: Door, page: &TreePath) -> Result<Option<File>, Fault> {
-    let read = vfs.stat(door, page).and_then(|there| match there.kind {
-        EntryKind::File => vfs.read(door, page).map(Some),
-        EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
-    });
-    match read {
-        // Removed since the index read it: it links to nothing any more.
-        Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
-        outcome => outcome,
-    }
 }
 
 /// What is to be renamed.

@@ -97,6 +97,27 @@ impl Space {
         // Started anew by the same supervisor, if ever.
         let _only_the_first = self.tasks.set(tasks);
     }
+    /// As [`Cx::index_within`].
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn index_within(&self, patience: Duration) -> Result<&Index, Fault> {
+        match self.wait_for_index(patience) {
+            Ok(()) => Ok(&self.index),
+            Err(accepted) => {
+                let behind = accepted.0.saturating_sub(self.indexed.level());
+                Err(Fault::unavailable(format!(
+                    "the search index is behind (changes to read: {behind}); try again in a moment"
+                )))
+            }
+        }
+    }
+    /// Waits until the index has read everything accepted so far; else up to where that is.
+    fn wait_for_index(&self, patience: Duration) -> Result<(), Seq> {
+        // A save through the mount is accepted before it is announced; a question asked after it must still see it.
+        let accepted = self.vfs.settled().unwrap_or_else(|_| self.vfs.last_seq());
+        if self.indexed.wait(accepted.0, patience) { Ok(()) } else { Err(accepted) }
+    }
     /// Who may read it without credentials.
     pub fn visibility(&self) -> Visibility {
         *self.visibility.read()
@@ -222,7 +243,7 @@ impl<'a> Cx<'a> {
     ///
     /// The wait is bounded (2 s): while a large tree is being read in, an older answer is better than none, and says so.
     pub fn index(&self) -> &Index {
-        if let Err(accepted) = self.wait_for_index(INDEX_PATIENCE) {
+        if let Err(accepted) = self.space.wait_for_index(INDEX_PATIENCE) {
             tracing::warn!(
                 space = self.space.name,
                 index.seq = self.space.indexed.level(),
@@ -239,21 +260,7 @@ impl<'a> Cx<'a> {
     /// # Errors
     /// `Unavailable` when it has not read everything accepted so far within this time.
     pub fn index_within(&self, patience: Duration) -> Result<&Index, Fault> {
-        match self.wait_for_index(patience) {
-            Ok(()) => Ok(&self.space.index),
-            Err(accepted) => {
-                let behind = accepted.0.saturating_sub(self.space.indexed.level());
-                Err(Fault::unavailable(format!(
-                    "the search index is behind (changes to read: {behind}); try again in a moment"
-                )))
-            }
-        }
-    }
-    /// Waits until the index has read everything accepted so far; else up to where that is.
-    fn wait_for_index(&self, patience: Duration) -> Result<(), Seq> {
-        // A save through the mount is accepted before it is announced; a question asked after it must still see it.
-        let accepted = self.space.vfs.settled().unwrap_or_else(|_| self.space.vfs.last_seq());
-        if self.space.indexed.wait(accepted.0, patience) { Ok(()) } else { Err(accepted) }
+        self.space.index_within(patience)
     }
     /// What readers asked for, up to this moment.
     ///

@@ -26,6 +26,7 @@ pub use operations::AREA;
 pub use planting::{Planted, plant};
 
 use crate::audit::Scribe;
+use crate::files::relinked;
 use crate::health::Janitor;
 use crate::kernel::{Cx, Space};
 use crate::lint::LintGate;
@@ -78,7 +79,15 @@ pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> 
     let known = index.cursor()?;
     let indexed = if known > vfs.feed().last() { Seq(0) } else { known };
     let usage = Usage::open(&paths.usage())?;
-    Ok(Arc::new(Space::new(name, vfs, (Arc::new(index), indexed), usage, settings.clone())))
+    let space = Arc::new(Space::new(name, vfs, (Arc::new(index), indexed), usage, settings.clone()));
+    if settings.links.update_on_rename {
+        // The tree is the space's, which goes with it.
+        let follower = Arc::downgrade(&space);
+        space.vfs.follow_links(Box::new(move |caller, names| {
+            follower.upgrade().map_or_else(|| Ok(Vec::new()), |space| relinked(&space, caller, names))
+        }));
+    }
+    Ok(space)
 }
 
 /// When accepted changes become commits, by the settings.

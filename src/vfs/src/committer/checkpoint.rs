@@ -84,7 +84,10 @@ impl Committer {
             return;
         }
         self.look_at_index();
-        let touched = self.index.take(is_flush);
+        let touched = {
+            let departures = self.core.departures.lock();
+            self.index.take(is_flush, |path| departures.contains_key(path))
+        };
         if !is_flush && touched.is_none() {
             return;
         }
@@ -138,7 +141,12 @@ impl Committer {
             return;
         };
         if let Some((touched, refreshed, took)) = index {
+            // Pages that went away under a scratch name meanwhile.
+            let departures = self.core.departures.lock();
+            let away: Vec<_> = touched.iter().filter(|path| departures.contains_key(*path)).cloned().collect();
+            drop(departures);
             self.index.refreshed(touched, refreshed, took);
+            self.index.touch(away);
         }
         match settled {
             None => {}

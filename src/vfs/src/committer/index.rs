@@ -62,10 +62,19 @@ impl GitIndex {
     }
 
     /// The paths to be brought up to date now; none when it is not their time. Whoever flushes does not wait for that of the
-    /// ordinary pace.
-    pub(super) fn take(&mut self, is_flush: bool) -> Option<BTreeSet<TreePath>> {
+    /// ordinary pace. Pages that `is_away` wait: no entry can be made of what is not there, and nobody tells when they are back.
+    pub(super) fn take(&mut self, is_flush: bool, is_away: impl Fn(&TreePath) -> bool) -> Option<BTreeSet<TreePath>> {
         let is_time = self.earliest <= Instant::now() || is_flush && self.retry.is_none();
-        (is_time && !self.touched.is_empty()).then(|| std::mem::take(&mut self.touched))
+        if !is_time || self.touched.is_empty() {
+            return None;
+        }
+        let (away, taken): (BTreeSet<_>, _) = std::mem::take(&mut self.touched).into_iter().partition(is_away);
+        self.touched = away;
+        if taken.is_empty() {
+            self.earliest = Instant::now() + PAUSE;
+            return None;
+        }
+        Some(taken)
     }
 
     fn age(&mut self) {

@@ -13,6 +13,7 @@ mod names;
 mod reading;
 mod refusals;
 mod refused;
+mod renaming;
 mod settled;
 mod special;
 mod still;

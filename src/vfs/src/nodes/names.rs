@@ -1,13 +1,13 @@
-//! Names of nodes: finding, making, renaming, removing.
+//! Names of nodes: finding, making, exchanging, removing.
 
 use std::collections::BTreeMap;
 
 use svcfs_base::{Caller, Change, ChangeSet, Durability, Expect, Fault, Kind, MAX_FILE_BYTES, Name, TreePath};
 
-use super::table::{Held, Staging, Told};
+use super::table::{Held, Staging};
 use super::{HandleId, NodeId, SET_GROUP_ID};
 use crate::overlay::Leaf;
-use crate::view::{Attributes, EntryKind};
+use crate::view::Attributes;
 use crate::{Vfs, core::Present};
 
 /// How the names of files begin and end that a door writes beside their place until all of them has come.
@@ -215,81 +215,6 @@ impl Vfs {
         Ok(())
     }
 
-    /// Renames a file or directory; `replace` false refuses when the new name is taken.
-    ///
-    /// # Errors
-    /// `NotFound`, `Exists`, `NotEmpty`, `Invalid`; `Rejected` when a scratch file becomes a page that a gate refuses.
-    pub fn rename_node(
-        &self,
-        caller: &Caller,
-        (old_parent, old_name): (NodeId, &Name),
-        (new_parent, new_name): (NodeId, &Name),
-        replace: bool,
-    ) -> Result<(), Fault> {
-        let expect = if replace { Expect::Any } else { Expect::Absent };
-        self.rename_node_expecting(caller, (old_parent, old_name), (new_parent, new_name), expect)
-    }
-
-    /// The same, if what has the new name is what is expected.
-    ///
-    /// # Errors
-    /// As [`Vfs::rename_node`]; `Conflict` when something else stands there.
-    pub fn rename_node_expecting(
-        &self,
-        caller: &Caller,
-        (old_parent, old_name): (NodeId, &Name),
-        (new_parent, new_name): (NodeId, &Name),
-        expect: Expect,
-    ) -> Result<(), Fault> {
-        let from = self.writable(caller, old_parent, old_name)?;
-        let to = self.writable(caller, new_parent, new_name)?;
-        self.publish_large(caller, &from)?;
-        if from == to || self.rename_special(caller, (&from, &to), &expect)? {
-            return Ok(());
-        }
-        if let Some(there) = self.special(&to)? {
-            if self.stat(caller.door, &from)?.kind == EntryKind::Directory {
-                return Err(Fault::not_directory(&to));
-            }
-            if there.large().is_none() {
-                self.replace_special(&to, &expect)?;
-            }
-        }
-        // Held until the names have changed: a handle that closes in this moment must not publish under the old one.
-        let mut held = self.nodes.hold(&[&from, &to]);
-        self.publish_all_below(caller, &from, &mut held)?;
-        let is_replacing_directory = self.stat(caller.door, &to).is_ok_and(|there| there.kind == EntryKind::Directory);
-        let is_directory = self.stat(caller.door, &from)?.kind == EntryKind::Directory;
-        if is_replacing_directory && !is_directory {
-            return Err(Fault::is_directory(&to));
-        }
-        let change = Change::rename(from.clone(), to.clone()).expecting(expect);
-        held.keep(self, &to)?;
-        let taken_along = self.extended_of_moved(std::slice::from_ref(&change))?;
-        let outcome = self.apply_held(caller, ChangeSet::from(change).soon());
-        if outcome.is_err() {
-            held.unkeep(&to);
-        }
-        if let Err(fault) = &outcome
-            && matches!(fault.kind(), Kind::Rejected)
-        {
-            let refused = self.read(caller.door, &from)?;
-            let own = (refused.attributes.mode, (refused.attributes.uid, refused.attributes.gid));
-            self.keep_refused(&to, refused.content, fault, Some(own));
-        }
-        match outcome {
-            Ok(_) => {}
-            Err(fault) if fault.kind() == Kind::PreconditionFailed => return Err(Fault::exists(&to)),
-            Err(fault) => return Err(fault),
-        }
-        if let Some(shared) = held.at(&from) {
-            let there = self.stat(caller.door, &to).ok();
-            shared.told = there.map(|there| Told::new(self.core.file_time(), there.modified));
-        }
-        self.nodes.rename(&from, &to);
-        taken_along.into_iter().try_for_each(|(to, extended)| self.move_extended(&to, extended))
-    }
-
     /// Exchanges two files atomically, in one commit.
     ///
     /// # Errors
@@ -411,7 +336,7 @@ impl Vfs {
     }
 
     /// Publishes those of the held nodes that lie at or below a path, before its name changes: each for who wrote it.
-    fn publish_all_below(&self, caller: &Caller, path: &TreePath, held: &mut Held<'_>) -> Result<(), Fault> {
+    pub(super) fn publish_all_below(&self, caller: &Caller, path: &TreePath, held: &mut Held<'_>) -> Result<(), Fault> {
         for (node, shared) in held.all() {
             if let Some(staging) = &shared.staging
                 && self.nodes.path_of(node).is_ok_and(|place| place.is_under(path))

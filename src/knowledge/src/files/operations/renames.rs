@@ -6,7 +6,7 @@ use serde_json::json;
 use svcfs_base::{ETag, Expect, Fault, TreePath};
 
 use super::IF_MATCH;
-use crate::files::rename::{self, Renamed, RenamedDirectory};
+use crate::files::rename::{self, Links, Renamed, RenamedDirectory};
 use crate::kernel::{Cx, Operation, Route, Within};
 
 /// Give a file another name, and links to it the new one
@@ -23,6 +23,9 @@ pub struct Rename {
     /// Whether links of other pages to the file are rewritten, in the form their authors chose
     #[serde(default = "yes")]
     pub update_links: bool,
+    /// Rename as `mv` in a mount does, whatever `update_links` says: links follow where `links.update_on_rename` is on, from page to page
+    #[serde(default)]
+    pub as_mount: bool,
     /// Replace the file at `to` if it still has this ETag (quotes are optional), or whatever it has (`*`); a name that is taken is
     /// refused when absent
     #[serde(default)]
@@ -47,7 +50,12 @@ impl Operation for Rename {
             Some("*") => Expect::Any,
             Some(text) => Expect::OneOf(vec![ETag::parse("replacing", text)?]),
         };
-        rename::rename(cx, self.from, self.to, rename::Manner { update_links: self.update_links, expect })
+        let links = match (self.as_mount, self.update_links) {
+            (true, _) => Links::AsByDoor,
+            (false, true) => Links::Follow,
+            (false, false) => Links::Stay,
+        };
+        rename::rename(cx, self.from, self.to, rename::Manner { links, expect })
     }
     fn words(renamed: &Renamed) -> Option<String> {
         let Renamed { from, to, etag, updated_links } = renamed;

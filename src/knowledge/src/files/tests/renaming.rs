@@ -71,6 +71,24 @@ fn what_a_task_waits_for_follows_a_rename_in_whatever_form_it_stands_there() {
 }
 
 #[test]
+fn a_rename_as_a_mount_makes_it_leads_links_only_where_the_settings_say_so_and_between_pages() {
+    let rename = |space: &TestSpace, from: &str, to: &str| {
+        space.get("rename", json!({ "from": from, "to": to, "as_mount": true }))["updated_links"].clone()
+    };
+    let plain = TestSpace::with("", &[("a.md", "# A\n"), ("index.md", "[[a]]\n")]);
+    assert_eq!((rename(&plain, "a.md", "b.md"), plain.text("index.md").as_str()), (json!(0), "[[a]]\n"));
+    let settings = "[links]\nupdate_on_rename = true\n";
+    let space = TestSpace::with(settings, &[("a.md", "# A\n"), ("index.md", "[[a]]\n"), ("x.txt", "x\n")]);
+    space.put("picture.md", "[x](x.txt)\n");
+    assert_eq!(rename(&space, "x.txt", "y.txt"), json!(0));
+    assert_eq!(rename(&space, "a.md", "sub/b.md"), json!(1));
+    assert_eq!(space.text("index.md"), "[[b]]\n");
+    assert_eq!(space.newest("index.md").2, "anonymous: rename a.md → sub/b.md (updated 1 links)");
+    assert_eq!(rename(&space, "sub/b.md", ".trash/b.md"), json!(0));
+    assert_eq!(space.text("index.md"), "[[b]]\n");
+}
+
+#[test]
 fn a_page_that_very_many_link_to_is_renamed_in_one_commit_and_nothing_else_of_them_changes() {
     let space = TestSpace::new();
     space.put("hub.md", "---\naliases: [Mitte]\n---\n# Hub\n");

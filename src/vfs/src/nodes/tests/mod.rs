@@ -4,6 +4,7 @@ mod attributes;
 mod large;
 mod names;
 mod refused;
+mod renaming;
 mod saving;
 mod still;
 mod taken;

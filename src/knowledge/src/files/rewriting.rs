@@ -1,0 +1,153 @@
+//! The pages that a rename changes beside the one it is about.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+use svcfs_base::{Caller, Change, ChangeSet, Door, Fault, Kind, TreePath};
+use svcfs_vfs::{EntryKind, File, Relinked, Vfs};
+
+use super::follow::{Moved, View};
+use crate::kernel::{Cx, Space};
+
+/// How long a rename waits for the index to know every link. One that is asked for right behind another, of a page that ten thousand
+/// link to, waits some seconds.
+const INDEX_PATIENCE: Duration = Duration::from_secs(20);
+
+/// The same of a rename by a filesystem door: nobody reads a folder on a mount while a name in it changes.
+const DOOR_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pages that are read before the thread that rewrites them is told.
+const READ_AT_ONCE: usize = 64;
+
+/// The pages whose links follow a page to another name, for filesystem doors (gaps.md D7).
+///
+/// # Errors
+/// `Unavailable` while the index does not know every link; those of reading.
+pub(crate) fn relinked(
+    space: &Space,
+    caller: &Caller,
+    (from, to): (&TreePath, &TreePath),
+) -> Result<Vec<Relinked>, Fault> {
+    let rewriting =
+        Rewriting::within(DOOR_PATIENCE, (space, caller), (from, to), std::slice::from_ref(from), Some(from))?;
+    for page in &rewriting.without_text {
+        tracing::warn!(space = space.name, page.path = %page, "a page is not UTF-8, so that its links to one that is renamed stay as they are");
+    }
+    Ok(rewriting.pages)
+}
+
+/// The pages whose links a rename leads elsewhere, worked out from the tree as it is.
+#[derive(Default)]
+pub(super) struct Rewriting {
+    pages: Vec<Relinked>,
+    /// Pages that are left alone, as they are no text.
+    without_text: Vec<TreePath>,
+}
+
+impl Rewriting {
+    /// For these files, which are at `from` or below it; `other` is a page that is looked at though the index may not have it.
+    ///
+    /// # Errors
+    /// `Unavailable` while the index does not know every link; those of reading.
+    pub(super) fn of(
+        cx: &Cx<'_>,
+        names: (&TreePath, &TreePath),
+        files: &[TreePath],
+        other: Option<&TreePath>,
+    ) -> Result<Self, Fault> {
+        let rewriting = Self::within(INDEX_PATIENCE, (cx.space, cx.caller), names, files, other)?;
+        for page in &rewriting.without_text {
+            cx.note(format!("the page `{page}` is not UTF-8, so that its links stay as they are"));
+        }
+        Ok(rewriting)
+    }
+
+    fn within(
+        patience: Duration,
+        (space, caller): (&Space, &Caller),
+        (from, to): (&TreePath, &TreePath),
+        files: &[TreePath],
+        other: Option<&TreePath>,
+    ) -> Result<Self, Fault> {
+        let index = space.index_within(patience)?;
+        index.following(from, |links| {
+            let moved = Moved::new((from, to), files, links.names_of_text(from)?);
+            let mut pages = links.concerned(from, files)?;
+            // What the index leaves out.
+            pages.extend(files.iter().filter(|file| file.is_dotted() && file.is_page()).chain(other).cloned());
+            // What is there gives way.
+            pages.remove(to);
+            // To whoever is limited to a folder nothing links there from elsewhere, and which page does is none of their business.
+            pages.retain(|page| caller.reach.covers(page));
+            let mut rewriting = Self::default();
+            let add = |page: &TreePath, file: File| {
+                let view = View::new((space, caller), &moved, links, page);
+                rewriting.add(view, page, file)
+            };
+            Ok(each_read((&space.vfs, caller.door), &pages, add).map(|()| rewriting))
+        })?
+    }
+
+    fn add(&mut self, view: View<'_, '_, '_>, page: &TreePath, file: File) -> Result<(), Fault> {
+        let Ok(old) = std::str::from_utf8(&file.content) else {
+            self.without_text.push(page.clone());
+            return Ok(());
+        };
+        if let Some((after, links)) = view.rewritten(old)? {
+            self.pages.push(Relinked { path: view.into_place(), before: (file.content, file.etag), after, links });
+        }
+        Ok(())
+    }
+
+    /// How many links are led elsewhere.
+    pub(super) fn links(&self) -> usize {
+        Relinked::links_of(&self.pages)
+    }
+
+    /// The rename, and the pages beside it.
+    pub(super) fn into_set(self, rename: Change, subject: &str) -> ChangeSet {
+        Relinked::beside(rename, self.pages, subject)
+    }
+}
+
+/// Hands over what stands at each of these paths, as far as it is a file. The next ones are read by another thread meanwhile, when they
+/// are many: reading ten thousand takes as long as rewriting them.
+fn each_read(
+    (vfs, door): (&Vfs, Door),
+    pages: &BTreeSet<TreePath>,
+    mut work: impl FnMut(&TreePath, File) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut take = |page: &TreePath, read: Result<Option<File>, Fault>| read?.map_or(Ok(()), |file| work(page, file));
+    if pages.len() <= READ_AT_ONCE {
+        return pages.iter().try_for_each(|page| take(page, read(vfs, door, page)));
+    }
+    let all: Vec<&TreePath> = pages.iter().collect();
+    thread::scope(|scope| {
+        let (hand_over, handed) = sync_channel(1);
+        scope.spawn(move || {
+            for some in all.chunks(READ_AT_ONCE) {
+                let files: Vec<_> = some.iter().map(|page| (*page, read(vfs, door, page))).collect();
+                if hand_over.send(files).is_err() {
+                    // One of those before was refused, which is told below.
+                    return;
+                }
+            }
+        });
+        handed.into_iter().flatten().try_for_each(|(page, file)| take(page, file))
+    })
+}
+
+/// The file at a path; none when something else stands there.
+fn read(vfs: &Vfs, door: Door, page: &TreePath) -> Result<Option<File>, Fault> {
+    let read = vfs.stat(door, page).and_then(|there| match there.kind {
+        EntryKind::File => vfs.read(door, page).map(Some),
+        EntryKind::Directory | EntryKind::Symlink | EntryKind::Special(_) => Ok(None),
+    });
+    match read {
+        // Removed since the index read it: it links to nothing any more.
+        Err(fault) if fault.kind() == Kind::NotFound => Ok(None),
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,57 @@
+//! Links that follow a page which is renamed through a filesystem door, where the settings want that (gaps.md D7).
+
+use crate::doors::Kind;
+use crate::space::TestSpace;
+
+/// Doors that files are renamed by.
+const DOORS: [Kind; 3] = [Kind::Fuse, Kind::WebDav, Kind::Nfs];
+
+/// How commits are made.
+const COMMITS: [&str; 2] = ["", "[versioning]\nasync_commit = true\n"];
+
+fn each_space(links: &str, scenario: impl Fn(&dyn crate::doors::Door, &TestSpace)) {
+    for kind in DOORS {
+        for commits in COMMITS {
+            let Some(space) = kind.space_with(&format!("{links}\n{commits}")) else { continue };
+            println!("through {kind:?} with `{commits}`");
+            scenario(&*kind.of(&space), &space);
+        }
+    }
+}
+
+#[test]
+fn links_follow_a_page_that_is_renamed_through_a_filesystem_door_in_the_same_commit() {
+    each_space("[links]\nupdate_on_rename = true\n", |door, space| {
+        door.write("guides/tides.md", b"# Tides\n\nSee [the moon](./moon.md).\n").unwrap();
+        door.write("guides/moon.md", b"# Moon\n").unwrap();
+        door.write("index.md", b"# Index\n\n[[tides]] and [[guides/tides.md|again]], [here](guides/tides.md).\n")
+            .unwrap();
+        // So that what is remembered of it must be forgotten.
+        door.read("index.md").unwrap();
+        door.rename("guides/tides.md", "sea.md").unwrap();
+        assert_eq!(door.read("index.md").unwrap(), b"# Index\n\n[[sea]] and [[sea.md|again]], [here](sea.md).\n");
+        assert_eq!(door.read("sea.md").unwrap(), b"# Tides\n\nSee [the moon](./guides/moon.md).\n");
+        space.settle();
+        let log = space.log();
+        let renames: Vec<_> = log.iter().filter(|commit| commit.subject.contains("rename")).collect();
+        assert_eq!(renames.len(), 1, "{log:?}");
+        let subject = &renames[0].subject;
+        assert!(subject.ends_with("rename guides/tides.md → sea.md (updated 4 links)"), "{subject}");
+        let backlinks = space.client().get("/api/svc/backlinks?path=sea.md").json();
+        assert_eq!(backlinks.as_array().unwrap().len(), 1);
+        // A backup of an editor's takes nothing along.
+        door.rename("sea.md", "sea.md~").unwrap();
+        assert_eq!(door.read("index.md").unwrap(), b"# Index\n\n[[sea]] and [[sea.md|again]], [here](sea.md).\n");
+        door.rename("sea.md~", "sea.md").unwrap();
+    });
+}
+
+#[test]
+fn links_stay_as_they_are_when_a_filesystem_door_renames_a_page_unless_the_settings_say_otherwise() {
+    each_space("", |door, _| {
+        door.write("a.md", b"# A\n").unwrap();
+        door.write("index.md", b"[[a]]\n").unwrap();
+        door.rename("a.md", "b.md").unwrap();
+        assert_eq!(door.read("index.md").unwrap(), b"[[a]]\n");
+    });
+}
