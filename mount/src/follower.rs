@@ -1,5 +1,6 @@
 //! What the kernel remembers is taken back when another door changes it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use fuser::Notifier;
-use svcfs_base::{Door, Entrance, Seq, TreePath};
+use svcfs_base::{Door, ETag, Entrance, Seq, TreePath};
 use svcfs_vfs::{Event, EventChange, Vfs};
 
 use crate::convert::inode;
@@ -93,18 +94,29 @@ fn follow(vfs: &Vfs, kernel: &Kernel, progress: &Progress) {
 }
 
 fn invalidate(vfs: &Vfs, kernel: &Kernel, event: &Event) {
-    for change in &event.changes {
-        // The kernel made this change itself; only size and times may differ from what it knows (a gate may have rewritten the
-        // bytes: it drops the pages when it sees a new size or modification time). It must keep the name: a directory that was just
+    if event.entrance == Some(kernel.entrance) {
+        // The kernel made these changes itself; only size and times may differ from what it knows (a gate may have rewritten the
+        // bytes: it drops the pages when it sees a new size or modification time). It must keep the names: a directory that was just
         // made may be somebody's working directory already.
-        if event.entrance == Some(kernel.entrance) {
-            kernel.forget_attributes(vfs, &change.path);
-        } else {
+        event.changes.iter().for_each(|change| kernel.forget_attributes(vfs, &change.path));
+        for path in rewritten(&event.changes) {
+            kernel.forget(vfs, &Trace::Content(path.clone()));
+        }
+    } else {
+        for change in &event.changes {
             for trace in traces(vfs, event.time.into(), change) {
                 kernel.forget(vfs, &trace);
             }
         }
     }
+}
+
+/// What a rename changed beside the names: pages whose links followed it, and the page itself if its own did.
+fn rewritten(changes: &[EventChange]) -> Vec<&TreePath> {
+    let moved: BTreeSet<ETag> =
+        changes.iter().filter(|change| change.new.is_none()).filter_map(|change| change.old).collect();
+    let is_rewritten = |change: &&EventChange| change.new.is_some_and(|new| !moved.contains(&new));
+    changes.iter().filter(|change| !moved.is_empty() && is_rewritten(change)).map(|change| &change.path).collect()
 }
 
 /// Something that the kernel may remember and that is no more.
@@ -195,6 +207,27 @@ fn report(what: &str, path: &TreePath, outcome: io::Result<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_rename_of_our_own_changed_beside_the_name_is_told_from_what_it_moved() {
+        let etag = |text: &str| Some(ETag::of(text.as_bytes()));
+        let change = |path: &str, old, new| EventChange {
+            path: TreePath::parse(path).unwrap(),
+            old,
+            new,
+            kind: svcfs_base::FileKind::Regular,
+        };
+        let plain = [change("a.md", etag("a"), None), change("b.md", etag("b"), etag("a"))];
+        assert_eq!(rewritten(&plain), Vec::<&TreePath>::new());
+        let saved = [change("a.md", etag("a"), etag("b"))];
+        assert_eq!(rewritten(&saved), Vec::<&TreePath>::new(), "the kernel has what it wrote");
+        let led = [
+            change("a.md", etag("a"), None),
+            change("b.md", None, etag("a to b")),
+            change("index.md", etag("to a"), etag("to b")),
+        ];
+        assert_eq!(rewritten(&led), [&led[1].path, &led[2].path]);
+    }
 
     #[test]
     fn a_directory_whose_time_is_as_late_as_times_go_is_one_that_changed_lately() {

@@ -190,6 +190,16 @@ impl Cache {
         inner.recent.clear();
     }
 
+    /// Something was changed of which the event stream tells in a moment: nothing that is known is certain until it was asked anew.
+    pub(super) fn missed(&self) {
+        let mut inner = self.0.lock();
+        if inner.stream.is_some() {
+            inner.openings += 1;
+            inner.stream = Some(inner.openings);
+            inner.recent.clear();
+        }
+    }
+
     /// The event stream is closed.
     pub(super) fn closed(&self) {
         self.0.lock().stream = None;

@@ -313,14 +313,19 @@ impl Client {
     }
 
     /// Gives a file another name; `replaced` is the version it may replace there. The answer is its version then, which is another one where its
-    /// links were led on; none when that is not known.
+    /// links were led on, and whether other pages may have been changed with it; none when that is not known.
     pub(super) fn rename(
         &self,
         actor: &Actor,
         (from, to): (&TreePath, &TreePath),
         replaced: Option<ETag>,
-    ) -> Result<Option<ETag>, Fault> {
-        let mut body = serde_json::json!({ "from": from, "to": to, "as_mount": true });
+    ) -> Result<Option<(ETag, bool)>, Fault> {
+        #[derive(Deserialize)]
+        struct Told {
+            #[serde(default)]
+            updated_links: usize,
+        }
+        let mut body = serde_json::json!({ "from": from, "to": to, "as_mount": true, "update_links": false });
         if let Some(etag) = replaced {
             body["replacing"] = etag.to_string().into();
         }
@@ -331,7 +336,9 @@ impl Client {
         if answer.is_again && answer.status == StatusCode::NOT_FOUND && self.look(to)?.is_some() {
             return Ok(None);
         }
-        answer.granted()?.etag().map(Some)
+        let answer = answer.granted()?;
+        let Told { updated_links } = answer.json()?;
+        Ok(Some((answer.etag()?, updated_links > 0)))
     }
 
     /// Opens the event stream, from now on. Not asked again: who follows it decides when.

@@ -233,9 +233,12 @@ impl Tree {
         {
             self.keep_moved((&from, &to), moved.clone(), author, fault);
         }
-        let etag = renamed?;
-        // Its own links may have been led on.
-        let moved = moved.filter(|content| Some(content.etag) == etag);
+        let renamed = renamed?;
+        // Its own links may have been led on, and those of others.
+        let moved = moved.filter(|content| renamed.is_some_and(|(etag, _)| content.etag == etag));
+        if renamed.is_none_or(|(_, is_of_others)| is_of_others) {
+            self.cache.missed();
+        }
         self.cache.changed(&from, None);
         self.cache.changed(&to, moved.as_ref().map(|content| content.etag));
         self.cache.keep_entry(&from, None, self.cache.asked());

@@ -238,6 +238,9 @@ impl Door {
         if let Some(status) = export.writers.refused(from.number) {
             return Err(status.into());
         }
+        // While names are held everybody waits who asks for one.
+        let (old_path, new_path) = (old.now()?.join(&old_name), new.now()?.join(&new_name));
+        export.vfs().await_links(&old_path, &new_path)?;
         let names = export.names.write();
         let (old_seen, new_seen) = (old.directory_held(caller)?, new.directory_held(caller)?);
         // Looked at anew: others may have changed it meanwhile.

@@ -46,7 +46,7 @@ impl Vfs {
         let known = self.core.memory.recorded(&paths.iter().collect::<Vec<_>>());
         let recorded = known.and_then(|known| {
             let recorded = paths.iter().zip(known).filter(|(_, known)| known.is_some()).map(|(path, _)| path);
-            self.core.refresh_index(recorded.collect::<Vec<_>>().into_iter())
+            self.core.refresh_index(recorded.collect::<Vec<_>>().into_iter()).map(drop)
         });
         if let Err(error) = recorded {
             debug!(%error, "`.git/index` could not be refreshed");

@@ -15,7 +15,7 @@ use crate::committer::Commits;
 use crate::done::OnChange;
 use crate::feed::Feed;
 use crate::leases::Leases;
-use crate::links::Relinking;
+use crate::links::Linking;
 use crate::load::OnFlush;
 use crate::locks::Locks;
 use crate::messages::Messages;
@@ -75,7 +75,7 @@ pub(crate) struct Core {
     /// Who is told of changes.
     pub(crate) on_change: OnceLock<OnChange>,
     /// Who knows the links that follow a rename; nobody where they do not.
-    pub(crate) relinking: OnceLock<Relinking>,
+    pub(crate) linking: OnceLock<Box<dyn Linking>>,
 }
 
 pub(crate) type Doubter = Box<dyn Fn(Vec<TreePath>) + Send>;
@@ -123,8 +123,16 @@ impl Core {
     ///
     /// # Errors
     /// As [`History::refresh_index`].
-    pub(crate) fn refresh_index<'a>(&self, paths: impl Iterator<Item = &'a TreePath>) -> Result<(), StoreError> {
+    pub(crate) fn refresh_index<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a TreePath>,
+    ) -> Result<Vec<TreePath>, StoreError> {
         self.memory.refresh_index(paths, |path, content| self.log.had(path, content))
+    }
+
+    /// Whether a page that was away when `.git/index` was written is back, or has two seconds left for that.
+    pub(crate) fn may_come_back(&self, path: &TreePath) -> bool {
+        self.departures.lock().contains_key(path) || self.tree.stat(path).is_ok()
     }
 
     /// What stands at a path now; links are not followed.

@@ -34,7 +34,7 @@ pub use done::{Changed, Done, OnChange};
 pub use feed::{Event, EventChange, Feed};
 pub use gate::{Gate, Proposal};
 pub use leases::Unleased;
-pub use links::{Relinked, Relinking};
+pub use links::{Linking, Relinked};
 pub use load::{Flush, Load, OnFlush};
 pub use nodes::{
     Allocation, Content, DiskSpace, HandleId, Left, NodeId, OpenMode, Opened, Reader, Refused, SET_GROUP_ID,
@@ -169,7 +169,7 @@ impl Vfs {
             unpublished: OnceLock::new(),
             on_flush: OnceLock::new(),
             on_change: OnceLock::new(),
-            relinking: OnceLock::new(),
+            linking: OnceLock::new(),
         });
         let committer =
             opening::recover(&core, is_new_log, &mut reporter).map_err(|fault| at_root(&core.root, fault))?;

@@ -4,20 +4,23 @@
 //! nobody knows which pages link there, nothing is renamed, for their links would be lost for good.
 
 use bytes::Bytes;
-use svcfs_base::{Caller, Change, ChangeSet, ETag, Expect, Fault, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, ETag, Expect, Fault, Kind, TreePath};
 
 use crate::Vfs;
 use crate::gate::Proposal;
 use crate::place::Place;
 use crate::view::EntryKind;
 
+/// How often a rename is worked out anew because somebody wrote one of the linking pages meanwhile.
+const ATTEMPTS: usize = 8;
+
 /// A page with links to one that gets another name.
 #[derive(Debug, Clone)]
 pub struct Relinked {
     /// Where it stands once that has its name.
     pub path: TreePath,
-    /// Its text now, and the hash of that.
-    pub before: (Bytes, ETag),
+    /// The hash of its text now.
+    pub before: ETag,
     /// Its text with the links led to the new name.
     pub after: String,
     /// How many links that are.
@@ -30,7 +33,7 @@ impl Relinked {
     pub fn beside(rename: Change, pages: Vec<Self>, subject: &str) -> ChangeSet {
         let links = Self::links_of(&pages);
         let message = (links > 0).then(|| format!("{subject} (updated {links} links)"));
-        let put = |page: Self| Change::put(page.path, page.after).expecting(Expect::OneOf(vec![page.before.1]));
+        let put = |page: Self| Change::put(page.path, page.after).expecting(Expect::OneOf(vec![page.before]));
         let changes = std::iter::once(rename).chain(pages.into_iter().map(put)).collect();
         ChangeSet { message, ..ChangeSet::new(changes) }
     }
@@ -41,57 +44,107 @@ impl Relinked {
     }
 }
 
-/// Says which pages link to the first name, and how they read once it is the second one. It comes from above, as a [`Gate`](crate::Gate)
-/// does, so that the write path needs no index.
-///
-/// # Errors
-/// `Unavailable` while that is not known.
-pub type Relinking = Box<dyn Fn(&Caller, (&TreePath, &TreePath)) -> Result<Vec<Relinked>, Fault> + Send + Sync>;
+/// Who knows the links between pages. It comes from above, as a [`Gate`](crate::Gate) does, so that the write path needs no index. It waits for
+/// everything that was accepted: nobody calls it who holds a lock of a path, a node, or the tree.
+pub trait Linking: Send + Sync + 'static {
+    /// Waits until it knows all of them.
+    ///
+    /// # Errors
+    /// `Unavailable` when that takes longer than a few seconds.
+    fn wait(&self) -> Result<(), Fault>;
+
+    /// The pages that link to the first name, as they read once it is the second one.
+    ///
+    /// # Errors
+    /// As [`Linking::wait`], and those of reading.
+    fn relinked(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<Relinked>, Fault>;
+}
 
 impl Vfs {
     /// Has links follow from here on when a page is renamed through a filesystem door; only the first who asks is heard.
-    pub fn follow_links(&self, relinking: Relinking) {
-        let _only_the_first = self.core.relinking.set(relinking);
+    pub fn follow_links(&self, linking: impl Linking) {
+        let _only_the_first = self.core.linking.set(Box::new(linking));
     }
 
-    /// Whether links follow a rename: between pages that readers see, and only where that is wanted.
-    pub(crate) fn links_follow(&self, from: &TreePath, to: &TreePath) -> bool {
-        let is_page =
-            |path: &TreePath| path.is_page() && !path.is_dotted() && self.core.places.of(path) == Place::Content;
-        self.core.relinking.get().is_some() && is_page(from) && is_page(to)
-    }
-
-    /// A rename as a filesystem door makes it: with the links that follow it, and how many those are. As it is for what is no page, and where
-    /// links do not follow.
+    /// Waits until it is known which links follow a rename that comes next, also those of pages that doors hold back: for doors that hold
+    /// locks of their own while they rename.
     ///
     /// # Errors
-    /// `Unavailable` while it is not known which pages link there; those of reading.
-    pub fn with_links(&self, caller: &Caller, rename: Change) -> Result<(ChangeSet, usize), Fault> {
-        let Change::Move { from, to, .. } = &rename else { return Ok((rename.into(), 0)) };
-        let Some(relinking) = self.core.relinking.get().filter(|_| self.links_follow(from, to)) else {
-            return Ok((rename.into(), 0));
+    /// `Unavailable` when that takes longer than a few seconds.
+    pub fn await_links(&self, from: &TreePath, to: &TreePath) -> Result<(), Fault> {
+        let Some(linking) = self.linking(from, to) else { return Ok(()) };
+        self.settle_doors();
+        linking.wait()
+    }
+
+    /// Renames as a filesystem door does: `apply` does it with the links that follow. How many those are; none where links do not follow, and of
+    /// what is no page.
+    ///
+    /// # Errors
+    /// `Unavailable` while it is not known which pages link there; those of reading, and of `apply`.
+    pub fn rename_with_links<T>(
+        &self,
+        caller: &Caller,
+        rename: &Change,
+        mut apply: impl FnMut(ChangeSet) -> Result<T, Fault>,
+    ) -> Result<(T, usize), Fault> {
+        for _ in 0..ATTEMPTS {
+            let (set, links) = self.with_links(caller, rename.clone())?;
+            match apply(set) {
+                // A linking page was written or locked since it was looked at.
+                Err(fault) if links > 0 && matches!(fault.kind(), Kind::Conflict | Kind::Locked) => {}
+                outcome => return outcome.map(|applied| (applied, links)),
+            }
+        }
+        tracing::warn!(page.path = %rename.path(), "the pages that link to a renamed one are written all the time, and keep their links");
+        apply(rename.clone().into()).map(|applied| (applied, 0))
+    }
+
+    /// Who knows the links that follow a rename: between pages that readers see, and only where that is wanted.
+    pub(crate) fn linking(&self, from: &TreePath, to: &TreePath) -> Option<&dyn Linking> {
+        let is_page =
+            |path: &TreePath| path.is_page() && !path.is_dotted() && self.core.places.of(path) == Place::Content;
+        self.core.linking.get().map(|linking| &**linking).filter(|_| is_page(from) && is_page(to))
+    }
+
+    fn with_links(&self, caller: &Caller, rename: Change) -> Result<(ChangeSet, usize), Fault> {
+        let Change::Move { from, to, expect } = &rename else { return Ok((rename.into(), 0)) };
+        let Some(linking) = self.linking(from, to) else { return Ok((rename.into(), 0)) };
+        let is_refused = match self.stat_any(caller.door, to) {
+            Ok(there) => there.kind == EntryKind::Directory || *expect == Expect::Absent,
+            Err(_) => false,
         };
-        if self.stat(caller.door, from)?.kind != EntryKind::File {
+        if is_refused || self.stat(caller.door, from)?.kind != EntryKind::File {
             return Ok((rename.into(), 0));
         }
-        let mut pages = relinking(caller, (from, to))?;
-        pages.retain(|page| self.may_be_relinked(caller, page));
+        let mut pages = linking.relinked(caller, (from, to))?;
+        pages.retain(|page| match self.keeps_its_links(caller, page, (from, to)) {
+            Some(why) => {
+                tracing::warn!(page.path = %page.path, why, "a page keeps its links to one that is renamed");
+                false
+            }
+            None => true,
+        });
+        let links = Relinked::links_of(&pages);
         let subject = format!("{}: rename {from} → {to}", caller.actor());
         // What its author said of this save is what the commit says.
         let is_announced = self.announced_save(caller, to).is_some();
-        let links = Relinked::links_of(&pages);
         let set = Relinked::beside(rename, pages, &subject);
         Ok((if is_announced { ChangeSet { message: None, ..set } } else { set }, links))
     }
 
-    /// Whether a page passes the gates with its new links.
-    fn may_be_relinked(&self, caller: &Caller, page: &Relinked) -> bool {
-        let (path, content) = (page.path.clone(), Bytes::from(page.after.clone()));
-        let mut proposal = Proposal { path, content, before: Some(page.before.0.clone()) };
-        let refused = self.gates.iter().find_map(|gate| gate.pass(caller, &mut proposal).err());
-        if let Some(fault) = &refused {
-            tracing::warn!(page.path = %page.path, why = %fault, "a page keeps its links to one that is renamed, as it would be refused with the new ones");
+    /// Why a page is left as it is.
+    fn keeps_its_links(&self, caller: &Caller, page: &Relinked, (from, to): (&TreePath, &TreePath)) -> Option<String> {
+        let now = if page.path == *to { from } else { &page.path };
+        if self.nodes.at(now).is_some_and(|node| self.is_unsaved(node)) {
+            return Some("somebody is writing it".to_owned());
         }
-        refused.is_none()
+        if let Some(lease) = self.leases_at(now).first() {
+            return Some(format!("`{}` has it locked over {}", lease.holder, lease.door.name()));
+        }
+        let before = self.read(caller.door, now).ok().map(|file| file.content);
+        let mut proposal = Proposal { path: page.path.clone(), content: Bytes::from(page.after.clone()), before };
+        let refusal = self.gates.iter().find_map(|gate| gate.pass(caller, &mut proposal).err())?;
+        Some(refusal.message().to_owned())
     }
 }

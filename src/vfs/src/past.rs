@@ -139,10 +139,15 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::settled`].
     pub fn committed(&self) -> Result<Seq, Fault> {
-        let held_back = self.before_history.lock().clone();
-        held_back.iter().for_each(|settle| settle());
+        self.settle_doors();
         self.core.wait_committed(MAX_WAIT)?;
         Ok(self.core.feed.last())
+    }
+
+    /// Has doors that hold writes back save them.
+    pub(crate) fn settle_doors(&self) {
+        let held_back = self.before_history.lock().clone();
+        held_back.iter().for_each(|settle| settle());
     }
 
     /// The hash that is recorded for a path at this moment; none when it is not versioned.

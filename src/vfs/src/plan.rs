@@ -92,8 +92,7 @@ impl<'a> Plan<'a> {
                     // It is written over what the rename of its directory brings.
                     self.effects[*at].premise = Some(Expect::OneOf(vec![brought.etag]));
                 }
-                // By its time a file is known for ours after a power cut that left other bytes in it (`opening::files`).
-                let disk = DiskAttributes { modified: disk.modified.or_else(|| Some(self.core.file_time())), ..disk };
+                let disk = self.on_disk(&path, disk);
                 self.put(path, Leaf { disk, ..Leaf::new(content, kind) }, before, is_pending.then_some(expect))
             }
             Change::Remove { path, expect } => {
@@ -147,6 +146,18 @@ impl<'a> Plan<'a> {
                     Ok(())
                 }
             },
+        }
+    }
+
+    /// What a file that is put will have on the disk. What this set brought here before keeps its mode and owner.
+    fn on_disk(&self, path: &TreePath, asked: DiskAttributes) -> DiskAttributes {
+        let brought = self.ahead.get(path).and_then(Option::as_ref).map(|leaf| leaf.disk).unwrap_or_default();
+        DiskAttributes {
+            mode: asked.mode.or(brought.mode),
+            owner: asked.owner.or(brought.owner),
+            // By its time a file is known for ours after a power cut that left other bytes in it (`opening::files`).
+            modified: asked.modified.or_else(|| Some(self.core.file_time())),
+            accessed: asked.accessed,
         }
     }
 

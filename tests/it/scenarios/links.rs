@@ -47,6 +47,24 @@ fn links_follow_a_page_that_is_renamed_through_a_filesystem_door_in_the_same_com
 }
 
 #[test]
+fn what_was_written_a_moment_ago_is_not_lost_when_links_of_that_page_follow_a_rename() {
+    each_space("[links]\nupdate_on_rename = true\n", |door, space| {
+        door.write("a.md", b"# A\n").unwrap();
+        for number in 0..5 {
+            let (from, to) =
+                (if number == 0 { "a.md".to_owned() } else { format!("a{number}.md") }, format!("a{}.md", number + 1));
+            let stem = from.trim_end_matches(".md").to_owned();
+            door.write("index.md", format!("line {number} [[{stem}]]\n").as_bytes()).unwrap();
+            door.append("index.md", b"more\n").unwrap();
+            door.rename(&from, &to).unwrap();
+            let expected = format!("line {number} [[{}]]\nmore\n", to.trim_end_matches(".md"));
+            assert_eq!(String::from_utf8(door.read("index.md").unwrap()).unwrap(), expected);
+        }
+        assert!(!space.root().join(".svc/rejected/index.md").exists());
+    });
+}
+
+#[test]
 fn links_stay_as_they_are_when_a_filesystem_door_renames_a_page_unless_the_settings_say_otherwise() {
     each_space("", |door, _| {
         door.write("a.md", b"# A\n").unwrap();

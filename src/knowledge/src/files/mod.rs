@@ -25,7 +25,7 @@ pub use follow::target_of;
 pub use operations::AREA;
 pub(crate) use read::SEGMENT;
 pub use read::{file, moment, permalink, stems};
-pub(crate) use rewriting::relinked;
+pub(crate) use rewriting::Links;
 
 /// The path of a file that is to be changed: any but the root.
 fn named(path: TreePath) -> Result<TreePath, Fault> {

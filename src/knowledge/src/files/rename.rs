@@ -26,11 +26,11 @@ pub struct Renamed {
 
 /// Whether links follow a file to its new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Links {
+pub enum Following {
     /// They do, or nothing is renamed.
-    Follow,
+    Always,
     /// They stay as they are.
-    Stay,
+    Never,
     /// As when a filesystem door renames the file (gaps.md D7).
     AsByDoor,
 }
@@ -38,7 +38,7 @@ pub enum Links {
 /// How a file gets its new name.
 pub struct Manner {
     /// Whether links to it are rewritten, in the same commit.
-    pub links: Links,
+    pub following: Following,
     /// What must be true of the new name before.
     pub expect: Expect,
 }
@@ -51,7 +51,7 @@ pub struct Manner {
 /// `NotFound` with `source file not found`, `Exists` when `to` is taken, `Conflict` when it is not what may be replaced, `Rejected` when a page whose link would be rewritten
 /// has a lint error, `Unavailable` while the index does not know every link, and those of [`svcfs_vfs::Vfs::apply`].
 pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, manner: Manner) -> Result<Renamed, Fault> {
-    let Manner { links, expect } = manner;
+    let Manner { following, expect } = manner;
     check_named(&from, &to)?;
     settled(|| {
         let source = Source::read(cx, &from)?;
@@ -59,18 +59,18 @@ pub fn rename(cx: &Cx<'_>, from: TreePath, to: TreePath, manner: Manner) -> Resu
             return Ok(Ok(Renamed { etag: source.etag, from: from.clone(), to: to.clone(), updated_links: 0 }));
         }
         let rename = Change::rename(from.clone(), to.clone()).expecting(expect.clone());
-        let (set, updated_links) = match links {
-            Links::Follow => {
+        let applied = match following {
+            Following::Always => {
                 let page = source.is_page.then_some(&from);
                 let rewriting = Rewriting::of(cx, (&from, &to), std::slice::from_ref(&from), page)?;
                 let links = rewriting.links();
-                (rewriting.into_set(rename, &format!("{}: rename {from} → {to}", cx.caller.actor())), links)
+                let set = rewriting.into_set(rename, &format!("{}: rename {from} → {to}", cx.caller.actor()));
+                cx.apply(set).map(|applied| (applied, links))
             }
-            Links::Stay => (rename.into(), 0),
-            Links::AsByDoor => cx.space.vfs.with_links(cx.caller, rename)?,
+            Following::Never => cx.apply(rename).map(|applied| (applied, 0)),
+            Following::AsByDoor => cx.space.vfs.rename_with_links(cx.caller, &rename, |set| cx.apply(set)),
         };
-        let applied = cx.apply(set);
-        Ok(applied.map(|applied| {
+        Ok(applied.map(|(applied, updated_links)| {
             let settled = applied.files.iter().rev().find(|file| file.path == to);
             let etag = settled.and_then(|file| file.etag).unwrap_or(source.etag);
             Renamed { from: from.clone(), to: to.clone(), etag, updated_links }

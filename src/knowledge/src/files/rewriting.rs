@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use svcfs_base::{Caller, Change, ChangeSet, Door, Fault, Kind, TreePath};
-use svcfs_vfs::{EntryKind, File, Relinked, Vfs};
+use svcfs_vfs::{EntryKind, File, Linking, Relinked, Vfs};
 
 use super::follow::{Moved, View};
 use crate::kernel::{Cx, Space};
@@ -15,27 +16,43 @@ use crate::kernel::{Cx, Space};
 /// link to, waits some seconds.
 const INDEX_PATIENCE: Duration = Duration::from_secs(20);
 
-/// The same of a rename by a filesystem door: nobody reads a folder on a mount while a name in it changes.
-const DOOR_PATIENCE: Duration = Duration::from_secs(10);
+/// The same of a rename by a filesystem door: nobody reads a folder on a mount while a name in it changes, and a remote one waits ten seconds
+/// for its server.
+const DOOR_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Pages that are read before the thread that rewrites them is told.
 const READ_AT_ONCE: usize = 64;
 
-/// The pages whose links follow a page to another name, for filesystem doors (gaps.md D7).
-///
-/// # Errors
-/// `Unavailable` while the index does not know every link; those of reading.
-pub(crate) fn relinked(
-    space: &Space,
-    caller: &Caller,
-    (from, to): (&TreePath, &TreePath),
-) -> Result<Vec<Relinked>, Fault> {
-    let rewriting =
-        Rewriting::within(DOOR_PATIENCE, (space, caller), (from, to), std::slice::from_ref(from), Some(from))?;
-    for page in &rewriting.without_text {
-        tracing::warn!(space = space.name, page.path = %page, "a page is not UTF-8, so that its links to one that is renamed stay as they are");
+/// The links of a space, for filesystem doors (gaps.md D7).
+pub(crate) struct Links(Weak<Space>);
+
+impl Links {
+    /// Those of a space, which is asked for as long as it is open.
+    pub(crate) fn of(space: &Arc<Space>) -> Self {
+        Self(Arc::downgrade(space))
     }
-    Ok(rewriting.pages)
+
+    fn space(&self) -> Result<Arc<Space>, Fault> {
+        self.0.upgrade().ok_or_else(|| Fault::unavailable("the space is being closed"))
+    }
+}
+
+impl Linking for Links {
+    fn wait(&self) -> Result<(), Fault> {
+        self.space()?.index_within(DOOR_PATIENCE).map(drop)
+    }
+
+    fn relinked(&self, caller: &Caller, names: (&TreePath, &TreePath)) -> Result<Vec<Relinked>, Fault> {
+        let space = self.space()?;
+        let from = names.0;
+        let asked = (&*space, caller);
+        let rewriting = Rewriting::within(DOOR_PATIENCE, asked, names, std::slice::from_ref(from), Some(from))?;
+        for page in &rewriting.without_text {
+            let why = "it is not UTF-8";
+            tracing::warn!(space = space.name, page.path = %page, why, "a page keeps its links to one that is renamed");
+        }
+        Ok(rewriting.pages)
+    }
 }
 
 /// The pages whose links a rename leads elsewhere, worked out from the tree as it is.
@@ -96,7 +113,7 @@ impl Rewriting {
             return Ok(());
         };
         if let Some((after, links)) = view.rewritten(old)? {
-            self.pages.push(Relinked { path: view.into_place(), before: (file.content, file.etag), after, links });
+            self.pages.push(Relinked { path: view.into_place(), before: file.etag, after, links });
         }
         Ok(())
     }

@@ -103,7 +103,10 @@ impl Space {
     /// As there.
     pub(crate) fn index_within(&self, patience: Duration) -> Result<&Index, Fault> {
         match self.wait_for_index(patience) {
-            Ok(()) => Ok(&self.index),
+            Ok(()) if self.doubts.wait_for_look(patience) => Ok(&self.index),
+            Ok(()) => Err(Fault::unavailable(
+                "the search index has pages that are not as recorded, and did not look at them again; try again in a moment",
+            )),
             Err(accepted) => {
                 let behind = accepted.0.saturating_sub(self.indexed.level());
                 Err(Fault::unavailable(format!(

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use svcfs_base::{ETag, TreePath};
 use svcfs_index::Entry;
 
@@ -18,7 +18,11 @@ const LAST: Duration = Duration::from_secs(300);
 
 /// Those of one index.
 #[derive(Default)]
-pub struct Doubts(Mutex<Doubted>);
+pub struct Doubts {
+    doubted: Mutex<Doubted>,
+    /// Raised when they were looked at, and when there are none any more.
+    looked: Condvar,
+}
 
 #[derive(Default)]
 struct Doubted {
@@ -31,7 +35,7 @@ struct Doubted {
 impl Doubts {
     /// What was read where an event told of `told`.
     pub(super) fn weigh(&self, read: &Entry, told: Option<ETag>) {
-        let doubted = &mut *self.0.lock();
+        let doubted = &mut *self.doubted.lock();
         let (path, found) = match read {
             Entry::Page { path, etag, .. } => (path, Some(*etag)),
             Entry::Gone(path) => (path, None),
@@ -43,24 +47,38 @@ impl Doubts {
         }
         if doubted.told.is_empty() {
             doubted.next = None;
+            self.looked.notify_all();
         }
     }
 
     /// How long until they are looked at again; none when there are none.
     pub(super) fn wait(&self) -> Option<Duration> {
-        self.0.lock().next.map(|(at, _)| at.saturating_duration_since(Instant::now()))
+        self.doubted.lock().next.map(|(at, _)| at.saturating_duration_since(Instant::now()))
     }
 
     /// Those that are to be looked at now, with what was told of them.
     pub(super) fn due(&self) -> BTreeMap<TreePath, Option<ETag>> {
-        let doubted = &mut *self.0.lock();
-        match &mut doubted.next {
-            Some((at, wait)) if *at <= Instant::now() => {
-                *wait = LAST.min(*wait * 2);
-                *at = Instant::now() + *wait;
-                doubted.told.clone()
-            }
+        let doubted = self.doubted.lock();
+        match doubted.next {
+            Some((at, _)) if at <= Instant::now() => doubted.told.clone(),
             _ => BTreeMap::new(),
         }
+    }
+
+    /// Takes notice that those which were due were looked at.
+    pub(super) fn looked(&self) {
+        if let Some((at, wait)) = &mut self.doubted.lock().next {
+            *wait = LAST.min(*wait * 2);
+            *at = Instant::now() + *wait;
+        }
+        self.looked.notify_all();
+    }
+
+    /// Waits until each of them was looked at once more; false when that takes longer. What is not as recorded then stays so for longer than a
+    /// git command takes, or a save.
+    pub(crate) fn wait_for_look(&self, at_most: Duration) -> bool {
+        let mut doubted = self.doubted.lock();
+        let is_first_ahead = |doubted: &mut Doubted| doubted.next.is_some_and(|(_, wait)| wait == FIRST);
+        !self.looked.wait_while_for(&mut doubted, is_first_ahead, at_most).timed_out()
     }
 }

@@ -164,6 +164,7 @@ fn doubt(space: &Space, cursor: Seq) -> Result<(), Fault> {
     let told = space.doubts.due();
     if !told.is_empty() {
         look(space, &told, cursor, cursor)?;
+        space.doubts.looked();
         space.health.forget();
     }
     Ok(())

@@ -26,7 +26,7 @@ pub use operations::AREA;
 pub use planting::{Planted, plant};
 
 use crate::audit::Scribe;
-use crate::files::relinked;
+use crate::files::Links;
 use crate::health::Janitor;
 use crate::kernel::{Cx, Space};
 use crate::lint::LintGate;
@@ -81,11 +81,7 @@ pub fn open(opening: Opening, settings: &Settings) -> Result<Arc<Space>, Fault> 
     let usage = Usage::open(&paths.usage())?;
     let space = Arc::new(Space::new(name, vfs, (Arc::new(index), indexed), usage, settings.clone()));
     if settings.links.update_on_rename {
-        // The tree is the space's, which goes with it.
-        let follower = Arc::downgrade(&space);
-        space.vfs.follow_links(Box::new(move |caller, names| {
-            follower.upgrade().map_or_else(|| Ok(Vec::new()), |space| relinked(&space, caller, names))
-        }));
+        space.vfs.follow_links(Links::of(&space));
     }
     Ok(space)
 }

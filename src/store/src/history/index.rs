@@ -78,7 +78,8 @@ impl History {
 
     /// Brings `.git/index` up to date for paths whose file on disk is what the newest commit has. Left alone is what a person put
     /// there, and what a merge left to a person to decide: a text that `is_version` knows for no version of its path, or one that the file
-    /// has now and the newest commit has not; unless git has lost it.
+    /// has now and the newest commit has not; unless git has lost it. The answer are those of which there is no entry, as their file is not
+    /// there at this moment.
     ///
     /// # Errors
     /// `Git` when the index cannot be written; with code `Locked` while a person's `git` is at it.
@@ -86,10 +87,10 @@ impl History {
         &self,
         paths: impl Iterator<Item = &'a TreePath>,
         is_version: impl Fn(&TreePath, ETag) -> Outcome<bool>,
-    ) -> Outcome<()> {
+    ) -> Outcome<Vec<TreePath>> {
         let _indexing = self.indexing.lock();
         let paths: Vec<_> = paths.collect();
-        let Some(newest) = self.newest(&paths)? else { return Ok(()) };
+        let Some(newest) = self.newest(&paths)? else { return Ok(Vec::new()) };
         // A repository of its own: the index of a large tree takes a while to write, and writers do not wait for it. And not one that
         // stays: with 100,000 files the index takes 20 MB.
         let repository = Repository::open(&self.root)?;
@@ -102,7 +103,7 @@ impl History {
             entry.mode != u32::from(FileMode::Commit)
                 && matches!(stored.read_header(entry.id), Err(error) if error.code() == ErrorCode::NotFound)
         };
-        let mut is_changed = false;
+        let (mut is_changed, mut away) = (false, Vec::new());
         for (path, newest) in paths.into_iter().zip(newest) {
             let present = index.get_path(Path::new(path.as_str()), 0);
             let hash = present.as_ref().map(|entry| entry.id);
@@ -117,6 +118,9 @@ impl History {
             match newest {
                 Some((id, mode)) => {
                     let entry = self.index_entry(path, id, mode)?;
+                    if present.is_none() && std::fs::symlink_metadata(self.root.join(path.as_str())).is_err() {
+                        away.push(path.clone());
+                    }
                     if let Some(entry) = entry.filter(|entry| !present.is_some_and(|present| is_same(&present, entry)))
                     {
                         // What was a directory is a file now, or the other way round; git takes both at once for damage.
@@ -138,7 +142,8 @@ impl History {
         if is_changed {
             index.write()?;
         }
-        self.put_in_place(&repository, &draft)
+        self.put_in_place(&repository, &draft)?;
+        Ok(away)
     }
 
     /// What the newest commit has at each of these paths, whatever it is; none before the first commit.

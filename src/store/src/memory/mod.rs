@@ -288,8 +288,8 @@ impl Memory {
         &self,
         paths: impl Iterator<Item = &'a TreePath>,
         is_version: impl Fn(&TreePath, ETag) -> Outcome<bool>,
-    ) -> Outcome<()> {
-        self.git().map_or(Ok(()), |history| history.refresh_index(paths, is_version))
+    ) -> Outcome<Vec<TreePath>> {
+        self.git().map_or(Ok(Vec::new()), |history| history.refresh_index(paths, is_version))
     }
 
     /// Ends what goes on in the background.

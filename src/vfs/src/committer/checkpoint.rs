@@ -37,7 +37,7 @@ impl Underway {
 struct Done {
     /// Paths whose entry in `.git/index` was to be brought up to date, whether it was, and how long it took; none when it was
     /// not their time.
-    index: Option<(BTreeSet<TreePath>, Result<(), StoreError>, Duration)>,
+    index: Option<(BTreeSet<TreePath>, Result<Vec<TreePath>, StoreError>, Duration)>,
     /// Whether the log was settled; none when only the index was to be refreshed.
     settled: Option<Result<(), StoreError>>,
 }
@@ -141,12 +141,7 @@ impl Committer {
             return;
         };
         if let Some((touched, refreshed, took)) = index {
-            // Pages that went away under a scratch name meanwhile.
-            let departures = self.core.departures.lock();
-            let away: Vec<_> = touched.iter().filter(|path| departures.contains_key(*path)).cloned().collect();
-            drop(departures);
-            self.index.refreshed(touched, refreshed, took);
-            self.index.touch(away);
+            self.index.refreshed(touched, refreshed, took, |path| self.core.may_come_back(path));
         }
         match settled {
             None => {}

@@ -86,8 +86,22 @@ impl GitIndex {
     }
 
     /// Takes notice of what became of them. A lock of a person's git is gone in a moment; one that stays is told, once.
-    pub(super) fn refreshed(&mut self, paths: BTreeSet<TreePath>, outcome: Result<(), StoreError>, took: Duration) {
-        let Err(error) = outcome else {
+    /// Pages that were away at that moment, and `may_come_back`, are not done with.
+    pub(super) fn refreshed(
+        &mut self,
+        paths: BTreeSet<TreePath>,
+        outcome: Result<Vec<TreePath>, StoreError>,
+        took: Duration,
+        may_come_back: impl Fn(&TreePath) -> bool,
+    ) {
+        let error = match outcome {
+            Ok(away) => {
+                self.touched.extend(away.into_iter().filter(may_come_back));
+                None
+            }
+            Err(error) => Some(error),
+        };
+        let Some(error) = error else {
             self.earliest = Instant::now() + PAUSE.max(took * SHARE);
             self.age();
             self.recent[0].extend(paths);

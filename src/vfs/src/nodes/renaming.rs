@@ -3,19 +3,16 @@
 use svcfs_base::{Caller, Change, ChangeSet, Expect, Fault, Kind, Name, TreePath};
 
 use super::NodeId;
-use super::table::Told;
+use super::table::{Shared, Told};
 use crate::Vfs;
 use crate::view::EntryKind;
-
-/// How often a rename is worked out anew because somebody wrote one of the linking pages meanwhile.
-const ATTEMPTS: usize = 8;
 
 impl Vfs {
     /// Renames a file or directory; `replace` false refuses when the new name is taken.
     ///
     /// # Errors
     /// `NotFound`, `Exists`, `NotEmpty`, `Invalid`; `Rejected` when a scratch file becomes a page that a gate refuses; `Unavailable` while
-    /// it is not known which pages link to one whose links follow ([`Vfs::with_links`]).
+    /// it is not known which pages link to one whose links follow ([`Vfs::rename_with_links`]).
     pub fn rename_node(
         &self,
         caller: &Caller,
@@ -49,37 +46,29 @@ impl Vfs {
                 return Err(Fault::not_directory(&to));
             }
             if there.large().is_none() {
+                // Not removed for a rename that is then refused.
+                self.await_links(&from, &to)?;
                 self.replace_special(&to, &expect)?;
             }
         }
-        let rename = Change::rename(from.clone(), to.clone()).expecting(expect);
-        for _ in 1..ATTEMPTS {
-            let set = self.published_with_links(caller, (&from, &to), &rename)?;
-            let is_alone = set.changes.len() == 1;
-            match self.rename_as(caller, (&from, &to), set) {
-                Err(fault) if fault.kind() == Kind::Conflict && !is_alone => {}
-                outcome => return outcome,
-            }
+        // Its links are those of its text.
+        if self.linking(&from, &to).is_some() {
+            self.publish_all_below(caller, &from, &mut self.nodes.hold(&[&from]))?;
         }
-        let set = self.published_with_links(caller, (&from, &to), &rename)?;
-        self.rename_as(caller, (&from, &to), set)
+        let rename = Change::rename(from.clone(), to.clone()).expecting(expect);
+        let by = |set| self.rename_by(caller, (&from, &to), set);
+        self.rename_with_links(caller, &rename, by).map(|((), _)| ())
     }
 
-    /// The rename with the links that follow it, after what is not saved of the page is: its links are those of its text.
-    fn published_with_links(
-        &self,
-        caller: &Caller,
-        (from, to): (&TreePath, &TreePath),
-        rename: &Change,
-    ) -> Result<ChangeSet, Fault> {
-        if self.links_follow(from, to) {
-            self.publish_all_below(caller, from, &mut self.nodes.hold(&[from]))?;
-        }
-        Ok(self.with_links(caller, rename.clone())?.0)
+    /// Whether a node has something that is not published.
+    pub(crate) fn is_unsaved(&self, node: NodeId) -> bool {
+        let is_staged =
+            |shared: &Shared| shared.staging.as_ref().is_some_and(|staging| staging.is_changed || staging.is_new);
+        self.nodes.shared(node).is_ok_and(|shared| is_staged(&shared.lock()))
     }
 
     /// Renames by this set, which begins with the rename.
-    fn rename_as(&self, caller: &Caller, (from, to): (&TreePath, &TreePath), set: ChangeSet) -> Result<(), Fault> {
+    fn rename_by(&self, caller: &Caller, (from, to): (&TreePath, &TreePath), set: ChangeSet) -> Result<(), Fault> {
         // Held until the names have changed: a handle that closes in this moment must not publish under the old one.
         let mut held = self.nodes.hold(&[from, to]);
         self.publish_all_below(caller, from, &mut held)?;
@@ -90,12 +79,14 @@ impl Vfs {
         }
         held.keep(self, to)?;
         let taken_along = self.extended_of_moved(&set.changes)?;
+        let is_alone = set.changes.len() == 1;
         let outcome = self.apply_held(caller, set.soon());
         if outcome.is_err() {
             held.unkeep(to);
         }
         if let Err(fault) = &outcome
-            && matches!(fault.kind(), Kind::Rejected)
+            && fault.kind() == Kind::Rejected
+            && is_alone
         {
             let refused = self.read(caller.door, from)?;
             let own = (refused.attributes.mode, (refused.attributes.uid, refused.attributes.gid));

@@ -73,7 +73,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `NotFound`.
-    pub(super) fn stat_any(&self, door: Door, path: &TreePath) -> Result<Attributes, Fault> {
+    pub(crate) fn stat_any(&self, door: Door, path: &TreePath) -> Result<Attributes, Fault> {
         match self.stat(door, path) {
             Err(fault) if fault.kind() == Kind::NotFound && self.core.places.is_visible(door, path) => {
                 self.special(path)?.ok_or(fault)

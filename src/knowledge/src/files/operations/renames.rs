@@ -6,7 +6,7 @@ use serde_json::json;
 use svcfs_base::{ETag, Expect, Fault, TreePath};
 
 use super::IF_MATCH;
-use crate::files::rename::{self, Links, Renamed, RenamedDirectory};
+use crate::files::rename::{self, Following, Renamed, RenamedDirectory};
 use crate::kernel::{Cx, Operation, Route, Within};
 
 /// Give a file another name, and links to it the new one
@@ -50,12 +50,12 @@ impl Operation for Rename {
             Some("*") => Expect::Any,
             Some(text) => Expect::OneOf(vec![ETag::parse("replacing", text)?]),
         };
-        let links = match (self.as_mount, self.update_links) {
-            (true, _) => Links::AsByDoor,
-            (false, true) => Links::Follow,
-            (false, false) => Links::Stay,
+        let following = match (self.as_mount, self.update_links) {
+            (true, _) => Following::AsByDoor,
+            (false, true) => Following::Always,
+            (false, false) => Following::Never,
         };
-        rename::rename(cx, self.from, self.to, rename::Manner { links, expect })
+        rename::rename(cx, self.from, self.to, rename::Manner { following, expect })
     }
     fn words(renamed: &Renamed) -> Option<String> {
         let Renamed { from, to, etag, updated_links } = renamed;

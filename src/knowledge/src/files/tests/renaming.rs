@@ -1,7 +1,7 @@
 use serde_json::json;
 use svcfs_base::{ETag, Expect};
 
-use crate::spaces::test_space::{TestSpace, caller, expecting, told};
+use crate::spaces::test_space::{TestSpace, caller, expecting, path, told};
 
 #[test]
 fn rename_rewrites_links_in_the_same_commit() {
@@ -85,6 +85,28 @@ fn a_rename_as_a_mount_makes_it_leads_links_only_where_the_settings_say_so_and_b
     assert_eq!(space.text("index.md"), "[[b]]\n");
     assert_eq!(space.newest("index.md").2, "anonymous: rename a.md → sub/b.md (updated 1 links)");
     assert_eq!(rename(&space, "sub/b.md", ".trash/b.md"), json!(0));
+    assert_eq!(space.text("index.md"), "[[b]]\n");
+}
+
+#[test]
+fn a_page_that_was_away_for_a_moment_when_the_index_read_it_takes_its_links_along() {
+    let space = TestSpace::new();
+    space.put("index.md", "[[a]]\n");
+    let rename = |from: &str, to: &str| {
+        let change = svcfs_base::Change::rename(path(from), path(to));
+        space.space().vfs.apply(&caller(), change).unwrap();
+    };
+    // Until the index has read it while it was away: what it was told is older.
+    for number in 0.. {
+        space.put("a.md", &format!("# A {number}\n"));
+        rename("a.md", "a.md~");
+        space.settle();
+        rename("a.md~", "a.md");
+        if space.space().index.page(&path("a.md")).unwrap().is_none() {
+            break;
+        }
+    }
+    assert_eq!(space.get("rename", json!({ "from": "a.md", "to": "b.md" }))["updated_links"], 1);
     assert_eq!(space.text("index.md"), "[[b]]\n");
 }
 

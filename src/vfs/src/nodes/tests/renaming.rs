@@ -1,10 +1,25 @@
 //! Links that follow a page, given by somebody who knows them: `index.md` links to whatever is renamed.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::Bytes;
 use svcfs_base::{ETag, Fault, TreePath};
 
 use super::*;
-use crate::Relinked;
+use crate::{Lease, Linking, Relinked};
+
+/// Somebody who knows the links as a function does.
+struct Known<F>(F);
+
+impl<F: Fn(&TreePath, &TreePath) -> Result<Vec<Relinked>, Fault> + Send + Sync + 'static> Linking for Known<F> {
+    fn wait(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+    fn relinked(&self, _: &Caller, (from, to): (&TreePath, &TreePath)) -> Result<Vec<Relinked>, Fault> {
+        self.0(from, to)
+    }
+}
 
 fn renamed(space: &TestSpace, from: &str, to: &str) -> Result<(), Fault> {
     space.vfs.rename_node(&ann(), (NodeId::ROOT, &name(from)), (NodeId::ROOT, &name(to)), true)
@@ -15,7 +30,7 @@ fn following(
     space: &TestSpace,
     pages: &'static [&'static str],
 ) -> impl Fn(&TreePath, &TreePath) -> Vec<Relinked> + use<> {
-    let vfs = std::sync::Arc::downgrade(&space.vfs);
+    let vfs = Arc::downgrade(&space.vfs);
     move |from, to| {
         let vfs = vfs.upgrade().unwrap();
         let relinked = |page: &&str| {
@@ -24,7 +39,7 @@ fn following(
             let links = text.matches(from.as_str()).count();
             let path = if at(page) == *from { to.clone() } else { at(page) };
             let after = text.replace(from.as_str(), to.as_str());
-            (links > 0).then_some(Relinked { path, before: (file.content, file.etag), after, links })
+            (links > 0).then_some(Relinked { path, before: file.etag, after, links })
         };
         pages.iter().filter_map(relinked).collect()
     }
@@ -33,7 +48,7 @@ fn following(
 fn space_with_links(pages: &'static [&'static str]) -> TestSpace {
     let space = TestSpace::new();
     let following = following(&space, pages);
-    space.vfs.follow_links(Box::new(move |_, (from, to)| Ok(following(from, to))));
+    space.vfs.follow_links(Known(move |from: &TreePath, to: &TreePath| Ok(following(from, to))));
     space
 }
 
@@ -52,7 +67,7 @@ fn links_follow_a_page_to_its_new_name_in_the_commit_of_the_rename() {
 #[test]
 fn only_the_rename_of_a_page_to_a_page_that_readers_see_takes_links_along() {
     let space = TestSpace::new();
-    space.vfs.follow_links(Box::new(|_, (from, to)| panic!("asked for {from} → {to}")));
+    space.vfs.follow_links(Known(|from: &TreePath, to: &TreePath| panic!("asked for {from} → {to}")));
     for path in ["a.md", "d/c.md", "x.txt", ".hidden.md", ".svc/rules.md"] {
         space.put(path, "text\n");
     }
@@ -90,31 +105,97 @@ fn a_page_that_would_be_refused_with_the_new_links_keeps_the_old_ones_and_the_re
     assert_eq!(space.log()[0], "ann|ann: rename a.md → b.md (updated 1 links)");
 }
 
-#[test]
-fn a_rename_is_worked_out_anew_when_a_linking_page_is_written_meanwhile() {
+/// A space in which somebody else writes the linking page so often between the look at it and the rename.
+fn space_with_writers(times: usize) -> TestSpace {
     let space = TestSpace::new();
     let following = following(&space, &["index.md"]);
-    let writer = std::sync::Arc::downgrade(&space.vfs);
-    let asked = std::sync::atomic::AtomicUsize::new(0);
-    space.vfs.follow_links(Box::new(move |_, (from, to)| {
+    let writer = Arc::downgrade(&space.vfs);
+    let asked = AtomicUsize::new(0);
+    space.vfs.follow_links(Known(move |from: &TreePath, to: &TreePath| {
         let relinked = following(from, to);
-        if asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 3 {
-            let before = &relinked[0].before.0;
-            let longer = Bytes::from([before, &b"more\n"[..]].concat());
-            writer.upgrade().unwrap().apply(&eve(), Change::put(at("index.md"), longer)).unwrap();
+        if asked.fetch_add(1, Ordering::Relaxed) < times {
+            let writer = writer.upgrade().unwrap();
+            let before = writer.read(Door::Internal, &at("index.md")).unwrap().content;
+            let longer = Bytes::from([&before, &b"more\n"[..]].concat());
+            writer.apply(&eve(), Change::put(at("index.md"), longer)).unwrap();
         }
         Ok(relinked)
     }));
     space.put("a.md", "page\n");
     space.put("index.md", "a.md\n");
+    space
+}
+
+#[test]
+fn a_rename_is_worked_out_anew_when_a_linking_page_is_written_meanwhile() {
+    let space = space_with_writers(3);
     renamed(&space, "a.md", "b.md").unwrap();
     assert_eq!(space.text("index.md"), "b.md\nmore\nmore\nmore\n");
 }
 
 #[test]
+fn a_page_whose_linking_pages_are_written_all_the_time_is_renamed_without_them() {
+    let space = space_with_writers(usize::MAX);
+    renamed(&space, "a.md", "b.md").unwrap();
+    assert_eq!(space.text("b.md"), "page\n");
+    assert!(space.text("index.md").starts_with("a.md\nmore\n"), "nothing of it is lost");
+}
+
+#[test]
+fn a_page_keeps_its_mode_and_owner_when_its_own_links_follow_its_rename() {
+    let space = space_with_links(&["a.md"]);
+    space.put("a.md", "I am a.md\n");
+    space.put("b.md", "replaced\n");
+    let (node, _) = space.vfs.lookup(&ann(), NodeId::ROOT, &name("a.md")).unwrap();
+    let own = rustix::process::geteuid().as_raw();
+    let uid = if own == 0 { 1234 } else { own };
+    let set = SetAttributes { mode: Some(0o600), uid: Some(uid), ..SetAttributes::default() };
+    space.vfs.set_attributes(&ann(), node, set).unwrap();
+    renamed(&space, "a.md", "b.md").unwrap();
+    assert_eq!(space.text("b.md"), "I am b.md\n");
+    space.vfs.settled().unwrap();
+    let there = space.vfs.stat(Door::Fuse, &at("b.md")).unwrap();
+    assert_eq!((there.mode & 0o7777, there.uid), (0o600, uid));
+}
+
+#[test]
+fn a_page_that_somebody_is_writing_keeps_its_links_and_its_writer_loses_nothing() {
+    let space = space_with_links(&["index.md"]);
+    space.put("a.md", "page\n");
+    space.put("index.md", "a.md\n");
+    let (_, handle) = open(&space, "index.md", WRITING);
+    space.vfs.write_node(&ann(), handle, WriteAt::End, b"more\n").unwrap();
+    renamed(&space, "a.md", "b.md").unwrap();
+    space.vfs.release(&ann(), handle).unwrap();
+    assert_eq!((space.text("b.md"), space.text("index.md")), ("page\n".to_owned(), "a.md\nmore\n".to_owned()));
+}
+
+#[test]
+fn a_page_that_somebody_has_locked_keeps_its_links_whatever_door_the_rename_comes_by() {
+    let space = space_with_links(&["index.md"]);
+    space.put("a.md", "page\n");
+    space.put("index.md", "a.md\n");
+    let lease = Lease {
+        path: at("index.md"),
+        door: Door::WebDav,
+        token: "token".to_owned(),
+        holder: "eve".to_owned(),
+        note: String::new(),
+        is_deep: false,
+        is_shared: false,
+        until: std::time::SystemTime::now() + std::time::Duration::from_secs(60),
+    };
+    space.vfs.lease(lease).unwrap().unwrap();
+    let dav = Caller::new(Door::WebDav).named(svcfs_base::Actor::new("bob"));
+    space.vfs.rename_node(&dav, (NodeId::ROOT, &name("a.md")), (NodeId::ROOT, &name("b.md")), true).unwrap();
+    renamed(&space, "b.md", "c.md").unwrap();
+    assert_eq!((space.text("c.md"), space.text("index.md")), ("page\n".to_owned(), "a.md\n".to_owned()));
+}
+
+#[test]
 fn nothing_is_renamed_while_nobody_knows_what_links_there() {
     let space = TestSpace::new();
-    space.vfs.follow_links(Box::new(|_, _| Err(Fault::unavailable("the index is behind"))));
+    space.vfs.follow_links(Known(|_: &TreePath, _: &TreePath| Err(Fault::unavailable("the index is behind"))));
     space.put("a.md", "page\n");
     assert_eq!(renamed(&space, "a.md", "b.md").unwrap_err().kind(), Kind::Unavailable);
     assert_eq!(space.text("a.md"), "page\n");
