@@ -1,16 +1,16 @@
 //! Checkpoints: what the log made happen is flushed, and the log lets go of the contents.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use svcfs_base::{CommitId, Fault, Seq, TreePath};
+use svcfs_base::{CommitId, Fault, Seq};
 use svcfs_store::{FailPoint, StoreError};
 use tracing::{debug, error, warn};
 
 use super::Committer;
+use super::index::Refreshed;
 use crate::core::Core;
 use crate::load::Flush;
 use crate::opening::write_anew;
@@ -37,7 +37,7 @@ impl Underway {
 struct Done {
     /// Paths whose entry in `.git/index` was to be brought up to date, whether it was, and how long it took; none when it was
     /// not their time.
-    index: Option<(BTreeSet<TreePath>, Result<Vec<TreePath>, StoreError>, Duration)>,
+    index: Option<Refreshed>,
     /// Whether the log was settled; none when only the index was to be refreshed.
     settled: Option<Result<(), StoreError>>,
 }
@@ -96,8 +96,8 @@ impl Committer {
         let run = move || {
             let index = touched.map(|touched| {
                 let begun = Instant::now();
-                let refreshed = core.refresh_index(touched.iter());
-                (touched, refreshed, begun.elapsed())
+                let outcome = core.refresh_index(touched.iter());
+                Refreshed { paths: touched, outcome, took: begun.elapsed() }
             });
             let settled = is_flush.then(|| flushed(&core, target, head));
             // The committer waits for this until its end.
@@ -140,8 +140,8 @@ impl Committer {
             self.last_work = Instant::now();
             return;
         };
-        if let Some((touched, refreshed, took)) = index {
-            self.index.refreshed(touched, refreshed, took, |path| self.core.may_come_back(path));
+        if let Some(refreshed) = index {
+            self.index.refreshed(refreshed, |path| self.core.may_come_back(path));
         }
         match settled {
             None => {}

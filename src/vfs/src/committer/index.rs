@@ -35,6 +35,15 @@ pub(crate) struct GitIndex {
     retry: Option<Duration>,
 }
 
+/// What became of an attempt to bring it up to date.
+pub(super) struct Refreshed {
+    /// For which paths.
+    pub(super) paths: BTreeSet<TreePath>,
+    /// Those of them that were away.
+    pub(super) outcome: Result<Vec<TreePath>, StoreError>,
+    pub(super) took: Duration,
+}
+
 impl Default for GitIndex {
     fn default() -> Self {
         let now = Instant::now();
@@ -87,28 +96,20 @@ impl GitIndex {
 
     /// Takes notice of what became of them. A lock of a person's git is gone in a moment; one that stays is told, once.
     /// Pages that were away at that moment, and `may_come_back`, are not done with.
-    pub(super) fn refreshed(
-        &mut self,
-        paths: BTreeSet<TreePath>,
-        outcome: Result<Vec<TreePath>, StoreError>,
-        took: Duration,
-        may_come_back: impl Fn(&TreePath) -> bool,
-    ) {
+    pub(super) fn refreshed(&mut self, refreshed: Refreshed, may_come_back: impl Fn(&TreePath) -> bool) {
+        let Refreshed { paths, outcome, took } = refreshed;
         let error = match outcome {
+            Err(error) => error,
             Ok(away) => {
                 self.touched.extend(away.into_iter().filter(may_come_back));
-                None
+                self.earliest = Instant::now() + PAUSE.max(took * SHARE);
+                self.age();
+                self.recent[0].extend(paths);
+                if self.retry.take().is_some_and(|retry| retry >= MAX_RETRY) {
+                    info!("`.git/index` is up to date again");
+                }
+                return;
             }
-            Err(error) => Some(error),
-        };
-        let Some(error) = error else {
-            self.earliest = Instant::now() + PAUSE.max(took * SHARE);
-            self.age();
-            self.recent[0].extend(paths);
-            if self.retry.take().is_some_and(|retry| retry >= MAX_RETRY) {
-                info!("`.git/index` is up to date again");
-            }
-            return;
         };
         self.touched.extend(paths);
         let before = self.retry.unwrap_or(if error.is_held() { PAUSE / 2 } else { MAX_RETRY });
