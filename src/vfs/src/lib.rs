@@ -35,7 +35,7 @@ pub use gate::{Gate, Proposal};
 pub use leases::Unleased;
 pub use load::{Flush, Load, OnFlush};
 pub use nodes::{
-    Allocation, Content, DiskSpace, HandleId, Left, NodeId, OpenMode, Opened, Reader, Refused, SET_GROUP_ID,
+    Allocation, Content, DiskSpace, Glance, HandleId, Left, NodeId, OpenMode, Opened, Reader, Refused, SET_GROUP_ID,
     SetAttributes, UPLOAD, Unpublished, WriteAt, place_of_refused,
 };
 pub use past::{
