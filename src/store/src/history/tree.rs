@@ -13,10 +13,6 @@ use super::{Outcome, file_mode};
 use crate::StoreError;
 
 const TREE_MODE: u32 = 0o040_000;
-/// Bytes of an id (SHA-1).
-const ID: usize = 20;
-/// Most digits of a mode; git writes six.
-const MODE: usize = 10;
 
 /// What becomes of one name, and of the names below it.
 #[derive(Default)]
@@ -45,32 +41,16 @@ impl<'a> Branch<'a> {
     }
 }
 
-/// One entry of a tree. A folder of thousands of files has as many, which are read and written at each commit.
+/// One entry of a tree.
 struct Entry<'a> {
     mode: u32,
     name: &'a [u8],
-    id: [u8; ID],
+    id: Oid,
 }
 
 impl Entry<'_> {
     const fn is_tree(&self) -> bool {
         self.mode == TREE_MODE
-    }
-
-    fn id(&self) -> Outcome<Oid> {
-        Ok(Oid::from_bytes(&self.id)?)
-    }
-
-    /// Writes it as git does.
-    fn write(&self, raw: &mut Vec<u8>) {
-        match self.mode {
-            TREE_MODE => raw.extend_from_slice(b"40000 "),
-            0o100_644 => raw.extend_from_slice(b"100644 "),
-            mode => raw.extend_from_slice(format!("{mode:o} ").as_bytes()),
-        }
-        raw.extend_from_slice(self.name);
-        raw.push(0);
-        raw.extend_from_slice(&self.id);
     }
 }
 
@@ -89,7 +69,7 @@ pub(super) fn grown(
     let mut is_changed = false;
     for (name, branch) in &branch.below {
         let at = position(&entries, name.as_bytes());
-        let before = at.ok().map(|at| Ok::<_, StoreError>((entries[at].mode, entries[at].id()?))).transpose()?;
+        let before = at.ok().map(|at| (entries[at].mode, entries[at].id));
         let after = entry_after(objects, repository, before, branch)?;
         if after == before {
             continue;
@@ -102,7 +82,6 @@ pub(super) fn grown(
             entries.remove(at);
         }
         if let Some((mode, id)) = after {
-            let id = id.as_bytes().try_into().map_err(|_| damaged())?;
             let entry = Entry { mode, name: name.as_bytes(), id };
             let at = entries.partition_point(|other| order(other, &entry) == Ordering::Less);
             entries.insert(at, entry);
@@ -114,9 +93,14 @@ pub(super) fn grown(
     if entries.is_empty() {
         return Ok(None);
     }
-    let mut grown = Vec::with_capacity(raw.len() + 64 * branch.below.len());
-    entries.iter().for_each(|entry| entry.write(&mut grown));
-    Ok(Some(objects.tree(repository, grown)?))
+    let mut raw = Vec::with_capacity(entries.len() * 40);
+    for entry in &entries {
+        raw.extend_from_slice(format!("{:o} ", entry.mode).as_bytes());
+        raw.extend_from_slice(entry.name);
+        raw.push(0);
+        raw.extend_from_slice(entry.id.as_bytes());
+    }
+    Ok(Some(objects.tree(repository, raw)?))
 }
 
 /// The files a tree has at these paths, in their order; each directory is read once.
@@ -155,7 +139,7 @@ impl Look<'_> {
         let wanted = &wanted[wanted.partition_point(|wanted| wanted.names.len() <= depth)..];
         for same in wanted.chunk_by(|one, other| one.names[depth] == other.names[depth]) {
             let Ok(at) = position(&entries, same[0].names[depth].as_bytes()) else { continue };
-            let (mode, id) = (entries[at].mode, entries[at].id()?);
+            let Entry { mode, id, .. } = entries[at];
             let (here, deeper) = same.split_at(same.partition_point(|wanted| wanted.names.len() == depth + 1));
             for wanted in here {
                 let kind = i32::try_from(mode).ok().and_then(FileKind::of_git_mode);
@@ -186,7 +170,7 @@ pub(super) fn in_the_way(
         if !entries[place].is_tree() {
             return Ok(if at == *path { Vec::new() } else { vec![at] });
         }
-        tree = entries[place].id()?;
+        tree = entries[place].id;
     }
     let mut below = Vec::new();
     let mut open = vec![(at, tree)];
@@ -196,7 +180,7 @@ pub(super) fn in_the_way(
             // Names that are none of ours are in the way all the same.
             let name = std::str::from_utf8(entry.name).ok().and_then(|name| Name::parse(name).ok());
             let at = name.map_or_else(|| directory.clone(), |name| directory.join(&name));
-            if entry.is_tree() && at != directory { open.push((at, entry.id()?)) } else { below.push(at) }
+            if entry.is_tree() && at != directory { open.push((at, entry.id)) } else { below.push(at) }
         }
     }
     Ok(below)
@@ -248,28 +232,22 @@ fn refused(path: &TreePath, reason: &str) -> StoreError {
 }
 
 fn parsed(raw: &[u8]) -> Outcome<Vec<Entry<'_>>> {
+    let damaged = || StoreError::Damaged("a git tree object cannot be read".to_owned());
     let mut entries = Vec::with_capacity(raw.len() / 32);
     let mut rest = raw;
     while !rest.is_empty() {
-        let (entry, behind) = first(rest).ok_or_else(damaged)?;
-        entries.push(entry);
-        rest = behind;
+        let space = rest.iter().position(|byte| *byte == b' ').ok_or_else(damaged)?;
+        let mode = std::str::from_utf8(&rest[..space]).ok().and_then(|text| u32::from_str_radix(text, 8).ok());
+        let name_end = rest.iter().position(|byte| *byte == 0).filter(|end| *end > space).ok_or_else(damaged)?;
+        let id = rest.get(name_end + 1..name_end + 21).ok_or_else(damaged)?;
+        entries.push(Entry {
+            mode: mode.ok_or_else(damaged)?,
+            name: &rest[space + 1..name_end],
+            id: Oid::from_bytes(id)?,
+        });
+        rest = &rest[name_end + 21..];
     }
     Ok(entries)
-}
-
-/// The first entry of a tree, and what comes behind it.
-fn first(raw: &[u8]) -> Option<(Entry<'_>, &[u8])> {
-    let (mode, rest) = raw.split_at_checked(raw.iter().position(|byte| *byte == b' ')?)?;
-    let (name, rest) = rest[1..].split_at_checked(rest[1..].iter().position(|byte| *byte == 0)?)?;
-    let (id, rest) = rest[1..].split_first_chunk::<ID>()?;
-    let is_mode = (1..=MODE).contains(&mode.len()) && mode.iter().all(|digit| (b'0'..=b'7').contains(digit));
-    let mode = is_mode.then(|| mode.iter().fold(0, |mode, digit| mode << 3 | u32::from(digit - b'0')))?;
-    Some((Entry { mode, name, id: *id }, rest))
-}
-
-fn damaged() -> StoreError {
-    StoreError::Damaged("a git tree object cannot be read".to_owned())
 }
 
 /// Where a name stands: git sorts a directory as if its name ended in a slash, so both places are looked at.
@@ -277,7 +255,7 @@ fn position(entries: &[Entry<'_>], name: &[u8]) -> Result<usize, ()> {
     [TREE_MODE, 0o100_644]
         .into_iter()
         .find_map(|mode| {
-            let wanted = Entry { mode, name, id: [0; ID] };
+            let wanted = Entry { mode, name, id: Oid::ZERO_SHA1 };
             let at = entries.binary_search_by(|other| order(other, &wanted)).ok()?;
             (entries[at].name == name).then_some(at)
         })
