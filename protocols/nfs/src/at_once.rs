@@ -2,7 +2,7 @@
 //!
 //! One rule: whoever asks here may be a thread that many others wait for. Neither the disk is waited for, nor a lock that somebody holds who waits for
 //! it; what would have to be has no answer here, and is asked once more in a lane ([`Door::answer`]). Why? Another thread for each question took
-//! two thirds of the processor time of one: 80 µs for the LOOKUP and the READ of a small file, 26 so.
+//! two thirds of the processor time of one: 70 to 80 µs for the LOOKUP and the READ of a small file, some 25 so.
 
 use std::sync::Arc;
 

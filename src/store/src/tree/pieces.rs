@@ -1,7 +1,7 @@
 //! Memory for long pieces of files, used again and again.
 //!
 //! Why? What the allocator has from the system for each piece anew costs a fault and a page of zeros for every four KiB of it, and giving them back:
-//! over NFS three quarters of what reading a MiB took.
+//! over NFS about a third of what reading a MiB took.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
