@@ -1,5 +1,6 @@
 //! Remote procedure calls (RFC 5531): the head of a message, and of its answer.
 
+use bytes::Bytes;
 use nfs3_types::rpc::{
     accept_stat_data, accepted_reply, auth_stat, msg_body, opaque_auth, rejected_reply, reply_body, rpc_msg,
 };
@@ -26,6 +27,36 @@ pub(crate) struct Call<'a> {
     /// The number of the user; none when the client names none.
     pub(crate) user: Option<u32>,
     pub(crate) arguments: Arguments<'a>,
+}
+
+/// An answer: its head, and the bytes of a file with which it ends, which are handed on as they were read.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) head: Vec<u8>,
+    pub(crate) data: Bytes,
+}
+
+impl From<Vec<u8>> for Reply {
+    fn from(head: Vec<u8>) -> Self {
+        Self { head, data: Bytes::new() }
+    }
+}
+
+impl Reply {
+    /// Zeros behind the bytes, up to a multiple of four.
+    pub(crate) const fn padding(&self) -> &'static [u8] {
+        match self.data.len() % 4 {
+            1 => &[0; 3],
+            2 => &[0; 2],
+            3 => &[0; 1],
+            _ => &[],
+        }
+    }
+
+    /// How long it is.
+    pub(crate) const fn length(&self) -> usize {
+        self.head.len() + self.data.len() + self.padding().len()
+    }
 }
 
 /// What is not answered by a procedure.
@@ -74,6 +105,15 @@ impl<'a> Call<'a> {
         // Written into memory.
         let _written = body.pack(&mut answer);
         answer
+    }
+
+    /// The answer of a procedure that ends with these bytes; `body` ends with none, of which there is the length (RFC 4506 4.10).
+    pub(crate) fn answer_with(&self, body: &impl Pack, data: Bytes) -> Reply {
+        let mut head = self.answer(body);
+        head.truncate(head.len() - size_of::<u32>());
+        // Nothing that is read at once is longer.
+        head.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());
+        Reply { head, data }
     }
 
     /// The answer to what no procedure answers.

@@ -32,10 +32,14 @@ impl Names {
         Self { settings, known: Mutex::default() }
     }
 
+    /// Who a client is to everybody else, if nobody must be asked for that.
+    pub(crate) fn known(&self, client: Client) -> Option<Caller> {
+        self.known.lock().get(&client).cloned().map(|actor| called(client, actor))
+    }
+
     /// Who a client is to everybody else.
     pub(crate) fn caller(&self, client: Client) -> Caller {
-        let known = self.known.lock().get(&client).cloned();
-        let actor = known.unwrap_or_else(|| {
+        self.known(client).unwrap_or_else(|| {
             // Asked without the lock: a directory service behind the user database may take its time.
             let actor = self.name(client);
             let mut known = self.known.lock();
@@ -43,9 +47,8 @@ impl Names {
                 known.clear();
             }
             known.insert(client, actor.clone());
-            actor
-        });
-        Caller { address: Some(client.address.to_canonical()), ..Caller::new(svcfs_base::Door::Nfs).named(actor) }
+            called(client, actor)
+        })
     }
 
     /// As the settings say; a user of this machine by their name here, everybody else by number and address.
@@ -64,4 +67,8 @@ impl Names {
             None => Actor::new(&format!("nfs@{address}")),
         }
     }
+}
+
+fn called(client: Client, actor: Actor) -> Caller {
+    Caller { address: Some(client.address.to_canonical()), ..Caller::new(svcfs_base::Door::Nfs).named(actor) }
 }

@@ -108,6 +108,15 @@ impl Export {
         Ok(())
     }
 
+    /// Keeps a finding that is kept already as if it were new; whether there is one.
+    pub(crate) fn found_again(&self, node: NodeId) -> bool {
+        let mut found = self.found.lock();
+        let Some(at) = found.iter().position(|known| *known == node) else { return false };
+        found.remove(at);
+        found.push_back(node);
+        true
+    }
+
     /// Keeps a finding of a node, and gives back the oldest one.
     pub(crate) fn found(&self, node: NodeId) {
         let mut found = self.found.lock();

@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod arguments;
+mod at_once;
 mod attributes;
 mod call;
 mod changing;

@@ -4,16 +4,17 @@ use nfs3_types::nfs3::{
     ACCESS3_DELETE, ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ, ACCESS3resfail,
     ACCESS3resok, FSF3_CANSETTIME, FSF3_HOMOGENEOUS, FSF3_SYMLINK, FSINFO3resfail, FSINFO3resok, FSSTAT3resfail,
     FSSTAT3resok, GETATTR3resok, LOOKUP3resfail, LOOKUP3resok, Nfs3Option, PATHCONF3resfail, PATHCONF3resok,
-    READ3resfail, READ3resok, READLINK3resfail, READLINK3resok, fattr3, nfspath3, nfsstat3, nfstime3, post_op_attr,
+    READLINK3resfail, READLINK3resok, fattr3, nfspath3, nfsstat3, nfstime3, post_op_attr,
 };
-use nfs3_types::xdr_codec::{Opaque, Void};
+use nfs3_types::xdr_codec::Void;
 use svcfs_base::{Caller, Name};
 use svcfs_vfs::EntryKind;
 
 use crate::Door;
 use crate::arguments::Garbage;
+use crate::call::Reply;
 use crate::place::{Entry, Place, name};
-use crate::procedures::Asked;
+use crate::procedures::{Asked, Read};
 use crate::refusal::Refusal;
 
 /// The most that is read or written at once, in bytes.
@@ -81,16 +82,9 @@ impl Door {
         let (handle, wanted) = (arguments.handle()?, arguments.value::<u32>()?);
         let found = self.place(handle).and_then(|place| {
             let attributes = place.attributes(self, &asked.caller)?;
-            let is_directory = attributes.type_ == nfs3_types::nfs3::ftype3::NF3DIR;
             let allowed = match &place {
                 Place::Top => ACCESS3_READ | ACCESS3_LOOKUP,
-                Place::Entry(_) if is_directory => {
-                    ACCESS3_READ | ACCESS3_LOOKUP | ACCESS3_MODIFY | ACCESS3_EXTEND | ACCESS3_DELETE
-                }
-                Place::Entry(_) if attributes.mode & 0o111 != 0 => {
-                    ACCESS3_READ | ACCESS3_MODIFY | ACCESS3_EXTEND | ACCESS3_EXECUTE
-                }
-                Place::Entry(_) => ACCESS3_READ | ACCESS3_MODIFY | ACCESS3_EXTEND,
+                Place::Entry(_) => allowed(&attributes),
             };
             Ok(ACCESS3resok { obj_attributes: Nfs3Option::Some(attributes), access: allowed & wanted })
         });
@@ -114,7 +108,7 @@ impl Door {
         asked.answer("READLINK", found, READLINK3resfail::default)
     }
 
-    pub(crate) fn read(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Garbage> {
+    pub(crate) fn read(&self, asked: &Asked<'_>) -> Result<Reply, Garbage> {
         let mut arguments = asked.arguments();
         let (handle, offset, count) = (arguments.handle()?, arguments.value::<u64>()?, arguments.value::<u32>()?);
         let found = self.place(handle).and_then(|place| {
@@ -131,15 +125,9 @@ impl Door {
                 false => Default::default(),
             };
             let end = offset.saturating_add(data.len() as u64);
-            Ok((seen.told, data, end >= seen.attributes.size))
+            Ok(Read { told: seen.told, data, is_end: end >= seen.attributes.size })
         });
-        let found = found.map(|(told, data, eof)| READ3resok {
-            file_attributes: Nfs3Option::Some(told),
-            count: u32::try_from(data.len()).unwrap_or(TRANSFER),
-            eof,
-            data: Opaque::owned(data.into()),
-        });
-        asked.answer("READ", found, READ3resfail::default)
+        asked.answer_read(found)
     }
 
     fn told(&self, asked: &Asked<'_>) -> Result<(Place, fattr3), Refusal> {
@@ -199,4 +187,15 @@ impl Door {
         });
         asked.answer("PATHCONF", found, PATHCONF3resfail::default)
     }
+}
+
+/// What whoever may ask may do with something in a space.
+pub(crate) fn allowed(attributes: &fattr3) -> u32 {
+    let (reads, writes) = (ACCESS3_READ, ACCESS3_MODIFY | ACCESS3_EXTEND);
+    let also = match attributes.type_ == nfs3_types::nfs3::ftype3::NF3DIR {
+        true => ACCESS3_LOOKUP | ACCESS3_DELETE,
+        false if attributes.mode & 0o111 != 0 => ACCESS3_EXECUTE,
+        false => 0,
+    };
+    reads | writes | also
 }

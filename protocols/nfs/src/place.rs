@@ -176,6 +176,14 @@ impl Entry {
     }
 }
 
+/// The numbers in a handle: of a space, and of a file in it. None for one that this server never gave.
+pub(crate) fn numbers(handle: &[u8]) -> Option<(u64, u64)> {
+    let (layout, rest) = handle.split_first()?;
+    let (space, number) = rest.split_at_checked(8)?;
+    let (space, number) = (<[u8; 8]>::try_from(space).ok()?, <[u8; 8]>::try_from(number).ok()?);
+    (*layout == LAYOUT).then(|| (u64::from_be_bytes(space), u64::from_be_bytes(number)))
+}
+
 /// A name, as a client gives it.
 ///
 /// # Errors
@@ -191,15 +199,7 @@ impl Door {
     /// # Errors
     /// `NFS3ERR_BADHANDLE` for one that this server never gave, `NFS3ERR_STALE` for one whose file or space is gone.
     pub(crate) fn place(&self, handle: &[u8]) -> Result<Place, Refusal> {
-        let bad = || Refusal::Word(nfsstat3::NFS3ERR_BADHANDLE);
-        let (layout, rest) = handle.split_first().ok_or_else(bad)?;
-        let (space, number) = rest.split_at_checked(8).ok_or_else(bad)?;
-        let number = <[u8; 8]>::try_from(number).map_err(|_| bad())?;
-        let space = <[u8; 8]>::try_from(space).map_err(|_| bad())?;
-        if *layout != LAYOUT {
-            return Err(bad());
-        }
-        let (space, number) = (u64::from_be_bytes(space), u64::from_be_bytes(number));
+        let (space, number) = numbers(handle).ok_or(nfsstat3::NFS3ERR_BADHANDLE)?;
         if (space, number) == (TOP, TOP) {
             return Ok(Place::Top);
         }

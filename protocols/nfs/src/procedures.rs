@@ -4,16 +4,17 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::time::Instant;
 
-use nfs3_types::nfs3::{self, NFS_PROGRAM, Nfs3Result, nfsstat3};
+use bytes::Bytes;
+use nfs3_types::nfs3::{self, NFS_PROGRAM, Nfs3Option, Nfs3Result, READ3resfail, READ3resok, fattr3, nfsstat3};
 use nfs3_types::rpc::accept_stat_data;
-use nfs3_types::xdr_codec::{Pack, Void};
+use nfs3_types::xdr_codec::{Opaque, Pack, Void};
 use nfs3_types::{mount, portmap};
 use svcfs_base::Caller;
 use svcfs_knowledge::vitals::Measures;
 
 use crate::Door;
 use crate::arguments::{Arguments, Garbage};
-use crate::call::{Call, Unheard};
+use crate::call::{Call, Reply, Unheard};
 use crate::clients::Client;
 use crate::refusal::Refusal;
 use crate::replies::Heard;
@@ -24,6 +25,20 @@ pub(crate) struct Asked<'a> {
     call: &'a Call<'a>,
     measures: &'a Measures,
     begun: Instant,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn of(call: &'a Call<'a>, caller: Caller, measures: &'a Measures) -> Self {
+        Self { caller, call, measures, begun: Instant::now() }
+    }
+}
+
+/// What was read of a file.
+pub(crate) struct Read {
+    pub(crate) told: fattr3,
+    pub(crate) data: Bytes,
+    /// Whether the file ends behind it.
+    pub(crate) is_end: bool,
 }
 
 /// The answer, or that the arguments are none.
@@ -79,6 +94,20 @@ impl Asked<'_> {
         }))
     }
 
+    /// The answer to a READ that went so.
+    pub(crate) fn answer_read(&self, outcome: Result<Read, Refusal>) -> Result<Reply, Garbage> {
+        match outcome {
+            Ok(Read { told, data, is_end }) => {
+                self.counted("READ", &Ok(()));
+                let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
+                let (file_attributes, none) = (Nfs3Option::Some(told), Opaque::borrowed(&[]));
+                let done = READ3resok { file_attributes, count, eof: is_end, data: none };
+                Ok(self.call.answer_with(&Nfs3Result::<_, READ3resfail>::Ok(done), data))
+            }
+            refused => self.answer("READ", refused.map(|_| Void), READ3resfail::default).map(Reply::from),
+        }
+    }
+
     /// Counts a procedure that went so, and gives its status.
     fn counted<T>(&self, procedure: &'static str, outcome: &Result<T, Refusal>) -> nfsstat3 {
         let status = outcome.as_ref().err().map(|refusal| refusal.told(procedure));
@@ -110,34 +139,33 @@ const fn is_once(procedure: NFS_PROGRAM) -> bool {
 
 impl Door {
     /// Answers a message; none when there is nothing to answer, or it is being answered already.
-    pub(crate) fn answer(&self, client: Client, record: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn answer(&self, client: Client, record: &[u8]) -> Option<Reply> {
         let call = match Call::of(record) {
             Ok(call) => call,
-            Err(Unheard::Told(answer)) => return Some(answer),
+            Err(Unheard::Told(answer)) => return Some(answer.into()),
             Err(Unheard::Nonsense) => return None,
         };
-        // A server that asks for keys since it was started: this protocol carries none (gaps.md D12).
-        if !self.settings.is_trusting && !self.server.access().is_open() && call.procedure != 0 {
-            return Some(call.deny());
+        if !self.lets_in(&call) {
+            return Some(call.deny().into());
         }
         let client = Client { user: call.user, ..client };
         let version = match call.program {
             nfs3::PROGRAM => nfs3::VERSION,
             mount::PROGRAM => mount::VERSION,
             portmap::PROGRAM => portmap::VERSION,
-            _ => return Some(call.refuse(accept_stat_data::PROG_UNAVAIL)),
+            _ => return Some(call.refuse(accept_stat_data::PROG_UNAVAIL).into()),
         };
         if call.version != version {
-            return Some(call.refuse(accept_stat_data::PROG_MISMATCH { low: version, high: version }));
+            return Some(call.refuse(accept_stat_data::PROG_MISMATCH { low: version, high: version }).into());
         }
         let measures = &self.server.vitals().measures;
-        let asked = Asked { caller: self.names.caller(client), call: &call, measures, begun: Instant::now() };
+        let asked = Asked::of(&call, self.names.caller(client), measures);
         let answer = match call.program {
-            mount::PROGRAM => self.mounting(&asked, call.procedure),
-            portmap::PROGRAM => self.mapping(&asked, call.procedure),
+            mount::PROGRAM => self.mounting(&asked, call.procedure).map(Reply::from),
+            portmap::PROGRAM => self.mapping(&asked, call.procedure).map(Reply::from),
             _ => {
                 let Ok(procedure) = NFS_PROGRAM::try_from(call.procedure) else {
-                    return Some(call.refuse(accept_stat_data::PROC_UNAVAIL));
+                    return Some(call.refuse(accept_stat_data::PROC_UNAVAIL).into());
                 };
                 if is_once(procedure) {
                     return self.answer_once(client, &asked, (procedure, record));
@@ -145,7 +173,13 @@ impl Door {
                 self.ask(&asked, procedure).map_err(Unanswered::from)
             }
         };
-        Some(answer.unwrap_or_else(|why| call.refuse(why.into())))
+        Some(answer.unwrap_or_else(|why| call.refuse(why.into()).into()))
+    }
+
+    /// Whether a call is heard. By a server that asks for keys since it was started none is but that which asks for nothing: this protocol carries
+    /// none (gaps.md D12).
+    pub(crate) fn lets_in(&self, call: &Call<'_>) -> bool {
+        self.settings.is_trusting || self.server.access().is_open() || call.procedure == 0
     }
 
     /// Answers what was answered before in the same words.
@@ -154,30 +188,30 @@ impl Door {
         client: Client,
         asked: &Asked<'_>,
         (procedure, record): (NFS_PROGRAM, &[u8]),
-    ) -> Option<Vec<u8>> {
+    ) -> Option<Reply> {
         let mut hash = DefaultHasher::new();
         record.hash(&mut hash);
         let question = (client.address, asked.call.id, hash.finish());
         let asking = match self.replies.hear(question) {
-            Heard::Before(answer) => return Some(answer),
+            Heard::Before(answer) => return Some(answer.into()),
             Heard::Now => return None,
             Heard::New(asking) => asking,
         };
         let answer = self.ask(asked, procedure);
-        let answer = answer.unwrap_or_else(|Garbage| asked.call.refuse(accept_stat_data::GARBAGE_ARGS));
-        asking.answered(&answer);
+        let answer = answer.unwrap_or_else(|Garbage| asked.call.refuse(accept_stat_data::GARBAGE_ARGS).into());
+        asking.answered(&answer.head);
         Some(answer)
     }
 
-    fn ask(&self, asked: &Asked<'_>, procedure: NFS_PROGRAM) -> Answered {
-        match procedure {
+    fn ask(&self, asked: &Asked<'_>, procedure: NFS_PROGRAM) -> Result<Reply, Garbage> {
+        let answer = match procedure {
             NFS_PROGRAM::NFSPROC3_NULL => asked.plain(&Void),
             NFS_PROGRAM::NFSPROC3_GETATTR => self.getattr(asked),
             NFS_PROGRAM::NFSPROC3_SETATTR => self.setattr(asked),
             NFS_PROGRAM::NFSPROC3_LOOKUP => self.lookup(asked),
             NFS_PROGRAM::NFSPROC3_ACCESS => self.access(asked),
             NFS_PROGRAM::NFSPROC3_READLINK => self.readlink(asked),
-            NFS_PROGRAM::NFSPROC3_READ => self.read(asked),
+            NFS_PROGRAM::NFSPROC3_READ => return self.read(asked),
             NFS_PROGRAM::NFSPROC3_WRITE => self.write(asked),
             NFS_PROGRAM::NFSPROC3_CREATE => self.create(asked),
             NFS_PROGRAM::NFSPROC3_MKDIR => self.mkdir(asked),
@@ -193,6 +227,7 @@ impl Door {
             NFS_PROGRAM::NFSPROC3_FSINFO => self.fsinfo(asked),
             NFS_PROGRAM::NFSPROC3_PATHCONF => self.pathconf(asked),
             NFS_PROGRAM::NFSPROC3_COMMIT => self.commit(asked),
-        }
+        };
+        answer.map(Reply::from)
     }
 }

@@ -6,9 +6,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Buf;
 use nfs3_types::rpc::fragment_header;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::call::Reply;
 
 /// The longest message, in bytes: the longest write, its head, and as much again.
 pub(crate) const LONGEST: usize = 2 << 20;
@@ -66,6 +69,8 @@ pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin), room: &Room) -> 
     let most = if coming.is_last { coming.record.len() + coming.left } else { LONGEST };
     let mut room = room.take(kib(most)).await?;
     if !is_whole {
+        // Asked of the system once, which gives nothing of it before it is written to.
+        coming.record.reserve_exact(coming.left);
         tokio::time::timeout(PATIENCE, coming.come(stream, LONGEST)).await??;
     }
     // What it did not need.
@@ -125,12 +130,12 @@ fn check(head: [u8; 4], before: usize) -> io::Result<fragment_header> {
 ///
 /// # Errors
 /// `TimedOut` when the client does not take it.
-pub(crate) async fn write(stream: &mut (impl AsyncWrite + Unpin), message: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(message.len()).map_err(io::Error::other)?;
+pub(crate) async fn write(stream: &mut (impl AsyncWrite + Unpin), message: &Reply) -> io::Result<()> {
+    let length = u32::try_from(message.length()).map_err(io::Error::other)?;
     let head = fragment_header::new(length, true).into_xdr_buf();
+    let mut parts = Buf::chain(&head[..], &message.head[..]).chain(&message.data[..]).chain(message.padding());
     tokio::time::timeout(PATIENCE, async {
-        stream.write_all(&head).await?;
-        stream.write_all(message).await?;
+        stream.write_all_buf(&mut parts).await?;
         stream.flush().await
     })
     .await?

@@ -1,5 +1,6 @@
 //! Through the procedures, with the bytes that clients send; without a network where that tells nothing more.
 
+mod at_once;
 mod changes;
 mod clients;
 mod hostile;
@@ -34,6 +35,7 @@ use svcfs_knowledge::spaces::{self, Opening, Spaces};
 use tempfile::TempDir;
 
 use crate::Door;
+use crate::call::Reply;
 use crate::clients::Client;
 
 /// A door to one space, with nobody's background tasks: what is not asked for is not saved.
@@ -122,7 +124,10 @@ impl Served {
     }
 
     fn send(&self, message: &[u8]) -> Option<Vec<u8>> {
-        self.door.answer(Client { address: self.address, user: None }, message)
+        let client = Client { address: self.address, user: None };
+        // As a connection does.
+        let answer = self.door.at_once(client, message).or_else(|| self.door.answer(client, message));
+        answer.map(whole)
     }
 
     fn ask<R: Unpack>(&self, procedure: u32, arguments: &impl Pack) -> R {
@@ -246,6 +251,12 @@ impl Served {
         let log = String::from_utf8(git.output().unwrap().stdout).unwrap();
         log.lines().map(str::to_owned).collect()
     }
+}
+
+/// An answer, as it is sent.
+fn whole(answer: Reply) -> Vec<u8> {
+    let Reply { head, data } = &answer;
+    [&head[..], data, answer.padding()].concat()
 }
 
 fn entry<'a>(directory: &nfs_fh3, name: &'a [u8]) -> diropargs3<'a> {

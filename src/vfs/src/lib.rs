@@ -37,7 +37,7 @@ pub use leases::Unleased;
 pub use links::{Linking, Relinked};
 pub use load::{Flush, Load, OnFlush};
 pub use nodes::{
-    Allocation, Content, DiskSpace, HandleId, Left, NodeId, OpenMode, Opened, Reader, Refused, SET_GROUP_ID,
+    Allocation, Content, DiskSpace, Glance, HandleId, Left, NodeId, OpenMode, Opened, Reader, Refused, SET_GROUP_ID,
     SetAttributes, UPLOAD, Unpublished, WriteAt, place_of_refused,
 };
 pub use past::{

@@ -140,6 +140,17 @@ impl FileNumbers {
         self.inner.lock().path(number)
     }
 
+    /// The path of a number, if nothing must be waited for: neither the disk nor whoever writes to it.
+    pub fn path_at_once(&self, number: u64) -> Option<TreePath> {
+        let inner = self.inner.try_lock()?;
+        path_of(number, |number| Ok::<_, ()>(inner.known.names.get(&number).cloned())).ok()?
+    }
+
+    /// The number that a name in a directory has, as far as that can be told in the same way.
+    pub fn number_at_once(&self, directory: u64, name: &str) -> Option<u64> {
+        self.inner.try_lock()?.known.numbers.get(&(directory, name.into())).copied()
+    }
+
     /// A file or directory has another name; what had that name is gone.
     ///
     /// # Errors
@@ -328,19 +339,7 @@ impl FileNumbers {
 
 impl Inner {
     fn path(&mut self, number: u64) -> Result<Option<TreePath>, StoreError> {
-        let mut parts = Vec::new();
-        let mut at = number;
-        while at != FileNumbers::ROOT {
-            // Deeper than any path can be: the file is damaged.
-            if parts.len() > 4096 {
-                return Ok(None);
-            }
-            let Some((parent, name)) = self.name(at)? else { return Ok(None) };
-            parts.push(name);
-            at = parent;
-        }
-        parts.reverse();
-        Ok(TreePath::parse(&parts.join("/")).ok())
+        path_of(number, |number| self.name(number))
     }
 
     fn number(&mut self, parent: u64, name: &str) -> Result<u64, StoreError> {
@@ -394,6 +393,26 @@ impl Inner {
         self.connection.pragma_update(None, "synchronous", "NORMAL")?;
         Ok(outcome?)
     }
+}
+
+/// The path of a number, as `name` tells the directory and the name of each; none where it knows one of them not.
+fn path_of<E>(
+    number: u64,
+    mut name: impl FnMut(u64) -> Result<Option<(u64, Box<str>)>, E>,
+) -> Result<Option<TreePath>, E> {
+    let mut parts = Vec::new();
+    let mut at = number;
+    while at != FileNumbers::ROOT {
+        // Deeper than any path can be: the file is damaged.
+        if parts.len() > 4096 {
+            return Ok(None);
+        }
+        let Some((parent, name)) = name(at)? else { return Ok(None) };
+        parts.push(name);
+        at = parent;
+    }
+    parts.reverse();
+    Ok(TreePath::parse(&parts.join("/")).ok())
 }
 
 /// A number that no file has, in all likelihood; such that it is one of SQLite's, too.

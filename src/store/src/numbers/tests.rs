@@ -30,6 +30,7 @@ fn what_lies_below_a_renamed_directory_keeps_its_number() {
     numbers.renamed(&path("old"), &path("new")).unwrap();
     assert_eq!(numbers.path(page).unwrap(), Some(path("new/deep/a.md")));
     assert_eq!(numbers.path(replaced).unwrap(), None);
+    assert_eq!((numbers.path_at_once(page), numbers.path_at_once(replaced)), (Some(path("new/deep/a.md")), None));
     assert_ne!(numbers.number(&path("old/deep/a.md")).unwrap(), page);
 }
 
@@ -37,8 +38,10 @@ fn what_lies_below_a_renamed_directory_keeps_its_number() {
 fn the_number_of_a_removed_name_means_nothing_and_is_not_given_again() {
     let (_folder, numbers) = place();
     let page = numbers.number(&path("a.md")).unwrap();
+    assert_eq!(numbers.number_at_once(FileNumbers::ROOT, "a.md"), Some(page));
     numbers.removed(&path("a.md")).unwrap();
     assert_eq!(numbers.path(page).unwrap(), None);
+    assert_eq!((numbers.path_at_once(page), numbers.number_at_once(FileNumbers::ROOT, "a.md")), (None, None));
     assert_ne!(numbers.number(&path("a.md")).unwrap(), page);
 }
 

@@ -1,9 +1,10 @@
-//! Small files that the system has in memory: read without waiting for the disk.
+//! What the system has in memory: looked at and read without waiting for the disk.
 //!
 //! One rule: whoever asks here may be a thread that many others wait for. What would have to be waited for is not there, and is read by somebody
 //! else, who has the time.
 
 use std::io::IoSliceMut;
+use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
 use rustix::fs::{self as sys, Mode, OFlags, ResolveFlags};
@@ -11,7 +12,7 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use svcfs_base::TreePath;
 
 use super::stat::to_stat;
-use super::{INSIDE, Stat, StatKind, WorkTree, extended};
+use super::{INSIDE, Stat, StatKind, WorkTree, extended, pieces};
 
 /// Bytes that are copied and hashed in less time than it takes to wake a thread for them, or little more.
 const AT_ONCE: usize = 64 << 10;
@@ -34,9 +35,7 @@ impl WorkTree {
     /// Its path and bytes come from the system's caches alone (`RESOLVE_CACHED`, openat2(2); `RWF_NOWAIT`, preadv2(2)); an attribute that does not
     /// fit into the inode may be waited for.
     pub fn read_at_once(&self, path: &TreePath, extended: Option<&[u8]>) -> Option<AtOnce> {
-        let resolve = INSIDE | ResolveFlags::CACHED;
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = sys::openat2(&self.root, path.as_str(), flags, Mode::empty(), resolve).ok()?;
+        let file = self.open_at_once(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         let stat = to_stat(&sys::fstat(&file).ok()?).filter(|stat| stat.kind == StatKind::File)?;
         let size = usize::try_from(stat.size).ok().filter(|size| *size <= AT_ONCE)?;
         // One byte more, so that a file that grew since is not taken for whole.
@@ -51,5 +50,30 @@ impl WorkTree {
             None => None,
         };
         Some(AtOnce { content: content.into(), stat, extended })
+    }
+    /// What stands at a path, as [`WorkTree::stat`] has it, as far as the system has it in memory.
+    pub fn stat_at_once(&self, path: &TreePath) -> Option<Stat> {
+        let there = self.open_at_once(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+        to_stat(&sys::fstat(&there).ok()?)
+    }
+
+    /// The same of a regular file, and its bytes at an offset: as many as are asked for and are there. None when not all of them are in memory.
+    pub fn part_at_once(&self, path: &TreePath, (offset, length): (u64, usize)) -> Option<(Stat, Bytes)> {
+        let file = self.open_at_once(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW)?;
+        let stat = to_stat(&sys::fstat(&file).ok()?).filter(|stat| stat.kind == StatKind::File)?;
+        let length = usize::try_from(stat.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(length);
+        if length == 0 {
+            return Some((stat, Bytes::new()));
+        }
+        let read = pieces::filled(length, |memory| {
+            preadv2(&file, &mut [IoSliceMut::new(memory)], offset, ReadWriteFlags::NOWAIT)
+        });
+        read.ok().filter(|read| read.len() == length).map(|read| (stat, read))
+    }
+
+    fn open_at_once(&self, path: &TreePath, flags: OFlags) -> Option<OwnedFd> {
+        let text = if path.is_root() { "." } else { path.as_str() };
+        let resolve = INSIDE | ResolveFlags::CACHED;
+        sys::openat2(&self.root, text, flags | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
     }
 }

@@ -15,7 +15,7 @@ use svcfs_base::{DiskAttributes, LargeFile, MAX_FILE_BYTES, TreePath};
 
 use super::back::WritingBack;
 use super::stat::{times, to_any_stat};
-use super::{Outcome, Stat, StatKind, WorkTree, disk};
+use super::{Outcome, Stat, StatKind, WorkTree, disk, pieces};
 use crate::StoreError;
 use crate::disposal::{HOLD, Held};
 
@@ -68,11 +68,10 @@ impl OpenFile {
     /// The same of what the system has in memory, fewer where it has not all of them: nobody waits for the disk. None when it has nothing,
     /// at the end, and on disks that cannot tell.
     pub fn read_cached(&self, offset: u64, length: usize) -> Option<Bytes> {
-        let mut content = vec![0; length];
-        let parts = &mut [IoSliceMut::new(&mut content)];
-        let read = preadv2(&self.0, parts, offset, ReadWriteFlags::NOWAIT).ok().filter(|read| *read > 0)?;
-        content.truncate(read);
-        Some(content.into())
+        let read = pieces::filled(length, |memory| {
+            preadv2(&self.0, &mut [IoSliceMut::new(memory)], offset, ReadWriteFlags::NOWAIT)
+        });
+        read.ok().filter(|read| !read.is_empty())
     }
 
     /// Writes at an offset. Whoever was trusted with more (set-user-id, set-group-id) wrote something else.
@@ -240,16 +239,16 @@ const fn is_for_readers(refusal: io::ErrorKind) -> bool {
 
 /// Bytes of a file at an offset; fewer at its end.
 pub(super) fn read_up_to(file: &File, offset: u64, length: usize) -> io::Result<Bytes> {
-    let mut content = vec![0; length];
-    let mut filled = 0;
-    while filled < length {
-        match file.read_at(&mut content[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+    pieces::filled(length, |memory| {
+        let mut filled = 0;
+        while filled < length {
+            match file.read_at(&mut memory[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
-    }
-    content.truncate(filled);
-    Ok(content.into())
+        Ok(filled)
+    })
 }

@@ -10,6 +10,7 @@ mod blanks;
 mod extended;
 mod flush;
 mod large;
+mod pieces;
 mod place;
 mod ready;
 mod special;

@@ -271,6 +271,14 @@ fn a_small_file_in_memory_is_read_at_once_and_what_must_be_waited_for_is_not() {
     assert_eq!(read.extended.as_deref(), Some(&b"y"[..]));
     assert_eq!(tree.read_at_once(&at("a/b.md"), Some(b"user.z")).unwrap().extended, None);
     assert_eq!(tree.read_at_once(&at("empty"), None).unwrap().content, Bytes::new());
+    assert_eq!(tree.part_at_once(&at("a/b.md"), (1, 100)).unwrap().1, "ne");
+    assert_eq!(tree.part_at_once(&at("much"), (64 << 10, 100)).unwrap().1, "x");
+    assert_eq!(tree.part_at_once(&at("a/b.md"), (1 << 40, 100)).unwrap().1, Bytes::new());
+    assert_eq!(tree.stat_at_once(&at("a")).unwrap().kind, StatKind::Directory);
+    assert_eq!(tree.stat_at_once(&at("link.md")).unwrap().kind, StatKind::Symlink);
+    for none in ["a", "none.md", "link.md", "linked/b.md"] {
+        assert!(tree.part_at_once(&at(none), (0, 1)).is_none(), "{none}");
+    }
     file.sync_all().unwrap();
     sys::fadvise(&file, 0, None, sys::Advice::DontNeed).unwrap();
     // Filesystems in memory forget nothing; on others the next who reads waits, and then it is there again.

@@ -1,5 +1,7 @@
 //! What nodes have beside their content: size, permission bits, owner, times.
 
+use std::time::SystemTime;
+
 use svcfs_base::{Caller, Change, DiskAttributes, Door, Expect, Fault, FileKind, Kind, TreePath};
 use svcfs_store::OpenFile;
 use tracing::debug;
@@ -44,10 +46,7 @@ impl Vfs {
                 (attributes, _) => attributes?,
             };
             if attributes.kind == EntryKind::Directory {
-                // As on any disk: a directory whose names change was changed.
-                let changed = self.core.overlay.changed(&path).max(shared.names_changed);
-                attributes.modified = attributes.modified.max(changed.unwrap_or(attributes.modified));
-                attributes.changed = attributes.changed.max(changed.unwrap_or(attributes.changed));
+                self.count_pending(&path, shared.names_changed, &mut attributes);
             }
             if let Some(told) = &mut shared.told {
                 match told.of(&attributes, is_pending) {
@@ -71,6 +70,13 @@ impl Vfs {
             accessed: staging.accessed.or(standing.map(|there| there.accessed)).unwrap_or(staging.modified),
             links: u32::from(self.nodes.path_of(node).is_ok()),
         })
+    }
+
+    /// As on any disk: a directory whose names change was changed, also where the change is not in the tree yet.
+    pub(super) fn count_pending(&self, directory: &TreePath, names: Option<SystemTime>, attributes: &mut Attributes) {
+        let changed = self.core.overlay.changed(directory).max(names);
+        attributes.modified = attributes.modified.max(changed.unwrap_or(attributes.modified));
+        attributes.changed = attributes.changed.max(changed.unwrap_or(attributes.changed));
     }
 
     /// Changes attributes, and answers with the new ones. A new length is a write of the node; a new execute bit is a

@@ -3,6 +3,7 @@
 //! One rule: a node is a file or directory whatever its name becomes. Its unpublished bytes are shared by all its handles;
 //! history hears of them when they are published, and one publication is one version.
 
+mod at_once;
 mod attributes;
 mod body;
 mod content;
@@ -24,6 +25,7 @@ use std::time::SystemTime;
 
 use svcfs_base::Fault;
 
+pub use at_once::Glance;
 pub use body::Unpublished;
 pub use names::UPLOAD;
 pub use reading::{Content, Opened, Reader};

@@ -133,6 +133,13 @@ pub(crate) struct Shared {
     pub(crate) names_changed: Option<SystemTime>,
 }
 
+impl Shared {
+    /// Whether the file is what is in the tree at its path, and nothing else.
+    pub(crate) const fn is_plain(&self) -> bool {
+        self.staging.is_none() && self.large.is_none() && self.kept.is_none()
+    }
+}
+
 #[derive(Debug)]
 struct Node {
     path: TreePath,

@@ -1,0 +1,66 @@
+//! What stands at a path, looked at without waiting: for doors that are async, and answer where they are asked.
+//!
+//! One rule: what is told here is what [`Vfs::find`] and [`Vfs::read_node`] would tell. Whatever is not plainly in the tree, or held by somebody,
+//! is theirs.
+
+use bytes::Bytes;
+use svcfs_base::{Caller, TreePath};
+
+use super::NodeId;
+use crate::Vfs;
+use crate::view::{Attributes, EntryKind};
+
+/// What was found at once.
+#[derive(Debug)]
+pub struct Glance {
+    /// What is known of it.
+    pub attributes: Attributes,
+    /// The bytes that were asked for; none where none were.
+    pub part: Bytes,
+    /// The node of which it was told when it changed: that is told again for as long as somebody has found it.
+    pub told: Option<NodeId>,
+}
+
+impl Vfs {
+    /// What stands at a path, and of a file some of its bytes, by offset and length, if nothing must be waited for. Does not count as a finding.
+    pub fn glance(&self, caller: &Caller, path: &TreePath, part: Option<(u64, usize)>) -> Option<Glance> {
+        if !self.core.places.is_visible(caller.door, path) {
+            return None;
+        }
+        let node = self.nodes.at(path);
+        let shared = match node {
+            Some(node) => Some(self.nodes.shared(node).ok()?),
+            None => None,
+        };
+        // Held by whoever publishes, renames or removes it, until that is done.
+        let mut shared = match &shared {
+            Some(shared) => Some(shared.try_lock()?),
+            None => None,
+        };
+        if shared.as_ref().is_some_and(|shared| !shared.is_plain()) || self.core.overlay.get(path).is_some() {
+            return None;
+        }
+        let (stat, part) = match part {
+            Some(part) => self.core.tree.part_at_once(path, part)?,
+            None => (self.core.tree.stat_at_once(path)?, Bytes::new()),
+        };
+        let mut attributes = Attributes::from(stat);
+        let mut told = None;
+        if attributes.kind == EntryKind::Directory {
+            let names = shared.as_ref().and_then(|shared| shared.names_changed);
+            self.count_pending(path, names, &mut attributes);
+        }
+        if let Some(shared) = &mut shared
+            && let Some(of) = &mut shared.told
+        {
+            told = node;
+            match of.of(&attributes, false) {
+                Some(changed) => attributes.changed = changed,
+                None => shared.told = None,
+            }
+        }
+        drop(shared);
+        // Another file may have come there between the looks.
+        (self.nodes.at(path) == node).then_some(Glance { attributes, part, told })
+    }
+}
