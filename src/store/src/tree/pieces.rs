@@ -11,7 +11,7 @@ const LONG: usize = 128 << 10;
 /// The pieces that doors ask for: over HTTP, and over NFS. What is longer is nobody's habit.
 const SIZES: [usize; 2] = [256 << 10, 1 << 20];
 /// So many of each stay while nobody needs them.
-const SPARE: usize = 8;
+const SPARE: usize = 4;
 
 /// One for each of the sizes.
 static FREE: [Mutex<Vec<Vec<u8>>>; 2] = [const { Mutex::new(Vec::new()) }; 2];
