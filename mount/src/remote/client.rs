@@ -337,8 +337,9 @@ impl Client {
             return Ok(None);
         }
         let answer = answer.granted()?;
-        let Told { updated_links } = answer.json()?;
-        Ok(Some((answer.etag()?, updated_links > 0)))
+        // It is done, whatever else the answer says.
+        let (told, etag) = (answer.json::<Told>(), answer.etag());
+        Ok(told.and_then(|told| Ok((etag?, told.updated_links > 0))).ok())
     }
 
     /// Opens the event stream, from now on. Not asked again: who follows it decides when.

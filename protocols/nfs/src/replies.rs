@@ -4,11 +4,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 /// So many answers are remembered.
 const MOST: usize = 2048;
+/// For so long. Whoever asks by the same number later means another change: programs begin to count anew when they are started.
+const KEPT: Duration = Duration::from_secs(120);
 
 /// What tells one question from others: who asked, by which number, and a hash of the question.
 pub(crate) type Question = (IpAddr, u32, u64);
@@ -32,7 +35,7 @@ pub(crate) struct Asking<'a> {
 impl Asking<'_> {
     pub(crate) fn answered(self, answer: &[u8]) {
         if let Some(kept) = self.replies.0.lock().answers.get_mut(&self.question) {
-            *kept = Some(answer.to_vec());
+            *kept = Some((Instant::now(), answer.to_vec()));
         }
     }
 }
@@ -49,7 +52,7 @@ impl Drop for Asking<'_> {
 
 #[derive(Default)]
 struct Inner {
-    answers: HashMap<Question, Option<Vec<u8>>>,
+    answers: HashMap<Question, Option<(Instant, Vec<u8>)>>,
     order: VecDeque<Question>,
 }
 
@@ -59,9 +62,14 @@ pub(crate) struct Replies(Mutex<Inner>);
 
 impl Replies {
     pub(crate) fn hear(&self, question: Question) -> Heard<'_> {
+        self.hear_at(question, Instant::now())
+    }
+
+    fn hear_at(&self, question: Question, now: Instant) -> Heard<'_> {
         let mut inner = self.0.lock();
         match inner.answers.get(&question) {
-            Some(Some(answer)) => return Heard::Before(answer.clone()),
+            Some(Some((then, answer))) if now < *then + KEPT => return Heard::Before(answer.clone()),
+            Some(Some(_)) => inner.order.retain(|known| *known != question),
             Some(None) => return Heard::Now,
             None => {}
         }
@@ -92,5 +100,9 @@ mod tests {
         let Heard::New(asking) = replies.hear(question) else { panic!("nobody answers it") };
         asking.answered(b"yes");
         assert!(matches!(replies.hear(question), Heard::Before(answer) if answer == b"yes"));
+        let Heard::New(asking) = replies.hear_at(question, Instant::now() + KEPT) else { panic!("it is another one") };
+        asking.answered(b"no");
+        assert!(matches!(replies.hear(question), Heard::Before(answer) if answer == b"no"));
+        assert_eq!(replies.0.lock().order.len(), 1);
     }
 }

@@ -118,6 +118,8 @@ fn guest() -> Option<std::path::PathBuf> {
     let guest = cache.join("nfs");
     let emulates = std::process::Command::new("qemu-system-x86_64").arg("--version").output().is_ok();
     if !emulates || !guest.join("initramfs.gz").exists() {
+        let is_made = cfg!(target_arch = "x86_64") && std::env::var_os("SVCFS_TOOLS").is_some();
+        assert!(!is_made, "there is no machine in `{}`; scripts/test.sh makes it", guest.display());
         println!("skipped: no machine can be emulated here; on amd64, scripts/nfs/guest.sh makes one");
         return None;
     }
