@@ -152,6 +152,10 @@ refused("InvalidPartNumber", lambda: s3.get_object(**here, Key="large.bin", Part
 
 s3.copy_object(**here, Key="copy.md", CopySource={**here, "Key": name})
 assert s3.head_object(**here, Key="copy.md")["Metadata"] == said
+summed = s3.copy_object(**here, Key="sum.copy", CopySource={**here, "Key": "sum.bin"}, ChecksumAlgorithm="SHA1")
+sha1 = base64.b64encode(hashlib.sha1(b"x" * 300_000).digest()).decode()
+assert summed["CopyObjectResult"]["ChecksumSHA1"] == sha1, summed
+assert s3.head_object(**here, Key="sum.copy", ChecksumMode="ENABLED")["ChecksumSHA1"] == sha1
 s3.put_object(**here, Key="copy.md", Body=b"# Anew\n")
 versions = s3.list_object_versions(**here, Prefix="copy.md")["Versions"]
 assert [version["IsLatest"] for version in versions] == [True, False], versions
