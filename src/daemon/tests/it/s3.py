@@ -19,8 +19,8 @@ from botocore.exceptions import ClientError
 url, key, secret = sys.argv[1:]
 
 
-def client(key=key, secret=secret, style="path", url=url):
-    config = Config(signature_version="s3v4", s3={"addressing_style": style}, retries={"max_attempts": 0})
+def client(key=key, secret=secret, style="path", url=url, version="s3v4"):
+    config = Config(signature_version=version, s3={"addressing_style": style}, retries={"max_attempts": 0})
     return boto3.client(
         "s3", endpoint_url=url, aws_access_key_id=key, aws_secret_access_key=secret, region_name="us-east-1", config=config
     )
@@ -124,6 +124,12 @@ for algorithm in ["CRC32", "SHA1", "SHA256"]:
 signed = s3.generate_presigned_url("get_object", Params={**here, "Key": name}, ExpiresIn=60)
 assert urllib.request.urlopen(signed).read() == b"# Odd\n"
 signed = s3.generate_presigned_url("put_object", Params={**here, "Key": "signed.txt"}, ExpiresIn=60)
+try:
+    added = {"x-amz-copy-source": "/default/sum.bin"}
+    urllib.request.urlopen(urllib.request.Request(signed, method="PUT", headers=added))
+    raise AssertionError("a header was taken that nobody signed")
+except urllib.error.HTTPError as error:
+    assert error.code == 403 and b"not signed" in error.read()
 urllib.request.urlopen(urllib.request.Request(signed, data=b"signed", method="PUT"))
 assert s3.get_object(**here, Key="signed.txt")["Body"].read() == b"signed"
 assert signed_before("signed.txt", age=3_000, lasts=3_600) == (200, "")
@@ -222,6 +228,7 @@ assert hosts == ["default.localhost"] * 3 + ["nowhere.localhost"], hosts
 
 refused("SignatureDoesNotMatch", lambda: client(secret="wrong").list_buckets())
 refused("InvalidAccessKeyId", lambda: client(key="ffffffffffff").list_buckets())
+refused("InvalidRequest", lambda: client(version="s3").list_buckets())
 refused("NoSuchKey", lambda: s3.get_object(**here, Key="copy.md"))
 refused("NoSuchBucket", lambda: s3.list_objects_v2(Bucket="nowhere"))
 refused("InvalidArgument", lambda: s3.put_object(**here, Key="a/../../b", Body=b""))
