@@ -21,11 +21,14 @@ use crate::pieces::Pieces;
 use crate::reading::IsPart;
 use crate::refusal::{refuse, told};
 use crate::sums::{Sums, unknown_trailer};
-use crate::{Door, beyond};
+use crate::{Door, beyond, signed};
 use svcfs_listener::Coming;
 
 /// Bytes of XML that a request may bring: 10,000 parts of an upload with their checksums.
 const MAX_XML_BYTES: usize = 4 << 20;
+
+/// How forms of browsers name what they are.
+const FORM: &[u8] = b"multipart/form-data";
 
 /// What answers requests.
 ///
@@ -64,6 +67,7 @@ pub(crate) async fn answer(
     let checked = svcfs_listener::check_form(&request).and_then(|()| door.names.check(request.headers()));
     let checked = checked.map_err(|fault| told(&fault));
     let checked = checked.and_then(|()| check(request.method(), request.headers()));
+    let checked = checked.and_then(|()| signed::check(request.uri().query(), request.headers()));
     let is_of_object = hosts::is_of_object(door, request.uri(), request.headers());
     let checked = checked.and_then(|()| beyond::check(request.method(), request.uri().query(), is_of_object));
     let outcome = match checked {
@@ -115,20 +119,20 @@ fn unsigned(query: &str) -> String {
 }
 
 /// Whether s3s puts the body together from pieces.
-fn is_in_pieces(headers: &HeaderMap) -> bool {
+pub(crate) fn is_in_pieces(headers: &HeaderMap) -> bool {
     headers.get_all("x-amz-content-sha256").iter().any(|said| said.as_bytes().starts_with(b"STREAMING-"))
 }
 
 /// What s3s would take, and should not.
 fn check(method: &Method, headers: &HeaderMap) -> S3Result<()> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_form = text(CONTENT_TYPE.as_str()).trim_start().to_ascii_lowercase().starts_with("multipart/form-data");
-    if *method == Method::POST && is_form {
+    // As bytes: a boundary, or what else stands behind it, need not be ASCII.
+    let is_form = |kind: &HeaderValue| kind.as_bytes().to_ascii_lowercase().starts_with(FORM);
+    if *method == Method::POST && headers.get_all(CONTENT_TYPE).iter().any(is_form) {
         return Err(s3_error!(NotImplemented, "forms of browsers are not taken; use PUT"));
     }
     // Only with a signature are the pieces of such a body put together; what is around them would be written, too.
-    let is_streamed =
-        text("x-amz-content-sha256").starts_with("STREAMING-") || text("content-encoding").contains("aws-chunked");
+    let is_streamed = is_in_pieces(headers) || text("content-encoding").contains("aws-chunked");
     if is_streamed && !headers.contains_key(AUTHORIZATION) {
         return Err(s3_error!(InvalidRequest, "a body in signed pieces (`aws-chunked`) needs `Authorization`"));
     }

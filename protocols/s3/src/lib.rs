@@ -29,6 +29,7 @@ mod record;
 mod refusal;
 mod removed;
 mod removing;
+mod signed;
 mod summing;
 mod sums;
 mod tagging;

@@ -11,6 +11,7 @@ mod missing;
 mod numbered;
 mod parts;
 mod refused;
+mod signed;
 mod told;
 mod versions;
 

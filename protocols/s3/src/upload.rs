@@ -9,6 +9,7 @@ use svcfs_base::{MAX_FILE_BYTES, TreePath};
 use svcfs_listener::Gathering;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::answer::is_in_pieces;
 use crate::asked::Asked;
 use crate::beside::Beside;
 use crate::refusal::refuse;
@@ -37,7 +38,7 @@ impl Announced {
         algorithm: Option<&str>,
         trailing: Option<TrailingHeaders>,
     ) -> Self {
-        let length = length.and_then(|length| u64::try_from(length).ok());
+        let length = length.and_then(|length| u64::try_from(length).ok()).or_else(|| in_pieces(headers));
         let (sums, wanted, promised) = (Sums::of(headers), Wanted::of(headers, algorithm), promised(headers));
         Self { length, md5, sums, wanted, trailing, promised }
     }
@@ -67,6 +68,12 @@ impl Announced {
         }
         trailing.check(sums)
     }
+}
+
+/// How long a body in pieces is without what is around them. Where a transfer coding carries it, nothing else tells that the last of them is missing.
+fn in_pieces(headers: &HeaderMap) -> Option<u64> {
+    let length = headers.get("x-amz-decoded-content-length").filter(|_| is_in_pieces(headers))?;
+    length.to_str().ok()?.parse().ok()
 }
 
 /// All of a body.

@@ -351,22 +351,17 @@ pub(crate) async fn complete(
     // Of what becomes a large file only a piece is in memory.
     let room = if length <= MAX_FILE_BYTES as u64 { Some(room_for(&asked, length).await?) } else { None };
     let made_of: Vec<_> = parts.iter().map(|part| (part.number, part.md5)).collect();
-    let (joining, count) = (upload.clone(), made_of.len());
     let put = move |asked: &Asked| {
-        let gathered = joined(asked, &joining, (&parts, &announced), &place)?;
-        let (etag, sums) = (format!("{}-{count}", hex(&gathered.md5)), gathered.sums.clone());
-        let record = joining.record.in_parts(etag, Lengths::of(parts.iter().map(|part| part.size)));
+        let gathered = joined(asked, &upload, (&parts, &announced), &place)?;
+        let (etag, sums) = (format!("{}-{}", hex(&gathered.md5), made_of.len()), gathered.sums.clone());
+        let record = upload.record.clone().in_parts(etag, Lengths::of(parts.iter().map(|part| part.size)));
         let written = put_in_place(asked, &key, (place, expected), Gathered { room, ..gathered }, record)?;
-        // Held by the work, which goes on when its client is gone.
-        Ok((written, sums, held))
+        // By the same work, which goes on when its client is gone: who asks again then is told so, and nobody's save is written over.
+        upload.completed(asked.space.vfs.root(), &made_of, (&written.etag, written.version.as_deref(), &sums))?;
+        drop(held);
+        Ok((written, sums))
     };
-    let (written, sums, _held) = asked.run_over(length, "CompleteMultipartUpload", put).await?;
-    let (etag, version, kept) = (written.etag.clone(), written.version.clone(), sums.clone());
-    asked
-        .run("CompleteMultipartUpload", move |asked| {
-            Ok(upload.completed(asked.space.vfs.root(), &made_of, (&etag, version.as_deref(), &kept))?)
-        })
-        .await?;
+    let (written, sums) = asked.run_over(length, "CompleteMultipartUpload", put).await?;
     Ok(S3Response::new(told_of(output, written.etag, written.version, sums)))
 }
 

@@ -21,9 +21,10 @@ use crate::key::Key;
 use crate::object::{Object, guessed};
 use crate::record::{Record, is_missing, metadata_of, tags_of};
 use crate::refusal::told;
-use crate::sums::{etag_of, hex};
+use crate::sums::{Summing, Sums, Wanted, etag_of, hex};
 use crate::upload::{Announced, Content, Gathered, gather};
 use crate::versions;
+use crate::whole::Checksum;
 use crate::{Door, beyond};
 
 /// Bytes of a large file copied at once.
@@ -278,23 +279,29 @@ pub(crate) async fn copy(
     }
     (record.etag, record.parts, record.is_folder) = Default::default();
     record.check()?;
+    let checksum = Checksum::of(input.checksum_algorithm.as_ref(), None)?;
     let (expected, place) = begin(&asked, &key, Writing::of(&request.headers)?).await?;
     let is_in_place = space == asked.space.name && object.path == place && object.attributes.is_some();
     let length = if is_in_place { 0 } else { object.size };
     let put = move |asked: &Asked| match is_in_place {
         true => say_anew(asked, (&key, &place), record, (says_anew, tags_anew)),
-        false => gathered_of(asked, object, key, (place, expected), record),
+        false => gathered_of(asked, object, (key, checksum), (place, expected), record),
     };
-    let gathered = asked.run_over(length, "CopyObject", put).await?;
+    let (written, sums) = asked.run_over(length, "CopyObject", put).await?;
     let result = CopyObjectResult {
-        e_tag: Some(ETag::Strong(gathered.etag)),
-        last_modified: Some(Timestamp::from(gathered.modified)),
-        ..CopyObjectResult::default()
+        e_tag: Some(ETag::Strong(written.etag)),
+        last_modified: Some(Timestamp::from(written.modified)),
+        checksum_type: sums.kind(),
+        checksum_crc32: sums.crc32,
+        checksum_crc32c: sums.crc32c,
+        checksum_sha1: sums.sha1,
+        checksum_sha256: sums.sha256,
+        checksum_crc64nvme: sums.crc64nvme,
     };
     Ok(S3Response::new(CopyObjectOutput {
         copy_object_result: Some(result),
         copy_source_version_id: version,
-        version_id: gathered.version,
+        version_id: written.version,
         ..CopyObjectOutput::default()
     }))
 }
@@ -305,7 +312,7 @@ fn say_anew(
     (key, place): (&Key, &TreePath),
     said: Record,
     (says_anew, tags_anew): (bool, bool),
-) -> Result<Written, Refused> {
+) -> Result<(Written, Sums), Refused> {
     let _alone = asked.hold(place);
     let found = Found::itself(asked, place)?;
     let mut record = Record::of(asked, &found)?;
@@ -320,36 +327,46 @@ fn say_anew(
     record.keep_said(asked, found.node)?;
     let object = Object::at(asked, key)?;
     let version = versions::current(asked, key, &object);
-    Ok(Written { etag: object.etag, modified: object.modified, version })
+    let sums = if object.is_of_record() { object.record.sums } else { Sums::default() };
+    Ok((Written { etag: object.etag, modified: object.modified, version }, sums))
 }
 
 fn gathered_of(
     asked: &Asked,
     object: Object,
-    key: Key,
+    (key, checksum): (Key, Option<Checksum>),
     (place, expected): (TreePath, Expect),
     record: Record,
-) -> Result<Written, Refused> {
+) -> Result<(Written, Sums), Refused> {
     // Of an object that came in parts, the copy has none.
     let is_same = object.is_of_record() && !object.record.sums.is_of_parts();
-    let sums = if is_same { object.record.sums.clone() } else { Default::default() };
-    let (content, md5) = match (object.content, object.blob) {
+    let kept = if is_same { object.record.sums.clone() } else { Default::default() };
+    let algorithm = checksum.as_ref().map(|checksum| checksum.algorithm.as_str());
+    let mut summing = Summing::new(Wanted::either(algorithm, &Sums::default()));
+    let content = match (object.content, object.blob) {
         (Read::OnDisk(reader), None) => {
-            let (beside, md5) = copy_large(asked, &reader, object.size, &place)?;
-            (Content::Beside(beside), md5)
+            Content::Beside(copy_large(asked, (&reader, &mut summing), object.size, &place)?)
         }
         (content, _) => {
             let content = content.read(0, usize::try_from(object.size).unwrap_or(usize::MAX))?;
-            let md5 = <s3s::crypto::Md5 as s3s::crypto::Checksum>::checksum(&content);
-            (Content::Here(content), md5)
+            summing.update(&content);
+            Content::Here(content)
         }
     };
-    put_in_place(asked, &key, (place, expected), Gathered { content, md5, sums, room: None }, record)
+    let (md5, found) = summing.finish();
+    let sums = if checksum.is_some() { found } else { kept };
+    let told = sums.clone();
+    let written = put_in_place(asked, &key, (place, expected), Gathered { content, md5, sums, room: None }, record)?;
+    Ok((written, told))
 }
 
-fn copy_large(asked: &Asked, reader: &Reader, size: u64, place: &TreePath) -> Result<(Beside, [u8; 16]), Fault> {
+fn copy_large(
+    asked: &Asked,
+    (reader, summing): (&Reader, &mut Summing),
+    size: u64,
+    place: &TreePath,
+) -> Result<Beside, Fault> {
     let mut beside = Beside::new(asked, place)?;
-    let mut summing = crate::sums::Summing::new(crate::sums::Wanted::default());
     let mut offset = 0;
     while offset < size {
         let piece: Bytes = reader.read(offset, PIECE)?;
@@ -360,5 +377,5 @@ fn copy_large(asked: &Asked, reader: &Reader, size: u64, place: &TreePath) -> Re
         beside.append(&piece)?;
         offset += piece.len() as u64;
     }
-    Ok((beside, summing.finish().0))
+    Ok(beside)
 }

@@ -113,3 +113,35 @@ fn two_checksums_of_one_body_are_refused() {
     let named = ("x-amz-sdk-checksum-algorithm", "CRC32");
     assert_eq!(served.send("PUT", "/default/a.bin", &[crc32, named], DIGITS).status, 200);
 }
+
+#[test]
+fn a_copy_has_the_checksum_that_is_asked_of_it_else_that_of_its_source() {
+    let served = Served::new();
+    let put = served.send("PUT", "/default/source.bin", &[("x-amz-checksum-crc32", "y/Q5Jg==")], DIGITS);
+    assert_eq!(put.status, 200, "{}", put.text());
+    let source = ("x-amz-copy-source", "/default/source.bin");
+    let copy = |headers: Headers<'_>| served.send("PUT", "/default/a.bin", &[&[source], headers].concat(), "");
+    // The check values of the catalogue of parametrised CRC algorithms.
+    for (algorithm, expected) in [("CRC32C", "4waSgw=="), ("CRC64NVME", "rosUhgp5mIg="), ("", "y/Q5Jg==")] {
+        let named = [("x-amz-checksum-algorithm", algorithm)];
+        let copied = copy(if algorithm.is_empty() { &[] } else { &named });
+        let algorithm = if algorithm.is_empty() { "CRC32" } else { algorithm };
+        let told = (copied.all(&format!("Checksum{algorithm}")), copied.all("ChecksumType"));
+        assert_eq!(told, (vec![expected.to_owned()], vec!["FULL_OBJECT".to_owned()]), "{}", copied.text());
+        let head = served.checked("HEAD");
+        let sums: Vec<_> = head
+            .headers
+            .keys()
+            .map(http::HeaderName::as_str)
+            .filter(|name| name.starts_with("x-amz-checksum-c"))
+            .collect();
+        let header = format!("x-amz-checksum-{}", algorithm.to_lowercase());
+        assert_eq!((sums, head.header(&header)), (vec![header.as_str()], expected));
+    }
+    copy(&[("x-amz-checksum-algorithm", "MD6")]).is(400, "InvalidRequest");
+    let large = vec![b'x'; svcfs_base::MAX_FILE_BYTES + 1];
+    let sum = ("x-amz-sdk-checksum-algorithm", "CRC32C");
+    let put = served.send("PUT", "/default/source.bin", &[sum], large);
+    let copied = copy(&[("x-amz-checksum-algorithm", "CRC32C")]);
+    assert_eq!(copied.all("ChecksumCRC32C"), [put.header("x-amz-checksum-crc32c")], "{}", copied.text());
+}

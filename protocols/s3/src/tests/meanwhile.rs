@@ -1,7 +1,11 @@
 //! What becomes of an object and of what is said of it while others write.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use s3s::dto::{CompleteMultipartUploadInput, CompletedMultipartUpload, CompletedPart};
+
+use super::itself::request;
 use super::*;
 
 /// How often is tried what goes wrong in a moment only.
@@ -110,4 +114,44 @@ fn a_write_was_done_even_if_another_removes_the_object_right_after_it() {
         is_over.store(true, Ordering::Relaxed);
         assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
     });
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a part that the server reads as slowly as the test likes")]
+fn an_upload_whose_client_hangs_up_while_it_is_put_together_is_completed_and_not_written_again() {
+    let served = Served::new();
+    let id = served.send("POST", "/default/a.txt?uploads", &[], "").all("UploadId").concat();
+    let target = format!("/default/a.txt?partNumber=1&uploadId={id}");
+    assert_eq!(served.send("PUT", &target, &[], "tide").status, 200);
+    let folder = served.folder.path().join("default/.svc/state/s3").join(&id);
+    let mut names = std::fs::read_dir(&folder).unwrap().map(|name| name.unwrap().path());
+    let part = names.find(|path| path.extension().is_some_and(|extension| extension == "data")).unwrap();
+    std::fs::remove_file(&part).unwrap();
+    assert!(Command::new("mkfifo").arg(&part).status().unwrap().success());
+    let door = Arc::new(served.door(100));
+    let parts = vec![CompletedPart { part_number: Some(1), ..CompletedPart::default() }];
+    let mut input = CompleteMultipartUploadInput::builder();
+    input.set_bucket("default".to_owned());
+    input.set_key("a.txt".to_owned());
+    input.set_upload_id(id.clone());
+    input.set_multipart_upload(Some(CompletedMultipartUpload { parts: Some(parts) }));
+    let (asked, input) = (Arc::clone(&door), input.build().unwrap());
+    // With one thread, work is done by others, as that of large uploads always is.
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let client = runtime.spawn(async move { crate::uploads::complete(&asked, request(input, None)).await });
+    // A pipe is open once somebody reads from it, too: the part is being put in.
+    let open = move || std::fs::File::options().write(true).open(&part).unwrap();
+    let mut pipe = runtime.block_on(async { tokio::task::spawn_blocking(open).await.unwrap() });
+    client.abort();
+    assert!(runtime.block_on(client).unwrap_err().is_cancelled());
+    pipe.write_all(b"tide").unwrap();
+    drop(pipe);
+    drop(runtime.block_on(door.completing.hold(&id)));
+    assert_eq!(served.text("a.txt").as_deref(), Some("tide"));
+    assert_eq!(served.get("/default?uploads").all("UploadId"), [""; 0], "it is pending no more");
+    let path = TreePath::parse("a.txt").unwrap();
+    served.server.primary().vfs.apply(&Caller::new(Door::Http), Change::put(path, "ebb")).unwrap();
+    let list = "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber></Part></CompleteMultipartUpload>";
+    let again = served.send("POST", &format!("/default/a.txt?uploadId={id}"), &[], list);
+    assert_eq!((again.status, served.text("a.txt").as_deref()), (200, Some("ebb")), "{}", again.text());
 }

@@ -13,14 +13,15 @@ import zlib
 from urllib.parse import urlencode, urlsplit
 
 import boto3
+from botocore.compat import HAS_CRT
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
 url, key, secret = sys.argv[1:]
 
 
-def client(key=key, secret=secret, style="path", url=url):
-    config = Config(signature_version="s3v4", s3={"addressing_style": style}, retries={"max_attempts": 0})
+def client(key=key, secret=secret, style="path", url=url, version="s3v4"):
+    config = Config(signature_version=version, s3={"addressing_style": style}, retries={"max_attempts": 0})
     return boto3.client(
         "s3", endpoint_url=url, aws_access_key_id=key, aws_secret_access_key=secret, region_name="us-east-1", config=config
     )
@@ -116,7 +117,8 @@ said = {"mood": "calm", "svc-etag": hashlib.sha1(b"blob 6\0# Odd\n").hexdigest()
 assert (got["Body"].read(), got["Metadata"], got["TagCount"]) == (b"# Odd\n", said, 1), got
 assert [item["Key"] for item in s3.list_objects_v2(**here, Prefix="odd/")["Contents"]] == [name]
 
-for algorithm in ["CRC32", "SHA1", "SHA256"]:
+# What only `awscrt` sums up, which scripts/test.sh installs.
+for algorithm in ["CRC32", "SHA1", "SHA256", *(["CRC32C", "CRC64NVME"] if HAS_CRT else [])]:
     s3.put_object(**here, Key="sum.bin", Body=b"x" * 300_000, ChecksumAlgorithm=algorithm)
     assert s3.head_object(**here, Key="sum.bin", ChecksumMode="ENABLED")["Checksum" + algorithm]
     assert s3.get_object(**here, Key="sum.bin")["Body"].read() == b"x" * 300_000
@@ -124,6 +126,12 @@ for algorithm in ["CRC32", "SHA1", "SHA256"]:
 signed = s3.generate_presigned_url("get_object", Params={**here, "Key": name}, ExpiresIn=60)
 assert urllib.request.urlopen(signed).read() == b"# Odd\n"
 signed = s3.generate_presigned_url("put_object", Params={**here, "Key": "signed.txt"}, ExpiresIn=60)
+try:
+    added = {"x-amz-copy-source": "/default/sum.bin"}
+    urllib.request.urlopen(urllib.request.Request(signed, method="PUT", headers=added))
+    raise AssertionError("a header was taken that nobody signed")
+except urllib.error.HTTPError as error:
+    assert error.code == 403 and b"not signed" in error.read()
 urllib.request.urlopen(urllib.request.Request(signed, data=b"signed", method="PUT"))
 assert s3.get_object(**here, Key="signed.txt")["Body"].read() == b"signed"
 assert signed_before("signed.txt", age=3_000, lasts=3_600) == (200, "")
@@ -152,6 +160,10 @@ refused("InvalidPartNumber", lambda: s3.get_object(**here, Key="large.bin", Part
 
 s3.copy_object(**here, Key="copy.md", CopySource={**here, "Key": name})
 assert s3.head_object(**here, Key="copy.md")["Metadata"] == said
+summed = s3.copy_object(**here, Key="sum.copy", CopySource={**here, "Key": "sum.bin"}, ChecksumAlgorithm="SHA1")
+sha1 = base64.b64encode(hashlib.sha1(b"x" * 300_000).digest()).decode()
+assert summed["CopyObjectResult"]["ChecksumSHA1"] == sha1, summed
+assert s3.head_object(**here, Key="sum.copy", ChecksumMode="ENABLED")["ChecksumSHA1"] == sha1
 s3.put_object(**here, Key="copy.md", Body=b"# Anew\n")
 versions = s3.list_object_versions(**here, Prefix="copy.md")["Versions"]
 assert [version["IsLatest"] for version in versions] == [True, False], versions
@@ -218,6 +230,7 @@ assert hosts == ["default.localhost"] * 3 + ["nowhere.localhost"], hosts
 
 refused("SignatureDoesNotMatch", lambda: client(secret="wrong").list_buckets())
 refused("InvalidAccessKeyId", lambda: client(key="ffffffffffff").list_buckets())
+refused("InvalidRequest", lambda: client(version="s3").list_buckets())
 refused("NoSuchKey", lambda: s3.get_object(**here, Key="copy.md"))
 refused("NoSuchBucket", lambda: s3.list_objects_v2(Bucket="nowhere"))
 refused("InvalidArgument", lambda: s3.put_object(**here, Key="a/../../b", Body=b""))
