@@ -75,9 +75,9 @@ fn what_a_client_asks_that_goes_away_is_kept_too() {
     });
     let mut last = ask("/last.md");
     let mut held: Vec<_> = (0..AT_ONCE).map(|number| ask(&format!("/held-{number}.md"))).collect();
-    held.iter_mut().for_each(|stream| write!(stream, "# A\n").unwrap());
+    held.iter_mut().for_each(|stream| stream.write_all(b"# A\n").unwrap());
     let are_there = in_time(|| (came.load(Ordering::Relaxed) >= AT_ONCE).then_some(()));
-    write!(last, "# A\n").unwrap();
+    last.write_all(b"# A\n").unwrap();
     drop(last);
     let gone = in_time(|| kept(&served).into_iter().find(|entry| entry["path"] == "/last.md"));
     is_over.store(true, Ordering::Relaxed);
