@@ -87,7 +87,8 @@ where
 /// The answer to a request of a form that is refused; the connection ends with it.
 pub(crate) fn misshapen<B>(app: &App, request: &http::Request<B>, (fault, peer): (&Fault, IpAddr)) -> Response {
     let uri = request.uri();
-    let visit = Visit::begin(request.method(), (uri.path(), uri.query().unwrap_or_default()), Some(peer));
+    let asked = (request.method(), uri.path(), uri.query().unwrap_or_default());
+    let visit = Visit::begin(app, asked, Some(peer));
     let mut response = visit.refuse(fault);
     response.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
     visit.end(app, &mut response);
@@ -97,12 +98,12 @@ pub(crate) fn misshapen<B>(app: &App, request: &http::Request<B>, (fault, peer):
 impl App {
     /// Answers a request, whatever it is.
     pub(crate) async fn answer(self: &Arc<Self>, request: Request) -> Response {
-        let mut visit = Visit::begin(&request.method, (&request.path, &request.query), request.peer);
+        let mut visit = Visit::begin(self, (&request.method, &request.path, &request.query), request.peer);
         let is_head = request.method == Method::HEAD;
         let outcome = match visit.admit(self, &request.headers).await {
             Ok(identity) => {
                 let span = tracing::info_span!("request", id = visit.id, what = visit.what);
-                self.route(request, identity, &visit).instrument(span).await
+                svcfs_listener::unbroken(self.route(request, identity, &visit)).instrument(span).await
             }
             Err(refusal) => Err(refusal),
         };

@@ -42,16 +42,20 @@ pub(crate) fn new_id() -> String {
 
 impl Visit {
     /// A request that has just come in.
-    pub(crate) fn begin(method: &Method, (path, query): (&str, &str), peer: Option<IpAddr>) -> Self {
+    pub(crate) fn begin(app: &App, (method, path, query): (&Method, &str, &str), peer: Option<IpAddr>) -> Self {
         let id = new_id();
-        let request = Request::begin(Head {
+        let head = Head {
             door: if path == mcp::PATH { Door::Mcp } else { Door::Http },
             method: method.as_str().to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),
             peer,
             id: Some(id.clone()),
-        });
+        };
+        let request = Request::begin(&app.server, head);
+        if specials::is_watched(path) {
+            request.goes_untold();
+        }
         Self {
             id,
             what: format!("{method} {}", path.escape_default()),
@@ -79,7 +83,7 @@ impl Visit {
         self.notes.says(of("X-Space").as_deref(), of("X-Provenance").as_deref());
         // What the key says holds.
         of("X-Actor").iter().for_each(|name| self.notes.is_of(Actor::new(name)));
-        self.request.admit(&app.server, identity.as_ref().ok(), bearer(headers).ok().flatten())?;
+        self.request.admit(identity.as_ref().ok(), bearer(headers).ok().flatten())?;
         Ok(identity)
     }
 
@@ -107,8 +111,6 @@ impl Visit {
         headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NOTHING));
         app.hosts.open(self.page.as_ref(), headers);
-        if !specials::is_watched(&self.path) {
-            self.request.end(&app.server, status);
-        }
+        self.request.end(status);
     }
 }

@@ -82,7 +82,7 @@ pub(crate) async fn answer(
     request: Request<Incoming>,
     peer: IpAddr,
 ) -> http::Response<BoxBody<Bytes, BoxError>> {
-    let mut visit = Visit::begin(request.method(), (PATH, ""), Some(peer));
+    let mut visit = Visit::begin(app, (request.method(), PATH, ""), Some(peer));
     let is_preflight = request.method() == http::Method::OPTIONS;
     let identity = visit.admit(app, request.headers()).await;
     let own = |response: warp::reply::Response| response.map(|body| body.map_err(BoxError::from).boxed());
@@ -92,14 +92,15 @@ pub(crate) async fn answer(
             Ok(mut request) => {
                 request.extensions_mut().insert(identity);
                 request.extensions_mut().insert(visit.notes.clone());
-                let answer = service.handle(request).await;
-                match in_words(answer).await {
-                    Ok(answer) if is_long(&answer) => match bounded(app, answer).await {
+                let answer = svcfs_listener::unbroken(async { Ok(in_words(service.handle(request).await).await) });
+                match answer.await {
+                    Ok(Ok(answer)) if is_long(&answer) => match bounded(app, answer).await {
                         Ok(answer) => own(answer),
                         Err(fault) => own(visit.refuse(&fault)),
                     },
-                    Ok(answer) => answer.map(|body| body.map_err(|never| match never {}).boxed()),
-                    Err(refusal) => own(refusal),
+                    Ok(Ok(answer)) => answer.map(|body| body.map_err(|never| match never {}).boxed()),
+                    Ok(Err(refusal)) => own(refusal),
+                    Err(panicked) => own(visit.refuse(&panicked)),
                 }
             }
             Err(fault) => own(visit.refuse(&fault)),
@@ -278,9 +279,9 @@ impl ServerHandler for Agent {
             let message = format!("there is no tool `{}`; tools/list names them all", svcfs_base::plain(&request.name));
             return Err(ErrorData::invalid_params(message, None));
         };
-        let told = Told::of(&context, "tools/call", &request.name);
+        let told = Told::of(&self.app, &context, ("tools/call", &request.name));
         let outcome = self.call(tool, arguments, (&context, told.notes())).await;
-        told.end(&self.app, outcome.as_ref().err());
+        told.end(outcome.as_ref().err());
         outcome.map(Into::into).or_else(|fault| failure(&fault, &request.name))
     }
 
@@ -305,13 +306,13 @@ impl ServerHandler for Agent {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let told = Told::of(&context, "resources/read", &request.uri);
+        let told = Told::of(&self.app, &context, ("resources/read", &request.uri));
         resources::named(&request.uri).iter().for_each(|file| told.notes().is_about(file));
         let outcome = match self.origin(&context, told.notes()) {
             Ok((identity, space)) => resources::read(&self.app, space, (&request.uri, identity.reach)).await,
             Err(fault) => Err(fault),
         };
-        told.end(&self.app, outcome.as_ref().err());
+        told.end(outcome.as_ref().err());
         outcome.map(Into::into).map_err(|fault| {
             let id = visit::new_id();
             log(&fault, &request.uri, &id);
@@ -336,19 +337,13 @@ enum Told {
 
 impl Told {
     /// Of a message that asks for something.
-    fn of(context: &RequestContext<RoleServer>, method: &str, path: &str) -> Self {
+    fn of(app: &App, context: &RequestContext<RoleServer>, (method, path): (&str, &str)) -> Self {
         let within = || context.extensions.get::<http::request::Parts>()?.extensions.get::<Notes>();
         within().cloned().map_or_else(
             || {
                 let (method, path) = (method.to_owned(), path.to_owned());
-                Self::Here(audit::Request::begin(Head {
-                    door: Door::Mcp,
-                    method,
-                    path,
-                    query: String::new(),
-                    peer: None,
-                    id: None,
-                }))
+                let head = Head { door: Door::Mcp, method, path, query: String::new(), peer: None, id: None };
+                Self::Here(audit::Request::begin(&app.server, head))
             },
             Self::Within,
         )
@@ -362,11 +357,11 @@ impl Told {
     }
 
     /// It is answered, or refused for this.
-    fn end(self, app: &App, refusal: Option<&Fault>) {
+    fn end(self, refusal: Option<&Fault>) {
         let status = refusal.map_or(200, |fault| fault.kind().http());
         match self {
             Self::Within(notes) => notes.is_answered(status),
-            Self::Here(request) => request.end(&app.server, status),
+            Self::Here(request) => request.end(status),
         }
     }
 }

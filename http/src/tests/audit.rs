@@ -1,11 +1,21 @@
 //! What the audit log tells of requests.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use svcfs_knowledge::CATALOGUE;
+use svcfs_work::Lane;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::connections::Listening;
 use super::server::TestServer;
 
+const LONG: Duration = Duration::from_secs(20);
 const ON: &str = "[audit]\nenabled = true\n[auth]\ntype = \"perspace\"\n\
     [[auth.api_keys]]\nkey = \"boss\"\nactor = \"ann\"\n\
     [[auth.api_keys]]\nkey = \"writer\"\nactor = \"agent:scribe\"\nscope = \"write\"\n";
@@ -112,4 +122,50 @@ async fn a_log_that_cannot_be_written_makes_the_server_unready() {
     );
     let metrics = server.get("/metrics").await;
     assert!(metrics.text().contains("svc_audit_waiting 1\n") && metrics.text().contains("svc_audit_lost 0\n"));
+}
+
+/// What the log tells first, as it is on the disk: nobody has to be asked for it.
+fn first_line(server: &TestServer) -> Option<Value> {
+    server.space().audit.as_ref().unwrap().write().unwrap();
+    let day = std::fs::read_dir(server.space().vfs.root().join(".svc/audit")).ok()?.next()?.unwrap().path();
+    serde_json::from_str(std::fs::read_to_string(day).unwrap().lines().next()?).ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_asks_that_goes_away_is_kept_too() {
+    let door = Listening::on(TestServer::of(CATALOGUE, ON)).await;
+    let lanes = &door.server.app.lanes;
+    // So many are there that the next one waits for its turn.
+    let (over, mut held) = (CancellationToken::new(), JoinSet::new());
+    for lane in [Lane::Quick, Lane::Slow] {
+        for _ in 0..lanes.occupancy(lane).places {
+            let (lanes, over, here) = (Arc::clone(lanes), over.clone(), Handle::current());
+            held.spawn(async move { lanes.watched(lane, move || here.block_on(over.cancelled())).await });
+        }
+    }
+    while [Lane::Quick, Lane::Slow].map(|lane| lanes.occupancy(lane)).iter().any(|lane| lane.busy < lane.places) {
+        tokio::task::yield_now().await;
+    }
+    let mut stream = TcpStream::connect(door.address).await.unwrap();
+    let ask = "GET /api/svc/tree HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer writer\r\n\r\n";
+    stream.write_all(ask.as_bytes()).await.unwrap();
+    while lanes.occupancy(Lane::Quick).waiting + lanes.occupancy(Lane::Slow).waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(stream);
+    let gone = tokio::time::timeout(LONG, async {
+        loop {
+            if let Some(gone) = first_line(&door.server) {
+                return gone;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    let gone = gone.await;
+    over.cancel();
+    let gone: Value = gone.expect("who went away is not kept");
+    held.join_all().await.into_iter().for_each(|outcome| outcome.unwrap());
+    let told = (&gone["status"], &gone["actor"], &gone["operation"]);
+    assert_eq!(told, (&json!(499), &json!("agent:scribe"), &json!("tree")));
+    assert!(door.stopped().await);
 }

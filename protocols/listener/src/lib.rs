@@ -12,6 +12,7 @@ mod gathering;
 mod login;
 mod names;
 mod streamed;
+mod unbroken;
 
 pub use coming::{Broken, Coming};
 pub use connections::serve;
@@ -21,6 +22,7 @@ pub use gathering::{Gathering, Room};
 pub use login::Login;
 pub use names::Names;
 pub use streamed::{Read, streamed};
+pub use unbroken::unbroken;
 
 use svcfs_base::Fault;
 use svcfs_work::{Lane, LaneError, Lanes};

@@ -53,14 +53,15 @@ pub(crate) async fn answer(
     service: &S3Service,
     (mut request, peer): (Request<Incoming>, IpAddr),
 ) -> Response<Body> {
-    let visit = Arc::new(Visit::begin(Head {
+    let head = Head {
         door: svcfs_base::Door::S3,
         method: request.method().as_str().to_owned(),
         path: request.uri().path().to_owned(),
         query: request.uri().query().map(unsigned).unwrap_or_default(),
         peer: Some(peer),
         id: None,
-    }));
+    };
+    let visit = Arc::new(Visit::begin(&door.server, head));
     request.extensions_mut().insert(Arc::clone(&visit));
     let (brings_body, expects) = (!request.body().is_end_stream(), request.headers().contains_key(EXPECT));
     let what = format!("{} {}", request.method(), request.uri().path().escape_default());
@@ -78,12 +79,15 @@ pub(crate) async fn answer(
                 true => Body::http_body_unsync(Pieces::new(Coming::new(body), door.place())),
                 false => Body::http_body_unsync(Coming::new(body)),
             });
-            service.call(request).await.map_err(|error| s3_error!(InternalError, "{error:?}"))
+            match svcfs_listener::unbroken(async { Ok(service.call(request).await) }).await {
+                Ok(answered) => answered.map_err(|error| s3_error!(InternalError, "{error:?}")),
+                Err(panicked) => refuse(panicked, &what).to_http_response(),
+            }
         }
         Err(refused) => refused.to_http_response(),
     };
     // Whose signature is none, is counted with everybody else of the address.
-    let counted = if visit.is_admitted() { Ok(()) } else { visit.admit(&door.server, None, None) };
+    let counted = if visit.is_admitted() { Ok(()) } else { visit.admit(None, None) };
     let outcome = counted.map_or_else(|fault| refuse(fault, &what).to_http_response(), |()| outcome);
     let mut response = outcome.unwrap_or_else(|error: S3Error| {
         tracing::error!(?error, "`{what}` could not be answered");
@@ -105,7 +109,7 @@ pub(crate) async fn answer(
     if may_follow_a_body || expects && !brings_body {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    visit.end(&door.server, status.as_u16());
+    visit.end(status.as_u16());
     response
 }
 

@@ -68,7 +68,7 @@ impl S3Access for Strangers {
                 actor.iter().for_each(|actor| visit.notes().is_of(actor.clone()));
             }
             let identity = identity.as_ref().ok().map(|(identity, _)| identity);
-            visit.admit(&self.0.server, identity, None).map_err(|fault| refuse(fault, &operation))?;
+            visit.admit(identity, None).map_err(|fault| refuse(fault, &operation))?;
         }
         if cx.credentials().is_some() || self.0.server.access().is_open() {
             return Ok(());

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dav_server::{DavHandler, DavMethod, DavMethodSet};
 use http::header::{self, HeaderValue};
-use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -24,7 +23,8 @@ use crate::asked::{Asked, Question};
 use crate::locks::Locks;
 use crate::patch::OfWindows;
 use crate::tree::Tree;
-use crate::{Door, body, conditions, propfind};
+use crate::understood::understood;
+use crate::{Door, body, propfind};
 
 /// What begins the first part of the path of a space that is named: `/~team/notes.md`.
 const NAMED: char = '~';
@@ -46,17 +46,18 @@ struct Place {
 impl Door {
     /// Answers a request, whatever it is.
     pub(crate) async fn answer(self: &Arc<Self>, request: Request<Incoming>, peer: IpAddr) -> Response<Reply> {
-        let visit = Visit::begin(Head {
+        let head = Head {
             door: svcfs_base::Door::WebDav,
             method: request.method().as_str().to_owned(),
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
             peer: Some(peer),
             id: None,
-        });
+        };
+        let visit = Visit::begin(&self.server, head);
         let what = format!("{} {}", request.method(), request.uri().path().escape_default());
         let is_file = matches!(*request.method(), Method::GET | Method::HEAD);
-        let mut response = match self.route(request, &what, &visit).await {
+        let mut response = match svcfs_listener::unbroken(self.route(request, &what, &visit)).await {
             Ok(response) => response,
             Err(fault) => {
                 log(&fault, &what);
@@ -73,7 +74,7 @@ impl Door {
             let policy = HeaderValue::from_static("sandbox; default-src 'none'");
             headers.insert(header::CONTENT_SECURITY_POLICY, policy);
         }
-        visit.end(&self.server, response.status().as_u16());
+        visit.end(response.status().as_u16());
         response
     }
 
@@ -89,7 +90,7 @@ impl Door {
         let Login { user, key } = Login::of(&head.headers).unwrap_or_default();
         let identity = self.identify(&head.headers).await;
         user.iter().for_each(|user| visit.notes().is_of(Actor::new(user)));
-        visit.admit(&self.server, identity.as_ref().ok(), key.as_deref())?;
+        visit.admit(identity.as_ref().ok(), key.as_deref())?;
         let identity = identity?;
         let place = self.place(head.uri.path(), &identity)?;
         visit.notes().enters(&place.space);
@@ -220,41 +221,6 @@ fn handler(locks: Locks) -> DavHandler<Asked> {
         .hide_symlinks(false)
         .read_buf_size(PIECE)
         .build_handler()
-}
-
-/// A request as dav-server is to see it: it takes a part of a file for all of it where a header says which part in words that it does not know,
-/// tells the boundaries of several parts as no client expects them, and takes a condition that it cannot read for none.
-///
-/// # Errors
-/// `Invalid` for a part of a file that is put (RFC 9110 14.5), and for an `If` that is none.
-fn understood(mut head: Parts, destination: Option<HeaderValue>) -> Result<Parts, Fault> {
-    destination.into_iter().for_each(|destination| drop(head.headers.insert("destination", destination)));
-    if let Some(condition) = head.headers.get("if") {
-        let unreadable = || {
-            let told = "must be lists of lock tokens and ETags, such as `(<urn:uuid:…>)` or `([\"…\"])`";
-            Fault::invalid("If", told)
-        };
-        let readable = condition.to_str().ok().filter(|condition| conditions::is_readable(condition));
-        // dav-server wants resources to be named by whole addresses, of which it heeds the path.
-        let whole = readable.ok_or_else(unreadable)?.replace("</", "<http://localhost/");
-        head.headers.insert("if", HeaderValue::from_str(&whole).map_err(|_| unreadable())?);
-    }
-    let is_looking = matches!(head.method, Method::GET | Method::HEAD);
-    let weak = head.headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok());
-    if let Some(strong) = weak.filter(|_| is_looking).map(|tags| HeaderValue::from_str(&tags.replace("W/\"", "\""))) {
-        // Who has it already has it, whichever of the two it is called (RFC 9110 13.1.2).
-        head.headers.insert(header::IF_NONE_MATCH, strong.map_err(|error| Fault::invalid("If-None-Match", error))?);
-    }
-    if head.method == Method::HEAD {
-        // RFC 9110 14.2
-        head.headers.remove(header::RANGE);
-    }
-    if head.method == Method::PUT && head.headers.contains_key(header::CONTENT_RANGE) {
-        let told = "a part of a file is written with PATCH and `X-Update-Range`; PUT takes whole files";
-        return Err(Fault::invalid("Content-Range", told));
-    }
-    svcfs_listener::ignore_odd_ranges(&mut head.headers);
-    Ok(head)
 }
 
 /// What a method asks of a key.

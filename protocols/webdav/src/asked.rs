@@ -228,6 +228,10 @@ impl Asked {
     pub(crate) fn replaces(&self, path: TreePath) {
         *self.0.replaced.lock() = Some(path);
     }
+    /// Whether a path is to be replaced, and is not yet.
+    pub(crate) fn is_about_to_replace(&self, path: &TreePath) -> bool {
+        self.0.replaced.lock().as_ref() == Some(path)
+    }
     /// Whether a path is to be replaced; asked once, by whoever replaces it.
     pub(crate) fn is_to_replace(&self, path: &TreePath) -> bool {
         self.0.replaced.lock().take_if(|replaced| replaced == path).is_some()

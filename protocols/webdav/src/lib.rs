@@ -29,6 +29,7 @@ mod replaced;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod understood;
 mod unfinished;
 mod upload;
 

@@ -281,8 +281,27 @@ impl DavLockSystem for Locks {
 
     fn delete(&self, path: &DavPath) -> LsFuture<'_, Result<(), ()>> {
         let path = path_of(path);
-        Box::pin(async move { self.run(move |asked| end_below(asked, &path?)).await })
+        let ended = move |asked: &Asked| {
+            let path = path?;
+            // What is to be replaced may stand in the end: see [`replacing`].
+            if asked.is_about_to_replace(&path) { Ok(()) } else { end_below(asked, &path) }
+        };
+        Box::pin(async move { self.run(ended).await })
     }
+}
+
+/// Does what takes the place of what is at a path, where something is to. The locks of that under which it is done end with it, and not before it is known
+/// to be gone.
+///
+/// # Errors
+/// Those of the work.
+pub(crate) fn replacing(asked: &Asked, path: &TreePath, work: impl FnOnce() -> Result<(), Fault>) -> Result<(), Fault> {
+    let is_replaced = asked.is_about_to_replace(path);
+    work()?;
+    if is_replaced && let Err(error) = end_below(asked, path) {
+        tracing::warn!(page.path = %path, ?error, "the locks of what was replaced are still there");
+    }
+    Ok(())
 }
 
 /// Ends the locks of what is taken away, at a path and below it: those under which that is done. Another's that was taken since stays.

@@ -1,4 +1,5 @@
 mod habits;
+mod headers;
 mod hostile;
 mod kept;
 mod links;

@@ -17,7 +17,7 @@ use crate::asked::Asked;
 use crate::file::Reading;
 use crate::folders;
 use crate::found::Found;
-use crate::locks::Locks;
+use crate::locks::{self, Locks};
 use crate::look::Look;
 use crate::metadata::{Entry, Metadata};
 use crate::upload::{Begin, Upload};
@@ -113,8 +113,11 @@ impl GuardedFileSystem<Asked> for Tree {
         Box::pin(about(asked, path, |asked, path| {
             let _unlocked = Locks::check_again(asked, &[&path])?;
             Found::parent_of(asked, &path)?;
-            let make = if asked.is_to_replace(&path) { replaced::by_empty_folder } else { folders::make };
-            make(asked, &path).map_err(|fault| match fault.kind() {
+            let make = || {
+                let make = if asked.is_to_replace(&path) { replaced::by_empty_folder } else { folders::make };
+                make(asked, &path)
+            };
+            locks::replacing(asked, &path, make).map_err(|fault| match fault.kind() {
                 // dav-server takes a folder that is there already for the copy of another.
                 Kind::Exists if asked.is_copy() => Fault::new(Kind::Conflict, fault.message()),
                 _ => fault,
@@ -140,8 +143,10 @@ impl GuardedFileSystem<Asked> for Tree {
         Box::pin(async move {
             let to = path_of(to).map_err(|fault| asked.refuse(fault))?;
             about(asked, from, move |asked, from| {
-                let _unlocked = Locks::check_again(asked, &[&from, &to])?;
-                folders::rename(asked, &from, &to)
+                locks::replacing(asked, &to, || {
+                    let _unlocked = Locks::check_again(asked, &[&from, &to])?;
+                    folders::rename(asked, &from, &to)
+                })
             })
             .await
         })
@@ -150,7 +155,9 @@ impl GuardedFileSystem<Asked> for Tree {
     fn copy<'a>(&'a self, from: &'a DavPath, to: &'a DavPath, asked: &'a Asked) -> FsFuture<'a, ()> {
         Box::pin(async move {
             let to = path_of(to).map_err(|fault| asked.refuse(fault))?;
-            about(asked, from, move |asked, from| folders::copy(asked, &from, &to)).await
+            let copied =
+                move |asked: &Asked, from: TreePath| locks::replacing(asked, &to, || folders::copy(asked, &from, &to));
+            about(asked, from, copied).await
         })
     }
 

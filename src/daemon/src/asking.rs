@@ -126,7 +126,8 @@ fn told(
     arguments: Map<String, Value>,
 ) -> Result<Value, Fault> {
     let (method, path, query) = ("call".to_owned(), entry.name.to_owned(), String::new());
-    let request = Request::begin(Head { door: caller.door, method, path, query, peer: None, id: None });
+    let head = Head { door: caller.door, method, path, query, peer: None, id: None };
+    let request = Request::begin(root.server(), head);
     let notes = request.notes();
     notes.enters(space);
     notes.leads_to(entry.name);
@@ -135,7 +136,7 @@ fn told(
     let cx = Cx::new(root.server(), space, caller);
     let outcome = (entry.call)(arguments.into(), &cx);
     cx.remarks().lines().for_each(|line| output::complain(&line));
-    request.end(root.server(), outcome.as_ref().map_or_else(|fault| fault.kind().http(), |_| 200));
+    request.end(outcome.as_ref().map_or_else(|fault| fault.kind().http(), |_| 200));
     outcome
 }
 

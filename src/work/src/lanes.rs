@@ -158,7 +158,7 @@ impl Lanes {
         }
         let _held_to_the_end = self.place(lane).await?;
         tokio::task::block_in_place(|| catch_unwind(AssertUnwindSafe(work)))
-            .map_err(|panic| LaneError::Panicked(panic_message(&*panic)))
+            .map_err(|panic| LaneError::of_panic(&*panic))
     }
 
     /// The same, always by another thread: the returned future can be given up while the work runs.
@@ -198,9 +198,16 @@ impl Lanes {
     {
         let outcome = tokio::task::spawn_blocking(work).await;
         outcome.map_err(|error| match error.try_into_panic() {
-            Ok(panic) => LaneError::Panicked(panic_message(&*panic)),
+            Ok(panic) => LaneError::of_panic(&*panic),
             Err(_) => LaneError::Stopped,
         })
+    }
+}
+
+impl LaneError {
+    /// Of what a thread panicked with.
+    pub fn of_panic(panic: &(dyn std::any::Any + Send)) -> Self {
+        Self::Panicked(panic_message(panic))
     }
 }
 

@@ -1,8 +1,12 @@
 //! What is kept of who asked, and how often they may.
 
-use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
-use super::Served;
+use serde_json::{Value, json};
+use svcfs_store::{FailPoint, FailPoints};
+
+use super::*;
 
 const KEYS: &str = "[audit]\nenabled = true\n[server.rate_limit]\nrequests_per_minute = 1\nburst_size = 3\n\
     [auth]\ntype = \"perspace\"\n[[auth.api_keys]]\nkey = \"k\"\nactor = \"ann\"\n";
@@ -13,7 +17,8 @@ const ANN: (&str, &str) = ("authorization", "Basic eDpr");
 fn kept(served: &Served) -> Vec<Value> {
     served.server.primary().audit.as_ref().unwrap().write().unwrap();
     let folder = served.folder.path().join("default/.svc/audit");
-    let day = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let Ok(mut days) = std::fs::read_dir(folder) else { return Vec::new() };
+    let day = days.next().unwrap().unwrap().path();
     let lines = std::fs::read_to_string(day).unwrap();
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -44,4 +49,54 @@ fn requests_are_kept_and_counted_as_those_of_every_door() {
     );
     assert_eq!(kept[4]["token_hash"].as_str().map(str::len), Some(8), "who tries keys is seen to");
     assert_eq!(kept.len(), 8);
+}
+
+/// How much is done at once (`Lanes`).
+const AT_ONCE: usize = 64;
+
+#[test]
+fn what_a_client_asks_that_goes_away_is_kept_too() {
+    let served = Served::with("[audit]\nenabled = true\n");
+    let ask = |path: &str| {
+        let mut stream = TcpStream::connect(served.address).unwrap();
+        let head = "Host: localhost\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
+        write!(stream, "PUT {path} HTTP/1.1\r\n{head}").unwrap();
+        // It is being answered: somebody reads what comes.
+        stream.read_exact(&mut [0; 25]).unwrap();
+        stream
+    };
+    // So many that the next one waits for its turn.
+    let points = FailPoints::of(served.server.primary().vfs.root());
+    let (came, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (here, until) = (Arc::clone(&came), Arc::clone(&is_over));
+    points.call(FailPoint::AcceptHeld, move || {
+        here.fetch_add(1, Ordering::Relaxed);
+        in_time(|| until.load(Ordering::Relaxed).then_some(()));
+    });
+    let mut last = ask("/last.md");
+    let mut held: Vec<_> = (0..AT_ONCE).map(|number| ask(&format!("/held-{number}.md"))).collect();
+    held.iter_mut().for_each(|stream| stream.write_all(b"# A\n").unwrap());
+    let are_there = in_time(|| (came.load(Ordering::Relaxed) >= AT_ONCE).then_some(()));
+    last.write_all(b"# A\n").unwrap();
+    drop(last);
+    let gone = in_time(|| kept(&served).into_iter().find(|entry| entry["path"] == "/last.md"));
+    is_over.store(true, Ordering::Relaxed);
+    points.clear(FailPoint::AcceptHeld);
+    drop(held);
+    are_there.unwrap();
+    let gone = gone.expect("who went away is not kept");
+    assert_eq!((&gone["method"], &gone["file"], &gone["status"]), (&json!("PUT"), &json!("last.md"), &json!(499)));
+}
+
+/// Waits for something; none where it does not come.
+fn in_time<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let begun = Instant::now();
+    loop {
+        let found = look();
+        if found.is_some() || begun.elapsed() > Duration::from_secs(20) {
+            return found;
+        }
+        // Between two looks; nobody unparks this thread.
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
 }

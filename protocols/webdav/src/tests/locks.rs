@@ -327,6 +327,23 @@ fn times_of_windows_are_set_with_the_other_properties_and_not_after_a_lock_that_
 }
 
 #[test]
+fn the_lock_of_what_is_replaced_ends_with_it_and_not_where_that_is_refused() {
+    let served = Served::new();
+    served.put("/good.txt", "# good\n");
+    served.put("/broken.txt", "---\na: [\n---\n");
+    let path = TreePath::parse("page.md").unwrap();
+    for method in ["COPY", "MOVE"] {
+        served.put("/page.md", "# two\n");
+        let held = format!("</page.md> ({})", served.lock("/page.md", &[]));
+        for (from, status, locks) in [("/broken.txt", 422, 1), ("/good.txt", 204, 0)] {
+            let reply = served.send(method, from, &[("destination", "/page.md"), ("if", &held)], "");
+            assert_eq!(reply.status, status, "{method} {from}: {}", reply.text());
+            assert_eq!(served.server.primary().vfs.leases_at(&path).len(), locks, "{method} {from}");
+        }
+    }
+}
+
+#[test]
 fn a_lock_that_another_takes_before_something_is_replaced_does_not_end_with_the_locks_of_that() {
     let served = Served::new();
     served.put("/a.md", "# one\n");

@@ -3,7 +3,7 @@
 use std::fs::Permissions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::Signal;
 
@@ -22,17 +22,61 @@ impl Served {
     }
 
     fn of(place: Place) -> Self {
-        let server = Running::serve(&place.at("kb"), &["--webdav", "--webdav-port", "0"]);
+        Self::on(place, "0")
+    }
+
+    /// A root that is open to whoever has this key.
+    fn closed(key: &str) -> Self {
+        let place = Place::with_root();
+        let config = place.read("kb/.svc/config.toml");
+        let key = format!("{config}\n[auth]\ntype = \"apikey\"\napi_key = \"{key}\"\n");
+        place.write("kb/.svc/config.toml", &key);
+        Self::of(place)
+    }
+
+    fn on(place: Place, port: &str) -> Self {
+        let server = Running::serve(&place.at("kb"), &["--webdav", "--webdav-port", port]);
         let told = server.greeting.lines().find_map(|line| line.trim().strip_prefix("webdav")).unwrap();
         let url = told.trim().to_owned();
         Self { place, server, url }
     }
 
     /// The same root, after the server was killed.
-    fn killed(mut self) -> Self {
+    fn killed(self) -> Self {
+        self.killed_and_back_on("0")
+    }
+
+    fn killed_and_back_on(mut self, port: &str) -> Self {
         self.server.signal(Signal::KILL);
         self.server.ended();
-        Self::of(self.place)
+        Self::on(self.place, port)
+    }
+
+    /// Mounts it with davfs2, whose secrets these are.
+    fn davfs(&self, folder: &str, secrets: &str) -> Output {
+        let place = &self.place;
+        std::fs::create_dir_all(place.path(folder)).unwrap();
+        let (cache, kept) = (place.at("cache"), place.at("secrets"));
+        let secrets = if secrets.is_empty() { String::new() } else { format!("{} {secrets}\n", place.at(folder)) };
+        let asks = if secrets.is_empty() { "ask_auth 0" } else { "ask_auth 1" };
+        place.write("secrets", &secrets);
+        std::fs::set_permissions(&kept, Permissions::from_mode(0o600)).unwrap();
+        let config = format!("{asks}\nsecrets {kept}\ndelay_upload 0\ncache_dir {cache}\nbackup_dir kept\n");
+        place.write("davfs.conf", &config);
+        std::fs::create_dir_all(&cache).unwrap();
+        // It works as a user of its own, who has nothing to do with whoever mounts.
+        for (folder, mode) in [(".", 0o755), ("cache", 0o777)] {
+            std::fs::set_permissions(place.path(folder), Permissions::from_mode(mode)).unwrap();
+        }
+        let options = format!("conf={},uid=0,gid=0", place.at("davfs.conf"));
+        let mut mount = Command::new("timeout");
+        mount.args(["60", "mount", "-t", "davfs", "-o", &options, &self.url]).arg(place.path(folder));
+        mount.current_dir(place.at(".")).env("HOME", place.at(".")).stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn unmount(&self, folder: &str) {
+        let unmounted = Command::new("timeout").args(["60", "umount"]).arg(self.place.path(folder)).output().unwrap();
+        assert!(unmounted.status.success(), "{}", String::from_utf8_lossy(&unmounted.stderr));
     }
 
     /// What a client says, when it succeeds.
@@ -112,36 +156,125 @@ fn cadaver_does_what_a_person_types() {
     assert!(!served.place.has("kb/folder/note.md") && served.place.has("kb/moved.md"));
 }
 
-#[test]
-fn programs_work_in_a_mount_of_davfs() {
+/// Whether davfs can be mounted here.
+fn mounts_davfs() -> bool {
     if !rustix::process::geteuid().is_root() || !std::path::Path::new("/dev/fuse").exists() {
         println!("skipped: only root mounts davfs, where /dev/fuse is");
-        return;
+        return false;
     }
-    if !has("mount.davfs") {
+    has("mount.davfs")
+}
+
+#[test]
+fn programs_work_in_a_mount_of_davfs() {
+    if !mounts_davfs() {
         return;
     }
     let served = Served::new();
-    std::fs::create_dir(served.place.path("mnt")).unwrap();
-    let cache = served.place.at("cache");
-    served.place.write("davfs.conf", &format!("ask_auth 0\ndelay_upload 0\ncache_dir {cache}\nbackup_dir kept\n"));
-    std::fs::create_dir_all(&cache).unwrap();
-    // It works as a user of its own, who has nothing to do with whoever mounts.
-    for (folder, mode) in [(".", 0o755), ("cache", 0o777)] {
-        std::fs::set_permissions(served.place.path(folder), Permissions::from_mode(mode)).unwrap();
-    }
-    let options = format!("conf={},uid=0,gid=0", served.place.at("davfs.conf"));
-    served.says(Command::new("mount").args(["-t", "davfs", "-o", &options, &served.url]).arg(served.place.path("mnt")));
+    let mounted = served.davfs("mnt", "");
+    assert!(mounted.status.success(), "{mounted:?}\n{}", served.server.errors());
     let work = "cd mnt && mkdir -p d && echo '# One' > d/a.md && cp d/a.md d/b.md && echo more >> d/b.md && mv d/b.md c.md \
                 && rm d/a.md && cat c.md";
     let worked = Command::new("timeout").args(["60", "sh", "-ec", work]).current_dir(served.place.at(".")).output();
-    let unmounted = Command::new("timeout").args(["60", "umount"]).arg(served.place.path("mnt")).output().unwrap();
+    served.unmount("mnt");
     let worked = worked.unwrap();
     assert!(worked.status.success(), "{}\n{}", String::from_utf8_lossy(&worked.stderr), served.server.errors());
-    assert!(unmounted.status.success(), "{}", String::from_utf8_lossy(&unmounted.stderr));
     assert_eq!(String::from_utf8_lossy(&worked.stdout), "# One\nmore\n");
     assert_eq!(served.place.read("kb/c.md"), "# One\nmore\n");
     assert!(!served.place.has("kb/d/a.md"));
+}
+
+#[test]
+fn davfs_comes_in_with_the_key_among_its_secrets_and_not_with_another() {
+    if !mounts_davfs() {
+        return;
+    }
+    let served = Served::closed("right-key");
+    // It mounts all the same where it is refused, and has nothing to show.
+    let refused = served.davfs("wrong", "ann wrong-key");
+    let shown = Command::new("timeout").args(["60", "ls", "wrong/index.md"]).current_dir(served.place.at(".")).output();
+    if refused.status.success() {
+        served.unmount("wrong");
+    }
+    assert!(!shown.unwrap().status.success(), "{refused:?}");
+    let mounted = served.davfs("mnt", "ann right-key");
+    assert!(mounted.status.success(), "{mounted:?}\n{}", served.server.errors());
+    let work = "echo '# One' > mnt/a.md && cp mnt/a.md mnt/b.md && cat mnt/index.md";
+    let worked = Command::new("timeout").args(["60", "sh", "-ec", work]).current_dir(served.place.at(".")).output();
+    served.unmount("mnt");
+    let worked = worked.unwrap();
+    assert!(worked.status.success(), "{}\n{}", String::from_utf8_lossy(&worked.stderr), served.server.errors());
+    assert_eq!(String::from_utf8_lossy(&worked.stdout), served.place.read("kb/index.md"));
+    assert_eq!(served.place.read("kb/b.md"), "# One\n");
+}
+
+#[test]
+fn rclone_and_cadaver_come_in_with_the_right_key_and_not_with_another() {
+    if !has("rclone") || !has("cadaver") {
+        return;
+    }
+    let served = Served::closed("right-key");
+    let place = &served.place;
+    place.write("up/note.md", "# Note\n");
+    let rclone = |key: &str| {
+        let obscured = served.says(Command::new("rclone").args(["obscure", key]));
+        let flags =
+            ["--webdav-url", &served.url, "--config", "/dev/null", "--retries", "1", "--low-level-retries", "1"];
+        let mut rclone = Command::new("rclone");
+        rclone.args(flags).args(["--webdav-user", "ann", "--webdav-pass", obscured.trim(), "copy", "up", ":webdav:up"]);
+        rclone.current_dir(place.at(".")).env("HOME", place.at(".")).output().unwrap()
+    };
+    let told = rclone("wrong-key");
+    assert!(!told.status.success() && String::from_utf8_lossy(&told.stderr).contains("401"), "{told:?}");
+    assert!(!place.has("kb/up"));
+    let told = rclone("right-key");
+    assert!(told.status.success(), "{told:?}\n{}", served.server.errors());
+    assert_eq!(place.read("kb/up/note.md"), "# Note\n");
+    let cadaver = |key: &str| {
+        place.write(".netrc", &format!("machine 127.0.0.1 login ann password {key}\n"));
+        std::fs::set_permissions(place.path(".netrc"), Permissions::from_mode(0o600)).unwrap();
+        let mut cadaver = Command::new("timeout");
+        cadaver
+            .args(["30", "cadaver", &format!("{}/", served.url)])
+            .current_dir(place.at("."))
+            .env("HOME", place.at("."));
+        let mut running = cadaver.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // Where it is refused it may have gone by then.
+        let _gone = running.stdin.take().unwrap().write_all(format!("put up/note.md {key}.md\nquit\n").as_bytes());
+        running.wait_with_output().unwrap()
+    };
+    let told = cadaver("wrong-key");
+    assert!(!place.has("kb/wrong-key.md"), "{told:?}");
+    let told = cadaver("right-key");
+    assert!(place.has("kb/right-key.md"), "{told:?}\n{}", served.server.errors());
+}
+
+#[test]
+fn what_rclone_brings_is_whole_though_the_server_is_killed_meanwhile() {
+    if !has("rclone") {
+        return;
+    }
+    let served = Served::new();
+    std::fs::create_dir(served.place.path("up")).unwrap();
+    let content: Vec<u8> = (0..24_u32 << 20).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(served.place.path("up/large.bin"), &content).unwrap();
+    // Slow enough to be met in the middle, and patient enough to come back.
+    let flags = ["--webdav-url", &served.url, "--config", "/dev/null", "--bwlimit", "16M", "--retries", "20"];
+    let mut rclone = Command::new("rclone");
+    rclone.args(flags).args(["--retries-sleep", "500ms", "copy", "up", ":webdav:"]);
+    let running = rclone.current_dir(served.place.at(".")).env("HOME", served.place.at(".")).stderr(Stdio::piped());
+    let running = running.spawn().unwrap();
+    let is_coming = || {
+        std::fs::read_dir(served.place.path("kb"))
+            .unwrap()
+            .any(|entry| entry.unwrap().file_name().to_string_lossy().starts_with(".svc-upload-"))
+    };
+    eventually("it is on its way", is_coming);
+    let port = served.url.rsplit(':').next().unwrap().to_owned();
+    let served = served.killed_and_back_on(&port);
+    let told = running.wait_with_output().unwrap();
+    assert!(told.status.success(), "{told:?}\n{}", served.server.errors());
+    assert!(std::fs::read(served.place.path("kb/large.bin")).unwrap() == content, "it is another");
 }
 
 #[test]

@@ -21,6 +21,8 @@ const ACCESS: &str = "access";
 const NOBODY: &str = "anonymous";
 /// Longest text of a caller's own that is kept, in bytes.
 const MAX_WORDS: usize = 1024;
+/// The status of what nobody waited for to be answered, as nginx has it: the client went away. What it asked for may be done.
+const GONE: u16 = 499;
 /// Bytes of a key's digest that are kept (gaps.md 4.17).
 const TOKEN_BYTES: usize = 4;
 
@@ -41,13 +43,27 @@ pub struct Head {
     pub id: Option<String>,
 }
 
-/// A request in progress.
-#[derive(Debug)]
+/// A request in progress. It is told of when it is over, at the latest when it is dropped: whoever goes away before the answer may have had done what they
+/// asked for.
 pub struct Request {
+    server: Arc<Server>,
     head: Head,
     notes: Notes,
     is_counted: AtomicBool,
+    is_over: AtomicBool,
     begun: Instant,
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Request").field("head", &self.head).field("notes", &self.notes).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.end(GONE);
+    }
 }
 
 /// What becomes known of a request while it is answered, by whoever finds it out.
@@ -114,8 +130,14 @@ fn kept(text: &str) -> String {
 
 impl Request {
     /// A request that has just come in.
-    pub fn begin(head: Head) -> Self {
-        Self { head, notes: Notes::default(), is_counted: AtomicBool::new(false), begun: Instant::now() }
+    pub fn begin(server: &Arc<Server>, head: Head) -> Self {
+        let (notes, is_counted, is_over) = Default::default();
+        Self { server: Arc::clone(server), head, notes, is_counted, is_over, begun: Instant::now() }
+    }
+
+    /// It is told of nowhere.
+    pub fn goes_untold(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// What becomes known of it.
@@ -128,7 +150,7 @@ impl Request {
     ///
     /// # Errors
     /// `RateLimited`, with the seconds to wait.
-    pub fn admit(&self, server: &Server, identity: Option<&Identity>, sent: Option<&str>) -> Result<(), Fault> {
+    pub fn admit(&self, identity: Option<&Identity>, sent: Option<&str>) -> Result<(), Fault> {
         let good = identity.and_then(|identity| identity.token);
         let token = good.or_else(|| sent.map(KeyDigest::of));
         let mut known = self.notes.0.lock();
@@ -138,7 +160,7 @@ impl Request {
         }
         drop(known);
         self.is_counted.store(true, Ordering::Relaxed);
-        self.head.peer.map_or(Ok(()), |peer| server.count(good.as_ref(), peer))
+        self.head.peer.map_or(Ok(()), |peer| self.server.count(good.as_ref(), peer))
     }
 
     /// Whether it was looked at who sent it.
@@ -146,8 +168,12 @@ impl Request {
         self.is_counted.load(Ordering::Relaxed)
     }
 
-    /// Tells of it, now that it is answered: in the log and, where there is one, in the audit log of its space.
-    pub fn end(&self, server: &Server, status: u16) {
+    /// Tells of it, now that it is answered: in the log and, where there is one, in the audit log of its space. Once.
+    pub fn end(&self, status: u16) {
+        if self.is_over.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let server = &*self.server;
         let Head { door, method, path, query, peer, id } = self.head.clone();
         let known = std::mem::take(&mut *self.notes.0.lock());
         let Known { space, actor, operation, file, status: own, token, x_space, provenance } = known;

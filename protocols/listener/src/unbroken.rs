@@ -1,0 +1,49 @@
+//! A panic while a request is answered.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+use svcfs_base::Fault;
+use svcfs_work::LaneError;
+
+/// Does what answers a request. A panic in it is a fault like any other that is ours: it is answered, told of and counted, where it would end the
+/// connection without a word.
+///
+/// # Errors
+/// Those of the work; `Internal` when it panicked.
+pub async fn unbroken<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    let mut work = pin!(work);
+    // It is not polled again, and what it held is dropped.
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+        Ok(polled) => polled,
+        Err(panic) => Poll::Ready(Err(Fault::internal(LaneError::of_panic(&*panic)))),
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use svcfs_base::Kind;
+    use tokio::task::yield_now;
+
+    use super::unbroken;
+
+    #[tokio::test]
+    async fn a_panic_while_a_request_is_answered_is_a_fault_of_ours() {
+        let panics = async {
+            yield_now().await;
+            assert_ne!(1 + 1, 2, "a bug");
+            Ok(())
+        };
+        let fault = unbroken(panics).await.unwrap_err();
+        assert_eq!(fault.kind(), Kind::Internal);
+        assert!(format!("{fault:?}").contains("a bug"), "{fault:?}");
+        let goes_well = async {
+            yield_now().await;
+            Ok(1)
+        };
+        assert_eq!(unbroken(goes_well).await.unwrap(), 1);
+    }
+}
