@@ -11,7 +11,7 @@ use svcfs_work::{Lane, Lanes};
 use tokio::io::BufReader;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, MutexGuard, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -209,11 +209,19 @@ struct Line {
 impl Line {
     /// Sends an answer, one after the other. What is not sent when the connection ends is let go of.
     async fn answer(&self, answer: &Reply) {
-        let sending = async { records::write(&mut *self.output.lock().await, answer).await };
+        let output = tokio::select! {
+            biased;
+            () = self.gone.cancelled() => return,
+            output = self.output.lock() => output,
+        };
+        self.send(output, answer).await;
+    }
+
+    async fn send(&self, mut output: MutexGuard<'_, OwnedWriteHalf>, answer: &Reply) {
         let sent = tokio::select! {
             biased;
             () = self.gone.cancelled() => return,
-            sent = sending => sent,
+            sent = records::write(&mut *output, answer) => sent,
         };
         if let Err(error) = sent {
             tracing::debug!(%error, from = %self.from, "a client does not take its answers");
@@ -264,8 +272,11 @@ async fn listen(
         let question = place.asks();
         if let Some(answer) = shared.door.at_once(client, &record) {
             drop((question, room));
-            if answer.length() < MUCH {
-                line.answer(&answer).await;
+            // Not behind longer ones: the next questions are heard meanwhile.
+            if answer.length() < MUCH
+                && let Ok(output) = line.output.try_lock()
+            {
+                line.send(output, &answer).await;
                 continue;
             }
             let line = line.clone();

@@ -124,9 +124,9 @@ impl Beside {
         let Some(path) = self.path.clone() else { return Ok(attributes.modified) };
         let folder = Found::parent_of(asked, place)?;
         let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
-        self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), expect)?;
+        let how = (expect, Durability::Now);
+        self.vfs.rename_node_expecting(&self.caller, (folder.node, &old), (folder.node, &new), how)?;
         self.path = None;
-        self.vfs.settled()?;
         // It is there; only its name may be nowhere but in memory.
         match self.vfs.flush_node(self.node) {
             Err(fault) if !is_missing(&fault) => Err(fault.into()),

@@ -3,8 +3,9 @@
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST};
 use s3s::{S3Result, s3_error};
+use svcfs_base::Timestamp;
 
-/// The one way of signing.
+/// The one way of signing but for addresses.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// Seconds that a signed address may be good for: a week (S3's own limit).
 const LONGEST: u64 = 7 * 24 * 60 * 60;
@@ -13,10 +14,21 @@ const OF_BODY: &str = "x-amz-content-sha256";
 
 /// What makes an address a signed one, as s3s looks at it.
 const SIGNATURE: &str = "X-Amz-Signature";
-/// What makes it one by a signature of version 2.
+/// What makes it one by a signature of version 2: `aws s3 presign` and boto3 make such ones unless they are told otherwise, and `s3cmd signurl` no others.
 const OF_VERSION_2: [&str; 2] = ["AWSAccessKeyId", "Signature"];
+/// What else stands in such a one. All of it is signed; what is not listed is not, or makes another operation of it.
+const BESIDE: [&str; 8] = [
+    "Expires",
+    "versionId",
+    "response-cache-control",
+    "response-content-disposition",
+    "response-content-encoding",
+    "response-content-language",
+    "response-content-type",
+    "response-expires",
+];
 
-/// Checks that a request has at most one signature, of version 4, and that all of it is signed that says what is to be done.
+/// Checks that a request has at most one signature, of version 4 or that of a plain address, and that all of it is signed that says what is to be done.
 ///
 /// # Errors
 /// `InvalidRequest` for another signature, and for several; `InvalidArgument` for one in the headers and one in the query; `AccessDenied` for a header
@@ -31,18 +43,23 @@ pub(crate) fn check(query: Option<&str>, headers: &HeaderMap) -> S3Result<()> {
         return Err(s3_error!(InvalidRequest, "the request has several `Authorization` headers"));
     }
     let is_other = |signed: &str| signed.split_ascii_whitespace().next() != Some(ALGORITHM);
-    if in_headers.is_some_and(is_other) || OF_VERSION_2.iter().any(|name| asked(name).next().is_some()) {
+    let is_of_version_2 = OF_VERSION_2.iter().any(|name| asked(name).next().is_some());
+    if in_headers.is_some_and(is_other) {
         return Err(s3_error!(
             InvalidRequest,
             "The authorization mechanism you have provided is not supported. Please use {ALGORITHM}."
         ));
     }
-    match (in_headers, is_in_query) {
+    match (in_headers, is_in_query || is_of_version_2) {
         (None, false) => Ok(()),
         (Some(_), true) => Err(s3_error!(
             InvalidArgument,
             "the request is signed twice, in `Authorization` and in its query; once is enough"
         )),
+        (None, true) if is_of_version_2 => {
+            check_lifetime_until(asked("Expires").next())?;
+            check_version_2(query.iter().map(|(name, _)| &**name), headers)
+        }
         (Some(signed), false) => check_headers(headers, in_header(signed)?),
         (None, true) => {
             check_lifetime(asked("X-Amz-Expires").next())?;
@@ -78,6 +95,33 @@ fn check_lifetime(seconds: Option<&str>) -> S3Result<()> {
             AuthorizationQueryParametersError,
             "`X-Amz-Expires` must be a number of seconds, and at most a week ({LONGEST})"
         )),
+    }
+}
+
+/// The same of an address that says until which second it is good.
+fn check_lifetime_until(second: Option<&str>) -> S3Result<()> {
+    let last = i64::try_from(LONGEST).map(|longest| Timestamp::now().as_second().saturating_add(longest));
+    match (second.map(str::parse::<i64>), last) {
+        (Some(Ok(until)), Ok(last)) if until <= last => Ok(()),
+        _ => Err(s3_error!(
+            AuthorizationQueryParametersError,
+            "`Expires` must be a second of Unix time, and at most a week ahead ({LONGEST})"
+        )),
+    }
+}
+
+/// Checks an address that is signed by version 2, which knows less of what S3 has become: it is one for an object, and nothing else.
+fn check_version_2<'q>(mut query: impl Iterator<Item = &'q str>, headers: &HeaderMap) -> S3Result<()> {
+    let is_unknown = |name: &&str| !OF_VERSION_2.contains(name) && !BESIDE.contains(name);
+    let odd = query
+        .find(is_unknown)
+        .or_else(|| headers.keys().map(http::HeaderName::as_str).find(|name| name.starts_with("x-amz-")));
+    match odd {
+        Some(name) => Err(s3_error!(
+            InvalidRequest,
+            "`{name}` is not for an address that is signed by version 2. Please use {ALGORITHM} (signature_version = s3v4)."
+        )),
+        None => Ok(()),
     }
 }
 

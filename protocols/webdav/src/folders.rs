@@ -4,7 +4,9 @@
 //! Why not leave it to dav-server, which asks for one file after the other? Because history would then have a commit for each, and a refusal in the
 //! middle would leave a half.
 
-use svcfs_base::{Change, ChangeSet, DiskAttributes, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, TreePath};
+use svcfs_base::{
+    Change, ChangeSet, DiskAttributes, Durability, ETag, Expect, Fault, FileKind, Kind, MAX_FILE_BYTES, TreePath,
+};
 use svcfs_vfs::{Attributes, EntryKind};
 
 use crate::asked::Asked;
@@ -97,8 +99,8 @@ pub(crate) fn give_name(asked: &Asked, source: &Found<'_>, to: &TreePath, expect
     let (vfs, caller) = (&asked.space().vfs, asked.caller());
     let (old, new) = (Found::parent_of(asked, &source.path)?, Found::parent_of(asked, to)?);
     let name = svcfs_base::Name::parse(to.name())?;
-    vfs.rename_node_expecting(caller, (old.node, &source.name()?), (new.node, &name), expect)?;
-    vfs.settled().map(drop)
+    let how = (expect, Durability::Now);
+    vfs.rename_node_expecting(caller, (old.node, &source.name()?), (new.node, &name), how)
 }
 
 /// Makes a folder; with the properties of another one, where it is the copy of that without what is in it.

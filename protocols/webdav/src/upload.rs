@@ -326,10 +326,9 @@ impl Beside {
         self.flush()?;
         let (beside, folder) = (Found::parent_of(asked, &path)?, Found::parent_of(asked, place)?);
         let (old, new) = (Name::parse(path.name())?, Name::parse(place.name())?);
-        let expect = look::expect(over);
-        self.vfs.rename_node_expecting(&self.caller, (beside.node, &old), (folder.node, &new), expect)?;
+        let how = (look::expect(over), Durability::Now);
+        self.vfs.rename_node_expecting(&self.caller, (beside.node, &old), (folder.node, &new), how)?;
         self.path = None;
-        self.vfs.settled()?;
         // It is there; only its name may be nowhere but in memory.
         match self.vfs.flush_node(self.node) {
             Err(fault) if matches!(fault.kind(), Kind::NotFound | Kind::Stale) => Ok(()),

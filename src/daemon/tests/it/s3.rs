@@ -122,6 +122,22 @@ fn a_folder_that_awscli_has_synchronised_is_not_sent_again() {
 }
 
 #[test]
+fn addresses_that_awscli_and_s3cmd_sign_by_themselves_are_good() {
+    let (Some(mut aws), Some(mut s3cmd)) = (tool("aws"), tool("s3cmd")) else { return };
+    let served = Served::new();
+    served.place.write("kb/a b.md", "# A\n");
+    let fetched = |address: &str| served.says(Command::new("curl").args(["-sS", "--fail", address.trim()]));
+    assert_eq!(fetched(&served.says(aws.args(["s3", "presign", "s3://default/a b.md"]))), "# A\n");
+    let host = served.url.trim_start_matches("http://").to_owned();
+    let (host, id) = (format!("--host={host}"), format!("--access_key={}", served.id));
+    let secret = format!("--secret_key={}", served.secret);
+    let bucket = host.replace("--host=", "--host-bucket=");
+    let flags = [&host, &bucket, "--no-ssl", &id, &secret];
+    let address = served.says(s3cmd.args(flags).args(["signurl", "s3://default/a b.md", "+60"]));
+    assert_eq!(fetched(&address), "# A\n");
+}
+
+#[test]
 fn a_key_of_one_folder_reaches_that_folder_alone() {
     let Some(mut aws) = tool("aws") else { return };
     let served = Served::limited(&["--prefix", "notes"]);

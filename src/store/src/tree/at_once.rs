@@ -59,6 +59,8 @@ impl WorkTree {
 
     /// The same of a regular file, and its bytes at an offset: as many as are asked for and are there. None when not all of them are in memory.
     pub fn part_at_once(&self, path: &TreePath, (offset, length): (u64, usize)) -> Option<(Stat, Bytes)> {
+        // A pipe or a device is not opened: whoever waits at the other end would hear of it.
+        self.stat_at_once(path).filter(|stat| stat.kind == StatKind::File)?;
         let file = self.open_at_once(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW)?;
         let stat = to_stat(&sys::fstat(&file).ok()?).filter(|stat| stat.kind == StatKind::File)?;
         let length = usize::try_from(stat.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(length);

@@ -17,7 +17,7 @@ pub struct Glance {
     pub attributes: Attributes,
     /// The bytes that were asked for; none where none were.
     pub part: Bytes,
-    /// The node of which it was told when it changed: that is told again for as long as somebody has found it.
+    /// The node of which it was told when it, or its names, changed: that is told again for as long as somebody has found it.
     pub told: Option<NodeId>,
 }
 
@@ -44,11 +44,11 @@ impl Vfs {
             Some(part) => self.core.tree.part_at_once(path, part)?,
             None => (self.core.tree.stat_at_once(path)?, Bytes::new()),
         };
-        let mut attributes = Attributes::from(stat);
-        let mut told = None;
+        let (mut attributes, mut told) = (Attributes::from(stat), None);
         if attributes.kind == EntryKind::Directory {
             let names = shared.as_ref().and_then(|shared| shared.names_changed);
             self.count_pending(path, names, &mut attributes);
+            told = names.and(node);
         }
         if let Some(shared) = &mut shared
             && let Some(of) = &mut shared.told

@@ -1,6 +1,6 @@
 //! Another name for a node, and the links that go with it.
 
-use svcfs_base::{Caller, Change, ChangeSet, Expect, Fault, Kind, Name, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, Durability, Expect, Fault, Kind, Name, TreePath};
 
 use super::NodeId;
 use super::table::{Shared, Told};
@@ -21,10 +21,12 @@ impl Vfs {
         replace: bool,
     ) -> Result<(), Fault> {
         let expect = if replace { Expect::Any } else { Expect::Absent };
-        self.rename_node_expecting(caller, (old_parent, old_name), (new_parent, new_name), expect)
+        let how = (expect, Durability::Soon);
+        self.rename_node_expecting(caller, (old_parent, old_name), (new_parent, new_name), how)
     }
 
-    /// The same, if what has the new name is what is expected.
+    /// The same, if what has the new name is what is expected. What is refused that should be durable [now](Durability::Now) does not happen later,
+    /// either.
     ///
     /// # Errors
     /// As [`Vfs::rename_node`]; `Conflict` when something else stands there.
@@ -33,7 +35,7 @@ impl Vfs {
         caller: &Caller,
         (old_parent, old_name): (NodeId, &Name),
         (new_parent, new_name): (NodeId, &Name),
-        expect: Expect,
+        (expect, durability): (Expect, Durability),
     ) -> Result<(), Fault> {
         let from = self.writable(caller, old_parent, old_name)?;
         let to = self.writable(caller, new_parent, new_name)?;
@@ -56,7 +58,7 @@ impl Vfs {
             self.publish_all_below(caller, &from, &mut self.nodes.hold(&[&from]))?;
         }
         let rename = Change::rename(from.clone(), to.clone()).expecting(expect);
-        let by = |set| self.rename_by(caller, (&from, &to), set);
+        let by = |set| self.rename_by(caller, (&from, &to), ChangeSet { durability, ..set });
         self.rename_with_links(caller, &rename, by).map(|((), _)| ())
     }
 
@@ -80,7 +82,7 @@ impl Vfs {
         held.keep(self, to)?;
         let taken_along = self.extended_of_moved(&set.changes)?;
         let is_alone = set.changes.len() == 1;
-        let outcome = self.apply_held(caller, set.soon());
+        let outcome = self.apply_held(caller, set);
         if outcome.is_err() {
             held.unkeep(to);
         }

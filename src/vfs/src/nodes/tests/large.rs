@@ -245,7 +245,7 @@ fn a_large_file_is_replaced_and_removed_only_by_whoever_looked_at_it() {
     let space = TestSpace::new();
     let rename = |from: &str, expect: Expect| {
         let (old, new) = (name(from), name("film.bin"));
-        space.vfs.rename_node_expecting(&ann(), (NodeId::ROOT, &old), (NodeId::ROOT, &new), expect)
+        space.vfs.rename_node_expecting(&ann(), (NodeId::ROOT, &old), (NodeId::ROOT, &new), (expect, Durability::Soon))
     };
     let put = |expect: Expect| space.vfs.apply(&eve(), Change::put(at("film.bin"), "small\n").expecting(expect));
     let remove = |expect: Expect| space.vfs.apply(&eve(), Change::remove(at("film.bin")).expecting(expect));
@@ -324,7 +324,15 @@ fn of_doors_that_replace_one_large_file_one_does() {
             let (space, expected) = (&space, expected.clone());
             scope.spawn(move || {
                 let (old, new) = (name(&format!("{number}.bin")), name("film.bin"));
-                space.vfs.rename_node_expecting(&ann(), (NodeId::ROOT, &old), (NodeId::ROOT, &new), expected).is_ok()
+                space
+                    .vfs
+                    .rename_node_expecting(
+                        &ann(),
+                        (NodeId::ROOT, &old),
+                        (NodeId::ROOT, &new),
+                        (expected, Durability::Soon),
+                    )
+                    .is_ok()
             })
         });
         let putters = [0, 1, 2, 3].map(|number| {

@@ -228,3 +228,23 @@ fn the_commit_of_a_rename_with_links_says_what_its_author_announced() {
     assert_eq!(space.vfs.announced_save(&ann(), &at("b.md")), None);
     assert_ne!(index.files[0].etag, Some(ETag::of(space.text("index.md").as_bytes())));
 }
+
+#[test]
+fn a_rename_that_is_to_be_durable_now_and_is_refused_does_not_happen_later_either() {
+    let space = TestSpace::new();
+    space.put("a.md", "page\n");
+    let points = svcfs_store::FailPoints::of(space.directory.path());
+    let rename = |durability| {
+        let (from, to) = (name("a.md"), name("b.md"));
+        space.vfs.rename_node_expecting(&ann(), (NodeId::ROOT, &from), (NodeId::ROOT, &to), (Expect::Any, durability))
+    };
+    points.refuse(svcfs_store::FailPoint::LogWrite, 28);
+    assert_eq!(rename(Durability::Now).unwrap_err().kind(), Kind::NoSpace);
+    points.clear(svcfs_store::FailPoint::LogWrite);
+    space.put("c.md", "another\n");
+    space.vfs.settled().unwrap();
+    assert_eq!(space.text("a.md"), "page\n");
+    assert!(space.vfs.stat(Door::Fuse, &at("b.md")).is_err());
+    rename(Durability::Now).unwrap();
+    assert_eq!(space.text("b.md"), "page\n");
+}
