@@ -59,6 +59,8 @@ pub(crate) struct Effect {
     pub(crate) premise: Option<Expect>,
     /// The file too large for any version that gives way to it. It stays where it is until then.
     pub(crate) over: Option<LargeFile>,
+    /// What stood there when it was accepted, where history has something else since: another's commit puts nothing on the disk.
+    pub(crate) stood: Option<ETag>,
 }
 
 impl Effect {

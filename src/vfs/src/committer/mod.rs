@@ -275,7 +275,8 @@ impl Committer {
             Err(_) => Some(gone.before),
         };
         let is_back = after.is_some();
-        let set = adopted(&self.core, vec![Effect { path, before, after, premise: None, over: None }], None);
+        let set =
+            adopted(&self.core, vec![Effect { path, before, after, premise: None, over: None, stood: None }], None);
         Some(if is_back { set } else { Prepared { actor: gone.actor, door: gone.door, ..set } })
     }
 
@@ -346,7 +347,7 @@ impl Committer {
             match recorded.and_then(|recorded| Ok((recorded, self.core.standing(&path)?))) {
                 Ok((recorded, standing)) => {
                     let (before, after) = (recorded.map(Before::from), standing.map(After::Leaf));
-                    effects.push(Effect { path, before, after, premise: None, over: None });
+                    effects.push(Effect { path, before, after, premise: None, over: None, stood: None });
                 }
                 Err(error) => warn!(page.path = %path, %error, "an edit behind the server cannot be recorded"),
             }

@@ -372,12 +372,13 @@ impl Committer {
                         let now = known.map_or(Standing::Nothing, |(etag, _)| Standing::Content(etag));
                         check(&effect.path, now, premise).map_err(Setback::Premise)?;
                     }
+                    effect.stood = effect.stood.or(effect.before.as_ref().map(|before| before.etag));
                     effect.before = known.map(Before::from);
                     continue;
                 }
             };
             let (path, before) = (effect.path.clone(), known.map(Before::from));
-            unseen.push(Effect { path, before, after: edit, premise: None, over: None });
+            unseen.push(Effect { path, before, after: edit, premise: None, over: None, stood: None });
         }
         Ok((!unseen.is_empty()).then(|| adopted(&self.core, unseen, None)))
     }

@@ -322,6 +322,7 @@ fn fates(planned: &[Planned]) -> HashMap<&TreePath, Fate> {
             fate.newest = at;
             fate.contents.extend(effect.before.as_ref().map(|before| before.etag));
             fate.contents.extend(effect.after.as_ref().map(After::etag));
+            fate.contents.extend(effect.stood);
             if let Some(Expect::OneOf(etags)) = &effect.premise {
                 fate.contents.extend(etags);
             }

@@ -214,6 +214,7 @@ impl Committer {
                 after: after_of(entry),
                 premise: None,
                 over: None,
+                stood: None,
             })
         });
         let message = gathering.message(&last.actor);

@@ -19,6 +19,7 @@ fn set(durability: Durability, content: Bytes) -> Prepared {
             before: None,
             premise: None,
             over: None,
+            stood: None,
             after: Some(After::Leaf(Leaf::new(content, FileKind::Regular))),
         }],
         spent: Vec::new(),

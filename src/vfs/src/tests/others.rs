@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use svcfs_store::{FailPoint, FailPoints};
 
+use super::stop::Stop;
 use super::*;
 use crate::opening::tests::{crashed, reopened};
 
@@ -355,4 +356,31 @@ fn a_conflict_of_a_merge_stays_in_the_index_until_the_person_settles_it() {
     space.wait_until("git status is clean", |space| space.git(&["status", "--porcelain"]).is_empty());
     assert_eq!(space.git(&["show", "HEAD:a.md"]), "both\n");
     assert_eq!(space.text("b.md"), "beside it");
+}
+
+#[test]
+fn a_write_over_one_that_was_only_accepted_stands_though_a_person_commits_an_older_index_between_them() {
+    let space = TestSpace::new();
+    space.put("a.md", "one");
+    let points = FailPoints::of(space.directory.path());
+    let soon = |text: &str| {
+        space.vfs.apply(&eve(), ChangeSet::from(Change::put(at("a.md"), text.to_owned())).soon()).unwrap();
+    };
+    let (logs, answers) = (Stop::at(&points, FailPoint::LogWrite), Stop::at(&points, FailPoint::FeedAnswered));
+    soon("two");
+    logs.wait();
+    // It stands on what is not in the tree yet.
+    soon("three");
+    points.clear(FailPoint::LogWrite);
+    logs.go_on();
+    answers.wait();
+    space.git(&["read-tree", "HEAD~1"]);
+    space.git(&["-c", "user.name=Ann", "-c", "user.email=ann@x", "commit", "-qm", "by hand"]);
+    points.clear(FailPoint::FeedAnswered);
+    answers.go_on();
+    space.vfs.settled().unwrap();
+    space.vfs.rescan().unwrap();
+    assert_eq!(space.text("a.md"), "three");
+    let log = space.log();
+    assert!(log.iter().any(|line| line == "Ann|by hand") && log.iter().any(|line| line == "eve|eve: a.md"), "{log:?}");
 }
