@@ -96,6 +96,13 @@ struct Inner {
 pub(super) struct Cache(Mutex<Inner>);
 
 impl Inner {
+    /// From now on the stream is followed: what was known before is not certain.
+    fn begin(&mut self) {
+        self.openings += 1;
+        self.stream = Some(self.openings);
+        self.recent.clear();
+    }
+
     fn asked(&self) -> Asked {
         Asked { stream: self.stream, told: self.told, at: Instant::now() }
     }
@@ -184,19 +191,14 @@ impl Cache {
 
     /// The event stream is open from now on, or had a gap: nothing that was asked before counts.
     pub(super) fn opened(&self) {
-        let mut inner = self.0.lock();
-        inner.openings += 1;
-        inner.stream = Some(inner.openings);
-        inner.recent.clear();
+        self.0.lock().begin();
     }
 
     /// Something was changed of which the event stream tells in a moment: nothing that is known is certain until it was asked anew.
     pub(super) fn missed(&self) {
         let mut inner = self.0.lock();
         if inner.stream.is_some() {
-            inner.openings += 1;
-            inner.stream = Some(inner.openings);
-            inner.recent.clear();
+            inner.begin();
         }
     }
 

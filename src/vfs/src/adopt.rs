@@ -159,14 +159,7 @@ impl Vfs {
         }
         // An executable bit alone says nothing where the disk keeps none.
         let before = known.map(Before::from);
-        Ok(Some(Effect {
-            path: path.clone(),
-            before,
-            after: present.map(After::Leaf),
-            premise: None,
-            over: None,
-            stood: None,
-        }))
+        Ok(Some(Effect::new(path.clone(), before, present.map(After::Leaf))))
     }
 }
 

@@ -423,12 +423,12 @@ impl<'a> Plan<'a> {
             let before = Some(Before { etag: blob, kind, seen: None });
             // A page that left a moment ago under a scratch name is not there to be moved.
             let is_departed = self.end_departure(&path).is_some();
-            self.effects.push(Effect { path, before, after: None, premise: None, over: None, stood: None });
+            self.effects.push(Effect::new(path, before, None));
             if !is_scratch(&target) && !is_departed {
                 self.files.push(Settled { path: target.clone(), etag: Some(blob) });
                 let after = Some(After::Blob(blob, kind));
                 self.at.insert(target.clone(), self.effects.len());
-                self.effects.push(Effect { path: target, before: None, after, premise: None, over: None, stood: None });
+                self.effects.push(Effect::new(target, None, after));
             }
         }
         if self.effects.is_empty() {
@@ -449,7 +449,7 @@ impl<'a> Plan<'a> {
                 self.at.insert(path.clone(), self.effects.len());
                 // Behind what is only accepted a large file may stand in the tree still.
                 let over = self.larges.remove(&path).or_else(|| self.core.overlay.get(&path)?.over);
-                self.effects.push(Effect { path, before, after, premise, over, stood: None });
+                self.effects.push(Effect { premise, over, ..Effect::new(path, before, after) });
             }
         }
     }

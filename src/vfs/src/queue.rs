@@ -64,6 +64,11 @@ pub(crate) struct Effect {
 }
 
 impl Effect {
+    /// One that stands on nothing but what history has.
+    pub(crate) const fn new(path: TreePath, before: Option<Before>, after: Option<After>) -> Self {
+        Self { path, before, after, premise: None, over: None, stood: None }
+    }
+
     /// Whether it leaves the path as it was.
     pub(crate) fn is_noise(&self) -> bool {
         match (&self.before, &self.after) {

@@ -275,8 +275,7 @@ impl Committer {
             Err(_) => Some(gone.before),
         };
         let is_back = after.is_some();
-        let set =
-            adopted(&self.core, vec![Effect { path, before, after, premise: None, over: None, stood: None }], None);
+        let set = adopted(&self.core, vec![Effect::new(path, before, after)], None);
         Some(if is_back { set } else { Prepared { actor: gone.actor, door: gone.door, ..set } })
     }
 
@@ -347,7 +346,7 @@ impl Committer {
             match recorded.and_then(|recorded| Ok((recorded, self.core.standing(&path)?))) {
                 Ok((recorded, standing)) => {
                     let (before, after) = (recorded.map(Before::from), standing.map(After::Leaf));
-                    effects.push(Effect { path, before, after, premise: None, over: None, stood: None });
+                    effects.push(Effect::new(path, before, after));
                 }
                 Err(error) => warn!(page.path = %path, %error, "an edit behind the server cannot be recorded"),
             }

@@ -378,7 +378,7 @@ impl Committer {
                 }
             };
             let (path, before) = (effect.path.clone(), known.map(Before::from));
-            unseen.push(Effect { path, before, after: edit, premise: None, over: None, stood: None });
+            unseen.push(Effect::new(path, before, edit));
         }
         Ok((!unseen.is_empty()).then(|| adopted(&self.core, unseen, None)))
     }

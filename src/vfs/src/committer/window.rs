@@ -208,14 +208,7 @@ impl Committer {
         let known = self.core.memory.staged(tip.recorded(), &entries.keys().copied().collect::<Vec<_>>())?;
         let effects = entries.into_values().zip(known).filter_map(|(entry, known)| {
             let after = entry.new.map(|blob| (blob, entry.kind));
-            (known != after).then(|| Effect {
-                path: entry.path.clone(),
-                before: known.map(Before::from),
-                after: after_of(entry),
-                premise: None,
-                over: None,
-                stood: None,
-            })
+            (known != after).then(|| Effect::new(entry.path.clone(), known.map(Before::from), after_of(entry)))
         });
         let message = gathering.message(&last.actor);
         let prepared = closing((last, &gathering.sets), self.core.stamp(), message, effects.collect());
