@@ -13,7 +13,8 @@ Arguments are handed to `cargo test --workspace`, for example:
   scripts/test.sh rename                     tests with `rename` in their name
   scripts/test.sh -- --nocapture             show what tests print
 
-Tests that mount are skipped, with a printed reason, where /dev/fuse is missing.
+Tests that need what a machine lacks (/dev/fuse, root, a program that cannot be installed) are skipped; the run ends with a
+list of them and the reasons. No test needs anything beside the clone.
 
 Tests run beside each other and keep every processor busy: what fails then is asked once more with nothing beside it. A test
 that fails again is red; one that does not is listed as unsteady, and is a defect to be mended all the same.
@@ -41,11 +42,35 @@ need_python_tools "${PYTHON_TOOLS[@]}"
 # A machine of its own, because only a kernel that is somebody else's can be asked to mount what is served.
 [[ $(uname -m) != x86_64 ]] || scripts/nfs/guest.sh
 
-# Runs tests, and keeps what is printed in a file, too.
-kept() {
-    local file=$1
+# Drops the output of tests that passed, except for the reason why one was skipped.
+filter_successes() {
+    local line test="" in_successes=false
+    while IFS= read -r line; do
+        if ! "$in_successes"; then
+            if [[ $line == successes: ]]; then in_successes=true; else printf '%s\n' "$line"; fi
+            continue
+        fi
+        case $line in
+            "---- "*" stdout ----") test=${line#---- } && test=${test% stdout ----} ;;
+            "skipped: "*) printf 'skipped %s: %s\n' "$test" "${line#skipped: }" ;;
+            failures: | "test result: "*) in_successes=false && printf '%s\n' "$line" ;;
+        esac
+    done
+}
+
+# Runs `cargo test` with arguments, and writes what is printed to a file, too.
+run_tests() {
+    local file=$1 output=(--show-output)
     shift
-    "$@" 2>&1 | tee "$file"
+    # Arguments of the test programs stand behind the first `--`.
+    [[ " $* " == *" -- "* ]] || output=(-- --show-output)
+    cargo test --locked --no-fail-fast "$@" "${output[@]}" 2>&1 | filter_successes | tee "$file"
+}
+
+list_skipped() {
+    local skipped
+    mapfile -t skipped < <(sed -n 's/^skipped \(.*: .*\)$/\1/p' "$printed/all" | sort -u)
+    ((${#skipped[@]} == 0)) || say "" "${#skipped[@]} tests were skipped:" "${skipped[@]/#/  }"
 }
 
 # The names of tests that failed, from what was printed.
@@ -61,11 +86,10 @@ failed_targets() {
 
 printed=$(mktemp -d)
 trap 'rm -rf "$printed"' EXIT
-if kept "$printed/all" cargo test --workspace --locked --no-fail-fast "$@"; then
-    exit 0
-else
-    outcome=$?
-fi
+outcome=0
+run_tests "$printed/all" --workspace "$@" || outcome=$?
+list_skipped
+((outcome != 0)) || exit 0
 mapfile -t tests < <(failed_tests "$printed/all")
 mapfile -t targets < <(failed_targets "$printed/all")
 # A build that failed names no test, and a process that died not all that it should have run.
@@ -74,7 +98,7 @@ say "" "== once more, alone: ${tests[*]}"
 asked=0
 for target in "${targets[@]}"; do
     read -r -a target <<<"$target"
-    kept "$printed/again" cargo test --locked --no-fail-fast "${target[@]}" -- --exact --test-threads=1 "${tests[@]}" || exit
+    run_tests "$printed/again" "${target[@]}" -- --exact --test-threads=1 "${tests[@]}" || exit
     ran=$(sed -n -E 's/^test result: ok\. ([0-9]+) passed.*/\1/p' "$printed/again" | tail -1)
     # What failed of this target must have been asked.
     ((${ran:-0} > 0)) || exit "$outcome"
