@@ -12,14 +12,14 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result};
 use svcfs_base::{ETag, Seq, Timestamp, TreePath};
 use svcfs_index::{Entry, Index, SearchQuery};
 use svcfs_measure::run::Run;
 use svcfs_measure::table::{Cell, Table, column, quotient, text};
 
 use crate::plan::Extent;
-use questions::{Kind, Trial};
+use questions::{Kind, Trial, read_pages};
 use rivals::{Grep, Plain};
 
 /// The trees, with the folder whose pages are asked about and its name for people.
@@ -32,12 +32,16 @@ const TREES: [(&str, &str); 5] = [
     ("tldr", "pages/"),
 ];
 
+/// Trees of the repository's own, in `tests/corpora`.
+const OWN_TREES: [&str; 3] = ["handbook", "vault", "languages"];
+
 /// A page that comes later is not seen.
 const SEEN: usize = 5;
 /// How far down an answer is looked for.
 const LOOKED_AT: u32 = 50;
 
 /// All that is measured of ranking.
+#[derive(Default)]
 pub struct Ranking {
     /// What was asked, and of what.
     pub trees: Vec<String>,
@@ -103,12 +107,12 @@ impl Marks {
     }
 }
 
-/// Asks of every tree there is.
+/// Asks of every tree in the folder of corpora; where it has none, of the repository's own.
 ///
 /// # Errors
-/// When a tree cannot be unpacked or an engine fails, and when there is no tree.
+/// When a tree cannot be unpacked or read, or an engine fails.
 pub fn measure(run: &Run, extent: &Extent) -> Result<Ranking> {
-    let mut ranking = Ranking { trees: Vec::new(), marks: BTreeMap::new() };
+    let mut ranking = Ranking::default();
     for (name, below) in TREES {
         let archive = extent.corpora.join(format!("{name}.tar.xz"));
         if archive.is_file() {
@@ -118,8 +122,20 @@ pub fn measure(run: &Run, extent: &Extent) -> Result<Ranking> {
             ranking.ask(name, &trial, &folder)?;
         }
     }
-    ensure!(!ranking.trees.is_empty(), "`{}` has no corpora", extent.corpora.display());
+    if ranking.trees.is_empty() {
+        run.tell(&format!("`{}` has no corpora; questions about tests/corpora", extent.corpora.display()));
+        for name in OWN_TREES {
+            ranking.ask(name, &own_trial(name, extent.questions)?, &run.at(name))?;
+        }
+    }
     Ok(ranking)
+}
+
+/// At most so many questions of each kind about a tree of the repository's own.
+fn own_trial(name: &str, most: usize) -> Result<Trial> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpora").join(name);
+    let pages = read_pages(&folder).with_context(|| format!("`{}` cannot be read", folder.display()))?;
+    Ok(Trial::of(pages, most))
 }
 
 impl Ranking {

@@ -8,6 +8,7 @@ use anyhow::Result;
 use svcfs_measure::machine;
 use svcfs_text::links::{Resolver, links};
 use svcfs_text::{Page, frontmatter};
+use unicode_normalization::char::is_combining_mark;
 
 /// What a question is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,14 +74,12 @@ impl Trial {
     pub fn unpack((archive, below): (&Path, &str), folder: &Path, most: usize) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
         machine::run(Command::new("tar").arg("xJf").arg(archive).arg("-C").arg(folder))?;
-        let mut pages = Vec::new();
-        read(folder, folder, &mut pages)?;
+        let mut pages = read_pages(folder)?;
         // An archive has everything in one folder.
         let inside = |path: &str| {
             path.split_once('/').map_or(path, |(_, rest)| rest).starts_with(below) || path.starts_with(below)
         };
         pages.retain(|(path, _)| inside(path));
-        pages.sort();
         Ok(Self::of(pages, most))
     }
 
@@ -147,6 +146,17 @@ impl Trial {
     }
 }
 
+/// Path and text of each page below a folder, by path.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub(super) fn read_pages(folder: &Path) -> Result<Vec<(String, String)>> {
+    let mut pages = Vec::new();
+    read(folder, folder, &mut pages)?;
+    pages.sort();
+    Ok(pages)
+}
+
 fn read(root: &Path, folder: &Path, pages: &mut Vec<(String, String)>) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -164,11 +174,11 @@ fn read(root: &Path, folder: &Path, pages: &mut Vec<(String, String)>) -> Result
 fn title(path: &str, text: &str) -> Option<(String, String)> {
     let page = Page::read(path, text);
     let q = question(&page.title)?;
-    let without = without_line(text, |line| {
-        let line = line.trim();
-        line.strip_prefix("title:").is_some()
-            || line.trim_start_matches('#').trim() == page.title && line.starts_with('#')
-    })?;
+    // A page may say it twice: in its frontmatter and as its first heading.
+    let without_field = without_line(text, |line| line.trim().starts_with("title:"));
+    let rest = without_field.as_deref().unwrap_or(text);
+    let is_heading = |line: &str| line.starts_with('#') && line.trim().trim_start_matches('#').trim() == page.title;
+    let without = without_line(rest, is_heading).or(without_field)?;
     Some((q, without))
 }
 
@@ -196,9 +206,10 @@ fn without_line(text: &str, fits: impl Fn(&str) -> bool) -> Option<String> {
 }
 
 /// What a person would type of a text: its words, without signs of any query language; none when it has fewer than two letters.
-fn question(text: &str) -> Option<String> {
+pub(super) fn question(text: &str) -> Option<String> {
+    // Vowels of Hindi and Thai are marks, and so are accents in NFD.
     let words: Vec<&str> = text
-        .split(|c: char| !c.is_alphanumeric() && c != '-' && c != '_')
+        .split(|c: char| !c.is_alphanumeric() && !is_combining_mark(c) && c != '-' && c != '_')
         .filter(|word| word.chars().any(char::is_alphanumeric) && !matches!(*word, "AND" | "OR" | "NOT" | "NEAR"))
         .take(LONGEST)
         .collect();
