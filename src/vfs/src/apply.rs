@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Applied, Caller, Change, ChangeSet, Durability, Fault, FileKind, Kind, Settled, TreePath};
-use svcfs_store::{FailPoint, StatKind, StoreError};
+use svcfs_store::{FailPoint, Placed, StatKind, StoreError};
 
 use crate::Vfs;
 use crate::core::{Core, LOOK};
@@ -39,6 +39,7 @@ impl Vfs {
     /// not answer.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Applied, Fault> {
         let set = set.into();
+        self.check_no_unsaved(&set.changes)?;
         self.keep_what_goes(&set.changes)?;
         let taken_along = self.extended_of_moved(&set.changes)?;
         let (renames, mut held) = self.hold_renamed(&set.changes);
@@ -330,6 +331,13 @@ impl Core {
                 self.wait_for(&path)?;
                 self.make_room(&path)?;
                 self.install(&path, &leaf)?;
+            }
+            Direct::Replace(path, leaf) => {
+                self.wait_for(&path)?;
+                if self.put_in_place(&path, &leaf, Some([leaf.etag][..].into()))? == Placed::Edited {
+                    // An external edit, which is recorded as one.
+                    self.doubt(vec![path]);
+                }
             }
             Direct::Remove(path) => {
                 self.wait_for(&path)?;

@@ -37,7 +37,7 @@ pub(crate) use blanks::PREFIX as BLANK_PREFIX;
 pub use extended::{Probe, SetExtended};
 pub use large::{Draft, OpenFile};
 pub use place::{Install, Known, Placed};
-pub use stat::{Special, SpecialKind, Stat, StatKind};
+pub use stat::{Special, SpecialKind, Stat, StatKind, without_privileges};
 
 use self::stat::to_stat;
 use crate::disposal::{Disposal, Hurry};

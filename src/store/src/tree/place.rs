@@ -47,11 +47,13 @@ pub struct Known<'a> {
     pub contents: &'a [ETag],
     /// This file, too large for any version.
     pub large: Option<LargeFile>,
+    /// It was removed before what is put here now, which inherits nothing of it. What is put then says its own mode and owner.
+    pub is_removed: bool,
 }
 
 impl<'a> From<&'a [ETag]> for Known<'a> {
     fn from(contents: &'a [ETag]) -> Self {
-        Self { contents, large: None }
+        Self { contents, large: None, is_removed: false }
     }
 }
 
@@ -108,7 +110,7 @@ impl WorkTree {
     /// `Disk` with what the system said; the old file is then still there, whole.
     pub fn install(&self, install: &Install<'_>) -> Outcome<()> {
         let spot = self.room(install.path)?;
-        let done = self.written(install, &spot).and_then(|mut new| new.rename(&spot, RenameFlags::empty()));
+        let done = self.written(install, &spot, true).and_then(|mut new| new.rename(&spot, RenameFlags::empty()));
         self.let_go(spot);
         done.map_err(|error| disk(install.path, error))
     }
@@ -122,7 +124,7 @@ impl WorkTree {
             let mut spot = self.room(install.path)?;
             let is_over_nothing = spot.file.is_none();
             let done = match self.is_one_of(&spot, known) {
-                Ok(true) => self.written(install, &spot).and_then(|mut new| match spot.before() {
+                Ok(true) => self.written(install, &spot, !known.is_removed).and_then(|mut new| match spot.before() {
                     None => new.rename(&spot, RenameFlags::NOREPLACE).map(|()| Placed::Done),
                     Some(before) => new.exchange(&mut spot, &before, known),
                 }),
@@ -236,17 +238,22 @@ impl WorkTree {
     }
 
     /// A file under a name of our own, written now if it was not before.
-    fn written(&self, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<Temporary<'_>> {
+    fn written(&self, install: &Install<'_>, spot: &Spot<'_>, inherits: bool) -> rustix::io::Result<Temporary<'_>> {
         self.fails_at(FailPoint::TreeWrite)?;
-        let new = match self.ready.take(install, spot) {
+        let new = match self.ready.take(install, spot).filter(|_| inherits) {
             Some(name) => self.own(name),
-            None => self.made(install, spot)?,
+            None => self.made(install, spot, inherits)?,
         };
         self.fails_at(FailPoint::TreeRename)?;
         Ok(new)
     }
 
-    pub(super) fn made(&self, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<Temporary<'_>> {
+    pub(super) fn made(
+        &self,
+        install: &Install<'_>,
+        spot: &Spot<'_>,
+        inherits: bool,
+    ) -> rustix::io::Result<Temporary<'_>> {
         let new = if install.kind == FileKind::Symlink {
             let link = self.own(self.temporary_name());
             sys::symlinkat(OsStr::from_bytes(install.content), &self.temporary, &*link.name)?;
@@ -256,7 +263,7 @@ impl WorkTree {
             reserve(&file, install.content.len()).map_err(to_errno)?;
             (&file).write_all(install.content).map_err(to_errno)?;
             set_attributes(&file, install, spot)?;
-            if let Some((before, _)) = &spot.file {
+            if let Some((before, _)) = spot.file.as_ref().filter(|_| inherits) {
                 inherit(&file, before)?;
             }
             new

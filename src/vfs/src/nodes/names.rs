@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use svcfs_base::{Caller, Change, ChangeSet, Durability, Expect, Fault, Kind, MAX_FILE_BYTES, Name, TreePath};
 
+use super::renaming::holds_unsaved;
 use super::table::{Held, Staging};
 use super::{HandleId, NodeId, SET_GROUP_ID};
 use crate::overlay::Leaf;
@@ -175,7 +176,7 @@ impl Vfs {
     pub fn remove_directory(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(), Fault> {
         let path = self.writable(caller, parent, name)?;
         if !self.nodes.staged_below(&path).is_empty() {
-            return Err(Fault::new(Kind::NotEmpty, format!("directory `{path}` has files that are being written")));
+            return Err(holds_unsaved(&path));
         }
         self.apply(caller, Change::RemoveDir { path: path.clone() })?;
         self.nodes.remove(&path);
@@ -237,7 +238,7 @@ impl Vfs {
             Present::Directory => {
                 Err(Fault::invalid("path", format_args!("`{path}` is a directory; only files are exchanged")))
             }
-            Present::Leaf(leaf, _) => Ok(leaf),
+            Present::Leaf(leaf, _) => Ok(Leaf { disk: self.core.attributes_to_be(path, leaf.disk)?, ..leaf }),
             Present::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
         };
         let (first, second) = (leaf_at(&one)?, leaf_at(&other)?);
