@@ -17,6 +17,7 @@ mod memory;
 mod numbers;
 mod paths;
 mod probe;
+mod rename;
 mod spares;
 mod trail;
 mod tree;

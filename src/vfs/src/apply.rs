@@ -15,7 +15,7 @@ use svcfs_store::{FailPoint, Placed, StatKind, StoreError};
 use crate::Vfs;
 use crate::core::{Core, LOOK};
 use crate::nodes::Moment;
-use crate::overlay::Pending;
+use crate::overlay::{Leaf, Pending};
 use crate::past::Going;
 use crate::plan::{Direct, Plan};
 use crate::queue::{After, Prepared, Receipt};
@@ -334,10 +334,7 @@ impl Core {
             }
             Direct::Replace(path, leaf) => {
                 self.wait_for(&path)?;
-                if self.put_in_place(&path, &leaf, Some([leaf.etag][..].into()))? == Placed::Edited {
-                    // An external edit, which is recorded as one.
-                    self.doubt(vec![path]);
-                }
+                self.replace_same(&path, &leaf)?;
             }
             Direct::Remove(path) => {
                 self.wait_for(&path)?;
@@ -356,6 +353,14 @@ impl Core {
                 self.tree.make_directory(&path, 0o755)?;
             }
             Direct::RemoveDirectory(path) => self.tree.remove_directory(&path)?,
+        }
+        Ok(())
+    }
+
+    /// Replaces a file by one with the same bytes. An external edit stays, and is recorded as one.
+    pub(crate) fn replace_same(&self, path: &TreePath, leaf: &Leaf) -> Result<(), Fault> {
+        if self.put_in_place(path, leaf, Some([leaf.etag][..].into()))? == Placed::Edited {
+            self.doubt(vec![path.clone()]);
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ use super::stat::{StatKind, times, to_stat};
 use super::{Outcome, WorkTree, disk, reserve, to_errno};
 use crate::FailPoint;
 use crate::disposal::{HOLD, Held};
+use crate::rename::{is_unsupported, rename_to_free};
 
 /// How often a name is looked at anew that somebody makes and takes away all the time.
 const MAX_ATTEMPTS: usize = 64;
@@ -179,12 +180,7 @@ impl WorkTree {
 
     fn take_away(&self, spot: &mut Spot<'_>, before: &sys::Stat, known: Known<'_>) -> rustix::io::Result<Placed> {
         let mut old = Temporary { tree: self, name: self.temporary_name(), has_name: false, bytes: size(before) };
-        match sys::renameat_with(&spot.parent, spot.name, &self.temporary, &*old.name, RenameFlags::NOREPLACE) {
-            Err(error) if is_unsupported(error) => {
-                return sys::unlinkat(&spot.parent, spot.name, AtFlags::empty()).map(|()| Placed::Done);
-            }
-            outcome => outcome?,
-        }
+        rename_to_free((&spot.parent, spot.name), (&self.temporary, &*old.name))?;
         old.has_name = true;
         if old.is_what_was_seen(&old.stat()?, before, known) {
             spot.release();
@@ -324,7 +320,11 @@ impl Temporary<'_> {
     }
 
     fn rename(&mut self, spot: &Spot<'_>, flags: RenameFlags) -> rustix::io::Result<()> {
-        sys::renameat_with(&self.tree.temporary, &*self.name, &spot.parent, spot.name, flags)?;
+        if flags == RenameFlags::NOREPLACE {
+            rename_to_free((&self.tree.temporary, &*self.name), (&spot.parent, spot.name))?;
+        } else {
+            sys::renameat_with(&self.tree.temporary, &*self.name, &spot.parent, spot.name, flags)?;
+        }
         self.has_name = flags == RenameFlags::EXCHANGE;
         Ok(())
     }
@@ -410,10 +410,6 @@ fn is_same(now: &sys::Stat, before: &sys::Stat) -> bool {
 
 fn size(stat: &sys::Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
-}
-
-fn is_unsupported(error: Errno) -> bool {
-    matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
 const fn with_execute_bits(mode: u32, kind: FileKind) -> u32 {
