@@ -6,7 +6,7 @@ readonly BUILD_PACKAGES=(gcc libc6-dev make pkg-config git curl ca-certificates)
 # What a person who is not root needs to mount.
 readonly MOUNT_PACKAGES=(fuse3)
 # The programs that the tests drive against a mount.
-readonly TEST_PACKAGES=(vim nano emacs-nox rsync sqlite3 attr fio stress-ng python3 python3-venv python3-prometheus-client rclone openssl e2fsprogs libnfs-utils litmus cadaver davfs2 mount util-linux xz-utils)
+readonly TEST_PACKAGES=(vim nano emacs-nox rsync sqlite3 attr fio stress-ng python3 python3-venv python3-prometheus-client rclone openssl e2fsprogs libnfs-utils litmus cadaver davfs2 bindfs mount util-linux xz-utils)
 # What only PyPI has: servers and clients that the tests talk to, each with the one version whose behaviour is known.
 readonly PYTHON_TOOLS=(oidc-provider-mock==0.3.4 awscli==1.46.3 boto3==1.44.5 awscrt==0.38.1 s3cmd==2.4.0)
 # The suites that no Debian package has, each with the one version whose outcomes are known (tests/it/posix).

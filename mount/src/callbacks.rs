@@ -8,19 +8,18 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::OFlags;
-use svcfs_base::{Caller, Durability, Fault, Kind};
+use svcfs_base::{Caller, Durability, Fault};
 use svcfs_vfs::{SetAttributes, Special, SpecialKind, Vfs};
 
 use crate::answer::{Asked, Found, Give, Refusal, Refuse, answer, answer_with, gone};
 use crate::attributes::Attribute;
 use crate::convert::{
-    PERMISSIONS, allocation, attr_of, flag_bits, handle, hole_search, kept_for, moment, node, open_mode, utf8, write_at,
+    PERMISSIONS, allocation, attr_of, handle, hole_search, kept_for, moment, node, open_mode, utf8, write_at,
 };
 use crate::door::KernelDoor;
 use crate::passing::{Opened, is_fit};
@@ -28,8 +27,7 @@ use crate::session::Alive;
 use crate::views::is_ours;
 use crate::wanted::{MAX_WRITE_BYTES, WANTED};
 
-/// The door as fuser drives it. What has no callback here fuser refuses once, and the kernel does without from then on:
-/// `copy_file_range` (it reads and writes instead).
+/// The door as fuser drives it.
 pub(crate) struct Callbacks {
     vfs: Arc<Vfs>,
     door: Arc<KernelDoor>,
@@ -274,20 +272,7 @@ impl Filesystem for Callbacks {
     ) {
         self.answer("create", reply, || {
             let (parent, entry) = self.door.entry(parent, entry)?;
-            match self.door.create(request, parent, &entry, mode & PERMISSIONS) {
-                Ok((attributes, handle)) => {
-                    let writer = self.door.writer(request, node(attributes.ino));
-                    let (file, opened) = self.door.opened(handle, Some(writer), self.bypass);
-                    self.door.passing.opened(attributes.ino);
-                    Ok((attributes, file, opened | self.door.passing.to_write(OpenFlags(flags), entry.as_str())))
-                }
-                // Another door was faster than the kernel knew. It looks again, and opens what is there after checking that
-                // this caller may.
-                Err(fault) if fault.kind() == Kind::Exists && !flag_bits(flags).contains(OFlags::EXCL) => {
-                    Err(Refusal::Word(self.door.passing.send_back(request.pid())))
-                }
-                Err(fault) => Err(fault.into()),
-            }
+            self.door.create_opened(request, (parent, &entry), (mode & PERMISSIONS, flags), self.bypass)
         });
     }
 
@@ -492,6 +477,24 @@ impl Filesystem for Callbacks {
         self.answer("fallocate", reply, || {
             let part = allocation(offset, length, mode).ok_or(Errno::ENOTSUP)?;
             Ok::<_, Refusal>(self.vfs.allocate(&self.author(request), handle(file), part)?)
+        });
+    }
+
+    fn copy_file_range(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        file: FileHandle,
+        offset: u64,
+        _to_inode: INodeNo,
+        to: FileHandle,
+        to_offset: u64,
+        length: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        self.answer("copy_file_range", reply, || {
+            self.door.copy_range(request, (inode, file, offset), (to, to_offset), length)
         });
     }
 }

@@ -5,18 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fuser::{Errno, FileAttr, FileHandle, FopenFlags, INodeNo, OpenFlags, Request};
+use rustix::fs::OFlags;
 use svcfs_base::{Actor, Caller, Clock, Door, Entrance, Fault, Kind, Name};
-use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, Vfs};
+use svcfs_vfs::{Attributes, EntryKind, HandleId, NodeId, OpenMode, SET_GROUP_ID, SetAttributes, Vfs, WriteAt};
 
 use crate::actors::Actors;
 use crate::answer::{OnAnswer, Refusal, gone, log};
-use crate::convert::{KNOWN_TTL, attr_of, blank, file_attr, name, node};
+use crate::convert::{KNOWN_TTL, attr_of, blank, file_attr, flag_bits, handle, name, node};
 use crate::follower::Progress;
 use crate::listings::{Line, Listing, Listings};
 use crate::passing::{Opened, Passing, is_fit};
 use crate::session::Options;
 use crate::views::{Reader, Views, is_ours};
+use crate::wanted::MAX_WRITE_BYTES;
 use crate::writers::{Writer, Writers};
+
+/// Most bytes that one request copies: others wait for the file meanwhile.
+const MAX_COPY_BYTES: u32 = 16 << 20;
 
 /// The space and the protocol's tables.
 pub(crate) struct KernelDoor {
@@ -257,6 +262,67 @@ impl KernelDoor {
     ) -> Result<(FileAttr, HandleId), Fault> {
         let (node, attributes, handle) = self.vfs.create(&self.user(request.uid()), parent, name, mode)?;
         Ok((self.given(request, parent, (node, attributes))?, handle))
+    }
+
+    /// The same, with the handle as the kernel gets it.
+    ///
+    /// # Errors
+    /// As [`KernelDoor::create`].
+    pub(crate) fn create_opened(
+        &self,
+        request: &Request,
+        (parent, entry): (NodeId, &Name),
+        (mode, flags): (u32, i32),
+        bypass: FopenFlags,
+    ) -> Result<(FileAttr, FileHandle, FopenFlags), Refusal> {
+        match self.create(request, parent, entry, mode) {
+            Ok((attributes, handle)) => {
+                let writer = self.writer(request, node(attributes.ino));
+                let (file, opened) = self.opened(handle, Some(writer), bypass);
+                self.passing.opened(attributes.ino);
+                Ok((attributes, file, opened | self.passing.to_write(OpenFlags(flags), entry.as_str())))
+            }
+            // Another door was faster than the kernel knew. It looks again, and opens what is there after checking that
+            // this caller may.
+            Err(fault) if fault.kind() == Kind::Exists && !flag_bits(flags).contains(OFlags::EXCL) => {
+                Err(Refusal::Word(self.passing.send_back(request.pid())))
+            }
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    /// Copies bytes from one file to another, as many as one request may take; the caller asks for the rest.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for files of the views, which the kernel then reads itself; as [`Vfs::write_node`].
+    pub(crate) fn copy_range(
+        &self,
+        request: &Request,
+        (inode, from, offset): (INodeNo, FileHandle, u64),
+        (to, to_offset): (FileHandle, u64),
+        length: u64,
+    ) -> Result<u32, Refusal> {
+        if is_ours(from.0) || is_ours(to.0) {
+            return Err(Refusal::Word(Errno::EOPNOTSUPP));
+        }
+        self.wrote(request, to);
+        let (caller, mut copied) = (self.saver(request, to), 0_u32);
+        let length = u32::try_from(length).unwrap_or(u32::MAX).min(MAX_COPY_BYTES);
+        while copied < length {
+            let (done, part) = (u64::from(copied), (length - copied).min(MAX_WRITE_BYTES));
+            let bytes = self.vfs.read_node(node(inode), offset.saturating_add(done), part as usize).map_err(gone)?;
+            if bytes.is_empty() {
+                break;
+            }
+            let at = WriteAt::Offset(to_offset.saturating_add(done));
+            match self.vfs.write_node(&caller, handle(to), at, &bytes) {
+                // As with any write that is cut short, the caller learns why when it asks for the rest.
+                Err(fault) if copied == 0 => return Err(fault.into()),
+                Err(_) => break,
+                Ok(written) => copied += u32::try_from(written).unwrap_or(part),
+            }
+        }
+        Ok(copied)
     }
 
     /// Gives a pipe, a socket or a device one more name; counts as found once.

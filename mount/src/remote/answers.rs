@@ -2,15 +2,25 @@
 
 use std::time::Duration;
 
-use fuser::{FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyEntry};
+use fuser::{Errno, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyEntry};
+use svcfs_base::{Fault, Kind};
 
 use super::tree::Told;
-use crate::answer::Give;
+use crate::answer::{Give, Refusal};
 use crate::convert::NOTHING;
 
 /// How files are opened: past the kernel's pages, which all readers of a file share. What a program reads is then the version that it
 /// opened, whole, and the one that it is held to when it saves; the content is in our memory anyway.
 pub(super) const PAST_PAGES: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+
+/// Of a file the kernel named by number: gone since it looked the name up. Told so, the kernel looks again.
+pub(super) fn gone(fault: Fault) -> Refusal {
+    if matches!(fault.kind(), Kind::NotFound | Kind::Stale) {
+        Refusal::Word(Errno::ESTALE)
+    } else {
+        Refusal::Fault(fault)
+    }
+}
 
 impl Give<Told> for ReplyAttr {
     fn give(self, told: Told) {

@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
-    ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 use rustix::fs::OFlags;
 use svcfs_base::{Actor, Fault, Kind};
 use svcfs_vfs::{DiskSpace, NodeId, OpenMode, WriteAt};
 
-use super::answers::PAST_PAGES;
+use super::answers::{PAST_PAGES, gone};
 use super::saving::{Author, Place};
 use super::tree::Tree;
 use crate::actors::{Actors, Attribution};
@@ -85,15 +86,6 @@ impl Callbacks {
             self.writers.add(FileHandle(handle), Writer::new(NodeId(inode.0), author));
         }
         FileHandle(handle)
-    }
-}
-
-/// Of a file the kernel named by number: gone since it looked the name up. Told so, the kernel looks again.
-fn gone(fault: Fault) -> Refusal {
-    if matches!(fault.kind(), Kind::NotFound | Kind::Stale) {
-        Refusal::Word(Errno::ESTALE)
-    } else {
-        Refusal::Fault(fault)
     }
 }
 
@@ -473,6 +465,23 @@ impl Filesystem for Callbacks {
             }
             Ok(())
         });
+    }
+
+    /// The kernel reads and writes instead. Refused here, because fuser would log it as a warning.
+    fn copy_file_range(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _file: FileHandle,
+        _offset: u64,
+        _to_inode: INodeNo,
+        _to: FileHandle,
+        _to_offset: u64,
+        _length: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        reply.error(Errno::ENOSYS);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -24,6 +25,24 @@ fn bytes_are_copied_from_file_to_file_in_the_kernel() {
     assert_eq!(copy_file_range(&from, Some(&mut 4), &to, None, 3), Ok(3));
     drop(to);
     assert_eq!(fs::read_to_string(space.at("b.md")).unwrap(), "two");
+    // Longer than one request, beside what is there, from what is not saved yet, and past the end.
+    let large: Vec<u8> = (0..20_000_000_u32).map(|at| (at / 251) as u8).collect();
+    fs::write(space.at("large.bin"), &large).unwrap();
+    space.shell("cp large.bin copy.bin; cmp large.bin copy.bin");
+    let from = File::open(space.at("large.bin")).unwrap();
+    let mut to = File::create(space.at("c.md")).unwrap();
+    to.write_all(b"begin").unwrap();
+    let (mut at, mut to_at) = (19_999_990, 5);
+    assert_eq!(copy_file_range(&from, Some(&mut at), &to, Some(&mut to_at), 100), Ok(10));
+    assert_eq!(copy_file_range(&from, Some(&mut at), &to, Some(&mut to_at), 100), Ok(0));
+    let own = File::options().read(true).write(true).open(space.at("c.md")).unwrap();
+    assert_eq!(copy_file_range(&own, Some(&mut 0), &own, Some(&mut 15), 5), Ok(5));
+    drop((to, own));
+    let expected = [b"begin", &large[19_999_990..], b"begin"].concat();
+    assert_eq!(fs::read(space.at("c.md")).unwrap(), expected);
+    let view = File::open(space.at(".svc/VIEWS.txt")).unwrap();
+    let to = File::create(space.at("d.md")).unwrap();
+    assert!(copy_file_range(&view, Some(&mut 0), &to, None, 4).unwrap() > 0);
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod limit;
 mod path;
 mod plain;
 mod reach;
+mod scratch;
 mod version;
 
 pub use actor::{Actor, Caller, Door, Entrance, Provenance};
@@ -30,6 +31,7 @@ pub use limit::Limit;
 pub use path::{Name, TreePath};
 pub use plain::plain;
 pub use reach::{Reach, Scope};
+pub use scratch::{in_both_cases, is_any_case};
 pub use version::VersionId;
 
 /// Longest file a filesystem door, a log record or a text operation accepts, in bytes (gaps.md 8: NFS and FUSE file).

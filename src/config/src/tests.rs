@@ -297,8 +297,7 @@ fn pages_are_tidied_at_the_listed_doors_and_nowhere_while_formatting_is_off() {
 #[test]
 fn the_default_scratch_globs_match_droppings_and_no_pages() {
     let Files { scratch } = Files::default();
-    let matches =
-        |name: &str| scratch.iter().any(|glob| globset::Glob::new(glob).unwrap().compile_matcher().is_match(name));
+    let matches = |name: &str| scratch.iter().any(|glob| crate::sections::files::matcher(glob).unwrap().is_match(name));
     for dropping in [
         ".page.md.swp",
         ".page.md.swx",
@@ -320,6 +319,34 @@ fn the_default_scratch_globs_match_droppings_and_no_pages() {
         "XXFeRvKr",
         "p.md.oKxPmHl",
         "p.md.r1xpmhl",
+        "page.md___jb_tmp___",
+        "page.md___jb_old___",
+        ".~lock.report.odt#",
+        ".~LOCK.Report.ods#",
+        ".page.md.kate-swp",
+        "page.md.JiRqYb",
+        "film.mkv.crdownload",
+        "Unconfirmed 12345.crdownload",
+        "film.mkv.PART",
+        "film.partial",
+        "film.mkv.download",
+        "film.opdownload",
+        ".com.google.Chrome.kQzKbX",
+        "thumbs.db",
+        "THUMBS.DB",
+        "Desktop.ini",
+        "$Recycle.Bin",
+        "System Volume Information",
+        ".ds_store",
+        ".Spotlight-V100",
+        ".Trashes",
+        ".fseventsd",
+        ".DocumentRevisions-V100",
+        "page.md.sb-1f0a4c3e-Xy12Ab",
+        "(A Document Being Saved By TextEdit 2)",
+        ".Trash-1000",
+        "PAGE.SWP",
+        "a.TMP",
     ] {
         assert!(matches(dropping), "{dropping}");
     }
@@ -335,6 +362,16 @@ fn the_default_scratch_globs_match_droppings_and_no_pages() {
         ".gitignore.Ab12C",
         "a.Ab12Cd",
         "page.md.Ab12Cd",
+        "page.md.backup",
+        "page.md.README",
+        "page.md.Friday",
+        "a.b.onLoad",
+        "desktop.md",
+        "thumbs.md",
+        "partial.md",
+        "download",
+        "___jb_tmp___.md",
+        "lock.md",
         ".page.md.Ab12C",
         "XXFeRvKr.md",
         "XXlarger",

@@ -17,6 +17,7 @@ mod memory;
 mod numbers;
 mod paths;
 mod probe;
+mod rename;
 mod spares;
 mod trail;
 mod tree;
@@ -41,6 +42,6 @@ pub use paths::{AUDIT_DIRECTORY, STATE_DIRECTORY, StatePaths};
 pub use trail::{Keep, Trail};
 pub use tree::{
     AtOnce, Disk, Draft, Install, Known, OpenFile, Placed, Probe, SetExtended, Special, SpecialKind, Stat, StatKind,
-    WorkTree,
+    WorkTree, without_privileges,
 };
 pub use usage::{Bucket, Counted, PageViews, Searched, Span, Totals, Usage};

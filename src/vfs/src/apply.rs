@@ -10,12 +10,12 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use svcfs_base::{Applied, Caller, Change, ChangeSet, Durability, Fault, FileKind, Kind, Settled, TreePath};
-use svcfs_store::{FailPoint, StatKind, StoreError};
+use svcfs_store::{FailPoint, Placed, StatKind, StoreError};
 
 use crate::Vfs;
 use crate::core::{Core, LOOK};
 use crate::nodes::Moment;
-use crate::overlay::Pending;
+use crate::overlay::{Leaf, Pending};
 use crate::past::Going;
 use crate::plan::{Direct, Plan};
 use crate::queue::{After, Prepared, Receipt};
@@ -39,6 +39,7 @@ impl Vfs {
     /// not answer.
     pub fn apply(&self, caller: &Caller, set: impl Into<ChangeSet>) -> Result<Applied, Fault> {
         let set = set.into();
+        self.check_no_unsaved(&set.changes)?;
         self.keep_what_goes(&set.changes)?;
         let taken_along = self.extended_of_moved(&set.changes)?;
         let (renames, mut held) = self.hold_renamed(&set.changes);
@@ -331,6 +332,10 @@ impl Core {
                 self.make_room(&path)?;
                 self.install(&path, &leaf)?;
             }
+            Direct::Replace(path, leaf) => {
+                self.wait_for(&path)?;
+                self.replace_same(&path, &leaf)?;
+            }
             Direct::Remove(path) => {
                 self.wait_for(&path)?;
                 self.tree.remove(&path)?;
@@ -348,6 +353,14 @@ impl Core {
                 self.tree.make_directory(&path, 0o755)?;
             }
             Direct::RemoveDirectory(path) => self.tree.remove_directory(&path)?,
+        }
+        Ok(())
+    }
+
+    /// Replaces a file by one with the same bytes. An external edit stays, and is recorded as one.
+    pub(crate) fn replace_same(&self, path: &TreePath, leaf: &Leaf) -> Result<(), Fault> {
+        if self.put_in_place(path, leaf, Some([leaf.etag][..].into()))? == Placed::Edited {
+            self.doubt(vec![path.clone()]);
         }
         Ok(())
     }

@@ -32,6 +32,9 @@ pub(crate) const DEPARTURE: Duration = Duration::from_secs(2);
 /// How often somebody who waits for the disk looks whether it refuses.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
+/// Permission bits of a new file that nobody gave any.
+pub(crate) const NEW_MODE: u32 = 0o644;
+
 pub(crate) struct Core {
     pub(crate) root: PathBuf,
     pub(crate) places: Places,
@@ -169,6 +172,34 @@ impl Core {
                 Err(error) => Err(error.into()),
             },
             Err(error) if error.is_missing() => Ok(Present::Absent),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What an accepted file will have on the disk at its path, with what it keeps there of the file that it replaces.
+    pub(crate) fn attributes_to_be(&self, path: &TreePath, disk: DiskAttributes) -> Result<DiskAttributes, Fault> {
+        if disk.mode.is_some() && disk.owner.is_some() {
+            return Ok(disk);
+        }
+        let replaced = match self.tree.stat(path) {
+            Ok(stat) if stat.kind != StatKind::Directory => Some(stat),
+            Ok(_) => None,
+            Err(error) if error.is_missing() => None,
+            Err(error) => return Err(error.into()),
+        };
+        let mode = replaced.filter(|stat| stat.kind == StatKind::File).map_or(NEW_MODE, |stat| stat.kept_mode());
+        let owner = match replaced {
+            Some(stat) => Some((stat.uid, stat.gid)),
+            None => self.owner_of_new(path)?,
+        };
+        Ok(DiskAttributes { mode: disk.mode.or(Some(mode)), owner: disk.owner.or(owner), ..disk })
+    }
+
+    /// The owner that a new file gets at a path, where its directory exists already.
+    pub(crate) fn owner_of_new(&self, path: &TreePath) -> Result<Option<(u32, u32)>, Fault> {
+        match self.tree.stat(&path.parent().unwrap_or_else(TreePath::root)) {
+            Ok(directory) => Ok(Some((directory.uid, directory.gid))),
+            Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

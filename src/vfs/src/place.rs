@@ -1,7 +1,7 @@
 //! What kind of place a path is, and who may see it (gaps.md D4, D8).
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
-use svcfs_base::{Door, Fault, TreePath};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use svcfs_base::{Door, Fault, TreePath, is_any_case};
 use svcfs_store::SNAPSHOT_DIRECTORY;
 
 /// Refused saves are kept below this directory (gaps.md D6).
@@ -36,11 +36,13 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// With these globs for scratch names, each matched against single components.
+    /// With these globs for scratch names, each matched against single components, in any case where the glob allows it.
     pub(crate) fn new(scratch: &[String]) -> Result<Self, Fault> {
         let mut set = GlobSetBuilder::new();
         for pattern in scratch {
-            let glob = Glob::new(pattern)
+            let glob = GlobBuilder::new(pattern)
+                .case_insensitive(is_any_case(pattern))
+                .build()
                 .map_err(|error| Fault::invalid("files.scratch", format_args!("`{pattern}`: {error}")))?;
             set.add(glob);
         }

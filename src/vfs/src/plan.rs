@@ -9,9 +9,9 @@ use bytes::Bytes;
 use svcfs_base::{
     Caller, Change, DiskAttributes, ETag, Expect, Fault, FileKind, Kind, LargeFile, MAX_FILE_BYTES, Settled, TreePath,
 };
-use svcfs_store::StatKind;
+use svcfs_store::{StatKind, without_privileges};
 
-use crate::core::{Core, Departure, Present};
+use crate::core::{Core, Departure, NEW_MODE, Present};
 use crate::gate::{Gate, Proposal};
 use crate::overlay::{Leaf, Pending};
 use crate::place::Place;
@@ -22,6 +22,8 @@ use crate::standing::{Standing, check};
 pub(crate) enum Direct {
     /// Put a scratch file, or a page that history has already, in place.
     Install(TreePath, Leaf),
+    /// Replace a page by a file with the same bytes, which has attributes of its own.
+    Replace(TreePath, Leaf),
     /// Remove a scratch file.
     Remove(TreePath),
     /// Rename a file or directory on the disk.
@@ -92,7 +94,7 @@ impl<'a> Plan<'a> {
                     // It is written over what the rename of its directory brings.
                     self.effects[*at].premise = Some(Expect::OneOf(vec![brought.etag]));
                 }
-                let disk = self.on_disk(&path, disk);
+                let disk = self.on_disk(&path, disk, before.as_ref())?;
                 self.put(path, Leaf { disk, ..Leaf::new(content, kind) }, before, is_pending.then_some(expect))
             }
             Change::Remove { path, expect } => {
@@ -149,16 +151,31 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What a file that is put will have on the disk. What this set brought here before keeps its mode and owner.
-    fn on_disk(&self, path: &TreePath, asked: DiskAttributes) -> DiskAttributes {
-        let brought = self.ahead.get(path).and_then(Option::as_ref).map(|leaf| leaf.disk).unwrap_or_default();
-        DiskAttributes {
-            mode: asked.mode.or(brought.mode),
-            owner: asked.owner.or(brought.owner),
+    /// What a file that is put will have on the disk. What is not asked for is kept of the file that it replaces: by whoever
+    /// installs it where that is on the disk, and here where it is only accepted, or brought here by this set. After a removal
+    /// that is accepted, the removed file is still on the disk, and gives nothing to the new one.
+    fn on_disk(
+        &self,
+        path: &TreePath,
+        asked: DiskAttributes,
+        replaced: Option<&(Leaf, bool)>,
+    ) -> Result<DiskAttributes, Fault> {
+        let kept = match replaced {
+            Some((leaf, false)) if leaf.kind != FileKind::Symlink => leaf.disk,
+            None if self.is_pending(path) => DiskAttributes {
+                mode: Some(NEW_MODE),
+                owner: self.core.owner_of_new(path)?,
+                ..DiskAttributes::default()
+            },
+            Some(_) | None => DiskAttributes::default(),
+        };
+        Ok(DiskAttributes {
+            mode: asked.mode.or(kept.mode.map(without_privileges)),
+            owner: asked.owner.or(kept.owner),
             // By its time a file is known for ours after a power cut that left other bytes in it (`opening::files`).
             modified: asked.modified.or_else(|| Some(self.core.file_time())),
             accessed: asked.accessed,
-        }
+        })
     }
 
     /// Whether what stands at a path may be a change that is only accepted. Asked before what it is: a change leaves the overlay
@@ -349,9 +366,17 @@ impl<'a> Plan<'a> {
         let (is_from_versioned, is_to_versioned) =
             (self.core.places.of(&from).is_versioned(), self.core.places.of(&to).is_versioned());
         let mut moved = leaf.clone();
+        if !seen {
+            // What it keeps of the file under its old name, which what it replaces has, too.
+            moved.disk = self.core.attributes_to_be(&from, moved.disk)?;
+        }
         if is_to_versioned && (!is_from_versioned || (to.is_page() && !from.is_page())) {
             let content = self.gated(&to, leaf.content.clone(), leaf.kind, target.as_ref())?;
-            moved = Leaf { disk: leaf.disk, ..Leaf::new(content, leaf.kind) };
+            moved = Leaf { disk: moved.disk, ..Leaf::new(content, leaf.kind) };
+        }
+        if is_to_versioned && target.as_ref().is_some_and(|(old, _)| (old.etag, old.kind) == (moved.etag, moved.kind)) {
+            // No version, but another file.
+            self.directs.push(Direct::Replace(to.clone(), moved.clone()));
         }
         match (is_from_versioned, is_to_versioned) {
             (false, false) => {

@@ -14,6 +14,7 @@ use super::*;
 mod branches;
 mod dependent;
 mod directories;
+mod disks;
 mod early;
 mod edited;
 mod faults;

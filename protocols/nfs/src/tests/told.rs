@@ -1,13 +1,15 @@
 //! What is told of files, of the disk and of the server itself.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use nfs3_types::mount::{self, dirpath, exports, mountlist};
 use nfs3_types::nfs3::{
     ACCESS3_DELETE, ACCESS3_EXECUTE, ACCESS3_EXTEND, ACCESS3_LOOKUP, ACCESS3_MODIFY, ACCESS3_READ, ACCESS3args,
-    ACCESS3res, FSSTAT3args, FSSTAT3res, MKNOD3args, MKNOD3res, Nfs3Option, devicedata3, ftype3, mknoddata3, nfs_fh3,
-    nfsstat3, sattr3, sattrguard3, specdata3,
+    ACCESS3res, CREATE3args, CREATE3res, FSSTAT3args, FSSTAT3res, MKNOD3args, MKNOD3res, Nfs3Option, READDIRPLUS3args,
+    READDIRPLUS3res, cookieverf3, createhow3, createverf3, devicedata3, fattr3, ftype3, mknoddata3, nfs_fh3, nfsstat3,
+    sattr3, sattrguard3, specdata3, stable_how,
 };
 use nfs3_types::portmap::{self, IPPROTO_TCP, IPPROTO_UDP, mapping, pmaplist};
 use nfs3_types::xdr_codec::{Opaque, Pack, Void};
@@ -168,4 +170,68 @@ fn the_port_is_told_to_those_who_ask_the_port_mapper() {
     let all: BTreeSet<_> = all.0.iter().map(|there| (there.prog, there.vers, there.prot, there.port)).collect();
     assert_eq!(all, BTreeSet::from([(100_003, 3, IPPROTO_TCP, 20_049), (100_005, 3, IPPROTO_TCP, 20_049)]));
     let _null: Void = served.ask_of((portmap::PROGRAM, 0), &Void);
+}
+
+/// What a client shows of a file: as it was made, by its handle, and in a listing.
+fn shown(served: &Served, directory: &nfs_fh3, name: &str) -> Vec<(u32, u32, u32)> {
+    let of = |told: &fattr3| (told.mode, told.uid, told.gid);
+    let file = served.lookup(directory, name).unwrap();
+    let asked = READDIRPLUS3args {
+        dir: directory.clone(),
+        cookie: 0,
+        cookieverf: cookieverf3::default(),
+        dircount: 4096,
+        maxcount: 8192,
+    };
+    let listed = outcome(served.ask::<READDIRPLUS3res<'static>>(17, &asked)).unwrap();
+    let listed = listed.reply.entries.0.into_iter().find(|entry| *entry.name.as_ref() == *name.as_bytes()).unwrap();
+    vec![of(&served.getattr(&file).unwrap()), of(&listed.name_attributes.unwrap())]
+}
+
+#[test]
+fn a_file_made_with_a_mode_shows_it_with_its_owner_from_the_first_moment_on() {
+    let mut served = Served::new();
+    let root = served.root();
+    std::os::unix::fs::chown(served.folder.path().join("root"), Some(1234), Some(1234)).unwrap_or_default();
+    let directory = std::fs::metadata(served.folder.path().join("root")).unwrap();
+    let owner = (directory.uid(), directory.gid());
+    let ways: [(&str, fn() -> createhow3); 3] = [
+        ("unchecked.md", || createhow3::UNCHECKED(with_mode(0o640))),
+        ("guarded.md", || createhow3::GUARDED(with_mode(0o640))),
+        ("exclusive.md", || createhow3::EXCLUSIVE(createverf3([7; 8]))),
+    ];
+    served.user = 1234;
+    for (name, how) in ways {
+        let asked = CREATE3args { where_: entry(&root, name.as_bytes()), how: how() };
+        let made = outcome(served.ask::<CREATE3res>(8, &asked)).unwrap();
+        let (file, told) = (made.obj.unwrap(), made.obj_attributes.unwrap());
+        if name == "exclusive.md" {
+            // Clients set what such a request cannot say: Linux the mode and times, others the owner, too.
+            let own = sattr3 { uid: Nfs3Option::Some(1234), gid: Nfs3Option::Some(1234), ..with_mode(0o640) };
+            served.set(&file, own, sattrguard3::None).unwrap();
+        } else {
+            assert_eq!((told.mode, told.uid, told.gid), (0o640, owner.0, owner.1), "{name}");
+        }
+        let is_shown = |when: &str| {
+            for shown in shown(&served, &root, name) {
+                assert_eq!(shown, (0o640, owner.0, owner.1), "{name} {when}");
+            }
+        };
+        is_shown("made");
+        served.write(&file, 0, b"text\n", stable_how::UNSTABLE).unwrap();
+        is_shown("written");
+        served.commit(&file).unwrap();
+        is_shown("saved");
+        served.write(&file, 0, b"more\n", stable_how::UNSTABLE).unwrap();
+        served.resize(&file, 0).unwrap();
+        is_shown("emptied");
+        served.write(&file, 0, b"again\n", stable_how::UNSTABLE).unwrap();
+        served.commit(&file).unwrap();
+        is_shown("saved again");
+        served.rename((&root, name), (&root, "other.md")).unwrap();
+        served.rename((&root, "other.md"), (&root, name)).unwrap();
+        is_shown("renamed");
+        served.server.primary().vfs.settled().unwrap();
+        is_shown("at rest");
+    }
 }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct Files {
     /// Names of scratch files, as globs over the last component of a path: droppings of editors and operating systems
-    /// that are stored and readable but never versioned, linted, indexed or announced. Replaces the default list.
+    /// that are stored and readable but never versioned, linted, indexed or announced. A glob without a character class
+    /// (`[...]`) matches in any case. Replaces the default list.
     pub scratch: Vec<String>,
 }
 
@@ -22,8 +23,21 @@ fn odd_six() -> String {
     format!("{{{}}}", [0, 1, 2, 3, 4, 5].map(six).join(","))
 }
 
-/// What editors, file managers and sync tools leave beside the file they save.
+/// Six letters of which a small one stands directly before a capital one: what Qt makes up (KWrite, Kate) in all but one of
+/// nine cases, and no word.
+fn camel_six() -> String {
+    let letter = |at: usize, small: usize| match at {
+        _ if at == small => "[a-z]",
+        _ if at == small + 1 => "[A-Z]",
+        _ => "[A-Za-z]",
+    };
+    let six = |small: usize| (0..6).map(|at| letter(at, small)).collect::<String>();
+    format!("{{{}}}", [0, 1, 2, 3, 4].map(six).join(","))
+}
+
+/// What editors, file managers, browsers and operating systems leave beside the file they save.
 const SCRATCH: &[&str] = &[
+    // vim, emacs, nano and their kind
     "*.swp",
     "*.swx",
     "*.swo",
@@ -31,12 +45,47 @@ const SCRATCH: &[&str] = &[
     ".#*",
     "#*#",
     "4913",
+    // GNOME, KDE, JetBrains, LibreOffice, Microsoft Office
     ".goutputstream-*",
+    ".*.kate-swp",
+    "*___jb_tmp___",
+    "*___jb_old___",
+    "*___jb_bak___",
+    ".~lock.*#",
+    "~$*",
     "*.tmp",
+    // downloads
     "*.part",
+    "*.partial",
+    "*.download",
+    "*.crdownload",
+    "*.opdownload",
+    ".com.google.Chrome.*",
+    ".org.chromium.Chromium.*",
+    // macOS
     ".DS_Store",
     "._*",
-    "~$*",
+    ".AppleDouble",
+    ".AppleDB",
+    ".AppleDesktop",
+    ".Spotlight-V*",
+    ".Trashes",
+    ".fseventsd",
+    ".TemporaryItems",
+    ".DocumentRevisions-V*",
+    ".VolumeIcon.icns",
+    ".apdisk",
+    "(A Document Being Saved By *)",
+    // Windows
+    "Thumbs.db",
+    "Thumbs.db:encryptable",
+    "ehthumbs.db",
+    "ehthumbs_vista.db",
+    "desktop.ini",
+    "$RECYCLE.BIN",
+    "System Volume Information",
+    // Linux
+    ".Trash-*",
     ".fuse_hidden*",
     ".nfs[0-9a-f]*",
 ];
@@ -52,9 +101,18 @@ impl Default for Files {
             // `perl -i`, and what `patch` writes beside a page: what it becomes, and what it refuses.
             format!("XX{odd}"),
             format!("*.md.[or]{odd}"),
+            format!("*.md.{}", camel_six()),
+            // What macOS saves a document in before it replaces the old one.
+            format!("*.sb-{}-{SIX}", "[0-9a-f]".repeat(8)),
         ];
         Self { scratch: named.chain(made_up).collect() }
     }
+}
+
+/// Matches names as the write path does.
+pub(crate) fn matcher(glob: &str) -> Result<globset::GlobMatcher, globset::Error> {
+    let glob = globset::GlobBuilder::new(glob).case_insensitive(svcfs_base::is_any_case(glob)).build()?;
+    Ok(glob.compile_matcher())
 }
 
 impl Files {
@@ -71,7 +129,7 @@ impl Files {
                 ));
             }
             // A glob that matches every name would end versioning without a word.
-            match globset::Glob::new(glob).map(|glob| glob.compile_matcher()) {
+            match matcher(glob) {
                 Err(error) => Some((index, format!("is not a glob: {}", error.kind()))),
                 Ok(matcher) if matcher.is_match("page.md") => {
                     Some((index, "matches ordinary pages, which would then have no history".to_owned()))

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 use git2::{Oid, Repository};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
 use svcfs_base::{CommitId, Timestamp};
 
 use super::{EMAIL, History, Outcome, current_reference, owner};
 use crate::FailPoint;
 use crate::disposal::Held;
+use crate::rename::is_unsupported;
 use crate::tree::reserve;
 
 /// Who moved the branch, in its log.
@@ -154,7 +154,7 @@ fn locked(history: &History, lock: &Path) -> io::Result<Option<File>> {
             Err(error) => {
                 history.branches.keep(&spare, &history.disposal)?;
                 // The disk may not know how to rename without replacing.
-                if error == Errno::INVAL { new() } else { Err(error.into()) }
+                if is_unsupported(error) { new() } else { Err(error.into()) }
             }
         },
         None => new(),

@@ -18,6 +18,7 @@ use super::mend::is_damaged;
 use super::others::{Writing, written_at};
 use super::{Outcome, owner};
 use crate::StoreError;
+use crate::rename::is_unsupported;
 
 const INDEX: &str = "index";
 const LOCK: &str = "index.lock";
@@ -91,7 +92,15 @@ impl Draft {
         let taken = match sys::linkat(directory, DRAFT, directory, LOCK, AtFlags::empty()) {
             // A disk that knows no second names.
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::NOSYS) => {
-                sys::renameat_with(directory, DRAFT, directory, LOCK, RenameFlags::NOREPLACE)
+                match sys::renameat_with(directory, DRAFT, directory, LOCK, RenameFlags::NOREPLACE) {
+                    // Nor that flag: whoever makes the lock has it, and may replace it.
+                    Err(error) if is_unsupported(error) => {
+                        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                        sys::openat(directory, LOCK, flags, Mode::from_raw_mode(0o644))
+                            .and_then(|_| sys::renameat(directory, DRAFT, directory, LOCK))
+                    }
+                    outcome => outcome,
+                }
             }
             outcome => outcome,
         };

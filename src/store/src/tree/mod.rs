@@ -25,9 +25,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use rustix::fs::{
-    self as sys, Access, AtFlags, Dir, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags, Uid,
-};
+use rustix::fs::{self as sys, Access, AtFlags, Dir, FallocateFlags, Gid, Mode, OFlags, ResolveFlags, StatxFlags, Uid};
 use rustix::io::Errno;
 use svcfs_base::{MAX_FILE_BYTES, Name, TreePath};
 use svcfs_work::Helper;
@@ -37,10 +35,11 @@ pub(crate) use blanks::PREFIX as BLANK_PREFIX;
 pub use extended::{Probe, SetExtended};
 pub use large::{Draft, OpenFile};
 pub use place::{Install, Known, Placed};
-pub use stat::{Special, SpecialKind, Stat, StatKind};
+pub use stat::{Special, SpecialKind, Stat, StatKind, without_privileges};
 
 use self::stat::to_stat;
 use crate::disposal::{Disposal, Hurry};
+use crate::rename::rename_to_free;
 use crate::{FailPoint, FailPoints, StatePaths, StoreError};
 
 /// Size and free space of the disk below a root.
@@ -341,8 +340,11 @@ impl WorkTree {
         let (old_parent, old_name) = self.parent_of(from)?;
         let (new_parent, new_name) = self.parent_of(to)?;
         self.fails_at(FailPoint::TreeMove).map_err(|error| disk(to, error))?;
-        let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
-        sys::renameat_with(&old_parent, old_name, &new_parent, new_name, flags).map_err(|error| disk(to, error))
+        let renamed = match replace {
+            true => sys::renameat(&old_parent, old_name, &new_parent, new_name),
+            false => rename_to_free((&old_parent, old_name), (&new_parent, new_name)),
+        };
+        renamed.map_err(|error| disk(to, error))
     }
 
     /// Ends what goes on beside the callers: files are made and removed, under names that whoever opens the root next uses again.

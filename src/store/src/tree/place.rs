@@ -20,6 +20,7 @@ use super::stat::{StatKind, times, to_stat};
 use super::{Outcome, WorkTree, disk, reserve, to_errno};
 use crate::FailPoint;
 use crate::disposal::{HOLD, Held};
+use crate::rename::{is_unsupported, rename_to_free};
 
 /// How often a name is looked at anew that somebody makes and takes away all the time.
 const MAX_ATTEMPTS: usize = 64;
@@ -47,11 +48,13 @@ pub struct Known<'a> {
     pub contents: &'a [ETag],
     /// This file, too large for any version.
     pub large: Option<LargeFile>,
+    /// It was removed before what is put here now, which inherits nothing of it. What is put then says its own mode and owner.
+    pub is_removed: bool,
 }
 
 impl<'a> From<&'a [ETag]> for Known<'a> {
     fn from(contents: &'a [ETag]) -> Self {
-        Self { contents, large: None }
+        Self { contents, large: None, is_removed: false }
     }
 }
 
@@ -108,7 +111,7 @@ impl WorkTree {
     /// `Disk` with what the system said; the old file is then still there, whole.
     pub fn install(&self, install: &Install<'_>) -> Outcome<()> {
         let spot = self.room(install.path)?;
-        let done = self.written(install, &spot).and_then(|mut new| new.rename(&spot, RenameFlags::empty()));
+        let done = self.written(install, &spot, true).and_then(|mut new| new.rename(&spot, RenameFlags::empty()));
         self.let_go(spot);
         done.map_err(|error| disk(install.path, error))
     }
@@ -122,7 +125,7 @@ impl WorkTree {
             let mut spot = self.room(install.path)?;
             let is_over_nothing = spot.file.is_none();
             let done = match self.is_one_of(&spot, known) {
-                Ok(true) => self.written(install, &spot).and_then(|mut new| match spot.before() {
+                Ok(true) => self.written(install, &spot, !known.is_removed).and_then(|mut new| match spot.before() {
                     None => new.rename(&spot, RenameFlags::NOREPLACE).map(|()| Placed::Done),
                     Some(before) => new.exchange(&mut spot, &before, known),
                 }),
@@ -177,12 +180,7 @@ impl WorkTree {
 
     fn take_away(&self, spot: &mut Spot<'_>, before: &sys::Stat, known: Known<'_>) -> rustix::io::Result<Placed> {
         let mut old = Temporary { tree: self, name: self.temporary_name(), has_name: false, bytes: size(before) };
-        match sys::renameat_with(&spot.parent, spot.name, &self.temporary, &*old.name, RenameFlags::NOREPLACE) {
-            Err(error) if is_unsupported(error) => {
-                return sys::unlinkat(&spot.parent, spot.name, AtFlags::empty()).map(|()| Placed::Done);
-            }
-            outcome => outcome?,
-        }
+        rename_to_free((&spot.parent, spot.name), (&self.temporary, &*old.name))?;
         old.has_name = true;
         if old.is_what_was_seen(&old.stat()?, before, known) {
             spot.release();
@@ -236,17 +234,22 @@ impl WorkTree {
     }
 
     /// A file under a name of our own, written now if it was not before.
-    fn written(&self, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<Temporary<'_>> {
+    fn written(&self, install: &Install<'_>, spot: &Spot<'_>, inherits: bool) -> rustix::io::Result<Temporary<'_>> {
         self.fails_at(FailPoint::TreeWrite)?;
-        let new = match self.ready.take(install, spot) {
+        let new = match self.ready.take(install, spot).filter(|_| inherits) {
             Some(name) => self.own(name),
-            None => self.made(install, spot)?,
+            None => self.made(install, spot, inherits)?,
         };
         self.fails_at(FailPoint::TreeRename)?;
         Ok(new)
     }
 
-    pub(super) fn made(&self, install: &Install<'_>, spot: &Spot<'_>) -> rustix::io::Result<Temporary<'_>> {
+    pub(super) fn made(
+        &self,
+        install: &Install<'_>,
+        spot: &Spot<'_>,
+        inherits: bool,
+    ) -> rustix::io::Result<Temporary<'_>> {
         let new = if install.kind == FileKind::Symlink {
             let link = self.own(self.temporary_name());
             sys::symlinkat(OsStr::from_bytes(install.content), &self.temporary, &*link.name)?;
@@ -256,7 +259,7 @@ impl WorkTree {
             reserve(&file, install.content.len()).map_err(to_errno)?;
             (&file).write_all(install.content).map_err(to_errno)?;
             set_attributes(&file, install, spot)?;
-            if let Some((before, _)) = &spot.file {
+            if let Some((before, _)) = spot.file.as_ref().filter(|_| inherits) {
                 inherit(&file, before)?;
             }
             new
@@ -317,7 +320,11 @@ impl Temporary<'_> {
     }
 
     fn rename(&mut self, spot: &Spot<'_>, flags: RenameFlags) -> rustix::io::Result<()> {
-        sys::renameat_with(&self.tree.temporary, &*self.name, &spot.parent, spot.name, flags)?;
+        if flags == RenameFlags::NOREPLACE {
+            rename_to_free((&self.tree.temporary, &*self.name), (&spot.parent, spot.name))?;
+        } else {
+            sys::renameat_with(&self.tree.temporary, &*self.name, &spot.parent, spot.name, flags)?;
+        }
         self.has_name = flags == RenameFlags::EXCHANGE;
         Ok(())
     }
@@ -403,10 +410,6 @@ fn is_same(now: &sys::Stat, before: &sys::Stat) -> bool {
 
 fn size(stat: &sys::Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
-}
-
-fn is_unsupported(error: Errno) -> bool {
-    matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
 const fn with_execute_bits(mode: u32, kind: FileKind) -> u32 {

@@ -123,7 +123,7 @@ impl WorkTree {
             return;
         }
         let Ok(spot) = self.spot(install.path) else { return };
-        if let Ok(mut new) = self.made(install, &spot) {
+        if let Ok(mut new) = self.made(install, &spot, true) {
             new.has_name = false;
             self.ready.keep(install, &spot, std::mem::take(&mut new.name));
         }

@@ -91,11 +91,16 @@ pub struct Stat {
     pub inode: u64,
 }
 
+/// Permission bits without set-user-id and set-group-id.
+pub const fn without_privileges(mode: u32) -> u32 {
+    mode & 0o1777
+}
+
 impl Stat {
     /// Permission bits that a file keeps when its content is replaced: new content is not what somebody gave the rights of another
     /// user to (set-user-id, set-group-id).
     pub const fn kept_mode(&self) -> u32 {
-        self.mode & 0o1777
+        without_privileges(self.mode)
     }
 
     /// Whether it is a pipe, socket or device.

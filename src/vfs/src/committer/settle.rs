@@ -304,11 +304,13 @@ struct Fate {
     contents: Vec<ETag>,
     /// The same of a file too large for any version, which the first of them was told to take the place of.
     large: Option<LargeFile>,
+    /// A set of the batch removes it: what is put there afterwards is another file.
+    is_removed: bool,
 }
 
 impl Fate {
     fn known(&self) -> Known<'_> {
-        Known { contents: &self.contents, large: self.large }
+        Known { contents: &self.contents, large: self.large, is_removed: self.is_removed }
     }
 }
 
@@ -320,6 +322,7 @@ fn fates(planned: &[Planned]) -> HashMap<&TreePath, Fate> {
         for effect in prepared.effects.iter().filter(|effect| prepared.is_put_in_place(effect)) {
             let fate = fates.entry(&effect.path).or_default();
             fate.newest = at;
+            fate.is_removed |= effect.after.is_none();
             fate.contents.extend(effect.before.as_ref().map(|before| before.etag));
             fate.contents.extend(effect.after.as_ref().map(After::etag));
             fate.contents.extend(effect.stood);

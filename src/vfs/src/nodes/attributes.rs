@@ -8,7 +8,7 @@ use tracing::debug;
 
 use super::kept::stands_in_for;
 use super::table::Staging;
-use super::{NodeId, SetAttributes};
+use super::{NodeId, PRIVILEGES, SetAttributes};
 use crate::Vfs;
 use crate::core::Present;
 use crate::view::{Attributes, EntryKind};
@@ -57,7 +57,9 @@ impl Vfs {
             return Ok(attributes);
         };
         let standing = self.nodes.path_of(node).ok().and_then(|path| self.stat(Door::Internal, &path).ok());
-        let mode = staging.mode.or(standing.as_ref().map(|attributes| attributes.mode)).unwrap_or(0o644);
+        let before =
+            standing.as_ref().map(|there| if staging.is_changed { there.mode & !PRIVILEGES } else { there.mode });
+        let mode = staging.mode.or(before).unwrap_or(0o644);
         Ok(Attributes {
             kind: EntryKind::File,
             size: staging.body.length(),
@@ -135,7 +137,7 @@ impl Vfs {
     }
 
     /// Gives a file the times of a save that put nothing in place, because its bytes were there already: whoever compares times (make, cargo) was
-    /// told of them. The save is accepted all the same where the disk refuses, as it does with files that the server does not own.
+    /// told of them. It loses its set-user-id bit as with any write. The save is accepted all the same where the disk refuses, as it does with files that the server does not own.
     pub(super) fn keep_time(&self, path: &TreePath, content: &[u8], staging: &Staging) {
         if let Err(fault) = self.set_kept_time(path, content, staging) {
             debug!(page.path = %path, error = ?fault, "a save that changed nothing leaves the file the time it had");
@@ -145,8 +147,14 @@ impl Vfs {
     fn set_kept_time(&self, path: &TreePath, content: &[u8], staging: &Staging) -> Result<(), Fault> {
         self.settle_at(path)?;
         let _held = self.core.locks.hold([path.clone()].into());
-        let is_older = self.stat(Door::Internal, path).is_ok_and(|there| there.modified != staging.modified);
-        if is_older && self.core.overlay.get(path).is_none() && self.stands_at(path, content) {
+        let there = self.stat(Door::Internal, path)?;
+        if self.core.overlay.get(path).is_some() || !self.stands_at(path, content) {
+            return Ok(());
+        }
+        if there.mode & PRIVILEGES != 0 && staging.mode.is_none() {
+            self.core.tree.set_mode(path, there.mode & !PRIVILEGES)?;
+        }
+        if there.modified != staging.modified {
             self.core.tree.set_times(path, staging.accessed, Some(staging.modified))?;
         }
         Ok(())

@@ -368,6 +368,12 @@ impl Vfs {
             return Err(fault);
         }
         if !staging.is_changed && !staging.is_new {
+            if staging.writer.is_some()
+                && let Some(content) = staging.body.take_recorded()?
+            {
+                // Emptied, or cut to its length: no version, but a change of the file.
+                self.keep_time(&path, &content, &staging);
+            }
             // What another handle saved a moment ago is in this file, too.
             return if durability == Durability::Now { self.settled().map(drop) } else { Ok(()) };
         }

@@ -106,7 +106,7 @@ impl Vfs {
                     self.settle_at(&path)?;
                     Ok(self.core.tree.extended_names(&path)?)
                 }
-                names => Ok(names?),
+                names => self.names_at_rest(&path, names?),
             },
             None => Ok(shared.extended.all.keys().cloned().collect()),
         }
@@ -185,11 +185,24 @@ impl Vfs {
         }
     }
 
+    /// The names that a file has once what is accepted for its path is on the disk. These may be those of a file that was
+    /// removed, and was replaced by another one since.
+    fn names_at_rest(&self, path: &TreePath, names: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Fault> {
+        if names.is_empty() || self.core.overlay.get(path).is_none() {
+            return Ok(names);
+        }
+        self.settle_at(path)?;
+        match self.core.tree.extended_names(path) {
+            Err(error) if error.is_missing() => Ok(Vec::new()),
+            names => Ok(names?),
+        }
+    }
+
     /// What the file at a path has; nothing where nothing is.
     pub(super) fn extended_at(&self, path: &TreePath) -> Result<Extended, Fault> {
         let names = match self.core.tree.extended_names(path) {
             Err(error) if error.is_missing() => return Ok(Extended::new()),
-            names => names?,
+            names => self.names_at_rest(path, names?)?,
         };
         let value = |name: Vec<u8>| Some(self.core.tree.extended(path, &name).transpose()?.map(|value| (name, value)));
         Ok(names.into_iter().filter_map(value).collect::<Result<_, _>>()?)

@@ -9,7 +9,7 @@ use svcfs_store::OpenFile;
 
 use super::body::{Body, RECORDED};
 use super::table::{Held, Shared, Staging};
-use super::{NodeId, SetAttributes};
+use super::{NodeId, PRIVILEGES, SetAttributes};
 use crate::Vfs;
 use crate::view::{Attributes, EntryKind};
 
@@ -149,6 +149,12 @@ impl Vfs {
 impl Shared {
     /// Keeps what stands at the node's path, which is about to lose it; the handles of a file with unpublished bytes have those.
     pub(super) fn keep(&mut self, vfs: &Vfs, path: &TreePath) -> Result<(), Fault> {
+        if let Some(staging) = &mut self.staging
+            && staging.mode.is_none()
+            && let Ok(there) = vfs.stat(Door::Internal, path)
+        {
+            staging.mode = Some(there.mode & if staging.is_changed { !PRIVILEGES } else { 0o7777 });
+        }
         if self.staging.is_some() || self.large.is_some() {
             return Ok(());
         }

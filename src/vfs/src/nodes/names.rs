@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use svcfs_base::{Caller, Change, ChangeSet, Durability, Expect, Fault, Kind, MAX_FILE_BYTES, Name, TreePath};
 
+use super::renaming::holds_unsaved;
 use super::table::{Held, Staging};
 use super::{HandleId, NodeId, SET_GROUP_ID};
 use crate::overlay::Leaf;
@@ -175,7 +176,7 @@ impl Vfs {
     pub fn remove_directory(&self, caller: &Caller, parent: NodeId, name: &Name) -> Result<(), Fault> {
         let path = self.writable(caller, parent, name)?;
         if !self.nodes.staged_below(&path).is_empty() {
-            return Err(Fault::new(Kind::NotEmpty, format!("directory `{path}` has files that are being written")));
+            return Err(holds_unsaved(&path));
         }
         self.apply(caller, Change::RemoveDir { path: path.clone() })?;
         self.nodes.remove(&path);
@@ -237,7 +238,7 @@ impl Vfs {
             Present::Directory => {
                 Err(Fault::invalid("path", format_args!("`{path}` is a directory; only files are exchanged")))
             }
-            Present::Leaf(leaf, _) => Ok(leaf),
+            Present::Leaf(leaf, _) => Ok(Leaf { disk: self.core.attributes_to_be(path, leaf.disk)?, ..leaf }),
             Present::Large(_) => Err(Fault::too_large("file", MAX_FILE_BYTES)),
         };
         let (first, second) = (leaf_at(&one)?, leaf_at(&other)?);
@@ -250,9 +251,17 @@ impl Vfs {
             disk: new.disk,
         };
         let (of_one, of_other) = (self.extended_at(&one)?, self.extended_at(&other)?);
-        let set = ChangeSet::new(vec![put(&one, &first, &second), put(&other, &second, &first)]);
-        let message = format!("{}: exchange {one} and {other}", caller.actor());
-        self.apply(caller, set.message(message))?;
+        if (first.etag, first.kind) == (second.etag, second.kind) {
+            // No version, but each name leads to the other file.
+            self.settled()?;
+            let _held = self.core.locks.hold([one.clone(), other.clone()].into());
+            self.core.replace_same(&one, &second)?;
+            self.core.replace_same(&other, &first)?;
+        } else {
+            let set = ChangeSet::new(vec![put(&one, &first, &second), put(&other, &second, &first)]);
+            let message = format!("{}: exchange {one} and {other}", caller.actor());
+            self.apply(caller, set.message(message))?;
+        }
         self.nodes.exchange(&one, &other);
         self.move_extended(&other, (of_one.clone(), of_other.clone()))?;
         self.move_extended(&one, (of_other, of_one))

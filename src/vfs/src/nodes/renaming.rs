@@ -1,11 +1,16 @@
 //! Another name for a node, and the links that go with it.
 
-use svcfs_base::{Caller, Change, ChangeSet, Durability, Expect, Fault, Kind, Name, TreePath};
+use svcfs_base::{Caller, Change, ChangeSet, Door, Durability, Expect, Fault, Kind, Name, TreePath};
 
 use super::NodeId;
-use super::table::{Shared, Told};
+use super::table::{Held, Shared, Staging, Told};
 use crate::Vfs;
 use crate::view::EntryKind;
+
+/// Why a directory is neither removed nor replaced.
+pub(super) fn holds_unsaved(directory: &TreePath) -> Fault {
+    Fault::new(Kind::NotEmpty, format!("directory `{directory}` has files that are being written"))
+}
 
 impl Vfs {
     /// Renames a file or directory; `replace` false refuses when the new name is taken.
@@ -69,6 +74,41 @@ impl Vfs {
         self.nodes.shared(node).is_ok_and(|shared| is_staged(&shared.lock()))
     }
 
+    /// A file that is not in the tree yet is an entry of its directory.
+    ///
+    /// # Errors
+    /// `NotEmpty` where a directory that is to be removed or replaced holds one.
+    pub(crate) fn check_no_unsaved(&self, changes: &[Change]) -> Result<(), Fault> {
+        let is_directory =
+            |path: &TreePath| self.stat(Door::Internal, path).is_ok_and(|there| there.kind == EntryKind::Directory);
+        for change in changes {
+            let directory = match change {
+                Change::RemoveDir { path } => path,
+                Change::Move { from, to, .. } if is_directory(to) && is_directory(from) => to,
+                Change::Move { .. } | Change::Put { .. } | Change::Remove { .. } | Change::MakeDir { .. } => continue,
+            };
+            let is_new = |node: NodeId| {
+                let is_new = |shared: &Shared| shared.staging.as_ref().is_some_and(|staging| staging.is_new);
+                self.nodes.shared(node).is_ok_and(|shared| is_new(&shared.lock()))
+            };
+            if self.nodes.staged_below(directory).into_iter().any(|(_, node)| is_new(node)) {
+                return Err(holds_unsaved(directory));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of whatever is not saved, of a directory whose nodes are held.
+    fn check_only_saved_below(&self, directory: &TreePath, held: &mut Held<'_>) -> Result<(), Fault> {
+        let is_below = |path: TreePath| path != *directory && path.is_under(directory);
+        let is_unsaved = |staging: &Staging| staging.is_changed || staging.is_new;
+        let mut nodes = held.all();
+        let is_any = nodes.any(|(node, shared)| {
+            shared.staging.as_ref().is_some_and(is_unsaved) && self.nodes.path_of(node).is_ok_and(is_below)
+        });
+        if is_any { Err(holds_unsaved(directory)) } else { Ok(()) }
+    }
+
     /// Renames by this set, which begins with the rename.
     fn rename_by(&self, caller: &Caller, (from, to): (&TreePath, &TreePath), set: ChangeSet) -> Result<(), Fault> {
         // Held until the names have changed: a handle that closes in this moment must not publish under the old one.
@@ -78,6 +118,9 @@ impl Vfs {
         let is_directory = self.stat(caller.door, from)?.kind == EntryKind::Directory;
         if is_replacing_directory && !is_directory {
             return Err(Fault::is_directory(to));
+        }
+        if is_replacing_directory {
+            self.check_only_saved_below(to, &mut held)?;
         }
         held.keep(self, to)?;
         let taken_along = self.extended_of_moved(&set.changes)?;

@@ -35,11 +35,13 @@ struct Behind<'r> {
     /// What stood there when it was looked at: anything else was put there since, by somebody.
     stood: Option<ETag>,
     large: Option<LargeFile>,
+    /// It was removed and made again since: what stands there is another file.
+    is_removed: bool,
 }
 
 impl Behind<'_> {
     fn known(&self) -> Known<'_> {
-        Known { contents: self.stood.as_slice(), large: self.large }
+        Known { contents: self.stood.as_slice(), large: self.large, is_removed: self.is_removed }
     }
 }
 
@@ -68,7 +70,8 @@ pub(super) fn complete(
     for (at, ((path, entries), recorded)) in left.into_iter().zip(recorded).enumerate() {
         reporter.pass(Progress::Restoring { files: at, total });
         let Some(newest) = on_top.get(*path).or(entries.last()) else { continue };
-        let behind = |stood, large, disk| Behind { entry: newest, disk, stood, large };
+        let is_removed = entries.iter().any(|entry| entry.new.is_none());
+        let behind = |stood, large, disk| Behind { entry: newest, disk, stood, large, is_removed };
         if let Some(large) = large_at(core, path) {
             if entries.iter().any(|entry| entry.over == Some(large)) {
                 changed.push(behind(None, Some(large), attributes(entries)));

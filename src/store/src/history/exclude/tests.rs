@@ -17,6 +17,8 @@ fn an_existing_exclude_file_keeps_its_lines_and_gets_ours_once() {
     }
     std::fs::write(fixture.directory.path().join("#a#"), "").unwrap();
     std::fs::write(fixture.directory.path().join("b~"), "").unwrap();
+    drop(History::open(fixture.directory.path(), &["*~", "#*#", "Thumbs.db"].map(str::to_owned)).unwrap());
+    std::fs::write(fixture.directory.path().join("thumbs.DB"), "").unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.starts_with("mine\n") && text.matches("/.svc/state/").count() == 1, "{text}");
     assert_eq!(fixture.git(&["status", "--porcelain"]), "");

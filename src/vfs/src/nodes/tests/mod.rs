@@ -3,6 +3,7 @@
 mod attributes;
 mod large;
 mod names;
+mod pending;
 mod refused;
 mod renaming;
 mod saving;

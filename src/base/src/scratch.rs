@@ -1,0 +1,18 @@
+//! Globs of scratch names (`files.scratch`).
+
+/// Whether a glob matches names in any case. One with a character class says itself which letters it means.
+pub fn is_any_case(glob: &str) -> bool {
+    !glob.contains('[')
+}
+
+/// The same glob for programs that know no such rule: each letter becomes a class of both its cases.
+pub fn in_both_cases(glob: &str) -> String {
+    if !is_any_case(glob) {
+        return glob.to_owned();
+    }
+    let both = |letter: char| match letter.is_ascii_alphabetic() {
+        true => format!("[{}{}]", letter.to_ascii_uppercase(), letter.to_ascii_lowercase()),
+        false => letter.to_string(),
+    };
+    glob.chars().map(both).collect()
+}
