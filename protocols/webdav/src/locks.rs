@@ -356,7 +356,8 @@ fn nothing() -> Lease {
     }
 }
 
-fn encoded(part: &str) -> String {
+/// A name as addresses have it.
+pub(crate) fn encoded(part: &str) -> String {
     utf8_percent_encode(part, RESERVED).to_string()
 }
 
